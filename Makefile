@@ -21,7 +21,7 @@ RUNS ?= 1000000
 ##   PARITY_SEED=N          which samples make parity takes (the date)
 ## A first run of your own: README.md. All commands: build/plait --help.
 
-.PHONY: all help examples tests test demo parity mutants kills elastic fuzz bench install clean configure dependencies
+.PHONY: all help examples tests test demo parity mutants kills elastic slurm fuzz bench install clean configure dependencies
 
 all: configure       ## builds the command, build/plait: this is `make` alone
 	@cmake --build $(BUILD) -j $(JOBS) --target plait
@@ -58,6 +58,10 @@ kills: all           ## kills a run 50 times while it writes checkpoints: it res
 
 elastic: all         ## random faults while a run trains on three machines; FAULTS=100 SEED=N
 	@PLAIT=$(abspath $(BUILD))/plait SOURCE=$(CURDIR) FAULTS=$(or $(FAULTS),100) $(if $(SEED),SEED=$(SEED)) bash tests/elastic/test_elastic.sh
+
+slurm: all           ## runs jobs under a real Slurm on this machine (as root; about five minutes)
+	@scripts/install-dependencies slurm
+	@PLAIT=$(abspath $(BUILD))/plait SOURCE=$(CURDIR) bash tests/slurm/slurm_jobs.sh
 
 # Under clang's libFuzzer, ASan and UBSan; without clang, inputs are mutated blindly by tests/fuzz/driver.c. Builds in build-fuzz.
 fuzz: dependencies   ## gives random inputs to every parser, under sanitizers

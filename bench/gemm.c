@@ -21,14 +21,14 @@ static void fill(Operand *x) {
 }
 
 // The best speed of calls of an op, in GF/s. Frees what the operands point at.
-static double speed(CpuLevel level, Op op, Dtype dtype, Operand *input, int inputs, Operand output, const void *attr,
-                    double flops, Team *team) {
+static double speed_of(CpuLevel level, Op op, Dtype dtype, Operand *input, int inputs, Operand *output, int outputs,
+                       const void *attr, double flops, Team *team) {
   const KernelEntry *entry = cpu_find(level, op, dtype);
-  size_t bytes = entry->workspace(input, &output, attr, team_slots(team));
+  size_t bytes = entry->workspace(input, output, attr, team_slots(team));
   KernelCall call = {.ninput = inputs,
-                     .noutput = 1,
+                     .noutput = outputs,
                      .input = input,
-                     .output = &output,
+                     .output = output,
                      .attr = attr,
                      .queue = &(DeviceQueue){.team = team},
                      .workspace = aligned_alloc(64, (bytes + 63) / 64 * 64),
@@ -42,9 +42,13 @@ static double speed(CpuLevel level, Op op, Dtype dtype, Operand *input, int inpu
     if (now - before < best) best = now - before;
   }
   for (int i = 0; i < inputs; i++) free(input[i].data);
-  free(output.data);
+  for (int i = 0; i < outputs; i++) free(output[i].data);
   free(call.workspace);
   return 1e-9 * flops / best;
+}
+static double speed(CpuLevel level, Op op, Dtype dtype, Operand *input, int inputs, Operand output, const void *attr,
+                    double flops, Team *team) {
+  return speed_of(level, op, dtype, input, inputs, &output, 1, attr, flops, team);
 }
 
 static const char *const kinds[] = {"NT", "NN", "TN"};
@@ -87,11 +91,34 @@ static void measure_grouped(CpuLevel level, Dtype dtype, MatmulKind kind, int64_
          dtype_name(dtype), kinds[kind], (long)tokens, (long)n, (long)k, grouped, EXPERTS, 100 * grouped / one);
 }
 
+// The head with its loss and both gradients: three products of rows × vocabulary × width, and the exponentials. dw is
+// overwritten.
+static void measure_head(CpuLevel level, Dtype dtype, int64_t rows, int64_t vocabulary, int64_t width, Team *team) {
+  CrossEntropyAttr attr = {.gradient = 1};
+  Dtype wide = dtype == DTYPE_BF16 ? DTYPE_F32 : dtype;
+  Operand input[4] = {{.dtype = dtype, .rank = 3, .size = {1, rows, width}},
+                      {.dtype = dtype, .rank = 2, .size = {vocabulary, width}},
+                      {.dtype = DTYPE_I32, .rank = 2, .size = {1, rows}},
+                      {.dtype = DTYPE_F64}};
+  Operand output[3] = {{.dtype = DTYPE_F64}, input[0], {.dtype = wide, .rank = 2, .size = {vocabulary, width}}};
+  for (int i = 0; i < 4; i++) fill(&input[i]);
+  for (int i = 0; i < 3; i++) fill(&output[i]);
+  for (int64_t row = 0; row < rows; row++) ((int32_t *)input[2].data)[row] = (int32_t)(row * 37 % vocabulary);
+  input[1].map[0] = (IndexMap){.local = vocabulary, .valid = vocabulary, .global = vocabulary, .runs = 1};
+  double flops = 6.0 * (double)rows * (double)vocabulary * (double)width,
+         found = speed_of(level, OP_LINEAR_CROSS_ENTROPY, dtype, input, 4, output, 3, &attr, flops, team);
+  printf("%-11s %s head %5ld x %5ld x %5ld  %7.1f GF/s\n", cpu_level_name(level), dtype_name(dtype), (long)rows,
+         (long)vocabulary, (long)width, found);
+}
+
 // The products of a block of the shapes A and B (2048 tokens) and C (1024 tokens) of docs/performance.md, and small
 // ones.
 static const int64_t sizes[][3] = {{512, 192, 192},   {2048, 1152, 384}, {2048, 384, 384},  {2048, 1536, 384},
                                    {2048, 384, 1536}, {2048, 512, 384},  {1024, 2304, 768}, {1024, 768, 768},
-                                   {1024, 3072, 768}, {1024, 768, 3072}};
+                                   {1024, 3072, 768}, {1024, 768, 3072}, {512, 4096, 1024}, {512, 1024, 4096}};
+
+// Rows, vocabulary and width of the heads of A, B and C.
+static const int64_t heads[][3] = {{2048, 50304, 384}, {2048, 512, 384}, {1024, 50304, 768}};
 
 // Inside and outside of an expert: shape B's with experts of 512, and back, and larger ones.
 static const int64_t expert_sizes[][2] = {{512, 384}, {384, 512}, {1536, 768}};
@@ -112,6 +139,8 @@ int main(int argc, char **argv) {
       for (int s = 0; s < (int)(sizeof sizes / sizeof *sizes); s++)
         for (int kind = MATMUL_NT; kind <= MATMUL_TN; kind++)
           measure(level, (Dtype)dtype, (MatmulKind)kind, sizes[s][0], sizes[s][1], sizes[s][2], team);
+      for (int s = 0; s < (int)(sizeof heads / sizeof *heads); s++)
+        measure_head(level, (Dtype)dtype, heads[s][0], heads[s][1], heads[s][2], team);
       for (int s = 0; s < (int)(sizeof expert_sizes / sizeof *expert_sizes); s++)
         for (int kind = MATMUL_NT; kind <= MATMUL_TN; kind++)
           measure_grouped(level, (Dtype)dtype, (MatmulKind)kind, expert_sizes[s][0], expert_sizes[s][1], team);

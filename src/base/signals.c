@@ -5,6 +5,7 @@
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
+#include <sysexits.h>
 #include <unistd.h>
 
 static volatile atomic_int stop_signal;
@@ -14,8 +15,9 @@ static const struct {
   int number;
   const char *name;
   SignalAction action;
+  SignalStatus status;
 } signals[] = {
-#define SIGNAL(name, action, sender) {name, #name, SIGNAL_##action},
+#define SIGNAL(name, action, status, sender) {name, #name, SIGNAL_##action, SIGNAL_##status},
 #include "base/signals.def"
 #undef SIGNAL
 };
@@ -73,7 +75,12 @@ bool signals_stop(void) { return atomic_load_explicit(&stop_signal, memory_order
 
 int signals_number(void) { return atomic_load(&stop_signal); }
 
-int signals_exit_status(void) { return signals_stop() ? 128 + signals_number() : 0; }
+int signals_status_of(int number) {
+  int i = find(number);
+  return i < SIGNALS && signals[i].status == SIGNAL_AGAIN ? EX_TEMPFAIL : 128 + number;
+}
+
+int signals_exit_status(void) { return signals_stop() ? signals_status_of(signals_number()) : 0; }
 
 void signals_request_stop(int number) { atomic_store(&stop_signal, number); }
 

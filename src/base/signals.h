@@ -1,9 +1,10 @@
-// Signals that ask for an orderly end (signals.def): a flag that loops poll. A second signal ends the process at once.
+// Signals that ask for an orderly end (signals.def): a flag that loops poll. A second SIGINT ends the process at once.
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>
 
 typedef enum SignalAction { SIGNAL_STOP, SIGNAL_REPEAT, SIGNAL_IGNORE } SignalAction; // see signals.def
+typedef enum SignalStatus { SIGNAL_NUMBER, SIGNAL_AGAIN } SignalStatus;
 
 // Installs the handlers, and ignores what signals.def says, so that writes report EPIPE and EFBIG. A signal that the
 // process has inherited as ignored stays so (nohup; background jobs of scripts and SIGINT). `announcement` is what the
@@ -12,7 +13,8 @@ void signals_install(const char *announcement);
 bool signals_stop(void);              // a signal has come; cheap, any thread
 int signals_number(void);             // which one, 0 if none
 const char *signals_name(int number); // "SIGTERM"; "a signal" if it is not in signals.def
-int signals_exit_status(void); // of a command that a signal has stopped: 128 + the signal's number; 0 if none has come
+int signals_status_of(int number);    // exit status of a command that this signal has stopped: 75, or 128 + its number
+int signals_exit_status(void);        // the same for the signal that has come; 0 if none has
 void signals_request_stop(int number); // as if the signal had come (another rank has it), without the announcement
 // The names of the signals with an action, as in "SIGINT, SIGTERM".
 void signals_list(SignalAction action, char *text, size_t size);

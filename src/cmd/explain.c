@@ -8,6 +8,7 @@
 #include "sharding/mesh_print.h"
 #include "schedule/timeline.h"
 #include "recipe/setup.h"
+#include "train/auto_plan.h"
 #include <limits.h>
 #include <stdio.h>
 #include <string.h>
@@ -446,6 +447,7 @@ int cmd_explain(int argc, char **argv) {
            : picture  ? explain_tensor(&recipe, &config, tensor, picture, &error)
                       : explain_programs(&recipe, &config, (int)coordinate, only, &error);
   if (!code && recipe.notes) fputs(recipe.notes, stderr);
+  if (!code) auto_plan_note(&recipe, stderr);
   model_config_free(&config);
   recipe_free(&recipe);
   return code ? command_fail("explain", &error) : 0;

@@ -77,21 +77,23 @@ static int check_mesh(const Recipe *r, bool is_fixed, const Asked *asked, int wo
 // mesh.dp: auto takes any multiple of the ranks that one row of data ranks has; else there is one number.
 static void plan_ranks(Job *job) {
   const Recipe *r = &job->recipe;
-  if (r->mesh.dp > 0) job->ranks = recipe_rank_count(r);
+  if (!r->dp_is_auto) job->ranks = recipe_rank_count(r);
   else job->unit = r->mesh.pp * r->mesh.cp * r->mesh.tp;
 }
 
 // Ranks of several processes are net's, whatever the recipe says, which may be written for threads.
 static int plan_training(Job *job, const Asked *asked, const Operands *o, Error *error) {
   int code = recipe_load(o->words[0], o->count - 1, o->words + 1, &job->recipe, error), n = 0;
-  bool is_fixed = !code && job->recipe.plan == RECIPE_PLAN_FIXED;
+  bool is_fixed = !code && job->recipe.plan == RECIPE_PLAN_FIXED && !job->recipe.dp_is_auto;
   int ranks = is_fixed ? recipe_rank_count(&job->recipe) : cores_available();
   if (!code && asked->most > 1 && is_fixed)
     ranks = asked->least < asked->most ? cores_available() : (ranks + asked->most - 1) / asked->most;
   if (!code) code = count_workers(asked->workers, ranks, &job->nproc, error);
+  if (!code && asked->most == 1)
+    code = recipe_set_ranks(&job->recipe, job->nproc, error); // refused here rather than by each process
   if (!code) code = check_mesh(&job->recipe, is_fixed, asked, job->nproc, error);
   if (code) return code;
-  if (is_fixed) plan_ranks(job);
+  if (job->recipe.plan == RECIPE_PLAN_FIXED) plan_ranks(job);
   ssize_t length = readlink("/proc/self/exe", job->self, sizeof job->self - 1);
   if (length < 0) return error_set(error, PLAIT_FAILED, "/proc/self/exe: %s", strerror(errno));
   job->folder = job->recipe.run.dir;
@@ -270,7 +272,7 @@ int cmd_launch(int argc, char **argv) {
   const Option options[] = {
       {"nproc-per-node", OPTION_TEXT, &a.workers, "N",
        "processes to start; auto: the ranks of the recipe's mesh, or "
-       "for a program the cores",
+       "with mesh.dp auto and for a program the cores",
        .shown = "1"},
       {"max-restarts", OPTION_INTEGER, &a.restarts, "K",
        "how often all are started again after a failure of a process; of the whole job", .least = 0, .most = INT_MAX},

@@ -15,6 +15,7 @@ static int fail(const char *name, const Error *error) {
 int command_end(const char *name, int code, Launch *launch, const Error *error) {
   int status = 0;
   if (!launch->world || !world_will_end(launch->world)) status = code ? fail(name, error) : 0;
+  launch->outcome = code;
   launch_end(launch); // says itself why a world has failed
   return code == PLAIT_INTERRUPTED ? signals_exit_status() : status;
 }

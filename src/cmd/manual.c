@@ -92,7 +92,8 @@ void help_print_man(const CommandHelp *help, const Option *options, int count, F
 static const char exit_status[] =
     "`0`: done. `1`: something failed: a file, the network, memory. `2`: the command line, "
     "a recipe or an input file is wrong; one sentence says where and what is allowed. "
-    "`128 + N`: signal N ended the command.";
+    "`75`: SIGUSR1, SIGUSR2 or SIGXCPU stopped the command, which is to be started again. "
+    "`128 + N`: another signal N ended it.";
 
 static void print_command(const Command *command) {
   char *title = xformat("PLAIT-%s", command->name), *name = xformat("plait-%s", command->name);

@@ -67,5 +67,6 @@ enum { OPTIONS_OK = -1 };
 int options_parse(const CommandHelp *help, const Option *options, int option_count, int least_operands,
                   int most_operands, int argc, char **argv, Operands *operands);
 
-// Prints "plait NAME: message" on stderr and returns the exit status for error->code; after a signal 128 + its number.
+// Prints "plait NAME: message" on stderr and returns the exit status for error->code; after a signal what
+// base/signals.h says.
 int command_fail(const char *name, const Error *error);

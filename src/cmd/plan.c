@@ -1,14 +1,18 @@
 // plait plan: memory by category and FLOPs of a recipe, before anything is allocated.
 #include "cmd/cmd.h"
 #include "cmd/options.h"
+#include "cmd/plan_ranks.h"
 #include "cmd/plan_search.h"
 #include "recipe/setup.h"
+#include "train/auto_plan.h"
 #include "train/plan_print.h"
 #include <limits.h>
 
 int cmd_plan(int argc, char **argv) {
   bool exact = false, search = false;
   SearchAsked asked = {.top = 10};
+  const char *nodes = NULL;
+  int64_t processes = 0;
   const Option options[] = {
       {.name = "bytes", .kind = OPTION_FLAG, .value = &exact, .help = "print memory in bytes instead of kB, MB and GB"},
       {.name = "search",
@@ -30,7 +34,12 @@ int cmd_plan(int argc, char **argv) {
        .value = &asked.exhaustive,
        .help = "with --search: compile every plan whole, without bounds and estimates"},
       {"write", OPTION_TEXT, &asked.write, "FILE", "with --search: write the recipe with the keys of the fastest plan"},
-      {.name = "json", .kind = OPTION_FLAG, .value = &asked.json, .help = "with --search: print JSON"}};
+      {.name = "json", .kind = OPTION_FLAG, .value = &asked.json, .help = "with --search: print JSON"},
+      {"nnodes", OPTION_TEXT, &nodes, "N|MIN:MAX",
+       "with mesh.dp auto: a line for each number of machines, with idle ranks, microbatches and memory",
+       .shown = "the recipe's mesh"},
+      {"nproc-per-node", OPTION_INTEGER, &processes, "N", "with --nnodes: processes on each machine", .least = 0,
+       .most = 4096, .shown = "1"}};
   const CommandHelp help = {
       "plan", "[options] RECIPE [key=value …]",
       "Prints what a training run of the recipe will need: each rank's memory by category, FLOPs, time "
@@ -38,6 +47,7 @@ int cmd_plan(int argc, char **argv) {
       "allocates nothing of that size, so it works before the corpus exists.",
       "  plait plan recipes/demo.yaml\n"
       "  plait plan recipes/demo.yaml mesh.dp=1 mesh.tp=3 batch.micro=8\n"
+      "  plait plan recipes/demo.yaml mesh.dp=auto --nnodes 1:4 --nproc-per-node 2\n"
       "  plait plan recipes/demo.yaml --search --cluster h200-node mesh=null batch.micro=null\n",
       .takes = TAKES_RECIPE};
   Operands operands;
@@ -50,8 +60,16 @@ int cmd_plan(int argc, char **argv) {
                       : asked.write ? "write" : asked.exhaustive ? "exhaustive" : asked.json ? "json" : NULL;
   int code = alone ? error_set(&error, PLAIT_BAD_INPUT, "--%s says how to search for plans; add --search", alone) : 0;
   if (!code) code = recipe_load(operands.words[0], operands.count - 1, operands.words + 1, &recipe, &error);
-  if (!code) code = search ? plan_search(&recipe, &asked, &error) : plan_print(&recipe, exact, stdout, &error);
+  if (!code && nodes && search)
+    code = error_set(&error, PLAIT_BAD_INPUT, "--nnodes plans the recipe as it is; leave it out, or --search");
+  if (!code && processes && !nodes)
+    code = error_set(&error, PLAIT_BAD_INPUT, "--nproc-per-node says how many processes a machine has; add --nnodes");
+  if (!code && nodes) code = plan_ranks(&recipe, nodes, processes ? (int)processes : 1, stdout, &error);
+  else if (!code && !search) code = recipe_set_ranks(&recipe, 0, &error);
+  if (!code && !nodes)
+    code = search ? plan_search(&recipe, &asked, &error) : plan_print(&recipe, exact, stdout, &error);
   if (!code && recipe.notes) fputs(recipe.notes, stderr);
+  if (!code && !search) auto_plan_note(&recipe, stderr);
   ModelConfig config = {0};
   if (!code) code = setup_model_config(&recipe, &config, &error);
   if (!code) setup_note_model(&recipe, &config, stderr);

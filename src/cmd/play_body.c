@@ -112,9 +112,9 @@ static void find_beginnings(const Play *play, const Body *body, Region region, P
 
 // ---- memory of a step -----------------------------------------------------------------------------------------------
 
-enum { HELD_WEIGHTS, HELD_GRADIENTS, HELD_OTHER, HELD_GAPS, HELD_KINDS };
-// In the workspace during an instruction, by kind; gaps: what lies free below the highest buffer in use.
-typedef struct Held { int64_t bytes[HELD_KINDS], end; } Held;
+enum { HELD_WEIGHTS, HELD_GRADIENTS, HELD_OTHER, HELD_KINDS };
+// Needed within a body during an instruction, by kind and in all.
+typedef struct Held { int64_t bytes[HELD_KINDS], all; } Held;
 
 static int kind_of(const Play *play, int tensor) {
   if (play->parameter[tensor] >= 0) return HELD_WEIGHTS;
@@ -130,29 +130,33 @@ static int by_offset(const void *a, const void *b) {
 // lives: by offset. What several owners have each on its own lies in the same bytes: it counts once.
 static Held held_during(const Play *play, const LifeList *lives, int instruction) {
   Held h = {0};
+  int64_t reached = 0;
   for (int i = 0; i < lives->count; i++) {
     const Life *l = &lives->data[i];
-    int64_t end = l->offset + l->bytes, from = l->offset > h.end ? l->offset : h.end;
-    if (l->first > instruction || instruction > FAULT(play_frees_too_early, l->last, l->first) || end <= h.end)
+    int64_t end = l->offset + l->bytes, from = l->offset > reached ? l->offset : reached;
+    if (l->first > instruction || instruction > FAULT(play_frees_too_early, l->last, l->first) || end <= reached)
       continue;
-    h.bytes[HELD_GAPS] += from - h.end;
     h.bytes[kind_of(play, l->tensor)] += end - from;
-    h.end = end;
+    h.all += end - from;
+    reached = end;
   }
   return h;
 }
 
-// Of the instruction of the step that reaches furthest; and scratch: the most of any.
-static json_t *step_memory(const Play *play, const Body *body, const LifeList *lives, int from, int to) {
-  Held most = {.end = -1};
-  int64_t scratch = 0;
+// Of the instruction of the step that needs the most; and the most of any of the microbatch's slot, and of scratch.
+// slot: by instruction; NULL: none.
+static json_t *step_memory(const Play *play, const Body *body, const LifeList *lives, const int64_t *slot, int from,
+                           int to) {
+  Held most = {.all = -1};
+  int64_t scratch = 0, kept = 0;
   for (int i = from; i < to; i++) {
     Held h = held_during(play, lives, i);
-    if (h.end > most.end) most = h;
+    if (h.all > most.all) most = h;
     if (body->instruction[i].scratch > scratch) scratch = body->instruction[i].scratch;
+    if (slot && slot[i] > kept) kept = slot[i];
   }
   return json_pack("[I, I, I, I, I]", (json_int_t)most.bytes[HELD_WEIGHTS], (json_int_t)most.bytes[HELD_GRADIENTS],
-                   (json_int_t)most.bytes[HELD_OTHER], (json_int_t)most.bytes[HELD_GAPS],
+                   (json_int_t)most.bytes[HELD_OTHER], (json_int_t)kept,
                    (json_int_t)round_up(scratch, play->program->device->space.alignment));
 }
 
@@ -226,14 +230,14 @@ static void add_collective(Play *play, const Body *body, int i, int microbatch, 
 }
 
 // The layer of most of its instructions' kernels: that of the first.
-static json_t *make_step(Play *play, const Body *body, const LifeList *lives, int from, int to, int microbatch,
-                         const int *step_of, double flops) {
+static json_t *make_step(Play *play, const Body *body, const LifeList *lives, const int64_t *slot, int from, int to,
+                         int microbatch, const int *step_of, double flops) {
   double weight = 0;
   for (int i = from; i < to; i++) weight += weight_of(play, body, i, flops, microbatch);
   json_t *step = json_pack("{s:[i, i], s:f, s:i, s:o, s:o, s:o, s:o}", "range", from, to, "weight",
                            round(weight * 1e6) / 1e6, "group", play_layer_group(play, node_of(play, body, from)->layer),
                            "parts", parts_of(play, body, from, to), "ops", ops_of(play, body, from, to), "held",
-                           step_memory(play, body, lives, from, to), "gathered", gathered(play, lives, from, to));
+                           step_memory(play, body, lives, slot, from, to), "gathered", gathered(play, lives, from, to));
   add_collective(play, body, from, microbatch, step_of, step);
   return step;
 }
@@ -251,12 +255,17 @@ json_t *play_body(Play *play, const Body *body, Region region, Phase phase, int 
   LifeList lives = {0};
   memory_body_lives(play->program, body, &lives);
   if (lives.count) qsort(lives.data, (size_t)lives.count, sizeof *lives.data, by_offset);
+  const Node *first = region == REGION_MICRO && body->count ? node_of(play, body, 0) : NULL;
+  int64_t *needed = first ? memory_slot_needed(play->program, first->stage) : NULL, *slot = needed ? needed + 1 : NULL;
+  for (int before = 0; slot && before < (int)phase; before++)
+    slot += play->program->micro[first->stage][before].count + 1;
   json_t *steps = json_array();
   for (int from = 0, to; from < body->count; from = to) {
     for (to = from + 1; to < body->count && !begins[to];) to++;
-    json_array_append_new(steps, make_step(play, body, &lives, from, to, microbatch, of, flops));
+    json_array_append_new(steps, make_step(play, body, &lives, slot, from, to, microbatch, of, flops));
   }
   vec_free(&lives);
+  free(needed);
   free(begins);
   *step_of = of;
   return steps;

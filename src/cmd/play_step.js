@@ -15,7 +15,6 @@ const HELD = [
   ["temporary", "temporaries", "All else that lives within one pass."],
   ["messages", "messages", "Staging buffers of what is sent and received, and results of collectives that overlap with computing."],
   ["scratch", "kernel scratch", "Room that a kernel asks for while it runs."],
-  ["gaps", "gaps", "Free space below the highest buffer in use: the workspace is packed, not perfectly."],
 ];
 const KIND = Object.fromEntries(HELD.map(([name], i) => [name, i]));
 const ENTER = VIEWS[0].actions.length, LEAVE = ENTER + 1, RECEIVED = ENTER + 2;
@@ -80,10 +79,14 @@ function momentsOf(view, c, scale, total, edges) {
     h[KIND.messages] += covered(reduced.values());
     return h;
   }
-  function held(step) {
+  // own: [stage, microbatch] of a step's slot, which fills forward and empties backward; the others are full.
+  function held(step, own) {
     base = base || buffers();
     const h = base.slice();
-    if (step) [h[KIND.gathered], h[KIND.making], h[KIND.temporary], h[KIND.gaps], h[KIND.scratch]] = step.held;
+    let slot = 0;
+    if (step) [h[KIND.gathered], h[KIND.making], h[KIND.temporary], slot, h[KIND.scratch]] = step.held;
+    if (own && Object.values(slots[own[0]] || {}).includes(own[1]))
+      h[KIND.activations] += slot - c.slots.find(([stage]) => stage === own[0])[2];
     return h;
   }
   function snapshot() { base = null; slotsNow = {}; for (const s in slots) slotsNow[s] = {...slots[s]}; }
@@ -101,7 +104,7 @@ function momentsOf(view, c, scale, total, edges) {
     at = until;
   }
   function startReduced(first, step) { // of a stream: what END's first half leaves to its second
-    c.reduced.forEach((b, i) => { if (b[2] >= first[0] && b[2] < first[1]) base = null, reduced.set(i + " " + step, [b[0] + step % c.sums_under_way * memory.reduced, b[1]]); });
+    c.reduced.forEach((b, i) => { if (b[2] >= first[0] && b[2] < first[1]) base = null, reduced.set(i + " " + step, [b[0] + step % c.sums_under_way * 1e15, b[1]]); });
   }
   function release(before, step) { // results of collectives whose last reader in END was before this step
     for (const key of [...reduced.keys()])
@@ -123,7 +126,7 @@ function momentsOf(view, c, scale, total, edges) {
       const end = k === steps.length - 1 ? t1 : t + (t1 - t0) * s.weight / weight, number = s0 + k;
       if (b.kind === "end") release(number, step);
       if (s.moves && !s.moves.early) count(s.moves.over, s.moves.bytes);
-      moments.push({t0: t, t1: end, name, stage, microbatch, step: s, number, first: k === 0, bodyIndex, stream: step, held: held(s), slots: slotsNow, sent: sentNow,
+      moments.push({t0: t, t1: end, name, stage, microbatch, step: s, number, first: k === 0, bodyIndex, stream: step, held: held(s, b.kind === "begin" || b.kind === "end" ? null : [stage, microbatch]), slots: slotsNow, sent: sentNow,
         notes: k ? NONE : notes, after: k === steps.length - 1 ? {send: [], leave: []} : NONE});
       t = end;
     });

@@ -14,13 +14,12 @@ enum { RESOLUTION = 1000000 }; // of times: parts of the step
 
 static json_t *memory_plan(const Program *p) {
   const MemoryPlan *m = &p->memory;
-  return json_pack(
-      "{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "parameters",
-      (json_int_t)m->parameters, "gradients", (json_int_t)m->gradients, "optimizer", (json_int_t)m->optimizer, "other",
-      (json_int_t)m->other, "versions", (json_int_t)m->versions, "activations", (json_int_t)m->activations,
-      "workspace", (json_int_t)m->workspace, "communication", (json_int_t)m->communication, "work",
-      (json_int_t)p->work_bytes, "scratch", (json_int_t)p->scratch_bytes, "inputs", (json_int_t)p->input_bytes,
-      "reduced", (json_int_t)p->comm_bytes, "staging", (json_int_t)p->staging_bytes, "total", (json_int_t)m->total);
+  return json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "parameters",
+                   (json_int_t)m->parameters, "gradients", (json_int_t)m->gradients, "optimizer",
+                   (json_int_t)m->optimizer, "other", (json_int_t)m->other, "versions", (json_int_t)m->versions,
+                   "activations", (json_int_t)m->activations, "workspace", (json_int_t)m->workspace, "communication",
+                   (json_int_t)m->communication, "live", (json_int_t)m->live, "gaps", (json_int_t)m->gaps, "inputs",
+                   (json_int_t)p->input_bytes, "total", (json_int_t)m->total);
 }
 
 // [[stage, count, bytes], …] of slots, and [[stage, phase, count, bytes], …] of staging buffers.
@@ -57,7 +56,7 @@ static json_t *reduced_buffers(const Program *p, const int *step_of, json_t **te
       else {
         json_object_set_new(*tensors, key, json_integer((json_int_t)json_array_size(list)));
         json_array_append_new(list,
-                              json_pack("[I, I, i, i]", (json_int_t)p->place[t].offset,
+                              json_pack("[I, I, i, i]", (json_int_t)p->offset[p->place[t].first],
                                         (json_int_t)memory_tensor_bytes(p, graph_tensor(g, t)), step_of[i], last));
       }
     }

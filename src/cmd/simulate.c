@@ -5,6 +5,7 @@
 #include "cmd/simulate_timeline.h"
 #include "recipe/setup.h"
 #include "train/against.h"
+#include "train/auto_plan.h"
 #include "train/predict.h"
 #include <jansson.h>
 #include <limits.h>
@@ -178,6 +179,7 @@ int cmd_simulate(int argc, char **argv) {
   if (!code) code = predict_cluster(&recipe, asked.cluster, &cluster, &error);
   if (!code) code = run(&asked, &recipe, cluster, &constants, &error);
   if (!code && recipe.notes) fputs(recipe.notes, stderr);
+  if (!code) auto_plan_note(&recipe, stderr);
   cluster_free(cluster);
   recipe_free(&recipe);
   return code ? command_fail("simulate", &error) : 0;

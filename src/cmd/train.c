@@ -19,9 +19,9 @@ static void describe(char *text, size_t size) {
       "newest one and prints each key that has changed since. Keys after the recipe override it; "
       "docs/recipes.md and plait-recipe(5) list them all.\n"
       "Ctrl-C stops a run, and so do other signals (%s, %s): it finishes the step, saves a checkpoint and exits with "
-      "status 128 + the signal's number. The same command then resumes the run. A second signal ends the run at "
-      "once, unless it is one that the system may send twice (%s).",
-      stop, repeat, repeat);
+      "status 128 + the signal's number (75 after SIGUSR1, SIGUSR2 and SIGXCPU, which say that the time is up). The "
+      "same command then resumes the run. A second %s ends the run at once; the others change nothing then.",
+      stop, repeat, stop);
 }
 
 // The recipe is read again when the ranks can agree on what is wrong with it.
@@ -64,10 +64,14 @@ int cmd_train(int argc, char **argv) {
     code = launch_agree(
         &launch, recipe_load(operands.words[0], operands.count - 1, operands.words + 1, &recipe, &error), &error);
   if (!code)
+    code = launch_agree(&launch, recipe_set_ranks(&recipe, launch.world ? launch.ranks : 0, &error), &error);
+  if (!code)
     code = launch_agree(
         &launch, auto_plan(&recipe, launch.world ? launch.ranks : 0, launch.rank ? NULL : stdout, &error), &error);
-  if (!code) code = launch_agree(&launch, setup_launch(&launch, &recipe, &error), &error);
-  if (!code) code = train_run_launched(&recipe, &launch, force, stdout, &error);
+  if (!code) code = setup_launch(&launch, &recipe, &error);
+  if (!code && launch.idle) code = launch_wait(&launch, &error);
+  else if (!launch.idle) code = launch_agree(&launch, code, &error);
+  if (!code && !launch.idle) code = train_run_launched(&recipe, &launch, force, stdout, &error);
   recipe_free(&recipe);
   return command_end("train", code, &launch, &error);
 }

@@ -18,8 +18,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { SEARCHED = 4 }; // plans that the search gives for one that is run: some of them are the same
-
 typedef struct Asked {
   const char *cluster, *write;
   int64_t top, steps, ranks;
@@ -58,18 +56,6 @@ static int ranks_of(const Asked *asked, const Recipe *r, const Cluster *c) {
   if (asked->ranks) return (int)asked->ranks;
   if (recipe_rank_count(r) > 1) return recipe_rank_count(r);
   return (int)(devices < cores ? devices : cores);
-}
-
-// Plans whose predictions are equal to the last bit have the same Programs under other words: the first is kept.
-static void drop_twins(Search *s, int most) {
-  int kept = 0;
-  for (int i = 0; i < s->plans && kept < most; i++) {
-    int twin = 0;
-    while (twin < kept && (s->plan[twin].seconds != s->plan[i].seconds || s->plan[twin].bytes != s->plan[i].bytes))
-      twin++;
-    if (twin == kept) s->plan[kept++] = s->plan[i];
-  }
-  s->plans = kept;
 }
 
 // Measuring -----------------------------------------------------------------------------------------------------------
@@ -194,10 +180,9 @@ static int tune(const Asked *asked, const Recipe *given, Error *error) {
   if (!code) code = setup_model_config(recipe, &config, error);
   if (!code) code = setup_check_data(recipe, &config, NULL, error);
   if (!code) t.ranks = ranks_of(asked, recipe, cluster);
-  SearchOptions options = {.cluster = cluster, .ranks = t.ranks, .top = SEARCHED * (int)asked->top, .progress = stderr};
+  SearchOptions options = {.cluster = cluster, .ranks = t.ranks, .top = (int)asked->top, .progress = stderr};
   if (!code) code = search_plans(recipe, &config, &options, &search, error);
   if (!code) {
-    drop_twins(&search, (int)asked->top);
     fprintf(t.progress, "%d ranks, threads of one process on %d cores: the best %d of %lld plans by the times of %s\n",
             t.ranks, cores_available(), search.plans, (long long)search.count.plans, cluster->name);
     char *left = search_left(&search.count);

@@ -1,5 +1,6 @@
 // Finds the launcher that started this process by the variables that it sets.
 #include "comm/launcher.h"
+#include "base/fault.h"
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
@@ -49,8 +50,26 @@ Launcher launcher_find(void) {
   return first;
 }
 
+// Two of the MPI's own launchers that both have many tasks: which one a rank belongs to cannot be known. srun and PMIx
+// may be below an mpirun, which starts its daemons by them.
+static int check_mpis(Error *error) {
+  Launcher first = {NULL, 0, -1, 0, 0};
+  for (size_t i = 0; i < LAUNCHERS; i++) {
+    Launcher l = read_row(i);
+    if (!l.mpi || !variables[i].tasks || !strncmp(l.variable, "SLURM", 5) || l.tasks < 2) continue;
+    if (!first.variable) first = l;
+    if (l.tasks != first.tasks || l.rank != first.rank)
+      return error_set(error, PLAIT_BAD_INPUT,
+                       "two launchers disagree: %s says rank %d of %d, but %s says rank %d of %d; unset those that are "
+                       "not meant",
+                       first.variable, first.rank, first.tasks, l.variable, l.rank, l.tasks);
+  }
+  return PLAIT_OK;
+}
+
 int launcher_check(Error *error) {
   Launcher found = launcher_find(), torch = {NULL, 0, -1, 0, 0};
+  if (found.mpi && FAULT(launchers_may_disagree, check_mpis(error), 0)) return PLAIT_BAD_INPUT;
   for (size_t i = 0; i < LAUNCHERS; i++)
     if (read_row(i).variable && !strcmp(read_row(i).variable, "WORLD_SIZE")) torch = read_row(i);
   if (!torch.variable || !found.mpi || (torch.tasks == found.tasks && torch.rank == found.rank)) return PLAIT_OK;

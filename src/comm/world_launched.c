@@ -1,4 +1,6 @@
 // The world of the ranks that a launcher has started.
+#include "base/fault.h"
+#include "base/node_list.h"
 #include "comm/launcher.h"
 #include "comm/net.h"
 #include <stdio.h>
@@ -27,12 +29,27 @@ static int port_of_job(const char *id) {
   return PORT + 1 + (int)(sum % JOB_PORTS);
 }
 
+// Slurm's rank 0 is on the first machine of its step.
+static int find_slurm_host(char host[static NODE_NAME_MOST + 1], Error *error) {
+  static const char *const lists[] = {"SLURM_STEP_NODELIST", "SLURM_JOB_NODELIST", NULL};
+  NodeList nodes;
+  const char *text = first_of(lists);
+  if (!text) return 0;
+  int code = node_list_parse("SLURM_STEP_NODELIST", text, &nodes, error);
+  if (code) return code;
+  snprintf(host, NODE_NAME_MOST + 1, "%s", nodes.name[FAULT(another_node, 0, nodes.count - 1)]);
+  node_list_free(&nodes);
+  return 1;
+}
+
 // All on one machine need no address, whatever name the launcher has for it.
-static int find_host(const Launcher *l, const char **host, Error *error) {
+static int find_host(const Launcher *l, char host[static NODE_NAME_MOST + 1], Error *error) {
   const char *master = getenv("MASTER_ADDR");
   int one_machine = l->tasks == 1 || (l->local && l->local == l->tasks);
-  *host = one_machine || !master || !*master ? "127.0.0.1" : master;
+  snprintf(host, NODE_NAME_MOST + 1, "%s", one_machine || !master || !*master ? "127.0.0.1" : master);
   if (one_machine || (master && *master) || !l->mpi) return PLAIT_OK;
+  int found = strncmp(l->variable, "SLURM", 5) ? 0 : find_slurm_host(host, error);
+  if (found) return found < 0 ? found : PLAIT_OK;
   return error_set(
       error, PLAIT_BAD_INPUT,
       "run.comm: net: %s says that there are %d tasks, perhaps on several machines; set MASTER_ADDR to the "
@@ -53,11 +70,11 @@ static int find_port(int *port, const Launcher *l, const char *id, Error *error)
 
 static int create_net(double silence, PlaitWorld **world, Error *error) {
   Launcher l = launcher_find();
-  char id[256];
-  NetOptions options = {.silence = silence, .ranks = 1, .id = id, .host = "127.0.0.1"};
+  char id[256], host[NODE_NAME_MOST + 1] = "127.0.0.1";
+  NetOptions options = {.silence = silence, .ranks = 1, .id = id, .host = host};
   name_run(id, sizeof id);
   if (!l.variable) return net_world_create(&options, world, error); // by hand: one rank, at any port
-  int code = find_host(&l, &options.host, error);
+  int code = find_host(&l, host, error);
   if (!code) code = find_port(&options.port, &l, id, error);
   if (code) return code;
   if (l.rank < 0 || l.tasks <= 0)

@@ -22,7 +22,7 @@ const char *const *compile_passes(void) {
 }
 
 void compile_set_batch(CompileOptions *o, int64_t samples, int64_t micro) {
-  Shares shares = shares_create(samples, parallel_data_ranks(&o->parallel), micro);
+  Shares shares = shares_balanced(samples, parallel_data_ranks(&o->parallel), micro, &o->balance);
   o->step_samples = samples;
   o->micro = micro;
   o->micro_samples = shares.bound * shares.ranks;

@@ -4,6 +4,7 @@
 // Recipes, the C API and planners fill in ParallelOptions. parallel_check alone judges whether a configuration can be.
 // parallel_create turns it into what passes read.
 #pragma once
+#include "base/shares.h"
 #include "op/algorithm.h"
 #include "sharding/layout.h"
 #include "schedule/schedule.h"
@@ -86,6 +87,7 @@ typedef struct Workload {
   int64_t size[DIM_COUNT]; // of the model's weights by dim; 0: none of them has it
   int64_t samples;         // sequences of a step
   int64_t micro;           // the most sequences of a microbatch that a data rank has
+  Balance balance;         // of the data ranks' shares of a step; its weights are borrowed
   int64_t seq;
   int update_in_backward;  // gradients are applied as soon as they are made: what stands in the way of it is below
   int chunks;              // in which the positions of a rank go through experts; 0, 1: at once

@@ -40,7 +40,31 @@ static int axis_size(const ParallelOptions *o, const char *name) { return parall
 
 static int data_ranks(const Question *q) { return parallel_row_ranks(q->o, LAYOUT_ROW_BATCH); }
 
-static int microbatches(const Question *q) { return shares_microbatches(q->w->samples, data_ranks(q), q->w->micro); }
+static int microbatches_of(const Question *q, int64_t micro) {
+  const Balance *b = &q->w->balance;
+  if (!b->count && !(b->most > 0) && b->multiple < 2) return shares_microbatches(q->w->samples, data_ranks(q), micro);
+  Shares shares = shares_balanced(q->w->samples, data_ranks(q), micro, b);
+  return shares.microbatches;
+}
+
+static int microbatches(const Question *q) { return microbatches_of(q, q->w->micro); }
+
+// ---- shares of the batch -------------------------------------------------------------------------------------------
+
+static int check_balance(const Question *q) {
+  const Balance *b = &q->w->balance;
+  int ranks = data_ranks(q);
+  if (b->count && ranks > 1 && b->count != ranks)
+    return refuse(q, "batch.balance", "batch.balance has %d weight%s, but there are %d data ranks; give one for each",
+                  b->count, b->count == 1 ? "" : "s", ranks);
+  if (b->most > 0 && ranks > SHARES_MOST_WEIGHED)
+    return refuse(
+        q, "batch.balance",
+        "batch.balance is measured, but there are %d data ranks, and it divides batches over at most %d; take "
+        "even",
+        ranks, SHARES_MOST_WEIGHED);
+  return PLAIT_OK;
+}
 
 // ---- storage -------------------------------------------------------------------------------------------------------
 
@@ -257,7 +281,7 @@ static const char *other_micro(const Question *q, int microbatches_now, char *te
   int ranks = data_ranks(q), wanted = (microbatches_now / q->pp + 1) * q->pp;
   int64_t most = (q->w->samples + ranks - 1) / ranks, micro = (most + wanted - 1) / wanted;
   text[0] = 0;
-  if (shares_microbatches(q->w->samples, ranks, micro) % q->pp == 0)
+  if (microbatches_of(q, micro) % q->pp == 0)
     snprintf(text, size, ", or take batch.micro %lld", (long long)micro);
   return text;
 }
@@ -553,7 +577,7 @@ static int check_context(const Question *q) { return parallel_check_context(q->o
 
 int parallel_check(const ParallelOptions *o, const Workload *w, ParallelProblem *problem) {
   static int (*const rules[])(const Question *) = {
-      check_shard_group, check_tensor, check_data, check_meeting,      check_stages,  check_schedule,
+      check_balance, check_shard_group, check_tensor, check_data, check_meeting,      check_stages,  check_schedule,
       check_cut,         check_update, check_zero, check_tensor_sizes, check_weights, check_context,
       check_delay,       check_experts};
   ParallelProblem unread = {.unread = 1};

@@ -4,6 +4,7 @@
 #include "device/device.h"
 #include "op/work.h"
 #include "compile/parallel.h"
+#include "compile/recompute_list.h"
 
 // What the BEGIN and END regions of a training step do.
 typedef struct UpdateOptions {
@@ -36,6 +37,7 @@ typedef double WorkSeconds(const void *machine, Dtype dtype, const OpWork *work)
 typedef struct CompileOptions {
   int mode;              // ModelMode
   const Device *device;  // passes read its description only
+  Balance balance;       // of the data ranks' shares of a step; the weights are borrowed
   // By compile_set_batch:
   int64_t step_samples;  // sequences of a step (global batch)
   int64_t micro;         // the most of a microbatch that a data rank has
@@ -50,6 +52,7 @@ typedef struct CompileOptions {
   Parallel parallel;
   RecomputeMode recompute;
   int recompute_layers;  // blocks of each stage that recompute; 0: all
+  RecomputeList recompute_list; // of all blocks of the model, instead of these two; blocks 0: none
   UpdateOptions update;  // MODEL_TRAIN; samples, sequences, seq, one_microbatch, streams and at_once are filled in
   WorkSeconds *seconds;  // by these layers are cut into stages; NULL: by FLOPs
   const void *machine;   // for them; must outlive the compile

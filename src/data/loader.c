@@ -37,6 +37,9 @@ static int64_t rank_samples(const LoaderConfig *c) {
   return shares_rows_before(c->shares, c->shares->microbatches, c->data_rank, 1);
 }
 
+// Room for the most that the rank may ever have.
+static int64_t most_samples(const LoaderConfig *c) { return c->shares->weighed ? c->shares->most : rank_samples(c); }
+
 static int length_of(const LoaderConfig *c) { return window_part_length(&c->part, c->seq_len); }
 
 static int check_config(const LoaderConfig *c, int64_t first_step, Error *error) {
@@ -45,7 +48,7 @@ static int check_config(const LoaderConfig *c, int64_t first_step, Error *error)
   if (c->prefetch_steps < 1)
     return error_set(error, PLAIT_BAD_INPUT, "the loader's prefetch is %d steps, it must be at least 1",
                      c->prefetch_steps);
-  if (rank_samples(c) > INT_MAX / length_of(c))
+  if (most_samples(c) > INT_MAX / length_of(c))
     return error_set(error, PLAIT_BAD_INPUT,
                      "batch.global %lld is too large: a rank's share of a step exceeds %d tokens",
                      (long long)c->shares->global, INT_MAX);
@@ -134,26 +137,33 @@ static void *run(void *argument) {
   return NULL;
 }
 
-static void allocate_slots(Loader *loader) {
+// Which rows of a step are this rank's.
+static void find_samples(Loader *loader) {
   const LoaderConfig *c = &loader->config;
-  int samples = (int)rank_samples(c), n = 0, rank = FAULT(data_ranks_read_the_same, c->data_rank, 0);
-  size_t bytes = (size_t)(samples ? samples : 1) * (size_t)length_of(c) *
-                 sizeof(int32_t); // a rank without any has memory all the same
-  loader->sample = xcalloc((size_t)samples + 1, sizeof *loader->sample);
+  int n = 0, rank = FAULT(data_ranks_read_the_same, c->data_rank, 0);
   for (int m = 0; m < c->shares->microbatches; m++)
     for (int64_t j = 0; j < shares_rows(c->shares, m, c->data_rank, 1); j++)
       loader->sample[n++] = shares_first(c->shares, m, rank) + FAULT(share_is_off_by_one, j, j + (rank > 0));
+  for (int i = 0; i < loader->slot_count; i++) loader->slots[i].batch.samples = n;
+}
+
+static void allocate_slots(Loader *loader) {
+  const LoaderConfig *c = &loader->config;
+  int samples = (int)most_samples(c);
+  size_t bytes = (size_t)(samples ? samples : 1) * (size_t)length_of(c) *
+                 sizeof(int32_t); // a rank without any has memory all the same
+  loader->sample = xcalloc((size_t)samples + 1, sizeof *loader->sample);
   loader->slot_count = c->prefetch_steps + 1;
   loader->slots = xcalloc((size_t)loader->slot_count, sizeof *loader->slots);
   for (int i = 0; i < loader->slot_count; i++) {
     Batch *batch = &loader->slots[i].batch;
-    batch->samples = samples;
     batch->length = length_of(c);
     batch->sample = loader->sample;
     int32_t **arrays[] = {&batch->tokens, &batch->targets, &batch->positions, &batch->documents};
     for (int a = 0; a < 4; a++) // written, so that the pages are there before the first step
       *arrays[a] = memset(xcalloc(bytes, 1), 0xff, bytes);
   }
+  find_samples(loader);
 }
 
 static void destroy(Loader *loader) {
@@ -256,14 +266,28 @@ void loader_release(Loader *loader, Batch *batch) {
   pthread_mutex_unlock(&loader->mutex);
 }
 
-void loader_rewind(Loader *loader) {
-  pthread_mutex_lock(&loader->mutex);
+// Drops what was read ahead; with the mutex.
+static void drop(Loader *loader) {
   CHECK(!held(loader), "a batch is in use");
   while (find_slot(loader, SLOT_FILLING, -1)) pthread_cond_wait(&loader->filled, &loader->mutex);
   for (int i = 0; i < loader->slot_count; i++) loader->slots[i].state = SLOT_FREE;
   loader->stats.ready = 0;
   loader->end = PLAIT_OK;
+}
+
+void loader_rewind(Loader *loader) {
+  pthread_mutex_lock(&loader->mutex);
+  drop(loader);
   loader->fill_step = loader->next_step = 0;
+  pthread_cond_signal(&loader->freed);
+  pthread_mutex_unlock(&loader->mutex);
+}
+
+void loader_take_shares(Loader *loader) {
+  pthread_mutex_lock(&loader->mutex);
+  drop(loader);
+  find_samples(loader);
+  loader->fill_step = loader->next_step;
   pthread_cond_signal(&loader->freed);
   pthread_mutex_unlock(&loader->mutex);
 }
@@ -276,7 +300,7 @@ LoaderStats loader_stats(Loader *loader) {
 }
 
 size_t loader_bytes(const LoaderConfig *c) {
-  size_t samples = (size_t)rank_samples(c) + !rank_samples(c), slots = (size_t)c->prefetch_steps + 1;
+  size_t samples = (size_t)most_samples(c) + !most_samples(c), slots = (size_t)c->prefetch_steps + 1;
   size_t length = (size_t)length_of(c);
   return slots * (4 * samples * length * sizeof(int32_t) + sizeof(Slot)) + samples * sizeof(int64_t) +
          (length + 1) * sizeof(int32_t);

@@ -67,6 +67,10 @@ void loader_release(Loader *loader, Batch *batch); // any order
 // from now on. No batch may be in use.
 void loader_rewind(Loader *loader);
 
+// The config's Shares have changed (shares_set): batches that were read ahead are read again by them. No batch may be
+// in use.
+void loader_take_shares(Loader *loader);
+
 LoaderStats loader_stats(Loader *loader);
 
 // Bytes that loader_open will hold on the heap for batches and scratch (maps of the files are not counted).

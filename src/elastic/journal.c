@@ -34,6 +34,9 @@ void journal_round(const char *folder, const JournalRound *r) {
   append(folder, object);
 }
 
-void journal_end(const char *folder, int rounds, int restarts, int status) {
-  if (folder) append(folder, json_pack("{s:i, s:i, s:i}", "rounds", rounds, "restarts", restarts, "status", status));
+void journal_end(const char *folder, int rounds, int restarts, int status, const char *failure) {
+  if (!folder) return;
+  json_t *object = json_pack("{s:i, s:i, s:i}", "rounds", rounds, "restarts", restarts, "status", status);
+  if (failure) json_object_set_new(object, "failure", json_string(failure));
+  append(folder, object);
 }

@@ -1,6 +1,7 @@
 // Forming and ending rounds.
 #include "elastic/rounds.h"
 #include "base/fault.h"
+#include "base/signals.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -180,7 +181,7 @@ static bool finish(JobState *s, int status) {
   return true;
 }
 
-static bool finish_stopped(JobState *s) { return finish(s, s->status ? s->status : 128 + s->stop); }
+static bool finish_stopped(JobState *s) { return finish(s, s->status ? s->status : signals_status_of(s->stop)); }
 
 static bool settle(JobState *s, const RoundLimits *l) {
   bool finished, own = is_own_failure(s);

@@ -2,6 +2,7 @@
 #include "elastic/supervisor.h"
 #include "base/clock.h"
 #include "base/fault.h"
+#include "base/signals.h"
 #include "elastic/journal.h"
 #include "elastic/machines.h"
 #include "elastic/port.h"
@@ -12,6 +13,7 @@
 #include <string.h>
 #include <sys/random.h>
 #include <sys/signalfd.h>
+#include <sysexits.h>
 #include <unistd.h>
 
 typedef struct Supervisor {
@@ -64,14 +66,26 @@ static int is_wrong_input(const Supervisor *s) {
   return FAULT(wrong_input_restarts, s->options->trains && s->round.failure.exit_status == 2, 0);
 }
 
+// What workers end with that do as they are told. One may have been told by another than the supervisor: a signal to
+// any of them stops them all.
+static int stop_status(const Supervisor *s) {
+  return s->stop ? signals_status_of(s->stop) : s->options->trains ? FAULT(requeue_restarts, EX_TEMPFAIL, 0) : 0;
+}
+
+// A worker that a signal meets before it has a handler dies of it: there is nothing to save yet.
+static int was_stopped(const Supervisor *s) {
+  int status = s->round.failure.exit_status;
+  return s->round.failure.happened && status && (status == stop_status(s) || (s->stop && status == 128 + s->stop));
+}
+
 static int will_restart(const Supervisor *s) {
-  return !s->stop && !is_wrong_input(s) && s->restarts < s->options->most_restarts;
+  return !s->stop && !was_stopped(s) && !is_wrong_input(s) && s->restarts < s->options->most_restarts;
 }
 
 static void tell(Supervisor *s) {
   const Failure *f = &s->round.failure;
   const char *colon = is_wrong_input(s) ? strstr(f->sentence, ": ") : NULL;
-  if (s->stop && f->exit_status == 128 + s->stop) return; // as it was told to
+  if (was_stopped(s)) return;
   if (colon) fprintf(stderr, "plait launch: %s\n", colon + 2); // not a rank's: all have read the same
   else if (will_restart(s))
     fprintf(stderr, "plait launch: %s; starting all %d workers again (restart %d of %d)\n", f->sentence,
@@ -85,7 +99,7 @@ static void tell(Supervisor *s) {
 
 static void look(Supervisor *s) {
   bool failing = s->round.failing;
-  if (s->stop) s->round.fine = 128 + s->stop;
+  s->round.fine = stop_status(s);
   if (round_look(&s->round)) tell(s);
   if (s->round.failing && !failing) s->caused = s->round.failed_at;
 }
@@ -136,8 +150,12 @@ static int supervise_one(const LaunchOptions *options, int signals, int *status,
     }
   }
   *status = s.round.failure.happened ? s.round.failure.exit_status : 0;
-  if (s.stop && (!s.round.failure.happened || *status == 128 + s.stop)) *status = 128 + s.stop;
-  if (!code) journal_end(options->run_folder, s.number + 1, s.restarts, *status);
+  if (was_stopped(&s)) *status = stop_status(&s);
+  else if (s.stop && !s.round.failure.happened && !options->trains)
+    *status = stop_status(&s); // training says itself whether it is done
+  if (!code)
+    journal_end(options->run_folder, s.number + 1, s.restarts, *status,
+                s.round.failure.happened && !was_stopped(&s) ? s.round.failure.sentence : NULL);
   return code;
 }
 

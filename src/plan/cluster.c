@@ -4,6 +4,7 @@
 #include "base/nearest.h"
 #include "plan/cluster_find.h"
 #include "plan/cluster_keys.h"
+#include "plan/cluster_machine.h"
 #include "plan/kernel_table.h"
 #include <stdlib.h>
 #include <string.h>
@@ -219,6 +220,27 @@ static int read_lines(ClusterReader *reader, const YamlNode *root, const char *k
   return code;
 }
 
+// A table of kernels must be whole, and that of a CPU must tell of each sort of call.
+static int check_kernels(const Cluster *c, const char *name, Error *error) {
+  const char *missing = kernel_table_lacks(c);
+  if (c->kernel_rows && c->kernel_rows != c->kernel.count)
+    return error_set(error, PLAIT_BAD_INPUT, "%s: kernel_rows says that %d kernels were measured, but kernels has %d",
+                     name, c->kernel_rows, c->kernel.count);
+  if (c->device.backend != DEVICE_BACKEND_CPU || !missing) return PLAIT_OK;
+  return error_set(error, PLAIT_BAD_INPUT, "%s: kernels has no %s, and times of a CPU are known by measurements only",
+                   name, missing);
+}
+
+// What a probe has written and is damaged can be written anew.
+static int say_measure_again(const Cluster *c, const char *text, const char *path, Error *error) {
+  char *kept = cluster_machine_path();
+  bool is_kept = kept && !strcmp(kept, path);
+  free(kept);
+  if (is_kept) return error_append(error, "; measure again with plait probe");
+  if (c->device.backend != DEVICE_BACKEND_CPU && !strstr(text, "\nkernels:")) return error->code;
+  return error_append(error, "; measure again with plait probe --out %s", path);
+}
+
 static int parse(const char *text, size_t size, const char *path, Cluster **out, Error *error) {
   Cluster *cluster = xcalloc(1, sizeof *cluster);
   ClusterReader reader = {.cluster = cluster, .name = path, .positions = true, .error = error};
@@ -234,7 +256,9 @@ static int parse(const char *text, size_t size, const char *path, Cluster **out,
   if (!code) code = cluster_check(cluster, path, error);
   if (!code) code = read_lines(&reader, root, "measured", cluster_measured_parse);
   if (!code) code = read_lines(&reader, root, "kernels", kernel_lines_parse);
+  if (!code) code = check_kernels(cluster, path, error);
   if (!code) cluster->table = kernel_table_create(cluster);
+  if (code == PLAIT_BAD_INPUT) code = say_measure_again(cluster, text, path, error);
   arena_free(&reader.arena);
   if (code) cluster_free(cluster), cluster = NULL;
   *out = cluster;

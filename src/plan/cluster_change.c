@@ -15,7 +15,10 @@ typedef struct Target {
 } Target;
 typedef Vec(Target) Targets;
 
-static bool can_change(const ClusterKey *key) { return key->kind >= CLUSTER_INT && key->kind <= CLUSTER_ATTENTION; }
+static bool can_change(const ClusterKey *key) {
+  if (key->section == CLUSTER_TOP && key->offset == offsetof(Cluster, kernel_rows)) return false; // a check of the file
+  return key->kind >= CLUSTER_INT && key->kind <= CLUSTER_ATTENTION;
+}
 
 static void add_section(Targets *targets, ClusterReader *reader, ClusterSection section, const char *name, void *at) {
   const ClusterKey *source = cluster_key_find(section, "source");

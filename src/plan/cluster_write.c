@@ -85,7 +85,7 @@ static bool is_absent(const Writer *writer, const ClusterKey *key) {
   if (key->section != CLUSTER_TOP) return false;
   if (key->kind == CLUSTER_LIST) return cluster_list_count(c, key) == 0;
   if (key->kind == CLUSTER_TABLE) return c->measured.count == 0;
-  if (key->kind == CLUSTER_KERNELS) return c->kernel.count == 0;
+  if (key->kind == CLUSTER_KERNELS || key->offset == offsetof(Cluster, kernel_rows)) return c->kernel.count == 0;
   bool plain = c->software.attention == ATTENTION_FLASH && c->software.fusions && c->software.launches_per_op == 1;
   if (key->offset == offsetof(Cluster, software)) return plain && !c->software.source;
   bool nothing = !memcmp(&c->spread, &zero, sizeof c->spread) && c->base[0] < 0;
@@ -130,8 +130,10 @@ int cluster_write(const Cluster *cluster, const char *source, const char *path, 
   AtomicFile file;
   int code = file_begin(&file, path, error);
   if (code < 0) return code;
-  Writer writer = {(Cluster *)cluster, source ? source : "not known", file.stream};
+  Cluster counted = *cluster; // borrows all
+  counted.kernel_rows = cluster->kernel.count;
+  Writer writer = {&counted, source ? source : "not known", file.stream};
   fputs("# A cluster, written by plait; docs/clusters.md explains every key.\n", file.stream);
-  write_section(&writer, CLUSTER_TOP, cluster, 0, false);
+  write_section(&writer, CLUSTER_TOP, &counted, 0, false);
   return file_commit(&file, error);
 }

@@ -51,8 +51,12 @@ static Cost collective_cost(Costs *costs, const Cluster *c, const Node *n, int m
   const GroupOnLinks *group = &costs->group.data[index].links;
   double whole = collective_whole_bytes(p, n, microbatch);
   CollectiveTime t = collective_seconds(c, kind_of(op_def(n->op)), group, whole);
+  double latency = t.base + t.latency;
+  if (t.algorithm == COLLECTIVE_BY_MEASURED) // as long as next to nothing takes
+    latency = fmin(t.seconds, collective_seconds(c, kind_of(op_def(n->op)), group, 1).seconds);
   return (Cost){.whole = whole,
                 .seconds = t.seconds,
+                .latency = latency,
                 .beside = t.seconds,
                 .bytes = collective_bytes(p, n, microbatch),
                 .ranks = group->ranks,
@@ -184,11 +188,7 @@ static void find_kinds(Costs *costs) {
   int n = p->schedule->microbatches;
   costs->kinds = rows_kinds(p);
   costs->kind = arena_array(&costs->arena, int, n + 1);
-  for (int m = 0; m < n; m++)
-    for (int k = 0; k < costs->kinds.count; k++)
-      if (shares_rows(p->shares, m, 0, p->shares->ranks) ==
-          shares_rows(p->shares, costs->kinds.kind[k].microbatch, 0, p->shares->ranks))
-        costs->kind[m] = k;
+  for (int m = 0; m < n; m++) costs->kind[m] = rows_kind(p, &costs->kinds, m);
 }
 
 static void find_devices(Costs *costs, const Cluster *c) {

@@ -12,6 +12,7 @@
 typedef struct Cost {
   double whole;    // bytes of the whole tensor of a collective (program/traffic.h)
   double seconds;  // a kernel's, with nothing beside it
+  double latency;  // of `seconds` of a collective, those that move no bytes
   double beside;   // a kernel's, while a collective is in flight
   CoreSeconds core; // a measured kernel's, by what else computes on the machine
   double launches; // of kernels by the host

@@ -109,6 +109,7 @@ typedef struct Cluster {
   const Constants *constants;   // of the models; NULL: the defaults
   Vec(MeasuredCollective) measured;
   Vec(MeasuredKernel) kernel;   // of a CPU, by a probe
+  int kernel_rows;              // how many these should be; 0: nobody says
   KernelTable *table;           // of these; NULL: there are none
   Vec(IslandFacts) island;
   const char *source;           // of spread, base and measured

@@ -2,6 +2,7 @@
 #include "plan/flows.h"
 #include "base/error.h"
 #include "base/fault.h"
+#include "base/vec.h"
 #include <math.h>
 #include <stdlib.h>
 
@@ -54,58 +55,200 @@ void flows_rates(const Flow *const *flow, int flows, const double *capacity, int
   free(k.left), free(k.users), free(k.first), free(k.flow);
 }
 
-typedef struct Moving {
-  const Flow **flow; // those that move now
-  int *index;        // theirs among all
-  double *left;      // bytes, of all flows
-  double *rate;      // of those that move
-  int count;
-} Moving;
+// Flows under way ---------------------------------------------------------------------------------------------------
 
-// Those at `now` that have begun and not ended; the next that begins, or infinity.
-static double gather(Moving *m, const Flow *flow, int flows, double now) {
-  double next = INFINITY;
-  m->count = 0;
-  for (int f = 0; f < flows; f++) {
-    double begin = flow[f].start + flow[f].latency;
-    if (begin > now) next = fmin(next, begin);
-    else if (m->left[f] > 0) m->flow[m->count] = &flow[f], m->index[m->count++] = f;
-  }
-  return next;
+typedef enum FlowState { FLOW_WAITS, FLOW_MOVES, FLOW_ENDED } FlowState;
+// rate: since `since`, when `left` bytes were left. version: of its rate, so that an end that was foreseen with another
+// one is known to be old. seen: by the search with this number.
+typedef struct Moving {
+  Flow flow;
+  FlowState state;
+  double left, rate, since;
+  int version, seen;
+} Moving;
+typedef struct Moment { double time; int flow, version; } Moment; // when it begins to move, or ends
+
+struct Flows {
+  const double *capacity;
+  int links;
+  Vec(Moving) flow;
+  Vec(int) *on;        // (links) flows that move through each
+  int *local;          // (links) 1 + its number among those of `together`
+  Vec(Moment) moments; // a heap, the next one first
+  Vec(int) changed;    // flows whose rate may be another one now
+  Vec(int) together;   // one of them, with all that it shares links with, and those with theirs, and so on
+  int search;          // the last one
+};
+
+static int is_before(const Moment *a, const Moment *b) {
+  return a->time != b->time ? a->time < b->time : a->flow < b->flow;
 }
 
-// Moves bytes until the next flow ends or begins. Those that end at the same time end exactly then.
-static double advance(Moving *m, Flow *flow, double now, double next) {
-  double until = next;
-  for (int i = 0; i < m->count; i++) until = fmin(until, now + m->left[m->index[i]] / m->rate[i]);
-  for (int i = 0; i < m->count; i++) {
-    int f = m->index[i];
-    double end = now + m->left[f] / m->rate[i];
-    m->left[f] -= (until - now) * m->rate[i];
-    if (end - until > 1e-12 * fmax(fabs(until), until - now) && end > until) continue;
-    m->left[f] = 0;
-    flow[f].end = until;
+static void push_moment(Flows *r, Moment moment) {
+  vec_push(&r->moments, moment);
+  Moment *heap = r->moments.data;
+  for (int i = r->moments.count - 1; i && is_before(&heap[i], &heap[(i - 1) / 2]); i = (i - 1) / 2) {
+    Moment t = heap[i];
+    heap[i] = heap[(i - 1) / 2], heap[(i - 1) / 2] = t;
   }
-  return until;
+}
+
+static void pop_moment(Flows *r) {
+  Moment *heap = r->moments.data;
+  int n = --r->moments.count;
+  heap[0] = heap[n];
+  for (int i = 0, child; (child = 2 * i + 1) < n; i = child) {
+    if (child + 1 < n && is_before(&heap[child + 1], &heap[child])) child++;
+    if (!is_before(&heap[child], &heap[i])) break;
+    Moment t = heap[i];
+    heap[i] = heap[child], heap[child] = t;
+  }
+}
+
+static void begin(Flows *r, int f) {
+  Moving *m = &r->flow.data[f];
+  m->state = FLOW_MOVES;
+  m->since = m->flow.start + m->flow.latency;
+  for (int i = 0; i < m->flow.links; i++) vec_push(&r->on[m->flow.link[i]], f);
+  vec_push(&r->changed, f);
+}
+
+static void end(Flows *r, int f, double now) {
+  Moving *m = &r->flow.data[f];
+  m->state = FLOW_ENDED;
+  m->flow.end = now;
+  m->version++;
+  for (int i = 0; i < m->flow.links; i++) {
+    int link = m->flow.link[i], at = 0;
+    while (r->on[link].data[at] != f) at++;
+    r->on[link].data[at] = r->on[link].data[--r->on[link].count];
+    for (int k = 0; k < r->on[link].count; k++) vec_push(&r->changed, r->on[link].data[k]);
+  }
+}
+
+// From a flow to all that its rate may depend on.
+static void find_together(Flows *r, int f) {
+  r->together.count = 0;
+  r->flow.data[f].seen = r->search;
+  vec_push(&r->together, f);
+  for (int i = 0; i < r->together.count; i++) {
+    const Flow *flow = &r->flow.data[r->together.data[i]].flow;
+    for (int l = 0; l < flow->links; l++)
+      for (int k = 0; k < r->on[flow->link[l]].count; k++) {
+        int other = r->on[flow->link[l]].data[k];
+        if (r->flow.data[other].seen == r->search) continue;
+        r->flow.data[other].seen = r->search;
+        vec_push(&r->together, other);
+      }
+  }
+}
+
+// Rates of `together`, by their own links alone. rate: (together), written.
+static void rates_of(Flows *r, double *rate) {
+  int n = r->together.count, links = 0, uses = 0;
+  if (n == 1) { // alone
+    const Flow *f = &r->flow.data[r->together.data[0]].flow;
+    *rate = INFINITY;
+    for (int i = 0; i < f->links; i++) *rate = fmin(*rate, r->capacity[f->link[i]]);
+    return;
+  }
+  for (int i = 0; i < n; i++) uses += r->flow.data[r->together.data[i]].flow.links;
+  Flow *flow = xcalloc((size_t)n, sizeof *flow);
+  const Flow **at = xcalloc((size_t)n, sizeof *at);
+  int *link = xcalloc((size_t)uses, sizeof *link), *used = xcalloc((size_t)uses, sizeof *used);
+  double *capacity = xcalloc((size_t)uses, sizeof *capacity);
+  uses = 0;
+  for (int i = 0; i < n; i++) {
+    const Flow *f = &r->flow.data[r->together.data[i]].flow;
+    flow[i] = (Flow){.link = link + uses, .links = f->links};
+    at[i] = &flow[i];
+    for (int l = 0; l < f->links; l++) {
+      int *local = &r->local[f->link[l]];
+      if (!*local) used[links] = f->link[l], capacity[links] = r->capacity[f->link[l]], *local = ++links;
+      link[uses++] = *local - 1;
+    }
+  }
+  flows_rates(at, n, capacity, links, rate);
+  for (int l = 0; l < links; l++) r->local[used[l]] = 0;
+  free(flow), free(at), free(link), free(used), free(capacity);
+}
+
+// New rates from `now` on for what has changed, and the ends that follow from them.
+static void share(Flows *r, double now) {
+  r->search++;
+  for (int c = 0; c < r->changed.count; c++) {
+    const Moving *first = &r->flow.data[r->changed.data[c]];
+    if (first->state != FLOW_MOVES || first->seen == r->search) continue;
+    find_together(r, r->changed.data[c]);
+    double *rate = xcalloc((size_t)r->together.count, sizeof *rate);
+    rates_of(r, rate);
+    for (int i = 0; i < r->together.count; i++) {
+      Moving *m = &r->flow.data[r->together.data[i]];
+      if (rate[i] == m->rate) continue;
+      m->left = fmax(0, m->left - (now - m->since) * m->rate);
+      m->since = now;
+      m->rate = rate[i];
+      push_moment(r, (Moment){now + m->left / m->rate, r->together.data[i], ++m->version});
+    }
+    free(rate);
+  }
+  r->changed.count = 0;
+}
+
+Flows *flows_create(const double *capacity, int links) {
+  Flows *r = xcalloc(1, sizeof *r);
+  r->capacity = capacity;
+  r->links = links;
+  r->on = xcalloc((size_t)links + 1, sizeof *r->on);
+  r->local = xcalloc((size_t)links + 1, sizeof *r->local);
+  return r;
+}
+
+void flows_free(Flows *r) {
+  if (!r) return;
+  for (int l = 0; l < r->links; l++) vec_free(&r->on[l]);
+  free(r->on), free(r->local);
+  vec_free(&r->flow), vec_free(&r->moments), vec_free(&r->changed), vec_free(&r->together);
+  free(r);
+}
+
+int flows_add(Flows *r, const Flow *flow) {
+  int f = r->flow.count;
+  double moves = flow->start + flow->latency;
+  Moving m = {.flow = *flow, .left = flow->bytes};
+  if (!flow->links || flow->bytes <= 0) m.state = FLOW_ENDED, m.flow.end = moves;
+  vec_push(&r->flow, m);
+  if (m.state == FLOW_WAITS) push_moment(r, (Moment){moves, f, 0});
+  return f;
+}
+
+double flows_end(const Flows *r, int number) {
+  const Moving *m = &r->flow.data[number];
+  return m->state == FLOW_ENDED ? m->flow.end : NAN;
+}
+
+double flows_next(Flows *r) {
+  while (r->moments.count && r->flow.data[r->moments.data[0].flow].version != r->moments.data[0].version) pop_moment(r);
+  return r->moments.count ? r->moments.data[0].time : INFINITY;
+}
+
+// Those that end at the same time, but for rounding, end exactly then.
+void flows_pass(Flows *r) {
+  double now = flows_next(r);
+  if (now == INFINITY) return;
+  for (double until = now + 1e-12 * fabs(now); flows_next(r) <= until;) {
+    int f = r->moments.data[0].flow;
+    pop_moment(r);
+    if (r->flow.data[f].state == FLOW_WAITS) begin(r, f);
+    else end(r, f, now);
+  }
+  share(r, now);
 }
 
 void flows_run(Flow *flow, int flows, const double *capacity, int links) {
-  Moving m = {.flow = xcalloc((size_t)flows + 1, sizeof *m.flow), .index = xcalloc((size_t)flows + 1, sizeof *m.index),
-              .left = xcalloc((size_t)flows + 1, sizeof *m.left), .rate = xcalloc((size_t)flows + 1, sizeof *m.rate)};
-  double now = -INFINITY;
-  for (int f = 0; f < flows; f++) {
-    m.left[f] = flow[f].links ? flow[f].bytes : 0;
-    flow[f].end = flow[f].start + flow[f].latency;
-  }
-  for (;;) {
-    double next = gather(&m, flow, flows, now);
-    if (!m.count && next == INFINITY) break;
-    if (!m.count) {
-      now = next;
-      continue;
-    }
-    flows_rates(m.flow, m.count, capacity, links, m.rate);
-    now = advance(&m, flow, now, next);
-  }
-  free(m.flow), free(m.index), free(m.left), free(m.rate);
+  Flows *r = flows_create(capacity, links);
+  for (int f = 0; f < flows; f++) flows_add(r, &flow[f]);
+  while (flows_next(r) < INFINITY) flows_pass(r);
+  for (int f = 0; f < flows; f++) flow[f].end = flows_end(r, f);
+  flows_free(r);
 }

@@ -52,6 +52,17 @@ static void terms_of(const MeasuredKernel *k, double term[TERMS]) {
   }
 }
 
+const char *kernel_table_lacks(const Cluster *c) {
+  int products = 0, attention = 0;
+  for (int i = 0; i < c->kernel.count; i++) {
+    products += is_product(&c->kernel.data[i]);
+    attention += is_attention(&c->kernel.data[i]);
+  }
+  if (!products) return "products";
+  if (!attention) return "attention";
+  return products + attention < c->kernel.count ? NULL : "calls that only move bytes";
+}
+
 // Fitting -----------------------------------------------------------------------------------------------------------
 
 // Least Σ (Σ_j x_j a_ij - 1)², x ≥ 0, by coordinate descent: a convex problem of few unknowns. a: (rows, TERMS), every

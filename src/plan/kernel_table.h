@@ -17,6 +17,10 @@
 void kernel_describe(const Program *program, const Node *node, const OpWork *work, double cache,
                      MeasuredKernel *kernel);
 
+// The first sort of call of which there is no measured kernel, in words: products, attention, or what moves bytes.
+// NULL: there are some of each.
+const char *kernel_table_lacks(const Cluster *cluster);
+
 // NULL: nothing was measured. The caller frees it, before the cluster.
 KernelTable *kernel_table_create(const Cluster *cluster);
 void kernel_table_free(KernelTable *table); // NULL is fine

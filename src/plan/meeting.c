@@ -13,11 +13,15 @@ Meeting *meeting_find(Meetings *m, int group, int node, int number, int of) {
     if (at->node == node && at->number == number) return at;
   Meeting *made = m->unused ? m->unused : arena_array(&m->arena, Meeting, 1);
   if (m->unused) m->unused = m->unused->next;
-  *made = (Meeting){.node = node, .number = number, .of = of, .next = m->of_group[group]};
+  int room = made->room, *member = made->member;
+  if (room < of) member = arena_array(&m->arena, int, room = of);
+  *made = (Meeting){
+      .node = node, .number = number, .of = of, .member = member, .room = room, .next = m->of_group[group]};
   return m->of_group[group] = made;
 }
 
 int meeting_arrive(Meeting *meeting, int rank, double time) {
+  meeting->member[meeting->arrived] = rank;
   if (!meeting->arrived++ || time >= meeting->latest) meeting->latest = time, meeting->last = rank;
   return meeting->arrived == meeting->of;
 }

@@ -5,6 +5,7 @@
 #include "op/op.h"
 #include "plan/critical.h"
 #include "plan/meeting.h"
+#include "plan/transfers.h"
 #include "program/traffic.h"
 #include <math.h>
 #include <string.h>
@@ -25,6 +26,8 @@ typedef struct Flight {
   const Cost *cost;        // NULL: none
   const Node *node;
   int number, resolved;    // number: as Meeting's
+  int flies;               // it has begun
+  int transfer;            // as Meeting's
   double issued, ready;    // ready: when those before it are done; INFINITY: not known yet
   double start, end;       // once it is resolved
   int last;                // rank that came last
@@ -36,11 +39,21 @@ enum { STREAM_COLLECTIVES, STREAM_SUMS, STREAMS };
 typedef struct Stream {
   Vec(Flight *) flight; // in the order of issue; those before `next` are resolved
   int next;
-  double free, busy;    // until its last collective; until that beside which kernels are slower
+  double free, busy;    // until its last collective; until that beside which kernels are slower: of those resolved
   int waits_next;       // of those that wait for the same meeting: the next one, as Meeting.waiting
 } Stream;
 
-typedef struct Interval { double begin, end; } Interval;
+// Messages to one coordinate in one direction take place one after the other. Where links are shared, the end of one is
+// known only when time has passed.
+typedef struct Sent { const Action *action; double posted, end; int transfer; } Sent; // transfer: as Meeting's
+typedef struct Outgoing {
+  double free;     // until the last message that has arrived
+  Vec(Sent) sent;  // those after `next` wait for the link
+  int next;
+} Outgoing;
+
+// A kernel under way beside a flight of which nobody knows yet when it lands: what was left of it at `since`.
+typedef struct UnderWay { int is, waits; double since, left, beside, end; } UnderWay;
 
 typedef struct SimulatedRank {
   const Program *program;
@@ -51,9 +64,11 @@ typedef struct SimulatedRank {
   double host;             // when the host has launched all kernels so far
   Stream stream[STREAMS];
   Flight **flight;         // (bodies) of each instruction; END's are of `instances` steps
-  double *link;            // (coordinates, 2) when the link to another coordinate is free, by direction
+  Outgoing *out;           // (coordinates, 2) to each other coordinate, by direction
+  Vec(int) sending;        // those of `out` with messages that are not there yet
+  int alone;               // the collective that it waits for by itself, as Meeting.transfer
+  UnderWay kernel;
   MessagesOnLinks *messages; // (coordinates) to another one; sharing 0: not looked for yet
-  Vec(Interval) on_link[MAX_LEVELS]; // what it sends: collectives and messages that the level bounds
   int *first;              // (groups of the Costs) with all ranks: 1 + the first rank of its own; 0: not looked for yet
   RankTime time;
 } SimulatedRank;
@@ -66,6 +81,9 @@ typedef struct Simulator {
   Meetings meetings;
   Vec(int) ready;          // streams that a meeting no longer holds: rank · STREAMS + stream
   Critical *critical;      // NULL: not looked for
+  Transfers *transfers;    // on its ranks' links
+  int shared;              // they share these, so that they end when time has passed (clock_pass); 0: when it is known
+                           // when they begin
   Cores *cores;            // where all ranks are on one machine whose kernels were measured; else NULL
 } Simulator;
 
@@ -91,7 +109,6 @@ static LinkTime *link_time(RankTime *t, uint32_t axes, int level, int messages) 
 
 static void note_call(Simulator *s, int c, const Cost *cost) {
   LinkTime *link = link_time(&s->rank[c].time, cost->axes, cost->level, 0);
-  link->all += cost->seconds;
   link->bytes += cost->bytes;
   link->calls++;
 }
@@ -119,34 +136,22 @@ static void tell_message(const Simulator *s, int c, CallKind kind, const Action 
                .peer = stage_coordinate(a->peer, p->schedule->map),
                .direction = kind == CALL_SEND ? a->peer > a->stage : a->stage > a->peer,
                .bytes = llround(transfer_bytes(p, a)),
-               .offset = program_slot_offset(p, a->tensor, a->step * p->schedule->microbatches + a->microbatch)};
+               .offset = program_offset(p, a->tensor, a->step * p->schedule->microbatches + a->microbatch, 0)};
   s->options->issue(s->options->context, c, &call);
 }
 
-// A transfer of so long over a level.
-static void put_on_link(Simulator *s, int c, int level, double begin, double end) {
-  if (level >= 0 && end > begin) vec_push(&s->rank[c].on_link[level], (Interval){begin, end});
+// When a transfer that has begun ends; NAN: nobody knows yet. *number: as Meeting.transfer.
+static double end_of(Simulator *s, const Transfer *x, int *number) {
+  if (!s->shared) return x->start + x->seconds;
+  if (!*number) *number = 1 + transfers_begin(s->transfers, x);
+  return transfers_end(s->transfers, *number - 1);
 }
 
-static int by_begin(const void *a, const void *b) {
-  const Interval *x = a, *y = b;
-  return (x->begin > y->begin) - (x->begin < y->begin);
-}
-
-// See RankTime.met.
-static double met_on_links(SimulatedRank *r) {
-  double met = 0;
-  for (int l = 0; l < MAX_LEVELS; l++) {
-    double until = -INFINITY;
-    Interval *on = r->on_link[l].data;
-    if (r->on_link[l].count) qsort(on, (size_t)r->on_link[l].count, sizeof *on, by_begin);
-    for (int i = 0; i < r->on_link[l].count; i++) {
-      met += fmax(0, fmin(until, on[i].end) - on[i].begin);
-      until = fmax(until, on[i].end);
-    }
-    vec_free(&r->on_link[l]);
-  }
-  return met;
+// A collective of a rank has ended.
+static void note_collective(Simulator *s, int c, const Cost *cost, double start, double end) {
+  Transfer x = {.start = start, .level = cost->level};
+  link_time(&s->rank[c].time, cost->axes, cost->level, 0)->all += end - start;
+  if (s->transfers) transfers_note(s->transfers, c, &x, end);
 }
 
 // Collectives -------------------------------------------------------------------------------------------------------
@@ -187,6 +192,11 @@ static void arrive(Simulator *s, Meeting *m, int c, double time) {
   m->waiting = 0;
 }
 
+static double collective_end(Simulator *s, int c, const Cost *cost, const Meeting *m, double start, int *number) {
+  Transfer x = {start, cost->seconds, cost->latency, cost->level, 0, m ? m->member : &c, m ? m->of : 1};
+  return end_of(s, &x, number);
+}
+
 // 1: it is known when the flight begins; 0: others have not come yet.
 static int begin(Simulator *s, int c, int stream, Flight *f) {
   Meeting *m = meeting_of(s, c, f->node, f->number, f->cost);
@@ -198,6 +208,8 @@ static int begin(Simulator *s, int c, int stream, Flight *f) {
   if (m->arrived < m->of) return 0;
   f->start = m->latest;
   f->last = m->last;
+  collective_end(s, c, f->cost, m, f->start, &m->transfer); // of all its ranks
+  f->transfer = m->transfer;
   meeting_leave(&s->meetings, group_of(s, c, f->cost), m);
   return 1;
 }
@@ -207,15 +219,17 @@ static void resolve(Simulator *s, int c, int i) {
   Stream *stream = &s->rank[c].stream[i];
   while (stream->next < stream->flight.count) {
     Flight *f = stream->flight.data[stream->next];
-    if (!meets(s, f->cost)) f->start = f->ready = fmax(f->issued, stream->free);
-    else if (!begin(s, c, i, f)) return;
-    f->end = f->start + f->cost->seconds;
+    if (!f->flies && !meets(s, f->cost)) f->start = f->ready = fmax(f->issued, stream->free);
+    else if (!f->flies && !begin(s, c, i, f)) return;
+    f->flies = 1;
+    f->end = collective_end(s, c, f->cost, NULL, f->start, &f->transfer);
+    if (isnan(f->end)) return;
     f->resolved = 1;
     stream->free = f->end;
     if (!f->cost->crossing) stream->busy = f->end; // those over stages are short, and begin when others say
     stream->next++;
     see(s, c, f->node->name, s->rank[c].action, f->start, f->end, 1);
-    put_on_link(s, c, f->cost->level, f->start, f->end);
+    note_collective(s, c, f->cost, f->start, f->end);
   }
   stream->flight.count = stream->next = 0;
 }
@@ -279,26 +293,30 @@ static int land(Simulator *s, int c, const Action *a, Flight *f, double *now) {
 // A collective that nothing else goes on beside.
 static int meet(Simulator *s, int c, const Action *a, const Node *n, const Cost *cost, double *now) {
   SimulatedRank *r = &s->rank[c];
-  if (meets(s, cost)) {
-    Meeting *m = meeting_of(s, c, n, number_of(r, a, n), cost);
+  Meeting *m = meets(s, cost) ? meeting_of(s, c, n, number_of(r, a, n), cost) : NULL;
+  if (m) {
     if (r->due >= 0) { // once
       arrive(s, m, c, *now);
       r->due = -1;
       resolve_ready(s);
     }
     if (m->arrived < m->of) return 0;
-    double end = m->latest + cost->seconds;
+  }
+  double end = collective_end(s, c, cost, m, m ? m->latest : *now, m ? &m->transfer : &r->alone);
+  if (isnan(end)) return 0;
+  r->alone = 0;
+  if (m) {
     if (s->critical && m->last != c && m->latest > *now)
       critical_waited(s->critical, c, end, m->last, m->latest, n, cost->axes);
     advance(s, c, now, FAULT(simulated_stages_do_not_wait, m->latest, *now), TIME_IDLE, n, cost);
     meeting_leave(&s->meetings, group_of(s, c, cost), m);
   }
   note_call(s, c, cost);
+  note_collective(s, c, cost, *now, end);
   tell(s, c, CALL_COLLECTIVE, CALL_ALONE, n, a, cost);
-  link_time(&r->time, cost->axes, cost->level, 0)->exposed += cost->seconds;
-  see(s, c, n->name, a, *now, *now + cost->seconds, 0);
-  put_on_link(s, c, cost->level, *now, *now + cost->seconds);
-  advance(s, c, now, *now + cost->seconds, TIME_COLLECTIVE, n, cost);
+  link_time(&r->time, cost->axes, cost->level, 0)->exposed += end - *now;
+  see(s, c, n->name, a, *now, end, 0);
+  advance(s, c, now, end, TIME_COLLECTIVE, n, cost);
   return 1;
 }
 
@@ -310,11 +328,32 @@ static double busy_until(const SimulatedRank *r) {
 }
 
 // Beside a collective in flight a kernel is slower, as long as that takes; sums over stages aside, which are short.
-static double kernel_end(const SimulatedRank *r, const Cost *cost, double now) {
-  double busy = busy_until(r), beside = cost->beside;
-  if (busy <= now || beside <= cost->seconds) return now + cost->seconds;
+// `left`: the part of it that is not done at `now`.
+static double kernel_end(const SimulatedRank *r, const Cost *cost, double now, double left) {
+  double busy = busy_until(r), beside = cost->beside * left, alone = cost->seconds * left;
+  if (busy <= now || beside <= alone) return now + alone;
   if (now + beside <= busy) return now + beside;
-  return busy + (1 - (busy - now) / beside) * cost->seconds;
+  return busy + (1 - (busy - now) / beside) * alone;
+}
+
+// A flight beside which kernels are slower, and of which nobody knows yet when it lands.
+static int flies_on(const SimulatedRank *r) {
+  for (int i = 0; i < STREAMS; i++) {
+    const Stream *stream = &r->stream[i];
+    const Flight *f = stream->next < stream->flight.count ? stream->flight.data[stream->next] : NULL;
+    if (f && f->flies && !f->cost->crossing) return 1;
+  }
+  return 0;
+}
+
+// 1: the kernel that is under way ends, at *end; 0: time has to pass first.
+static int kernel_ends(SimulatedRank *r, const Cost *cost, double *end) {
+  UnderWay *k = &r->kernel;
+  if (k->waits && !isnan(k->end)) *end = k->end;
+  else if (cost->beside > cost->seconds && flies_on(r)) return k->waits = 1, 0;
+  else *end = kernel_end(r, cost, k->since, k->left);
+  *k = (UnderWay){0};
+  return 1;
 }
 
 // Not before others have come to a collective of the coordinate that is in flight. They do: the Programs of a
@@ -334,9 +373,12 @@ static int run_kernel(Simulator *s, int c, const Action *a, const Node *n, const
   if (s->cores) {
     if (!cores_run(s->cores, c, &cost->core, busy_until(r), &end)) return 0;
   } else {
-    r->host += r->costs->host * cost->launches;
-    advance(s, c, now, r->host, TIME_HOST, n, NULL);
-    end = kernel_end(r, cost, *now);
+    if (!r->kernel.is) {
+      r->host += r->costs->host * cost->launches;
+      advance(s, c, now, r->host, TIME_HOST, n, NULL);
+      r->kernel = (UnderWay){.is = 1, .since = *now, .left = 1, .beside = cost->beside, .end = NAN};
+    }
+    if (!kernel_ends(r, cost, &end)) return 0;
   }
   see(s, c, n->name, a, *now, end, 0);
   advance(s, c, now, end, n->region == REGION_MICRO ? TIME_COMPUTE : TIME_OPTIMIZER, n, NULL);
@@ -405,31 +447,65 @@ static int clock_run(void *context, int c, const Action *a, double *now) {
   return r->at != at || r->due != due ? 2 : 0; // where it went on, others may
 }
 
-// to: a coordinate.
-static double message_seconds(const Simulator *s, int from, int to, const Action *a, int *level) {
+// to: a coordinate. member: (2) written.
+static Transfer message_of(const Simulator *s, int from, int to, const Action *a, int *member) {
   const SimulatedRank *r = &s->rank[from];
   const Program *p = r->program;
+  const Cluster *cluster = s->options->cluster;
   MessagesOnLinks *m = &r->messages[to];
-  if (!m->sharing) *m = machine_messages(s->options->cluster, &p->mesh, r->coordinate, to, r->rank);
-  *level = m->level;
-  return FAULT(simulated_messages_are_free,
-               transfer_seconds(s->options->cluster, m->level, m->sharing, transfer_bytes(p, a)), 0);
+  if (!m->sharing) *m = machine_messages(cluster, &p->mesh, r->coordinate, to, r->rank);
+  member[0] = from, member[1] = from + (to - r->coordinate) * s->stride;
+  return (Transfer){.seconds = FAULT(simulated_messages_are_free,
+                                     transfer_seconds(cluster, m->level, m->sharing, transfer_bytes(p, a)), 0),
+                    .latency = transfer_seconds(cluster, m->level, m->sharing, 0),
+                    .level = m->level, .message = 1, .member = member, .members = 2};
+}
+
+static void note_message(Simulator *s, int c, const Action *a, const Transfer *x, double end) {
+  const Program *p = s->rank[c].program;
+  link_time(&s->rank[c].time, 1u << mesh_pipeline(&p->mesh), x->level, 1)->all += end - x->start;
+  see(s, c, graph_tensor(p->graph, a->tensor)->name, a, x->start, end, 1);
+  if (s->transfers) transfers_note(s->transfers, c, x, end);
+}
+
+static Outgoing *outgoing(const Simulator *s, int c, const Action *a) {
+  int to = stage_coordinate(a->peer, s->rank[c].program->schedule->map);
+  return &s->rank[c].out[to * 2 + (a->peer > a->stage)];
+}
+
+// Lets messages go that can, and notes those that have arrived.
+static void send_on(Simulator *s, int c, Outgoing *o) {
+  for (; o->next < o->sent.count; o->next++) {
+    Sent *m = &o->sent.data[o->next];
+    int member[2];
+    Transfer x =
+        message_of(s, c, stage_coordinate(m->action->peer, s->rank[c].program->schedule->map), m->action, member);
+    x.start = fmax(m->posted, o->free);
+    m->end = end_of(s, &x, &m->transfer);
+    if (isnan(m->end)) return;
+    o->free = m->end;
+    note_message(s, c, m->action, &x, m->end);
+  }
 }
 
 static double clock_send(void *context, int c, const Action *a, double *now) {
   Simulator *s = context;
-  int to = stage_coordinate(a->peer, s->rank[c].program->schedule->map), level;
-  double seconds = message_seconds(s, c, to, a, &level), *free = &s->rank[c].link[to * 2 + (a->peer > a->stage)];
-  double start = fmax(*now, *free);
-  LinkTime *link = link_time(&s->rank[c].time, 1u << mesh_pipeline(&s->rank[c].program->mesh), level, 1);
-  link->all += seconds;
-  link->bytes += transfer_bytes(s->rank[c].program, a);
+  SimulatedRank *r = &s->rank[c];
+  Outgoing *o = outgoing(s, c, a);
+  int member[2], to = stage_coordinate(a->peer, r->program->schedule->map);
+  LinkTime *link =
+      link_time(&r->time, 1u << mesh_pipeline(&r->program->mesh), message_of(s, c, to, a, member).level, 1);
+  link->bytes += transfer_bytes(r->program, a);
   link->calls++;
-  see(s, c, graph_tensor(s->rank[c].program->graph, a->tensor)->name, a, start, start + seconds, 1);
-  put_on_link(s, c, level, start, start + seconds);
   tell_message(s, c, CALL_SEND, a);
-  *free = start + seconds;
-  return FAULT(simulated_pipeline_has_no_bubble, *free, 0);
+  if (o->next == o->sent.count && s->shared) vec_push(&r->sending, (int)(o - r->out));
+  vec_push(&o->sent, (Sent){.posted = *now, .action = a, .end = NAN});
+  send_on(s, c, o);
+  return FAULT(simulated_pipeline_has_no_bubble, o->sent.data[o->sent.count - 1].end, 0);
+}
+
+static double clock_arrival(void *context, int c, const Action *a, int number) {
+  return outgoing(context, c, a)->sent.data[number].end;
 }
 
 static void clock_received(void *context, int c, const Action *a) { tell_message(context, c, CALL_RECV, a); }
@@ -446,9 +522,51 @@ static void clock_waited(void *context, int c, const Action *a, int from, double
   advance(s, c, &at, now, TIME_TRANSFER, NULL, NULL);
 }
 
+// The kernel under way that ends first if nothing lands before; -1: none.
+static int next_kernel(const Simulator *s, double *end) {
+  int first = -1;
+  *end = INFINITY;
+  for (int c = 0; c < s->ranks; c++) {
+    const UnderWay *k = &s->rank[c].kernel;
+    if (!k->waits || !isnan(k->end) || k->since + k->left * k->beside >= *end) continue;
+    *end = k->since + k->left * k->beside;
+    first = c;
+  }
+  return first;
+}
+
+// What follows on a rank when some transfers have ended.
+static void look_at_links(Simulator *s, int c) {
+  SimulatedRank *r = &s->rank[c];
+  for (int i = 0; i < STREAMS; i++) {
+    Stream *stream = &r->stream[i];
+    Flight *f = stream->next < stream->flight.count ? stream->flight.data[stream->next] : NULL;
+    if (!f || !f->flies || isnan(transfers_end(s->transfers, f->transfer - 1))) continue;
+    resolve(s, c, i);
+    if (!r->kernel.waits || f->cost->crossing || f->end <= r->kernel.since) continue;
+    r->kernel.left -= (f->end - r->kernel.since) / r->kernel.beside;
+    r->kernel.since = f->end;
+  }
+  for (int i = 0; i < r->sending.count; i++) {
+    Outgoing *o = &r->out[r->sending.data[i]];
+    send_on(s, c, o);
+    if (o->next == o->sent.count) r->sending.data[i--] = r->sending.data[--r->sending.count];
+  }
+}
+
 static int clock_pass(void *context) {
   Simulator *s = context;
-  return s->cores ? cores_pass(s->cores) : 0;
+  double end;
+  if (s->cores) return cores_pass(s->cores);
+  if (!s->shared) return 0;
+  int kernel = next_kernel(s, &end);
+  double next = transfers_next(s->transfers);
+  if (kernel >= 0 && end <= next) return s->rank[kernel].kernel.end = end, 1;
+  if (next == INFINITY) return 0;
+  transfers_pass(s->transfers);
+  for (int c = 0; c < s->ranks; c++) look_at_links(s, c);
+  resolve_ready(s);
+  return 1;
 }
 
 // A run -------------------------------------------------------------------------------------------------------------
@@ -466,7 +584,7 @@ static void make_rank(Simulator *s, int c, const Program *p, Costs *costs, Arena
   for EACH_PROGRAM_STAGE(stage, p)
     for (int phase = 0; phase < PHASE_COUNT; phase++)
       r->flight[2 + stage * PHASE_COUNT + phase] = arena_array(arena, Flight, p->micro[stage][phase].count + 1);
-  r->link = arena_array(arena, double, s->coordinates * 2);
+  r->out = arena_array(arena, Outgoing, s->coordinates * 2);
   r->messages = arena_array(arena, MessagesOnLinks, s->coordinates);
   r->first = arena_array(arena, int, costs->group.count + 1);
 }
@@ -483,19 +601,47 @@ static void make(Simulator *s, Program *const *programs, const RankCosts *costs,
     make_rank(s, c, programs[c / s->stride % s->coordinates], costs->of_rank[c], arena);
 }
 
-// Of so many steps (1 unless the schedule streams): when each rank ended, and what it did.
-static int run(Program *const *programs, const RankCosts *costs, const SimulateOptions *o, int steps,
-               Critical *critical, RankTime *time, ScheduleSpans *spans, double *total, Error *error) {
+static void free_times(RankTime *time, int n) {
+  for (int c = 0; c < n; c++) vec_free(&time[c].link);
+  free(time);
+}
+
+// A simulation of so many steps (1 unless the schedule streams).
+typedef struct Runs {
+  Program *const *programs;
+  const RankCosts *costs;
+  const SimulateOptions *options;
+  int steps, shared;    // shared: transfers that meet share links
+  RankTime *time;       // (ranks) written: what each did
+  ScheduleSpans *spans; // written; NULL: not asked for
+  double total, met;    // written: seconds; transfers_met_most
+} Runs;
+
+static void free_rank(SimulatedRank *r, int coordinates) {
+  for (int i = 0; i < STREAMS; i++) vec_free(&r->stream[i].flight);
+  for (int i = 0; i < 2 * coordinates; i++) vec_free(&r->out[i].sent);
+  vec_free(&r->sending);
+}
+
+// silent: nobody sees it.
+static int run(Runs *runs, int silent, Critical *critical, Error *error) {
+  Program *const *programs = runs->programs;
+  SimulateOptions options = *runs->options;
+  const SimulateOptions *o = &options;
+  RankTime *time = runs->time;
+  ScheduleSpans *spans = runs->spans;
+  if (silent) options.see = NULL, options.issue = NULL;
   const Program *p = programs[0];
   Arena arena = {0};
-  Schedule *stream = p->schedule->streams ? schedule_repeat(p->schedule, steps) : NULL;
-  Simulator s = {.instances = stream ? steps : 1, .critical = critical};
-  make(&s, programs, costs, o, &arena);
+  Schedule *stream = p->schedule->streams ? schedule_repeat(p->schedule, runs->steps) : NULL;
+  Simulator s = {.instances = stream ? runs->steps : 1, .critical = critical, .shared = runs->shared};
+  make(&s, programs, runs->costs, o, &arena);
+  s.transfers = transfers_create(s.ranks);
   const ActionList **lists = arena_array(&arena, const ActionList *, s.coordinates);
   double *end = arena_array(&arena, double, s.ranks);
   for (int c = 0; c < s.coordinates; c++) lists[c] = &programs[c]->actions;
   ScheduleClock clock = {&s, s.ranks, s.stride, clock_run, clock_send, clock_waited, clock_received,
-                         clock_pass};
+                         clock_arrival, clock_pass};
   CoresOptions cores = {.coordinates = s.ranks,
                         .ranks = p->mesh.ranks / s.ranks,
                         .threads = p->threads,
@@ -504,14 +650,16 @@ static int run(Program *const *programs, const RankCosts *costs, const SimulateO
   if (o->cluster->table) s.cores = cores_create(&cores);
   int code = stream ? schedule_replay_by(stream, p->segments, NULL, &clock, spans, end, error)
                     : schedule_replay_by(p->schedule, p->segments, lists, &clock, spans, end, error);
-  *total = 0;
-  for (int c = 0; c < s.ranks; c++) *total = fmax(*total, end[c]);
+  runs->total = 0;
+  runs->met = transfers_met_most(s.transfers);
+  for (int c = 0; c < s.ranks; c++) runs->total = fmax(runs->total, end[c]);
   for (int c = 0; c < s.ranks; c++) {
-    if (!code) advance(&s, c, &end[c], *total, TIME_IDLE, NULL, NULL);
-    s.rank[c].time.met = met_on_links(&s.rank[c]);
+    if (!code) advance(&s, c, &end[c], runs->total, TIME_IDLE, NULL, NULL);
+    s.rank[c].time.met = transfers_met(s.transfers, c);
     time[c] = s.rank[c].time;
-    for (int i = 0; i < STREAMS; i++) vec_free(&s.rank[c].stream[i].flight);
+    free_rank(&s.rank[c], s.coordinates);
   }
+  transfers_free(s.transfers);
   vec_free(&s.ready);
   meetings_free(&s.meetings);
   cores_free(s.cores);
@@ -520,9 +668,26 @@ static int run(Program *const *programs, const RankCosts *costs, const SimulateO
   return code;
 }
 
-static void free_times(RankTime *time, int n) {
-  for (int c = 0; c < n; c++) vec_free(&time[c].link);
-  free(time);
+static void forget_run(Runs *runs) {
+  for (int c = 0; c < runs->costs->ranks; c++) {
+    vec_free(&runs->time[c].link);
+    runs->time[c] = (RankTime){.met = 0};
+  }
+  if (runs->spans) schedule_spans_free(runs->spans);
+}
+
+// Runs as if every transfer had its links alone. Where some met, runs again, so that these share them: that takes a few
+// times longer. Not on a machine whose collectives were measured, where messages go through memory, and not of so many
+// ranks that it would take minutes.
+static int run_shared(Runs *runs, Error *error) {
+  enum { MOST_RANKS = 512 };
+  const double little = 1e-6; // of the step
+  int code = run(runs, 1, NULL, error);
+  if (code || runs->options->cluster->table || runs->costs->ranks > MOST_RANKS) return code;
+  runs->shared = FAULT(simulated_links_are_not_shared, runs->met > little * runs->total, 0);
+  if (!runs->shared) return PLAIT_OK;
+  forget_run(runs);
+  return run(runs, 1, NULL, error);
 }
 
 // What `more` has beyond `less`, for one of `steps` steps.
@@ -543,34 +708,37 @@ static void subtract(RankTime *more, const RankTime *less, int steps) {
 }
 
 // A schedule that never drains: what a further step costs, once the pipeline is full.
-static int run_stream(Program *const *programs, const RankCosts *costs, const SimulateOptions *o, Simulation *out,
-                      Error *error) {
+static int run_stream(Runs *runs, Simulation *out, Error *error) {
   enum { FURTHER = 4 };
-  int n = out->ranks, first = programs[0]->schedule->steps + 1;
-  RankTime *less = xcalloc((size_t)n, sizeof *less);
-  double before = 0, total = 0;
-  SimulateOptions silent = *o;
-  silent.see = NULL, silent.issue = NULL;
-  int code = run(programs, costs, &silent, first, NULL, less, NULL, &before, error);
-  if (!code) code = run(programs, costs, o, first + FURTHER, NULL, out->rank, &out->spans, &total, error);
-  for (int c = 0; c < n && !code; c++) subtract(&out->rank[c], &less[c], FURTHER);
-  out->step = (total - before) / FURTHER;
-  free_times(less, n);
+  int n = out->ranks;
+  Runs less = *runs;
+  less.steps = runs->programs[0]->schedule->steps + 1;
+  less.time = xcalloc((size_t)n, sizeof *less.time);
+  less.spans = NULL;
+  runs->steps = less.steps + FURTHER;
+  int code = run_shared(runs, error);
+  less.shared = runs->shared;
+  if (!code) code = run(&less, 1, NULL, error);
+  if (!code && (runs->options->see || runs->options->issue)) forget_run(runs), code = run(runs, 0, NULL, error);
+  for (int c = 0; c < n && !code; c++) subtract(&out->rank[c], &less.time[c], FURTHER);
+  out->step = (runs->total - less.total) / FURTHER;
+  free_times(less.time, n);
   return code;
 }
 
-static int run_step(Program *const *programs, const RankCosts *costs, const SimulateOptions *o, Simulation *out,
-                    Error *error) {
+static int run_step(Runs *runs, Simulation *out, Error *error) {
+  const SimulateOptions *o = runs->options;
   Critical *critical = o->critical ? critical_create(out->ranks) : NULL;
-  int code = run(programs, costs, o, 1, critical, out->rank, &out->spans, &out->step, error);
+  int code = run_shared(runs, error);
+  if (!code && (critical || o->see || o->issue)) forget_run(runs), code = run(runs, 0, critical, error);
+  out->step = runs->total;
   if (!code && critical) { // once more: now it is known which times count
-    RankTime *again = xcalloc((size_t)out->ranks, sizeof *again);
-    SimulateOptions silent = *o;
-    double total;
-    silent.see = NULL, silent.issue = NULL;
+    Runs again = *runs;
+    again.spans = NULL;
+    again.time = xcalloc((size_t)out->ranks, sizeof *again.time);
     critical_trace(critical, out->step);
-    code = run(programs, costs, &silent, 1, critical, again, NULL, &total, error);
-    free_times(again, out->ranks);
+    code = run(&again, 1, critical, error);
+    free_times(again.time, out->ranks);
     critical_items(critical, o->critical, out);
   }
   critical_free(critical);
@@ -589,8 +757,9 @@ int simulate(Program *const *programs, const SimulateOptions *o, Simulation **ou
   s->ranks = costs.ranks;
   s->all_ranks = o->all_ranks;
   s->rank = xcalloc((size_t)s->ranks, sizeof *s->rank);
-  code = programs[0]->schedule->streams ? run_stream(programs, &costs, o, s, error)
-                                        : run_step(programs, &costs, o, s, error);
+  Runs runs = {programs, &costs, o, .steps = 1, .time = s->rank, .spans = &s->spans};
+  code = programs[0]->schedule->streams ? run_stream(&runs, s, error) : run_step(&runs, s, error);
+  s->shared = runs.shared;
   for (int c = 0; c < s->ranks; c++)
     if (worked(&s->rank[c]) > worked(&s->rank[s->busiest])) s->busiest = c;
   for (int c = 0; c < s->ranks; c++)
@@ -605,12 +774,12 @@ int simulate_steps(Program *const *programs, const SimulateOptions *o, int steps
   RankCosts costs;
   int streams = programs[0]->schedule->streams,
       code = rank_costs_create(programs, o->cluster, o->all_ranks, &costs, error);
-  double total;
   if (code) return code;
   for (int i = 0; i < (streams ? 1 : steps) && !code; i++) {
-    RankTime *time = xcalloc((size_t)costs.ranks, sizeof *time);
-    code = run(programs, &costs, o, streams ? steps : 1, NULL, time, NULL, &total, error);
-    free_times(time, costs.ranks);
+    Runs runs = {programs, &costs, o, .steps = streams ? steps : 1,
+                 .time = xcalloc((size_t)costs.ranks, sizeof(RankTime))};
+    code = run(&runs, 0, NULL, error);
+    free_times(runs.time, costs.ranks);
   }
   rank_costs_free(&costs);
   return code;

@@ -25,8 +25,7 @@ typedef struct RankTime {
   double part[TIME_PARTS]; // seconds
   Vec(LinkTime) link;
   double flops;
-  double met;              // seconds in which transfers that have a link alone in the model were on it at once: of each
-                           // level, those of all transfers less those in which there was one
+  double met;              // seconds in which what it sends was on a link together (transfers_met)
 } RankTime;
 
 // An instruction on the critical path, in all layers and microbatches: what the step would lose without it, at most.
@@ -35,6 +34,7 @@ typedef struct CriticalItem { const char *name; uint32_t axes; double seconds; i
 typedef struct Simulation {
   double step;             // seconds
   int all_ranks;           // as asked for
+  int shared;              // transfers that met have shared their links; 0: they had them alone, if any met
   int ranks, busiest;      // simulated: pipeline ranks, or all of the mesh; the one that waits least
   RankTime *rank;          // (ranks)
   Vec(CriticalItem) critical; // the longest first

@@ -12,11 +12,11 @@ static void print_place(const Program *p, int tensor, FILE *out) {
   if (place->area == AREA_VARIABLE)
     fprintf(out, "=%s%s", p->graph->variable.data[t->variable].name, t->copy >= 0 ? "#copy" : "");
   if (place->area == AREA_INPUT) fprintf(out, "=<%s>", t->name);
-  if (place->area == AREA_SLOT) fprintf(out, "=slot%d+%lld", place->stage, (long long)place->offset);
-  if (place->area == AREA_STAGING)
-    fprintf(out, "=staging%d%s+%lld", place->stage, phase_letter(place->phase), (long long)place->offset);
-  if (place->area == AREA_COMM) fprintf(out, "=comm+%lld", (long long)place->offset);
-  if (place->area == AREA_WORK) fprintf(out, "=work+%lld", (long long)place->offset);
+  long long at = place->count ? (long long)p->offset[place->first] : -1; // of the first slot, buffer or step
+  if (place->area == AREA_SLOT) fprintf(out, "=slot%d+%lld", place->stage, at);
+  if (place->area == AREA_STAGING) fprintf(out, "=staging%d%s+%lld", place->stage, phase_letter(place->phase), at);
+  if (place->area == AREA_COMM) fprintf(out, "=comm+%lld", at);
+  if (place->area == AREA_WORK) fprintf(out, "=work+%lld", at);
   fputc('(', out);
   for (int d = 0; d < t->shape.rank; d++) fprintf(out, "%s%lld", d ? "," : "", (long long)t->local[d]);
   fputc(')', out);
@@ -64,8 +64,8 @@ int program_print(const Program *p, const char *only, FILE *out) {
   for EACH_PROGRAM_STAGE(s, p)
   fprintf(out, " stage %d with %d slot%s of %lld bytes,", s, p->slots[s].count, p->slots[s].count > 1 ? "s" : "",
           (long long)p->slots[s].bytes);
-  fprintf(out, " workspace %lld, kernel scratch %lld, Variables %lld\n", (long long)p->work_bytes,
-          (long long)p->scratch_bytes, (long long)p->state_bytes);
+  fprintf(out, " working memory %lld, of which at most %lld in use, Variables %lld\n", (long long)p->arena_bytes,
+          (long long)p->memory.live, (long long)p->state_bytes);
   fprintf(out, "actions\n");
   WalkPlan walk = program_walk(p);
   schedule_print(&walk, p->graph, out);

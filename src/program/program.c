@@ -124,10 +124,8 @@ static int make_body(Program *p, const Segment *s, const ProgramOptions *o, Body
                    ? PLAIT_OK
                    : device_kernel(o->device, n->op, node_dtype(p->graph, n), n->name, &kernel, error);
     if (code) return code;
-    int64_t scratch = scratch_of(p, n, &kernel, o->threads + o->helpers),
-            rounded = round_up(scratch, o->device->space.alignment);
-    body->instruction[body->count++] = (Instruction){.node = n->id, .scratch = scratch};
-    if (rounded > p->scratch_bytes) p->scratch_bytes = rounded;
+    body->instruction[body->count++] =
+        (Instruction){.node = n->id, .scratch = scratch_of(p, n, &kernel, o->threads + o->helpers)};
   }
   return PLAIT_OK;
 }
@@ -174,12 +172,8 @@ int program_create(const Graph *graph, const Mesh *mesh, const ProgramOptions *o
   overlap_actions(p, o->overlap && !p->schedule->streams);
   for EACH_PROGRAM_STAGE(s, p)
     for (int phase = 0; phase < PHASE_COUNT && o->overlap; phase++) overlap_body(p, &p->micro[s][phase]);
-  memory_place_rings(p);
   memory_place_reduced(p);
-  memory_place_body(p, &p->begin);
-  memory_place_body(p, &p->end);
-  for EACH_PROGRAM_STAGE(s, p)
-    for (int phase = 0; phase < PHASE_COUNT; phase++) memory_place_body(p, &p->micro[s][phase]);
+  memory_pack(p);
   memory_place_inputs(p);
   memory_total(p);
   *out = p;
@@ -209,15 +203,12 @@ int64_t program_variable_offset(const Program *p, int variable, int copy, Turn t
   return p->variable_offset[p->places[variable][(turn.newest - v->version + places) % places]];
 }
 
-int64_t program_work_offset(const Program *p) { return p->slot_bytes + p->staging_bytes + p->comm_bytes; }
-int64_t program_slot_offset(const Program *p, int tensor, int number) {
+int64_t program_offset(const Program *p, int tensor, int number, int64_t step) {
   const Place *place = &p->place[tensor];
-  if (place->area != AREA_SLOT && place->area != AREA_STAGING) return -1;
-  const Ring *ring = place->area == AREA_SLOT ? &p->slots[place->stage] : &p->staging[place->stage][place->phase];
-  return ring->offset + number % ring->count * ring->bytes + place->offset;
+  if (!place->count) return -1;
+  return p->offset[place->first + (place->area == AREA_COMM ? step : number) % place->count];
 }
-int64_t program_scratch_offset(const Program *p) { return program_work_offset(p) + p->work_bytes; }
-int64_t program_input_offset(const Program *p) { return program_scratch_offset(p) + p->scratch_bytes; }
+int64_t program_input_offset(const Program *p) { return p->arena_bytes; }
 
 int64_t program_input_bytes(const Program *p, int input, int *microbatches) {
   const GraphInput *in = &p->graph->input.data[input];

@@ -16,13 +16,14 @@
 //   operand      VARIABLE v      storage (or Copy) of a Variable, owned by State
 //                INPUT i         memory of the loader, microbatch by microbatch, or a copy of it where the device
 //                                cannot read that
-//                SLOT s o        offset o in stage s's slot of the microbatch: what crosses F → B → W
-//                STAGING s p o   offset o in a staging buffer of stage s's segment F or B: what it sends or receives
-//                                and no other body reads
-//                WORK o          offset o in the workspace: lives within one body
-//                COMM o          offset o in the communication buffers: results of REDUCE, from its start to END, and
-//                in a
-//                                stream what the second half of END reads of the first
+//                SLOT s          what crosses F → B → W: an instance for each slot of stage s
+//                STAGING s p     what stage s's segment F or B sends or receives and no other body reads: an instance
+//                                for each staging buffer of the segment
+//                WORK            lives within one body
+//                COMM            results of REDUCE, from its start to END, and in a stream what the second half of END
+//                                reads of the first
+//                All of these have offsets in one working memory, where what is needed at other times lies in the
+//                same bytes.
 // Nothing here depends on a rank's coordinates but the one on the pp axis; peers, IndexMaps, and which instructions a
 // rank leaves to the owner of their operands (node_owner) are bound at load.
 #pragma once
@@ -32,21 +33,26 @@
 #include "schedule/walk.h"
 
 typedef enum Area { AREA_NONE, AREA_VARIABLE, AREA_INPUT, AREA_SLOT, AREA_STAGING, AREA_WORK, AREA_COMM } Area;
-// Where in a rank's memory a tensor lies. All of it is in the device's space; offload will add a space to this.
+// Where in a rank's memory a tensor lies. All of it is in the device's space; offload will add a space to this. A
+// tensor of a microbatch has an instance for every slot or staging buffer that the microbatch may be in, each with an
+// offset (program_offset).
 typedef struct Place {
   Area area;
-  int stage;
-  Phase phase;
-  int64_t offset;
-} Place; // per tensor; stage of SLOT and STAGING, phase of STAGING; bytes
-// The slots of a stage, or the staging buffers of a segment: `count` of `bytes` each, from `offset` on in a rank's
-// working memory. Microbatch m uses number m mod count.
-typedef struct Ring { int count; int64_t bytes, offset; } Ring;
+  int stage;   // of SLOT, STAGING, and WORK of MICRO
+  Phase phase; // of STAGING
+  int first, count; // instances: of Program.offset, from `first` on. Not of VARIABLE and INPUT
+} Place;
+// How instances have been packed (lives.h): by the time of the bodies, a slot as one; or by that of the whole list,
+// with an instance for each slot or buffer, or for each microbatch.
+typedef enum Packed { PACKED_BY_BODY, PACKED_BY_SLOT, PACKED_BY_MICROBATCH } Packed;
+// The slots of a stage, or the staging buffers of a segment: `count`, each of which holds at most `bytes`. Microbatch m
+// uses number m mod count.
+typedef struct Ring { int count; int64_t bytes; } Ring;
 
-// scratch: bytes of kernel workspace. wait: 0, or for a collective that starts here on the communication stream the
-// index of the instruction before which it must be done: its first reader, or first writer of what it reads (the body's
-// count: at its end).
-typedef struct Instruction { int node, wait; int64_t scratch; } Instruction;
+// scratch: bytes of kernel workspace, and its instances, as of a Place. wait: 0, or for a collective that starts here
+// on the communication stream the index of the instruction before which it must be done: its first reader, or first
+// writer of what it reads (the body's count: at its end).
+typedef struct Instruction { int node, wait; int64_t scratch; int first, count; } Instruction;
 typedef struct Body { int count; Instruction *instruction; } Body;
 // The last instruction during which the operands of instruction i must stay: its own, or until what it has started is
 // done.
@@ -59,9 +65,13 @@ static inline int instruction_end(const Body *b, int i) {
 typedef struct MemoryPlan {
   int64_t parameters, gradients, optimizer, other; // Variables by kind; Copies of parameters count as parameters
   int64_t versions;                                // what parameters were, for delayed gradients
-  int64_t activations;                             // slots of all stages
-  int64_t workspace;                               // temporaries of bodies, kernels' scratch, and copies of inputs
+  // Of the working memory, when the most of it is in use:
+  int64_t activations;                             // tensors in slots
+  int64_t workspace;                               // temporaries of bodies and kernels' scratch; and copies of inputs
   int64_t communication; // staging buffers, and results of collectives that overlap with backward
+  int64_t live;          // all of this but copies of inputs: no arena can be smaller
+  int64_t gaps;          // by how much the arena is larger than that
+  int64_t kept;          // the most that slots hold at one time, which may be another
   int64_t total;
   int64_t owned_least, owned_most; // of the Variables: what single data ranks own, the least and the most of any
 } MemoryPlan;
@@ -99,8 +109,10 @@ struct Program {
   ActionList actions;         // the schedule's list of this coordinate, with bodies cut and REDUCE put in
   Ring *slots;                // (stages); of stages of other coordinates empty
   Ring (*staging)[PHASE_COUNT]; // (stages); the same
-  int64_t slot_bytes, staging_bytes, comm_bytes, work_bytes, scratch_bytes,
-      input_bytes;       // in this order in a rank's working memory; all instances together
+  int64_t *offset;            // (instances) bytes into a rank's working memory; -1: never needed
+  int instances;
+  Packed packed;
+  int64_t arena_bytes, input_bytes; // in this order in a rank's working memory; all instances together
   int64_t *input_offset; // per input of the graph, into the last of these; NULL: the device reads the host's memory
   MemoryPlan memory;
   Arena arena;
@@ -133,16 +145,12 @@ WalkPlan program_walk(const Program *p); // along p->actions
 void program_operands(const Program *p, const Node *n, int rank, Operand *input, Operand *output);
 // The dtype by which a node finds its kernel: of its first floating-point operand.
 Dtype node_dtype(const Graph *g, const Node *n);
-// Offset of the workspace behind slots, staging and communication buffers, of kernels' scratch behind that, and of
-// inputs behind this.
-int64_t program_work_offset(const Program *p);
 // Where a Variable (copy -1) or one of its Copies lies, bytes into State's memory.
 int64_t program_variable_offset(const Program *p, int variable, int copy, Turn turn);
-int64_t program_scratch_offset(const Program *p);
-// Of a tensor in a slot or staging buffer, for microbatch `number` (through all steps of a stream): bytes into a rank's
-// working memory. -1: it lies elsewhere.
-int64_t program_slot_offset(const Program *p, int tensor, int number);
-int64_t program_input_offset(const Program *p);
+// Where a tensor of the working memory lies: bytes into that, for microbatch `number` (through all steps of a stream)
+// of step `step`. -1: it lies elsewhere.
+int64_t program_offset(const Program *p, int tensor, int number, int64_t step);
+int64_t program_input_offset(const Program *p); // of the inputs' copies: behind all else
 // Bytes of a graph input that a step reads, and how many microbatches these are (1 in BEGIN and END).
 int64_t program_input_bytes(const Program *p, int input, int *microbatches);
 // Whether a device runs a node by its op's reference kernel, for lack of a faster one, on more than scalars; and all

@@ -19,6 +19,7 @@ int64_t rows_valid(const Program *p, Rows rows, int microbatch) {
 
 void rows_set(const Program *p, Rows rows, int microbatch, Operand *x) {
   int64_t n = FAULT(rows_of_padding_count, rows_valid(p, rows, microbatch), rows.count * p->shares->bound), at = 0;
+  if (p->shares->weighed) n = FAULT(padded_rows_counted, n, rows.count * p->shares->bound);
   if (microbatch >= 0)
     at = FAULT(rows_are_addressed_by_rank,
                shares_first(p->shares, microbatch, rows.first) - shares_first(p->shares, microbatch, 0),
@@ -57,14 +58,16 @@ void rows_balance(const Program *p, const Node *n, int microbatch, Operand *oper
   }
 }
 
+int rows_kind(const Program *p, const RowsKinds *kinds, int microbatch) {
+  int k = 0;
+  while (k < kinds->count && !shares_same(p->shares, kinds->kind[k].microbatch, microbatch)) k++;
+  return k < kinds->count || k < ROWS_MOST_KINDS ? k : ROWS_MOST_KINDS - 1;
+}
+
 RowsKinds rows_kinds(const Program *p) {
-  const Shares *s = p->shares;
   RowsKinds kinds = {0};
-  for (int m = 0; m < s->microbatches; m++) {
-    int k = 0;
-    while (k < kinds.count && shares_rows(s, kinds.kind[k].microbatch, 0, s->ranks) != shares_rows(s, m, 0, s->ranks))
-      k++;
-    CHECK(k < ROWS_MOST_KINDS, "microbatches of more than %d sizes", ROWS_MOST_KINDS);
+  for (int m = 0; m < p->shares->microbatches; m++) {
+    int k = rows_kind(p, &kinds, m);
     if (k == kinds.count) kinds.kind[kinds.count++].microbatch = m;
     kinds.kind[k].times++;
   }

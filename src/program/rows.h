@@ -25,10 +25,13 @@ int64_t rows_balanced(const Program *p, const Tensor *tensor, int rank, int micr
 // Gives the compact ones among the operands of a node (inputs, then outputs) as many, on the first rank. For costs.
 void rows_balance(const Program *p, const Node *n, int microbatch, Operand *operand);
 
-// Microbatches by their size: those of one size are alike on every rank. For sums over all microbatches of a step.
-enum { ROWS_MOST_KINDS = 4 };
+// Microbatches by their sizes: those of one kind are alike on every rank. For sums over all microbatches of a step.
+// Even shares have few kinds; of weighed ones those beyond the most count as the last kind, which only estimates
+// notice.
+enum { ROWS_MOST_KINDS = 64 };
 typedef struct RowsKinds {
   int count;
   struct { int microbatch, times; } kind[ROWS_MOST_KINDS]; // the first of that size, and how many there are
 } RowsKinds;
 RowsKinds rows_kinds(const Program *p);
+int rows_kind(const Program *p, const RowsKinds *kinds, int microbatch); // of a microbatch; `count`: a new one

@@ -29,7 +29,7 @@ static int axis_size(const Recipe *r, const char *axis) {
 static bool has_feature(const Recipe *r, LayoutFeature f) {
   const LayoutTraits *t = &layout_traits[f];
   if (f == LAYOUT_ACCUMULATION) return recipe_microbatches(r) > 1;
-  if (f == LAYOUT_UNEVEN) return r->mesh.dp > 1 && !recipe_is_even(r);
+  if (f == LAYOUT_UNEVEN) return r->mesh.dp > 1 && !recipe_is_even(r) && !r->batch.balance.count;
   const RecipeKey *key = recipe_key_find(t->key);
   return key && recipe_fulfils(r, key, t->condition) && (!t->axis[0] || axis_size(r, t->axis) > 1);
 }

@@ -3,6 +3,7 @@
 #include "base/file.h"
 #include "base/nearest.h"
 #include "base/yaml.h"
+#include "compile/recompute_list.h"
 #include "recipe/recipe_check.h"
 #include "recipe/recipe_keys.h"
 #include <ctype.h>
@@ -154,6 +155,8 @@ static int set_pair(Loader *loader, const RecipeKey *key, const YamlNode *node, 
 static int set_ints(Loader *loader, const RecipeKey *key, const YamlNode *node, RecipeInts *field) {
   RecipeInts list = {0};
   int64_t one;
+  const RecipeWord *word = node->kind == YAML_SCALAR ? recipe_word(key, node->text) : NULL;
+  if (word) return *field = (RecipeInts){.count = word->value}, PLAIT_OK;
   if (key->one_for_all && read_integer(node, &one)) {
     if (!in_range(key, (double)one)) return wrong(loader, key, node);
     *field = (RecipeInts){1, {(int)one}};
@@ -246,6 +249,73 @@ static int set_mb(Loader *loader, const RecipeKey *key, const YamlNode *node, in
   if (!in_range(key, (double)value)) return wrong(loader, key, node);
   *field = (int)value;
   return PLAIT_OK;
+}
+
+static int set_bytes(Loader *loader, const RecipeKey *key, const YamlNode *node, int64_t *field) {
+  static const struct {
+    const char *name;
+    double scale;
+  } unit[] = {{"kB", 1e3}, {"MB", 1e6}, {"GB", 1e9}, {"TB", 1e12}};
+  char number[32];
+  double value, scale = 1;
+  size_t n = node->kind == YAML_SCALAR ? strlen(node->text) : 0;
+  for (size_t i = 0; i < sizeof unit / sizeof *unit; i++)
+    if (n > 2 && !strcmp(node->text + n - 2, unit[i].name)) scale = unit[i].scale, n -= 2;
+  while (n && node->text[n - 1] == ' ') n--;
+  if (!n || n >= sizeof number) return wrong(loader, key, node);
+  memcpy(number, node->text, n);
+  number[n] = 0;
+  YamlNode digits = *node;
+  digits.text = number;
+  if (!read_real(&digits, &value) || !in_range(key, value * scale)) return wrong(loader, key, node);
+  *field = (int64_t)(value * scale + 0.5);
+  return PLAIT_OK;
+}
+
+// A list as text: YAML takes one in parentheses apart at its commas, and nested lists are segments too.
+static bool list_text(const YamlNode *node, FILE *out) {
+  for (int i = 0; i < node->count; i++) {
+    const YamlNode *item = node->items[i];
+    if (item->kind == YAML_MAP) return false;
+    if (i) fputs(", ", out);
+    if (item->kind == YAML_SCALAR) fputs(item->text, out);
+    else {
+      fputc('(', out);
+      if (!list_text(item, out)) return false;
+      fputc(')', out);
+    }
+  }
+  return true;
+}
+
+static int set_word_or_list(Loader *loader, const RecipeKey *key, const YamlNode *node, RecipeWordOrList *field) {
+  RecomputeList list;
+  Error problem = {0};
+  if (node->kind == YAML_MAP) return wrong(loader, key, node);
+  if (node->kind == YAML_SCALAR && !strpbrk(node->text, ",(* ")) {
+    *field = (RecipeWordOrList){0};
+    return set_choice(loader, key, node, &field->word);
+  }
+  char *text;
+  size_t size;
+  FILE *out = open_memstream(&text, &size);
+  CHECK(out, "no memory");
+  bool good = true;
+  if (node->kind == YAML_LIST) good = list_text(node, out);
+  else fputs(node->text, out);
+  fclose(out);
+  int code = !good ? wrong(loader, key, node)
+             : recompute_list_parse(text, 0, &list, &problem)
+                 ? error_set(loader->error, PLAIT_BAD_INPUT, "%s%s: the list %s", before(loader, key->path, node),
+                             key->path, problem.message)
+                 : PLAIT_OK;
+  if (!code) {
+    char *normal = recompute_list_normal(text);
+    *field = (RecipeWordOrList){RECIPE_RECOMPUTE_LIST, arena_strdup(&loader->recipe->arena, normal)};
+    free(normal);
+  }
+  free(text);
+  return code;
 }
 
 // FOLDER/TEXT without "." parts and doubled slashes. A ".." that TEXT begins with goes up from FOLDER, which has no
@@ -344,6 +414,8 @@ static int set_value(Loader *loader, const RecipeKey *key, const YamlNode *node)
   case RECIPE_BOOL: return set_bool(loader, key, node, field);
   case RECIPE_CHOICE: return set_choice(loader, key, node, field);
   case RECIPE_MB: return set_mb(loader, key, node, field);
+  case RECIPE_BYTES: return set_bytes(loader, key, node, field);
+  case RECIPE_WORD_OR_LIST: return set_word_or_list(loader, key, node, field);
   case RECIPE_PATH:
   case RECIPE_WORD_OR_PATH: return set_path(loader, key, node, field);
   case RECIPE_NAME_OR_PATH: return set_name_or_path(loader, key, node, field);
@@ -362,6 +434,7 @@ static int set_default(Loader *loader, const RecipeKey *key) {
   if (!key->fallback) {
     size_t size = key->kind == RECIPE_CORPORA ? sizeof(RecipeCorpora)
                   : key->kind == RECIPE_INTS  ? sizeof(RecipeInts)
+                  : key->kind == RECIPE_BYTES ? sizeof(int64_t)
                                               : sizeof(char *);
     memset((char *)loader->recipe + key->offset, 0, size);
     return PLAIT_OK;
@@ -560,6 +633,18 @@ int recipe_for_inference(const char *command, int key_count, char **keys, int se
   recipe->batch.global = recipe->batch.micro * data_ranks * recipe->mesh.pp;
   if (code == PLAIT_OK) code = recipe_check(recipe, &defaults, error);
   return end_loading(&loader, code);
+}
+
+int recipe_set_ranks(Recipe *recipe, int ranks, Error *error) {
+  if (!recipe->dp_is_auto) return PLAIT_OK;
+  Loader loader;
+  Recipe none, defaults;
+  recipe->ranks = ranks ? ranks : recipe->mesh.pp * recipe->mesh.cp * recipe->mesh.tp;
+  int code = begin_loading(&loader, "", "/", &none, &defaults, error);
+  if (!code) code = recipe_check_ranks(recipe, &defaults, error);
+  arena_free(&loader.arena);
+  recipe_free(&none);
+  return code;
 }
 
 static int refuse_folder(const char *path, Error *error) {

@@ -5,6 +5,7 @@
 #include "base/dtype.h"
 #include "base/error.h"
 #include "model/config.h"
+#include "base/shares.h"
 #include "compile/parallel.h"
 #include <stdbool.h>
 #include <stdint.h>
@@ -13,7 +14,9 @@
 typedef enum RecipeRecompute {
   RECIPE_RECOMPUTE_NONE,
   RECIPE_RECOMPUTE_SELECTIVE,
-  RECIPE_RECOMPUTE_FULL
+  RECIPE_RECOMPUTE_FULL,
+  RECIPE_RECOMPUTE_AUTO, // a list that fits parallel.memory
+  RECIPE_RECOMPUTE_LIST
 } RecipeRecompute;
 typedef enum RecipeAccumulate { RECIPE_ACCUMULATE_REDUCED, RECIPE_ACCUMULATE_LOCAL } RecipeAccumulate;
 typedef enum RecipeUpdate { RECIPE_UPDATE_END, RECIPE_UPDATE_IN_BACKWARD } RecipeUpdate;
@@ -43,7 +46,10 @@ typedef enum RecipeLayout { // shipped Layouts; the same order as LayoutShipped,
 #include "sharding/layout_rows.def"
 } RecipeLayout;
 
-enum { RECIPE_MAX_INTS = 1024 };
+// word: the value of one of the key's words; or, with a list (compile/recompute_list.h) as text, that of "list".
+typedef struct RecipeWordOrList { int word; char *list; } RecipeWordOrList; // list: NULL with any other word
+
+enum { RECIPE_MAX_INTS = 1024, RECIPE_BALANCE_MEASURED = -1 };
 typedef struct RecipeInts { int count, items[RECIPE_MAX_INTS]; } RecipeInts; // count 0: not given
 
 // Strings and lists belong to the arena. All paths are absolute. A path that was not given is NULL.
@@ -61,6 +67,8 @@ typedef struct Recipe {
     int prefetch;               // batches that the loader reads ahead
   } data;
   struct { int pp, dp, cp, tp; } mesh;
+  bool dp_is_auto; // mesh.dp follows from the ranks (recipe_set_ranks); 1 until these are known
+  int ranks;       // that it follows from; 0: not known yet
   struct {
     int zero;      // 0 … 3
     bool reshard;  // zero 3: free gathered parameters after each use
@@ -71,7 +79,8 @@ typedef struct Recipe {
     int tensor;      // LayoutTensorKind
     int rows, depth; // of tp's ranks; 0: auto, see parallel_grid
     bool summa;
-    int recompute; // RecipeRecompute
+    RecipeWordOrList recompute; // RecipeRecompute
+    int64_t memory; // bytes that a rank may use in all, for recompute auto; 0: not given
     int recompute_layers; // blocks of a stage; 0: all
     int pipeline;  // ScheduleId (schedule/schedules.def)
     int stages_per_rank; // of the pipeline; 0: auto, see recipe_virtual_stages
@@ -104,7 +113,10 @@ typedef struct Recipe {
   } moe;
   struct {
     int global; // sequences of a step
-    int micro;  // sequences of a microbatch on one data rank; global is a multiple of micro × dp
+    int micro;  // the most sequences of a microbatch on one data rank
+    RecipeInts balance; // the weight of each data rank; count 0: even, RECIPE_BALANCE_MEASURED: as measured
+    double most;        // the largest share that `measured` gives, as a multiple of the even one
+    char *replay;       // metrics.jsonl whose shares `measured` repeats; NULL: it measures
   } batch;
   struct {
     int name; // Op, one of ir/optimizers.def
@@ -173,6 +185,10 @@ int recipe_parse(const char *name, const char *text, size_t size, const char *fo
 // microbatches as pipeline ranks. `command` is for messages.
 int recipe_for_inference(const char *command, int key_count, char **keys, int seq_len, int rows, Recipe *recipe,
                          Error *error);
+// Where mesh.dp is auto: makes it `ranks` ÷ (pp · cp · tp), rounded down, and checks what depends on the mesh, which
+// was left open until now. ranks 0: those of a run without a launcher, dp 1. Notes are added. PLAIT_BAD_INPUT: too few
+// ranks, or a mesh that cannot be. Else nothing is done.
+int recipe_set_ranks(Recipe *recipe, int ranks, Error *error);
 void recipe_free(Recipe *recipe);
 
 // The effective recipe: every key, absolute paths. Loading it gives an equal recipe, to the bit. recipe_write is
@@ -197,6 +213,11 @@ static inline int64_t recipe_decay_steps(const Recipe *r) {
 }
 // parallel.stages_per_rank, or what auto means: the fewest that the schedule runs, without a pipeline 1.
 int recipe_virtual_stages(const Recipe *recipe);
+// Whether blocks differ in what they recompute, so that nothing can be said of all by one.
+static inline bool recipe_recompute_differs(const Recipe *r) {
+  return r->parallel.recompute_layers || r->parallel.recompute.word == RECIPE_RECOMPUTE_AUTO ||
+         r->parallel.recompute.word == RECIPE_RECOMPUTE_LIST;
+}
 enum { RECIPE_LOCAL_RANKS = 1024 }; // that one process carries as threads
 // Are ranks processes for sure?
 static inline bool recipe_has_processes(const Recipe *r) {
@@ -204,6 +225,8 @@ static inline bool recipe_has_processes(const Recipe *r) {
 }
 static inline int recipe_rank_count(const Recipe *r) { return r->mesh.pp * r->mesh.dp * r->mesh.cp * r->mesh.tp; }
 int recipe_data_ranks(const Recipe *r); // over which the Layout cuts the batch
+Balance recipe_balance(const Recipe *recipe); // of the data ranks' shares; borrows batch.balance
+static inline bool recipe_is_measured(const Recipe *r) { return r->batch.balance.count == RECIPE_BALANCE_MEASURED; }
 int recipe_microbatches(const Recipe *r);
 bool recipe_is_even(const Recipe *r); // all data ranks have as many sequences of every microbatch
 

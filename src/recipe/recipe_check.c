@@ -28,6 +28,7 @@ static const char *const layout_keys[] = {
 };
 
 bool recipe_is_given(const Recipe *recipe, const char *path) {
+  if (recipe->dp_is_auto && !strcmp(path, "mesh.dp")) return false; // as open as if it were left out
   return recipe->where && recipe->where[recipe_key_find(path) - recipe_keys];
 }
 
@@ -115,6 +116,16 @@ static bool has_need(const Recipe *r, const Need *need, char *values, size_t siz
   return false;
 }
 
+// auto and the budget that it chooses by belong together.
+static int check_memory(const Recipe *r, Error *error) {
+  if (r->parallel.recompute.word != RECIPE_RECOMPUTE_AUTO || r->parallel.memory) return PLAIT_OK;
+  return error_set(
+      error, PLAIT_BAD_INPUT,
+      "%sparallel.recompute is auto, but parallel.memory is not given; give the bytes that a rank may use, "
+      "such as parallel.memory=2GB",
+      recipe_where(r, "parallel.recompute"));
+}
+
 static int check_needs(Recipe *r, const Recipe *defaults, Error *error) {
   const char *said = "";
   char values[256];
@@ -177,6 +188,9 @@ static int note_idle(Recipe *r, const Recipe *defaults) {
     recipe_note(r, "parallel.shard_group",
                 "parallel.shard_group is %d, one group of all data ranks: the same as without this key",
                 r->parallel.shard_group);
+  if (!is_default(r, defaults, "batch.balance") && recipe_data_ranks(r) == 1)
+    recipe_note(r, "batch.balance",
+                "batch.balance has no effect: there is only one data rank, which has all sequences");
   if (r->parallel.overlap && !r->parallel.bucket_mb && recipe_rank_count(r) > 1)
     recipe_note(r, "parallel.bucket_mb",
          "parallel.bucket_mb is 0, which turns parallel.overlap off as well; to say so, write parallel.overlap: false");
@@ -284,16 +298,57 @@ static int check_precision(Recipe *r, Error *error) {
   return PLAIT_OK;
 }
 
-int recipe_check(Recipe *r, const Recipe *defaults, Error *error) {
-  int (*const checks[])(Recipe *, Error *) = {check_required, resolve_tokenizer, resolve_precision, check_mesh,
-                                              check_parallel, check_schedule,    check_eval,        check_precision};
-  for (size_t i = 0; i < sizeof checks / sizeof *checks; i++) {
-    int code = checks[i](r, error);
-    if (code < 0) return code;
-  }
-  set_betas(r, defaults);
-  int code = check_needs(r, defaults, error);
-  if (!code) code = check_rollback(r, error);
+// plan: auto chooses mesh.dp as any other open key.
+static int resolve_data_ranks(Recipe *r, Error *error) {
+  if (r->mesh.dp) return PLAIT_OK;
+  r->mesh.dp = 1;
+  if (r->plan == RECIPE_PLAN_AUTO) r->where[recipe_key_find("mesh.dp") - recipe_keys] = NULL;
+  else r->dp_is_auto = true;
+  return PLAIT_OK;
+}
+
+static bool is_open(const Recipe *r) { return r->dp_is_auto && !r->ranks; }
+
+static int check_all(Recipe *r, int (*const *checks)(Recipe *, Error *), Error *error) {
+  int code = PLAIT_OK;
+  for (int i = 0; checks[i] && !code; i++) code = checks[i](r, error);
+  return code;
+}
+
+// What depends on the mesh.
+static int check_meshed(Recipe *r, const Recipe *defaults, Error *error) {
+  static int (*const checks[])(Recipe *, Error *) = {check_mesh, check_parallel, NULL};
+  int code = check_all(r, checks, error);
+  if (!code) code = check_needs(r, defaults, error);
+  if (!code) code = check_memory(r, error);
   return code ? code : note_idle(r, defaults);
 }
 
+int recipe_check(Recipe *r, const Recipe *defaults, Error *error) {
+  static int (*const first[])(Recipe *, Error *) = {check_required, resolve_tokenizer, resolve_precision,
+                                                    resolve_data_ranks, NULL},
+             (*const rest[])(Recipe *, Error *) = {check_schedule, check_eval, check_precision, NULL};
+  int code = check_all(r, first, error);
+  if (!code && !is_open(r)) code = check_mesh(r, error);
+  if (!code && !is_open(r)) code = check_parallel(r, error);
+  if (!code) code = check_all(r, rest, error);
+  if (code) return code;
+  set_betas(r, defaults);
+  if (!is_open(r)) code = check_needs(r, defaults, error);
+  if (!code && !is_open(r)) code = check_memory(r, error);
+  if (!code) code = check_rollback(r, error);
+  return code || is_open(r) ? code : note_idle(r, defaults);
+}
+
+int recipe_check_ranks(Recipe *r, const Recipe *defaults, Error *error) {
+  int others = r->mesh.pp * r->mesh.cp * r->mesh.tp;
+  if (r->ranks < others)
+    return error_set(
+        error, PLAIT_BAD_INPUT,
+        "%smesh.dp is auto, but %d rank%s fewer than the %d of pp %d × cp %d × tp %d; start at least %d, or "
+        "make an axis smaller",
+        recipe_where(r, "mesh.dp"), r->ranks, r->ranks == 1 ? " is" : "s are", others, r->mesh.pp, r->mesh.cp,
+        r->mesh.tp, others);
+  r->mesh.dp = r->ranks / others;
+  return check_meshed(r, defaults, error);
+}

@@ -7,4 +7,6 @@
 __attribute__((format(printf, 3, 4))) void recipe_note(Recipe *r, const char *path, const char *format, ...);
 // Refuses (PLAIT_BAD_INPUT, one sentence with the place) what contradicts itself, and puts into recipe->notes a line
 // for each value that does nothing.
+// Where mesh.dp is auto and the ranks are not known, what depends on the mesh is left to recipe_check_ranks.
 int recipe_check(Recipe *recipe, const Recipe *defaults, Error *error);
+int recipe_check_ranks(Recipe *recipe, const Recipe *defaults, Error *error); // when recipe->ranks is known

@@ -19,6 +19,7 @@ static const RecipeWord recompute_words[] = {
     {"none", RECIPE_RECOMPUTE_NONE, false},
     {"selective", RECIPE_RECOMPUTE_SELECTIVE, false},
     {"full", RECIPE_RECOMPUTE_FULL, false},
+    {"auto", RECIPE_RECOMPUTE_AUTO, false},
     {0},
 };
 static const RecipeWord gather_words[] = {{"block", GATHER_BLOCK, false}, {"layer", GATHER_LAYER, false}, {0}};
@@ -26,6 +27,7 @@ static const RecipeWord accumulate_words[] = {
     {"reduced", RECIPE_ACCUMULATE_REDUCED, false}, {"local", RECIPE_ACCUMULATE_LOCAL, false}, {0}};
 static const RecipeWord update_words[] = {
     {"end", RECIPE_UPDATE_END, false}, {"in_backward", RECIPE_UPDATE_IN_BACKWARD, false}, {0}};
+static const RecipeWord balance_words[] = {{"even", 0, false}, {"measured", RECIPE_BALANCE_MEASURED, false}, {0}};
 static const RecipeWord context_words[] = {
     {"auto", ALGORITHM_NONE, false},
 #define ALGORITHM(id, choice, name, what) {name, ALGORITHM_##id, false},
@@ -149,9 +151,13 @@ const RecipeKey recipe_keys[] = {
 
     KEY("mesh.pp", RECIPE_INT, mesh.pp, "1", .least = 1, .most = AXIS, .example = "1", .inference = true,
         .doc = "Pipeline-parallel ranks: each computes some of the layers."),
-    KEY("mesh.dp", RECIPE_INT, mesh.dp, "1", .least = 1, .most = AXIS, .example = "2", .inference = true,
+    KEY("mesh.dp", RECIPE_INT, mesh.dp, "1", .least = 1, .most = AXIS, .has_auto = true, .automatic = 0, .example = "2",
+        .inference = true,
         .doc = "Data-parallel ranks: each computes some of the sequences of a batch. The number of ranks is pp "
-               "· dp · cp · tp; tp varies fastest, so its ranks are neighbours."),
+               "· dp · cp · tp; tp varies fastest, so its ranks are neighbours. auto: as many as the processes that a "
+               "launcher has started allow, ranks ÷ (pp · cp · tp), rounded down; ranks that are left over are idle. "
+               "Without a launcher 1: then one rank has all cores. A run may resume with another number of ranks: it "
+               "has the same samples in the same order."),
     KEY("mesh.cp", RECIPE_INT, mesh.cp, "1", .least = 1, .most = AXIS, .example = "1", .inference = true,
         .doc = "Context-parallel ranks: each reads and computes a part of every sequence; parallel.context says how "
                "attention sees the rest. With gather and ring a part is two pieces, of which one lies as far from the "
@@ -203,11 +209,18 @@ const RecipeKey recipe_keys[] = {
                "each of which one block of every operand that lies elsewhere is broadcast, instead of gathering the "
                "operands whole (SUMMA). As much is moved, in more and smaller messages; of a gathered operand two "
                "blocks are held. Worth it from 3 rows on."),
-    KEY("parallel.recompute", RECIPE_CHOICE, parallel.recompute, "none", .words = recompute_words, .example = "none",
+    KEY("parallel.recompute", RECIPE_WORD_OR_LIST, parallel.recompute, "none", .words = recompute_words,
+        .example = "none",
         .doc = "Activation recomputation: what backward computes again instead of storing it. `full`: all of a "
-               "block. `selective`: what is cheap compared with the matrix products and attention. The results "
+               "block. `selective`: what is cheap compared with the matrix products and attention. `auto`: the list of "
+               "blocks and segments that costs the least time within parallel.memory. A list says it block by block, "
+               "as in `[full x 4, selective x 2, keep x 6]`; blocks in parentheses are a segment, of which only the "
+               "first input is kept: `[(keep x 3) x 2, keep x 6]`. A list for fewer blocks begins again. The results "
                "do not change. With pipeline zb-h1 and zb-v it saves little, or takes more; `plait plan` prints how "
-               "much."),
+               "much. See [recompute](recompute.md)."),
+    KEY("parallel.memory", RECIPE_BYTES, parallel.memory, .least = 1, .most = 1e15,
+        .doc = "With parallel.recompute auto: the bytes that a rank may use in all, everything that `plait plan` adds "
+               "up. As in `2GB`, `1.5GB`, `800MB` (powers of 1000), or bytes."),
     KEY("parallel.recompute_layers", RECIPE_INT, parallel.recompute_layers, "0", .least = 0, .most = MANY,
         .doc = "How many blocks of each pipeline stage are recomputed. 0: all."),
     KEY("parallel.pipeline", RECIPE_CHOICE, parallel.pipeline, "1f1b", .words = pipeline_words, .inference = true,
@@ -320,6 +333,20 @@ const RecipeKey recipe_keys[] = {
             "Microbatch: the most sequences that a data rank computes at a time. With parallel.tensor 2d, 2.5d or "
             "3d each row (and depth) of tp's ranks is a data rank, and its columns compute these sequences together. "
             "The result of a step does not depend on it."),
+    KEY("batch.balance", RECIPE_INTS, batch.balance, "even", .words = balance_words, .least = 1, .most = 1000000,
+        .example = "even",
+        .doc = "How the sequences of a step are divided among the data ranks. `even`: equally, to one sequence. "
+               "`[3, 1]`: in proportion to these weights, one for each data rank. `measured`: as fast as the ranks "
+               "turn out to be: every 10 steps they compare their seconds per sequence, and shares change where "
+               "that makes a step 5 % shorter. metrics.jsonl has the shares. The result of a step does not depend on "
+               "it, beyond rounding."),
+    KEY("batch.most", RECIPE_REAL, batch.most, "1.5", .least = 1, .above = true, .most = 1024,
+        .doc =
+            "With batch.balance measured: the most sequences that a data rank gets, as a multiple of the even share. "
+            "Microbatches and memory are planned for so many."),
+    KEY("batch.replay", RECIPE_PATH, batch.replay,
+        .doc = "With batch.balance measured: the metrics.jsonl of a run to repeat to the bit. Shares change where they "
+               "did there, and nothing is measured."),
 
     KEY("optimizer.name", RECIPE_CHOICE, optimizer.name, default_optimizer, .words = optimizer_words,
         .meaning = optimizer_meaning, .example = default_optimizer, .doc = "The update rule."),
@@ -536,11 +563,16 @@ bool recipe_fulfils(const Recipe *recipe, const RecipeKey *key, const char *cond
   bool negated = condition[0] == '!';
   if (!strncmp(condition, "reads ", 6)) return optimizer_reads((Op) * (const int *)field, text);
   if (key->kind == RECIPE_BOOL) return (*(const bool *)field == !strcmp(text, "true")) != negated;
-  if (key->kind == RECIPE_CHOICE || key->kind == RECIPE_MB) return is_word(key, text, *(const int *)field) != negated;
+  if (key->kind == RECIPE_WORD_OR_LIST && !strcmp(text, "list"))
+    return (((const RecipeWordOrList *)field)->list != NULL) != negated;
+  if (key->kind == RECIPE_CHOICE || key->kind == RECIPE_MB || key->kind == RECIPE_WORD_OR_LIST)
+    return is_word(key, text, *(const int *)field) != negated; // the first member of RecipeWordOrList
+  if (key->kind == RECIPE_BYTES) return (*(const int64_t *)field != 0) != negated;
   if (key->kind == RECIPE_PATH || key->kind == RECIPE_NAME_OR_PATH) return (*(char *const *)field != NULL) != negated;
   if (key->kind == RECIPE_AXIS_LIST) return row_has_axis(recipe, key, text) != negated;
   if (key->kind == RECIPE_CORPORA && field == &recipe->data.valid) field = recipe_corpora(recipe, true); // data.split
   if (key->kind == RECIPE_CORPORA) return (((const RecipeCorpora *)field)->count > 0) != negated;
+  if (key->kind == RECIPE_INTS && key->words) return is_word(key, text, ((const RecipeInts *)field)->count) != negated;
   if (key->kind == RECIPE_INTS && condition[0] == '>') { // any of them
     const RecipeInts *list = field;
     for (int i = 0; i < list->count; i++)
@@ -595,7 +627,12 @@ void recipe_key_allowed(const RecipeKey *key, char *out, size_t size) {
   }
   case RECIPE_PAIR: snprintf(out, size, "a list of two numbers %s", range); break;
   case RECIPE_INTS:
-    if (key->one_for_all) snprintf(out, size, "an integer %s, or a list of 1 to %d of them", range, RECIPE_MAX_INTS);
+    if (key->words) {
+      char words[256];
+      words_text(key->words, ", ", words, sizeof words);
+      snprintf(out, size, "%s, or a list of 1 to %d integers %s", words, RECIPE_MAX_INTS, range);
+    } else if (key->one_for_all)
+      snprintf(out, size, "an integer %s, or a list of 1 to %d of them", range, RECIPE_MAX_INTS);
     else snprintf(out, size, "a list of 1 to %d integers %s", RECIPE_MAX_INTS, range);
     break;
   case RECIPE_AXIS_LIST: {
@@ -615,6 +652,13 @@ void recipe_key_allowed(const RecipeKey *key, char *out, size_t size) {
     char words[256];
     words_text(key->words, ", ", words, sizeof words);
     snprintf(out, size, "%s, or N MB with N %s", words, range);
+    break;
+  }
+  case RECIPE_BYTES: snprintf(out, size, "a number of bytes such as 2GB, 1.5GB or 800MB"); break;
+  case RECIPE_WORD_OR_LIST: {
+    char words[256];
+    words_text(key->words, ", ", words, sizeof words);
+    snprintf(out, size, "one of %s, or a list such as [full x 4, keep x 8]", words);
     break;
   }
   case RECIPE_PATH: snprintf(out, size, "a path"); break;

@@ -12,6 +12,8 @@ typedef enum RecipeKind {
   RECIPE_BOOL,         // bool
   RECIPE_CHOICE,       // int, the value of one of the words
   RECIPE_MB,           // int, the value of one of the words, or N of `N MB`
+  RECIPE_BYTES,        // int64_t, 0: not given
+  RECIPE_WORD_OR_LIST, // RecipeWordOrList
   RECIPE_PATH,         // char *, absolute
   RECIPE_WORD_OR_PATH, // char *, one of the words as it is, else an absolute path
   RECIPE_NAME_OR_PATH, // char *, a name as it is; with a / or the end .yaml an absolute path

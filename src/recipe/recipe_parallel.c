@@ -48,12 +48,28 @@ int recipe_data_ranks(const Recipe *r) {
   return parallel_row_ranks(&o, LAYOUT_ROW_BATCH);
 }
 
+Balance recipe_balance(const Recipe *r) {
+  const ScheduleGenerator *s = &schedules[r->parallel.pipeline];
+  bool fits = r->dp_is_auto && r->mesh.pp > 1 && s->microbatches_multiple_of_ranks; // whatever the ranks are
+  return (Balance){.weight = r->batch.balance.items,
+                   .count = r->batch.balance.count > 0 ? r->batch.balance.count : 0,
+                   .most = recipe_is_measured(r) ? r->batch.most : 0,
+                   .multiple = fits ? r->mesh.pp : 0};
+}
+
+static Shares shares_of(const Recipe *r) {
+  Balance balance = recipe_balance(r);
+  return shares_balanced(r->batch.global, recipe_data_ranks(r), r->batch.micro, &balance);
+}
+
 int recipe_microbatches(const Recipe *r) {
-  return shares_microbatches(r->batch.global, recipe_data_ranks(r), r->batch.micro);
+  Shares shares = shares_of(r);
+  int microbatches = shares.microbatches;
+  return microbatches;
 }
 
 bool recipe_is_even(const Recipe *r) {
-  Shares shares = shares_create(r->batch.global, recipe_data_ranks(r), r->batch.micro);
+  Shares shares = shares_of(r);
   bool even = shares.even;
   return even;
 }
@@ -68,6 +84,7 @@ Delay recipe_delay(const Recipe *r) {
 Workload recipe_workload(const Recipe *r, const ModelConfig *c, WorkloadTexts *texts) {
   Workload w = {.samples = r->batch.global,
                 .micro = r->batch.micro,
+                .balance = recipe_balance(r),
                 .seq = r->data.seq_len,
                 .chunks = r->moe.chunks,
                 .update_in_backward = r->parallel.update == RECIPE_UPDATE_IN_BACKWARD,

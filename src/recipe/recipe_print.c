@@ -4,6 +4,7 @@
 #include "op/optimizer.h"
 #include "recipe/recipe_keys.h"
 #include <math.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -38,7 +39,8 @@ static bool is_absent(const Recipe *recipe, const RecipeKey *key) {
   case RECIPE_NAME_OR_PATH:
   case RECIPE_WORD_OR_PATH: return !*(char *const *)field;
   case RECIPE_CORPORA: return ((const RecipeCorpora *)field)->count == 0;
-  case RECIPE_INTS: return ((const RecipeInts *)field)->count == 0;
+  case RECIPE_INTS: return !key->words && ((const RecipeInts *)field)->count == 0;
+  case RECIPE_BYTES: return *(const int64_t *)field == 0;
   case RECIPE_LATER: return true;
   default: return false;
   }
@@ -77,8 +79,48 @@ static void print_axes(const LayoutWords *axes, FILE *out) {
   fputc(']', out);
 }
 
+static bool is_automatic(const Recipe *recipe, const RecipeKey *key) {
+  return recipe->dp_is_auto && key->offset == offsetof(Recipe, mesh.dp);
+}
+
+static void print_ints(const RecipeKey *key, const RecipeInts *list, FILE *out) {
+  if (key->words && list->count <= 0) {
+    for (const RecipeWord *word = key->words; word->name; word++)
+      if (word->value == list->count) fputs(word->name, out);
+    return;
+  }
+  if (key->one_for_all && list->count == 1) {
+    fprintf(out, "%d", list->items[0]);
+    return;
+  }
+  for (int i = 0; i < list->count; i++) fprintf(out, "%s%d", i ? ", " : "[", list->items[i]);
+  fputc(']', out);
+}
+
+// 2GB where that is exact.
+static void print_bytes(int64_t bytes, FILE *out) {
+  static const struct { int64_t scale; const char *name; } unit[] = {
+      {1000000000, "GB"}, {1000000, "MB"}, {1000, "kB"}, {1, ""}};
+  for (int i = 0; i < 4; i++)
+    if (bytes % unit[i].scale == 0) {
+      fprintf(out, "%lld%s", (long long)(bytes / unit[i].scale), unit[i].name);
+      return;
+    }
+}
+
+// The first word of a value: others of the same value are only read.
+static const char *word_of(const RecipeKey *key, int value) {
+  for (const RecipeWord *word = key->words; word->name; word++)
+    if (word->value == value) return word->name;
+  return "";
+}
+
 static void print_value(const Recipe *recipe, const RecipeKey *key, FILE *out) {
   const void *field = (const char *)recipe + key->offset;
+  if (is_automatic(recipe, key)) { // another start may have other ranks
+    fputs(recipe_auto_word(key), out);
+    return;
+  }
   switch (key->kind) {
   case RECIPE_INT: print_integer(key, *(const int *)field, out); break;
   case RECIPE_LONG: print_integer(key, *(const int64_t *)field, out); break;
@@ -90,25 +132,16 @@ static void print_value(const Recipe *recipe, const RecipeKey *key, FILE *out) {
     yaml_print_real(((const double *)field)[1], out);
     fputc(']', out);
     break;
-  case RECIPE_INTS:
-    if (key->one_for_all && ((const RecipeInts *)field)->count == 1) {
-      fprintf(out, "%d", ((const RecipeInts *)field)->items[0]);
-      break;
-    }
-    for (int i = 0; i < ((const RecipeInts *)field)->count; i++)
-      fprintf(out, "%s%d", i ? ", " : "[", ((const RecipeInts *)field)->items[i]);
-    fputc(']', out);
-    break;
+  case RECIPE_INTS: print_ints(key, field, out); break;
   case RECIPE_AXIS_LIST: print_axes(field, out); break;
   case RECIPE_BOOL: fputs(*(const bool *)field ? "true" : "false", out); break;
-  case RECIPE_CHOICE:
-    for (const RecipeWord *word = key->words; word->name; word++)
-      if (word->value == *(const int *)field) {
-        fputs(word->name, out);
-        break; // others of the same value are only read
-      }
-    break;
+  case RECIPE_CHOICE: fputs(word_of(key, *(const int *)field), out); break;
   case RECIPE_MB: print_mb(key, *(const int *)field, out); break;
+  case RECIPE_BYTES: print_bytes(*(const int64_t *)field, out); break;
+  case RECIPE_WORD_OR_LIST:
+    if (((const RecipeWordOrList *)field)->list) fprintf(out, "[%s]", ((const RecipeWordOrList *)field)->list);
+    else fputs(word_of(key, ((const RecipeWordOrList *)field)->word), out);
+    break;
   case RECIPE_WORD_OR_PATH:
     if (**(char *const *)field != '/') {
       fputs(*(char *const *)field, out);
@@ -185,7 +218,11 @@ static bool equal_value(const RecipeKey *key, const void *a, const void *b) {
   case RECIPE_INT:
   case RECIPE_MB:
   case RECIPE_CHOICE: return *(const int *)a == *(const int *)b;
+  case RECIPE_BYTES:
   case RECIPE_LONG: return *(const int64_t *)a == *(const int64_t *)b;
+  case RECIPE_WORD_OR_LIST:
+    return ((const RecipeWordOrList *)a)->word == ((const RecipeWordOrList *)b)->word &&
+           equal_text(((const RecipeWordOrList *)a)->list, ((const RecipeWordOrList *)b)->list);
   case RECIPE_REAL: return *(const double *)a == *(const double *)b;
   case RECIPE_PAIR: return !memcmp(a, b, 2 * sizeof(double));
   case RECIPE_INTS: return !memcmp(a, b, sizeof(RecipeInts));
@@ -201,6 +238,7 @@ static bool equal_value(const RecipeKey *key, const void *a, const void *b) {
 }
 
 bool recipe_value_equal(const RecipeKey *key, const Recipe *a, const Recipe *b) {
+  if (is_automatic(a, key) || is_automatic(b, key)) return is_automatic(a, key) && is_automatic(b, key);
   return equal_value(key, (const char *)a + key->offset, (const char *)b + key->offset);
 }
 

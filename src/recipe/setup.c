@@ -125,10 +125,11 @@ static void describe_context(const Recipe *r, const ModelConfig *config, char *t
 }
 
 void setup_describe(const Recipe *r, const ModelConfig *config, char *text, size_t size) {
-  static const char *const recompute[] = {[RECIPE_RECOMPUTE_NONE] = "",
-                                          [RECIPE_RECOMPUTE_SELECTIVE] = ", recompute selective",
-                                          [RECIPE_RECOMPUTE_FULL] = ", recompute full"};
-  char hybrid[48] = "", pipeline[64] = "", layout[160], context[64];
+  char hybrid[48] = "", pipeline[64] = "", layout[160], context[64], recompute[96] = "";
+  char *again = recipe_value_text(r, "parallel.recompute");
+  if (r->parallel.recompute.word != RECIPE_RECOMPUTE_NONE)
+    snprintf(recompute, sizeof recompute, strlen(again) > 80 ? ", recompute %.77s…" : ", recompute %s", again);
+  free(again);
   if (r->parallel.shard_group) snprintf(hybrid, sizeof hybrid, " over groups of %d (hybrid)", r->parallel.shard_group);
   if (r->mesh.pp > 1) snprintf(pipeline, sizeof pipeline, ", pipeline %s", schedules[r->parallel.pipeline].name);
   if (r->mesh.pp > 1 && recipe_virtual_stages(r) > 1)
@@ -139,7 +140,7 @@ void setup_describe(const Recipe *r, const ModelConfig *config, char *text, size
   snprintf(text, size, "zero %d%s%s%s%s%s%s%s, %s%s", r->parallel.zero,
            r->parallel.unsplit_tensors ? " by whole tensors" : "", r->parallel.reshard ? "" : " without reshard",
            r->parallel.accumulate == RECIPE_ACCUMULATE_LOCAL ? ", gradients added locally" : "", hybrid, pipeline,
-           recompute[r->parallel.recompute],
+           recompute,
            r->parallel.update == RECIPE_UPDATE_IN_BACKWARD ? ", update in backward" : "", layout, context);
 }
 
@@ -189,6 +190,21 @@ static UpdateOptions update_options(const Recipe *r, const ModelConfig *c) {
                          .in_backward = r->parallel.update == RECIPE_UPDATE_IN_BACKWARD};
 }
 
+static RecomputeMode recompute_mode(const Recipe *r) {
+  return r->parallel.recompute.word == RECIPE_RECOMPUTE_SELECTIVE ? RECOMPUTE_SELECTIVE
+         : r->parallel.recompute.word == RECIPE_RECOMPUTE_FULL    ? RECOMPUTE_FULL
+                                                                  : RECOMPUTE_NONE;
+}
+
+static int recompute_list(const Recipe *r, const ModelConfig *config, RecomputeList *list, Error *error) {
+  Error problem = {0};
+  if (!r->parallel.recompute.list ||
+      !recompute_list_parse(r->parallel.recompute.list, (int)config->layers, list, &problem))
+    return PLAIT_OK;
+  return error_set(error, PLAIT_BAD_INPUT, "%sparallel.recompute: the list %s", recipe_where(r, "parallel.recompute"),
+                   problem.message);
+}
+
 int setup_compile_options(const Recipe *recipe, const ModelConfig *config, CompileOptions *out, Error *error) {
   int code = recipe_check_parallel(recipe, config, error);
   if (!code) code = check_experts(recipe, config, error);
@@ -205,14 +221,15 @@ int setup_compile_options(const Recipe *recipe, const ModelConfig *config, Compi
       .precision = (Dtype)recipe->precision,
       .bf16_gradients = recipe->parallel.grad_dtype == DTYPE_BF16,
       .parallel = parallel_create(&parallel, &workload),
-      .recompute = (RecomputeMode)recipe->parallel.recompute,
+      .recompute = recompute_mode(recipe),
       .recompute_layers = recipe->parallel.recompute_layers,
       .update = update_options(recipe, config),
       .capacity = recipe->moe.capacity,
       .chunks = recipe->moe.chunks,
+      .balance = recipe_balance(recipe),
       .chaos = chaos_of_environment()};
   compile_set_batch(out, recipe->batch.global, recipe->batch.micro);
-  return PLAIT_OK;
+  return recompute_list(recipe, config, &out->recompute_list, error);
 }
 
 // Layers are cut by seconds where a cluster is named and something is left to cut. *loaded: the caller frees it after
@@ -232,18 +249,33 @@ static int use_seconds(const Recipe *r, CompileOptions *o, Cluster **loaded, Err
   return PLAIT_OK;
 }
 
+static JobOptions job_options(const Recipe *recipe, int threads, int helpers) {
+  return (JobOptions){.threads = threads,
+                      .helpers = helpers,
+                      .seed = (uint64_t)recipe->run.seed,
+                      .check = recipe->run.desync_check,
+                      .evaluate_samples = recipe_corpora(recipe, true)->count ? recipe->batch.global : 0};
+}
+
 int setup_graph(const Recipe *recipe, const ModelConfig *config, const char *after, CompileOptions *options,
                 Graph **graph, Error *error) {
   Cluster *loaded = NULL;
   int code = setup_compile_options(recipe, config, options, error);
-  options->after = after;
   if (!code) code = use_seconds(recipe, options, &loaded, error);
+  if (!code && recipe->parallel.recompute.word == RECIPE_RECOMPUTE_AUTO) {
+    JobOptions run = job_options(recipe, setup_threads(recipe), 0);
+    code = recompute_auto(recipe, config, options, &run, NULL, error);
+  }
+  options->after = after;
   if (!code) code = compile_graph(config, options, graph, error);
   options->seconds = NULL;
   options->machine = NULL;
   cluster_free(loaded);
   return code;
 }
+
+static int job_for(const Recipe *recipe, const ModelConfig *config, ModelMode mode, int threads, int helpers,
+                   RecomputeChoice *choice, Job **job, Error *error);
 
 int setup_job(const Recipe *recipe, const ModelConfig *config, Job **job, Error *error) {
   int threads = setup_threads(recipe);
@@ -252,19 +284,31 @@ int setup_job(const Recipe *recipe, const ModelConfig *config, Job **job, Error 
 
 int setup_job_for(const Recipe *recipe, const ModelConfig *config, ModelMode mode, int threads, int helpers, Job **job,
                   Error *error) {
+  return job_for(recipe, config, mode, threads, helpers, NULL, job, error);
+}
+
+int setup_job_chosen(const Recipe *recipe, const ModelConfig *config, RecomputeChoice *choice, Job **job,
+                     Error *error) {
+  int threads = setup_threads(recipe);
+  return job_for(recipe, config, MODEL_TRAIN, threads, setup_helpers(recipe, threads), choice, job, error);
+}
+
+static int job_for(const Recipe *recipe, const ModelConfig *config, ModelMode mode, int threads, int helpers,
+                   RecomputeChoice *choice, Job **job, Error *error) {
   CompileOptions options;
-  JobOptions run = {.threads = threads,
-                    .helpers = helpers,
-                    .seed = (uint64_t)recipe->run.seed,
-                    .check = recipe->run.desync_check,
-                    .evaluate_samples = recipe_corpora(recipe, true)->count ? recipe->batch.global : 0};
+  JobOptions run = job_options(recipe, threads, helpers);
   Cluster *loaded = NULL;
   int code = setup_compile_options(recipe, config, &options, error);
   if (!code) code = use_seconds(recipe, &options, &loaded, error);
-  if (code) return code;
+  if (!code && mode == MODEL_TRAIN && recipe->parallel.recompute.word == RECIPE_RECOMPUTE_AUTO)
+    code = recompute_auto(recipe, config, &options, &run, choice, error);
+  if (code) {
+    cluster_free(loaded);
+    return code;
+  }
   options.mode = mode;
   if (mode == MODEL_GENERATE)
-    compile_set_batch(&options, options.micro * parallel_data_ranks(&options.parallel),
+    options.balance = (Balance){0}, compile_set_batch(&options, options.micro * parallel_data_ranks(&options.parallel),
                       options.micro); // a token of each sequence: one microbatch
   code = job_create(config, &options, &run, job, error);
   if (!code) (*job)->options.seconds = NULL, (*job)->options.machine = NULL; // its graphs are cut
@@ -292,6 +336,9 @@ int setup_launch(Launch *launch, const Recipe *r, Error *error) {
   char mesh[96];
   snprintf(mesh, sizeof mesh, "pp %d × dp %d × cp %d × tp %d", r->mesh.pp, r->mesh.dp, r->mesh.cp, r->mesh.tp);
   int code = recipe_check_runs(r, error);
+  if (!code && r->dp_is_auto && r->run.comm != RECIPE_COMM_LOCAL)
+    code = launch_use(launch, recipe_rank_count(r), error);
+  if (launch->idle) return code;
   return code ? code : launch_choose(launch, launch_comm(r), recipe_rank_count(r), mesh, error);
 }
 

@@ -3,6 +3,7 @@
 #include "runtime/launch.h"
 #include "runtime/rank.h"
 #include "recipe/recipe.h"
+#include "recipe/recompute_auto.h"
 
 // How many threads of other ranks may help a rank that has `threads`: as many again, where all ranks are threads of
 // this process and have cores of their own; 0: ranks do not help each other.
@@ -44,6 +45,9 @@ int setup_job(const Recipe *recipe, const ModelConfig *config, Job **job, Error 
 // The same for any mode, with so many threads a rank, and helpers.
 int setup_job_for(const Recipe *recipe, const ModelConfig *config, ModelMode mode, int threads, int helpers, Job **job,
                   Error *error);
+
+// setup_job, with what parallel.recompute auto chose and why; *choice is zero with any other value.
+int setup_job_chosen(const Recipe *recipe, const ModelConfig *config, RecomputeChoice *choice, Job **job, Error *error);
 
 WatchdogLimits setup_watchdog(const Recipe *recipe);
 // launch_choose, by run.comm and the mesh. Every command that runs a recipe comes here first: PLAIT_BAD_INPUT where

@@ -70,12 +70,13 @@ char *binding_address(const Binding *b, int tensor, int microbatch, Turn turn) {
   case AREA_INPUT:
     return (char *)(uintptr_t)input_address(b, t->input, (int)(turn.step % p->schedule->steps), microbatch);
   case AREA_SLOT:
-  case AREA_STAGING: return b->state->work + program_slot_offset(p, tensor, microbatch + b->base);
-  case AREA_COMM:
-    return b->state->work + p->slot_bytes + p->staging_bytes +
-           FAULT(sums_of_steps_are_one, turn.step, 0) % p->sums_under_way * (p->comm_bytes / p->sums_under_way) +
-           place->offset;
-  case AREA_WORK: return b->state->work + program_work_offset(p) + place->offset;
+  case AREA_STAGING:
+  case AREA_WORK:
+  case AREA_COMM: {
+    int64_t offset =
+        program_offset(p, tensor, microbatch + b->base, FAULT(sums_of_steps_are_one, turn.step, 0));
+    return offset < 0 ? NULL : b->state->work + offset;
+  }
   case AREA_NONE: break;
   }
   return NULL;
@@ -183,8 +184,7 @@ static int bind_kernel(Binding *binding, Bound *b, Error *error) {
                          .name = philox_name(n->name),
                          .parameters = &binding->parameters,
                          .queue = binding->queue,
-                         .workspace = binding->state->work + program_scratch_offset(p),
-                         .workspace_size = (size_t)p->scratch_bytes};
+                         .workspace_size = (size_t)b->instruction->scratch};
   return code ? code : device->implementation->bind(device, &kernel, &b->call, &binding->arena, &b->kernel, error);
 }
 
@@ -240,10 +240,12 @@ static int behind_versions(const Graph *g, const Node *n) {
   return n->region == REGION_END;
 }
 
-static int bind_node(Binding *binding, const Node *n, Bound *b, Error *error) {
+static int bind_node(Binding *binding, const Instruction *instruction, Bound *b, Error *error) {
   const Program *p = binding->program;
+  const Node *n = &p->graph->node.data[instruction->node];
   const Placement *owner = node_owner(p->graph, n);
   b->node = n;
+  b->instruction = instruction;
   b->left_to_owner = owner && !placement_here(&p->mesh, owner, binding->state->rank);
   b->input = arena_array(&binding->arena, Operand, n->ninput + 1);
   b->output = arena_array(&binding->arena, Operand, n->noutput + 1);
@@ -273,9 +275,7 @@ static int bind_node(Binding *binding, const Node *n, Bound *b, Error *error) {
 static int bind_body(Binding *binding, const Body *body, BoundBody *b, Error *error) {
   *b = (BoundBody){body->count, arena_array(&binding->arena, Bound, body->count + 1)};
   for (int i = 0, code; i < body->count; i++) {
-    if ((code =
-             bind_node(binding, &binding->program->graph->node.data[body->instruction[i].node], &b->bound[i], error)))
-      return code;
+    if ((code = bind_node(binding, &body->instruction[i], &b->bound[i], error))) return code;
     b->bound[i].until = body->instruction[i].wait;
     if (!b->bound[i].until) continue;
     b->bound[i].next_due = b->bound[b->bound[i].until].due;

@@ -22,10 +22,11 @@ typedef struct Flight {
 // An instruction. Its operands have addresses only while it runs: see binding_address.
 typedef struct Bound {
   const Node *node;
+  const Instruction *instruction; // of the Program
   int left_to_owner;      // other ranks have all that it works on
   int communicates;       // a collective; else the device computes it
   DeviceBound kernel;
-  KernelCall call;        // of the kernel; its operands are these:
+  KernelCall call;        // of the kernel; its scratch is that of the microbatch, its operands are these:
   int ninput;             // terms that live here, see stage
   const int *tensor;      // (ninput) their tensors
   Rows *rows; // (ninput, then outputs) of operands; NULL: they have all rows of their memory in every microbatch

@@ -1,10 +1,15 @@
 // Poisons memory that the plan says is unused, and delays calls.
 #include "runtime/chaos.h"
 #include "base/philox.h"
+#include "program/in_place.h"
+#include "program/lives.h"
+#include "program/memory.h"
 #include "runtime/observer.h"
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+
+typedef struct Need { int64_t from, to; } Need; // bytes of the working memory
 
 struct Chaos {
   const Program *p;
@@ -14,6 +19,9 @@ struct Chaos {
   int rank;
   int *last;      // (nodes) first tensor that dies behind the node + 1; 0: none
   int *next;      // (tensors) the next of that list + 1
+  Timeline line;  // of a Program that is packed by the list
+  int64_t *bytes; // (instances)
+  Need *needed;   // (instances) room for those that are needed at a time
 };
 
 uint64_t chaos_of_environment(void) {
@@ -22,7 +30,7 @@ uint64_t chaos_of_environment(void) {
 }
 
 // The last instruction of a body that uses each tensor of the workspace; what nothing reads is looked at by others.
-static void find_last_uses(Chaos *c, const Body *body, int *last) {
+static void find_last_uses(Chaos *c, const Body *body, const int *root, char *shared, int *last) {
   const Graph *g = c->p->graph;
   memset(last, 0, sizeof(int) * (size_t)g->tensor.count);
   for (int i = 0; i < body->count; i++) {
@@ -35,17 +43,35 @@ static void find_last_uses(Chaos *c, const Body *body, int *last) {
   }
   for (int i = 0; i < body->count; i++) { // what is made in the memory of its operand goes on living there
     const Node *n = &g->node.data[body->instruction[i].node];
-    for (int k = 0; op_def(n->op)->communicates && k < n->noutput; k++) {
-      const Place *in = &c->p->place[n->input[k]], *out = &c->p->place[n->output[k]];
-      if (in->area == AREA_WORK && out->area == AREA_WORK && in->offset == out->offset) last[n->input[k]] = 0;
-    }
+    for (int k = 0; k < n->noutput; k++)
+      if (root[n->output[k]] != n->output[k]) last[root[n->output[k]]] = 0, shared[n->output[k]] = 1;
   }
   for (int t = 0; t < g->tensor.count; t++) {
-    if (!last[t] || last[t] > body->count || c->p->place[t].area != AREA_WORK) continue;
+    if (!last[t] || shared[t] || last[t] > body->count || c->p->place[t].area != AREA_WORK) continue;
     int node = body->instruction[last[t] - 1].node;
     c->next[t] = c->last[node];
     c->last[node] = t + 1;
   }
+}
+
+static void note_scratch(Chaos *c, const Body *body) {
+  for (int i = 0; i < body->count; i++)
+    for (int k = 0; k < body->instruction[i].count; k++)
+      c->bytes[body->instruction[i].first + k] = body->instruction[i].scratch;
+}
+
+static void note_times(Chaos *c, const int *root) {
+  const Program *p = c->p;
+  c->bytes = xcalloc((size_t)p->instances + 1, sizeof *c->bytes);
+  c->needed = xcalloc((size_t)p->instances + 1, sizeof *c->needed);
+  for (int t = 0; t < p->graph->tensor.count; t++)
+    for (int k = 0; k < p->place[t].count; k++)
+      c->bytes[p->place[t].first + k] = memory_tensor_bytes(p, graph_tensor(p->graph, t));
+  note_scratch(c, &p->begin);
+  note_scratch(c, &p->end);
+  for (int s = 0; s < p->graph->stages; s++)
+    for (int phase = 0; phase < PHASE_COUNT; phase++) note_scratch(c, &p->micro[s][phase]);
+  timeline_make(p, root, &c->line);
 }
 
 Chaos *chaos_create(const Program *p, const State *state, DeviceQueue *queue) {
@@ -58,12 +84,16 @@ Chaos *chaos_create(const Program *p, const State *state, DeviceQueue *queue) {
                .state = (p->chaos * 0x9e3779b97f4a7c15 ^ ((uint64_t)state->rank + 1)) | 1};
   c->last = xcalloc((size_t)p->graph->node.count + 1, sizeof *c->last);
   c->next = xcalloc((size_t)p->graph->tensor.count + 1, sizeof *c->next);
-  int *last = xcalloc((size_t)p->graph->tensor.count + 1, sizeof *last);
-  find_last_uses(c, &p->begin, last);
-  find_last_uses(c, &p->end, last);
+  int *last = xcalloc((size_t)p->graph->tensor.count + 1, sizeof *last), *root = in_place_roots(p, !p->packed);
+  char *shared = xcalloc((size_t)p->graph->tensor.count + 1, 1);
+  find_last_uses(c, &p->begin, root, shared, last);
+  find_last_uses(c, &p->end, root, shared, last);
   for (int s = 0; s < p->graph->stages; s++)
-    for (int phase = 0; phase < PHASE_COUNT; phase++) find_last_uses(c, &p->micro[s][phase], last);
+    for (int phase = 0; phase < PHASE_COUNT; phase++) find_last_uses(c, &p->micro[s][phase], root, shared, last);
+  if (p->packed) note_times(c, root);
   free(last);
+  free(shared);
+  free(root);
   return c;
 }
 
@@ -71,6 +101,9 @@ void chaos_destroy(Chaos *c) {
   if (!c) return;
   free(c->last);
   free(c->next);
+  timeline_free(&c->line);
+  free(c->bytes);
+  free(c->needed);
   free(c);
 }
 
@@ -79,9 +112,60 @@ static void poison(const Chaos *c, char *at, int64_t bytes) {
   if (bytes > 0) device_fill(c->queue, at, 0xff, bytes);
 }
 
+static void poison_tensor(const Chaos *c, int tensor, int instance) {
+  const Place *place = &c->p->place[tensor];
+  const Tensor *x = graph_tensor(c->p->graph, tensor);
+  int64_t at = c->p->offset[place->first + instance % place->count];
+  if (at >= 0) poison(c, c->work + at, x->allocated * (int64_t)dtype_size(x->dtype));
+}
+
+// Of a Program that is packed body by body: a buffer's own memory.
 static void poison_buffer(const Chaos *c, const WalkBuffer *b) {
-  const Ring *ring = b->is_slot ? &c->p->slots[b->stage] : &c->p->staging[b->stage][b->phase];
-  if (ring->count) poison(c, c->work + ring->offset + b->index % ring->count * ring->bytes, ring->bytes);
+  const Graph *g = c->p->graph;
+  for (int t = 0; t < g->tensor.count && !c->p->packed; t++) {
+    const Place *place = &c->p->place[t];
+    if (place->count && place->stage == b->stage &&
+        (b->is_slot ? place->area == AREA_SLOT : place->area == AREA_STAGING && place->phase == b->phase))
+      poison_tensor(c, t, b->index);
+  }
+}
+
+static void poison_all(const Chaos *c, Area area) {
+  for (int t = 0; t < c->p->graph->tensor.count; t++)
+    for (int k = 0; k < c->p->place[t].count && c->p->place[t].area == area; k++) poison_tensor(c, t, k);
+}
+
+// What lives within the body about to run, where it is packed body by body.
+static void poison_body(const Chaos *c, const Action *a) {
+  const Body *body = a->kind == ACTION_BEGIN  ? &c->p->begin
+                     : action_runs_body(a)    ? &c->p->micro[a->stage][action_phase(a)]
+                                              : &c->p->end;
+  LifeList lives = {0};
+  memory_body_lives(c->p, body, &lives);
+  for (int i = 0; i < lives.count; i++) poison_tensor(c, lives.data[i].tensor, 0);
+  vec_free(&lives);
+}
+
+static int by_from(const void *a, const void *b) {
+  const Need *x = a, *y = b;
+  return x->from < y->from ? -1 : x->from > y->from;
+}
+
+// All that is not needed when an action begins.
+static void poison_rest(const Chaos *c, const Action *a) {
+  int time = c->line.start[a - c->p->actions.data], count = 0;
+  for (int i = 0; i < c->line.span.count; i++) {
+    const LiveSpan *s = &c->line.span.data[i];
+    if (s->lower <= time && time < s->upper && c->p->offset[s->instance] >= 0)
+      c->needed[count++] = (Need){c->p->offset[s->instance], c->p->offset[s->instance] + c->bytes[s->instance]};
+  }
+  if (count) qsort(c->needed, (size_t)count, sizeof *c->needed, by_from);
+  int64_t end = 0;
+  for (int i = 0; i < count; i++) {
+    poison(c, c->work + end, c->needed[i].from - end);
+    if (c->needed[i].to > end) end = c->needed[i].to;
+  }
+  poison(c, c->work + end, c->p->arena_bytes - end);
 }
 
 static void delay(Chaos *c) {
@@ -92,29 +176,33 @@ static void delay(Chaos *c) {
   nanosleep(&(struct timespec){0, (long)(c->state % 200000)}, NULL);
 }
 
-static void poison_dead(const Chaos *c, const Node *n) {
-  for (int t = c->last[n->id]; t; t = c->next[t - 1]) {
-    const Tensor *x = graph_tensor(c->p->graph, t - 1);
-    if (!placement_here(&c->p->mesh, x->placement, c->rank)) continue; // something of this rank's may lie there
-    poison(c, c->work + program_work_offset(c->p) + c->p->place[x->id].offset,
-           x->allocated * (int64_t)dtype_size(x->dtype));
-  }
+static void poison_dead(const Chaos *c, const Observation *o) {
+  for (int t = c->last[o->node->id]; t; t = c->next[t - 1])
+    if (placement_here(&c->p->mesh, graph_tensor(c->p->graph, t - 1)->placement,
+                       c->rank)) // else something may lie there
+      poison_tensor(c, t - 1, o->microbatch);
+}
+
+static void poison_scratch(const Chaos *c, const Observation *o) {
+  if (o->scratch) poison(c, o->scratch, o->scratch_bytes);
 }
 
 static void see(void *self, const Observation *o) {
   Chaos *c = self;
   const Program *p = c->p;
-  char *work = c->work + program_work_offset(p);
   switch (o->event) {
   case OBSERVE_STEP: // where sums of several steps are under way, some have begun
-    if (p->sums_under_way == 1) poison(c, work - p->comm_bytes, p->comm_bytes);
+    if (!p->packed && p->sums_under_way == 1) poison_all(c, AREA_COMM);
     break;
   case OBSERVE_ENTER: poison_buffer(c, o->buffer); break;
-  case OBSERVE_BODY: poison(c, work, p->work_bytes); break;
-  case OBSERVE_KERNEL: poison(c, c->work + program_scratch_offset(p), p->scratch_bytes); break;
+  case OBSERVE_BODY:
+    if (p->packed) poison_rest(c, o->action);
+    else poison_body(c, o->action);
+    break;
+  case OBSERVE_KERNEL: poison_scratch(c, o); break;
   case OBSERVE_COLLECTIVE:
   case OBSERVE_TRANSFER: delay(c); break;
-  case OBSERVE_INSTRUCTION_END: poison_dead(c, o->node); break;
+  case OBSERVE_INSTRUCTION_END: poison_dead(c, o); break;
   default: break;
   }
 }

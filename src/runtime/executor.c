@@ -234,7 +234,11 @@ static int wait_due(Executor *e, BoundBody *body, const Bound *b) {
 
 static void point_operands(const Executor *e, Bound *b, int microbatch) {
   Turn turn = e->binding.turn;
+  const Instruction *of = b->instruction;
   turn.newest += b->newest;
+  if (of->scratch)
+    b->call.workspace =
+        e->binding.state->work + e->program->offset[of->first + (microbatch + e->binding.base) % of->count];
   for (int k = 0; k < b->ninput; k++)
     b->input[k].data = b->tensor[k] < 0 ? NULL : binding_address(&e->binding, b->tensor[k], microbatch, turn);
   for (int k = 0; k < b->node->noutput; k++)
@@ -257,7 +261,8 @@ static int has_no_row(const Bound *b) {
 #endif
 
 static void run_kernel(Executor *e, Bound *b) {
-  OBSERVE(e, KERNEL, .node = b->node);
+  OBSERVE(e, KERNEL, .node = b->node, .scratch = b->call.workspace,
+          .scratch_bytes = (int64_t)b->call.workspace_size);
   if (FAULT(empty_rank_computes_nothing, 0, has_no_row(b))) return;
   device_run(e->queue, &b->kernel, &b->call);
 }

@@ -29,7 +29,7 @@ static int create_programs(Job *j, Compiled *c, const ScheduleGenerator *schedul
 
 static int create_compiled(Job *j, const ModelConfig *config, const CompileOptions *o,
                            const ScheduleGenerator *schedule, Compiled *c, Error *error) {
-  c->shares = shares_create(o->step_samples, job_data_ranks(j), o->micro);
+  c->shares = shares_balanced(o->step_samples, job_data_ranks(j), o->micro, &o->balance);
   int code = compile_graph(config, o, &c->graph, error);
   return code ? code : create_programs(j, c, schedule, error);
 }
@@ -43,6 +43,7 @@ static Job *job_new(const CompileOptions *options, const JobOptions *run) {
 
 static int finish(Job *j, int code, Job **out) {
   if (!code && j->run.helpers) j->teams = team_group_create(j->options.parallel.mesh.ranks, j->run.helpers);
+  j->options.balance = (Balance){0}; // its weights are the caller's; the shares have them now
   if (code) job_destroy(j);
   else *out = j;
   return code;
@@ -51,7 +52,7 @@ static int finish(Job *j, int code, Job **out) {
 int job_create_built(Graph *g, int loss_sum, const CompileOptions *options, const JobOptions *run, Job **out,
                      Error *error) {
   Job *j = job_new(options, run);
-  j->train.shares = shares_create(options->step_samples, job_data_ranks(j), options->micro);
+  j->train.shares = shares_balanced(options->step_samples, job_data_ranks(j), options->micro, &options->balance);
   int code = compile_built(g, loss_sum, options, &j->train.graph, error);
   if (!code) code = create_programs(j, &j->train, options->parallel.pipeline.schedule, error);
   return finish(j, code, out);
@@ -90,6 +91,12 @@ int job_create(const ModelConfig *config, const CompileOptions *options, const J
     code = create_compiled(j, config, &o, &schedule_forward, &j->evaluate, error);
   }
   return finish(j, code, out);
+}
+
+void job_set_shares(Job *j, const int *rows) {
+  shares_set(&j->train.shares, rows);
+  if (j->evaluate.shares.weighed && j->evaluate.shares.global == j->train.shares.global)
+    shares_set(&j->evaluate.shares, rows);
 }
 
 static void compiled_free(const Job *j, Compiled *c) {

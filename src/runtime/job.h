@@ -40,6 +40,11 @@ int job_create_built(Graph *g, int loss_sum, const CompileOptions *options, cons
 int job_add_evaluation(Job *job, Graph *g, int loss_sum, Error *error);
 void job_destroy(Job *job); // NULL is fine
 
+// Other shares of the batch for the data ranks, in rows (job_data_ranks), between two steps: of training and of the
+// evaluation. The batch must be weighed (base/shares.h). No rank may read them meanwhile; each takes them then
+// (rank_take_shares).
+void job_set_shares(Job *job, const int *rows);
+
 int job_pipeline_ranks(const Job *job);
 // Ranks that divide the samples of a microbatch among them: all that the Layout's batch is cut over, not dp alone.
 int job_data_ranks(const Job *job);

@@ -1,6 +1,7 @@
 // Finds and joins the world that a launcher has made; agreements of its ranks.
 #include "runtime/launch.h"
 #include "base/cores.h"
+#include "base/signals.h"
 #include "comm/comm.h"
 #include "comm/launcher.h"
 #include <sched.h>
@@ -36,7 +37,43 @@ int launch_begin(Launch *l, LaunchWish wish, Error *error) {
   return code;
 }
 
+int launch_use(Launch *l, int ranks, Error *error) {
+  if (!l->world || ranks >= l->ranks) return PLAIT_OK;
+  int *members = xcalloc((size_t)ranks, sizeof *members), code = PLAIT_OK;
+  for (int r = 0; r < ranks; r++) members[r] = r;
+  l->all = l->comm;
+  l->idle = l->rank >= ranks;
+  l->ranks = ranks;
+  if (l->idle) signals_install(NULL); // a launcher sends them to all; the end is the others' to decide
+  else code = plait_comm_create(l->all, members, ranks, &l->comm, error);
+  if (code) l->comm = l->all;
+  free(members);
+  return code;
+}
+
+// How the others end, and by which signal.
+static int meet(Launch *l, int32_t *signal, int32_t *failed) {
+  int32_t mine[2] = {signals_number(), l->outcome && l->outcome != PLAIT_INTERRUPTED};
+  int code = plait_all_reduce(l->all, &(PlaitBuffer){mine, mine, 2}, 1, PLAIT_INT32, PLAIT_MAX, NULL, NULL);
+  *signal = mine[0];
+  *failed = mine[1];
+  return code;
+}
+
+int launch_wait(Launch *l, Error *error) {
+  int32_t signal, failed;
+  int code = meet(l, &signal, &failed);
+  l->all = NULL; // met already
+  if (code) return error_set(error, PLAIT_FAILED, "%s", plait_comm_error(l->comm));
+  if (failed) return error_set(error, PLAIT_FAILED, "%s", "");
+  if (signal) signals_request_stop(signal);
+  return signal ? PLAIT_INTERRUPTED : PLAIT_OK;
+}
+
 static void leave(Launch *l) {
+  int32_t signal, failed;
+  if (l->all) meet(l, &signal, &failed);
+  if (l->all && l->all != l->comm) plait_comm_destroy(l->all);
   plait_comm_destroy(l->comm);
   plait_world_destroy(l->world);
   *l = (Launch){.ranks = 1};

@@ -2,12 +2,16 @@
 #pragma once
 #include "base/error.h"
 #include "plait/comm.h"
+#include <stdbool.h>
 #include <stdint.h>
 
 typedef struct Launch {
   PlaitWorld *world; // NULL: one process, ranks are threads
   PlaitComm *comm;   // of all processes
   int rank, ranks;   // 0 of 1 where world is NULL
+  PlaitComm *all;    // also of the idle ranks; NULL: there are none
+  bool idle;         // this rank has no place in the mesh
+  int outcome;       // of the command, for the idle ranks; launch_end tells them
 } Launch;
 
 typedef enum LaunchComm { LAUNCH_AUTO, LAUNCH_LOCAL, LAUNCH_MPI, LAUNCH_NET } LaunchComm; // run.comm
@@ -24,6 +28,13 @@ enum { LAUNCH_MOST_THREADS = 1024 }; // ranks that one process carries as thread
 // What run.comm makes of it for so many ranks: afterwards there is a world exactly where ranks are processes, as many
 // as there are ranks. `mesh` is for messages: "pp 2 × dp 1 × cp 1 × tp 2".
 int launch_choose(Launch *launch, LaunchComm comm, int64_t ranks, const char *mesh, Error *error);
+// Only the first `ranks` take part from here on: they are all that `comm` has. The others are idle: all that they may
+// call is launch_wait, and launch_end. Collective.
+int launch_use(Launch *launch, int ranks, Error *error);
+// An idle rank waits until the others have come to launch_end. Returns their outcome, PLAIT_INTERRUPTED after a signal
+// to any rank; another rank has the sentence.
+int launch_wait(Launch *launch, Error *error);
+
 // Leaves the world. Where it is MPI's and has failed this does not return: see plait_world_destroy. NULL and zeroed are
 // fine.
 void launch_end(Launch *launch);

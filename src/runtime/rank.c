@@ -182,6 +182,12 @@ int rank_open_evaluation(Rank *r, const LoaderConfig *config, Error *error) {
   return loader_open(&c, 0, &r->evaluation, error);
 }
 
+void rank_take_shares(Rank *r) {
+  CHECK(!r->batches, "batches of the next steps are in use");
+  if (r->loader) loader_take_shares(r->loader);
+  if (r->evaluation) loader_take_shares(r->evaluation);
+}
+
 // What a step reads of a batch. learning_rate NULL: an evaluation.
 static StepInputs inputs_from(const Batch *b, const double *learning_rate) {
   int64_t row = b->length * (int64_t)sizeof(int32_t);

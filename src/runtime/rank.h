@@ -77,6 +77,9 @@ WindowPart rank_window_part(const Job *job, int rank);
 int rank_open_data(Rank *r, const LoaderConfig *config, int64_t first_step, Error *error);
 // The same for evaluations: memory and the loader's thread are taken here, once for all of them.
 int rank_open_evaluation(Rank *r, const LoaderConfig *config, Error *error);
+// The job's shares have changed (job_set_shares): from the next step on the rank reads by them. No step may be under
+// way.
+void rank_take_shares(Rank *r);
 // One optimizer step, number `step` (1 …), on the loader's next batch.
 int rank_step(Rank *r, int64_t step, double learning_rate, StepResult *result, Error *error);
 // The same, and where the schedule streams (schedule/README.md) up to rank_most_ahead of the steps that follow begin

@@ -2,6 +2,7 @@
 // clock that draws.
 #include "schedule/walk.h"
 #include "base/fault.h"
+#include <math.h>
 #include <string.h>
 
 typedef struct Message { const Action *send; double posted, arrives, received; } Message; // received < 0: not yet
@@ -76,7 +77,10 @@ static int send(Replay *r, int rank, const Action *a) {
 static int receive(Replay *r, int rank, const Action *a) {
   int from = rank_of_stage(r, rank, a->peer), q = queue_of(r, from, rank, a->stage > a->peer);
   if (r->queue[q].count <= r->received[q]) return 0;
-  Message *m = &r->queue[q].data[r->received[q]++];
+  Message *m = &r->queue[q].data[r->received[q]];
+  if (isnan(m->arrives)) m->arrives = r->by->arrival(r->by->context, from, m->send, r->received[q]);
+  if (isnan(m->arrives)) return 0;
+  r->received[q]++;
   if (FAULT(schedule_replay_is_blind, m->send->tensor != a->tensor || number(r, m->send) != number(r, a), 0))
     return error_set(r->error, PLAIT_INFEASIBLE,
                      "schedule: stage %d expects microbatch %d from stage %d, which sends microbatch %d first",

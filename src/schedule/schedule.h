@@ -143,7 +143,8 @@ typedef struct ScheduleClock {
   // An action of a coordinate, which is free from `*now` on, and again at `*now`. 1: done; 0: it waits for another one
   // and comes again; 2: the same, but others that waited for it may go on; negative: an error, which ends the replay.
   int (*run)(void *context, int coordinate, const Action *action, double *now);
-  // A message that a coordinate posts at `*now`, which becomes when it goes on: returns when the message has arrived.
+  // A message that a coordinate posts at `*now`, which becomes when it goes on: returns when the message has arrived,
+  // or NAN where that is not known yet.
   double (*send)(void *context, int coordinate, const Action *action, double *now);
   // A coordinate waited from `since` to `now`, for a RECV, whose message coordinate `from` posted at `posted`, or for a
   // buffer (action NULL), whose message `from` received then. NULL: not told.
@@ -151,6 +152,9 @@ typedef struct ScheduleClock {
                  double now);
   // A coordinate has the message of a RECV. NULL: not told.
   void (*received)(void *context, int coordinate, const Action *action);
+  // When a message arrives of which `send` did not know it: number `number` (from 0) that coordinate `from` sent to the
+  // same one in the same direction; NAN: still not known. NULL: `send` always knows.
+  double (*arrival)(void *context, int from, const Action *action, int number);
   // No coordinate can go on by itself: time passes for what is under way on all of them. 1: something has ended, and
   // its coordinate may go on; 0: nothing was under way. NULL: actions of different coordinates do not share anything.
   int (*pass)(void *context);

@@ -49,3 +49,9 @@ int auto_plan(Recipe *recipe, int ranks, FILE *out, Error *error) {
   cluster_free(cluster);
   return code;
 }
+
+void auto_plan_note(const Recipe *recipe, FILE *out) {
+  if (recipe->plan != RECIPE_PLAN_AUTO) return;
+  fputs("note: the recipe says plan: auto, so plait train searches for another plan before it starts; this one has the "
+        "recipe's keys as they are. plait plan RECIPE --search --write FILE finds the one that would run\n", out);
+}

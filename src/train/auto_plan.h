@@ -8,3 +8,7 @@
 // ranks: of the launcher's world; 0: the recipe's mesh where it has more than one rank, else as many as the cluster has
 // devices. PLAIT_BAD_INPUT: as predict_cluster; PLAIT_INFEASIBLE: as search_plans.
 int auto_plan(Recipe *recipe, int ranks, FILE *out, Error *error);
+
+// For commands that show a recipe's plan and do not search: a note to `out` where the recipe says plan: auto, that
+// plait train would not run this one, and what finds the one that it would.
+void auto_plan_note(const Recipe *recipe, FILE *out);

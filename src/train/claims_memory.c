@@ -39,7 +39,7 @@ int claim_parameters(const ClaimRun *run, double *number, Error *error) {
 
 int claim_activations(const ClaimRun *run, double *number, Error *error) {
   (void)error;
-  *number = (double)run->job->train.program[0]->memory.activations / GB;
+  *number = (double)run->job->train.program[0]->memory.kept / GB;
   return PLAIT_OK;
 }
 

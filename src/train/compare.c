@@ -311,7 +311,7 @@ static int fill_row(const Comparing *c, CompareRow *row) {
   *row->why = 0;
   if (try_settings(c, row->settings, 1, &t, &error)) return say_why(error.message, c->options->path, row), 0;
   const Recipe *r = &t.recipe;
-  row->pp = r->mesh.pp, row->dp = r->mesh.dp, row->tp = r->mesh.tp, row->zero = r->parallel.zero;
+  row->pp = r->mesh.pp, row->dp = r->mesh.dp, row->cp = r->mesh.cp, row->tp = r->mesh.tp, row->zero = r->parallel.zero;
   row->number = numbers_of(&t.prediction);
   if (c->out->layer <= 0) c->out->layer = largest_layer(t.prediction.job->train.graph);
   if (c->options->limits && row->number.fits) {

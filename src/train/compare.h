@@ -48,7 +48,7 @@ typedef struct CompareNumbers {
 typedef struct CompareRow {
   char settings[256]; // keys of the recipe: "mesh.dp=64 parallel.zero=3"
   char why[600];      // it cannot be; "": there are numbers
-  int pp, dp, tp, zero;
+  int pp, dp, cp, tp, zero;
   CompareNumbers number;
   Limit limit;        // gain 0: not asked for, or none
   char change[64];    // the smallest single change that helps; "": none of those that were tried, or not asked for

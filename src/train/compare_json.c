@@ -31,8 +31,8 @@ static json_t *row_json(const Comparison *c, Strategy strategy) {
     json_object_set_new(object, "cannot_be", json_string(row->why));
     return object;
   }
-  json_object_update_new(object, json_pack("{s:i, s:i, s:i, s:i}", "pp", row->pp, "dp", row->dp, "tp", row->tp, "zero",
-                                           row->zero));
+  json_object_update_new(object, json_pack("{s:i, s:i, s:i, s:i, s:i}", "pp", row->pp, "dp", row->dp, "cp", row->cp,
+                                           "tp", row->tp, "zero", row->zero));
   json_object_update_new(object, numbers_json(c, &row->number));
   if (row->limit.gain > 0)
     json_object_set_new(object, "limit",

@@ -9,9 +9,19 @@ static int link_width(const Comparison *c, int level) {
   return n > 8 ? n : 8;
 }
 
+// Ranks along the context belong to a mesh's name only where some row has them: that is one that was searched.
+static int has_contexts(const Comparison *c) {
+  int most = 1;
+  for (int i = 0; i < STRATEGIES; i++)
+    if (comparison_has(c, (Strategy)i) && c->row[i].cp > most) most = c->row[i].cp;
+  return most > 1;
+}
+
 static void print_header(const Comparison *c, FILE *out) {
-  fprintf(out, "%-16s %9s %8s %8s %6s %8s %8s %8s %8s %8s %8s %9s", "strategy", "pp·dp·tp", "step", "tokens/s",
-          "bubble", "weights", "grads", "optim.", "activ.", "rest", "in all", "fits");
+  // `·` has two bytes
+  fprintf(out, "%-16s %*s", "strategy", has_contexts(c) ? 11 + 3 : 8 + 2, has_contexts(c) ? "pp·dp·cp·tp" : "pp·dp·tp");
+  fprintf(out, " %8s %8s %6s %8s %8s %8s %8s %8s %8s %9s", "step", "tokens/s", "bubble", "weights", "grads", "optim.",
+          "activ.", "rest", "in all", "fits");
   for (int i = 0; i < c->cluster->levels; i++) fprintf(out, " %*s", link_width(c, i), c->cluster->level[i].name);
   fputc('\n', out);
 }
@@ -25,11 +35,13 @@ static void print_row(const Comparison *c, Strategy strategy, FILE *out) {
     fprintf(out, "cannot be: %s\n", row->why);
     return;
   }
-  snprintf(mesh, sizeof mesh, "%d·%d·%d", row->pp, row->dp, row->tp);
+  int contexts = has_contexts(c);
+  if (contexts) snprintf(mesh, sizeof mesh, "%d·%d·%d·%d", row->pp, row->dp, row->cp, row->tp);
+  else snprintf(mesh, sizeof mesh, "%d·%d·%d", row->pp, row->dp, row->tp);
   if (!n->fits) snprintf(over, sizeof over, "+%s", units_bytes(n->bytes - n->room).s);
   if (row->pp > 1) snprintf(bubble, sizeof bubble, "%.1f %%", 100 * n->bubble);
-  // `·` has two bytes
-  fprintf(out, "%*s %8s %8s %6s", 8 + 2, mesh, units_seconds(n->step).s, units_count(n->tokens_per_s).s, bubble);
+  fprintf(out, "%*s %8s %8s %6s", contexts ? 11 + 3 : 8 + 2, mesh, units_seconds(n->step).s,
+          units_count(n->tokens_per_s).s, bubble);
   for (int i = 0; i < MEMORY_PARTS; i++) fprintf(out, " %8s", units_bytes(n->memory[i]).s);
   fprintf(out, " %8s %9s", units_bytes(n->bytes).s, over);
   for (int i = 0; i < c->cluster->levels; i++)

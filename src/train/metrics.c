@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <jansson.h>
+#include <limits.h>
 #include <math.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -91,6 +92,12 @@ void metrics_real(Metrics *metrics, const char *key, double value) {
   if (isnan(value)) add(metrics, "null");
   else if (isinf(value)) add(metrics, value > 0 ? "\"inf\"" : "\"-inf\"");
   else add(metrics, "%.17g", value);
+}
+
+void metrics_integers(Metrics *metrics, const char *key, const int *values, int count) {
+  add_key(metrics, key);
+  for (int i = 0; i < count; i++) add(metrics, "%s%d", i ? ", " : "[", values[i]);
+  add(metrics, count ? "]" : "[]");
 }
 
 void metrics_unknown(Metrics *metrics, const char *key) {
@@ -215,4 +222,76 @@ void metrics_series_free(MetricsSeries *series) {
   free(series->step);
   free(series->value);
   *series = (MetricsSeries){0};
+}
+
+// --- lists -----------------------------------------------------------------------------------------------------------
+
+static MetricsList *add_list(MetricsLists *lists, int64_t step, int count) {
+  lists->list = xrealloc(lists->list, sizeof *lists->list * (size_t)(lists->count + 1));
+  MetricsList *l = &lists->list[lists->count++];
+  *l = (MetricsList){step, count, xcalloc((size_t)count + 1, sizeof *l->value)};
+  return l;
+}
+
+static void read_list(const json_t *object, const char *key, MetricsLists *lists) {
+  const json_t *step = json_object_get(object, "step"), *array = json_object_get(object, key), *item;
+  size_t i, n = json_array_size(array);
+  if (!json_is_integer(step) || !json_is_array(array) || n > INT_MAX / 2) return;
+  json_array_foreach((json_t *)(uintptr_t)array, i, item)
+    if (!json_is_integer(item) || json_integer_value(item) < 0 || json_integer_value(item) > INT_MAX) return;
+  MetricsList *l = add_list(lists, json_integer_value(step), (int)n);
+  for (i = 0; i < n; i++) l->value[i] = (int)json_integer_value(json_array_get(array, i));
+}
+
+int metrics_read_lists(const char *path, const char *key, MetricsLists *lists, Error *error) {
+  *lists = (MetricsLists){0};
+  FileMap map;
+  int code = file_map(path, &map, error);
+  if (code < 0) return code;
+  bool whole;
+  for (size_t at = 0, size; at < map.size; at += size + 1) {
+    size = line_length(&map, at, &whole);
+    if (!memmem(map.data + at, size, key, strlen(key))) continue;
+    json_t *object = parse_line(map.data + at, size);
+    if (object) read_list(object, key, lists);
+    json_decref(object);
+  }
+  file_unmap(&map);
+  return PLAIT_OK;
+}
+
+void metrics_lists_keep(MetricsLists *lists, int index) {
+  MetricsList kept = {0};
+  if (index >= 0) kept = lists->list[index], lists->list[index].value = NULL;
+  metrics_lists_free(lists);
+  if (index >= 0) free(add_list(lists, 0, 0)->value), lists->list[0] = kept;
+}
+
+char *metrics_lists_text(const MetricsLists *lists) {
+  char *text;
+  size_t size;
+  FILE *out = open_memstream(&text, &size);
+  CHECK(out, "no memory");
+  for (int i = 0; i < lists->count; i++) {
+    fprintf(out, "%lld %d", (long long)lists->list[i].step, lists->list[i].count);
+    for (int k = 0; k < lists->list[i].count; k++) fprintf(out, " %d", lists->list[i].value[k]);
+    fputc('\n', out);
+  }
+  fclose(out);
+  return text;
+}
+
+void metrics_lists_parse(const char *text, MetricsLists *lists) {
+  *lists = (MetricsLists){0};
+  for (char *at = (char *)(uintptr_t)(text ? text : ""); *at; at++) { // after the line's end
+    int64_t step = strtoll(at, &at, 10);
+    MetricsList *l = add_list(lists, step, (int)strtol(at, &at, 10));
+    for (int k = 0; k < l->count; k++) l->value[k] = (int)strtol(at, &at, 10);
+  }
+}
+
+void metrics_lists_free(MetricsLists *lists) {
+  for (int i = 0; i < lists->count; i++) free(lists->list[i].value);
+  free(lists->list);
+  *lists = (MetricsLists){0};
 }

@@ -14,7 +14,7 @@ typedef struct Metrics {
   int length;
   bool overflow; // the line did not fit
   Events *events; // may be NULL: every number of a line that begins with "step" goes there too
-  char line[8192];
+  char line[16384];
 } Metrics;
 
 int metrics_open(Metrics *metrics, const char *path, Error *error); // appends; creates the file
@@ -22,6 +22,7 @@ void metrics_close(Metrics *metrics);                               // safe on a
 void metrics_begin(Metrics *metrics);
 void metrics_integer(Metrics *metrics, const char *key, int64_t value);
 void metrics_real(Metrics *metrics, const char *key, double value);
+void metrics_integers(Metrics *metrics, const char *key, const int *values, int count); // a list
 void metrics_unknown(Metrics *metrics, const char *key); // null
 void metrics_text(Metrics *metrics, const char *key, const char *value);
 int metrics_end(Metrics *metrics, Error *error); // writes the line; a full disk leaves no half line, PLAIT_FAILED
@@ -34,3 +35,13 @@ int metrics_truncate_after(const char *path, int64_t step, Error *error);
 typedef struct MetricsSeries { int64_t *step; double *value; int count, capacity; } MetricsSeries;
 int metrics_read(const char *path, const char *key, MetricsSeries *series, Error *error);
 void metrics_series_free(MetricsSeries *series);
+
+// The lists of integers of one key, in the order of the file. Lines without the key are skipped, and what is no such
+// list.
+typedef struct MetricsList { int64_t step; int count, *value; } MetricsList;
+typedef struct MetricsLists { MetricsList *list; int count; } MetricsLists;
+int metrics_read_lists(const char *path, const char *key, MetricsLists *lists, Error *error);
+void metrics_lists_keep(MetricsLists *lists, int index); // this one alone; -1: none
+char *metrics_lists_text(const MetricsLists *lists); // for another process; the caller frees it
+void metrics_lists_parse(const char *text, MetricsLists *lists);
+void metrics_lists_free(MetricsLists *lists);

@@ -1,12 +1,13 @@
 // The text of `plait plan`: memory by category and FLOPs of a recipe, before anything is allocated.
 #include "train/plan_print.h"
 #include "train/estimate.h"
+#include "train/plan_recompute.h"
 #include "train/plan_tensor.h"
 #include "base/units.h"
 #include "program/cost.h"
 #include "program/traffic.h"
 #include "recipe/setup.h"
-#include "runtime/staging.h"
+#include "recipe/setup_memory.h"
 #include "train/precision.h"
 #include "train/routers.h"
 #include <stdlib.h>
@@ -26,22 +27,6 @@ typedef struct Plan {
 
 // ---- memory --------------------------------------------------------------------------------------------------------
 
-// The loaders of a rank: training's, and that of an evaluation, which lives beside it.
-static int64_t loader_memory(const Recipe *r, const ModelConfig *config, const Job *job) {
-  int64_t bytes = 0;
-  for (int validation = 0; validation < 2; validation++) {
-    const RecipeCorpora *list = recipe_corpora(r, validation);
-    if (!list->count) continue;
-    DataSource *sources = xcalloc((size_t)list->count, sizeof *sources);
-    LoaderConfig c = setup_loader(r, config, validation, sources);
-    c.shares = validation ? &job->evaluate.shares : &job->train.shares;
-    c.part = rank_window_part(job, 0);
-    bytes += (int64_t)loader_bytes(&c);
-    free(sources);
-  }
-  return bytes;
-}
-
 typedef enum Row {
   ROW_PARAMETERS,
   ROW_GRADIENTS,
@@ -51,6 +36,7 @@ typedef enum Row {
   ROW_ACTIVATIONS,
   ROW_WORKSPACE,
   ROW_COMMUNICATION,
+  ROW_GAPS,
   ROW_EVALUATION,
   ROW_ROUNDING,
   ROW_ARENA,
@@ -70,31 +56,13 @@ static const char *const row_names[ROW_COUNT] = {[ROW_PARAMETERS] = "parameters"
                                                  [ROW_WORKSPACE] = "workspace",
                                                  [ROW_COMMUNICATION] = "communication",
                                                  [ROW_EVALUATION] = "evaluation",
+                                                 [ROW_GAPS] = "gaps",
                                                  [ROW_ROUNDING] = "rounding",
                                                  [ROW_ARENA] = "arena (2 MiB pages)",
                                                  [ROW_LOADER] = "loader",
                                                  [ROW_EXECUTORS] = "bound instructions",
                                                  [ROW_COPY] = "checkpoint copy",
                                                  [ROW_TOTAL] = "total"};
-
-bool plan_copies_state(const Recipe *r) {
-  bool any = (r->checkpoint.every && r->checkpoint.every < r->schedule.steps) || r->checkpoint.best;
-  return any && r->checkpoint.async != RECIPE_ASYNC_OFF;
-}
-
-// Of the rank of a pipeline coordinate that writes the most; *sum: of all its ranks.
-static int64_t copy_bytes(const Recipe *recipe, const Job *job, int coordinate, int64_t *sum) {
-  const Mesh *mesh = &job->options.parallel.mesh;
-  int64_t most = 0;
-  *sum = 0;
-  for (int rank = 0; rank < mesh->ranks && plan_copies_state(recipe); rank++) {
-    if (mesh_pipeline_coordinate(mesh, rank) != coordinate) continue;
-    int64_t bytes = staging_bytes(job_program(job, coordinate), rank);
-    *sum += bytes;
-    most = bytes > most ? bytes : most;
-  }
-  return most;
-}
 
 // All rows of one pipeline coordinate. The rows up to ROUNDING add up to ARENA, which is what State allocates. Returns
 // the bytes of all its ranks, of which some may write less to checkpoints than the row says.
@@ -109,6 +77,7 @@ static int64_t fill_column(const Plan *plan, int coordinate, int64_t row[ROW_COU
   row[ROW_ACTIVATIONS] = m->activations;
   row[ROW_WORKSPACE] = m->workspace;
   row[ROW_COMMUNICATION] = m->communication;
+  row[ROW_GAPS] = m->gaps;
   row[ROW_EVALUATION] = plan->job->work_bytes[coordinate] - program_work_bytes(p); // beyond what training has anyway
   row[ROW_ARENA] = job_state_bytes(plan->job, coordinate);
   row[ROW_ROUNDING] = row[ROW_ARENA];
@@ -116,21 +85,14 @@ static int64_t fill_column(const Plan *plan, int coordinate, int64_t row[ROW_COU
   row[ROW_LOADER] = plan->loader;
   row[ROW_EXECUTORS] = rank_bound_bytes(plan->job, coordinate);
   int64_t sum;
-  row[ROW_COPY] = copy_bytes(plan->recipe, plan->job, coordinate, &sum);
+  row[ROW_COPY] = setup_copy_bytes(plan->recipe, plan->job, coordinate, &sum);
   row[ROW_TOTAL] = row[ROW_ARENA] + row[ROW_LOADER] + row[ROW_EXECUTORS] + row[ROW_COPY];
   int ranks = plan->job->options.parallel.mesh.ranks / plan->recipe->mesh.pp;
   return (row[ROW_TOTAL] - row[ROW_COPY]) * ranks + sum;
 }
 
-int64_t plan_rank_bytes(const Recipe *recipe, const ModelConfig *config, const Job *job, int coordinate) {
-  const Plan plan = {.recipe = recipe, .config = config, .job = job, .loader = loader_memory(recipe, config, job)};
-  int64_t row[ROW_COUNT];
-  fill_column(&plan, coordinate, row);
-  return row[ROW_TOTAL];
-}
-
 int64_t plan_all_bytes(const Recipe *recipe, const ModelConfig *config, const Job *job) {
-  const Plan plan = {.recipe = recipe, .config = config, .job = job, .loader = loader_memory(recipe, config, job)};
+  const Plan plan = {.recipe = recipe, .config = config, .job = job, .loader = setup_loader_bytes(recipe, config, job)};
   int64_t row[ROW_COUNT], bytes = 0;
   for (int c = 0; c < recipe->mesh.pp; c++) bytes += fill_column(&plan, c, row);
   return bytes;
@@ -139,7 +101,7 @@ int64_t plan_all_bytes(const Recipe *recipe, const ModelConfig *config, const Jo
 int64_t plan_most_bytes(const Recipe *recipe, const ModelConfig *config, const Job *job) {
   int64_t most = 0;
   for (int c = 0; c < recipe->mesh.pp; c++) {
-    int64_t bytes = plan_rank_bytes(recipe, config, job, c);
+    int64_t bytes = setup_rank_bytes(recipe, config, job, c);
     most = bytes > most ? bytes : most;
   }
   return most;
@@ -178,6 +140,11 @@ static void print_busiest(const Plan *plan) {
   for (int s = 0; s < p->graph->stages; s++) slots += p->slots[s].count;
   if (p->graph->stages == pp) // interleaved stages have slots for different numbers of microbatches
     snprintf(microbatches, sizeof microbatches, " of %d microbatch%s", slots, slots == 1 ? "" : "es");
+  fprintf(plan->out, "  working memory: %s%s", units_bytes((double)(p->arena_bytes + p->input_bytes)).s,
+          pp > 1 ? " on the pipeline rank that needs the most" : "");
+  fprintf(plan->out, ", of which at most %s are in use at one time (%.2f%% less)\n",
+          units_bytes((double)(m->live + p->input_bytes)).s,
+          p->arena_bytes ? 100.0 * (double)m->gaps / (double)(p->arena_bytes + p->input_bytes) : 0.0);
   if (pp > 1)
     fprintf(plan->out, "  working memory: pp %d needs the most: activations%s %s, workspace %s, communication %s\n",
             busiest, microbatches, units_bytes((double)m->activations).s, units_bytes((double)m->workspace).s,
@@ -185,7 +152,7 @@ static void print_busiest(const Plan *plan) {
 }
 
 static void print_copy(const Plan *plan) {
-  if (plan_copies_state(plan->recipe) && plan->recipe->checkpoint.async == RECIPE_ASYNC_AUTO)
+  if (setup_copies_state(plan->recipe) && plan->recipe->checkpoint.async == RECIPE_ASYNC_AUTO)
     fprintf(plan->out,
             "  checkpoint copy: of the rank that writes the most; where memory does not suffice, checkpoint.async "
             "auto leaves it out\n");
@@ -206,7 +173,7 @@ static int64_t print_memory(const Plan *plan) {
     fprintf(plan->out, plan->exact ? "            pp %-2d" : "        pp %-2d", c);
   fputc('\n', plan->out);
   for (int r = 0; r < ROW_COUNT; r++) {
-    if ((r == ROW_EVALUATION || r == ROW_VERSIONS || r == ROW_COPY) && !sum[r])
+    if ((r == ROW_EVALUATION || r == ROW_VERSIONS || r == ROW_COPY || r == ROW_GAPS) && !sum[r])
       continue; // training's memory is enough; none are kept; none is made
     fprintf(plan->out, "%s%-22s", r == ROW_ARENA || r == ROW_TOTAL ? "= " : "  ", row_names[r]);
     for (int c = 0; c < columns; c++) print_cell(plan, column[c][r]);
@@ -446,7 +413,7 @@ static int print_zero_cost(const Plan *plan, Error *error) {
 static int64_t most_activations(const Job *job, int pp) {
   int64_t most = 0;
   for (int c = 0; c < pp; c++)
-    if (job->train.program[c]->memory.activations > most) most = job->train.program[c]->memory.activations;
+    if (job->train.program[c]->memory.kept > most) most = job->train.program[c]->memory.kept;
   return most;
 }
 
@@ -456,8 +423,11 @@ static int print_recompute_cost(const Plan *plan, Error *error) {
   Recipe without = *plan->recipe, unsplit = *plan->recipe; // share the arena
   int pp = plan->recipe->mesh.pp;
   const ScheduleGenerator *schedule = plan->job->options.parallel.pipeline.schedule;
-  if (!schedule->splits || plan->job->options.recompute == RECOMPUTE_NONE) return PLAIT_OK;
-  without.parallel.recompute = RECIPE_RECOMPUTE_NONE;
+  const CompileOptions *o = &plan->job->options;
+  if (!schedule->splits || (o->recompute == RECOMPUTE_NONE && !o->recompute_list.blocks)) return PLAIT_OK;
+  without.parallel.recompute = (RecipeWordOrList){.word = RECIPE_RECOMPUTE_NONE};
+  if (unsplit.parallel.recompute.word == RECIPE_RECOMPUTE_AUTO) // what was chosen for this schedule
+    unsplit.parallel.recompute.word = RECIPE_RECOMPUTE_FULL;
   unsplit.parallel.pipeline = SCHEDULE_1F1B;
   unsplit.parallel.stages_per_rank = unsplit.parallel.layers.count = 0;
   fprintf(plan->out, "\nrecomputation with %s, whose weight gradients wait for what is computed again\n",
@@ -513,12 +483,13 @@ int plan_print(const Recipe *asked, bool exact, FILE *out, Error *error) {
   bool kept = precision_of_run(recipe, false);
   ModelConfig config = {0};
   Job *job = NULL;
+  RecomputeChoice *choice = xcalloc(1, sizeof *choice);
   int code = setup_model_config(recipe, &config, error);
   if (!code) code = setup_check_tokenizer(recipe, &config, error);
-  if (!code) code = setup_job(recipe, &config, &job, error);
+  if (!code) code = setup_job_chosen(recipe, &config, choice, &job, error);
   if (!code) {
     Plan plan = {.recipe = recipe, .config = &config, .job = job, .exact = exact, .kept = kept, .out = out};
-    plan.loader = loader_memory(recipe, &config, job);
+    plan.loader = setup_loader_bytes(recipe, &config, job);
     print_head(&plan);
     print_experts(&plan);
     print_reference(&plan);
@@ -526,6 +497,7 @@ int plan_print(const Recipe *asked, bool exact, FILE *out, Error *error) {
     int64_t all = print_memory(&plan);
     if (job->options.parallel.mesh.ranks > 1)
       fprintf(out, "  %-22s %s\n", "all ranks together", units_bytes((double)all).s);
+    plan_print_recompute(recipe, choice, exact, out);
     print_flops(&plan);
     print_time(&plan);
     print_traffic(&plan);
@@ -535,6 +507,7 @@ int plan_print(const Recipe *asked, bool exact, FILE *out, Error *error) {
     if (!code) code = plan_print_tensor(recipe, &config, out, error);
     job_destroy(job);
   }
+  free(choice);
   model_config_free(&config);
   return code;
 }

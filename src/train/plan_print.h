@@ -8,11 +8,7 @@
 // nothing is printed then.
 int plan_print(const Recipe *recipe, bool exact, FILE *out, Error *error);
 
-// Bytes that a rank of a pipeline coordinate takes by this plan, the total of its column.
-int64_t plan_rank_bytes(const Recipe *recipe, const ModelConfig *config, const Job *job, int coordinate);
-// Of all ranks together.
+// Bytes of all ranks together by this plan.
 int64_t plan_all_bytes(const Recipe *recipe, const ModelConfig *config, const Job *job);
-// Whether ranks keep a copy of what they write to checkpoints, as far as the recipe says (checkpoint.async).
-bool plan_copies_state(const Recipe *recipe);
 // Of the rank that takes the most.
 int64_t plan_most_bytes(const Recipe *recipe, const ModelConfig *config, const Job *job);

@@ -29,6 +29,7 @@ static Recipe with_kind(const Recipe *recipe, LayoutTensorKind kind) {
   other.mesh.pp = 1;
   other.parallel.stages_per_rank = 0;
   other.parallel.layers.count = 0;
+  if (recipe_recompute_differs(recipe)) other.parallel.recompute = (RecipeWordOrList){0};
   other.parallel.recompute_layers = 0;
   if (recipe->parallel.tensor == (int)kind) return other;
   other.parallel.tensor = (int)kind;

@@ -23,7 +23,7 @@ static void print_head(const Prediction *p, const Cluster *cluster, FILE *out) {
           p->bytes > p->room ? ": does not fit" : "");
 }
 
-// Of the rank with the most: what sharing of links would add at most, about (docs/foresight.md, "Transfers that meet").
+// Of the rank with the most (docs/foresight.md, "Transfers that meet").
 static double most_met(const Simulation *s) {
   double met = 0;
   for (int r = 0; r < s->ranks; r++) met = fmax(met, s->rank[r].met);
@@ -63,8 +63,8 @@ static void print_links(const Prediction *p, const Cluster *cluster, FILE *out) 
   }
   double met = most_met(s);
   if (met > 0.001 * s->step)
-    fprintf(out, "  a rank's transfers meet on a link for %s (%.1f %%) at most, as if each had it alone\n",
-            units_seconds(met).s, 100 * met / s->step);
+    fprintf(out, "  a rank's transfers meet on a link for %s (%.1f %%) at most, %s\n", units_seconds(met).s,
+            100 * met / s->step, s->shared ? "and share it" : "as if each had it alone");
 }
 
 static void print_critical(const Prediction *p, FILE *out) {

@@ -133,9 +133,14 @@ int probe_kept(Cluster **out, Error *error) {
                      "neither XDG_CACHE_HOME nor HOME says where measurements of this machine "
                      "can be kept; name a cluster, or a file that plait probe --out has written");
   if (file_exists(path)) {
-    int code = cluster_load(path, out, error);
-    free(path);
-    return code;
+    Error damage = {0};
+    int code = cluster_load(path, out, &damage);
+    if (code != PLAIT_BAD_INPUT) {
+      if (code) error_set(error, code, "%s", damage.message);
+      free(path);
+      return code;
+    }
+    fprintf(stderr, "note: %s\n", damage.message);
   }
   signals_install("stopping; nothing will be kept"); // a temporary folder must go
   fprintf(stderr, "measuring this machine, which takes about a minute; the result is kept in %s\n", path);

@@ -2,13 +2,35 @@
 #include "train/trainer.h"
 #include "runtime/launch_notice.h"
 #include "base/memory_usage.h"
+#include "base/clock.h"
 #include "base/units.h"
 #include "recipe/setup.h"
+#include "train/balance.h"
+#include "recipe/setup_memory.h"
 #include "train/estimate.h"
 #include "train/peak.h"
 #include "train/plan_print.h"
+#include "train/run_times.h"
 #include <malloc.h>
 #include <math.h>
+#include <stdlib.h>
+
+// What mesh.dp: auto has come to, and which ranks it leaves out.
+static void announce_ranks(const Trainer *t) {
+  const Recipe *r = t->recipe;
+  const Shares *s = &t->job->train.shares;
+  int used = recipe_rank_count(r), all = r->ranks > used ? r->ranks : used;
+  if (!r->dp_is_auto) return;
+  fprintf(t->out,
+          "mesh.dp: auto is %d on %d rank%s: %d sequences are %d microbatch%s of at most %lld on each data rank",
+          r->mesh.dp, all, all == 1 ? "" : "s", r->batch.global, s->microbatches, s->microbatches == 1 ? "" : "es",
+          (long long)s->bound);
+  double idle = shares_idle(s, 1);
+  if (idle > 0) fprintf(t->out, ", which leaves these idle for %.1f %% of their time", 100 * idle);
+  if (all == used + 1) fprintf(t->out, "; rank %d has no place in the mesh and is idle", used);
+  if (all > used + 1) fprintf(t->out, "; ranks %d to %d have no place in the mesh and are idle", used, all - 1);
+  fprintf(t->out, "\n");
+}
 
 void trainer_announce(const Trainer *t) {
   const Recipe *r = t->recipe;
@@ -29,10 +51,16 @@ void trainer_announce(const Trainer *t) {
   if (r->parallel.grad_dtype == DTYPE_BF16 && t->job->train.shares.microbatches > 1)
     fprintf(t->out, "gradients of %d microbatches are added in bf16: addends smaller than 1/256 of the sum are lost\n",
             t->job->train.shares.microbatches);
+  announce_ranks(t);
   char experts[256];
   const Parallel *layout = &t->job->options.parallel;
   routers_describe(r, &t->config, mesh_size(&layout->mesh, layout_expert_axes(&layout->layout)), experts,
                    sizeof experts);
+  if (r->parallel.recompute.word == RECIPE_RECOMPUTE_AUTO) {
+    char *list = recompute_list_text(&t->job->options.recompute_list);
+    fprintf(t->out, "recompute auto: [%s]\n", list);
+    free(list);
+  }
   if (*experts) fprintf(t->out, "experts: %s\n", experts);
   char reference[1024];
   graph_reference_ops(t->job->train.graph, t->job->options.device, reference, sizeof reference);
@@ -40,7 +68,7 @@ void trainer_announce(const Trainer *t) {
   if (r->notes) fputs(r->notes, t->out);
   fputs(lend, t->out);
   fputs(t->precision, t->out);
-  if (plan_copies_state(r) && !t->saves_later)
+  if (setup_copies_state(r) && !t->saves_later)
     fprintf(t->out, "note: checkpoint.async: auto is off in this run: there is no memory for a copy of the state, so "
                     "steps wait until checkpoints are written\n");
   if (t->resume) fprintf(t->out, "resuming from %s\n", checkpoint_path(t->resume));
@@ -126,6 +154,7 @@ int trainer_report_step(Trainer *t, Rank *r, const Recovery *v, int64_t step, do
   routers_read(&t->routers, r->state);
   if (t->routers.layers) p.load_peak = routers_worst(&t->routers), p.dropped = routers_dropped(&t->routers);
   int code = t->folder.path ? run_folder_fence(t->folder.path, error) : PLAIT_OK;
+  if (!code) code = balance_report(t, step, error);
   if (!code) code = write_metrics(t, r, &p, s, error);
   if (step == t->first_step + 1) launch_notice_step(step);
   progress_step(&t->progress, &p);
@@ -191,10 +220,27 @@ int trainer_report_rollback(Trainer *t, int64_t step, int64_t to, Error *error) 
   return metrics_end(&t->metrics, error);
 }
 
-void trainer_report_save(Trainer *t, int64_t step) {
+int trainer_report_save(Trainer *t, int64_t step, Error *error) {
   char *folder = trainer_path(t->checkpoints);
   progress_note(&t->progress, "step %lld: saved %s/step-%lld", (long long)step, folder, (long long)step);
   free(folder);
   malloc_trim(0);
   progress_resume_clock(&t->progress);
+  metrics_begin(&t->metrics);
+  metrics_integer(&t->metrics, "step", step);
+  metrics_real(&t->metrics, "checkpoint_seconds", clock_seconds() - t->saving_since);
+  return metrics_end(&t->metrics, error);
+}
+
+void trainer_check_lead(const Trainer *t) {
+  const char *text = getenv("PLAIT_LEAD");
+  double lead = text ? strtod(text, NULL) : 0, needed;
+  RunTimes times = run_times_read(t->recipe->run.dir);
+  needed = run_times_to_stop(&times);
+  if (!(lead > 0) || !times.known || lead >= needed) return;
+  fprintf(
+      t->out,
+      "note: the signal comes %.0f s before the time is up, but a step has taken %s and a checkpoint %s, so that the "
+      "last steps may be lost; give plait slurm --lead %.0f\n",
+      lead, units_duration(times.step).s, units_duration(times.save).s, ceil(2 * needed));
 }

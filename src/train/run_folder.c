@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
+#include <time.h>
 #include <unistd.h>
 
 char *run_folder_file(const RunFolder *folder, const char *name) { return xformat("%s/%s", folder->path, name); }
@@ -83,6 +84,17 @@ static int take_over(RunFolder *folder, const char *name, Error *error) {
   return code;
 }
 
+// plait runs takes a lock for a moment, and that of a process which was killed is held until it is gone.
+static int lock_soon(int fd) {
+  int failed = 0;
+  for (int i = 0; i < 20 && (!i || failed); i++) {
+    if (i) nanosleep(&(struct timespec){.tv_nsec = 25 * 1000 * 1000}, NULL);
+    failed = flock(fd, LOCK_EX | LOCK_NB);
+    if (failed && errno != EWOULDBLOCK) break;
+  }
+  return failed;
+}
+
 static int take_lock(RunFolder *folder, Error *error) {
   char *name = run_folder_file(folder, "lock"), text[128] = "";
   Holder mine = own();
@@ -94,7 +106,7 @@ static int take_lock(RunFolder *folder, Error *error) {
     text[n > 0 ? n : 0] = 0;
     Holder theirs = read_holder(text);
     if (is_earlier_round(&theirs, &mine)) code = take_over(folder, name, error);
-    else if (!flock(folder->lock, LOCK_EX | LOCK_NB)) code = write_holder(folder->lock, name, error);
+    else if (!lock_soon(folder->lock)) code = write_holder(folder->lock, name, error);
     else if (errno == EWOULDBLOCK) code = in_use(folder->path, &theirs, error);
     else code = error_set(error, PLAIT_FAILED, "%s: cannot be locked: %s", name, strerror(errno));
   }

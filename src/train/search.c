@@ -1,5 +1,6 @@
 // The search: a queue of plans, the one with the least bound first.
 #include "train/search.h"
+#include "base/fault.h"
 #include "base/units.h"
 #include "plan/devices.h"
 #include "recipe/setup.h"
@@ -73,9 +74,13 @@ static double worst(const Searching *s) {
   return s->out->plans < s->options->top ? INFINITY : s->out->plan[s->out->plans - 1].seconds;
 }
 
+bool search_twins(const SearchPlan *a, const SearchPlan *b) { return a->seconds == b->seconds && a->bytes == b->bytes; }
+
 static void keep(Searching *s, const SearchPlan *plan) {
   Search *out = s->out;
   int at = out->plans;
+  for (int i = 0; i < FAULT(search_shows_twins, out->plans, 0); i++)
+    if (search_twins(&out->plan[i], plan)) return;
   while (at && plan->seconds < out->plan[at - 1].seconds) at--;
   if (at == s->options->top) return;
   if (out->plans < s->options->top) out->plans++;

@@ -4,7 +4,8 @@
 // for kinds of plans whose estimates were far from their bounds, which wait: a bound by arithmetic, a bound by the
 // times of layers, an estimate from few layers, and the prediction of the whole plan by the real passes. Only
 // predictions are results. A plan that does not fit leaves at the first stage that says so. The search ends when `top`
-// plans are predicted and no bound or estimate is below the last of them.
+// plans are predicted and no bound or estimate is below the last of them. Of plans that are the same Programs under
+// other words the first that is found is a result; the neighbours of all of them are looked at.
 #pragma once
 #include "train/predict.h"
 #include "train/search_nearest.h"
@@ -59,6 +60,9 @@ typedef struct Search {
 int search_plans(const Recipe *recipe, const ModelConfig *config, const SearchOptions *options, Search *out,
                  Error *error);
 void search_free(Search *search);
+
+// Whether two plans have the same Programs under other words: their predictions are equal to the last bit.
+bool search_twins(const SearchPlan *a, const SearchPlan *b);
 
 // A sentence where the search has come to its most and left plans out; else NULL. The caller frees it.
 char *search_left(const SearchCount *count);

@@ -275,7 +275,7 @@ static bool simulate_layers(const Bounds *b, const Recipe *r, int layers, Layers
     if (span->kind == ACTION_FORWARD) out->forward += span->end - span->start;
     else out->backward += span->end - span->start;
   }
-  if (good) out->kept = (double)job->train.program[0]->memory.activations, simulation_free(s);
+  if (good) out->kept = (double)job->train.program[0]->memory.kept, simulation_free(s);
   job_destroy(job);
   return good;
 }
@@ -321,7 +321,7 @@ static const double blocks_share = 0.95;
 
 PlanBound bound_by_layers(Bounds *b, const Candidate *c, const Recipe *r) {
   PlanBound bound = bound_by_arithmetic(b, c, r);
-  if (!layers_alike(b->space->config) || r->parallel.recompute_layers) return bound;
+  if (!layers_alike(b->space->config) || recipe_recompute_differs(r)) return bound;
   const LayerCost *cost = layer_cost(b, c);
   if (!cost->known) return bound;
   const ScheduleGenerator *s = &schedules[r->parallel.pipeline];

@@ -43,7 +43,7 @@ static bool fills_buckets(const ModelConfig *c, const Recipe *r) {
 static int layers_to_spare(Extension *e, const Recipe *r, CutMemo *cut, Error *error) {
   const ModelConfig *c = e->space->config;
   int stages = r->mesh.pp * recipe_virtual_stages(r), given = r->parallel.layers.count;
-  if (c->experts || c->window || r->parallel.recompute_layers || r->optimizer.delay.count > 1 || stages > 64 ||
+  if (c->experts || c->window || recipe_recompute_differs(r) || r->optimizer.delay.count > 1 || stages > 64 ||
       !fills_buckets(c, r))
     return 0;
   if (given) {

@@ -35,7 +35,7 @@ static bool read_value(SpaceSetting *s, char *text) {
   const RecipeWord *word = recipe_word(s->key, text);
   if (s->key->kind == RECIPE_AXIS_LIST) return read_axes(text, &s->axes);
   if (s->key->kind == RECIPE_BOOL) return s->value = !strcmp(text, "true"), true;
-  if (s->key->kind == RECIPE_CHOICE || s->key->kind == RECIPE_MB)
+  if (s->key->kind == RECIPE_CHOICE || s->key->kind == RECIPE_MB || s->key->kind == RECIPE_WORD_OR_LIST)
     return word && !word->later && (s->value = word->value, true);
   char *end;
   s->value = (int)strtol(text, &end, 10);
@@ -68,6 +68,7 @@ static void apply_setting(Recipe *r, const SpaceSetting *s, int value) {
   void *field = (char *)r + s->key->offset;
   if (s->key->kind == RECIPE_AXIS_LIST) *(LayoutWords *)field = s->axes;
   else if (s->key->kind == RECIPE_BOOL) *(bool *)field = value;
+  else if (s->key->kind == RECIPE_WORD_OR_LIST) *(RecipeWordOrList *)field = (RecipeWordOrList){.word = value};
   else *(int *)field = value;
 }
 
@@ -142,6 +143,7 @@ void space_free(Space *s) { arena_free(&s->arena); }
 
 // r: a copy of the base.
 static void set_plan(const Space *s, const Candidate *c, Recipe *r) {
+  r->dp_is_auto = false;
   r->mesh.pp = c->mesh[0], r->mesh.dp = c->mesh[1], r->mesh.cp = c->mesh[2], r->mesh.tp = c->mesh[3];
   r->batch.micro = c->micro;
   r->parallel.stages_per_rank = c->stages;

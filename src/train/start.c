@@ -9,6 +9,7 @@
 #include "train/resume.h"
 #include "train/run_text.h"
 #include "recipe/setup.h"
+#include "recipe/setup_memory.h"
 #include <string.h>
 #include <time.h>
 
@@ -49,7 +50,7 @@ static int check_memory(Trainer *t, Error *error) {
   Recipe without = *t->recipe; // shares the arena
   Error ignored = {0};
   without.checkpoint.async = RECIPE_ASYNC_OFF;
-  t->saves_later = plan_copies_state(t->recipe) && !t->measures;
+  t->saves_later = setup_copies_state(t->recipe) && !t->measures;
   if (t->measures) return compare_memory(t, &without, error);
   if (!t->saves_later || t->recipe->checkpoint.async == RECIPE_ASYNC_ON) return compare_memory(t, t->recipe, error);
   t->saves_later = !launch_agree(t->launch, compare_memory(t, t->recipe, &ignored), &ignored);

@@ -1,11 +1,13 @@
 // The training loop: what each rank does between a run's start and its end. See trainer.h.
 #include "train/auto_plan.h"
+#include "train/balance.h"
 #include "train/trainer.h"
 #include "base/fault.h"
 #include "base/memory_usage.h"
 #include "base/signals.h"
 #include "checkpoint/huggingface.h"
 #include "runtime/gather.h"
+#include "train/ending.h"
 #include "train/learning_rate.h"
 #include "recipe/setup.h"
 #include "runtime/state_tensors.h"
@@ -73,7 +75,8 @@ static int evaluate(Trainer *t, Rank *r, int64_t step, BestLoss *best, Error *er
 // Rank 0, when a checkpoint lies there.
 static int tell_saved(Trainer *t, int64_t step, Error *error) {
   t->saving = 0;
-  trainer_report_save(t, step);
+  int code = trainer_report_save(t, step, error);
+  if (code) return code;
   return t->recipe->checkpoint.resume[0] == '/' ? trainer_write_recipe(t, true, error) : PLAIT_OK;
 }
 
@@ -111,6 +114,7 @@ static int save(Trainer *t, Rank *r, SaveLater *later, int64_t step, const BestL
   extra.is_best = t->recipe->checkpoint.best && extra.best.step == step;
   if (r->rank == 0) {
     t->saving = step;
+    t->saving_since = clock_seconds();
     if (!later || !more) fsync(t->metrics.fd); // a checkpoint must not outlive the lines that lead to it
   }
   double begin = trace_begin(r->trace);
@@ -152,12 +156,13 @@ static int recover(Trainer *t, Rank *r, SaveLater *later, Recovery *v, int64_t s
 // Whether the step may begin the next one: nothing between them needs weights and Variables that are one step's.
 static bool goes_on(const Trainer *t, int64_t step) {
   int64_t last = t->recipe->schedule.steps;
-  return step < last && !trainer_due_evaluation(t, step) && !trainer_due(t->recipe->checkpoint.every, step, last);
+  return step < last && !trainer_due_evaluation(t, step) && !trainer_due(t->recipe->checkpoint.every, step, last) &&
+         !balance_due(t, step);
 }
 
 // rates: room for that of the step, and of those that it may begin.
-static int one_step(Trainer *t, Rank *r, SaveLater *later, Recovery *v, int64_t step, bool drains, double *rates,
-                    Error *error) {
+static int one_step(Trainer *t, Rank *r, SaveLater *later, Recovery *v, BalanceTimes *times, int64_t step, bool drains,
+                    double *rates, Error *error) {
   StepResult result = {0};
   double start = clock_seconds();
   int64_t ahead = 0;
@@ -166,6 +171,7 @@ static int one_step(Trainer *t, Rank *r, SaveLater *later, Recovery *v, int64_t 
   int code = rank_step_on(r, step, rates, ahead, &result, error);
   if (!(result.tokens > 0)) result.loss = NAN; // a mean over none
   result.seconds = clock_seconds() - start;
+  balance_add(times, &result);
   if (!code && r->rank == 0) code = trainer_report_step(t, r, v, step, rates[0], &result, error);
   trace_end(r->trace, start, "step", NULL, "step", -1, -1);
   if (!code && t->recipe->run.dump_gradients && step <= t->recipe->run.dump_steps)
@@ -194,6 +200,7 @@ static int run_steps(Trainer *t, Rank *r, SaveLater *later, double *rates, Error
   Recovery recovery = {.recipe = recipe, .checkpoints = t->checkpoints, .start = t->resume};
   int64_t last = recipe->schedule.steps;
   BestLoss best = t->extra.best;
+  BalanceTimes times = {0};
   int code = PLAIT_OK, stop = 0;
   if (t->evaluate_first) code = evaluate(t, r, t->first_step, &best, error);
   // Saved, since the metrics hold it now: the next run would neither evaluate again nor know it.
@@ -203,7 +210,7 @@ static int run_steps(Trainer *t, Rank *r, SaveLater *later, double *rates, Error
   if (ends) return end_early(t, r, t->first_step, &best, error);
   for (int64_t step = t->first_step + 1; step <= last; step++) {
     code = turn_trace(t, r, step, error);
-    if (!code) code = one_step(t, r, later, &recovery, step, stop != 0, rates, error);
+    if (!code) code = one_step(t, r, later, &recovery, &times, step, stop != 0, rates, error);
     if (!code) code = rank_signal(r, &stop, error);
     if (code) return code;
     if (stop && rank_under_way(r)) continue; // a stream has begun the next steps, and stops behind them
@@ -223,6 +230,7 @@ static int run_steps(Trainer *t, Rank *r, SaveLater *later, double *rates, Error
       return PLAIT_OK;
     }
     if (over) return end_early(t, r, step, &best, error);
+    if (step < last && (code = balance_after(t, r, &times, step, error))) return code;
   }
   return PLAIT_OK;
 }
@@ -260,6 +268,7 @@ static int run(Trainer *t, Error *error) {
                                 : NULL);
   trainer_announce(t); // a reader who leaves after the header ends nothing
   trainer_tell_changes(t);
+  if (has_rank_0(t)) trainer_check_lead(t);
   trainer_measure_peak(t);
   trainer_expect(t);
   malloc_trim(0); // what compiling and checking has given back is not to hide what the ranks take
@@ -282,6 +291,7 @@ static int run(Trainer *t, Error *error) {
 
 static void trainer_free(Trainer *t) {
   metrics_close(&t->metrics);
+  metrics_lists_free(&t->shares);
   routers_free(&t->routers);
   events_close(&t->events);
   checkpoint_close(t->resume);
@@ -316,8 +326,11 @@ static int run_trainer(const Trainer *asked, const Recipe *recipe, FILE *out, Er
   if (!code) code = precision_resolve(&own, launch, t.force, t.precision, sizeof t.precision, error);
   if (!code) code = launch_agree(launch, trainer_prepare(&t, error), error);
   if (!code && !trainer_is_over(&t)) {
-    code = trainer_begin_writing(&t, error);
+    code = balance_begin(&t, error);
+    if (!code) code = trainer_begin_writing(&t, error);
+    if (!code && t.folder.path) ending_clear(t.folder.path);
     if (!code) code = run(&t, error);
+    if (code && code != PLAIT_INTERRUPTED && t.folder.path) ending_write(t.folder.path, error);
   }
   trainer_free(&t);
   if (nowhere) fclose(nowhere);
@@ -335,13 +348,20 @@ int train_measure(const Recipe *recipe, FILE *out, Error *error) {
 
 int train_run(const Recipe *recipe, FILE *out, Error *error) {
   Launch launch;
-  Recipe own = *recipe; // with the plan that auto is; all else is borrowed
+  Recipe own = *recipe; // with the plan and the mesh that auto is; all else is borrowed
+  own.arena = (Arena){0};
   int code = launch_begin(&launch, setup_wish(recipe), error);
+  if (!code)
+    code = launch_agree(&launch, recipe_set_ranks(&own, launch.world ? launch.ranks : 0, error), error);
   if (!code)
     code =
         launch_agree(&launch, auto_plan(&own, launch.world ? launch.ranks : 0, launch.rank ? NULL : out, error), error);
-  if (!code) code = launch_agree(&launch, setup_launch(&launch, &own, error), error);
-  if (!code) code = train_run_launched(&own, &launch, false, out, error);
+  if (!code) code = setup_launch(&launch, &own, error);
+  if (!code && launch.idle) code = launch_wait(&launch, error);
+  else if (!launch.idle) code = launch_agree(&launch, code, error);
+  if (!code && !launch.idle) code = train_run_launched(&own, &launch, false, out, error);
+  launch.outcome = code;
   launch_end(&launch);
+  arena_free(&own.arena);
   return code;
 }

@@ -42,7 +42,10 @@ typedef struct Trainer {
   int64_t memory_before;  // resident anonymous bytes before the ranks take theirs
   int evaluate_first;     // the run was stopped before the evaluation of first_step
   int64_t saving;         // step of the checkpoint being written; 0: none. Rank 0's
+  double saving_since;    // clock_seconds
   bool saves_later;       // checkpoint.async, where there is memory for it
+  MetricsLists shares;    // batch.balance measured: of which step which shares are known already
+  bool shares_told;       // metrics have the shares of now; rank 0's
   int one_machine;        // all ranks read one clock
   int stopped;            // by a signal
   int patience_over;      // eval.patience has ended the run
@@ -73,6 +76,8 @@ int trainer_due_evaluation(const Trainer *t, int64_t step);
 // For people and for metrics (report.c); by rank 0 but where said otherwise -------------------------------------------
 
 void trainer_announce(const Trainer *t); // the header of a run
+// Where a batch system signals the run before its time is up (PLAIT_LEAD: so many seconds before), which is not enough.
+void trainer_check_lead(const Trainer *t);
 void trainer_measure_peak(Trainer *t);   // by every process
 void trainer_expect(const Trainer *t);   // how long it will take, about
 int trainer_report_step(Trainer *t, Rank *r, const Recovery *v, int64_t step, double lr, const StepResult *s,
@@ -80,7 +85,7 @@ int trainer_report_step(Trainer *t, Rank *r, const Recovery *v, int64_t step, do
 int trainer_report_evaluation(Trainer *t, int64_t step, const HeldOut *held_out, Error *error);
 int trainer_report_patience(Trainer *t, int64_t step, const BestLoss *best, Error *error);
 int trainer_report_rollback(Trainer *t, int64_t step, int64_t to, Error *error);
-void trainer_report_save(Trainer *t, int64_t step);
+int trainer_report_save(Trainer *t, int64_t step, Error *error);
 
 // The end of a run (summary.c): what came of it and where that is, for people and as the last line of metrics.jsonl.
 // `how`: "finished", "stopped by SIGINT".

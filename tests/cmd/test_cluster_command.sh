@@ -86,7 +86,7 @@ wrong() {
 }
 
 wrong 'c.yaml:7:3: device.memroy: unknown key; did you mean memory?' 's/memory: 10e9/memroy: 10e9/'
-wrong 'c.yaml:18:1: zzz: unknown key; allowed are name, device, spaces, levels, software, spread, base, measured, kernels, islands, source' 's/^spread/zzz/'
+wrong 'c.yaml:18:1: zzz: unknown key; allowed are name, device, spaces, levels, software, spread, base, measured, kernel_rows, kernels, islands, source' 's/^spread/zzz/'
 wrong 'c.yaml:18:1: bandwidth: unknown key; it belongs into device' 's/^spread/bandwidth/'
 wrong 'c.yaml:15:30: nvlink.bandwith: unknown key; did you mean bandwidth?' 's/bandwidth: 100e9/bandwith: 100e9/'
 wrong 'c.yaml:3:3: device has numbers but no source; say where they come from, as in source: "data sheet"' '11d'

@@ -116,7 +116,7 @@ if open_mpi; then
   wait "$running"
   status=$?
   running=
-  [ "$status" -eq 138 ] && [ "$(grep -c 'plait: SIGUSR1: stopping after this step' log)" -eq 1 ] && grep -q 'stopped by SIGUSR1 after step .*, which is saved' log ||
+  [ "$status" -eq 75 ] && [ "$(grep -c 'plait: SIGUSR1: stopping after this step' log)" -eq 1 ] && grep -q 'stopped by SIGUSR1 after step .*, which is saved' log ||
     { cat log; fail "SIGUSR1 to the launcher: status $status"; }
 fi
 

@@ -425,6 +425,14 @@ static const Row rows[] = {
 // What only `fuse` makes, and sizes beyond the tiles, chunks and blocks of fast kernels: too slow for finite
 // differences.
 static const Row large_rows[] = {
+    {"matmul nt rows 4096 B apart", // in fp32; 37 rows: whole register tiles and a rest
+     OP_MATMUL,
+     {"f b1 s37 e1024", "f f131 e1024"},
+     ATTR(MatmulAttr, .kind = MATMUL_NT, .m = 2, .n = 1, .k = 1)},
+    {"matmul nn rows 4096 B apart",
+     OP_MATMUL,
+     {"f b2 s18 f1024", "f f1024 e131"},
+     ATTR(MatmulAttr, .kind = MATMUL_NN, .m = 2, .n = 1, .k = 1)},
     {"embedding_grad accumulate",
      OP_EMBEDDING_GRAD,
      {"i37 b4 s6", "f b4 s6 e6", "v v37 e6"},

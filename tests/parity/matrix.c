@@ -126,6 +126,7 @@ static int expert_ranks(const MatrixMesh *m) {
 static void add_setting(MatrixLayout *l, const char *setting) {
   size_t n = strlen(l->settings);
   const char *ranks = strstr(setting, "{ranks}");
+  if (strstr(setting, "{weights}")) return; // when the batch is known
   int length = (int)(ranks ? ranks - setting : (ptrdiff_t)strlen(setting));
   snprintf(l->settings + n, sizeof l->settings - n, "%s%.*s", n && setting[0] ? " " : "", length, setting);
   n = strlen(l->settings);
@@ -220,6 +221,27 @@ static int uneven_global(const MatrixLayout *l, int ranks) {
   CHECK(0, "no uneven batch for %d ranks", ranks);
 }
 
+// Weights of 3, 1 and 2 times as many sequences, in as many microbatches: more sequences where it takes them.
+static void add_weights(MatrixLayout *l, int ranks) {
+  static const int cycle[] = {3, 1, 2};
+  int *weight = xcalloc((size_t)ranks, sizeof *weight), microbatches = shares_microbatches(l->global, ranks, l->micro);
+  char setting[256] = "batch.balance=[";
+  for (int r = 0; r < ranks; r++) {
+    size_t n = strlen(setting);
+    weight[r] = cycle[r % 3];
+    snprintf(setting + n, sizeof setting - n, "%d%s", weight[r], r + 1 < ranks ? "," : "]");
+  }
+  Balance balance = {.weight = weight, .count = ranks};
+  for (;; l->global += MATRIX_GLOBAL / 2) {
+    Shares all = shares_balanced(l->global, ranks, l->global, &balance);
+    l->micro = (int)((all.most + microbatches - 1) / microbatches);
+    Shares shares = shares_balanced(l->global, ranks, l->micro, &balance);
+    if (shares.microbatches == microbatches) break;
+  }
+  free(weight);
+  if (ranks > 1) add_setting(l, setting);
+}
+
 // Data ranks of a pair with dp, of which both features need ranks: twice as many, so that it is not the other alone.
 static void double_data(MatrixLayout *l) {
   for (int f = 0; f < LAYOUT_FEATURES && has(l->features, LAYOUT_DP) && l->mesh.dp < 4; f++)
@@ -234,6 +256,7 @@ MatrixLayout matrix_layout(uint64_t set, MatrixKind kind, MatrixMesh mesh) {
   ask_recipe(&l, &data_ranks, &sequence_ranks);
   l.seq = sequence_length(&l, sequence_ranks);
   set_batch(&l, data_ranks);
+  if (has(set, LAYOUT_SHARES)) add_weights(&l, data_ranks);
   if (has(set, LAYOUT_UNEVEN)) l.global = uneven_global(&l, data_ranks);
   for (int s = 0; s < SCHEDULES; s++)
     if (has(set, schedule_feature[s]) && l.mesh.pp * schedules[s].least_stages > LAYERS)

@@ -119,7 +119,7 @@ static void settings_of_one(const char *settings, char *out, size_t size) {
   for (size_t n; *settings; settings += n) {
     n = strcspn(settings, " ");
     size_t k = strlen(out);
-    if (strncmp(settings, "parallel.", 9) && strncmp(settings, "layout.", 7))
+    if (strncmp(settings, "parallel.", 9) && strncmp(settings, "layout.", 7) && strncmp(settings, "batch.balance=", 14))
       snprintf(out + k, size - k, "%.*s ", (int)n, settings);
     n += strspn(settings + n, " ");
   }

@@ -50,7 +50,7 @@ void routing_learn(const Graph *g) {
   for (int i = 0; i < g->node.count; i++) {
     const char *name = g->node.data[i].name, *original = name;
     if (g->node.data[i].op != OP_ROUTE) continue;
-    if (!strncmp(name, again, strlen(again))) original += strlen(again);
+    while (!strncmp(original, again, strlen(again))) original += strlen(again); // once for each further run
     CHECK(run.nodes < NODES);
     RoutingNode *node = &run.node[run.nodes++];
     *node = (RoutingNode){.name = philox_name(name), .original = philox_name(original)};

@@ -72,6 +72,27 @@ static void expect_same_bits(ParityCase a, ParityCase b) {
   if (!same) fail_msg("%s, %s, %s: bits differ", a.model, a.name, dtype_name(a.precision));
 }
 
+// Whatever runs again has the bits of what was kept: lists of blocks and segments, and segments inside segments.
+static void recomputation(void **state) {
+  static const ParityCase meshes[] = {{.name = "one rank", .dp = 1, .pp = 1, .tp = 1, .micro = 16},
+                                      {.name = "pp 2", .dp = 1, .pp = 2, .tp = 1, .micro = 4},
+                                      {.name = "dp 2 tp 2 zero 3", .dp = 2, .pp = 1, .tp = 2, .micro = 4, .zero = 3},
+                                      {.name = "zb-h1", .dp = 1, .pp = 2, .tp = 1, .micro = 4, .schedule = "zb-h1"}};
+  static const char *const lists[] = {"[(keep*4)]",         "[(full,keep),selective,keep]",
+                                      "[((keep,keep),keep),keep]", "[((full),(selective)),keep,full]",
+                                      "[keep,(selective*3)]", "[full,(keep*3)]"};
+  for (int m = 0; m < MODELS; m += 2)
+    for (size_t i = 0; i < sizeof meshes / sizeof *meshes; i++)
+      for (size_t k = i % 2; k < sizeof lists / sizeof *lists; k += 1 + (i > 0)) {
+        char setting[64];
+        snprintf(setting, sizeof setting, "parallel.recompute=%s", lists[k]);
+        ParityCase kept = with(meshes[i], models[m], k % 2 ? DTYPE_F32 : DTYPE_F64, parity_steps(3)), again = kept;
+        kept.layers = again.layers = 4;
+        again.settings = setting;
+        expect_same_bits(kept, again);
+      }
+}
+
 static void same_recipe_twice(void **state) {
   for (int m = 0; m < MODELS; m += 2)
     for (int i = 0; i < LAYOUTS; i++) {
@@ -249,7 +270,7 @@ static void reference_kernels(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(initial_parameters),
+  const struct CMUnitTest tests[] = {cmocka_unit_test(initial_parameters), cmocka_unit_test(recomputation),
                                      cmocka_unit_test(same_recipe_twice),
                                      cmocka_unit_test(same_bits_under_both_schedules),
                                      cmocka_unit_test(threads_do_not_matter),

@@ -201,10 +201,51 @@ static void uneven(void **state) {
   }
 }
 
+// Ranks with different shares of the step, in as many microbatches, some of them with nothing in it.
+static const ParityCase shares_layouts[] = {
+    {.name = "dp 2", .dp = 2, .pp = 1, .tp = 1, .micro = 3, .settings = "batch.balance=[3,1]"},
+    {.name = "dp 3 zero 1", .dp = 3, .pp = 1, .tp = 1, .micro = 4, .zero = 1, .settings = "batch.balance=[1,5,2]"},
+    {.name = "dp 4 zero 3",
+     .dp = 4,
+     .pp = 1,
+     .tp = 1,
+     .micro = 1,
+     .zero = 3,
+     .recompute = RECOMPUTE_FULL,
+     .settings = "batch.balance=[1,1,1,9]"},
+    {.name = "dp 3 tp 2", .dp = 3, .pp = 1, .tp = 2, .micro = 2, .sequence = 1, .settings = "batch.balance=[2,1,4]"},
+    {.name = "dp 3 pp 2",
+     .dp = 3,
+     .pp = 2,
+     .tp = 1,
+     .micro = 1,
+     .zero = 1,
+     .schedule = "gpipe",
+     .settings = "batch.balance=[7,1,1]"},
+    {.name = "batch over tp",
+     .dp = 2,
+     .pp = 1,
+     .tp = 2,
+     .micro = 2,
+     .settings = "layout.batch=[dp,tp] batch.balance=[1,4,2,1]"},
+    {.name = "measured, even as yet", .dp = 3, .pp = 1, .tp = 1, .micro = 2, .settings = "batch.balance=measured"},
+    {.name = "threads", .dp = 3, .pp = 1, .tp = 1, .micro = 2, .threads = 2, .settings = "batch.balance=[1,3,1]"},
+};
+
+static void shares(void **state) {
+  static const char *const models[] = {"gpt", "llama"};
+  static const int batches[] = {16, 13};
+  for (int m = 0; m < 2; m++) {
+    ParityResult one;
+    compare(models[m], CORPUS_RAGGED, batches[m], shares_layouts, sizeof shares_layouts / sizeof *shares_layouts, &one);
+    parity_free(&one);
+  }
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(ranks_without_target), cmocka_unit_test(steps_without_target),
                                      cmocka_unit_test(windows_of_one_document), cmocka_unit_test(microbatches),
-                                     cmocka_unit_test(uneven)};
+                                     cmocka_unit_test(uneven), cmocka_unit_test(shares)};
   if (getenv("TEST_ONLY")) cmocka_set_test_filter(getenv("TEST_ONLY"));
   return cmocka_run_group_tests(tests, corpora_make, corpora_remove);
 }

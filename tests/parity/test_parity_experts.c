@@ -169,7 +169,7 @@ static void in_chunks_with_losses(void **state) {
 typedef struct Memory { int64_t kept, all; } Memory;
 static void measure(Job *job, void *context) {
   const Program *p = job->train.program[0];
-  *(Memory *)context = (Memory){p->slot_bytes, p->slot_bytes + p->work_bytes};
+  *(Memory *)context = (Memory){p->memory.kept, p->arena_bytes};
 }
 
 static void chunks_take_less_memory(void **state) {

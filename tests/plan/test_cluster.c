@@ -169,6 +169,67 @@ static void test_written_without_sources(void **state) {
   assert_non_null(strstr(error.message, "/nowhere/at/all.yaml"));
 }
 
+// A file of plait probe that has lost lines, or whose end is cut off, says so, and what to do.
+static void test_damaged_kernels(void **state) {
+  static const char head[] = "name: here\ndevice:\n  name: a CPU\n  backend: cpu\n  matrix: {fp32: 1e11}\n"
+                             "  vector: {fp32: 1e10}\n  units: 1\n  memory: 1e9\n  bandwidth: 1e10\n  launch: 0\n"
+                             "  host: 1e-6\n  source: measured\n";
+  static const char table[] = "kernels: |\n  op,dtype,threads,active,kind,a,b,c,d,flops,bytes,seconds\n";
+  static const char product[] = "  matmul,fp32,1,1,12,8,8,8,1,1024,768,1e-6\n",
+                    attention[] = "  attention,fp32,1,1,16,64,8,8,0,2048,1024,1e-6\n",
+                    mover[] = "  add,fp32,1,1,6,64,32,0,0,16,96,1e-6\n";
+  static const struct { const char *rows; const char *line[3]; const char *end, *sentence;
+  } file[] = {{"kernel_rows: 3\n", {product, attention, mover}, "source: measured\n", NULL},
+              {"", {product, attention, mover}, "source: measured\n", NULL},
+              {"kernel_rows: 3\n",
+               {product, attention, ""},
+               "source: measured\n",
+               "here.yaml: kernel_rows says that 3 kernels were measured, but kernels has 2; measure again with plait "
+               "probe --out "
+               "here.yaml"},
+              {"",
+               {attention, mover, ""},
+               "source: measured\n",
+               "here.yaml: kernels has no products, and times of a CPU are known by measurements only; measure again "
+               "with plait "
+               "probe --out here.yaml"},
+              {"", {product, mover, ""}, "source: measured\n", "kernels has no attention"},
+              {"", {product, attention, ""}, "source: measured\n", "kernels has no calls that only move bytes"},
+              {"kernel_rows: 3\n",
+               {product, attention, "  add,fp32,1,1,6,64,3"},
+               "",
+               "measure again with plait probe --out here.yaml"},
+              {"kernel_rows: 3\n",
+               {product, attention, "  add,fp32,1,1,6,64,3"},
+               "\nsource: measured\n",
+               "here.yaml:18: a line has twelve values, op,dtype,threads,active,kind,a,b,c,d,flops,bytes,seconds; "
+               "measure again"},
+              {"kernel_rows: 3\n",
+               {product, "  \x01\x02\n", mover},
+               "source: measured\n",
+               "measure again with plait probe --out here.yaml"}};
+  for (size_t i = 0; i < sizeof file / sizeof *file; i++) {
+    char text[2048];
+    Cluster *c;
+    Error error = {0};
+    snprintf(text, sizeof text, "%s%s%s%s%s%s%s", head, file[i].rows, table, file[i].line[0], file[i].line[1],
+             file[i].line[2], file[i].end);
+    int code = cluster_parse(text, "here.yaml", &c, &error);
+    if (!file[i].sentence) {
+      if (code) fail_msg("%zu: %s", i, error.message);
+      written_and_read(c);
+      assert_int_equal(c->kernel.count, 3);
+      cluster_free(c);
+    } else if (code != PLAIT_BAD_INPUT || !strstr(error.message, file[i].sentence)) {
+      fail_msg("%zu: %d, %s", i, code, error.message);
+    }
+  }
+  Cluster *c;
+  Error error = {0}; // without a table a CPU's times are not known at all
+  assert_int_equal(cluster_parse(head, "here.yaml", &c, &error), PLAIT_BAD_INPUT);
+  assert_non_null(strstr(error.message, "kernels has no products"));
+}
+
 // Doubles of any size: what is written is read as the same bits.
 static void test_bits(void **state) {
   uint64_t seed = 88172645463325252u;
@@ -357,9 +418,14 @@ static void test_docs(void **state) {
 
 int main(void) {
   setenv("PLAIT_CLUSTERS", SOURCE_FOLDER "/clusters", 1);
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_all_keys), cmocka_unit_test(test_written_without_sources), cmocka_unit_test(test_bits),
-      cmocka_unit_test(test_shipped), cmocka_unit_test(test_dtypes), cmocka_unit_test(test_change),
-      cmocka_unit_test(test_wrong_change), cmocka_unit_test(test_docs)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_all_keys),
+                                     cmocka_unit_test(test_written_without_sources),
+                                     cmocka_unit_test(test_damaged_kernels),
+                                     cmocka_unit_test(test_bits),
+                                     cmocka_unit_test(test_shipped),
+                                     cmocka_unit_test(test_dtypes),
+                                     cmocka_unit_test(test_change),
+                                     cmocka_unit_test(test_wrong_change),
+                                     cmocka_unit_test(test_docs)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

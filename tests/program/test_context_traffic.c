@@ -119,7 +119,7 @@ static void activations_fall_with_ranks(void **state) {
     char ranks[16];
     snprintf(ranks, sizeof ranks, "mesh.cp=%d", cp);
     Case c = compiled((const char *[]){ranks, NULL});
-    kept[cp] = c.job->train.program[0]->slot_bytes;
+    kept[cp] = c.job->train.program[0]->memory.kept;
     assert_true(cp == 1 || kept[cp] <= kept[1] / cp * 11 / 10);
     release(&c);
   }

@@ -294,12 +294,12 @@ static void smaller_units_are_gathered(void **state) {
   snprintf(config, sizeof config, "model.config=%s", path_of("gpt.json"));
   for (int u = 0; u < 3; u++) {
     Case c = compiled_by_list((const char *[]){config, "mesh.dp=4", "parallel.zero=3", units[u], NULL});
-    work[u] = c.job->train.program[0]->work_bytes;
+    work[u] = c.job->train.program[0]->arena_bytes;
     bytes[u] = moved(c.job, "dp");
     release(&c);
   }
-  print_message("workspace by block %lld, by 1 MB %lld, by layer %lld bytes\n", (long long)work[0], (long long)work[1],
-                (long long)work[2]);
+  print_message("working memory by block %lld, by 1 MB %lld, by layer %lld bytes\n", (long long)work[0],
+                (long long)work[1], (long long)work[2]);
   assert_true(bytes[0] == bytes[1] && bytes[0] == bytes[2]);
   assert_true(work[1] < work[0] && work[2] < work[0]);
   expect_hidden((const char *[]){"mesh.dp=4", "parallel.zero=3", units[2], NULL}, PHASE_FORWARD, OP_ALL_GATHER, 21, 9);

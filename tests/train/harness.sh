@@ -50,7 +50,7 @@ refuse() {
 }
 
 # What a run must repeat to the bit: all lines of steps, without what a clock or the system says.
-steady() { sed '/^{"summary"/d; s/, "tokens_per_s".*/}/' "$1/metrics.jsonl"; }
+steady() { sed '/^{"summary"/d; /"checkpoint_seconds"/d; s/, "tokens_per_s".*/}/' "$1/metrics.jsonl"; }
 
 # same_run A B: every metrics line, and every file of tensors of the checkpoints that B holds
 same_run() {

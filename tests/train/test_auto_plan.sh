@@ -55,6 +55,14 @@ for run in "auto", "half":
         assert abs(a - b) < 1e-4 * a, (run, one, many)
 END
 
+# ---- what does not search says so ----
+for command in plan simulate explain; do
+  expect 0 '^note: the recipe says plan: auto, so plait train searches for another plan before it starts; .*plait plan RECIPE --search' \
+    "$PLAIT" $command recipe.yaml $keys run.cluster=node-2.yaml batch.micro=2
+  "$PLAIT" $command recipe.yaml $keys run.cluster=node-2.yaml batch.micro=2 plan=fixed 2>&1 | grep -q 'plan: auto' && fail "$command: a note on a plan that is fixed"
+done
+"$PLAIT" plan recipe.yaml $keys run.cluster=node-2.yaml --search 2>&1 | grep -q 'plan: auto' && fail "a note where a search follows"
+
 # ---- the run's own recipe keeps its plan, whatever the cluster ----
 
 expect 0 'step +10/10' "$PLAIT" train half/recipe.yaml schedule.steps=10

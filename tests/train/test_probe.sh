@@ -18,6 +18,26 @@ done
 if [ "$(nproc)" -gt 1 ]; then grep -q '^  all_reduce,2,1,' "$kept" || fail "$kept has no collectives"; fi
 expect 0 'measured' "$PLAIT" cluster "$kept"
 
+# a file that is damaged: refused by name, and measured again where it is the one that is kept
+sed '/^  matmul,/d' "$kept" >damaged.yaml
+refuse 2 'damaged.yaml: kernel_rows says that [0-9]+ kernels were measured, but kernels has [0-9]+; measure again with plait probe --out damaged.yaml' \
+  "$PLAIT" simulate recipe.yaml --cluster damaged.yaml
+awk -F, '!/^kernel_rows:/ && !(NF == 12 && $9 + 0 > 0)' "$kept" >damaged.yaml
+refuse 2 'kernels has no products.*; measure again with plait probe --out damaged.yaml' "$PLAIT" simulate recipe.yaml --cluster damaged.yaml
+cp "$kept" whole.yaml
+head -c $(($(stat -c %s "$kept") / 2)) whole.yaml >"$kept"
+refuse 2 'run.cluster.*; measure again with plait probe$' "$PLAIT" train recipe.yaml run.cluster=probe mesh.dp=1 mesh.pp=2
+"$PLAIT" simulate recipe.yaml >log 2>&1 &
+running=$!
+wait_for grep -q 'measuring this machine' log || fail "what is kept and damaged is not measured again: $(cat log)"
+grep -q 'note: .*measure again with plait probe$' log || fail "nothing says why: $(cat log)"
+kill -TERM "$running"
+wait "$running"
+[ $? -eq 143 ] || fail "stopped: $(cat log)"
+running=''
+cmp -s "$kept" whole.yaml && fail "$kept has changed"
+cp whole.yaml "$kept"
+
 # predictions without --cluster are for this machine, and do not measure it again
 expect 0 'a step +[0-9.]+ [mu]s' "$PLAIT" simulate recipe.yaml
 grep -q 'measuring' output && fail "measured again"

@@ -294,6 +294,29 @@ static void given_keys_stay(void **state) {
   recipe_free(&recipe);
 }
 
+// Two settings that say the same, such as a group of all ranks for sharding, are one plan.
+static void no_plan_twice(void **state) {
+  int plans = 0;
+  for (uint32_t n = 0; n < 4; n++) {
+    Case c = make_open_case(n + 70, 3);
+    SearchOptions options = {.cluster = c.cluster, .ranks = c.ranks, .top = 12};
+    Search found;
+    Error error = {0};
+    if (search_plans(&c.recipe, &c.config, &options, &found, &error)) fail_msg("%s", error.message);
+    for (int i = 0; i < found.plans; i++)
+      for (int k = 0; k < i; k++)
+        if (search_twins(&found.plan[i], &found.plan[k])) {
+          char *a = search_differences(&c.recipe, &found.plan[i].recipe),
+               *b = search_differences(&c.recipe, &found.plan[k].recipe);
+          fail_msg("%s is %s", a, b);
+        }
+    plans += found.plans;
+    search_free(&found);
+    free_case(&c);
+  }
+  assert_true(plans > 30);
+}
+
 static void what_does_not_fit_is_said(void **state) {
   uint32_t drawn = 0;
   Recipe recipe;
@@ -365,7 +388,7 @@ int main(void) {
       cmocka_unit_test(bounds_are_below_and_estimates_near), cmocka_unit_test(bounds_hold_where_all_is_open),
       cmocka_unit_test(many_microbatches_are_bounded), cmocka_unit_test(as_good_as_trying_all),
       cmocka_unit_test(a_search_that_stops_says_so), cmocka_unit_test(progress_is_said_late),
-      cmocka_unit_test(given_keys_stay), cmocka_unit_test(what_does_not_fit_is_said)};
+      cmocka_unit_test(given_keys_stay), cmocka_unit_test(no_plan_twice), cmocka_unit_test(what_does_not_fit_is_said)};
   if (getenv("TEST_ONLY")) cmocka_set_test_filter(getenv("TEST_ONLY")); // scripts/mutants chooses
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -19,6 +19,7 @@
 #endif
 #define FEW (MR / 2 + 1) // rows of the smaller register tile, for what is left of m
 #define NR (2 * WIDTH)
+#define COPIED_ROW (KC + 64 / (int)sizeof(REAL)) // of rows of A that are copied: see rows_collide
 #define PACKED_B (1 << 20)               // elements of packed B at a time, about
 
 typedef struct TYPED(Gemm) {
@@ -48,7 +49,7 @@ static int64_t TYPED(gemm_depth)(int64_t k) { return k < 16 * KC ? k : 16 * KC; 
 static size_t TYPED(gemm_workspace)(int64_t n, int64_t k, int slots) {
   int64_t depth = TYPED(gemm_depth)(k), all = (n + NR - 1) / NR * NR * depth, most = 8 * NR * depth;
   if (most < PACKED_B) most = PACKED_B;
-  return sizeof(REAL) * (size_t)((int64_t)slots * MC * KC + (all < most ? all : most)) + 64;
+  return sizeof(REAL) * (size_t)((int64_t)slots * MC * COPIED_ROW + (all < most ? all : most)) + 64;
 }
 
 // B (depth × up to NR columns) → panel (depth, NR), zero padded.
@@ -82,6 +83,19 @@ static void TYPED(pack_a)(REAL *restrict to, const REAL *restrict a, int64_t row
     for (int64_t i = 0; i < whole; i += MR, at += MR * KC) memcpy(at, from + i, sizeof(REAL) * MR);
     for (int64_t i = whole; i < padded; i++)
       at[i / MR * MR * KC - whole / MR * MR * KC + i % MR] = i < rows ? from[i * row] : 0;
+  }
+}
+
+// Rows of A whose distance is a multiple of 4096 B lie in the same sets of a first-level cache (64 sets of 64 B), and
+// push each other out. Such rows are copied, COPIED_ROW apart. The sums are the same.
+static int TYPED(rows_collide)(const GEMM *g) {
+  return g->a_column == 1 && g->a_row * (int64_t)sizeof(REAL) % 4096 == 0 && g->m >= MR && g->n >= 4 * NR;
+}
+static void TYPED(copy_rows)(REAL *restrict to, const REAL *restrict a, int64_t row, int64_t rows, int64_t depth) {
+  const int line = 64 / (int)sizeof(REAL);
+  for (int64_t i = 0; i < rows; i++, a += row, to += COPIED_ROW) {
+    for (int64_t k = 0; i + 2 < rows && k < depth; k += line) __builtin_prefetch(a + 2 * row + k);
+    memcpy(to, a, sizeof(REAL) * (size_t)depth);
   }
 }
 
@@ -156,7 +170,7 @@ typedef struct TYPED(GemmJob) {
   const GEMM *g;
   int64_t j0, columns, k0, depth;      // this block of B
   int64_t row_blocks, column_blocks, panels; // units: row_blocks × column_blocks; panels of the block
-  REAL *packed_b, *packed_a;           // (panels, depth, NR); (slots, MC / MR, MR · KC)
+  REAL *packed_b, *packed_a;           // (panels, depth, NR); (slots, MC · COPIED_ROW)
 } TYPED(GemmJob);
 
 static void TYPED(gemm_pack)(void *argument, int slot, int64_t panel) {
@@ -177,7 +191,8 @@ static void TYPED(gemm_unit)(void *argument, int slot, int64_t unit) {
   int packed = g->a_column != 1;
   int far = !g->b_panel &&
             job->panels * NR * job->depth * (int64_t)sizeof(REAL) > 1 << 20; // B is not in the second-level cache
-  REAL *tiles = job->packed_a + (int64_t)slot * MC * KC;
+  int copied = TYPED(rows_collide)(g);
+  REAL *tiles = job->packed_a + (int64_t)slot * MC * COPIED_ROW;
   for (int64_t k = 0; k < job->depth; k += KC) {
     const REAL *a = g->a + (job->k0 + k) * g->a_column + i0 * g->a_row;
     int first = !job->k0 && !k;
@@ -189,7 +204,13 @@ static void TYPED(gemm_unit)(void *argument, int slot, int64_t unit) {
          .add = g->add || !first};
     // Rows are read where they lie, but for those that fill no register tile.
     int64_t whole = packed ? 0 : m % MR == FEW ? m : m / MR * MR;
-    if (whole < m) TYPED(pack_a)(tiles + whole * KC, a + whole * g->a_row, g->a_row, g->a_column, m - whole, q.depth);
+    REAL *rest = tiles + whole * COPIED_ROW;
+    if (whole < m) TYPED(pack_a)(rest, a + whole * g->a_row, g->a_row, g->a_column, m - whole, q.depth);
+    if (copied) {
+      TYPED(copy_rows)(tiles, a, g->a_row, whole, q.depth);
+      a = tiles;
+      q.a_row = COPIED_ROW;
+    }
     for (int64_t p = p0; p < p1; p++) {
       int64_t j = job->j0 + p * NR;
       q.b = g->b_panel ? g->b + j / NR * g->b_panel + (job->k0 + k) * g->b_row
@@ -201,7 +222,7 @@ static void TYPED(gemm_unit)(void *argument, int slot, int64_t unit) {
           (q.depth * NR * MR + m - 1) / m; // elements of the next panel that are brought near beside one tile of A
       for (int64_t i = 0; i < m; i += MR) {
         q.rows = m - i < MR ? m - i : MR;
-        q.a = i < whole ? a + i * g->a_row : tiles + i * KC;
+        q.a = i < whole ? a + i * q.a_row : rest + (i - whole) * KC;
         q.c = g->c + (i0 + i) * g->c_row + j;
         q.ahead = (const char *)(far ? next + i / MR * share : q.b),
         q.ahead_step = far ? (share * (int64_t)sizeof(REAL) + q.depth - 1) / q.depth : 0;
@@ -217,7 +238,7 @@ static void TYPED(gemm)(const GEMM *g, void *workspace, Team *team) {
   int size = team_size(team);
   TYPED(GemmJob) job = {.g = g};
   job.packed_a = (REAL *)(((uintptr_t)workspace + 63) & ~(uintptr_t)63);
-  job.packed_b = job.packed_a + (int64_t)team_slots(team) * MC * KC;
+  job.packed_b = job.packed_a + (int64_t)team_slots(team) * MC * COPIED_ROW;
   if (g->k == 0)
     for (int64_t i = 0; i < g->m; i++)
       for (int64_t j = 0; j < g->n; j++)

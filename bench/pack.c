@@ -1,0 +1,79 @@
+// Packs rectangles of a file: bench_pack FILE [EFFORT]. Lines "id,lower,upper,size" (times half-open) below a header,
+// as MiniMalloc's benchmarks have them (github.com/google/minimalloc). Prints "id,lower,upper,size,offset", then the
+// end, the bound, their ratio, and how long it took.
+#include "program/pack.h"
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+static double seconds(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+typedef struct Name { char text[32]; } Name;
+
+// By the header's names: columns may come in any order, and others are left out.
+static int read_columns(char *header, int column[4]) {
+  static const char *const names[] = {"id", "lower", "upper", "size"};
+  int at = 0, known = 0;
+  for (int i = 0; i < 4; i++) column[i] = -1;
+  for (char *word = strtok(header, ",\r\n"); word; word = strtok(NULL, ",\r\n"), at++)
+    for (int i = 0; i < 4; i++)
+      if (!strcmp(word, names[i])) column[i] = at, known++;
+  return known == 4;
+}
+
+static int read_line(char *line, const int column[4], Name *name, PackTime *time, int64_t *size) {
+  int at = 0, known = 0;
+  for (char *word = strtok(line, ",\r\n"); word; word = strtok(NULL, ",\r\n"), at++) {
+    if (at == column[0]) known += snprintf(name->text, sizeof name->text, "%s", word) > 0;
+    if (at == column[1]) known += sscanf(word, "%d", &time->lower) == 1;
+    if (at == column[2]) known += sscanf(word, "%d", &time->upper) == 1;
+    if (at == column[3]) known += sscanf(word, "%" SCNd64, size) == 1;
+  }
+  return known == 4 && time->lower < time->upper && *size > 0;
+}
+
+int main(int argc, char **argv) {
+  if (argc < 2) return fprintf(stderr, "usage: bench_pack FILE [EFFORT]\n"), 2;
+  FILE *file = fopen(argv[1], "r");
+  char line[1024];
+  int column[4];
+  if (!file) return perror(argv[1]), 1;
+  if (!fgets(line, sizeof line, file) || !read_columns(line, column))
+    return fprintf(stderr, "%s: the first line must name the columns id, lower, upper and size\n", argv[1]), 2;
+  PackProblem p = {0};
+  Vec(Name) names = {0};
+  for (int number = 2; fgets(line, sizeof line, file); number++) {
+    Name name = {""};
+    PackTime time = {0, 0};
+    int64_t size = 0;
+    if (!read_line(line, column, &name, &time, &size))
+      return fprintf(stderr, "%s: line %d must have id, lower < upper and size > 0\n", argv[1], number), 2;
+    vec_push(&p.time, time);
+    if (names.count && !strcmp(names.data[names.count - 1].text, name.text)) {
+      p.item.data[p.item.count - 1].count++;
+      continue;
+    }
+    vec_push(&names, name);
+    vec_push(&p.item, (PackItem){.size = size, .first = p.time.count - 1, .count = 1});
+  }
+  fclose(file);
+  int64_t bound = pack_bound(&p, NULL);
+  double begin = seconds();
+  int64_t end = pack(&p, argc > 2 ? strtoll(argv[2], NULL, 10) : PACK_EFFORT);
+  double took = seconds() - begin;
+  printf("id,lower,upper,size,offset\n");
+  for (int i = 0; i < p.item.count; i++)
+    for (int t = 0; t < p.item.data[i].count; t++)
+      printf("%s,%d,%d,%" PRId64 ",%" PRId64 "\n", names.data[i].text, p.time.data[p.item.data[i].first + t].lower,
+             p.time.data[p.item.data[i].first + t].upper, p.item.data[i].size, p.item.data[i].offset);
+  printf("# %d items: end %" PRId64 ", bound %" PRId64 ", ratio %.4f; %.1f ms\n", p.item.count, end, bound,
+         bound ? (double)end / (double)bound : 1, 1e3 * took);
+  vec_free(&names);
+  pack_free(&p);
+  return 0;
+}

@@ -1,0 +1,43 @@
+// Packing: items that are needed at certain times get offsets so that those needed at the same time lie apart, and the
+// end of all is as low as can be found. It knows nothing of Programs. Dynamic storage allocation is NP-hard; this takes
+// several orders of first fit, then moves those that lie too high forward in the order, and then, for few items, tries
+// a bounded search that places items from the lowest offset up and goes back where a time can no longer hold what is
+// left (as in TelaMalloc, Maas et al., 2022, and MiniMalloc, Moffitt, 2023). What it tries is bounded by counts, never
+// by a clock: the same problem has the same answer everywhere.
+#pragma once
+#include "base/vec.h"
+#include <stdint.h>
+
+typedef struct PackTime { int lower, upper; } PackTime; // half-open
+
+typedef struct PackItem {
+  int64_t size;     // above 0
+  int64_t offset;   // result
+  int first, count; // its times: of PackProblem.time, rising, not touching one another; 0: it is never needed
+  // Where ranks have different items: those of two owners of one set never meet. 0: every rank has it.
+  uint32_t owners;
+  int owner;
+} PackItem;
+
+typedef struct PackProblem {
+  Vec(PackItem) item;
+  Vec(PackTime) time;
+  // Whether two items that both have owners are on no rank together; NULL: where the sets are equal and the owners
+  // differ.
+  int (*apart)(const void *context, const PackItem *a, const PackItem *b);
+  const void *context;
+  int64_t enough;   // an end that is low enough; the bound is always
+  uint64_t shuffle; // above 0: one random order is taken instead (tests: any order must do)
+} PackProblem;
+
+// How much is tried when no order has reached the bound, in pairs of items that are compared: 0: the
+// first order alone.
+enum { PACK_EFFORT = 20 * 1000 * 1000 };
+
+// Fills the offsets. Returns the end of the highest item.
+int64_t pack(PackProblem *problem, int64_t effort);
+// No packing ends lower: the greatest sum of sizes that are needed at one time (on one rank). at (may be NULL) gets the
+// first such time.
+int64_t pack_bound(const PackProblem *problem, int *at);
+int pack_meet(const PackProblem *problem, const PackItem *a, const PackItem *b); // needed at the same time on one rank?
+void pack_free(PackProblem *problem);

@@ -1,0 +1,14 @@
+// Bytes of memory that a rank of a job takes, all that `plait plan` adds up.
+#pragma once
+#include "recipe/recipe.h"
+#include "runtime/job.h"
+
+// All of a rank of a pipeline coordinate, of the one that takes the most.
+int64_t setup_rank_bytes(const Recipe *recipe, const ModelConfig *config, const Job *job, int coordinate);
+
+// Parts of it. The loaders of a rank: training's, and that of an evaluation, which lives beside it.
+int64_t setup_loader_bytes(const Recipe *recipe, const ModelConfig *config, const Job *job);
+// The copy that checkpoints are written from, of the rank of a coordinate that writes the most; *sum: of all its ranks.
+int64_t setup_copy_bytes(const Recipe *recipe, const Job *job, int coordinate, int64_t *sum);
+// Whether ranks keep such a copy, as far as the recipe says (checkpoint.async).
+bool setup_copies_state(const Recipe *recipe);

@@ -1,0 +1,135 @@
+// How runs have ended, from what lies in their folders.
+#include "train/ending.h"
+#include "base/file.h"
+#include "recipe/recipe.h"
+#include <fcntl.h>
+#include <jansson.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+static const char *const names[RUN_STATES] = {"running", "done", "stopped", "failed"};
+
+const char *ending_state_name(EndingState state) { return names[state]; }
+
+void ending_write(const char *folder, const Error *error) {
+  if (!error->message[0]) return; // another rank has it
+  char *path = xformat("%s/ended.json", folder);
+  json_t *object = json_pack("{s:s, s:s}", "state", "failed", "sentence", error->message);
+  AtomicFile file;
+  Error ignored = {0};
+  if (object && !file_begin(&file, path, &ignored)) {
+    if (json_dumpf(object, file.stream, 0) || fputc('\n', file.stream) == EOF) file_abandon(&file);
+    else file_commit(&file, &ignored);
+  }
+  json_decref(object);
+  free(path);
+}
+
+void ending_clear(const char *folder) {
+  char *path = xformat("%s/ended.json", folder);
+  unlink(path);
+  free(path);
+}
+
+// The lock is taken for a moment, shared: a run that starts meanwhile tries again (run_folder.c).
+static int is_locked(const char *folder) {
+  char *path = xformat("%s/lock", folder);
+  int fd = file_open(path, O_RDONLY), held = 0;
+  if (fd >= 0) {
+    held = flock(fd, LOCK_SH | LOCK_NB) != 0;
+    close(fd);
+  }
+  free(path);
+  return held;
+}
+
+static void copy_text(const json_t *object, const char *key, char *text, size_t size) {
+  const char *value = json_string_value(json_object_get(object, key));
+  if (value) snprintf(text, size, "%s", value);
+}
+
+static void see_line(const json_t *line, Ending *e) {
+  const json_t *step = json_object_get(line, "step"), *loss = json_object_get(line, "loss");
+  const char *summary = json_string_value(json_object_get(line, "summary"));
+  if (json_is_integer(step)) e->step = json_integer_value(step);
+  if (json_is_number(loss)) e->loss = json_number_value(loss);
+  e->state = RUN_FAILED; // until a summary says something else
+  e->sentence[0] = 0;
+  if (!summary) return;
+  e->state = strncmp(summary, "stopped", 7) ? RUN_DONE : RUN_STOPPED;
+  if (e->state == RUN_STOPPED) snprintf(e->sentence, sizeof e->sentence, "%s", summary);
+}
+
+// The last lines say all; a run of weeks has many. What is cut at the begin is no JSON.
+static void see_last_lines(const FileMap *map, Ending *e) {
+  enum { LAST_BYTES = 256 << 10 };
+  size_t at = map->size > LAST_BYTES ? map->size - LAST_BYTES : 0;
+  while (at < map->size) {
+    const uint8_t *end = memchr(map->data + at, '\n', map->size - at);
+    if (!end) return; // torn by a crash
+    size_t size = (size_t)(end - (map->data + at));
+    json_t *line = json_loadb((const char *)map->data + at, size, 0, NULL);
+    if (json_is_object(line)) see_line(line, e);
+    json_decref(line);
+    at += size + 1;
+  }
+}
+
+static void see_metrics(const char *folder, Ending *e) {
+  char *path = xformat("%s/metrics.jsonl", folder);
+  FileMap map;
+  Error ignored = {0};
+  if (file_exists(path) && !file_map(path, &map, &ignored)) {
+    see_last_lines(&map, e);
+    file_unmap(&map);
+  }
+  free(path);
+}
+
+// The last line of a file of JSON objects that has the key.
+static void see_last(const char *folder, const char *name, const char *key, char *text, size_t size) {
+  enum { MOST_BYTES = 16 << 20 };
+  char *path = xformat("%s/%s", folder, name), *data = NULL;
+  size_t bytes;
+  Error ignored = {0};
+  if (file_exists(path) && !file_read(path, MOST_BYTES, &data, &bytes, &ignored)) {
+    for (char *rest = data, *line; (line = strsep(&rest, "\n"));) {
+      json_t *object = json_loads(line, 0, NULL);
+      if (json_is_object(object)) copy_text(object, key, text, size);
+      json_decref(object);
+    }
+  }
+  free(data);
+  free(path);
+}
+
+// What training has said; else what its supervisor has seen.
+static void find_failure(const char *folder, Ending *e) {
+  see_last(folder, "ended.json", "sentence", e->sentence, sizeof e->sentence);
+  if (!e->sentence[0]) see_last(folder, "launch.jsonl", "failure", e->sentence, sizeof e->sentence);
+  if (!e->sentence[0])
+    snprintf(e->sentence, sizeof e->sentence, "it has ended without a word: it was killed, or its machine failed");
+}
+
+int ending_read(const char *folder, Ending *e, Error *error) {
+  *e = (Ending){.state = RUN_FAILED, .loss = NAN};
+  char *path = xformat("%s/recipe.yaml", folder), *lock = xformat("%s/lock", folder);
+  Recipe recipe = {0};
+  Error ignored = {0};
+  int is_run = file_exists(lock); // a folder with recipes has none
+  free(lock);
+  if (!is_run) {
+    free(path);
+    return error_set(error, PLAIT_BAD_INPUT, "%s is no folder of a run: it has no file lock", folder);
+  }
+  if (file_exists(path) && !recipe_load(path, 0, NULL, &recipe, &ignored)) e->steps = recipe.schedule.steps;
+  recipe_free(&recipe);
+  free(path);
+  see_metrics(folder, e);
+  if (is_locked(folder)) e->state = RUN_RUNNING, e->sentence[0] = 0;
+  else if (e->state == RUN_FAILED) find_failure(folder, e);
+  return PLAIT_OK;
+}

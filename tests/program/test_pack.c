@@ -1,0 +1,180 @@
+// Packing: nothing that is needed at the same time overlaps, tilings of a rectangle are found again, and a few items
+// are packed as well as any order of them can be.
+#include "program/pack.h"
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+// cmocka wants the four above first
+#include <cmocka.h>
+
+typedef struct Random { uint64_t state; } Random;
+static int below(Random *r, int n) {
+  r->state ^= r->state << 13, r->state ^= r->state >> 7, r->state ^= r->state << 17;
+  return (int)(r->state % (uint64_t)n);
+}
+
+static void add(PackProblem *p, int lower, int upper, int64_t size) {
+  vec_push(&p->item, (PackItem){.size = size, .first = p->time.count, .count = 1});
+  vec_push(&p->time, (PackTime){lower, upper});
+}
+
+// Returns the end. By pairs of times, without pack_meet.
+static int64_t check(const PackProblem *p) {
+  int64_t end = 0;
+  for (int i = 0; i < p->item.count; i++) {
+    const PackItem *a = &p->item.data[i];
+    assert_true(a->offset >= 0);
+    if (a->offset + a->size > end) end = a->offset + a->size;
+    for (int k = 0; k < i; k++) {
+      const PackItem *b = &p->item.data[k];
+      if ((a->owners && b->owners == a->owners && a->owner != b->owner) || a->offset >= b->offset + b->size ||
+          b->offset >= a->offset + a->size)
+        continue;
+      for (int x = 0; x < a->count; x++)
+        for (int y = 0; y < b->count; y++) {
+          PackTime s = p->time.data[a->first + x], t = p->time.data[b->first + y];
+          if (s.lower < t.upper && t.lower < s.upper) fail_msg("items %d and %d overlap", i, k);
+        }
+    }
+  }
+  return end;
+}
+
+static int64_t pack_and_check(PackProblem *p, int64_t effort) {
+  int64_t bound = pack_bound(p, NULL), end = pack(p, effort);
+  assert_true(check(p) == end && end >= bound);
+  return end;
+}
+
+// A rectangle of `time` × `size` cut into n.
+static PackProblem tiling(Random *r, int n, int time, int size) {
+  typedef struct Tile { int lower, upper, from, to; } Tile;
+  Vec(Tile) tiles = {0};
+  PackProblem p = {0};
+  vec_push(&tiles, (Tile){0, time, 0, size});
+  while (tiles.count < n) {
+    int i = below(r, tiles.count);
+    Tile *t = &tiles.data[i], other = *t;
+    if (below(r, 2)) {
+      if (t->upper - t->lower < 2) continue;
+      t->upper = other.lower = t->lower + 1 + below(r, t->upper - t->lower - 1);
+    } else {
+      if (t->to - t->from < 2) continue;
+      t->to = other.from = t->from + 1 + below(r, t->to - t->from - 1);
+    }
+    vec_push(&tiles, other);
+  }
+  for (int i = 0; i < n; i++) {
+    int k = i + below(r, n - i);
+    Tile t = tiles.data[k];
+    tiles.data[k] = tiles.data[i];
+    add(&p, t.lower, t.upper, t.to - t.from);
+  }
+  vec_free(&tiles);
+  return p;
+}
+
+static void tilings_are_found(void **state) {
+  (void)state;
+  Random r = {12345};
+  for (int n = 2; n <= 120; n += n < 20 ? 1 : 20)
+    for (int i = 0; i < 3; i++) {
+      PackProblem p = tiling(&r, n, 50 + 2 * n, 100000);
+      assert_true(pack_bound(&p, NULL) == 100000);
+      int64_t end = pack_and_check(&p, PACK_EFFORT);
+      if (end > 102000) fail_msg("%d tiles: end %lld of 100000", n, (long long)end);
+      pack_free(&p);
+    }
+}
+
+// With several times an item, with owners, with and without effort, shuffled.
+static void nothing_overlaps(void **state) {
+  (void)state;
+  Random r = {777};
+  for (int round = 0; round < 200; round++) {
+    PackProblem p = {.shuffle = round % 4 == 3 ? (uint64_t)round : 0};
+    int n = 1 + below(&r, 60);
+    for (int i = 0; i < n; i++) {
+      int at = 0, times = below(&r, 4);
+      vec_push(&p.item, (PackItem){.size = 64 * (1 + below(&r, 100)), .first = p.time.count, .count = times});
+      if (round % 3 == 2 && below(&r, 2)) p.item.data[i].owners = 1, p.item.data[i].owner = below(&r, 3);
+      for (int t = 0; t < times; t++) {
+        int lower = at + 1 + below(&r, 30), upper = lower + 1 + below(&r, 30);
+        vec_push(&p.time, (PackTime){lower, upper});
+        at = upper;
+      }
+    }
+    pack_and_check(&p, round % 2 ? 100000 : 0);
+    pack_free(&p);
+  }
+}
+
+// The lowest end of any order, each item as low as it can: some order gives the best packing.
+static int64_t best_of_orders(PackProblem *p, int *order, int depth, int64_t end, int64_t best) {
+  if (depth >= p->item.count || depth > 7) return end < best ? end : best;
+  for (int i = depth; i < p->item.count && i < 8; i++) {
+    int now = order[i];
+    order[i] = order[depth], order[depth] = now;
+    PackItem *item = &p->item.data[now];
+    item->offset = 0;
+    for (int again = 1; again;) {
+      again = 0;
+      for (int k = 0; k < depth; k++) {
+        PackItem *other = &p->item.data[order[k]];
+        if (!pack_meet(p, item, other) || other->offset >= item->offset + item->size ||
+            item->offset >= other->offset + other->size)
+          continue;
+        item->offset = other->offset + other->size, again = 1;
+      }
+    }
+    int64_t top = item->offset + item->size > end ? item->offset + item->size : end;
+    if (top < best) best = best_of_orders(p, order, depth + 1, top, best);
+    order[depth] = order[i], order[i] = now;
+  }
+  return best;
+}
+
+static void few_items_are_packed_as_well_as_any_order(void **state) {
+  (void)state;
+  Random r = {4242};
+  for (int round = 0; round < 300; round++) {
+    PackProblem p = {0};
+    int n = 1 + below(&r, 7), order[8] = {0};
+    for (int i = 0; i < n; i++) {
+      int lower = below(&r, 8);
+      add(&p, lower, lower + 1 + below(&r, 5), 1 + below(&r, 9));
+      order[i] = i;
+    }
+    int64_t best = best_of_orders(&p, order, 0, 0, INT64_MAX), end = pack_and_check(&p, PACK_EFFORT);
+    if (end != best) fail_msg("round %d: end %lld, best %lld", round, (long long)end, (long long)best);
+    pack_free(&p);
+  }
+}
+
+static void the_answer_is_always_the_same(void **state) {
+  (void)state;
+  Random r = {99}, again = r;
+  PackProblem a = tiling(&r, 90, 100, 1000), b = tiling(&again, 90, 100, 1000);
+  assert_true(pack(&a, PACK_EFFORT) == pack(&b, PACK_EFFORT));
+  for (int i = 0; i < a.item.count; i++) assert_true(a.item.data[i].offset == b.item.data[i].offset);
+  pack_free(&a);
+  pack_free(&b);
+}
+
+static void nothing_is_packed_in_nothing(void **state) {
+  (void)state;
+  PackProblem p = {0};
+  int at = -1;
+  assert_true(pack(&p, PACK_EFFORT) == 0 && pack_bound(&p, &at) == 0 && at == 0);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(tilings_are_found),
+      cmocka_unit_test(nothing_overlaps),
+      cmocka_unit_test(few_items_are_packed_as_well_as_any_order),
+      cmocka_unit_test(the_answer_is_always_the_same),
+      cmocka_unit_test(nothing_is_packed_in_nothing),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
