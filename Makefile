@@ -21,7 +21,7 @@ RUNS ?= 1000000
 ##   PARITY_SEED=N          which samples make parity takes (the date)
 ## A first run of your own: README.md. All commands: build/plait --help.
 
-.PHONY: all help examples tests test demo parity mutants kills slurm fuzz bench install clean configure dependencies
+.PHONY: all help examples tests test demo parity mutants kills elastic slurm fuzz bench install clean configure dependencies
 
 all: configure       ## builds the command, build/plait: this is `make` alone
 	@cmake --build $(BUILD) -j $(JOBS) --target plait
@@ -55,6 +55,9 @@ mutants: dependencies ## switches on each fault of src/base/faults.def: its test
 
 kills: all           ## kills a run 50 times while it writes checkpoints: it resumes from the last whole one
 	@PLAIT=$(abspath $(BUILD))/plait SOURCE=$(CURDIR) ASYNC_KILLS=50 bash tests/train/test_async.sh
+
+elastic: all         ## random faults while a run trains on three machines; FAULTS=100 SEED=N
+	@PLAIT=$(abspath $(BUILD))/plait SOURCE=$(CURDIR) FAULTS=$(or $(FAULTS),100) $(if $(SEED),SEED=$(SEED)) bash tests/elastic/test_elastic.sh
 
 slurm: all           ## runs jobs under a real Slurm on this machine (as root; about five minutes)
 	@scripts/install-dependencies slurm

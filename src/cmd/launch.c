@@ -4,6 +4,8 @@
 #include "cmd/options.h"
 #include "comm/net.h"
 #include "comm/secret.h"
+#include "elastic/job_state.h"
+#include "elastic/store.h"
 #include "elastic/supervisor.h"
 #include "recipe/recipe.h"
 #include <errno.h>
@@ -17,8 +19,9 @@ enum { MOST_WORKERS = 4096 };
 typedef struct Asked {
   const char *workers, *nodes, *rendezvous, *backend, *endpoint, *id, *address, *log_folder;
   int64_t restarts, node_rank;
-  double grace;
-  bool standalone, tee, no_python;
+  double grace, silence, patience;
+  bool standalone, tee, no_python, insecure;
+  int least, most; // machines, from `nodes`
 } Asked;
 
 // What the operands mean ---------------------------------------------------------------------------------------------
@@ -29,6 +32,8 @@ typedef struct Job {
   const char *folder; // run.dir; NULL: a program
   Recipe recipe;
   int nproc;
+  int ranks, unit;    // that the mesh has, or 0: a multiple of unit
+  char what[20];      // a number of all that the machines must have in common
 } Job;
 
 static bool sets(const Operands *o, const char *key) {
@@ -51,10 +56,10 @@ static int count_workers(const char *text, int otherwise, int *count, Error *err
 }
 
 // Here, before a process is started for nothing. One process may have the ranks as threads.
-static int check_mesh(const Recipe *r, bool is_fixed, int workers, Error *error) {
+static int check_mesh(const Recipe *r, bool is_fixed, const Asked *asked, int workers, Error *error) {
   int ranks = recipe_rank_count(r);
-  if (workers == 1) return PLAIT_OK;
-  if (is_fixed && ranks != workers)
+  if (workers == 1 && asked->most == 1) return PLAIT_OK;
+  if (is_fixed && ranks != workers && asked->most == 1)
     return error_set(error, PLAIT_BAD_INPUT,
                      "mesh: pp %d × dp %d × cp %d × tp %d is %d rank%s, but --nproc-per-node %d starts %d; give "
                      "--nproc-per-node %d, or change the mesh",
@@ -69,15 +74,26 @@ static int check_mesh(const Recipe *r, bool is_fixed, int workers, Error *error)
   return PLAIT_OK;
 }
 
+// mesh.dp: auto takes any multiple of the ranks that one row of data ranks has; else there is one number.
+static void plan_ranks(Job *job) {
+  const Recipe *r = &job->recipe;
+  if (!r->dp_is_auto) job->ranks = recipe_rank_count(r);
+  else job->unit = r->mesh.pp * r->mesh.cp * r->mesh.tp;
+}
+
 // Ranks of several processes are net's, whatever the recipe says, which may be written for threads.
 static int plan_training(Job *job, const Asked *asked, const Operands *o, Error *error) {
   int code = recipe_load(o->words[0], o->count - 1, o->words + 1, &job->recipe, error), n = 0;
   bool is_fixed = !code && job->recipe.plan == RECIPE_PLAN_FIXED && !job->recipe.dp_is_auto;
   int ranks = is_fixed ? recipe_rank_count(&job->recipe) : cores_available();
+  if (!code && asked->most > 1 && is_fixed)
+    ranks = asked->least < asked->most ? cores_available() : (ranks + asked->most - 1) / asked->most;
   if (!code) code = count_workers(asked->workers, ranks, &job->nproc, error);
-  if (!code) code = recipe_set_ranks(&job->recipe, job->nproc > 1 ? job->nproc : 0, error);
-  if (!code) code = check_mesh(&job->recipe, is_fixed, job->nproc, error);
+  if (!code && asked->most == 1)
+    code = recipe_set_ranks(&job->recipe, job->nproc > 1 ? job->nproc : 0, error); // refused here rather than by each process
+  if (!code) code = check_mesh(&job->recipe, is_fixed, asked, job->nproc, error);
   if (code) return code;
+  if (job->recipe.plan == RECIPE_PLAN_FIXED) plan_ranks(job);
   ssize_t length = readlink("/proc/self/exe", job->self, sizeof job->self - 1);
   if (length < 0) return error_set(error, PLAIT_FAILED, "/proc/self/exe: %s", strerror(errno));
   job->folder = job->recipe.run.dir;
@@ -85,36 +101,59 @@ static int plan_training(Job *job, const Asked *asked, const Operands *o, Error 
   job->argv[n++] = job->self;
   job->argv[n++] = "train";
   job->argv[n++] = o->words[0];
-  if (job->nproc > 1 && !sets(o, "run.comm")) job->argv[n++] = "run.comm=net";
+  if ((job->nproc > 1 || asked->most > 1) && !sets(o, "run.comm")) job->argv[n++] = "run.comm=net";
   for (int i = 1; i < o->count; i++) job->argv[n++] = o->words[i];
   return PLAIT_OK;
 }
 
 
-// What torchrun's flags mean, as far as one machine goes --------------------------------------------------------------
+// What torchrun's flags mean ------------------------------------------------------------------------------------------
 
-static int check_nodes(const Asked *a, Error *error) {
-  int least = 0, most = 0, end = 0;
-  if (sscanf(a->nodes, "%d:%d%n", &least, &most, &end) != 2 || a->nodes[end]) {
+static int check_nodes(Asked *a, Error *error) {
+  int end = 0;
+  if (sscanf(a->nodes, "%d:%d%n", &a->least, &a->most, &end) != 2 || a->nodes[end]) {
     end = 0;
-    if (sscanf(a->nodes, "%d%n", &least, &end) != 1 || a->nodes[end]) least = 0;
-    most = least;
+    if (sscanf(a->nodes, "%d%n", &a->least, &end) != 1 || a->nodes[end]) a->least = 0;
+    a->most = a->least;
   }
-  if (least < 1 || most < 1)
+  if (a->least < 1 || a->most < 1)
     return error_set(error, PLAIT_BAD_INPUT,
                      "--nnodes: \"%.40s\" is neither a number of machines nor MIN:MAX, as in 1:4", a->nodes);
-  if (least > most)
+  if (a->least > a->most)
     return error_set(error, PLAIT_BAD_INPUT, "--nnodes %s: the least number is above the most; did you mean %d:%d?",
-                     a->nodes, most, least);
-  if (most > 1)
-    return error_set(error, PLAIT_BAD_INPUT,
-                     "--nnodes %s: runs over several machines are not built yet; start the ranks by mpirun, srun or "
-                     "torchrun, or leave --nnodes out",
-                     a->nodes);
+                     a->nodes, a->most, a->least);
+  if (a->most > JOB_MACHINES)
+    return error_set(error, PLAIT_BAD_INPUT, "--nnodes %s: a job has at most %d machines", a->nodes, JOB_MACHINES);
   return PLAIT_OK;
 }
 
-static int check(const Asked *a, Error *error) {
+// --rdzv, or torchrun's --rdzv-endpoint, whose port may be left out.
+static int check_rendezvous(Asked *a, Error *error) {
+  static char endpoint[300];
+  if (a->most == 1 || a->standalone) a->rendezvous = a->endpoint = NULL;
+  if (a->standalone && a->most > 1)
+    return error_set(error, PLAIT_BAD_INPUT, "--standalone is one machine, but --nnodes is %s", a->nodes);
+  if (a->rendezvous && a->endpoint)
+    return error_set(error, PLAIT_BAD_INPUT, "--rdzv and --rdzv-endpoint say the same; give one of them");
+  if (a->endpoint) {
+    snprintf(endpoint, sizeof endpoint, "%.250s%s", a->endpoint, strchr(a->endpoint, ':') ? "" : ":29400");
+    a->rendezvous = endpoint;
+  }
+  if (a->most == 1) return PLAIT_OK;
+  if (!a->rendezvous)
+    return error_set(error, PLAIT_BAD_INPUT,
+                     "--nnodes %s: give all machines where they meet, one of them and a port, as in --rdzv hostA:29400",
+                     a->nodes);
+  NetAddress at;
+  int found = 1;
+  for (int i = 0; found > 0; i++) {
+    found = store_endpoint(a->rendezvous, i, &at, error);
+    if (found > 0 && store_check_address(&at, a->insecure, error)) return PLAIT_BAD_INPUT;
+  }
+  return found;
+}
+
+static int check(Asked *a, Error *error) {
   int code = check_nodes(a, error);
   if (code) return code;
   if (a->backend && !strncmp(a->backend, "etcd", 4))
@@ -122,12 +161,13 @@ static int check(const Asked *a, Error *error) {
                      a->backend);
   if (a->backend && strcmp(a->backend, "c10d") && strcmp(a->backend, "static"))
     return error_set(error, PLAIT_BAD_INPUT, "--rdzv-backend: \"%.40s\" is neither c10d nor static", a->backend);
-  if (a->node_rank)
-    return error_set(error, PLAIT_BAD_INPUT, "--node-rank %lld, but --nnodes says that there is one machine, number 0",
-                     (long long)a->node_rank);
+  if (a->node_rank >= a->most)
+    return error_set(error, PLAIT_BAD_INPUT,
+                     "--node-rank %lld, but the machines of --nnodes %s have the numbers 0 to %d",
+                     (long long)a->node_rank, a->nodes, a->most - 1);
   if (a->tee && !a->log_folder)
     return error_set(error, PLAIT_BAD_INPUT, "--tee copies to the console what goes to files; give --log-dir DIR, too");
-  return PLAIT_OK;
+  return check_rendezvous(a, error);
 }
 
 static int plan_program(Job *job, const Asked *asked, char **program, Error *error) {
@@ -136,10 +176,36 @@ static int plan_program(Job *job, const Asked *asked, char **program, Error *err
   return count_workers(asked->workers, cores_available(), &job->nproc, error);
 }
 
-static int launch(const Asked *a, const Operands *operands, char **program, int *status, Error *error) {
-  Job job = {.nproc = 1};
+static uint64_t add_text(uint64_t hash, const char *text) { // FNV-1a, with the text's end
+  for (;; text++) {
+    hash = (hash ^ (unsigned char)*text) * 1099511628211u;
+    if (!*text) return hash;
+  }
+}
+
+// All machines must run the same: the recipe with its keys, or the program with its arguments.
+static void name_what(Job *job, const Asked *a, char *const *program) {
+  char *text = NULL;
+  size_t size = 0;
+  uint64_t hash = add_text(add_text(14695981039346656037u, a->nodes), program ? "program" : "recipe");
+  hash = (hash ^ (uint64_t)a->restarts) * 1099511628211u;
+  for (int i = 0; program && program[i]; i++) hash = add_text(hash, program[i]);
+  if (!program) {
+    FILE *out = open_memstream(&text, &size);
+    CHECK(out);
+    recipe_print(&job->recipe, out);
+    fclose(out);
+    hash = add_text(hash, text);
+    free(text);
+  }
+  snprintf(job->what, sizeof job->what, "%016llx", (unsigned long long)hash);
+}
+
+static int launch(Asked *a, const Operands *operands, char **program, int *status, Error *error) {
+  Job job = {.nproc = 1, .unit = 1};
   int code = check(a, error);
   if (!code) code = program ? plan_program(&job, a, program, error) : plan_training(&job, a, operands, error);
+  if (!code) name_what(&job, a, program);
   LaunchOptions options = {.argv = job.argv,
                            .trains = !program,
                            .workers = job.nproc,
@@ -149,7 +215,17 @@ static int launch(const Asked *a, const Operands *operands, char **program, int 
                            .address = a->address,
                            .log_folder = a->log_folder,
                            .tee = a->tee,
-                           .run_folder = job.folder};
+                           .run_folder = job.folder,
+                           .endpoints = a->rendezvous,
+                           .least = a->least,
+                           .most = a->most,
+                           .node_rank = (int)a->node_rank,
+                           .ranks = job.ranks,
+                           .unit = job.unit,
+                           .insecure = a->insecure,
+                           .silence = a->silence,
+                           .patience = a->patience,
+                           .recipe = job.what};
   if (!code) code = launch_supervise(&options, status, error);
   if (!program) free(job.argv);
   recipe_free(&job.recipe);
@@ -173,53 +249,76 @@ static const char summary[] =
     "Starts the ranks of a run as processes of this machine, without MPI, and watches them. If one fails, plait launch "
     "says which and how, ends all of them and, up to --max-restarts times, starts them again: training resumes from "
     "its last checkpoint. RUN/launch.jsonl has a line for each start.\n"
+    "Several machines run the same command, with --nnodes and --rdzv: they meet at the first endpoint that answers. A "
+    "machine that comes later, or leaves (Ctrl-C, SIGTERM), ends the round of processes at a step, which is saved, and "
+    "the next round goes on from there; after one that is lost, it goes on from the last checkpoint. --nnodes MIN:MAX "
+    "says how many there may be; more than that, or than the mesh has use for, wait as spares. run.dir must be one "
+    "folder for all.\n"
     "After -- comes any program that is to run once for each rank. It finds its rank in torchrun's variables (RANK, "
     "WORLD_SIZE, LOCAL_RANK, MASTER_ADDR, MASTER_PORT …), and plait_world_launched_create its world.\n"
-    "Ctrl-C and SIGTERM go on to the processes, which save a checkpoint and end. If plait launch is killed, they are "
-    "killed, too.";
+    "Of one machine, Ctrl-C and SIGTERM go on to the processes, which save a checkpoint and end. If plait launch is "
+    "killed, they are killed, too.";
+
+// torchrun's spellings: --nproc_per_node is --nproc-per-node.
+static void take_underscores(int argc, char **argv) {
+  for (int i = 1; i < argc; i++)
+    for (char *c = argv[i]; !strncmp(argv[i], "--", 2) && *c && *c != '='; c++)
+      if (*c == '_') *c = '-';
+}
 
 int cmd_launch(int argc, char **argv) {
   const char *secret = NULL, *made = NULL, *interface = NULL;
-  Asked a = {.workers = "1", .nodes = "1", .id = "plait", .grace = 5};
+  Asked a = {.workers = "1", .nodes = "1", .id = "plait", .grace = 5, .silence = 5, .patience = 300, .node_rank = -1};
   const Option options[] = {
       {"nproc-per-node", OPTION_TEXT, &a.workers, "N",
        "processes to start; auto: the ranks of the recipe's mesh, or "
        "with mesh.dp auto and for a program the cores",
        .shown = "1"},
-      {"max-restarts", OPTION_INTEGER, &a.restarts, "K", "how often all are started again after a failure", .least = 0,
-       .most = INT_MAX},
+      {"max-restarts", OPTION_INTEGER, &a.restarts, "K",
+       "how often all are started again after a failure of a process; of the whole job", .least = 0, .most = INT_MAX},
       {"log-dir", OPTION_TEXT, &a.log_folder, "DIR", "what processes print goes to DIR/round-R/rank-N.out and .err"},
       {.name = "tee", .value = &a.tee, .help = "… and to the console, each line after its rank"},
       {"grace", OPTION_REAL, &a.grace, "SECONDS", "from SIGTERM to SIGKILL, when all are ended", .least = 0,
        .most = 86400},
-      {"nnodes", OPTION_TEXT, &a.nodes, "N", "machines; only 1 is built yet", .shown = "1"},
-      {.name = "standalone", .value = &a.standalone, .help = "this machine alone, as always yet"},
-      {"rdzv-id", OPTION_TEXT, &a.id, "ID", "the job's name, for TORCHELASTIC_RUN_ID", .shown = "plait"},
-      {"rdzv-backend", OPTION_TEXT, &a.backend, "NAME", "torchrun's: c10d or static; changes nothing on one machine"},
-      {"rdzv-endpoint", OPTION_TEXT, &a.endpoint, "HOST:PORT", "torchrun's; changes nothing on one machine"},
-      {"node-rank", OPTION_INTEGER, &a.node_rank, "N", "torchrun's: this machine's number, 0", .least = 0,
-       .most = MOST_WORKERS},
-      {"local-addr", OPTION_TEXT, &a.address, "ADDRESS", "this machine's address for MASTER_ADDR",
-       .shown = "127.0.0.1"},
+      {"nnodes", OPTION_TEXT, &a.nodes, "N|MIN:MAX", "machines", .shown = "1"},
+      {"rdzv", OPTION_TEXT, &a.rendezvous, "HOST:PORT,…",
+       "where the machines meet: at the first of these; if it is lost, the next takes over"},
+      {"rdzv-id", OPTION_TEXT, &a.id, "ID", "the job's name: machines of another one are not let in", .shown = "plait"},
+      {"rdzv-timeout", OPTION_REAL, &a.patience, "SECONDS", "how long nobody may answer there", .least = 1,
+       .most = 1e6},
+      {"silence", OPTION_REAL, &a.silence, "SECONDS", "a machine that says nothing for so long is lost", .least = 0.5,
+       .most = 86400},
+      {"node-rank", OPTION_INTEGER, &a.node_rank, "N", "this machine's place among the others",
+       .least = -1, .most = JOB_MACHINES, .shown = "as they come"},
+      {"local-addr", OPTION_TEXT, &a.address, "ADDRESS", "this machine's address for the others",
+       .shown = "the one by which it reaches them"},
+      {.name = "insecure",
+       .value = &a.insecure,
+       .help = "allows addresses that are not of this machine alone, though nothing is encrypted or authenticated"},
       {"secret", OPTION_TEXT, &secret, "FILE",
        "32 random bytes that all machines of the job have; then its processes talk by TLS, and let in nobody without "
        "it"},
       {"make-secret", OPTION_TEXT, &made, "FILE", "makes such a file, and starts nothing"},
       {"iface", OPTION_TEXT, &interface, "NAME", "the network interface for messages (UCX_NET_DEVICES)"},
+      {.name = "standalone", .value = &a.standalone, .help = "this machine alone"},
+      {"rdzv-backend", OPTION_TEXT, &a.backend, "NAME", "torchrun's: c10d or static; changes nothing"},
+      {"rdzv-endpoint", OPTION_TEXT, &a.endpoint, "HOST[:PORT]", "torchrun's name for --rdzv", .shown = NULL},
       {.name = "no-python", .value = &a.no_python}, // torchrun's, which says what is always so here
   };
-  const CommandHelp help = {
-      "launch", "[options] RECIPE [key=value …]", summary,
-      "  plait launch --nproc-per-node 2 --max-restarts 3 my.yaml mesh.dp=2\n"
-      "  plait launch --nproc-per-node auto --log-dir logs --tee my.yaml\n"
-      "  plait launch --nproc-per-node 4 -- ./program arguments\n"
-      "  plait launch --make-secret key\n",
-      .takes = TAKES_RECIPE};
+  const CommandHelp help = {"launch", "[options] RECIPE [key=value …]", summary,
+                            "  plait launch --nproc-per-node 2 --max-restarts 3 my.yaml mesh.dp=2\n"
+                            "  plait launch --nnodes 1:4 --nproc-per-node 2 --rdzv hostA:29400,hostB:29400 --rdzv-id "
+                            "run7 --secret key my.yaml\n"
+                            "  plait launch --nproc-per-node auto --log-dir logs --tee my.yaml\n"
+                            "  plait launch --nproc-per-node 4 -- ./program arguments\n"
+                            "  plait launch --make-secret key\n",
+                            .takes = TAKES_RECIPE};
   Operands operands;
   char **program = NULL;
   int words = 1, status = 0;
   while (words < argc && strcmp(argv[words], "--")) words++;
   if (words < argc) program = argv + words + 1;
+  take_underscores(words, argv);
   int code = options_parse(&help, options, COUNT(options), 0, program ? 0 : INT_MAX, words, argv, &operands);
   if (code != OPTIONS_OK) return code;
   Error error = {0};

@@ -82,6 +82,8 @@ int failure_find(const Workers *workers, int64_t memory_kills, bool all, Failure
   f->pid = first->pid;
   f->status = first->status;
   f->exit_status = status_of(workers, first);
+  f->weight = weight(first);
+  f->blames = blames_another(first);
   describe(first, memory_kills, f);
   return 1;
 }

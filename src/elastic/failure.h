@@ -9,6 +9,8 @@ typedef struct Failure {
   pid_t pid;
   int status;           // of waitpid
   int exit_status;      // what a shell calls it: its status, or 128 + the signal
+  int weight;           // 3: a signal killed it, 2: it says why, 1: it ended with a status
+  int blames;           // what it says names another rank
   char sentence[1600];  // "rank 1 on node7 (pid 4711) was killed by SIGKILL"
   char seen[1100];      // what another worker says of it; "" where nobody does
 } Failure;

@@ -2,6 +2,7 @@
 // take the place of the one that a supervisor serves itself.
 #pragma once
 #include "base/error.h"
+#include "comm/net_socket.h"
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -21,19 +22,34 @@ struct Store {
   // Returns when the key's version is not `version`, at the latest after so many seconds; *now tells which.
   int (*wait)(Store *store, const char *key, uint64_t version, double seconds, StoreValue *now, Error *error);
   // *lease 0: makes one. Else renews it; it becomes 0 where it has lapsed. It lapses when it was not renewed for so
-  //   many seconds, and its keys are removed.
+  //   many seconds, or soon after the connection that made or renewed it has ended; its keys are removed then.
   int (*lease)(Store *store, uint64_t *lease, double seconds, Error *error);
-  void (*close)(Store *store); // frees it; leases go on until they lapse
+  void (*close)(Store *store); // frees it
+  double patience;             // seconds that a call may take
 };
 
 void store_value_free(StoreValue *value); // safe on a zeroed one, and twice
 
-// The store that the first of `endpoints` ("hostA:29400,hostB:29400") serves. Where that address is this machine's and
-// free, this process serves it: *server is then not NULL, and is stopped after the store is closed. Others wait for it,
-// at most `patience` seconds. id: of the job; a store of another job refuses. Only loopback addresses are served unless
-// `insecure`: nothing is encrypted, nobody is asked who they are. PLAIT_BAD_INPUT: a wrong list, another job;
-// PLAIT_FAILED: nobody answers.
+// The embedded store --------------------------------------------------------------------------------------------------
+
 typedef struct StoreServer StoreServer;
+
+// Endpoint i of "hostA:29400,hostB:29400". 1, or 0 where there are not so many; PLAIT_BAD_INPUT.
+int store_endpoint(const char *endpoints, int i, NetAddress *at, Error *error);
+// 1: connected; 0: nobody answers; PLAIT_BAD_INPUT: somebody else than a store of the job `id` does.
+int store_connect(const NetAddress *at, const char *id, Store **store, Error *error);
+// PLAIT_BAD_INPUT: not a loopback address, and not `insecure`: nothing is encrypted, nobody is asked who they are.
+int store_check_address(const NetAddress *at, bool insecure, Error *error);
+// The address of this machine by which it reaches the store.
+void store_own_address(const Store *store, char *text, size_t size);
+// Serves a store at the address from a thread. PLAIT_BAD_INPUT: as store_check_address; PLAIT_FAILED: the address is
+// taken, or not this machine's.
+int store_serve(const NetAddress *at, const char *id, bool insecure, StoreServer **server, Error *error);
+void store_server_stop(StoreServer *server); // NULL is fine
+
+// The store that the first of `endpoints` serves. Where that address is this machine's and free, this process serves
+// it:
+// *server is then not NULL, and is stopped after the store is closed. Others wait for it, at most `patience` seconds.
+// PLAIT_BAD_INPUT: a wrong list, another job; PLAIT_FAILED: nobody answers.
 int store_open(const char *endpoints, const char *id, bool insecure, double patience, StoreServer **server,
                Store **store, Error *error);
-void store_server_stop(StoreServer *server); // NULL is fine

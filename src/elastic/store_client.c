@@ -9,7 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
-static const double call_seconds = 10, retry_seconds = 0.05, greeting_seconds = 2;
+static const double usual_patience = 10, retry_seconds = 0.05, greeting_seconds = 2;
 
 typedef struct Client { Store base; Channel *channel; char where[80]; } Client; // channel NULL: lost
 
@@ -29,7 +29,7 @@ static int lost(Client *c, Error *error) {
 static int call(Store *store, StoreRequest r, const char *key, const void *data, StoreReply *reply, StoreValue *now,
                 Error *error) {
   Client *c = (Client *)store;
-  double until = clock_seconds() + call_seconds + r.seconds * (r.call == STORE_WAIT);
+  double until = clock_seconds() + store->patience + r.seconds * (r.call == STORE_WAIT);
   r.key_bytes = (uint32_t)strlen(key);
   if (r.key_bytes > STORE_KEY || r.value_bytes > STORE_VALUE)
     return error_set(error, PLAIT_BAD_INPUT, "the store takes keys of %d and values of %d bytes at most", STORE_KEY,
@@ -112,9 +112,12 @@ static int greet(const NetAddress *at, uint64_t job, const char *id, Channel **c
                    getenv("PLAIT_SECRET"));
 }
 
-// "hostA:29400,…": the first.
-static int first_endpoint(const char *list, NetAddress *at, Error *error) {
+int store_endpoint(const char *list, int i, NetAddress *at, Error *error) {
   char host[256];
+  for (; i > 0; i--) {
+    list += strcspn(list, ",");
+    if (!*list++) return 0;
+  }
   size_t length = strcspn(list, ",");
   const char *colon = memrchr(list, ':', length);
   char *end = NULL;
@@ -124,51 +127,76 @@ static int first_endpoint(const char *list, NetAddress *at, Error *error) {
     return error_set(error, PLAIT_BAD_INPUT, "--rdzv: \"%.*s\" is not HOST:PORT, as in hostA:29400",
                      (int)(length < 100 ? length : 100), list);
   snprintf(host, sizeof host, "%.*s", (int)(colon - list), list);
-  return net_resolve(host, (int)port, at, error) ? error_prefix(error, "--rdzv") : PLAIT_OK;
+  return net_resolve(host, (int)port, at, error) ? error_prefix(error, "--rdzv") : 1;
 }
 
-// The address is this machine's and free: this process serves it. 0 also where it is another's: nothing to say then.
-static int try_to_serve(const NetAddress *at, uint64_t job, bool insecure, StoreServer **server, Error *error) {
-  Error unused = {0};
+static Store *make_client(Channel *channel, const NetAddress *at) {
+  Client *c = xcalloc(1, sizeof *c);
+  *c = (Client){{get, compare_and_set, wait_for, renew, close_client, usual_patience}, channel, ""};
+  net_describe(at, c->where, sizeof c->where);
+  return &c->base;
+}
+
+int store_connect(const NetAddress *at, const char *id, Store **store, Error *error) {
+  Channel *channel = NULL;
+  int found = greet(at, store_job(id), id, &channel, error);
+  if (found > 0) *store = make_client(channel, at);
+  return found;
+}
+
+void store_own_address(const Store *store, char *text, size_t size) {
+  NetAddress own = {.length = sizeof own.storage};
+  char *colon;
+  snprintf(text, size, "127.0.0.1");
+  const Client *c = (const Client *)store;
+  if (!c->channel || getsockname(channel_fd(c->channel), (struct sockaddr *)&own.storage, &own.length)) return;
+  net_describe(&own, text, size);
+  if ((colon = strrchr(text, ':'))) *colon = 0;
+  if (*text != '[') return;
+  memmove(text, text + 1, strlen(text));
+  text[strcspn(text, "]")] = 0;
+}
+
+int store_check_address(const NetAddress *at, bool insecure, Error *error) {
   char text[80];
-  int code = store_server_start(at, job, server, &unused);
-  if (code || insecure || secret_lets_listen() || net_is_loopback(at)) return PLAIT_OK;
-  store_server_stop(*server);
-  *server = NULL;
+  if (insecure || secret_lets_listen() || net_is_loopback(at)) return PLAIT_OK;
   net_describe(at, text, sizeof text);
   return error_set(error, PLAIT_BAD_INPUT,
-                   "--rdzv: the store would listen at %s, where others could reach it, and what goes through it is "
-                   "neither encrypted nor authenticated; give --secret, or in a network that you trust --insecure",
+                   "--rdzv: the store at %s would be where others could reach it, and what goes through it is neither "
+                   "encrypted nor authenticated; give --secret, or in a network that you trust --insecure",
                    text);
+}
+
+int store_serve(const NetAddress *at, const char *id, bool insecure, StoreServer **server, Error *error) {
+  int code = store_server_start(at, store_job(id), server, error);
+  if (code || insecure || secret_lets_listen() || net_is_loopback(at)) return code;
+  store_server_stop(*server);
+  *server = NULL;
+  return store_check_address(at, insecure, error);
 }
 
 int store_open(const char *endpoints, const char *id, bool insecure, double patience, StoreServer **server,
                Store **store, Error *error) {
   NetAddress at;
-  uint64_t job = store_job(id);
+  char text[80];
   double until = clock_seconds() + patience;
-  Channel *channel = NULL;
-  int found = 0;
   *server = NULL;
   *store = NULL;
-  int code = first_endpoint(endpoints, &at, error);
-  while (!code && !found) {
-    found = greet(&at, job, id, &channel, error);
-    if (found < 0) return found;
-    if (!found && !*server) code = try_to_serve(&at, job, insecure, server, error);
-    if (found || code || *server) continue;
-    if (clock_seconds() >= until) {
-      char text[80];
-      net_describe(&at, text, sizeof text);
+  int found = store_endpoint(endpoints, 0, &at, error);
+  if (found < 0) return found;
+  net_describe(&at, text, sizeof text);
+  for (;;) {
+    Error unused = {0};
+    found = store_connect(&at, id, store, error);
+    if (found) return found < 0 ? found : PLAIT_OK;
+    if (!*server && store_serve(&at, id, insecure, server, &unused) == PLAIT_BAD_INPUT) {
+      *error = unused;
+      return PLAIT_BAD_INPUT;
+    }
+    if (*server) continue;
+    if (clock_seconds() >= until)
       return error_set(error, PLAIT_FAILED, "no store answers at %s within %.0f s; is plait launch running there?",
                        text, patience);
-    }
     poll(NULL, 0, (int)(1000 * retry_seconds));
   }
-  if (code) return code;
-  Client *c = xcalloc(1, sizeof *c);
-  *c = (Client){{get, compare_and_set, wait_for, renew, close_client}, channel, ""};
-  net_describe(&at, c->where, sizeof c->where);
-  *store = &c->base;
-  return PLAIT_OK;
 }

@@ -15,7 +15,7 @@
 #include <unistd.h>
 
 enum { CONNECTIONS = 1024, PIECE = 1 << 14 };
-static const double greeting_seconds = 5, longest_wait = 3600;
+static const double greeting_seconds = 5, longest_wait = 3600, dropped_seconds = 0.3;
 
 typedef Vec(uint8_t) Bytes;
 
@@ -29,6 +29,7 @@ typedef struct Connection {
   char key[STORE_KEY + 1];
   uint64_t version;
   double wait_until;
+  uint64_t lease;         // that it has made or renewed last
 } Connection;
 
 struct StoreServer {
@@ -64,7 +65,8 @@ static void answer(StoreServer *s, Connection *c, const StoreRequest *r, const c
   if (r->call == STORE_GET) reply(s, c, key, 1, 0);
   else if (r->call == STORE_SET)
     reply(s, c, key, (uint32_t)store_table_set(s->table, key, r->version, value, r->value_bytes, r->lease), 0);
-  else if (r->call == STORE_LEASE) reply(s, c, NULL, 1, store_table_lease(s->table, r->lease, now + seconds));
+  else if (r->call == STORE_LEASE)
+    reply(s, c, NULL, 1, c->lease = store_table_lease(s->table, r->lease, now + seconds));
   else {
     c->waiting = true;
     memcpy(c->key, key, strlen(key) + 1);
@@ -130,8 +132,10 @@ static int send_rest(Connection *c) {
   return !c->refused;
 }
 
+// A process that dies closes its connections: its lease need not run out. One that lives connects again, and renews it.
 static void drop(StoreServer *s, int i) {
   Connection *c = s->connections.data[i];
+  if (c->lease) store_table_lease(s->table, c->lease, clock_seconds() + dropped_seconds);
   channel_close(c->channel);
   vec_free(&c->in);
   vec_free(&c->out);

@@ -3,12 +3,11 @@
 #include "base/clock.h"
 #include "base/fault.h"
 #include "base/signals.h"
-#include "comm/net_socket.h"
-#include "elastic/failure.h"
 #include "elastic/journal.h"
-#include <errno.h>
+#include "elastic/machines.h"
+#include "elastic/port.h"
+#include "elastic/round.h"
 #include <poll.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,41 +16,19 @@
 #include <sysexits.h>
 #include <unistd.h>
 
-static const double settle_seconds = 0.1;
-enum { FIRST_PORT = 20000, PORTS = 12000 }; // below the ports that systems give out by themselves
-
 typedef struct Supervisor {
   const LaunchOptions *options;
   char token[20]; // of this start
   int signals;    // signalfd
-  Workers workers;
-  Failure failure;          // of this round
-  int round, restarts;
-  int stop;                 // the signal that stops the job; 0: none
+  Round round;
+  int number, restarts;
+  int stop;       // the signal that stops the job; 0: none
   char cause[sizeof((Failure){0}).sentence]; // of the round
-  double caused;            // when
-  double end_at;            // when the next signal ends the workers: SIGTERM, then SIGKILL; 0: they are not to end
-  int64_t memory_kills;
-  int told;                 // the signal that was sent for it: 0, SIGTERM or SIGKILL
-  bool failing, journaled;
+  double caused;  // when
+  bool journaled;
 } Supervisor;
 
 // Start and end ------------------------------------------------------------------------------------------------------
-
-// Blocked, and read by poll: no handler, nothing between a check and a wait. What was ignored stays so (nohup).
-static int take_signals(Supervisor *s, sigset_t *old, Error *error) {
-  static const int stops[] = {SIGINT, SIGTERM, SIGUSR1, SIGUSR2, SIGHUP, SIGXCPU};
-  sigset_t set;
-  struct sigaction was;
-  sigemptyset(&set);
-  sigaddset(&set, SIGCHLD);
-  for (size_t i = 0; i < sizeof stops / sizeof *stops; i++)
-    if (!sigaction(stops[i], NULL, &was) && was.sa_handler != SIG_IGN) sigaddset(&set, stops[i]);
-  sigprocmask(SIG_BLOCK, &set, old);
-  signal(SIGPIPE, SIG_IGN);
-  s->signals = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
-  return s->signals >= 0 ? PLAIT_OK : error_set(error, PLAIT_FAILED, "signals cannot be read: %s", strerror(errno));
-}
 
 static void make_token(char *token, size_t size) {
   uint64_t random = 0;
@@ -59,32 +36,15 @@ static void make_token(char *token, size_t size) {
   snprintf(token, size, "%016llx", (unsigned long long)random);
 }
 
-// A port at which nobody listens now. Rank 0 takes one of those after it if somebody does then.
-static int free_port(const char *address, const char *token) {
-  unsigned start = (unsigned)strtoul(token + 8, NULL, 16);
-  for (int i = 0; i < 100; i++) {
-    int port = FIRST_PORT + (int)((start + 37u * (unsigned)i) % PORTS);
-    NetAddress at;
-    if (net_resolve(address, port, &at, NULL)) break;
-    int fd = net_listen(&at);
-    if (fd >= 0) return close(fd), port;
-  }
-  return FIRST_PORT + (int)(start % PORTS);
-}
-
 static int start_round(Supervisor *s, Error *error) {
   const LaunchOptions *o = s->options;
   const char *address = o->address ? o->address : "127.0.0.1";
   WorkerPlan plan = {.argv = o->argv, .count = o->workers, .ranks = o->workers, .nodes = 1, .host = address,
-                     .port = free_port(address, s->token), .id = o->id, .token = s->token, .round = s->round,
+                     .port = port_free(address, s->token), .id = o->id, .token = s->token, .round = s->number,
                      .restarts = s->restarts, .most_restarts = o->most_restarts, .log_folder = o->log_folder,
                      .tee = o->tee};
-  s->failure = (Failure){0};
-  s->end_at = 0;
-  s->told = 0;
-  s->failing = s->journaled = false;
-  s->memory_kills = failure_memory_kills();
-  return workers_start(&plan, &s->workers, error);
+  s->journaled = false;
+  return round_start(&s->round, &plan, o->grace, error);
 }
 
 static void write_journal(Supervisor *s) {
@@ -95,15 +55,15 @@ static void write_journal(Supervisor *s) {
   snprintf(members, sizeof members, "[{\"host\": \"%s\", \"supervisor\": %ld, \"ranks\": [0, %d]}]", host,
            (long)getpid(), s->options->workers - 1);
   journal_round(s->options->run_folder,
-                &(JournalRound){.round = s->round, .cause = s->cause, .restarts = s->restarts, .members = members,
-                                .seconds = s->workers.step ? clock_seconds() - s->caused : -1,
-                                .first_step = s->workers.step});
+                &(JournalRound){.round = s->number, .cause = s->cause, .restarts = s->restarts, .members = members,
+                                .seconds = s->round.workers.step ? clock_seconds() - s->caused : -1,
+                                .first_step = s->round.workers.step});
 }
 
 // Failure ------------------------------------------------------------------------------------------------------------
 
 static int is_wrong_input(const Supervisor *s) {
-  return FAULT(wrong_input_restarts, s->options->trains && s->failure.exit_status == 2, 0);
+  return FAULT(wrong_input_restarts, s->options->trains && s->round.failure.exit_status == 2, 0);
 }
 
 // What workers end with that do as they are told. One may have been told by another than the supervisor: a signal to
@@ -114,8 +74,8 @@ static int stop_status(const Supervisor *s) {
 
 // A worker that a signal meets before it has a handler dies of it: there is nothing to save yet.
 static int was_stopped(const Supervisor *s) {
-  int status = s->failure.exit_status;
-  return s->failure.happened && status && (status == stop_status(s) || (s->stop && status == 128 + s->stop));
+  int status = s->round.failure.exit_status;
+  return s->round.failure.happened && status && (status == stop_status(s) || (s->stop && status == 128 + s->stop));
 }
 
 static int will_restart(const Supervisor *s) {
@@ -123,7 +83,7 @@ static int will_restart(const Supervisor *s) {
 }
 
 static void tell(Supervisor *s) {
-  const Failure *f = &s->failure;
+  const Failure *f = &s->round.failure;
   const char *colon = is_wrong_input(s) ? strstr(f->sentence, ": ") : NULL;
   if (was_stopped(s)) return;
   if (colon) fprintf(stderr, "plait launch: %s\n", colon + 2); // not a rank's: all have read the same
@@ -137,110 +97,76 @@ static void tell(Supervisor *s) {
                                            : "the restarts of --max-restarts are used up");
 }
 
-// First they may end by themselves: workers that talk to each other have noticed, and end with a sentence.
-static void end_workers(Supervisor *s) {
-  if (s->told == 0) {
-    workers_signal(&s->workers, SIGTERM);
-    s->told = SIGTERM;
-    s->end_at = clock_seconds() + s->options->grace;
-    return;
-  }
-  for (int i = 0; i < s->workers.count; i++) // one by one: the guard stays
-    if (!s->workers.worker[i].ended) kill(s->workers.worker[i].pid, SIGKILL);
-  s->told = SIGKILL;
-  s->end_at = clock_seconds() + 1;
-}
-
-// A worker has ended: finds out whether that is a failure; if so, all end.
 static void look(Supervisor *s) {
-  bool all = !workers_running(&s->workers);
-  workers_read_notices(&s->workers);
-  if (!s->failing && workers_any_failed(&s->workers, stop_status(s))) {
-    s->failing = true;
-    s->caused = clock_seconds();
-  }
-  if (!s->failure.happened && failure_find(&s->workers, s->memory_kills, all, &s->failure)) tell(s);
-  if (s->failing && !s->end_at) s->end_at = clock_seconds() + settle_seconds;
-}
-
-// Signals ------------------------------------------------------------------------------------------------------------
-
-static void take_signal(Supervisor *s, int number) {
-  if (number == SIGCHLD) {
-    if (workers_reap(&s->workers, s->told)) look(s);
-    return;
-  }
-  if (!s->stop) s->stop = number;
-  workers_signal(&s->workers, number); // a second one ends them at once
-}
-
-static void read_signals(Supervisor *s) {
-  struct signalfd_siginfo info;
-  while (read(s->signals, &info, sizeof info) == sizeof info) take_signal(s, (int)info.ssi_signo);
+  bool failing = s->round.failing;
+  s->round.fine = stop_status(s);
+  if (round_look(&s->round)) tell(s);
+  if (s->round.failing && !failing) s->caused = s->round.failed_at;
 }
 
 // A round -------------------------------------------------------------------------------------------------------------
 
-typedef struct Watched { struct pollfd *fd; int count; } Watched;
-
-static Watched watch(const Supervisor *s) {
-  const Workers *w = &s->workers;
-  Watched p = {xcalloc((size_t)(2 + WORKER_STREAMS * w->count), sizeof(struct pollfd)), 0};
-  p.fd[p.count++] = (struct pollfd){s->signals, POLLIN, 0};
-  p.fd[p.count++] = (struct pollfd){w->notices, POLLIN, 0};
-  for (int i = 0; i < w->count; i++)
-    for (int k = 0; k < WORKER_STREAMS; k++) p.fd[p.count++] = (struct pollfd){w->worker[i].stream[k].from, POLLIN, 0};
-  return p;
-}
-
-static void read_ready(Supervisor *s, const Watched *p) {
-  for (int i = 2; i < p->count; i++)
-    if (p->fd[i].revents)
-      workers_read_output(&s->workers.worker[(i - 2) / WORKER_STREAMS], (i - 2) % WORKER_STREAMS);
-  if (p->fd[1].revents) workers_read_notices(&s->workers);
-  if (s->workers.step) write_journal(s);
-  if (p->fd[0].revents) read_signals(s);
+static void read_signals(Supervisor *s) {
+  struct signalfd_siginfo info;
+  while (read(s->signals, &info, sizeof info) == sizeof info) {
+    if (info.ssi_signo == SIGCHLD) {
+      round_reap(&s->round);
+      look(s);
+      continue;
+    }
+    if (!s->stop) s->stop = (int)info.ssi_signo;
+    workers_signal(&s->round.workers, (int)info.ssi_signo); // a second one ends them at once
+  }
 }
 
 // Until all workers have ended.
 static void run_round(Supervisor *s) {
-  while (workers_running(&s->workers)) {
-    Watched p = watch(s);
-    double left = s->end_at - clock_seconds();
-    int limit = s->end_at > 0 ? (left > 0 ? (int)(1000 * left) + 1 : 0) : -1;
-    if (poll(p.fd, (nfds_t)p.count, limit) > 0) read_ready(s, &p);
-    free(p.fd);
-    if (s->end_at > 0 && clock_seconds() >= s->end_at) end_workers(s);
+  while (round_running(&s->round)) {
+    struct pollfd signals = {s->signals, POLLIN, 0};
+    round_wait(&s->round, &signals, 1, -1);
+    if (s->round.workers.step) write_journal(s);
+    if (signals.revents) read_signals(s);
   }
   look(s);
-  failure_find_seen(&s->workers, &s->failure);
-  if (s->failure.happened && s->failure.seen[0]) fprintf(stderr, "plait launch: the others: %s\n", s->failure.seen);
+  failure_find_seen(&s->round.workers, &s->round.failure);
+  if (s->round.failure.happened && s->round.failure.seen[0])
+    fprintf(stderr, "plait launch: the others: %s\n", s->round.failure.seen);
   write_journal(s);
-  workers_end(&s->workers);
+  round_free(&s->round);
 }
 
-int launch_supervise(const LaunchOptions *options, int *status, Error *error) {
-  Supervisor s = {.options = options, .caused = clock_seconds(), .cause = "start"};
-  sigset_t old;
+static int supervise_one(const LaunchOptions *options, int signals, int *status, Error *error) {
+  Supervisor s = {.options = options, .caused = clock_seconds(), .cause = "start", .signals = signals};
+  int code = PLAIT_OK;
   make_token(s.token, sizeof s.token);
-  int code = take_signals(&s, &old, error);
-  for (bool again = true; again && !code; s.round += again) {
+  for (bool again = true; again && !code; s.number += again) {
     code = start_round(&s, error);
     if (code) break;
     run_round(&s);
-    again = s.failure.happened && will_restart(&s);
+    again = s.round.failure.happened && will_restart(&s);
     if (again) {
       s.restarts++;
-      snprintf(s.cause, sizeof s.cause, "%s", s.failure.sentence);
+      snprintf(s.cause, sizeof s.cause, "%s", s.round.failure.sentence);
     }
   }
-  *status = s.failure.happened ? s.failure.exit_status : 0;
+  *status = s.round.failure.happened ? s.round.failure.exit_status : 0;
   if (was_stopped(&s)) *status = stop_status(&s);
-  else if (s.stop && !s.failure.happened && !options->trains)
+  else if (s.stop && !s.round.failure.happened && !options->trains)
     *status = stop_status(&s); // training says itself whether it is done
-  if (!code) journal_end(options->run_folder, s.round + 1, s.restarts, *status,
-                         s.failure.happened && !was_stopped(&s) ? s.failure.sentence : NULL);
-  if (s.signals >= 0) close(s.signals);
+  if (!code)
+    journal_end(options->run_folder, s.number + 1, s.restarts, *status,
+                s.round.failure.happened && !was_stopped(&s) ? s.round.failure.sentence : NULL);
+  return code;
+}
+
+int launch_supervise(const LaunchOptions *options, int *status, Error *error) {
+  int signals = -1;
+  sigset_t old;
+  int code = round_take_signals(&signals, &old, error);
+  if (!code)
+    code = options->endpoints ? machines_supervise(options, signals, status, error)
+                              : supervise_one(options, signals, status, error);
+  if (signals >= 0) close(signals);
   sigprocmask(SIG_SETMASK, &old, NULL);
   return code;
 }

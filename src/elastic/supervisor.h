@@ -15,10 +15,19 @@ typedef struct LaunchOptions {
   const char *log_folder;  // may be NULL
   bool tee;
   const char *run_folder;  // where launch.jsonl goes; NULL: nowhere
+  // Of a job of several machines:
+  const char *endpoints;   // where their store may be, "hostA:29400,hostB:29400"; NULL: one machine
+  int least, most;         // machines
+  int node_rank;           // -1: any
+  int ranks, unit;         // ranks that the mesh has, 0: any multiple of unit
+  bool insecure;           // addresses that are not of the loopback interface
+  double silence, patience; // seconds: see MemberOptions (elastic/member.h)
+  const char *recipe;      // a number of what is run, as text: all machines must run the same
 } LaunchOptions;
 
 // Runs the job to its end. *status: 0, that of the first worker that failed (128 + its signal), or what
 // base/signals.def says of the signal that has stopped the supervisor. An error where workers cannot be started.
-// SIGTERM, SIGINT and the other signals of base/signals.def go on to the workers, which save and end. Prints on stderr
-// what happens.
+// SIGTERM, SIGINT and the other signals of base/signals.def go on to the workers, which save and end. Of several
+// machines, one that gets SIGTERM, SIGINT or SIGHUP leaves the job, and the other signals stop all of it. Prints on
+// stderr what happens.
 int launch_supervise(const LaunchOptions *options, int *status, Error *error);

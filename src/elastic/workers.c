@@ -73,6 +73,9 @@ static void set_variables(const WorkerPlan *p, int local, int notices) {
   for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) set_number(numbers[i].name, numbers[i].value);
   snprintf(run, sizeof run, "%s.%s.%d", p->id, p->token, p->round); // another round is another run
   setenv("PLAIT_RUN_ID", run, 1);
+  setenv("PLAIT_LAUNCH_JOB", p->token, 1); // whose rounds count (train/run_folder.h)
+  set_number("PLAIT_LAUNCH_ROUND", p->round);
+  if (p->insecure) setenv("PLAIT_INSECURE", "1", 1);
   setenv("TORCHELASTIC_RUN_ID", p->id, 1);
   setenv("MASTER_ADDR", p->host, 1);
   setenv("ROLE_NAME", "default", 1);
@@ -205,14 +208,6 @@ int workers_running(const Workers *w) {
 
 int worker_exit_status(const Worker *w) {
   return WIFSIGNALED(w->status) ? 128 + WTERMSIG(w->status) : WEXITSTATUS(w->status);
-}
-
-bool workers_any_failed(const Workers *w, int fine) {
-  for (int i = 0; i < w->count; i++) {
-    int status = w->worker[i].ended && w->worker[i].pid > 0 ? worker_exit_status(&w->worker[i]) : 0;
-    if (status && status != fine) return true;
-  }
-  return false;
 }
 
 void workers_signal(const Workers *w, int number) {

@@ -17,6 +17,7 @@ typedef struct WorkerPlan {
   int round, restarts, most_restarts;
   const char *log_folder;   // DIR/round-R/rank-N.out and .err; NULL: they write where the supervisor writes
   bool tee;                 // both
+  bool insecure;            // other addresses than the loopback interface's are fine
 } WorkerPlan;
 
 enum { WORKER_STREAMS = 2, WORKER_SENTENCE = 1024, WORKER_LINE = 4096 };
@@ -50,8 +51,6 @@ int workers_start(const WorkerPlan *plan, Workers *workers, Error *error);
 // Notes which have ended; `told`: the signal that the supervisor sent to all before. Returns how many these are.
 int workers_reap(Workers *workers, int told);
 int workers_running(const Workers *workers);
-// One has ended with a status that is neither 0 nor `fine`.
-bool workers_any_failed(const Workers *workers, int fine);
 int worker_exit_status(const Worker *worker); // what a shell calls it: its status, or 128 + the signal
 void workers_signal(const Workers *workers, int number); // to those that run, and to what they have started
 void workers_read_notices(Workers *workers);

@@ -154,7 +154,8 @@ int trainer_report_step(Trainer *t, Rank *r, const Recovery *v, int64_t step, do
   if (s->part_tokens > 0) noise_scale_add(&t->noise, s->part_tokens, s->part_norm, s->tokens, s->grad_norm);
   routers_read(&t->routers, r->state);
   if (t->routers.layers) p.load_peak = routers_worst(&t->routers), p.dropped = routers_dropped(&t->routers);
-  int code = balance_report(t, step, error);
+  int code = t->folder.path ? run_folder_fence(t->folder.path, error) : PLAIT_OK;
+  if (!code) code = balance_report(t, step, error);
   if (!code) code = write_metrics(t, r, &p, s, error);
   if (step == t->first_step + 1) launch_notice_step(step);
   progress_step(&t->progress, &p);

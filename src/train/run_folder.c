@@ -1,5 +1,6 @@
 // Creating, locking and filling of run folders.
 #include "train/run_folder.h"
+#include "base/fault.h"
 #include "base/file.h"
 #include <errno.h>
 #include <fcntl.h>
@@ -11,17 +12,76 @@
 
 char *run_folder_file(const RunFolder *folder, const char *name) { return xformat("%s/%s", folder->path, name); }
 
-// Who holds the lock, for the message; 0 when the file does not say.
-static long holder_of(int fd) {
-  char text[32] = {0};
-  return pread(fd, text, sizeof text - 1, 0) > 0 ? strtol(text, NULL, 10) : 0;
+// Rounds --------------------------------------------------------------------------------------------------------------
+
+typedef struct Holder { long pid; char job[40]; long round; } Holder; // job "": not under plait launch
+
+static Holder read_holder(const char *text) {
+  Holder h = {0, "", -1};
+  if (sscanf(text, "%ld %39s %ld", &h.pid, h.job, &h.round) != 3) *h.job = 0;
+  return h;
 }
 
-static int in_use(const char *path, int fd, Error *error) {
-  long holder = holder_of(fd);
-  if (holder <= 0) return error_set(error, PLAIT_BAD_INPUT, "run.dir %s is in use by another run; set another", path);
+static Holder own(void) {
+  const char *job = getenv("PLAIT_LAUNCH_JOB"), *round = getenv("PLAIT_LAUNCH_ROUND");
+  Holder h = {(long)getpid(), "", -1};
+  if (!job || !*job || !round || !*round) return h;
+  snprintf(h.job, sizeof h.job, "%s", job);
+  h.round = strtol(round, NULL, 10);
+  return h;
+}
+
+static bool is_earlier_round(const Holder *theirs, const Holder *mine) {
+  return *mine->job && !strcmp(theirs->job, mine->job) && theirs->round < mine->round;
+}
+
+int run_folder_fence(const char *path, Error *error) {
+  Holder mine = own(), theirs;
+  char text[128], *name;
+  if (!*mine.job) return PLAIT_OK;
+  name = xformat("%s/lock", path);
+  file_peek(name, text, sizeof text);
+  free(name);
+  theirs = read_holder(text);
+  if (FAULT(rounds_are_not_fenced, !is_earlier_round(&mine, &theirs), 1)) return PLAIT_OK;
+  return error_set(error, PLAIT_FAILED,
+                   "run.dir %s belongs to round %ld of this job now, and this process is of round %ld; it writes "
+                   "nothing more",
+                   path, theirs.round, mine.round);
+}
+
+// The lock -----------------------------------------------------------------------------------------------------------
+
+static int in_use(const char *path, const Holder *holder, Error *error) {
+  if (holder->pid <= 0)
+    return error_set(error, PLAIT_BAD_INPUT, "run.dir %s is in use by another run; set another", path);
   return error_set(error, PLAIT_BAD_INPUT, "run.dir %s is in use by process %ld; stop that run or set another run.dir",
-                   path, holder);
+                   path, holder->pid);
+}
+
+static int write_holder(int fd, const char *name, Error *error) {
+  Holder mine = own();
+  char text[100];
+  int n = *mine.job ? snprintf(text, sizeof text, "%ld %s %ld\n", mine.pid, mine.job, mine.round)
+                    : snprintf(text, sizeof text, "%ld\n", mine.pid);
+  if (ftruncate(fd, 0) || pwrite(fd, text, (size_t)n, 0) != n)
+    return file_write_failed(name, errno ? errno : ENOSPC, 0, error);
+  return PLAIT_OK;
+}
+
+// A file of its own takes the place of the one that the processes of an earlier round hold.
+static int take_over(RunFolder *folder, const char *name, Error *error) {
+  char *temporary = xformat("%s.%ld", name, (long)getpid());
+  close(folder->lock);
+  folder->lock = file_open(temporary, O_RDWR | O_CREAT | O_TRUNC);
+  int code = folder->lock < 0 ? file_write_failed(temporary, errno, 0, error) : PLAIT_OK;
+  if (!code && flock(folder->lock, LOCK_EX | LOCK_NB))
+    code = error_set(error, PLAIT_FAILED, "%s: cannot be locked: %s", temporary, strerror(errno));
+  if (!code) code = write_holder(folder->lock, temporary, error);
+  if (!code && rename(temporary, name)) code = file_write_failed(name, errno, 0, error);
+  if (code) unlink(temporary);
+  free(temporary);
+  return code;
 }
 
 // plait runs takes a lock for a moment, and that of a process which was killed is held until it is gone.
@@ -36,19 +96,21 @@ static int lock_soon(int fd) {
 }
 
 static int take_lock(RunFolder *folder, Error *error) {
-  char *name = run_folder_file(folder, "lock");
+  char *name = run_folder_file(folder, "lock"), text[128] = "";
+  Holder mine = own();
   int code = PLAIT_OK;
   folder->lock = file_open(name, O_RDWR | O_CREAT);
   if (folder->lock < 0) code = file_write_failed(name, errno, 0, error);
-  else if (lock_soon(folder->lock)) {
-    code = errno == EWOULDBLOCK ? in_use(folder->path, folder->lock, error)
-                                : error_set(error, PLAIT_FAILED, "%s: cannot be locked: %s", name, strerror(errno));
-  } else {
-    char text[32];
-    int n = snprintf(text, sizeof text, "%ld\n", (long)getpid());
-    if (ftruncate(folder->lock, 0) || pwrite(folder->lock, text, (size_t)n, 0) != n)
-      code = file_write_failed(name, errno ? errno : ENOSPC, 0, error);
+  else {
+    ssize_t n = pread(folder->lock, text, sizeof text - 1, 0);
+    text[n > 0 ? n : 0] = 0;
+    Holder theirs = read_holder(text);
+    if (is_earlier_round(&theirs, &mine)) code = take_over(folder, name, error);
+    else if (!lock_soon(folder->lock)) code = write_holder(folder->lock, name, error);
+    else if (errno == EWOULDBLOCK) code = in_use(folder->path, &theirs, error);
+    else code = error_set(error, PLAIT_FAILED, "%s: cannot be locked: %s", name, strerror(errno));
   }
+  if (!code) code = run_folder_fence(folder->path, error);
   free(name);
   return code;
 }

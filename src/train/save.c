@@ -2,6 +2,7 @@
 #include "train/save.h"
 #include "recipe/recipe_keys.h"
 #include "runtime/state_tensors.h"
+#include "train/run_folder.h"
 #include <stdio.h>
 #include <string.h>
 
@@ -40,15 +41,25 @@ json_t *save_extra_json(const SaveExtra *e) {
   return o;
 }
 
+int save_fence(const char *dir, Error *error) {
+  char *folder = xformat("%s/..", dir);
+  int code = run_folder_fence(folder, error);
+  free(folder);
+  return code;
+}
+
 int save_commit(const SaveCommit *c, Error *error) {
-  int code = checkpoint_finish(c->dir, c->step, c->parts, c->extra, error);
+  int code = save_fence(c->dir, error);
+  if (!code) code = checkpoint_finish(c->dir, c->step, c->parts, c->extra, error);
   if (!code && c->is_best) code = checkpoint_mark_best(c->dir, c->step, error);
   return code ? code : checkpoint_prune(c->dir, c->step, c->keep, error);
 }
 
 int save_checkpoint(Rank *r, const char *dir, const SaveExtra *extra, int keep, Error *error) {
-  int code = r->rank == 0 ? checkpoint_begin(dir, extra->step, error) : PLAIT_OK;
+  int code = r->rank == 0 ? save_fence(dir, error) : PLAIT_OK;
+  if (!code && r->rank == 0) code = checkpoint_begin(dir, extra->step, error);
   if (!code) code = rank_barrier(r, error);
+  if (!code) code = save_fence(dir, error);
   if (code) return code;
   CheckpointTensor *tensors;
   int count = state_tensors(r->state, CHECKPOINT_KINDS, &tensors);

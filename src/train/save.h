@@ -34,6 +34,7 @@ typedef struct SaveCommit {
   json_t *extra;
 } SaveCommit;
 int save_commit(const SaveCommit *commit, Error *error);
+int save_fence(const char *dir, Error *error); // run_folder_fence of the run whose checkpoints lie in dir
 json_t *save_extra_json(const SaveExtra *extra); // the caller's; shares objects with `extra`
 
 // Does the checkpoint hold exactly the Variables of the model and the optimizer, in their shapes? Reads no data.

@@ -76,6 +76,7 @@ static void *write_part(void *context) {
   FAULT(rollback_ignores_what_is_written, (void)0, be_late());
 #endif
   const CheckpointTensor *pieces = staging_tensors(w->staging, &count);
+  if (!code) code = save_fence(w->dir, &w->error);
   if (!code) code = checkpoint_write_part(w->dir, w->step, w->rank->rank, pieces, count, &w->error);
   pthread_mutex_lock(&w->mutex);
   w->code = code;
@@ -100,7 +101,8 @@ static void *write_part(void *context) {
 int save_later_begin(SaveLater *w, const SaveExtra *extra, int keep, Error *error) {
   Rank *r = w->rank;
   CHECK(!w->step, "a checkpoint is under way");
-  int code = r->rank == 0 ? checkpoint_begin(w->dir, extra->step, error) : PLAIT_OK;
+  int code = r->rank == 0 ? save_fence(w->dir, error) : PLAIT_OK;
+  if (!code && r->rank == 0) code = checkpoint_begin(w->dir, extra->step, error);
   if (!code) code = rank_barrier(r, error);
   if (code) return code;
   w->step = extra->step;

@@ -1,0 +1,147 @@
+// Claiming and renewing the lease file.
+#include "elastic/job_folder.h"
+#include "base/clock.h"
+#include "base/fault.h"
+#include "base/file.h"
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/types.h>
+#include <unistd.h>
+
+static const char prefix[] = "rendezvous-";
+
+void job_folder_open(JobFolder *f, const char *path) { *f = (JobFolder){.path = path, .fd = -1}; }
+
+// Processes of one host and one namespace of process numbers can look whether the other lives.
+static void name_here(char *text, size_t size) {
+  char host[64] = "", space[64] = "";
+  gethostname(host, sizeof host - 1);
+  ssize_t n = readlink("/proc/self/ns/pid", space, sizeof space - 1);
+  snprintf(text, size, "%s/%s", host, n > 0 ? space : "");
+}
+
+static int newest(const char *path) {
+  DIR *d = opendir(path);
+  int epoch = 0;
+  for (struct dirent *e; d && (e = readdir(d));) {
+    char *end;
+    if (strncmp(e->d_name, prefix, sizeof prefix - 1)) continue;
+    long number = strtol(e->d_name + sizeof prefix - 1, &end, 10);
+    if (!*end && number > epoch && number < 1 << 30) epoch = (int)number;
+  }
+  if (d) closedir(d);
+  return epoch;
+}
+
+static char *name_of(const JobFolder *f, int epoch) { return xformat("%s/%s%d", f->path, prefix, epoch); }
+
+static void look(const JobFolder *f, int epoch, char *text, size_t size) {
+  char *path = name_of(f, epoch);
+  file_peek(path, text, size);
+  free(path);
+}
+
+static int is_free(const char *text) {
+  char job[20], here[140], mine[140];
+  long beats = 0, pid = 0;
+  name_here(mine, sizeof mine);
+  if (sscanf(text, "%19s %ld %ld %139s", job, &beats, &pid, here) != 4) return 0;
+  return beats < 0 || (!strcmp(mine, here) && kill((pid_t)pid, 0) && errno == ESRCH);
+}
+
+// It is seen to live, and it is not one that this machine was told of.
+static int is_strange(const char *text, const char *endpoints) {
+  char endpoint[80];
+  return sscanf(text, "%*s %*d %*d %*s %79s", endpoint) == 1 && !strstr(endpoints, endpoint);
+}
+
+static bool write_beat(JobFolder *f) {
+  char here[140], line[300];
+  name_here(here, sizeof here);
+  int n = snprintf(line, sizeof line, "%s %ld %ld %s %s\n", f->job, f->beats, (long)getpid(), here, f->endpoint);
+  return pwrite(f->fd, line, (size_t)n, 0) == n && !ftruncate(f->fd, n) && !fsync(f->fd);
+}
+
+static int make(JobFolder *f, int epoch, Error *error) {
+  char *path = name_of(f, epoch), *temporary = xformat("%s/%stmp.%ld", f->path, prefix, (long)getpid());
+  int made = 0;
+  f->beats = 0;
+  f->fd = file_open(temporary, O_RDWR | O_CREAT | O_TRUNC);
+  if (f->fd < 0 || !write_beat(f)) made = file_write_failed(temporary, errno, 0, error);
+  else if (!link(temporary, path)) made = 1;
+  else if (errno != EEXIST) made = file_write_failed(path, errno, 0, error);
+  unlink(temporary);
+  if (made == 1) f->epoch = epoch;
+  else if (f->fd >= 0) close(f->fd), f->fd = -1;
+  free(temporary);
+  free(path);
+  return made;
+}
+
+static void remove_older(const JobFolder *f) {
+  for (int epoch = f->epoch - 1; epoch > 0; epoch--) {
+    char *path = name_of(f, epoch);
+    int gone = unlink(path);
+    free(path);
+    if (gone) return;
+  }
+}
+
+int job_folder_claim(JobFolder *f, const char *job, const char *endpoint, const char *endpoints, double silence,
+                     Error *error) {
+  char text[sizeof f->seen];
+  if (!f->path) return 1;
+  int code = folder_create(f->path, error), epoch = newest(f->path);
+  if (code) return error_prefix(error, "run.dir");
+  if (epoch) look(f, epoch, text, sizeof text);
+  if (epoch && !is_free(text)) {
+    if (epoch != f->seen_epoch || strcmp(text, f->seen)) {
+      if (epoch == f->seen_epoch && is_strange(text, endpoints))
+        return error_set(error, PLAIT_BAD_INPUT,
+                         "run.dir %s is in use by another job, whose store is at %.79s; set another run.dir, or give "
+                         "that endpoint to --rdzv",
+                         f->path, strrchr(text, ' ') ? strrchr(text, ' ') + 1 : "");
+      f->seen_epoch = epoch;
+      f->seen_at = clock_seconds();
+      memcpy(f->seen, text, sizeof text);
+      return 0;
+    }
+    if (clock_seconds() - f->seen_at < silence) return 0;
+  }
+  snprintf(f->job, sizeof f->job, "%s", job);
+  snprintf(f->endpoint, sizeof f->endpoint, "%s", endpoint);
+  int made = make(f, epoch + 1, error);
+  if (made == 1) remove_older(f);
+  return made;
+}
+
+bool job_folder_renew(JobFolder *f) {
+  if (!f->path) return true;
+  if (f->fd < 0 || FAULT(store_is_not_fenced, newest(f->path) > f->epoch, 0)) return false;
+  f->beats++;
+  write_beat(f); // a full disk is no reason to end the job
+  return true;
+}
+
+void job_folder_release(JobFolder *f, bool done) {
+  if (!f->path || f->fd < 0) return;
+  char *path = name_of(f, f->epoch);
+  f->beats = -1;
+  if (done) unlink(path);
+  else write_beat(f);
+  close(f->fd);
+  f->fd = -1;
+  free(path);
+}
+
+bool job_folder_sees(const JobFolder *f, int epoch, const char *job) {
+  char text[sizeof f->seen], theirs[20];
+  if (!f->path) return true;
+  look(f, epoch, text, sizeof text);
+  return sscanf(text, "%19s", theirs) == 1 && !strcmp(theirs, job);
+}

@@ -1,0 +1,30 @@
+// The lease of a job's store in the folder that all machines share (run.dir): of several machines that could serve the
+// store only the holder does. A file run.dir/rendezvous-EPOCH, made by link(), which only one process can; its holder
+// changes it again and again. Clocks of machines are not compared.
+#pragma once
+#include "base/error.h"
+#include <stdbool.h>
+
+typedef struct JobFolder {
+  const char *path;    // run.dir, borrowed; NULL: there is none, and nobody takes over
+  int epoch, fd;       // held; fd -1: not
+  long beats;
+  char job[20], endpoint[80];
+  char seen[320];      // what the newest file said, when it had last changed
+  int seen_epoch;
+  double seen_at;
+} JobFolder;
+
+void job_folder_open(JobFolder *folder, const char *path);
+// 1: this process holds the lease now, of an epoch above all before. 0: somebody else does, or may: ask again. It is
+// free at once where it was given back, or its holder was a process of this machine that is gone; else after `silence`
+// seconds without a change. PLAIT_BAD_INPUT: a job at an endpoint that is not among `endpoints` holds it;
+// PLAIT_FAILED: the folder cannot be written.
+int job_folder_claim(JobFolder *folder, const char *job, const char *endpoint, const char *endpoints, double silence,
+                     Error *error);
+// Says that the holder lives. false: another process has taken over.
+bool job_folder_renew(JobFolder *folder);
+// done: the job has ended; else another machine may take over at once.
+void job_folder_release(JobFolder *folder, bool done);
+// Whether this machine sees the lease of that epoch and job: the folder is the same one. Always true without a folder.
+bool job_folder_sees(const JobFolder *folder, int epoch, const char *job);

@@ -1,0 +1,118 @@
+// The state of a job as JSON.
+#include "elastic/job_state.h"
+#include "base/error.h"
+#include <jansson.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef enum Type { INTEGER, LONG, FLAG, TEXT } Type;
+typedef struct Field { const char *name; Type type; size_t offset, size; } Field;
+#define INTEGER_OF(s, f) {#f, INTEGER, offsetof(s, f), sizeof(int)}
+#define FLAG_OF(s, f) {#f, FLAG, offsetof(s, f), sizeof(bool)}
+#define TEXT_OF(s, f) {#f, TEXT, offsetof(s, f), sizeof((s *)0)->f}
+#define END_OF_FIELDS {NULL, INTEGER, 0, 0}
+
+static const Field machine_fields[] = {
+    TEXT_OF(Machine, id),      TEXT_OF(Machine, host),    TEXT_OF(Machine, address),    INTEGER_OF(Machine, pid),
+    INTEGER_OF(Machine, nproc), INTEGER_OF(Machine, port), INTEGER_OF(Machine, node_rank), INTEGER_OF(Machine, first),
+    INTEGER_OF(Machine, ranks), FLAG_OF(Machine, ended),   FLAG_OF(Machine, finished),   FLAG_OF(Machine, leaving),
+    END_OF_FIELDS};
+
+static const Field failure_fields[] = {
+    INTEGER_OF(JobFailure, round),  INTEGER_OF(JobFailure, weight), INTEGER_OF(JobFailure, rank),
+    INTEGER_OF(JobFailure, status), FLAG_OF(JobFailure, blames),    FLAG_OF(JobFailure, wrong_input),
+    FLAG_OF(JobFailure, counted),   TEXT_OF(JobFailure, machine),   TEXT_OF(JobFailure, host),
+    TEXT_OF(JobFailure, sentence),  TEXT_OF(JobFailure, seen),      END_OF_FIELDS};
+
+static const Field state_fields[] = {
+    {"changes", LONG, offsetof(JobState, changes), sizeof(int64_t)},
+    TEXT_OF(JobState, job),       TEXT_OF(JobState, recipe),     TEXT_OF(JobState, version),
+    INTEGER_OF(JobState, phase),  INTEGER_OF(JobState, ending),  INTEGER_OF(JobState, round),
+    INTEGER_OF(JobState, restarts), INTEGER_OF(JobState, lost),  INTEGER_OF(JobState, stop),
+    INTEGER_OF(JobState, status), TEXT_OF(JobState, cause),      FLAG_OF(JobState, asked),
+    END_OF_FIELDS};
+
+static json_t *print(const Field *fields, const void *object) {
+  json_t *o = json_object();
+  for (const Field *f = fields; f->name; f++) {
+    const char *at = (const char *)object + f->offset;
+    json_int_t number = 0;
+    if (f->type == INTEGER) number = *(const int *)(const void *)at;
+    if (f->type == LONG) number = *(const int64_t *)(const void *)at;
+    json_t *value = f->type == TEXT   ? json_string(at)
+                    : f->type == FLAG ? json_boolean(*(const bool *)at)
+                                      : json_integer(number);
+    if (!value) value = json_string("(not text)"); // a sentence that is not UTF-8
+    json_object_set_new(o, f->name, value);
+  }
+  return o;
+}
+
+static bool parse(const json_t *o, const Field *fields, void *object) {
+  for (const Field *f = fields; f->name; f++) {
+    const json_t *value = json_object_get(o, f->name);
+    char *at = (char *)object + f->offset;
+    if (f->type == TEXT) {
+      if (!json_is_string(value)) return false;
+      snprintf(at, f->size, "%s", json_string_value(value));
+    } else if (f->type == FLAG) {
+      if (!json_is_boolean(value)) return false;
+      *(bool *)at = json_is_true(value);
+    } else {
+      if (!json_is_integer(value)) return false;
+      if (f->type == LONG) *(int64_t *)(void *)at = json_integer_value(value);
+      else *(int *)(void *)at = (int)json_integer_value(value);
+    }
+  }
+  return true;
+}
+
+char *job_state_print(const JobState *s) {
+  json_t *o = print(state_fields, s), *machines = json_array();
+  json_object_set_new(o, "failure", print(failure_fields, &s->failure));
+  for (int i = 0; i < s->count; i++) json_array_append_new(machines, print(machine_fields, &s->machine[i]));
+  json_object_set_new(o, "machines", machines);
+  char *text = json_dumps(o, JSON_COMPACT);
+  json_decref(o);
+  CHECK(text);
+  return text;
+}
+
+JobState *job_state_parse(const char *text, size_t bytes) {
+  json_t *o = json_loadb(text, bytes, 0, NULL), *machines = json_object_get(o, "machines");
+  JobState *s = xcalloc(1, sizeof *s);
+  size_t count = json_array_size(machines);
+  bool good = o && count <= JOB_MACHINES && parse(o, state_fields, s) &&
+              parse(json_object_get(o, "failure"), failure_fields, &s->failure);
+  for (size_t i = 0; i < count && good; i++)
+    good = parse(json_array_get(machines, i), machine_fields, &s->machine[s->count++]);
+  json_decref(o);
+  if (good && s->phase <= JOB_DONE && s->ending <= ENDING_FAILED) return s;
+  free(s);
+  return NULL;
+}
+
+JobState *job_state_copy(const JobState *s) {
+  JobState *copy = xcalloc(1, sizeof *copy);
+  size_t used = offsetof(JobState, machine) + sizeof *s->machine * (size_t)s->count;
+  memcpy(copy, s, used);
+  return copy;
+}
+
+Machine *job_machine(JobState *s, const char *id) {
+  for (int i = 0; i < s->count; i++)
+    if (!strcmp(s->machine[i].id, id)) return &s->machine[i];
+  return NULL;
+}
+
+int job_members(const JobState *s) {
+  int members = 0;
+  for (int i = 0; i < s->count; i++) members += s->machine[i].ranks > 0;
+  return members;
+}
+
+int job_ranks(const JobState *s) {
+  int ranks = 0;
+  for (int i = 0; i < s->count; i++) ranks += s->machine[i].ranks;
+  return ranks;
+}

@@ -1,0 +1,68 @@
+// What the supervisors of a job have in common: who is there, which round runs, how it ends. One value of the store,
+// which they change by compare-and-set.
+#pragma once
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum { JOB_MACHINES = 1024, JOB_SENTENCE = 1700, JOB_NAME = 64, JOB_ID = 24 };
+
+typedef enum JobPhase {
+  JOB_GATHERS, // not enough machines, or the first round waits for more
+  JOB_RUNS,
+  JOB_ENDS,    // the round is ended on all machines
+  JOB_DONE
+} JobPhase;
+
+typedef enum JobEnding { // why a round ends; a later one is more urgent
+  ENDING_NONE,
+  ENDING_CHANGED, // a machine joins or leaves: at a step boundary, with a common save
+  ENDING_STOPPED, // a signal stops the job, with a common save
+  ENDING_LOST,    // a machine is gone: at once
+  ENDING_FAILED   // a worker has failed: at once
+} JobEnding;
+
+typedef struct Machine {
+  char id[JOB_ID];       // of this start of a supervisor
+  char host[JOB_NAME], address[JOB_NAME];
+  int pid, nproc, port;  // the workers that it may start; a port of it that is free, for the case that it has rank 0
+  int node_rank;         // as the user wants it; -1: anywhere
+  int first, ranks;      // in this round; ranks 0: a spare, or it waits for the next round
+  bool ended, finished;  // its workers of this round; finished: all with status 0
+  bool leaving;
+} Machine;
+
+// A failure that ended a round. weight: 3 a signal killed the worker, 2 it said why, 1 it ended with a status; 0: none.
+typedef struct JobFailure {
+  int round, weight, rank, status; // status: what a shell calls it
+  bool blames, wrong_input;        // blames: it names another rank
+  bool counted;                    // it was found to be what ended the round: one of the restarts, or the job's end
+  char machine[JOB_ID], host[JOB_NAME];
+  char sentence[JOB_SENTENCE], seen[1100];
+} JobFailure;
+
+typedef struct JobState {
+  int64_t changes;         // counts: of two states the one with more is newer
+  char job[20];            // a random number of this start of the job
+  char recipe[20], version[40]; // what all must have in common
+  JobPhase phase;
+  JobEnding ending;
+  int round, restarts;     // round -1: none yet
+  int lost;                // machines that this round has lost
+  bool asked;              // its workers were asked to save and end
+  int stop, status;        // the signal that stops the job; the status that it ended with
+  char cause[JOB_SENTENCE]; // of the round, or of what ends it
+  JobFailure failure;      // the heaviest of its round
+  int count;
+  Machine machine[JOB_MACHINES];
+} JobState;
+
+// JSON; the caller frees it.
+char *job_state_print(const JobState *state);
+// NULL: it is not one. The caller frees it.
+JobState *job_state_parse(const char *text, size_t bytes);
+JobState *job_state_copy(const JobState *state);
+
+Machine *job_machine(JobState *state, const char *id); // NULL: it is not there
+int job_members(const JobState *state);                // machines that have ranks in this round
+int job_ranks(const JobState *state);

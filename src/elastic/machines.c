@@ -1,0 +1,358 @@
+// A machine of several: it follows the job's state, runs its workers of each round, and tells what becomes of them.
+#include "elastic/machines.h"
+#include "base/clock.h"
+#include "base/fault.h"
+#include "elastic/journal.h"
+#include "elastic/member.h"
+#include "elastic/round.h"
+#include <errno.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+static const double look_seconds = 0.5, stale_seconds = 1, cut_off_silences = 3;
+
+typedef struct Machines {
+  const LaunchOptions *options;
+  MemberOptions membership;
+  Member *member;
+  int signals;
+  JobState *state;      // as it is known here; NULL: not yet
+  Machine *here;        // this machine in it; NULL: it is not
+  Round round;          // of this machine's workers
+  bool working;         // it has any, or had and has not told how they ended
+  int begun;            // the last round that was started here
+  int printed;          // the last round whose failure was printed
+  int announced;        // the last round whose beginning was printed
+  int leaving;          // the signal by which this machine leaves; 0: it does not
+  int stopping;         // the signal by which the job stops; 0: it does not
+  double caused;        // when the round before was seen to end, or this machine began
+  double ended_at;      // when all workers had ended
+  double cut_off_at;    // since when there is no store; 0: there is one
+  bool journaled, killed;
+  char waiting[300];    // what was said of it
+} Machines;
+
+// What is printed -----------------------------------------------------------------------------------------------------
+
+static void say_waiting(Machines *m, const char *text) {
+  if (!strcmp(m->waiting, text)) return;
+  snprintf(m->waiting, sizeof m->waiting, "%s", text);
+  if (*text) fprintf(stderr, "plait launch: %s\n", text);
+}
+
+static void tell_waiting(Machines *m) {
+  const LaunchOptions *o = m->options;
+  char text[sizeof m->waiting] = "";
+  const JobState *s = m->state;
+  if (!s || s->phase != JOB_GATHERS || rounds_possible(s, &m->membership.limits)) return say_waiting(m, "");
+  int ranks = 0, count = 0;
+  for (int i = 0; i < s->count; i++) count += !s->machine[i].leaving;
+  for (int i = 0; i < s->count; i++) ranks += s->machine[i].leaving ? 0 : s->machine[i].nproc;
+  if (count < o->least)
+    snprintf(text, sizeof text, "waiting for machines: %d of at least %d %s here", count, o->least,
+             count == 1 ? "is" : "are");
+  else if (o->ranks)
+    snprintf(text, sizeof text, "waiting for machines: the mesh has %d ranks, and the %d machine%s here start%s %d",
+             o->ranks, count, count == 1 ? "" : "s", count == 1 ? "s" : "", ranks);
+  else
+    snprintf(text, sizeof text, "waiting for machines: the mesh takes a multiple of %d ranks, and there are %d",
+             o->unit, ranks);
+  say_waiting(m, text);
+}
+
+// A failure is told once: whole where it happened, in a line on the others.
+static void tell_failure(Machines *m) {
+  const JobState *s = m->state;
+  const JobFailure *f = &s->failure;
+  const LaunchOptions *o = m->options;
+  bool own = !strcmp(f->machine, member_id(m->member));
+  if (!f->counted || f->round <= m->printed) return;
+  m->printed = f->round;
+  const char *colon = f->wrong_input ? strstr(f->sentence, ": ") : NULL;
+  char after[120] = "";
+  if (s->phase == JOB_GATHERS) snprintf(after, sizeof after, " (restart %d of %d)", s->restarts, o->most_restarts);
+  else if (s->phase != JOB_DONE)
+    snprintf(after, sizeof after, "; starting all %d workers again (restart %d of %d)", job_ranks(s), s->restarts,
+             o->most_restarts);
+  else if (o->most_restarts && !f->wrong_input && !s->stop) snprintf(after, sizeof after, "; no restart is left");
+  if (!own) fprintf(stderr, "plait launch: rank %d on %s failed, which says how%s\n", f->rank, f->host, after);
+  else fprintf(stderr, "plait launch: %s%s\n", colon ? colon + 2 : f->sentence, after);
+  if (own && f->seen[0]) fprintf(stderr, "plait launch: the others: %s\n", f->seen);
+}
+
+static void tell_round(Machines *m) {
+  const JobState *s = m->state;
+  if (s->phase != JOB_RUNS || s->round <= m->announced) return;
+  if (s->round > 0 && !(s->failure.counted && s->failure.round == s->round - 1))
+    fprintf(stderr, "plait launch: %s; round %d has %d machine%s and %d rank%s\n", s->cause, s->round, job_members(s),
+            job_members(s) == 1 ? "" : "s", job_ranks(s), job_ranks(s) == 1 ? "" : "s");
+  if (m->here && !m->here->ranks)
+    fprintf(stderr, "plait launch: %s is a spare in round %d: it starts nothing, and waits for the next one\n",
+            m->here->host, s->round);
+  m->announced = s->round;
+}
+
+static char *list_members(const JobState *s) {
+  char *text = NULL;
+  size_t size = 0;
+  FILE *out = open_memstream(&text, &size);
+  CHECK(out);
+  for (int i = 0, n = 0; i < s->count; i++) {
+    const Machine *k = &s->machine[i];
+    if (!k->ranks) continue;
+    fprintf(out, "%s{\"host\": \"%s\", \"supervisor\": %d, \"ranks\": [%d, %d]}", n++ ? ", " : "[", k->host, k->pid,
+            k->first, k->first + k->ranks - 1);
+  }
+  fputs("]", out);
+  fclose(out);
+  return text;
+}
+
+// By the machine of rank 0.
+static void write_journal(Machines *m, bool ended) {
+  const JobState *s = m->state;
+  if (m->journaled || !m->here || m->here->first || !m->here->ranks || s->round != m->begun) return;
+  if (!m->round.workers.step && !ended) return;
+  m->journaled = true;
+  char *members = list_members(s);
+  journal_round(m->options->run_folder,
+                &(JournalRound){.round = s->round, .cause = s->cause, .restarts = s->restarts, .members = members,
+                                .seconds = m->round.workers.step ? clock_seconds() - m->caused : -1,
+                                .first_step = m->round.workers.step});
+  free(members);
+}
+
+// A round -------------------------------------------------------------------------------------------------------------
+
+static const Machine *first_machine(const JobState *s) {
+  for (int i = 0; i < s->count; i++)
+    if (s->machine[i].ranks && !s->machine[i].first) return &s->machine[i];
+  return NULL;
+}
+
+static int place_of(const JobState *s, const Machine *machine) {
+  int place = 0;
+  for (int i = 0; i < s->count; i++) place += s->machine[i].ranks && s->machine[i].first < machine->first;
+  return place;
+}
+
+static int start_round(Machines *m, Error *error) {
+  const LaunchOptions *o = m->options;
+  const JobState *s = m->state;
+  const Machine *first = first_machine(s);
+  WorkerPlan plan = {.argv = o->argv,
+                     .count = m->here->ranks,
+                     .first_rank = m->here->first,
+                     .ranks = job_ranks(s),
+                     .node = place_of(s, m->here),
+                     .nodes = job_members(s),
+                     .host = first ? first->address : "127.0.0.1",
+                     .port = first ? first->port : 0,
+                     .id = o->id,
+                     .token = s->job,
+                     .round = s->round,
+                     .restarts = s->restarts,
+                     .most_restarts = o->most_restarts,
+                     .log_folder = o->log_folder,
+                     .tee = o->tee,
+                     .insecure = o->insecure};
+  m->begun = s->round;
+  m->working = true;
+  m->journaled = m->killed = false;
+  m->ended_at = 0;
+  member_set_busy(m->member, true);
+  int code = round_start(&m->round, &plan, o->grace, error);
+  m->round.may_be_asked = true;
+  return code;
+}
+
+// Workers that have saved and ended since others of their round were asked to have not failed, though this supervisor
+// had not heard of it.
+static bool is_unclear(const Machines *m) {
+  const Workers *w = &m->round.workers;
+  if (m->state->phase != JOB_RUNS || m->state->round != m->begun || m->round.asked) return false;
+  if (clock_seconds() - m->ended_at > stale_seconds) return false;
+  for (int i = 0; i < w->count; i++)
+    if (round_is_asked(&w->worker[i])) return true;
+  return false;
+}
+
+static void excuse(Machines *m) {
+  Workers *w = &m->round.workers;
+  if (m->state->phase != JOB_ENDS || m->state->ending == ENDING_NONE) return;
+  for (int i = 0; i < w->count; i++)
+    if (round_is_asked(&w->worker[i]) && !w->worker[i].told) w->worker[i].told = SIGTERM;
+}
+
+// All workers of this machine have ended: what the others must know.
+static void report(Machines *m) {
+  static const Failure none;
+  Workers *w = &m->round.workers;
+  JobFailure f = {.round = m->begun};
+  bool finished = true;
+  excuse(m);
+  m->round.failure = none;
+  round_look(&m->round);
+  failure_find_seen(w, &m->round.failure);
+  for (int i = 0; i < w->count; i++) {
+    finished &= worker_exit_status(&w->worker[i]) == 0;
+    if (round_is_asked(&w->worker[i])) f.status = worker_exit_status(&w->worker[i]);
+  }
+  const Failure *found = &m->round.failure;
+  if (found->happened) {
+    f = (JobFailure){.round = m->begun, .weight = found->weight, .rank = found->rank, .status = found->exit_status,
+                     .blames = found->blames};
+    f.wrong_input = FAULT(wrong_input_restarts, m->options->trains && found->exit_status == 2, 0);
+    snprintf(f.machine, sizeof f.machine, "%s", member_id(m->member));
+    gethostname(f.host, sizeof f.host - 1);
+    snprintf(f.sentence, sizeof f.sentence, "%s", found->sentence);
+    snprintf(f.seen, sizeof f.seen, "%s", found->seen);
+  }
+  write_journal(m, true);
+  round_free(&m->round);
+  m->working = false;
+  member_ended(m->member, m->begun, finished, &f);
+  member_set_busy(m->member, false);
+}
+
+// The workers of a round that has gone on without this machine.
+static void abandon(Machines *m, const char *why) {
+  if (!m->killed) fprintf(stderr, "plait launch: %s; the workers here are ended\n", why);
+  m->killed = true;
+  round_free(&m->round);
+  m->working = false;
+  member_set_busy(m->member, false);
+}
+
+// What the state says about the round that runs here.
+static void follow(Machines *m) {
+  const JobState *s = m->state;
+  if (!m->here || !m->here->ranks || s->round != m->begun)
+    return abandon(m, m->here || s->phase == JOB_DONE
+                          ? "the other machines have gone on without this one"
+                          : "this machine said nothing for --silence seconds, and counts as lost");
+  if (s->phase != JOB_ENDS) return;
+  if (m->round.failed_at == 0) m->round.failed_at = clock_seconds();
+  if (s->ending >= ENDING_LOST) round_end_soon(&m->round);
+  else if (!m->round.asked)
+    round_ask(&m->round, s->ending == ENDING_STOPPED ? s->stop : SIGTERM, m->options->trains);
+}
+
+static void look_at_workers(Machines *m) {
+  round_look(&m->round);
+  if (m->round.failing && m->state->phase == JOB_RUNS && m->state->round == m->begun)
+    member_failing(m->member, m->begun);
+  if (round_running(&m->round)) return;
+  if (!m->ended_at) m->ended_at = clock_seconds();
+  if (!is_unclear(m)) report(m);
+}
+
+// Signals -------------------------------------------------------------------------------------------------------------
+
+static void leave(Machines *m, int signal) {
+  if (m->leaving && m->working) workers_signal(&m->round.workers, SIGKILL); // the second one
+  m->leaving = signal;
+  member_leave(m->member);
+}
+
+static void read_signals(Machines *m) {
+  struct signalfd_siginfo info;
+  while (read(m->signals, &info, sizeof info) == sizeof info) {
+    int number = (int)info.ssi_signo;
+    if (number == SIGCHLD) {
+      if (m->working) round_reap(&m->round);
+    } else if (number == SIGTERM || number == SIGINT || number == SIGHUP) leave(m, number);
+    else {
+      if (!m->stopping) member_stop(m->member, number);
+      m->stopping = number;
+    }
+  }
+}
+
+// -------------------------------------------------------------------------------------------------------------------
+
+static int look(Machines *m, Error *error) {
+  char text[300];
+  int phase = m->state ? (int)m->state->phase : -1;
+  free(m->state);
+  int code = member_look(m->member, &m->state, &m->here, error);
+  if (member_waits(m->member, text, sizeof text)) {
+    say_waiting(m, text);
+    if (!m->cut_off_at) m->cut_off_at = clock_seconds();
+    if (m->working && clock_seconds() - m->cut_off_at > cut_off_silences * m->options->silence)
+      abandon(m, "this machine is cut off from the store");
+  } else {
+    m->cut_off_at = 0;
+    tell_waiting(m);
+  }
+  if (m->state && phase == JOB_RUNS && (int)m->state->phase != JOB_RUNS) m->caused = clock_seconds();
+  return code;
+}
+
+// Whether there is nothing more to do here; then *status.
+static bool is_over(Machines *m, int *status) {
+  const JobState *s = m->state;
+  if (m->working) return false;
+  if (s && s->phase == JOB_DONE) return *status = m->leaving ? 128 + m->leaving : s->status, true;
+  if (m->leaving && (!s || !m->here)) return *status = 128 + m->leaving, true;
+  if (m->stopping && !s) return *status = 128 + m->stopping, true;
+  return false;
+}
+
+static int run(Machines *m, int *status, Error *error) {
+  for (;;) {
+    struct pollfd other[2] = {{m->signals, POLLIN, 0}, {member_event(m->member), POLLIN, 0}};
+    round_wait(&m->round, other, 2, look_seconds / (m->working && !round_running(&m->round) ? 10 : 1));
+    int code = look(m, error);
+    if (other[0].revents) read_signals(m);
+    if (code) return code;
+    if (m->state) {
+      tell_failure(m);
+      tell_round(m);
+    }
+    if (m->working && m->state) {
+      write_journal(m, false);
+      follow(m);
+      if (m->working) look_at_workers(m);
+    }
+    if (is_over(m, status)) return PLAIT_OK;
+    if (!m->working && m->here && m->here->ranks && m->state->round > m->begun) {
+      if (m->state->phase == JOB_RUNS) code = start_round(m, error);
+      else if (m->state->phase == JOB_ENDS) // it ends before it has begun here
+        member_ended(m->member, m->begun = m->state->round, false, &(JobFailure){.round = m->state->round});
+    }
+    if (code) return code;
+  }
+}
+
+static void finish(Machines *m, int status) {
+  const JobState *s = m->state;
+  if (s && s->phase == JOB_DONE && member_serves(m->member))
+    journal_end(m->options->run_folder, s->round + 1, s->restarts, status,
+                status && s->failure.counted && s->failure.round == s->round ? s->failure.sentence : NULL);
+  if (s && s->phase != JOB_DONE && s->count > 0 && member_serves(m->member) && !strchr(m->options->endpoints, ','))
+    fprintf(stderr, "plait launch: the store stays here until the other machines have ended; a second endpoint in "
+                    "--rdzv would let it move\n");
+  member_finish(m->member, m->signals);
+}
+
+int machines_supervise(const LaunchOptions *o, int signals, int *status, Error *error) {
+  Machines m = {.options = o, .signals = signals, .begun = -1, .printed = -1, .announced = -1,
+                .caused = clock_seconds()};
+  m.membership = (MemberOptions){.endpoints = o->endpoints, .id = o->id, .insecure = o->insecure,
+                                 .silence = o->silence, .patience = o->patience, .recipe = o->recipe,
+                                 .folder = o->run_folder, .address = o->address, .nproc = o->workers,
+                                 .node_rank = o->node_rank,
+                                 .limits = {o->least, o->most, o->most_restarts, o->ranks, o->unit}};
+  int code = member_open(&m.membership, &m.member, error);
+  if (!code) code = run(&m, status, error);
+  round_free(&m.round);
+  if (!code) finish(&m, *status);
+  member_close(m.member);
+  free(m.state);
+  return code;
+}

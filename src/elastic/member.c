@@ -1,0 +1,541 @@
+// The thread of a machine that talks to the store.
+#include "elastic/member.h"
+#include "base/clock.h"
+#include "base/fault.h"
+#include "base/thread.h"
+#include "elastic/job_folder.h"
+#include "elastic/port.h"
+#include "elastic/store.h"
+#include <errno.h>
+#include <math.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/random.h>
+#include <unistd.h>
+
+static const double tick_seconds = 0.1, first_round_seconds = 3, reunion_seconds = 3, folder_seconds = 5,
+                    beat_seconds = 0.5;
+static const char state_key[] = "state", epoch_key[] = "epoch";
+
+typedef struct Wish {
+  bool busy, leave, failing, ended, finished, gone;
+  int stop, failing_round, ended_round;
+  JobFailure failure;
+} Wish;
+
+struct Member {
+  const MemberOptions *options;
+  pthread_t thread;
+  int event;
+  char id[JOB_ID];
+  pthread_mutex_t mutex; // of what follows, up to the line
+  Wish wish;
+  JobState *state;       // the newest
+  int code;              // the job cannot go on here: why
+  Error error;
+  bool quit, connected, serves;
+  char waits[300];
+  // ---- the thread's
+  Machine self;
+  Store *store;
+  StoreServer *server;
+  JobFolder folder;
+  int epoch;             // of the store; 0: none was ever reached
+  uint64_t lease, version;
+  bool present;          // its key is set with this lease
+  bool joined;           // it was in the state once
+  double lost_at;        // since when there is no store
+  double hold_until;     // until when no round begins
+  double reunion;        // until when machines may come back to a store that has moved
+  double gather_at;      // since when the first round could begin; 0: it could not
+  double beat_at, folder_at;
+};
+
+static void lock(Member *m) { pthread_mutex_lock(&m->mutex); }
+static void unlock(Member *m) { pthread_mutex_unlock(&m->mutex); }
+
+static void ring(Member *m) {
+  uint64_t one = 1;
+  ssize_t ignored = write(m->event, &one, sizeof one);
+  (void)ignored;
+}
+
+static void give_up(Member *m, int code, const Error *error) {
+  lock(m);
+  if (!m->code) m->code = code, m->error = *error;
+  unlock(m);
+  ring(m);
+}
+
+static void make_name(char *text, size_t size) {
+  uint64_t random = 0;
+  if (getrandom(&random, sizeof random, 0) != sizeof random) random = (uint64_t)getpid();
+  snprintf(text, size, "%016llx", (unsigned long long)random);
+}
+
+static void say_waits(Member *m, const char *text) {
+  lock(m);
+  bool is_new = strcmp(m->waits, text) != 0;
+  snprintf(m->waits, sizeof m->waits, "%s", text);
+  m->connected = !*text;
+  unlock(m);
+  if (is_new) ring(m);
+}
+
+static void publish(Member *m, const JobState *s) {
+  JobState *copy = job_state_copy(s);
+  lock(m);
+  bool is_new = !m->state || m->state->changes != s->changes;
+  free(m->state);
+  m->state = copy;
+  unlock(m);
+  if (is_new) ring(m);
+}
+
+// The store -----------------------------------------------------------------------------------------------------------
+
+static void disconnect(Member *m) {
+  if (m->store) m->store->close(m->store);
+  m->store = NULL;
+  m->lease = 0;
+  m->present = false;
+  m->version = 0;
+  m->lost_at = clock_seconds();
+}
+
+static void stop_serving(Member *m, bool done) {
+  lock(m);
+  m->serves = false;
+  unlock(m);
+  store_server_stop(m->server);
+  m->server = NULL;
+  job_folder_release(&m->folder, done);
+}
+
+static int set(Member *m, const char *key, uint64_t version, const char *text, uint64_t lease, bool *done,
+               Error *error) {
+  StoreValue now = {0};
+  int code = m->store->compare_and_set(m->store, key, version, text, strlen(text), lease, done, &now, error);
+  store_value_free(&now);
+  return code;
+}
+
+static JobState *new_state(const Member *m) {
+  JobState *s = xcalloc(1, sizeof *s);
+  s->round = -1;
+  s->failure.round = -1;
+  memcpy(s->job, m->folder.job, sizeof s->job);
+  if (!*s->job) make_name(s->job, sizeof s->job);
+  snprintf(s->recipe, sizeof s->recipe, "%s", m->options->recipe);
+  snprintf(s->version, sizeof s->version, "%s", PLAIT_VERSION);
+  snprintf(s->cause, sizeof s->cause, "start");
+  return s;
+}
+
+static int set_state(Member *m, JobState *s, uint64_t version, bool *done, Error *error) {
+  char *text = job_state_print(s);
+  int code = set(m, state_key, version, text, 0, done, error);
+  free(text);
+  return code;
+}
+
+// A store that somebody serves who has come only now begins with round -1.
+static bool is_newer(const JobState *a, const JobState *b) {
+  return a->round != b->round ? a->round > b->round : a->changes > b->changes;
+}
+
+// What the store does not know yet: all of it where it is new, or changes that its predecessor had.
+static int remind(Member *m, Error *error) {
+  StoreValue now = {0};
+  bool done = true;
+  int code = m->store->get(m->store, state_key, &now, error);
+  JobState *theirs = !code && now.version ? job_state_parse(now.data, now.bytes) : NULL, *made = NULL;
+  lock(m);
+  JobState *mine = m->state;
+  unlock(m);
+  if (!mine && !theirs && m->server) mine = made = new_state(m);
+  if (!code && mine && (!theirs || is_newer(mine, theirs)))
+    code = set_state(m, mine, now.version, &done, error);
+  store_value_free(&now);
+  free(theirs);
+  free(made);
+  return code;
+}
+
+static int read_epoch(Member *m, int *epoch, Error *error) {
+  StoreValue now = {0};
+  int code = m->store->get(m->store, epoch_key, &now, error);
+  *epoch = !code && now.version ? atoi(now.data) : 0;
+  store_value_free(&now);
+  return code;
+}
+
+static void set_patience(Member *m) { m->store->patience = fmax(1, m->options->silence / 2); }
+
+// 1: it is this job's, and not one that was given up for another.
+static int accept_store(Member *m, Error *error) {
+  int epoch, code;
+  char text[16];
+  bool done;
+  set_patience(m);
+  if (m->server) {
+    epoch = m->folder.path ? m->folder.epoch : m->epoch + 1;
+    snprintf(text, sizeof text, "%d", epoch);
+    code = set(m, epoch_key, 0, text, 0, &done, error);
+  } else code = read_epoch(m, &epoch, error);
+  if (code || !epoch || epoch < m->epoch) return 0;
+  if (m->epoch && epoch > m->epoch) m->reunion = clock_seconds() + reunion_seconds;
+  if (m->server && epoch > 1) m->hold_until = clock_seconds() + reunion_seconds; // others may remember more
+  m->epoch = epoch;
+  m->folder_at = 0;
+  return remind(m, error) == PLAIT_OK;
+}
+
+// 1: this process serves it now; 0: not yet.
+static int try_to_serve(Member *m, int i, const NetAddress *at, Error *error) {
+  const MemberOptions *o = m->options;
+  NetAddress free_now = *at;
+  char endpoint[80], job[20];
+  const char *list = o->endpoints;
+  int fd = net_listen(&free_now);
+  if (fd < 0) return 0;
+  close(fd);
+  for (; i > 0; i--) list += strcspn(list, ",") + 1;
+  snprintf(endpoint, sizeof endpoint, "%.*s", (int)strcspn(list, ","), list);
+  make_name(job, sizeof job);
+  lock(m);
+  if (m->state) memcpy(job, m->state->job, sizeof job);
+  unlock(m);
+  int claimed = job_folder_claim(&m->folder, job, endpoint, o->endpoints, o->silence, error);
+  if (claimed <= 0) return claimed;
+  Error unused = {0};
+  if (store_serve(at, o->id, o->insecure, &m->server, &unused)) {
+    job_folder_release(&m->folder, false);
+    return 0;
+  }
+  lock(m);
+  m->serves = true;
+  unlock(m);
+  return 1;
+}
+
+// A connection to the endpoint that serves; where none does, it may become this process.
+static int connect_once(Member *m, Error *error) {
+  const MemberOptions *o = m->options;
+  NetAddress at;
+  int found = 0;
+  for (int i = 0; (found = store_endpoint(o->endpoints, i, &at, error)) > 0; i++) {
+    Error why = {0};
+    if ((found = store_check_address(&at, o->insecure, error))) return found;
+    found = store_connect(&at, o->id, &m->store, &why);
+    if (found < 0 && !m->epoch) return *error = why, found;
+    if (found <= 0) continue;
+    if (accept_store(m, &why)) return 1;
+    disconnect(m);
+  }
+  if (found < 0) return found;
+  int most = m->epoch && m->folder.path ? JOB_MACHINES : 1; // another one than the first only where a lease decides
+  for (int i = 0; i < most && (found = store_endpoint(o->endpoints, i, &at, error)) > 0; i++) {
+    found = try_to_serve(m, i, &at, error);
+    if (found < 0) return found;
+    if (found && store_connect(&at, o->id, &m->store, error) > 0 && accept_store(m, error)) return 1;
+    if (found) disconnect(m), stop_serving(m, false);
+  }
+  return found < 0 ? found : 0;
+}
+
+static void find_store(Member *m) {
+  Error error = {0};
+  double lost_at = m->lost_at; // a try that fails ends a connection, too
+  int found = connect_once(m, &error);
+  m->lost_at = lost_at;
+  if (found > 0) return say_waits(m, "");
+  double seconds = clock_seconds() - m->lost_at;
+  if (found < 0) return give_up(m, found, &error);
+  char text[sizeof m->waits];
+  snprintf(text, sizeof text, "no store answers at %.200s", m->options->endpoints);
+  if (seconds > 2 || m->epoch) say_waits(m, text);
+  if (seconds > m->options->patience) {
+    error_set(&error, PLAIT_FAILED, "%s within %.0f s; is plait launch running there?", text, m->options->patience);
+    return give_up(m, PLAIT_FAILED, &error);
+  }
+  poll(NULL, 0, (int)(1000 * tick_seconds));
+}
+
+// The state -----------------------------------------------------------------------------------------------------------
+
+static int check_job(Member *m, const JobState *s, Error *error) {
+  const MemberOptions *o = m->options;
+  if (m->joined) return PLAIT_OK;
+  if (strcmp(s->version, PLAIT_VERSION))
+    return error_set(error, PLAIT_BAD_INPUT, "--rdzv-id %.60s: the other machines run plait %s, and this is plait %s",
+                     o->id, s->version, PLAIT_VERSION);
+  if (FAULT(any_recipe_joins, strcmp(s->recipe, o->recipe), 0))
+    return error_set(error, PLAIT_BAD_INPUT,
+                     "--rdzv-id %.60s: the job at %.100s runs another recipe, other key=value or other --nnodes than "
+                     "this one; give all machines the same, or this job another id and port",
+                     o->id, o->endpoints);
+  if (s->phase == JOB_DONE)
+    return error_set(error, PLAIT_FAILED, "--rdzv-id %.60s: the job has just ended, with status %d", o->id, s->status);
+  return PLAIT_OK;
+}
+
+// Files of another machine may take seconds to be seen.
+static int check_folder(Member *m, const JobState *s, Error *error) {
+  if (job_folder_sees(&m->folder, m->epoch, s->job)) return 1;
+  if (!m->folder_at) m->folder_at = clock_seconds();
+  if (clock_seconds() - m->folder_at < folder_seconds) return 0;
+  return error_set(error, PLAIT_BAD_INPUT,
+                   "run.dir %s on %s is not the folder that the other machines have under this name: it lacks the file "
+                   "rendezvous-%d, which was written at the start; all machines must share it",
+                   m->options->folder, m->self.host, m->epoch);
+}
+
+static int is_present(Member *m, const char *id, bool *present, Error *error) {
+  char key[8 + JOB_ID];
+  StoreValue now = {0};
+  snprintf(key, sizeof key, "here/%s", id);
+  int code = m->store->get(m->store, key, &now, error);
+  *present = now.version != 0;
+  store_value_free(&now);
+  return code;
+}
+
+// Removes machines whose lease has lapsed; *first: this machine is the first that is there. One before it does it, if
+// there is one.
+static int sweep(Member *m, JobState *s, bool *changed, bool *first, Error *error) {
+  double now = clock_seconds();
+  int own = s->count, missing = 0, code = PLAIT_OK;
+  bool here[JOB_MACHINES] = {false};
+  for (int i = 0; i < s->count; i++)
+    if (!strcmp(s->machine[i].id, m->id)) own = i;
+  *first = false;
+  for (int i = 0; i < s->count; i++) {
+    if (i == own) here[i] = true;
+    else if ((code = is_present(m, s->machine[i].id, &here[i], error))) return code;
+    if (here[i] && i < own) return PLAIT_OK;
+    missing += !here[i];
+  }
+  if (own == s->count && s->count) return PLAIT_OK;
+  *first = own < s->count;
+  if (now < m->reunion && missing > 1) return *first = false, PLAIT_OK; // they look for the store that has moved
+  for (int i = s->count - 1; i >= 0; i--)
+    if (!here[i]) *changed |= rounds_lose(s, s->machine[i].id);
+  return PLAIT_OK;
+}
+
+static bool is_over_3_seconds(Member *m, const JobState *s) {
+  if (s->round >= 0 || !rounds_possible(s, &m->options->limits)) return m->gather_at = 0, s->round >= 0;
+  if (!m->gather_at) m->gather_at = clock_seconds();
+  return clock_seconds() - m->gather_at >= first_round_seconds;
+}
+
+static bool apply(Member *m, JobState *s, const Wish *w) {
+  const RoundLimits *l = &m->options->limits;
+  bool changed = false;
+  if (w->gone || (w->leave && s->phase == JOB_GATHERS)) return rounds_lose(s, m->id);
+  if (w->stop) changed |= rounds_stop(s, w->stop);
+  if (w->failing) changed |= rounds_failing(s, m->id, w->failing_round);
+  if (w->ended) changed |= rounds_ended(s, m->id, w->ended_round, w->finished, &w->failure);
+  if (w->leave) changed |= rounds_leave(s, m->id);
+  else if (!w->busy) changed |= rounds_join(s, l, &m->self);
+  return changed;
+}
+
+static int keep_lease(Member *m, Error *error) {
+  char key[8 + JOB_ID];
+  uint64_t before = m->lease;
+  int code = m->store->lease(m->store, &m->lease, m->options->silence, error);
+  if (!code && before && !m->lease) {
+    m->present = false;
+    code = m->store->lease(m->store, &m->lease, m->options->silence, error);
+  }
+  if (code || m->present) return code;
+  snprintf(key, sizeof key, "here/%s", m->id);
+  bool done;
+  StoreValue now = {0};
+  code = m->store->get(m->store, key, &now, error);
+  if (!code) code = set(m, key, now.version, m->self.host, m->lease, &done, error);
+  store_value_free(&now);
+  m->present = !code && done;
+  return code;
+}
+
+// One look at the state, and what follows from it. Below 0: the store does not answer.
+static int look_once(Member *m, Error *error) {
+  StoreValue now = {0};
+  Error why = {0};
+  bool done = true, changed = false, first = false;
+  int code = keep_lease(m, error);
+  if (!code) code = m->store->get(m->store, state_key, &now, error);
+  if (code) return code;
+  JobState *s = now.version ? job_state_parse(now.data, now.bytes) : NULL;
+  uint64_t version = now.version;
+  store_value_free(&now);
+  if (!s) return error_set(error, PLAIT_FAILED, "the store has lost the job");
+  if (m->server && strcmp(s->job, m->folder.job)) { // the others have reminded a new store of their job
+    memcpy(m->folder.job, s->job, sizeof s->job);
+    job_folder_renew(&m->folder);
+  }
+  int good = check_job(m, s, &why);
+  if (!good) good = check_folder(m, s, &why);
+  if (good < 0) give_up(m, good, &why);
+  if (good > 0) {
+    lock(m);
+    Wish wish = m->wish;
+    unlock(m);
+    if (!*m->self.address) {
+      if (m->options->address) snprintf(m->self.address, sizeof m->self.address, "%s", m->options->address);
+      else store_own_address(m->store, m->self.address, sizeof m->self.address);
+    }
+    if (!m->self.port) m->self.port = port_free(m->self.address, m->id);
+    if (m->present) changed = apply(m, s, &wish);
+    code = sweep(m, s, &changed, &first, error);
+    if (s->round < 0 && clock_seconds() < m->hold_until) first = false;
+    if (!code && first && !wish.gone) changed |= rounds_advance(s, &m->options->limits, is_over_3_seconds(m, s));
+    if (!code && changed) {
+      s->changes++;
+      code = set_state(m, s, version, &done, error);
+    }
+    if (!code && done) {
+      m->joined |= job_machine(s, m->id) != NULL;
+      publish(m, s);
+    }
+  }
+  if (!code && done) code = m->store->wait(m->store, state_key, changed ? 0 : version, tick_seconds, &now, error);
+  store_value_free(&now);
+  free(s);
+  return code;
+}
+
+// false: another process has taken over the store.
+static bool keep_folder(Member *m) {
+  if (!m->server || clock_seconds() < m->beat_at) return true;
+  m->beat_at = clock_seconds() + beat_seconds;
+  return job_folder_renew(&m->folder);
+}
+
+static void *run(void *argument) {
+  Member *m = argument;
+  m->lost_at = clock_seconds();
+  for (;;) {
+    Error error = {0};
+    lock(m);
+    bool quit = m->quit || m->code;
+    unlock(m);
+    if (quit) return NULL;
+    if (!keep_folder(m)) {
+      disconnect(m);
+      stop_serving(m, false);
+    }
+    if (!m->store) find_store(m);
+    else if (look_once(m, &error)) {
+      disconnect(m);
+      if (m->server) stop_serving(m, false);
+    }
+  }
+}
+
+// The caller's side ---------------------------------------------------------------------------------------------------
+
+int member_open(const MemberOptions *options, Member **member, Error *error) {
+  Member *m = xcalloc(1, sizeof *m);
+  m->options = options;
+  m->event = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+  make_name(m->id, sizeof m->id);
+  m->self = (Machine){.pid = (int)getpid(), .nproc = options->nproc, .node_rank = options->node_rank};
+  memcpy(m->self.id, m->id, sizeof m->id);
+  if (gethostname(m->self.host, sizeof m->self.host - 1) || !*m->self.host) strcpy(m->self.host, "unknown host");
+  job_folder_open(&m->folder, options->folder);
+  pthread_mutex_init(&m->mutex, NULL);
+  *member = m;
+  int code = m->event < 0 ? error_set(error, PLAIT_FAILED, "no event: %s", strerror(errno)) : PLAIT_OK;
+  if (!code) code = thread_start(&m->thread, run, m, error, "the thread that talks to the store");
+  if (!code) return code;
+  m->thread = 0;
+  member_close(m);
+  *member = NULL;
+  return code;
+}
+
+void member_close(Member *m) {
+  if (!m) return;
+  lock(m);
+  m->quit = true;
+  bool done = !m->state || m->state->phase == JOB_DONE;
+  unlock(m);
+  if (m->thread) pthread_join(m->thread, NULL);
+  disconnect(m);
+  stop_serving(m, done);
+  if (m->event >= 0) close(m->event);
+  pthread_mutex_destroy(&m->mutex);
+  free(m->state);
+  free(m);
+}
+
+int member_event(const Member *m) { return m->event; }
+const char *member_id(const Member *m) { return m->id; }
+
+int member_look(Member *m, JobState **state, Machine **here, Error *error) {
+  uint64_t news;
+  ssize_t ignored = read(m->event, &news, sizeof news);
+  (void)ignored;
+  lock(m);
+  int code = m->code;
+  if (code) *error = m->error;
+  *state = m->state ? job_state_copy(m->state) : NULL;
+  unlock(m);
+  *here = *state ? job_machine(*state, m->id) : NULL;
+  return code;
+}
+
+bool member_waits(Member *m, char *text, size_t size) {
+  lock(m);
+  snprintf(text, size, "%s", m->waits);
+  unlock(m);
+  return *text != 0;
+}
+
+bool member_serves(Member *m) {
+  lock(m);
+  bool serves = m->serves;
+  unlock(m);
+  return serves;
+}
+
+#define WISH(m, ...) do { lock(m); __VA_ARGS__; unlock(m); } while (0)
+void member_set_busy(Member *m, bool busy) { WISH(m, m->wish.busy = busy); }
+void member_leave(Member *m) { WISH(m, m->wish.leave = true); }
+void member_stop(Member *m, int signal) { WISH(m, m->wish.stop = signal); }
+void member_failing(Member *m, int round) { WISH(m, m->wish.failing = true, m->wish.failing_round = round); }
+
+void member_ended(Member *m, int round, bool finished, const JobFailure *failure) {
+  lock(m);
+  m->wish.ended = true;
+  m->wish.ended_round = round;
+  m->wish.finished = finished;
+  m->wish.failure = *failure;
+  unlock(m);
+}
+
+void member_finish(Member *m, int stop) {
+  bool alone = false, waits = true;
+  WISH(m, m->wish.gone = true);
+  for (double until = clock_seconds() + 5; waits;) {
+    Machine *here;
+    Error error = {0};
+    JobState *s;
+    int code = member_look(m, &s, &here, &error);
+    alone = !s || s->count == 0 || code;
+    // Where the store cannot move, the others need it here.
+    bool needed = s && s->phase != JOB_DONE && member_serves(m) && !strchr(m->options->endpoints, ',');
+    waits = !alone && (needed || (clock_seconds() < until && (here || (member_serves(m) && s->phase == JOB_DONE))));
+    free(s);
+    struct pollfd p[2] = {{m->event, POLLIN, 0}, {stop, POLLIN, 0}};
+    if (waits) poll(p, 2, (int)(1000 * tick_seconds));
+    if (waits && p[1].revents) return;
+  }
+}

@@ -1,0 +1,43 @@
+// One machine's place in a job: a thread that finds or serves the store, renews this machine's lease, tells the others
+// what happens here, and sees what the others tell. The caller's thread reads the job's state and says what it wants.
+#pragma once
+#include "base/error.h"
+#include "elastic/rounds.h"
+
+typedef struct MemberOptions {
+  const char *endpoints, *id;  // --rdzv, --rdzv-id
+  bool insecure;
+  double silence;              // seconds after which a machine that says nothing is lost
+  double patience;             // seconds without a store after which the job is given up
+  RoundLimits limits;
+  const char *recipe;          // what all machines must run, as a number in text
+  const char *folder;          // run.dir, which all machines share; NULL: none
+  const char *address;         // of this machine for the others; NULL: the one by which it reaches the store
+  int nproc, node_rank;        // node_rank -1: any
+} MemberOptions;
+
+typedef struct Member Member;
+// The options are borrowed.
+int member_open(const MemberOptions *options, Member **member, Error *error);
+// The machine's lease ends at once. done: the job has ended on this machine, too.
+void member_close(Member *member);
+
+int member_event(const Member *member);    // a descriptor that is ready to be read when there is news
+// The newest state that is known, NULL: none yet; the caller frees it. *here: this machine, in it; NULL: it is not
+// (any more). After this the descriptor is not ready until there is more. PLAIT_BAD_INPUT, PLAIT_FAILED: the job cannot
+// go on here.
+int member_look(Member *member, JobState **state, Machine **here, Error *error);
+const char *member_id(const Member *member);
+bool member_waits(Member *member, char *text, size_t size); // the store is not reached: a sentence that says so
+
+// What is wanted stays wanted until the state has it; each may be said again.
+void member_set_busy(Member *member,
+                     bool busy); // workers of an old round still run: it is not to join as a new machine
+void member_leave(Member *member);
+void member_stop(Member *member, int signal);
+void member_failing(Member *member, int round);
+void member_ended(Member *member, int round, bool finished, const JobFailure *failure);
+// The job is done, or this machine has left it: waits, at most some seconds, until the others know; with the store here
+// and no other endpoint, as long as others are there and `stop` is not ready to be read.
+void member_finish(Member *member, int stop);
+bool member_serves(Member *member);        // the store

@@ -1,0 +1,213 @@
+// Forming and ending rounds.
+#include "elastic/rounds.h"
+#include "base/fault.h"
+#include "base/signals.h"
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static void set_cause(JobState *s, const char *format, const char *host) {
+  snprintf(s->cause, sizeof s->cause, format, host);
+}
+
+static void end(JobState *s, JobEnding why) {
+  s->phase = JOB_ENDS;
+  s->asked |= why == ENDING_CHANGED || why == ENDING_STOPPED;
+  if (why > s->ending) s->ending = why;
+}
+
+static void drop(JobState *s, Machine *m) {
+  size_t after = (size_t)(&s->machine[s->count] - m) - 1;
+  memmove(m, m + 1, after * sizeof *m);
+  s->count--;
+}
+
+// Forming -------------------------------------------------------------------------------------------------------------
+
+// Those that have asked for a number take its place among the others, in the order in which they came.
+static int order(const JobState *s, int *index) {
+  int n = 0;
+  for (int i = 0; i < s->count; i++) {
+    if (s->machine[i].leaving) continue;
+    int at = n++, mine = s->machine[i].node_rank;
+    for (; mine >= 0 && at > 0; at--) {
+      int theirs = s->machine[index[at - 1]].node_rank;
+      if (theirs >= 0 && theirs <= mine) break;
+      index[at] = index[at - 1];
+    }
+    index[at] = i;
+  }
+  return n;
+}
+
+// ranks[i]: what machine i would start. Returns the sum of them; 0: no round yet.
+static int plan(const JobState *s, const RoundLimits *l, int *ranks) {
+  int *index = calloc((size_t)s->count + 1, sizeof *index), sum = 0;
+  int n = index ? order(s, index) : 0, used = n < l->most ? n : l->most;
+  memset(ranks, 0, (size_t)s->count * sizeof *ranks);
+  for (int k = 0; k < used && n >= l->least; k++) {
+    int room = l->exactly ? l->exactly - sum : s->machine[index[k]].nproc;
+    sum += ranks[index[k]] = s->machine[index[k]].nproc < room ? s->machine[index[k]].nproc : room;
+  }
+  int wanted = l->exactly ? (sum < l->exactly ? 0 : l->exactly) : l->unit > 1 ? sum - sum % l->unit : sum;
+  for (int k = used - 1; k >= 0 && sum > wanted; k--) {
+    int less = sum - wanted < ranks[index[k]] ? sum - wanted : ranks[index[k]];
+    ranks[index[k]] -= less;
+    sum -= less;
+  }
+  free(index);
+  return sum;
+}
+
+int rounds_possible(const JobState *s, const RoundLimits *l) {
+  int *ranks = calloc((size_t)s->count + 1, sizeof *ranks), sum = ranks ? plan(s, l, ranks) : 0;
+  free(ranks);
+  return sum;
+}
+
+static bool form(JobState *s, const RoundLimits *l) {
+  int *ranks = calloc((size_t)s->count + 1, sizeof *ranks), *index = calloc((size_t)s->count + 1, sizeof *index),
+      at = 0;
+  int sum = ranks && index ? plan(s, l, ranks) : 0, n = index ? order(s, index) : 0;
+  if (sum) {
+    s->phase = JOB_RUNS;
+    s->ending = ENDING_NONE;
+    s->round++;
+    s->lost = 0;
+    s->asked = false;
+    for (int k = 0; k < n; k++) {
+      Machine *m = &s->machine[index[k]];
+      m->first = at;
+      at += m->ranks = ranks[index[k]];
+      m->ended = m->finished = false;
+    }
+  }
+  free(ranks);
+  free(index);
+  return sum > 0;
+}
+
+// Coming and going ----------------------------------------------------------------------------------------------------
+
+bool rounds_join(JobState *s, const RoundLimits *l, const Machine *machine) {
+  if (s->phase == JOB_DONE || s->count == JOB_MACHINES || job_machine(s, machine->id)) return false;
+  Machine *m = &s->machine[s->count++];
+  *m = *machine;
+  m->first = m->ranks = 0;
+  m->ended = m->finished = m->leaving = false;
+  if (s->phase == JOB_RUNS && rounds_possible(s, l) > job_ranks(s)) {
+    end(s, ENDING_CHANGED);
+    set_cause(s, "%s has joined", m->host);
+  }
+  return true;
+}
+
+bool rounds_leave(JobState *s, const char *id) {
+  Machine *m = job_machine(s, id);
+  if (!m || m->leaving) return false;
+  m->leaving = true;
+  if (m->ranks && s->phase == JOB_RUNS) {
+    end(s, ENDING_CHANGED);
+    set_cause(s, "%s has said goodbye", m->host);
+  }
+  if (!m->ranks || s->phase == JOB_GATHERS || s->phase == JOB_DONE) drop(s, m);
+  return true;
+}
+
+bool rounds_lose(JobState *s, const char *id) {
+  Machine *m = job_machine(s, id);
+  if (!m) return false;
+  if (m->ranks && (s->phase == JOB_RUNS || s->phase == JOB_ENDS)) {
+    if (!s->lost++) set_cause(s, "%s was lost", m->host);
+    end(s, ENDING_LOST);
+  }
+  drop(s, m);
+  return true;
+}
+
+bool rounds_stop(JobState *s, int signal) {
+  if (s->stop || s->phase == JOB_DONE) return false;
+  s->stop = signal;
+  if (s->phase == JOB_RUNS) end(s, ENDING_STOPPED);
+  return true;
+}
+
+// Ending --------------------------------------------------------------------------------------------------------------
+
+bool rounds_failing(JobState *s, const char *id, int round) {
+  Machine *m = job_machine(s, id);
+  if (!m || !m->ranks || m->ended || s->round != round || s->ending == ENDING_FAILED) return false;
+  if (s->phase != JOB_RUNS && s->phase != JOB_ENDS) return false;
+  end(s, ENDING_FAILED);
+  return true;
+}
+
+static int gravity(const JobFailure *f) { return f->weight ? 2 * f->weight - f->blames : 0; }
+
+bool rounds_ended(JobState *s, const char *id, int round, bool finished, const JobFailure *failure) {
+  Machine *m = job_machine(s, id);
+  if (!m || !m->ranks || m->ended || s->round != round) return false;
+  if (s->phase != JOB_RUNS && s->phase != JOB_ENDS) return false;
+  m->ended = true;
+  m->finished = finished;
+  if (s->stop && failure->status) s->status = failure->status;
+  if (failure->weight) {
+    end(s, ENDING_FAILED);
+    if (s->failure.round != round || gravity(failure) > gravity(&s->failure)) s->failure = *failure;
+  }
+  return true;
+}
+
+static bool all_ended(const JobState *s, bool *finished) {
+  *finished = true;
+  for (int i = 0; i < s->count; i++) {
+    const Machine *m = &s->machine[i];
+    if (m->ranks && !m->ended) return false;
+    if (m->ranks && !m->finished) *finished = false;
+  }
+  return true;
+}
+
+// Where a machine is lost, or workers end at different moments since they were asked to, others fail because of it;
+// only one that a signal killed has failed itself.
+static bool is_own_failure(const JobState *s) {
+  bool may_follow = s->lost || s->asked;
+  return s->failure.round == s->round && s->failure.weight && (!may_follow || s->failure.weight == 3);
+}
+
+static bool finish(JobState *s, int status) {
+  s->phase = JOB_DONE;
+  s->status = status;
+  return true;
+}
+
+static bool finish_stopped(JobState *s) { return finish(s, s->status ? s->status : signals_status_of(s->stop)); }
+
+static bool settle(JobState *s, const RoundLimits *l) {
+  bool finished, own = is_own_failure(s);
+  if (!all_ended(s, &finished) || (s->phase == JOB_RUNS && !finished)) return false;
+  if (finished && !s->lost && !own) return finish(s, 0);
+  s->failure.counted |= own;
+  if (own) {
+    snprintf(s->cause, sizeof s->cause, "%s", s->failure.sentence);
+    if (s->stop || s->failure.wrong_input || s->restarts >= l->restarts) return finish(s, s->failure.status);
+    s->restarts++;
+  }
+  if (s->stop) return finish_stopped(s);
+  s->restarts += FAULT(joins_are_restarts, 0, !own);
+  for (int i = s->count - 1; i >= 0; i--) {
+    s->machine[i].ranks = 0;
+    if (s->machine[i].leaving) drop(s, &s->machine[i]);
+  }
+  s->phase = JOB_GATHERS;
+  form(s, l);
+  return true;
+}
+
+bool rounds_advance(JobState *s, const RoundLimits *l, bool waited) {
+  if (s->phase == JOB_DONE) return false;
+  if (s->phase != JOB_GATHERS) return settle(s, l);
+  if (s->stop) return finish_stopped(s);
+  if (s->round < 0 && !waited && s->count < l->most) return false;
+  return form(s, l);
+}

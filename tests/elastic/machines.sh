@@ -1,0 +1,56 @@
+# Supervisors that are the machines of a job. Sourced by bash, after environment.sh.
+declare -A pid=()
+port=$((21000 + $$ % 8000))
+
+clean_machines() {
+  [ "$BASHPID" = "$$" ] || return
+  for name in "${!pid[@]}"; do
+    kill -KILL "${pid[$name]}" 2>/dev/null && wait "${pid[$name]}" 2>/dev/null
+  done
+  clean_up
+}
+trap clean_machines EXIT
+
+# job NAME: the ones that follow are of it; $id and $store are its
+job() {
+  port=$((port + 3))
+  id="$1$$" store=127.0.0.1:$port
+  pid=()
+}
+# machine NAME WORD…: a supervisor, whose output goes to NAME.log
+machine() {
+  local name=$1
+  shift
+  "$PLAIT" launch --rdzv "$store" --rdzv-id "$id" "$@" >"$name.log" 2>&1 &
+  pid[$name]=$!
+}
+# all_end STATUS NAME…
+all_end() {
+  local status=$1 name got
+  shift
+  for name in "$@"; do
+    { wait "${pid[$name]}"; } 2>/dev/null
+    got=$?
+    unset "pid[$name]"
+    [ $got -eq "$status" ] || { tail -20 "$name.log"; fail "$name: status $got, expected $status"; }
+  done
+}
+# at_step RUN STEP
+at_step() { wait_for grep -q "\"step\": $2," "$1/metrics.jsonl" || { tail -5 ?.log; die "$1 does not come to step $2"; }; }
+last_step() { sed -n 's/^{"step": \([0-9]*\),.*"loss".*/\1/p' "$1/metrics.jsonl" | tail -1; }
+# workers_of NAME: the processes that a supervisor has started
+workers_of() {
+  local p
+  for p in $(workers "$id"); do
+    [ "$(ps -o ppid= -p "$p" | tr -d ' ')" = "${pid[$1]}" ] && echo "$p"
+  done
+}
+# not_serving NAME…: the first of these that does not serve the store
+not_serving() {
+  local name
+  for name in "$@"; do
+    ss -ltnpH "sport = :$port" | grep -q "pid=${pid[$name]}," || { echo "$name" && return; }
+  done
+}
+# seconds_of RUN CAUSE: from the cause to the next step
+seconds_of() { sed -n "s/.*\"cause\": \"[^\"]*$2.*\"seconds_to_step\": \([0-9.]*\).*/\1/p" "$1/launch.jsonl" | tr '\n' ' '; }

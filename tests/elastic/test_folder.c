@@ -1,0 +1,105 @@
+// The lease of a job's store in the folder that its machines share.
+#include "base/file.h"
+#include "elastic/job_folder.h"
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include <cmocka.h>
+
+static const char list[] = "127.0.0.1:1,127.0.0.1:2";
+
+static int claim(JobFolder *f, double silence) {
+  Error error = {0};
+  return job_folder_claim(f, "job", "127.0.0.1:2", list, silence, &error);
+}
+
+// Another process, which lives, holds it.
+static pid_t other_holder(const char *path, const char *endpoint) {
+  int ready[2];
+  char byte;
+  assert_int_equal(pipe(ready), 0);
+  pid_t child = fork();
+  if (child == 0) {
+    prctl(PR_SET_PDEATHSIG, SIGKILL); // where an assertion fails
+    close(ready[0]);
+    JobFolder f;
+    Error error = {0};
+    job_folder_open(&f, path);
+    if (job_folder_claim(&f, "job", endpoint, list, 1, &error) != 1 || write(ready[1], "x", 1) != 1) _exit(1);
+    pause();
+    _exit(0);
+  }
+  close(ready[1]);
+  assert_int_equal(read(ready[0], &byte, 1), 1);
+  close(ready[0]);
+  return child;
+}
+
+static void end(pid_t child) {
+  kill(child, SIGKILL);
+  waitpid(child, NULL, 0);
+}
+
+static void one_holder(void **state) {
+  char path[] = "/tmp/test_folder_XXXXXX";
+  JobFolder f, second;
+  assert_non_null(mkdtemp(path));
+  job_folder_open(&f, path);
+  job_folder_open(&second, path);
+  assert_int_equal(claim(&f, 100), 1);
+  assert_int_equal(f.epoch, 1);
+  assert_true(job_folder_sees(&second, 1, "job"));
+  assert_false(job_folder_sees(&second, 1, "another"));
+  assert_false(job_folder_sees(&second, 2, "job"));
+  assert_int_equal(claim(&second, 100), 0); // it lives
+  assert_true(job_folder_renew(&f));
+  assert_int_equal(claim(&second, 0), 0);   // it has changed since
+  assert_int_equal(claim(&second, 0), 1);   // and then not any more
+  assert_int_equal(second.epoch, 2);
+  assert_false(job_folder_renew(&f)); // it has been taken over
+  job_folder_release(&f, false);
+  job_folder_release(&second, false);
+  assert_int_equal(claim(&f, 100), 1); // given back: nobody waits
+  assert_int_equal(f.epoch, 3);
+  job_folder_release(&f, true);
+  assert_int_equal(rmdir(path), 0);
+}
+
+static void other_processes(void **state) {
+  char path[] = "/tmp/test_folder_XXXXXX";
+  JobFolder f;
+  Error error = {0};
+  assert_non_null(mkdtemp(path));
+  job_folder_open(&f, path);
+  pid_t child = other_holder(path, "127.0.0.1:1");
+  assert_int_equal(claim(&f, 100), 0);
+  assert_int_equal(claim(&f, 100), 0);
+  end(child); // on this machine it can be seen
+  assert_int_equal(claim(&f, 100), 1);
+  job_folder_release(&f, true);
+  job_folder_open(&f, path);
+  child = other_holder(path, "127.0.0.1:9"); // which nobody has told this job of
+  assert_int_equal(claim(&f, 100), 0);
+  char *file = xformat("%s/rendezvous-1", path);
+  FILE *out = fopen(file, "w"); // it lives
+  fprintf(out, "job 7 %ld elsewhere/pid:[1] 127.0.0.1:9\n", (long)child);
+  fclose(out);
+  assert_int_equal(job_folder_claim(&f, "job", "127.0.0.1:2", list, 100, &error), PLAIT_BAD_INPUT);
+  assert_non_null(strstr(error.message, "is in use by another job, whose store is at 127.0.0.1:9"));
+  end(child);
+  free(file);
+  assert_int_equal(folder_remove(path, &error), PLAIT_OK);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {cmocka_unit_test(one_holder), cmocka_unit_test(other_processes)};
+  if (getenv("TEST_ONLY")) cmocka_set_test_filter(getenv("TEST_ONLY")); // scripts/mutants chooses
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}

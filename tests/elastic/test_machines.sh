@@ -1,0 +1,154 @@
+#!/bin/bash
+# plait launch on several machines, which are several supervisors here: they meet, restart together, lose, gain and wait for
+# machines; what they refuse. Needs UCX.
+. "$SOURCE/tests/elastic/environment.sh" || exit 1
+. "$SOURCE/tests/elastic/machines.sh" || exit 1
+
+"$PLAIT" launch --nproc-per-node 2 recipe.yaml schedule.steps=8 run.dir=first >log 2>&1
+if grep -q 'without which this plait was built; install it (on Debian libucx-dev)' log; then
+  echo "skipped: a build without UCX"
+  exit 77
+fi
+long='schedule.steps=150 checkpoint.every=5'
+# shellcheck disable=SC2086 # words on purpose
+"$PLAIT" train recipe.yaml $long run.dir=whole >log 2>&1 || { cat log; die "the unbroken run"; }
+
+# ---- the run of threads; torchrun's words and variables ----
+
+job two
+machine a --nnodes 2 recipe.yaml $long run.dir=two
+machine b --nnodes 2 recipe.yaml $long run.dir=two
+all_end 0 a b
+same_run whole two
+[ "$(tail -1 two/launch.jsonl)" = '{"rounds": 1, "restarts": 0, "status": 0}' ] || fail "launch.jsonl: $(cat two/launch.jsonl)"
+[ "$(grep -o '"ranks": \[[01], [01]\]' two/launch.jsonl | tr '\n' ' ')" = '"ranks": [0, 0] "ranks": [1, 1] ' ] || fail "members: $(cat two/launch.jsonl)"
+[ -z "$(ls two/rendezvous* 2>/dev/null)" ] || fail "the store's lease is left over"
+
+all='echo "$RANK $WORLD_SIZE $LOCAL_RANK $LOCAL_WORLD_SIZE $GROUP_RANK $GROUP_WORLD_SIZE $MASTER_ADDR $TORCHELASTIC_RUN_ID"'
+job torch
+for name in a b; do
+  node=1 # the one that comes first wants to be second
+  [ $name = b ] && node=0
+  "$PLAIT" launch --nnodes=2 --nproc_per_node=$((node + 1)) --rdzv-backend=c10d --rdzv_endpoint="$store" --rdzv_id=torch$$ --node_rank=$node \
+    --max_restarts=1 -- bash -c "$all" >$name.log 2>&1 &
+  pid[$name]=$!
+done
+all_end 0 a b
+[ "$(grep -h '^[0-9]' a.log b.log | sort)" = "0 3 0 1 0 2 127.0.0.1 torch$$
+1 3 0 2 1 2 127.0.0.1 torch$$
+2 3 1 2 1 2 127.0.0.1 torch$$" ] || fail "variables: $(cat a.log b.log)"
+
+# ---- a worker is killed: told once, counted once ----
+
+job killed
+for name in a b; do machine $name --nnodes 2 --max-restarts 2 recipe.yaml $long run.dir=killed; done
+for at in 20 60; do
+  at_step killed $at
+  victim=$(worker "$id" $((at / 40)))
+  kill -KILL "$victim"
+  wait_for grep -q "rank $((at / 40)) on .* (pid $victim) was killed by SIGKILL; starting all 2 workers again (restart $((at / 40 + 1)) of 2)" a.log b.log ||
+    { grep -h '^plait' a.log b.log; die "no word of rank $((at / 40))"; }
+done
+all_end 0 a b
+same_run whole killed
+[ "$(cat a.log b.log | grep -c '^plait launch: rank .* was killed by SIGKILL')" -eq 2 ] || fail "failures are not told once: $(grep -h '^plait' a.log b.log)"
+[ "$(cat a.log b.log | grep -c '^plait launch: rank .* failed')" -eq 2 ] || fail "others do not name the rank: $(grep -h '^plait' a.log b.log)"
+[ "$(tail -1 killed/launch.jsonl)" = '{"rounds": 3, "restarts": 2, "status": 0}' ] || fail "launch.jsonl: $(tail -1 killed/launch.jsonl)"
+echo "worker killed -> next step: $(seconds_of killed 'rank') s"
+
+job last
+for name in a b; do machine $name --nnodes 2 recipe.yaml $long schedule.steps=100000 run.dir=last; done
+at_step last 7
+kill -KILL "$(worker "$id" 1)"
+all_end 137 a b
+no_workers "$id" || fail "workers are left over"
+
+# ---- a machine is lost, a spare takes its place; a worker's failure that follows does not count ----
+
+job lost
+for name in a b c; do machine $name --nnodes 1:3 recipe.yaml $long run.dir=lost; done
+at_step lost 10
+wait_for grep -q 'is a spare in round 0' a.log b.log c.log || { cat a.log b.log c.log; die "no spare"; }
+other=$(not_serving a b c)
+while [ -z "$(workers_of "$other")" ]; do other=$(not_serving $(echo a b c | tr -d "$other")); done
+kill -KILL "${pid[$other]}"
+rest=$(echo a b c | tr -d "$other")
+all_end 137 "$other"
+all_end 0 $rest
+same_run whole lost
+[ "$(tail -1 lost/launch.jsonl)" = '{"rounds": 2, "restarts": 0, "status": 0}' ] || fail "launch.jsonl: $(cat lost/launch.jsonl)"
+echo "machine killed -> next step: $(seconds_of lost 'was lost') s after it was noticed"
+
+# ---- fewer than MIN: the others wait; goodbye and join are at a step, which is saved ----
+
+job wait
+for name in a b; do machine $name --nnodes 2 recipe.yaml $long run.dir=wait; done
+at_step wait 12
+other=$(not_serving a b)
+stay=$(echo a b | tr -d "$other ")
+kill -TERM "${pid[$other]}"
+all_end 143 "$other"
+wait_for grep -q 'waiting for machines: 1 of at least 2 is here' $stay.log || { cat $stay.log; die "it does not wait"; }
+saved=$(last_step wait)
+[ -d "wait/checkpoints/step-$saved" ] || fail "goodbye after step $saved, which is not saved"
+machine c --nnodes 2 recipe.yaml $long run.dir=wait
+all_end 0 "$stay" c
+same_run whole wait
+[ "$(tail -1 wait/launch.jsonl)" = '{"rounds": 2, "restarts": 0, "status": 0}' ] || fail "launch.jsonl: $(cat wait/launch.jsonl)"
+grep -q "\"first_step\": $((saved + 1))" wait/launch.jsonl || fail "it does not go on after step $saved: $(cat wait/launch.jsonl)"
+
+# ---- one that is stopped (SIGSTOP) is lost, and comes back as another one ----
+
+job frozen
+for name in a b c; do machine $name --nnodes 2:3 --silence 1 recipe.yaml $long schedule.steps=400 run.dir=frozen; done
+at_step frozen 10
+other=$(not_serving a b c)
+while [ -z "$(workers_of "$other")" ]; do other=$(not_serving $(echo a b c | tr -d "$other")); done
+frozen="${pid[$other]} $(workers_of "$other")"
+kill -STOP $frozen
+wait_for grep -q 'was lost' $(for n in $(echo a b c | tr -d "$other"); do echo $n.log; done) || { cat ?.log; die "silence is not noticed"; }
+wait_for grep -q '"round": 1,' frozen/launch.jsonl || { cat ?.log; die "no next round"; }
+kill -CONT $frozen
+wait_for grep -q 'the workers here are ended' $other.log || { cat $other.log; fail "the machine that woke does not notice"; }
+all_end 0 a b c
+[ "$(grep -c '"loss"' frozen/metrics.jsonl)" -eq 400 ] || fail "frozen has $(grep -c '"loss"' frozen/metrics.jsonl) lines of steps"
+grep -q '"restarts": 0, "status": 0}' frozen/launch.jsonl || fail "launch.jsonl: $(tail -1 frozen/launch.jsonl)"
+
+# ---- SIGUSR1 stops all of the job ----
+
+job stop
+for name in a b; do machine $name --nnodes 2 recipe.yaml $long schedule.steps=100000 run.dir=stop; done
+at_step stop 7
+kill -USR1 "${pid[a]}"
+wait "${pid[a]}"; first=$?
+wait "${pid[b]}"; second=$?
+{ [ $first -eq $second ] && { [ $first -eq 138 ] || [ $first -eq 75 ]; }; } || { cat a.log b.log; fail "USR1: status $first and $second"; }
+[ -d "stop/checkpoints/step-$(last_step stop)" ] || fail "USR1: nothing is saved"
+
+# ---- what is refused ----
+
+job refused
+machine a --nnodes 2 recipe.yaml $long run.dir=refused
+wait_for grep -q 'waiting for machines' a.log || die "it does not wait: $(cat a.log)"
+common="--nnodes 2 --rdzv $store"
+# shellcheck disable=SC2086
+{
+  refuse 2 "the job at $store runs another recipe" "$PLAIT" launch $common --rdzv-id "$id" recipe.yaml $long run.seed=8 run.dir=refused
+  refuse 2 'is another job than --rdzv-id another; give another port' "$PLAIT" launch $common --rdzv-id another recipe.yaml $long run.dir=refused
+  refuse 2 'run.dir .*refused is in use by another job, whose store is at' "$PLAIT" launch --nnodes 2 --rdzv 127.0.0.1:$((port + 1)) --rdzv-id "$id" recipe.yaml $long run.dir=refused
+}
+kill -TERM "${pid[a]}"
+all_end 143 a
+expect 1 '^plait launch: no store answers at 192.0.2.7:29400 within 1 s; is plait launch running there' "$PLAIT" launch --nnodes 2 --rdzv 192.0.2.7:29400 --insecure --rdzv-timeout 1 recipe.yaml run.dir=nobody
+refuse 2 'give all machines where they meet, one of them and a port, as in --rdzv hostA:29400' "$PLAIT" launch --nnodes 2 recipe.yaml
+refuse 2 'give --secret, or in a network that you trust --insecure' "$PLAIT" launch --nnodes 2 --rdzv 192.0.2.7:29400 recipe.yaml
+refuse 2 '"nowhere" is not HOST:PORT' "$PLAIT" launch --nnodes 2 --rdzv nowhere recipe.yaml
+refuse 2 '--node-rank 2, but the machines of --nnodes 2 have the numbers 0 to 1' "$PLAIT" launch --nnodes 2 --rdzv 127.0.0.1:29400 --node-rank 2 recipe.yaml
+refuse 2 '--rdzv and --rdzv-endpoint say the same' "$PLAIT" launch --nnodes 2 --rdzv 127.0.0.1:1 --rdzv-endpoint 127.0.0.1:1 recipe.yaml
+python3 -c 'import socket, time
+s = socket.socket(); s.bind(("127.0.0.1", 0)); s.listen(); print(s.getsockname()[1], flush=True)
+while True: c, _ = s.accept(); c.sendall(b"x" * 64)' >other.port &
+running=$!
+wait_for test -s other.port
+refuse 2 'is not plait launch' "$PLAIT" launch --nnodes 2 --rdzv "127.0.0.1:$(cat other.port)" recipe.yaml
+finish

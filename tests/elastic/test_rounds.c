@@ -1,0 +1,238 @@
+// How the state of a job moves: who is in a round, what ends it, what counts as a restart; and the state as text.
+#include "base/error.h"
+#include "base/signals.h"
+#include "elastic/rounds.h"
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+
+static const RoundLimits any = {.least = 1, .most = 4, .restarts = 2, .unit = 1};
+
+static JobState *start(void) {
+  JobState *s = xcalloc(1, sizeof *s);
+  s->round = s->failure.round = -1;
+  return s;
+}
+
+static void join(JobState *s, const RoundLimits *l, const char *id, int nproc, int node_rank) {
+  Machine m = {.nproc = nproc, .node_rank = node_rank};
+  snprintf(m.id, sizeof m.id, "%s", id);
+  snprintf(m.host, sizeof m.host, "host-%s", id);
+  assert_true(rounds_join(s, l, &m));
+  assert_false(rounds_join(s, l, &m)); // once
+}
+
+static void has(JobState *s, const char *id, int first, int ranks) {
+  const Machine *m = job_machine(s, id);
+  assert_non_null(m);
+  assert_int_equal(m->ranks, ranks);
+  if (ranks) assert_int_equal(m->first, first);
+}
+
+static JobFailure failure(JobState *s, const char *id, int weight, bool blames) {
+  JobFailure f = {.round = s->round, .weight = weight, .rank = 1, .status = 137, .blames = blames};
+  snprintf(f.machine, sizeof f.machine, "%s", id);
+  snprintf(f.sentence, sizeof f.sentence, "of %s", id);
+  return f;
+}
+
+static void ended(JobState *s, const char *id, bool finished, int weight, bool blames) {
+  JobFailure f = failure(s, id, weight, blames);
+  if (!weight) f.status = 0;
+  int round = s->round;
+  assert_true(rounds_ended(s, id, round, finished, &f));
+  assert_false(rounds_ended(s, id, round, finished, &f));
+}
+
+static void first_round(void **state) {
+  JobState *s = start();
+  assert_false(rounds_advance(s, &any, true)); // nobody is there
+  join(s, &any, "a", 2, -1);
+  assert_false(rounds_advance(s, &any, false)); // more may come
+  join(s, &any, "b", 1, 0);
+  join(s, &any, "c", 3, -1);
+  assert_true(rounds_advance(s, &any, true));
+  assert_int_equal(s->phase, JOB_RUNS);
+  assert_int_equal(s->round, 0);
+  has(s, "b", 0, 1); // it has asked for the first place
+  has(s, "a", 1, 2);
+  has(s, "c", 3, 3);
+  assert_int_equal(job_ranks(s), 6);
+  ended(s, "a", true, 0, false);
+  ended(s, "b", true, 0, false);
+  assert_false(rounds_advance(s, &any, true));
+  ended(s, "c", true, 0, false);
+  assert_true(rounds_advance(s, &any, true));
+  assert_true(s->phase == JOB_DONE && s->status == 0);
+  free(s);
+}
+
+static void meshes(void **state) {
+  RoundLimits exact = {.least = 1, .most = 3, .exactly = 4, .unit = 1}, unit = {.least = 2, .most = 3, .unit = 2};
+  JobState *s = start();
+  join(s, &exact, "a", 3, -1);
+  assert_false(rounds_advance(s, &exact, true)); // 3 ranks are not 4
+  join(s, &exact, "b", 3, -1);
+  join(s, &exact, "c", 3, -1);
+  assert_true(rounds_advance(s, &exact, true));
+  has(s, "a", 0, 3);
+  has(s, "b", 3, 1);
+  has(s, "c", 0, 0);
+  join(s, &exact, "d", 3, -1);
+  assert_int_equal(s->phase, JOB_RUNS); // nobody has use for it
+  free(s);
+  s = start();
+  join(s, &unit, "a", 3, -1);
+  assert_false(rounds_advance(s, &unit, true)); // fewer than MIN
+  join(s, &unit, "b", 2, -1);
+  assert_true(rounds_advance(s, &unit, true));
+  has(s, "a", 0, 3);
+  has(s, "b", 3, 1); // 5 ranks are not a multiple of 2
+  assert_true(rounds_lose(s, "b"));
+  ended(s, "a", false, 2, true);
+  assert_true(rounds_advance(s, &unit, true));
+  assert_int_equal(s->phase, JOB_GATHERS);
+  free(s);
+}
+
+static void two(JobState **s, const RoundLimits *l) {
+  *s = start();
+  join(*s, l, "a", 1, -1);
+  join(*s, l, "b", 1, -1);
+  assert_true(rounds_advance(*s, l, true));
+}
+
+static void failures_count_once(void **state) {
+  JobState *s;
+  two(&s, &any);
+  for (int restart = 1; restart <= 2; restart++) {
+    assert_true(rounds_failing(s, "b", s->round)); // its peer's death is what it sees first
+    assert_int_equal(s->ending, ENDING_FAILED);
+    ended(s, "b", false, 2, true);
+    assert_false(rounds_advance(s, &any, true));
+    ended(s, "a", false, 3, false);
+    assert_true(rounds_advance(s, &any, true));
+    assert_int_equal(s->restarts, restart);
+    assert_int_equal(s->round, restart);
+    assert_string_equal(s->cause, "of a");
+    assert_true(s->failure.counted);
+    assert_false(rounds_failing(s, "b", s->round - 1)); // what is late
+  }
+  ended(s, "a", false, 3, false);
+  ended(s, "b", false, 2, true);
+  assert_true(rounds_advance(s, &any, true));
+  assert_true(s->phase == JOB_DONE && s->status == 137 && s->restarts == 2);
+  free(s);
+}
+
+static void wrong_input_ends(void **state) {
+  JobState *s;
+  two(&s, &any);
+  JobFailure f = failure(s, "a", 2, false);
+  f.wrong_input = true;
+  f.status = 2;
+  assert_true(rounds_ended(s, "a", 0, false, &f));
+  ended(s, "b", false, 0, false);
+  assert_true(rounds_advance(s, &any, true));
+  assert_true(s->phase == JOB_DONE && s->status == 2 && s->restarts == 0);
+  free(s);
+}
+
+static void lost_machines_do_not_count(void **state) {
+  JobState *s;
+  two(&s, &any);
+  assert_true(rounds_failing(s, "b", 0));
+  ended(s, "b", false, 2, true); // it names the rank of a
+  assert_false(rounds_advance(s, &any, true));
+  assert_true(rounds_lose(s, "a"));
+  assert_true(rounds_advance(s, &any, true));
+  assert_true(s->phase == JOB_RUNS && s->round == 1 && s->restarts == 0 && job_ranks(s) == 1);
+  assert_string_equal(s->cause, "host-a was lost");
+  join(s, &any, "c", 1, -1); // and one that was lost while a worker of another died by itself does
+  ended(s, "b", false, 0, false);
+  assert_true(rounds_advance(s, &any, true));
+  assert_true(s->round == 2 && s->restarts == 0);
+  assert_true(rounds_lose(s, "c"));
+  ended(s, "b", false, 3, false);
+  assert_true(rounds_advance(s, &any, true));
+  assert_true(s->round == 3 && s->restarts == 1);
+  free(s);
+}
+
+static void comings_and_goings(void **state) {
+  JobState *s;
+  two(&s, &any);
+  join(s, &any, "c", 1, -1);
+  assert_true(s->phase == JOB_ENDS && s->ending == ENDING_CHANGED);
+  ended(s, "a", false, 0, false);
+  ended(s, "b", false, 2, true); // it saw a's rank go
+  assert_true(rounds_advance(s, &any, true));
+  assert_true(s->phase == JOB_RUNS && s->round == 1 && s->restarts == 0 && job_ranks(s) == 3);
+  assert_true(rounds_leave(s, "a"));
+  assert_false(rounds_leave(s, "a"));
+  assert_string_equal(s->cause, "host-a has said goodbye");
+  ended(s, "a", false, 0, false);
+  ended(s, "b", false, 0, false);
+  ended(s, "c", false, 0, false);
+  assert_true(rounds_advance(s, &any, true));
+  assert_null(job_machine(s, "a"));
+  assert_true(s->round == 2 && s->restarts == 0 && job_ranks(s) == 2);
+  assert_true(rounds_leave(s, "b")); // while the run finishes: nobody starts again
+  ended(s, "b", true, 0, false);
+  ended(s, "c", true, 0, false);
+  assert_true(rounds_advance(s, &any, true));
+  assert_true(s->phase == JOB_DONE && s->status == 0);
+  free(s);
+}
+
+static void stops(void **state) {
+  JobState *s;
+  two(&s, &any);
+  assert_true(rounds_stop(s, 10));
+  assert_false(rounds_stop(s, 10));
+  assert_int_equal(s->ending, ENDING_STOPPED);
+  ended(s, "a", false, 0, false);
+  JobFailure none = {.round = 0, .status = 75};
+  assert_true(rounds_ended(s, "b", 0, false, &none));
+  assert_true(rounds_advance(s, &any, true));
+  assert_true(s->phase == JOB_DONE && s->status == 75);
+  free(s);
+  s = start();
+  join(s, &any, "a", 1, -1);
+  assert_true(rounds_stop(s, 10) && rounds_advance(s, &any, false));
+  assert_int_equal(s->status, signals_status_of(10));
+  free(s);
+}
+
+static void text(void **state) {
+  JobState *s;
+  two(&s, &any);
+  s->changes = 1LL << 40;
+  s->failure = failure(s, "a", 3, true);
+  char *printed = job_state_print(s);
+  JobState *again = job_state_parse(printed, strlen(printed)), *copy = job_state_copy(s);
+  assert_non_null(again);
+  assert_memory_equal(s, again, sizeof *s);
+  assert_memory_equal(s, copy, sizeof *s);
+  free(again);
+  free(copy);
+  for (size_t n = 0; n < strlen(printed); n++) assert_null(job_state_parse(printed, n));
+  assert_null(job_state_parse("{\"changes\": 1}", 14));
+  free(printed);
+  free(s);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(first_round),        cmocka_unit_test(meshes),
+      cmocka_unit_test(failures_count_once), cmocka_unit_test(wrong_input_ends),
+      cmocka_unit_test(lost_machines_do_not_count), cmocka_unit_test(comings_and_goings),
+      cmocka_unit_test(stops),              cmocka_unit_test(text),
+  };
+  if (getenv("TEST_ONLY")) cmocka_set_test_filter(getenv("TEST_ONLY")); // scripts/mutants chooses
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
