@@ -90,7 +90,8 @@ static int plan_training(Job *job, const Asked *asked, const Operands *o, Error 
     ranks = asked->least < asked->most ? cores_available() : (ranks + asked->most - 1) / asked->most;
   if (!code) code = count_workers(asked->workers, ranks, &job->nproc, error);
   if (!code && asked->most == 1)
-    code = recipe_set_ranks(&job->recipe, job->nproc > 1 ? job->nproc : 0, error); // refused here rather than by each process
+    code = recipe_set_ranks(&job->recipe, job->nproc > 1 ? job->nproc : 0,
+                            error); // refused here rather than by each process
   if (!code) code = check_mesh(&job->recipe, is_fixed, asked, job->nproc, error);
   if (code) return code;
   if (job->recipe.plan == RECIPE_PLAN_FIXED) plan_ranks(job);
