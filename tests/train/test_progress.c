@@ -222,12 +222,14 @@ static void test_signals(void **state) {
     if (signals_stop()) _exit(1);
     raise(SIGTERM);
     if (!signals_stop() || signals_number() != SIGTERM) _exit(2);
-    raise(SIGTERM); // the second one kills
-    _exit(3);
+    raise(SIGTERM); // a second one changes nothing: Slurm's comes from the supervisor too
+    if (signals_number() != SIGTERM) _exit(3);
+    raise(SIGINT); // a second Ctrl-C, of somebody who does not want to wait, kills
+    _exit(4);
   }
   int status;
   assert_int_equal(waitpid(child, &status, 0), child);
-  assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGTERM);
+  assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGINT);
 }
 
 static void test_run_folder(void **state) {
