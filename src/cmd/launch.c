@@ -282,7 +282,7 @@ int cmd_launch(int argc, char **argv) {
       {"grace", OPTION_REAL, &a.grace, "SECONDS", "from SIGTERM to SIGKILL, when all are ended", .least = 0,
        .most = 86400},
       {"nnodes", OPTION_TEXT, &a.nodes, "N|MIN:MAX", "machines", .shown = "1"},
-      {"rdzv", OPTION_TEXT, &a.rendezvous, "HOST:PORT,…",
+      {"rdzv", OPTION_TEXT, &a.rendezvous, "HOST:PORT,...",
        "where the machines meet: at the first of these; if it is lost, the next takes over"},
       {"rdzv-id", OPTION_TEXT, &a.id, "ID", "the job's name: machines of another one are not let in", .shown = "plait"},
       {"rdzv-timeout", OPTION_REAL, &a.patience, "SECONDS", "how long nobody may answer there", .least = 1,

@@ -52,7 +52,7 @@ static int width_of_names(const Runs *runs) {
 
 static void print(const Runs *runs) {
   int width = width_of_names(runs);
-  printf("%-*s %17s %9s  %s\n", width, "run", "step", "loss", "state");
+  printf("%-*s %17s      loss  state\n", width, "run", "step");
   for (int i = 0; i < runs->count; i++) {
     const Ending *e = &runs->run[i].ending;
     char step[48], loss[32] = "";

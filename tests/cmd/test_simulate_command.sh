@@ -17,10 +17,10 @@ awk -v a="$plain" -v b="$slow" 'BEGIN { exit !(a > 0 && b > 1.1 * a) }' || fail 
 [ "$plain" = "$wide" ] || fail "a factor of 1 changes $plain to $wide"
 
 # two kinds of devices: the slowest is waited for, the smallest must have room
-island='{name: small, matrix: {bf16: 100e12, fp32: 10e12}, vector: {fp32: 10e12}, sustained: 1, units: 100, cache: 1e6, memory: 9e5, bandwidth: 1e12, launch: 1e-6, host: 1e-6, source: test}'
+island='{name: small, matrix: {bf16: 100e12, fp32: 10e12}, vector: {fp32: 10e12}, sustained: 1, units: 100, cache: 1e6, memory: 5e5, bandwidth: 1e12, launch: 1e-6, host: 1e-6, source: test}'
 { sed '/^ *islands:/d' "$SOURCE/clusters/h200-node.yaml"; printf 'islands:\n  - {first: 1, count: 1, device: %s}\n' "$island"; } >mixed.yaml
 expect 0 '^1 rank of .* and 1 of small ' "$PLAIT" simulate recipe.yaml --cluster mixed.yaml mesh.dp=2
-expect 0 '^  memory +[0-9.]+ kB of 900 kB: does not fit' "$PLAIT" simulate recipe.yaml --cluster mixed.yaml mesh.dp=2
+expect 0 '^  memory +[0-9.]+ kB of 500 kB: does not fit' "$PLAIT" simulate recipe.yaml --cluster mixed.yaml mesh.dp=2
 expect 0 '^  memory +[0-9.]+ kB of 139 GB$' "$PLAIT" simulate recipe.yaml --cluster mixed.yaml mesh.dp=1
 expect 0 '^  products \(device.matrix\)|^  memory bandwidth|^  launches' "$PLAIT" simulate recipe.yaml --cluster mixed.yaml mesh.dp=2 --limits
 "$PLAIT" simulate recipe.yaml --cluster h200-node --json --limits mesh.dp=2 >limits.json || fail "--json --limits"

@@ -17,7 +17,7 @@ literals() {
     grep -vE '^\./(ir/known\.def|recipe/recipe[a-z_]*\.c):' |
     sed -E -e 's,//.*,,' \
       -e "s/(op_[a-z_]+|graph_output|graph_node)\([^\"]*\"($names|$prefixes)\"//g" \
-      -e "s/(metrics_(real|integer)|add_field|json_object_get)\([^\"]*\"($names)\"//g" -e "s/json_pack\(.*//" \
+      -e "s/(metrics_(real|integer)|add_field|json_object_get|json_object_set_new)\([^\"]*\"($names)\"//g" -e "s/json_pack\(.*//" \
       -e "s/g->scope = .*//" -e "s,^(\./op/[a-z_]+\.c:[0-9]+:) *\.name = .*,\1," |
     grep -E "\"(($names)\"|($prefixes)[\".])"
 }
