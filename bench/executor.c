@@ -28,7 +28,7 @@ static double measure(const Job *job, const Device *device, const StepInputs *in
   if (!code) state_init(state, 1, ~0u);
   for (int i = 0; i < repeat && !code; i++) {
     double start = seconds();
-    code = executor_run(executor, (uint64_t)i + 1, inputs, error);
+    code = executor_run(executor, (uint64_t)i + 1, inputs, 0, error);
     double took = seconds() - start;
     if (i && (best < 0 || took < best)) best = took; // the first one warms up
   }
