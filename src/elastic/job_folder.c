@@ -17,14 +17,18 @@ static const char prefix[] = "rendezvous-";
 
 void job_folder_open(JobFolder *f, const char *path) { *f = (JobFolder){.path = path, .fd = -1}; }
 
-// Processes of one host and one namespace of process numbers can look whether the other lives.
+// Processes of one start of one host and one namespace of process numbers can look whether the other lives. Of clones
+// of a machine the host's name may be the same.
 static void name_here(char *text, size_t size) {
-  char host[64] = "", space[64] = "";
+  char host[64] = "", space[64] = "", boot[40] = "";
   gethostname(host, sizeof host - 1);
+  file_peek("/proc/sys/kernel/random/boot_id", boot, sizeof boot);
+  boot[strcspn(boot, "\n")] = 0;
   ssize_t n = readlink("/proc/self/ns/pid", space, sizeof space - 1);
-  snprintf(text, size, "%s/%s", host, n > 0 ? space : "");
+  snprintf(text, size, "%s/%s/%s", host, n > 0 ? space : "", boot);
 }
 
+// The number of the newest lease, 0 where there is none, -1 where the folder cannot be read.
 static int newest(const char *path) {
   DIR *d = opendir(path);
   int epoch = 0;
@@ -35,7 +39,7 @@ static int newest(const char *path) {
     if (!*end && number > epoch && number < 1 << 30) epoch = (int)number;
   }
   if (d) closedir(d);
-  return epoch;
+  return d ? epoch : -1;
 }
 
 static char *name_of(const JobFolder *f, int epoch) { return xformat("%s/%s%d", f->path, prefix, epoch); }
@@ -47,10 +51,10 @@ static void look(const JobFolder *f, int epoch, char *text, size_t size) {
 }
 
 static int is_free(const char *text) {
-  char job[20], here[140], mine[140];
+  char job[20], here[180], mine[180];
   long beats = 0, pid = 0;
   name_here(mine, sizeof mine);
-  if (sscanf(text, "%19s %ld %ld %139s", job, &beats, &pid, here) != 4) return 0;
+  if (sscanf(text, "%19s %ld %ld %179s", job, &beats, &pid, here) != 4) return 0;
   return beats < 0 || (!strcmp(mine, here) && kill((pid_t)pid, 0) && errno == ESRCH);
 }
 
@@ -61,14 +65,14 @@ static int is_strange(const char *text, const char *endpoints) {
 }
 
 static bool write_beat(JobFolder *f) {
-  char here[140], line[300];
+  char here[180], line[340];
   name_here(here, sizeof here);
   int n = snprintf(line, sizeof line, "%s %ld %ld %s %s\n", f->job, f->beats, (long)getpid(), here, f->endpoint);
   return pwrite(f->fd, line, (size_t)n, 0) == n && !ftruncate(f->fd, n) && !fsync(f->fd);
 }
 
 static int make(JobFolder *f, int epoch, Error *error) {
-  char *path = name_of(f, epoch), *temporary = xformat("%s/%stmp.%ld", f->path, prefix, (long)getpid());
+  char *path = name_of(f, epoch), *temporary = xformat("%s/%stmp.%s.%ld", f->path, prefix, f->endpoint, (long)getpid());
   int made = 0;
   f->beats = 0;
   f->fd = file_open(temporary, O_RDWR | O_CREAT | O_TRUNC);
@@ -98,6 +102,7 @@ int job_folder_claim(JobFolder *f, const char *job, const char *endpoint, const 
   if (!f->path) return 1;
   int code = folder_create(f->path, error), epoch = newest(f->path);
   if (code) return error_prefix(error, "run.dir");
+  if (epoch < 0) return 0;
   if (epoch) look(f, epoch, text, sizeof text);
   if (epoch && !is_free(text)) {
     if (epoch != f->seen_epoch || strcmp(text, f->seen)) {

@@ -225,6 +225,10 @@ static void abandon(Machines *m, const char *why) {
   m->killed = true;
   round_free(&m->round);
   m->working = false;
+  if (m->state && m->state->round == m->begun) { // they may all have been cut off, and the round still be running
+    member_failing(m->member, m->begun);
+    member_ended(m->member, m->begun, false, &(JobFailure){.round = m->begun});
+  }
   member_set_busy(m->member, false);
 }
 
@@ -254,7 +258,10 @@ static void look_at_workers(Machines *m) {
 // Signals -------------------------------------------------------------------------------------------------------------
 
 static void leave(Machines *m, int signal) {
-  if (m->leaving && m->working) workers_signal(&m->round.workers, SIGKILL); // the second one
+  if (m->leaving && m->working) { // the second one
+    m->round.told = SIGKILL;
+    workers_signal(&m->round.workers, SIGKILL);
+  }
   m->leaving = signal;
   member_leave(m->member);
 }

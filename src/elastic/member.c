@@ -285,7 +285,10 @@ static int check_job(Member *m, const JobState *s, Error *error) {
 
 // Files of another machine may take seconds to be seen.
 static int check_folder(Member *m, const JobState *s, Error *error) {
-  if (job_folder_sees(&m->folder, m->epoch, s->job)) return 1;
+  if (job_folder_sees(&m->folder, m->epoch, s->job)) {
+    m->folder_at = 0;
+    return 1;
+  }
   if (!m->folder_at) m->folder_at = clock_seconds();
   if (clock_seconds() - m->folder_at < folder_seconds) return 0;
   return error_set(error, PLAIT_BAD_INPUT,

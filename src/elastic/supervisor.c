@@ -42,7 +42,7 @@ static int start_round(Supervisor *s, Error *error) {
   WorkerPlan plan = {.argv = o->argv, .count = o->workers, .ranks = o->workers, .nodes = 1, .host = address,
                      .port = port_free(address, s->token), .id = o->id, .token = s->token, .round = s->number,
                      .restarts = s->restarts, .most_restarts = o->most_restarts, .log_folder = o->log_folder,
-                     .tee = o->tee};
+                     .tee = o->tee, .insecure = o->insecure};
   s->journaled = false;
   return round_start(&s->round, &plan, o->grace, error);
 }

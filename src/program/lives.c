@@ -507,7 +507,8 @@ void memory_pack(Program *p) {
   m->gaps = p->arena_bytes - m->live;
   m->activations = needed_at(&l, at, 1u << AREA_SLOT);
   m->communication = needed_at(&l, at, 1u << AREA_STAGING | 1u << AREA_COMM);
-  if (m->activations + m->communication > m->live) m->communication = m->live - m->activations; // owners have theirs
+  if (m->activations > m->live) m->activations = m->live; // owners have theirs
+  if (m->activations + m->communication > m->live) m->communication = m->live - m->activations;
   m->workspace = m->live - m->activations - m->communication;
   m->kept = most_kept(&l);
   lives_free(&l);

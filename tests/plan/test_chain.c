@@ -180,9 +180,10 @@ static void rounds_up(void **state) {
       found++;
     }
     assert_true(found > 3);
-    ChainList least;
+    ChainList least, none;
     int64_t bytes = chain_least_bytes(exact);
-    assert_true(chain_solve(exact, bytes, &least) && least.bytes <= bytes && !chain_solve(exact, bytes - 1, &least));
+    assert_true(chain_solve(exact, bytes, &least) && least.bytes <= bytes && !chain_solve(exact, bytes - 1, &none));
+    chain_list_free(&least);
     chain_solver_free(exact), chain_solver_free(coarse);
     free(chain.block);
   }
