@@ -278,7 +278,9 @@ static void meet_without(int other) {
   give_secret(0600, SECRET_BYTES);
   for (int r = 0; r < 2; r++) {
     if (fork()) continue;
-    NetOptions options = {.rank = r, .ranks = 2, .host = "127.0.0.1", .port = port, .id = "secret", .patience = 8};
+    double patience = r ? 6 : 12; // rank 0 is there until rank 1 has said what it found
+    NetOptions options = {
+        .rank = r, .ranks = 2, .host = "127.0.0.1", .port = port, .id = "secret", .patience = patience};
     PlaitWorld *world;
     Error error = {0};
     alarm(60);
