@@ -96,24 +96,39 @@ static void remove_older(const JobFolder *f) {
   }
 }
 
+// Notes when the newest lease was first seen as it is now. true: it has changed since the last look.
+static bool has_changed(JobFolder *f, int epoch, const char text[sizeof f->seen]) {
+  if (epoch == f->seen_epoch && !strcmp(text, f->seen)) return false;
+  f->seen_epoch = epoch;
+  f->seen_at = clock_seconds();
+  memcpy(f->seen, text, sizeof f->seen);
+  return true;
+}
+
+void job_folder_watch(JobFolder *f) {
+  char text[sizeof f->seen] = "";
+  int epoch = f->path ? newest(f->path) : 0;
+  if (epoch <= 0) return;
+  look(f, epoch, text, sizeof text);
+  has_changed(f, epoch, text);
+}
+
 int job_folder_claim(JobFolder *f, const char *job, const char *endpoint, const char *endpoints, double silence,
                      Error *error) {
-  char text[sizeof f->seen];
+  char text[sizeof f->seen] = "";
   if (!f->path) return 1;
   int code = folder_create(f->path, error), epoch = newest(f->path);
   if (code) return error_prefix(error, "run.dir");
   if (epoch < 0) return 0;
   if (epoch) look(f, epoch, text, sizeof text);
   if (epoch && !is_free(text)) {
-    if (epoch != f->seen_epoch || strcmp(text, f->seen)) {
-      if (epoch == f->seen_epoch && is_strange(text, endpoints))
+    bool known = epoch == f->seen_epoch;
+    if (has_changed(f, epoch, text)) {
+      if (known && is_strange(text, endpoints))
         return error_set(error, PLAIT_BAD_INPUT,
                          "run.dir %s is in use by another job, whose store is at %.79s; set another run.dir, or give "
                          "that endpoint to --rdzv",
                          f->path, strrchr(text, ' ') ? strrchr(text, ' ') + 1 : "");
-      f->seen_epoch = epoch;
-      f->seen_at = clock_seconds();
-      memcpy(f->seen, text, sizeof text);
       return 0;
     }
     if (clock_seconds() - f->seen_at < silence) return 0;

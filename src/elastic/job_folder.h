@@ -22,6 +22,9 @@ void job_folder_open(JobFolder *folder, const char *path);
 // PLAIT_FAILED: the folder cannot be written.
 int job_folder_claim(JobFolder *folder, const char *job, const char *endpoint, const char *endpoints, double silence,
                      Error *error);
+// For a machine that another one serves: looks at the lease, so that a holder that falls silent is known to be silent
+// since then, and not only since the connection to it was given up.
+void job_folder_watch(JobFolder *folder);
 // Says that the holder lives. false: another process has taken over.
 bool job_folder_renew(JobFolder *folder);
 // done: the job has ended; else another machine may take over at once.

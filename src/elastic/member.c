@@ -174,6 +174,8 @@ static int read_epoch(Member *m, int *epoch, Error *error) {
 }
 
 static void set_patience(Member *m) { m->store->patience = fmax(1, m->options->silence / 2); }
+// A stopped machine takes connections, and says nothing. Two tries fit between the end of the last call and --silence.
+static double greeting_patience(const Member *m) { return m->epoch ? fmin(2, fmax(1, m->options->silence / 4)) : 2; }
 
 // 1: it is this job's, and not one that was given up for another.
 static int accept_store(Member *m, Error *error) {
@@ -230,7 +232,7 @@ static int connect_once(Member *m, Error *error) {
   for (int i = 0; (found = store_endpoint(o->endpoints, i, &at, error)) > 0; i++) {
     Error why = {0};
     if ((found = store_check_address(&at, o->insecure, error))) return found;
-    found = store_connect(&at, o->id, &m->store, &why);
+    found = store_connect(&at, o->id, greeting_patience(m), &m->store, &why);
     if (found < 0 && !m->epoch) return *error = why, found;
     if (found <= 0) continue;
     if (accept_store(m, &why)) return 1;
@@ -241,7 +243,8 @@ static int connect_once(Member *m, Error *error) {
   for (int i = 0; i < most && (found = store_endpoint(o->endpoints, i, &at, error)) > 0; i++) {
     found = try_to_serve(m, i, &at, error);
     if (found < 0) return found;
-    if (found && store_connect(&at, o->id, &m->store, error) > 0 && accept_store(m, error)) return 1;
+    if (found && store_connect(&at, o->id, greeting_patience(m), &m->store, error) > 0 && accept_store(m, error))
+      return 1;
     if (found) disconnect(m), stop_serving(m, false);
   }
   return found < 0 ? found : 0;
@@ -416,9 +419,11 @@ static int look_once(Member *m, Error *error) {
 
 // false: another process has taken over the store.
 static bool keep_folder(Member *m) {
-  if (!m->server || clock_seconds() < m->beat_at) return true;
+  if (clock_seconds() < m->beat_at) return true;
   m->beat_at = clock_seconds() + beat_seconds;
-  return job_folder_renew(&m->folder);
+  if (m->server) return job_folder_renew(&m->folder);
+  if (m->store) job_folder_watch(&m->folder);
+  return true;
 }
 
 static void *run(void *argument) {

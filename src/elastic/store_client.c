@@ -9,7 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
-static const double usual_patience = 10, retry_seconds = 0.05, greeting_seconds = 2;
+static const double usual_patience = 10, retry_seconds = 0.05, usual_greeting = 2;
 
 typedef struct Client { Store base; Channel *channel; char where[80]; } Client; // channel NULL: lost
 
@@ -83,9 +83,9 @@ static void close_client(Store *s) {
 // Finding it ---------------------------------------------------------------------------------------------------------
 
 // 1: connected; 0: nobody answers; PLAIT_BAD_INPUT: somebody else does.
-static int greet(const NetAddress *at, uint64_t job, const char *id, Channel **channel, Error *error) {
+static int greet(const NetAddress *at, uint64_t job, const char *id, double seconds, Channel **channel, Error *error) {
   StoreGreeting mine = STORE_GREETING(job), theirs;
-  double until = clock_seconds() + greeting_seconds;
+  double until = clock_seconds() + seconds;
   char text[80];
   Secret secret;
   bool given;
@@ -137,9 +137,9 @@ static Store *make_client(Channel *channel, const NetAddress *at) {
   return &c->base;
 }
 
-int store_connect(const NetAddress *at, const char *id, Store **store, Error *error) {
+int store_connect(const NetAddress *at, const char *id, double seconds, Store **store, Error *error) {
   Channel *channel = NULL;
-  int found = greet(at, store_job(id), id, &channel, error);
+  int found = greet(at, store_job(id), id, seconds, &channel, error);
   if (found > 0) *store = make_client(channel, at);
   return found;
 }
@@ -187,7 +187,7 @@ int store_open(const char *endpoints, const char *id, bool insecure, double pati
   net_describe(&at, text, sizeof text);
   for (;;) {
     Error unused = {0};
-    found = store_connect(&at, id, store, error);
+    found = store_connect(&at, id, usual_greeting, store, error);
     if (found) return found < 0 ? found : PLAIT_OK;
     if (!*server && store_serve(&at, id, insecure, server, &unused) == PLAIT_BAD_INPUT) {
       *error = unused;

@@ -63,9 +63,12 @@ for ((fault = 1; fault <= faults; fault++)); do
       gone "$victim" ;;
     3) echo "$fault: step $step: $victim is stopped, and wakes"
       stopped="${pid[$victim]} $(workers_of "$victim")"
+      # Where it has the store, the others count it as lost only when they have another: a call and two greetings, 3 s.
+      asleep=$((RANDOM % 3 + 3))
+      [ "$victim" != "$(serving)" ] || asleep=$((asleep + 3))
       # shellcheck disable=SC2086
       kill -STOP $stopped
-      sleep "$((RANDOM % 3 + 2))"
+      sleep $asleep
       # shellcheck disable=SC2086
       kill -CONT $stopped ;;
     4) echo "$fault: step $step: $victim says goodbye"
