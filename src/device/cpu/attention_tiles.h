@@ -8,6 +8,7 @@ typedef struct TYPED(Attention) {
   const KernelCall *call;
   const AttentionAttr *attr;
   int64_t b, s, t, g, r, d, tiles, key_tiles; // tiles: of s, of t
+  int64_t unit_tiles;                         // tiles of queries that one unit of work has
   const ELEMENT *q, *k, *v, *out, *dout; // (b, s, g, r, d), (b, t, g, d) twice, (b, s, g, r, d) twice
   const REAL *logsumexp;                 // (b, g, r, s)
   ELEMENT *dq, *dk, *dv;

@@ -34,6 +34,7 @@
 #undef ATTENTION
 #undef TILE
 #undef TILE_STATE
+#undef QUERY_TILES
 #undef PLACE
 #undef NORM
 #undef HEAD
