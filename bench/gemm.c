@@ -1,10 +1,12 @@
 // Speed of the matrix products of training steps, beside MKL's, oneDNN's and OpenBLAS' where they are installed
-// (bench/gemm_peers.h): bench_gemm [THREADS [DTYPE [LEVEL]]]. THREADS: a number, or several as 1,2. LEVEL best: the one
-// that training uses; peak: that one, and only what its instructions can do. Calls of plait and of the libraries
+// (bench/gemm_peers.h): bench_gemm [THREADS [DTYPE [LEVEL [SHAPE]]]]. THREADS: a number, or several as 1,2. LEVEL best:
+// the one that training uses; peak: that one, and only what its instructions can do. SHAPE: as
+// 1024x3072x768, only this product. Calls of plait and of the libraries
 // alternate; each figure is the best call, its share of what the cores could multiply, and plait's speed divided by the
 // library's.
 #include "gemm_peak.h"
 #include "gemm_peers.h"
+#include <inttypes.h>
 #include <string.h>
 
 // Wall time: packing, waiting and imbalance count as in training. The best of many calls is printed, so a machine that
@@ -18,11 +20,13 @@ typedef struct Bench {
   double peak; // GF/s of all threads; 0: unknown
 } Bench;
 
-static void fill(Operand *x) {
+static void fill_within(Operand *x, double most) {
   int64_t count = operand_elements(x);
   x->data = xcalloc((size_t)count, dtype_size(x->dtype));
-  for (int64_t e = 0; e < count; e++) dtype_store(x->data, x->dtype, e, (double)(e * 37 % 101) / 101 - 0.5);
+  for (int64_t e = 0; e < count; e++)
+    dtype_store(x->data, x->dtype, e, most * (2.0 * (double)(e * 37 % 101) / 101 - 1));
 }
+static void fill(Operand *x) { fill_within(x, 0.5); }
 
 static const char *const kinds[] = {"NT", "NN", "TN"};
 
@@ -154,7 +158,7 @@ static void measure_head(const Bench *b, int64_t rows, int64_t vocabulary, int64
                       {.dtype = DTYPE_I32, .rank = 2, .size = {1, rows}},
                       {.dtype = DTYPE_F64}};
   Operand output[3] = {{.dtype = DTYPE_F64}, input[0], {.dtype = wide, .rank = 2, .size = {vocabulary, width}}};
-  for (int i = 0; i < 4; i++) fill(&input[i]);
+  for (int i = 0; i < 4; i++) fill_within(&input[i], i == 1 ? 0.02 : 0.5); // no exponential is a denormal number
   for (int i = 0; i < 3; i++) fill(&output[i]);
   for (int64_t row = 0; row < rows; row++) ((int32_t *)input[2].data)[row] = (int32_t)(row * 37 % vocabulary);
   input[1].map[0] = (IndexMap){.local = vocabulary, .valid = vocabulary, .global = vocabulary, .runs = 1};
@@ -180,15 +184,16 @@ static const int64_t heads[][3] = {{2048, 50304, 384}, {2048, 512, 384}, {1024, 
 // Inside and outside of an expert: shape B's with experts of 512, and back, and larger ones.
 static const int64_t expert_sizes[][2] = {{512, 384}, {384, 512}, {1536, 768}};
 
+static void measure_product(const Bench *b, const int64_t z[3]) {
+  dense(b, MATMUL_NT, 0, z[0], z[1], z[2], "NT");
+  dense(b, MATMUL_NT, 1, z[0], z[1], z[2], "NT bias");
+  dense(b, MATMUL_NN, 0, z[0], z[1], z[2], "NN");
+  dense(b, MATMUL_TN, 0, z[0], z[1], z[2], "TN");
+  dense(b, MATMUL_TN, 1, z[0], z[1], z[2], "TN add");
+}
+
 static void measure_all(const Bench *b) {
-  for (int s = 0; s < (int)(sizeof sizes / sizeof *sizes); s++) {
-    const int64_t *z = sizes[s];
-    dense(b, MATMUL_NT, 0, z[0], z[1], z[2], "NT");
-    dense(b, MATMUL_NT, 1, z[0], z[1], z[2], "NT bias");
-    dense(b, MATMUL_NN, 0, z[0], z[1], z[2], "NN");
-    dense(b, MATMUL_TN, 0, z[0], z[1], z[2], "TN");
-    dense(b, MATMUL_TN, 1, z[0], z[1], z[2], "TN add");
-  }
+  for (int s = 0; s < (int)(sizeof sizes / sizeof *sizes); s++) measure_product(b, sizes[s]);
   for (int s = 0; s < (int)(sizeof heads / sizeof *heads); s++) measure_head(b, heads[s][0], heads[s][1], heads[s][2]);
   for (int s = 0; s < (int)(sizeof expert_sizes / sizeof *expert_sizes); s++)
     for (int kind = MATMUL_NT; kind <= MATMUL_TN; kind++)
@@ -218,7 +223,10 @@ int main(int argc, char **argv) {
         b.peak = core_peak(b.level, b.dtype) * team_size(b.team);
         printf("%s %s, %d threads: at most %.1f GF/s\n", cpu_level_name(b.level), dtype_name(b.dtype),
                team_size(b.team), b.peak);
-        if (argc < 4 || strcmp(argv[3], "peak")) measure_all(&b);
+        int64_t shape[3];
+        if (argc > 4 && sscanf(argv[4], "%" SCNd64 "x%" SCNd64 "x%" SCNd64, &shape[0], &shape[1], &shape[2]) == 3)
+          measure_product(&b, shape);
+        else if (argc < 4 || strcmp(argv[3], "peak")) measure_all(&b);
       }
     team_destroy(b.team);
   }

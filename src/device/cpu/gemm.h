@@ -6,8 +6,8 @@
 
 #if LEVEL_BYTES == 64
 #define MR 14 // 28 accumulators, 2 of B, 1 broadcast of 32 registers
-#define MC (MR * 16)
-#define KC 192 // a panel of B and a tile of A fit into a first-level cache of 48 KiB
+#define MC (MR * 8)
+#define KC 576 // C is read and written once for so many; a panel of B comes from the second-level cache in time
 #elif LEVEL_BYTES == 32
 #define MR 6
 #define MC (MR * 16)
@@ -43,7 +43,10 @@ static int64_t TYPED(gemm_columns)(int64_t n, int64_t k) {
   if (room < 8 * NR) room = 8 * NR;
   return all < room ? all : room;
 }
-static int64_t TYPED(gemm_depth)(int64_t k) { return k < 16 * KC ? k : 16 * KC; }
+static int64_t TYPED(gemm_depth)(int64_t k) {
+  int64_t most = 3072 / KC * KC;
+  return k < most ? k : most;
+}
 
 // Bytes of workspace for a product of n columns on `slots` threads; also for a smaller k, which may pack more columns.
 static size_t TYPED(gemm_workspace)(int64_t n, int64_t k, int slots) {
@@ -182,17 +185,21 @@ static void TYPED(gemm_pack)(void *argument, int slot, int64_t panel) {
    g->b_column, job->depth, columns);
 }
 
-// Rows of one block of MC against a range of panels.
-static void TYPED(gemm_unit)(void *argument, int slot, int64_t unit) {
-  const TYPED(GemmJob) *job = argument;
+// Panels whose part of C stays in the second-level cache over all steps of k. A that is packed or copied, which costs
+// more than that, is so once for all.
+static int64_t TYPED(panels_at_once)(const GEMM *g, int64_t m, int64_t panels) {
+  int64_t room = (384 << 10) / (m * NR * (int64_t)sizeof(REAL));
+  return g->a_column != 1 || TYPED(rows_collide)(g) ? panels : room < 4 ? 4 : room;
+}
+
+// Rows of one block of MC, from row i0 on, against the panels p0 to p1 - 1.
+static void TYPED(gemm_block)(const TYPED(GemmJob) *job, REAL *tiles, int64_t i0, int64_t p0, int64_t p1) {
   const GEMM *g = job->g;
-  int64_t i0 = unit / job->column_blocks * MC, m = g->m - i0 < MC ? g->m - i0 : MC, part = unit % job->column_blocks;
-  int64_t p0 = job->panels * part / job->column_blocks, p1 = job->panels * (part + 1) / job->column_blocks;
+  int64_t m = g->m - i0 < MC ? g->m - i0 : MC;
   int packed = g->a_column != 1;
   int far = !g->b_panel &&
             job->panels * NR * job->depth * (int64_t)sizeof(REAL) > 1 << 20; // B is not in the second-level cache
   int copied = TYPED(rows_collide)(g);
-  REAL *tiles = job->packed_a + (int64_t)slot * MC * COPIED_ROW;
   for (int64_t k = 0; k < job->depth; k += KC) {
     const REAL *a = g->a + (job->k0 + k) * g->a_column + i0 * g->a_row;
     int first = !job->k0 && !k;
@@ -231,6 +238,17 @@ static void TYPED(gemm_unit)(void *argument, int slot, int64_t unit) {
       }
     }
   }
+}
+
+// A block of rows against a range of panels.
+static void TYPED(gemm_unit)(void *argument, int slot, int64_t unit) {
+  const TYPED(GemmJob) *job = argument;
+  const GEMM *g = job->g;
+  int64_t i0 = unit / job->column_blocks * MC, m = g->m - i0 < MC ? g->m - i0 : MC, part = unit % job->column_blocks;
+  int64_t p0 = job->panels * part / job->column_blocks, p1 = job->panels * (part + 1) / job->column_blocks;
+  REAL *tiles = job->packed_a + (int64_t)slot * MC * COPIED_ROW;
+  int64_t step = TYPED(panels_at_once)(g, m, p1 - p0);
+  for (int64_t p = p0; p < p1; p += step) TYPED(gemm_block)(job, tiles, i0, p, p + step < p1 ? p + step : p1);
 }
 
 // team NULL: in the calling thread. workspace: gemm_workspace(n, k, team slots) bytes.
