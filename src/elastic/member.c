@@ -395,7 +395,7 @@ static int look_once(Member *m, Error *error) {
     unlock(m);
     if (!*m->self.address) {
       if (m->options->address) snprintf(m->self.address, sizeof m->self.address, "%s", m->options->address);
-      else store_own_address(m->store, m->self.address, sizeof m->self.address);
+      else m->store->own_address(m->store, m->self.address, sizeof m->self.address);
     }
     if (!m->self.port) m->self.port = port_free(m->self.address, m->id);
     if (m->present) changed = apply(m, s, &wish);
