@@ -55,8 +55,8 @@ static bool is_loaded(void) {
 
 int etcd_http_check(Error *error) {
   if (is_loaded()) return PLAIT_OK;
-  return error_set(error, PLAIT_BAD_INPUT, "--rdzv etcd:// needs libcurl, which cannot be loaded (%s); install libcurl4",
-                   problem);
+  return error_set(error, PLAIT_BAD_INPUT,
+                   "--rdzv etcd:// needs libcurl, which cannot be loaded (%s); install libcurl4", problem);
 }
 
 bool etcd_http_is_built(void) { return true; }

@@ -57,9 +57,9 @@ int store_open(const char *endpoints, const char *id, bool insecure, double pati
 
 // etcd ----------------------------------------------------------------------------------------------------------------
 
-// The store that etcd 3.4 or later keeps for the job `id`, at "etcd://hostA:2379,hostB:2379" (etcds://: by TLS, with the
-// files that ETCDCTL_CACERT, ETCDCTL_CERT and ETCDCTL_KEY name). User and password: ETCDCTL_USER, or before the hosts.
-// Of those who had a lease the last to close it removes the keys of the job; where all are killed, they lapse within
-// 15 s. PLAIT_BAD_INPUT: a wrong
+// The store that etcd 3.4 or later keeps for the job `id`, at "etcd://hostA:2379,hostB:2379" (etcds://: by TLS, with
+// the files that ETCDCTL_CACERT, ETCDCTL_CERT and ETCDCTL_KEY name). User and password: ETCDCTL_USER, or before the
+// hosts. Of those who had a lease the last to close it removes the keys of the job; where all are killed, they lapse
+// within 15 s. PLAIT_BAD_INPUT: a wrong
 // address, a user that etcd refuses, no TLS, no libcurl; PLAIT_FAILED: it does not answer within `patience` seconds.
 int store_etcd_open(const char *endpoints, const char *id, double patience, Store **store, Error *error);

@@ -204,7 +204,8 @@ static int keep_job(Etcd *e, Error *error) {
   double until = clock_seconds() + e->base.patience;
   while (!code && !e->job) {
     code = find_job(e, error);
-    if (!code && !e->job && clock_seconds() >= until) return no_answer(e, "the job's lease lapses again and again", error);
+    if (!code && !e->job && clock_seconds() >= until)
+      return no_answer(e, "the job's lease lapses again and again", error);
   }
   if (!code) e->job_renewed = clock_seconds();
   return code;

@@ -233,9 +233,7 @@ static bool take_range(const json_t *range, StoreValue *now) {
   value = json_object_get(kv, "value"); // an empty one is left out
   if (value && !json_is_string(value)) return false;
   now->data = etcd_unbase64(value ? json_string_value(value) : "", json_string_length(value), &now->bytes);
-  if (now->data && now->bytes <= STORE_VALUE) return true;
-  store_value_free(now);
-  return false;
+  return now->data && now->bytes <= STORE_VALUE;
 }
 
 int etcd_take_get(const char *text, size_t bytes, StoreValue *now, uint64_t *revision) {
@@ -243,6 +241,7 @@ int etcd_take_get(const char *text, size_t bytes, StoreValue *now, uint64_t *rev
   const json_t *header = json_object_get(root, "header");
   *now = (StoreValue){0};
   int good = json_is_object(header) && number_of(header, "revision", revision) && take_range(root, now);
+  if (!good) store_value_free(now);
   json_decref(root);
   return good;
 }
@@ -255,6 +254,7 @@ int etcd_take_set(const char *text, size_t bytes, bool *done, StoreValue *now) {
   int good = json_is_object(header);
   if (good && *done) good = number_of(header, "revision", &now->version) && now->version;
   else if (good) good = take_range(json_object_get(json_array_get(responses, 0), "response_range"), now);
+  if (!good) store_value_free(now);
   json_decref(root);
   return good;
 }

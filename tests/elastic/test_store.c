@@ -1,6 +1,6 @@
-// The store that supervisors share, the embedded one and etcd's: compare-and-set, waits, leases. Of the embedded one other
-// jobs, secrets, what is no request; of etcd's what a job leaves, and several endpoints. etcd's are left out where there
-// is no etcd.
+// The store that supervisors share, the embedded one and etcd's: compare-and-set, waits, leases. Of the embedded one
+// other jobs, secrets, what is no request; of etcd's what a job leaves, and several endpoints. etcd's are left out
+// where there is no etcd.
 #include "base/clock.h"
 #include "base/thread.h"
 #include "comm/net_socket.h"

@@ -1,5 +1,5 @@
-// What etcd answers, and addresses of it. The first byte chooses what is read. Any bytes are an answer within the limits,
-// or none; what was read from base64 is written as the same text.
+// What etcd answers, and addresses of it. The first byte chooses what is read. Any bytes are an answer within the
+// limits, or none; what was read from base64 is written as the same text.
 #include "elastic/store_etcd_parse.h"
 #include "fuzz.h"
 #include <stdlib.h>
