@@ -237,6 +237,7 @@ void etcd_http_post(EtcdHttp *h, int endpoint, const char *path, const char *bod
     return;
   }
   a->sent = sent > 0;
+  a->closed = code == CURLE_GOT_NOTHING || code == CURLE_RECV_ERROR;
   a->never = is_final(code);
   snprintf(a->why, sizeof a->why, "%.190s", *h->why ? h->why : lib.curl_easy_strerror(code));
   for (char *c = a->why; *c; c++)

@@ -8,6 +8,7 @@ typedef struct EtcdAnswer {
   long status; // of HTTP; 0: there is no answer
   bool never;  // and there will be none: TLS does not come about
   bool sent;   // the request may have come there, though there is no answer
+  bool closed; // it was sent, and the connection then ended
   char *body;  // of `bytes` bytes; borrowed until the next call
   size_t bytes;
   char why[200]; // there is no answer

@@ -2,7 +2,6 @@
 #include "elastic/job_store.h"
 #include "elastic/store_etcd_parse.h"
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 const double job_store_reunion_seconds = 3, job_store_beat_seconds = 0.5;
@@ -60,14 +59,6 @@ int job_store_set(JobStore *j, const char *key, uint64_t version, const char *te
                   Error *error) {
   StoreValue now = {0};
   int code = j->store->compare_and_set(j->store, key, version, text, strlen(text), lease, done, &now, error);
-  store_value_free(&now);
-  return code;
-}
-
-int job_store_read_epoch(JobStore *j, int *epoch, Error *error) {
-  StoreValue now = {0};
-  int code = j->store->get(j->store, job_store_epoch_key, &now, error);
-  *epoch = !code && now.version ? atoi(now.data) : 0;
   store_value_free(&now);
   return code;
 }

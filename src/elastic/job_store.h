@@ -32,6 +32,7 @@ struct JobStore {
   bool reached;        // there was a store once
   char job[20];        // the name of the job's start; "": not known yet
   uint64_t lease;      // this machine's, in the store; 0: none
+  uint64_t told;       // the lease with which this machine has told the epoch
   double hold_until;   // until when no round begins
   double reunion;      // until when machines may come back to the store
   double beat_at;      // when `keep` has something to do again
@@ -52,4 +53,3 @@ extern const double job_store_reunion_seconds, job_store_beat_seconds;
 extern const char job_store_epoch_key[];
 int job_store_set(JobStore *store, const char *key, uint64_t version, const char *text, uint64_t lease, bool *done,
                   Error *error);
-int job_store_read_epoch(JobStore *store, int *epoch, Error *error);

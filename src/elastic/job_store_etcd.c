@@ -5,6 +5,7 @@
 #include "elastic/etcd_http.h"
 #include <ctype.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 static int check(const char *endpoints, bool insecure, Error *error) {
@@ -47,27 +48,35 @@ static int claim(JobStore *j, Error *error) {
   return job_folder_claim(&j->folder, j->job, endpoint, NULL, j->options->silence, error);
 }
 
+// Tells the epoch of the lease that this machine holds. 1; 0: the store is to be left.
+static int tell(JobStore *j, uint64_t version, Error *error) {
+  char text[16];
+  bool done;
+  snprintf(text, sizeof text, "%d", j->folder.epoch);
+  if (job_store_set(j, job_store_epoch_key, version, text, j->lease, &done, error)) return 0;
+  if (done) j->epoch = j->folder.epoch, j->told = j->lease;
+  else if (!version) job_folder_release(&j->folder, false); // another machine was here first
+  return 1;
+}
+
 static int keep(JobStore *j, Error *error) {
   JobFolder *f = &j->folder;
-  char text[16];
-  bool done = true;
-  int epoch;
+  StoreValue now;
   if (!f->path || !j->store || !j->lease || !*j->job || clock_seconds() < j->beat_at) return 1;
   j->beat_at = clock_seconds() + job_store_beat_seconds;
   if (f->fd >= 0 && !job_folder_renew(f)) job_folder_release(f, false); // another machine holds it now
-  if (job_store_read_epoch(j, &epoch, error)) return 0;
-  if (epoch) {
-    j->epoch = epoch;
-    if (f->fd < 0) job_folder_watch(f);
-    return 1;
+  if (j->store->get(j->store, job_store_epoch_key, &now, error)) return 0;
+  uint64_t version = now.version;
+  int epoch = version ? atoi(now.data) : 0;
+  store_value_free(&now);
+  if (epoch) j->epoch = epoch;
+  if (f->fd < 0 && epoch) return job_folder_watch(f), 1;
+  if (f->fd < 0) {
+    int claimed = claim(j, error);
+    if (claimed <= 0) return claimed < 0 ? claimed : 1;
   }
-  int claimed = f->fd >= 0 ? 1 : claim(j, error);
-  if (claimed <= 0) return claimed < 0 ? claimed : 1;
-  snprintf(text, sizeof text, "%d", f->epoch);
-  if (job_store_set(j, job_store_epoch_key, 0, text, j->lease, &done, error)) return 0;
-  if (!done) job_folder_release(f, false);
-  else j->epoch = f->epoch;
-  return 1;
+  bool told = epoch == f->epoch && j->told == j->lease; // else the key would go with a lease of an earlier connection
+  return told ? 1 : tell(j, version, error);
 }
 
 const JobStoreKind job_store_etcd = {.check = check, .find = find, .keep = keep, .server = "etcd",

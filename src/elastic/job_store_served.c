@@ -5,6 +5,7 @@
 #include "elastic/job_store.h"
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -23,6 +24,14 @@ static double greeting_patience(const JobStore *j) {
   return j->epoch ? fmin(2, fmax(1, j->options->silence / 4)) : 2;
 }
 
+static int read_epoch(JobStore *j, int *epoch, Error *error) {
+  StoreValue now = {0};
+  int code = j->store->get(j->store, job_store_epoch_key, &now, error);
+  *epoch = !code && now.version ? atoi(now.data) : 0;
+  store_value_free(&now);
+  return code;
+}
+
 // Whether it is this job's, and not one that was given up for another.
 static bool accept_store(JobStore *j, Error *error) {
   int epoch, code;
@@ -33,7 +42,7 @@ static bool accept_store(JobStore *j, Error *error) {
     epoch = j->folder.path ? j->folder.epoch : j->epoch + 1;
     snprintf(text, sizeof text, "%d", epoch);
     code = job_store_set(j, job_store_epoch_key, 0, text, 0, &done, error);
-  } else code = job_store_read_epoch(j, &epoch, error);
+  } else code = read_epoch(j, &epoch, error);
   if (code || !epoch || epoch < j->epoch) return false;
   if (j->epoch && epoch > j->epoch) j->reunion = clock_seconds() + job_store_reunion_seconds;
   if (j->server && epoch > 1) j->hold_until = clock_seconds() + job_store_reunion_seconds; // others may remember more

@@ -26,6 +26,7 @@ typedef struct Etcd {
   int at;                // the endpoint that has answered last
   char token[ETCD_NAME]; // "": none, or one is to be fetched
   bool asks_nobody;      // etcd has no users
+  bool met;              // it has answered once
   bool lost;             // the last call had no answer: what this client holds is left to lapse
   uint64_t job;          // the job's lease; 0: not known
   uint64_t lease;        // the one that this client has made last
@@ -47,9 +48,9 @@ static int refused(const Etcd *e, const char *sentence, Error *error) {
 }
 
 static int is_strange(const Etcd *e, const EtcdAnswer *a, Error *error) {
-  bool encrypted = a->status == 400 && !e->url.tls && a->bytes < 1000 && strstr(a->body, "HTTPS");
-  return error_set(error, PLAIT_BAD_INPUT, "what listens at %s is not etcd 3.4 or later with its JSON gateway (HTTP "
-                   "status %ld)%s", e->where, a->status, encrypted ? "; it talks TLS: say etcds://" : "");
+  return error_set(error, PLAIT_BAD_INPUT,
+                   "what listens at %s is not etcd 3.4 or later with its JSON gateway (HTTP status %ld)", e->where,
+                   a->status);
 }
 
 typedef struct Verdict {
@@ -66,7 +67,12 @@ static int judge(Etcd *e, const EtcdAnswer *a, Verdict *v, Error *error) {
     return error_set(error, PLAIT_BAD_INPUT,
                      "TLS with etcd at %s: %s (ETCDCTL_CACERT, ETCDCTL_CERT and ETCDCTL_KEY name its files)", e->where,
                      a->why);
-  if (!a->status) return v->again = true, no_answer(e, a->why, error);
+  if (!a->status) {
+    v->again = true;
+    snprintf(sentence, sizeof sentence, "%.150s%s", a->why,
+             a->closed && !e->met && !e->url.tls ? "; if it talks TLS, say etcds://" : "");
+    return no_answer(e, sentence, error);
+  }
   switch (etcd_take_trouble(a->body, a->bytes, sentence, sizeof sentence)) {
   case ETCD_LEASE_GONE: return LEASE_GONE;
   case ETCD_STRANGE: return is_strange(e, a, error);
@@ -117,8 +123,8 @@ static int call(Etcd *e, const char *path, char *body, bool idempotent, EtcdAnsw
     Error why = {0};
     Verdict v;
     code = ask_once(e, path, body, fmin(until - clock_seconds(), share), a, &v, &why);
-    if (code >= 0) e->lost = false;
-    if (code >= 0 || !v.again || !(idempotent || v.undone) || clock_seconds() + retry_seconds >= until) {
+    if (code >= 0) e->lost = false, e->met = true;
+    if (code >= 0 || !v.again || !(idempotent || v.undone) || clock_seconds() + least_try >= until) {
       if (code < 0) error_set(error, why.code, "%s", why.message);
       break;
     }
