@@ -49,6 +49,8 @@ void job_store_leave(JobStore *j) {
 }
 
 void job_store_close(JobStore *j, bool done) {
+  Error ignored = {0};
+  if (j->store && j->lease) j->store->lease(j->store, &j->lease, 0, &ignored);
   disconnect(j);
   stop_serving(j, done);
 }

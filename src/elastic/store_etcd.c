@@ -27,16 +27,14 @@ typedef struct Etcd {
   char token[ETCD_NAME]; // "": none, or one is to be fetched
   bool asks_nobody;      // etcd has no users
   bool met;              // it has answered once
-  bool lost;             // the last call had no answer: what this client holds is left to lapse
   uint64_t job;          // the job's lease; 0: not known
-  uint64_t lease;        // the one that this client has made last
+  uint64_t lease;        // the one that this client has renewed last
   double job_renewed, renewed;
 } Etcd;
 
 // Calls ---------------------------------------------------------------------------------------------------------------
 
 static int no_answer(Etcd *e, const char *why, Error *error) {
-  e->lost = true;
   return error_set(error, PLAIT_FAILED, "etcd at %s does not answer (%s)", e->where, why);
 }
 
@@ -123,7 +121,7 @@ static int call(Etcd *e, const char *path, char *body, bool idempotent, EtcdAnsw
     Error why = {0};
     Verdict v;
     code = ask_once(e, path, body, fmin(until - clock_seconds(), share), a, &v, &why);
-    if (code >= 0) e->lost = false, e->met = true;
+    if (code >= 0) e->met = true;
     if (code >= 0 || !v.again || !(idempotent || v.undone) || clock_seconds() + least_try >= until) {
       if (code < 0) error_set(error, why.code, "%s", why.message);
       break;
@@ -276,8 +274,25 @@ static int wait_for(Store *store, const char *key, uint64_t version, double seco
   }
 }
 
+// The last of those who had a lease takes all of the job along.
+static int say_goodbye(Etcd *e, uint64_t lease, Error *error) {
+  bool others = true;
+  EtcdAnswer a;
+  int code = call(e, "/v3/lease/revoke", etcd_ask_lease(lease), true, &a, error);
+  if (code >= 0) code = call(e, "/v3/kv/range", etcd_ask_leased(e->prefix), true, &a, error);
+  if (code) return code;
+  if (!etcd_take_leased(a.body, a.bytes, e->job, 0, &others)) return is_strange(e, &a, error);
+  if (FAULT(etcd_keeps_the_job, !others, 0)) give_back(e, e->job);
+  return PLAIT_OK;
+}
+
 static int lease_of_machine(Store *store, uint64_t *lease, double seconds, Error *error) {
   Etcd *e = (Etcd *)store;
+  if (seconds <= 0) {
+    uint64_t last = *lease;
+    *lease = 0;
+    return last ? say_goodbye(e, last, error) : PLAIT_OK;
+  }
   int code = keep_job(e, error);
   if (code || (*lease && *lease == e->lease && clock_seconds() - e->renewed < seconds / 6)) return code;
   code = renew(e, lease, seconds, error);
@@ -292,21 +307,8 @@ static void own_address(const Store *store, char *text, size_t size) {
   snprintf(text, size, "%s", *own ? own : "127.0.0.1");
 }
 
-// The last of those who had a lease takes all of the job along.
-static void say_goodbye(Etcd *e) {
-  bool others = true;
-  EtcdAnswer a;
-  Error ignored = {0};
-  e->base.patience = fmin(e->base.patience, 2);
-  give_back(e, e->lease);
-  int code = call(e, "/v3/kv/range", etcd_ask_leased(e->prefix), true, &a, &ignored);
-  if (!code && etcd_take_leased(a.body, a.bytes, e->job, 0, &others) && FAULT(etcd_keeps_the_job, !others, 0))
-    give_back(e, e->job);
-}
-
 static void close_client(Store *store) {
   Etcd *e = (Etcd *)store;
-  if (!e->lost && e->lease) say_goodbye(e);
   etcd_http_close(e->http);
   explicit_bzero(&e->url, sizeof e->url);
   explicit_bzero(e->token, sizeof e->token);

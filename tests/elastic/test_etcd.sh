@@ -22,7 +22,7 @@ start_etcd() {
   shift 2
   : >"$name.log"
   etcd --data-dir "$name" --listen-client-urls "$scheme://$at" --advertise-client-urls "$scheme://$at" --listen-peer-urls "http://$peer" \
-    --initial-advertise-peer-urls "http://$peer" --initial-cluster "default=http://$peer" "$@" >"$name.log" 2>&1 &
+    --initial-advertise-peer-urls "http://$peer" --initial-cluster "default=http://$peer" --bcrypt-cost 4 "$@" >"$name.log" 2>&1 &
   pid[etcd]=$!
   wait_for grep -q 'serving .*client' "$name.log" || { tail -5 "$name.log"; die "etcd does not start"; }
 }
@@ -30,12 +30,14 @@ stop_etcd() {
   { kill -KILL "${pid[etcd]}"; wait "${pid[etcd]}"; } 2>/dev/null
   unset "pid[etcd]"
 }
-# ask PATH JSON: what etcd answers
+# ask PATH JSON …: what etcd answers
 ask() {
-  python3 - "http://$at$1" "$2" <<'end'
+  python3 - "http://$at" "$@" <<'end'
 import sys, urllib.error, urllib.request
-try: print(urllib.request.build_opener(urllib.request.ProxyHandler({})).open(sys.argv[1], sys.argv[2].encode(), timeout=10).read().decode())
-except urllib.error.HTTPError as e: print(e.read().decode())
+opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+for path, body in zip(sys.argv[2::2], sys.argv[3::2]):
+    try: print(opener.open(sys.argv[1] + path, body.encode(), timeout=30).read().decode())
+    except urllib.error.HTTPError as e: print(e.read().decode())
 end
 }
 is_empty() { ! ask /v3/kv/range '{"key":"AA==","range_end":"AA==","keys_only":true}' | grep -q kvs; }
@@ -70,6 +72,18 @@ same_run whole two
 [ -z "$(ls two/rendezvous* 2>/dev/null)" ] || fail "the lease of run.dir is left over"
 is_empty || fail "keys are left in etcd: $(ask /v3/kv/range '{"key":"AA==","range_end":"AA=="}')"
 
+# ---- etcd loses all its data: the machines remind it ----
+
+new_job reminded
+for name in a b; do machine $name --nnodes 2 recipe.yaml $long run.dir=reminded; done
+at_step reminded 20
+stop_etcd
+start_etcd others http
+all_end 0 a b
+same_run whole reminded
+[ "$(tail -1 reminded/launch.jsonl)" = '{"rounds": 1, "restarts": 0, "status": 0}' ] || fail "launch.jsonl: $(cat reminded/launch.jsonl)"
+is_empty || fail "keys are left in etcd: $(ask /v3/kv/range '{"key":"AA==","range_end":"AA=="}')"
+
 # ---- a machine is killed, and it is the one that holds the lease of run.dir; a later one joins ----
 
 new_job lost
@@ -101,15 +115,15 @@ all_end 0 d
 
 # ---- users ----
 
-root=$(printf root | base64) open=$(printf 'plait/' | base64) end=$(printf 'plait0' | base64)
-ask /v3/auth/user/add '{"name":"root","password":"toor"}' >answer
-ask /v3/auth/user/add '{"name":"run","password":"p@ss:word"}' >>answer
-ask /v3/auth/user/add '{"name":"guest","password":"guest"}' >>answer
-ask /v3/auth/role/add '{"name":"plait"}' >>answer
-ask /v3/auth/role/grant "{\"name\":\"plait\",\"perm\":{\"permType\":\"READWRITE\",\"key\":\"$open\",\"range_end\":\"$end\"}}" >>answer
-ask /v3/auth/user/grant '{"user":"root","role":"root"}' >>answer
-ask /v3/auth/user/grant '{"user":"run","role":"plait"}' >>answer
-ask /v3/auth/enable '{}' >>answer
+open=$(printf 'plait/' | base64) end=$(printf 'plait0' | base64)
+ask /v3/auth/user/add '{"name":"root","password":"toor"}' \
+  /v3/auth/user/add '{"name":"run","password":"p@ss:word"}' \
+  /v3/auth/user/add '{"name":"guest","password":"guest"}' \
+  /v3/auth/role/add '{"name":"plait"}' \
+  /v3/auth/role/grant "{\"name\":\"plait\",\"perm\":{\"permType\":\"READWRITE\",\"key\":\"$open\",\"range_end\":\"$end\"}}" \
+  /v3/auth/user/grant '{"user":"root","role":"root"}' \
+  /v3/auth/user/grant '{"user":"run","role":"plait"}' \
+  /v3/auth/enable '{}' >answer
 grep error answer && die "the users are not made"
 new_job users
 words='launch --nnodes 2 recipe.yaml schedule.steps=40 run.dir=users'
@@ -129,7 +143,7 @@ store=etcd://$at
 ETCDCTL_USER=run:p@ss:word machine b --nnodes 2 recipe.yaml schedule.steps=120 run.dir=users
 at_step users 20
 stop_etcd # which forgets who has shown a password
-start_etcd data http
+start_etcd others http
 all_end 0 a b
 grep -h 'word' a.log b.log && fail "the password is printed"
 stop_etcd

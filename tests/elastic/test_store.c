@@ -182,6 +182,15 @@ static void waits_and_leases(void **state) {
   assert_true(lease == 0);
   assert_int_equal(a->compare_and_set(a, "member", 0, "a", 1, version + 1000, &done, &v, &s.error), PLAIT_OK);
   assert_false(done); // a lease that does not exist
+  store_value_free(&v);
+  assert_int_equal(a->lease(a, &lease, 60, &s.error), PLAIT_OK);
+  assert_int_equal(a->compare_and_set(a, "member", 0, "a", 1, lease, &done, &v, &s.error), PLAIT_OK);
+  assert_true(done);
+  version = v.version;
+  store_value_free(&v);
+  assert_int_equal(a->lease(a, &lease, 0, &s.error), PLAIT_OK); // given back
+  assert_int_equal(b->wait(b, "member", version, 10, &v, &s.error), PLAIT_OK);
+  assert_true(v.version == 0);
   a->close(a);
   b->close(b);
   store_server_stop(s.server);
@@ -337,7 +346,7 @@ static bool has(Store *store, const char *key) {
   return there;
 }
 
-// What has no lease stays while a machine is there, and goes with the last one; jobs do not see each other.
+// What has no lease stays while a machine has one, and goes when the last one says goodbye; jobs do not see each other.
 static void a_job_leaves_nothing(void **state) {
   Shared s, other;
   StoreServer *none;
@@ -353,9 +362,14 @@ static void a_job_leaves_nothing(void **state) {
   set(b, "here/b", lease[1]);
   assert_false(has(c, "state"));
   set(c, "state", 0);
-  a->close(a);
+  a->close(a); // its connection may just be lost
+  assert_true(has(b, "here/a"));
+  a = open_store(&s, &none);
+  assert_int_equal(a->lease(a, &lease[0], 0, &s.error), PLAIT_OK);
   assert_false(has(b, "here/a"));
   assert_true(has(b, "state"));
+  a->close(a);
+  assert_int_equal(b->lease(b, &lease[1], 0, &s.error), PLAIT_OK);
   b->close(b);
   b = open_store(&s, &none);
   assert_false(has(b, "state"));
