@@ -36,7 +36,9 @@ examples: configure  ## builds the programs of examples/ into build/examples
 tests: configure     ## builds everything: the command, libraries, examples, tests, fuzz targets
 	@cmake --build $(BUILD) -j $(JOBS)
 
+# Without the packages that only tests start, those are left out.
 test: tests          ## builds everything and runs all tests
+	@scripts/install-dependencies test || true
 	@cd $(BUILD) && ctest --output-on-failure -j $(JOBS) $(TEST_OPTIONS)
 
 demo: all            ## trains a small GPT on C headers of this machine (about a minute and a half)

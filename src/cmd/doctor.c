@@ -11,6 +11,7 @@
 #include "comm/launcher.h"
 #include "comm/net.h"
 #include "comm/secret.h"
+#include "elastic/etcd_http.h"
 #include "base/cores.h"
 #include <ctype.h>
 #include <dirent.h>
@@ -262,6 +263,20 @@ static void tell_tls(void) {
          tls_is_built() ? "apt-get install libgnutls30" : "apt-get install libgnutls28-dev, then make");
 }
 
+static void tell_curl(void) {
+  const char *version = etcd_http_version();
+  if (version) {
+    size_t two = strcspn(version, " "); // its own version, and that of its TLS
+    two += version[two] ? 1 + strcspn(version + two + 1, " ") : 0;
+    say(GOOD, "libcurl", "%.*s (machines that meet in etcd: plait launch --rdzv etcd://)", (int)two, version);
+    return;
+  }
+  say(MISSING, "libcurl",
+      etcd_http_is_built() ? "plait was built with it, but it cannot be loaded" : "plait was built without it");
+  advice("machines of a job that meet in etcd (plait launch --rdzv etcd://)",
+         etcd_http_is_built() ? "apt-get install libcurl4" : "apt-get install libcurl4-openssl-dev, then make");
+}
+
 static void tell_build(void) {
   char pcre[64] = "";
   pcre2_config(PCRE2_CONFIG_VERSION, pcre);
@@ -313,6 +328,7 @@ int cmd_doctor(int argc, char **argv) {
   tell_mpi();
   tell_net();
   tell_tls();
+  tell_curl();
   tell_build();
   puts("\nFor work on plait itself");
   tell_tools();

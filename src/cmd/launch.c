@@ -5,7 +5,7 @@
 #include "comm/net.h"
 #include "comm/secret.h"
 #include "elastic/job_state.h"
-#include "elastic/store.h"
+#include "elastic/job_store.h"
 #include "elastic/supervisor.h"
 #include "recipe/recipe.h"
 #include <errno.h>
@@ -128,6 +128,13 @@ static int check_nodes(Asked *a, Error *error) {
   return PLAIT_OK;
 }
 
+// The list of processes would show it.
+static const char *hide_password(const char *url) {
+  char *at = strrchr(url, '@'), *own = at ? xstrdup(url) : NULL; // kept until the process ends
+  for (char *c = strstr(url, "://"); at && c && c + 3 < at; c++) c[3] = '*';
+  return own ? own : url;
+}
+
 // --rdzv, or torchrun's --rdzv-endpoint, whose port may be left out.
 static int check_rendezvous(Asked *a, Error *error) {
   static char endpoint[300];
@@ -137,29 +144,27 @@ static int check_rendezvous(Asked *a, Error *error) {
   if (a->rendezvous && a->endpoint)
     return error_set(error, PLAIT_BAD_INPUT, "--rdzv and --rdzv-endpoint say the same; give one of them");
   if (a->endpoint) {
-    snprintf(endpoint, sizeof endpoint, "%.250s%s", a->endpoint, strchr(a->endpoint, ':') ? "" : ":29400");
-    a->rendezvous = endpoint;
+    snprintf(endpoint, sizeof endpoint, "%.250s:29400", a->endpoint);
+    a->rendezvous = strchr(a->endpoint, ':') ? a->endpoint : endpoint;
   }
   if (a->most == 1) return PLAIT_OK;
   if (!a->rendezvous)
     return error_set(error, PLAIT_BAD_INPUT,
                      "--nnodes %s: give all machines where they meet, one of them and a port, as in --rdzv hostA:29400",
                      a->nodes);
-  NetAddress at;
-  int found = 1;
-  for (int i = 0; found > 0; i++) {
-    found = store_endpoint(a->rendezvous, i, &at, error);
-    if (found > 0 && store_check_address(&at, a->insecure, error)) return PLAIT_BAD_INPUT;
-  }
-  return found;
+  a->rendezvous = hide_password(a->rendezvous);
+  return job_store_check(a->rendezvous, a->insecure, error);
 }
 
 static int check(Asked *a, Error *error) {
   int code = check_nodes(a, error);
   if (code) return code;
   if (a->backend && !strncmp(a->backend, "etcd", 4))
-    return error_set(error, PLAIT_BAD_INPUT, "--rdzv-backend %s is not built yet; leave it out, or say c10d",
-                     a->backend);
+    return error_set(
+        error, PLAIT_BAD_INPUT,
+        "--rdzv-backend %.40s: plait launch meets in etcd by --rdzv etcd://HOST:2379, and speaks its version 3; "
+        "leave --rdzv-backend and --rdzv-endpoint out",
+        a->backend);
   if (a->backend && strcmp(a->backend, "c10d") && strcmp(a->backend, "static"))
     return error_set(error, PLAIT_BAD_INPUT, "--rdzv-backend: \"%.40s\" is neither c10d nor static", a->backend);
   if (a->node_rank >= a->most)
@@ -283,7 +288,8 @@ int cmd_launch(int argc, char **argv) {
        .most = 86400},
       {"nnodes", OPTION_TEXT, &a.nodes, "N|MIN:MAX", "machines", .shown = "1"},
       {"rdzv", OPTION_TEXT, &a.rendezvous, "HOST:PORT,...",
-       "where the machines meet: at the first of these; if it is lost, the next takes over"},
+       "where the machines meet: at the first of these; if it is lost, the next takes over; or in etcd: "
+       "etcd://HOST:2379, etcds:// by TLS"},
       {"rdzv-id", OPTION_TEXT, &a.id, "ID", "the job's name: machines of another one are not let in", .shown = "plait"},
       {"rdzv-timeout", OPTION_REAL, &a.patience, "SECONDS", "how long nobody may answer there", .least = 1,
        .most = 1e6},

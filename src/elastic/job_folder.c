@@ -58,10 +58,11 @@ static int is_free(const char *text) {
   return beats < 0 || (!strcmp(mine, here) && kill((pid_t)pid, 0) && errno == ESRCH);
 }
 
-// It is seen to live, and it is not one that this machine was told of.
-static int is_strange(const char *text, const char *endpoints) {
-  char endpoint[80];
-  return sscanf(text, "%*s %*d %*d %*s %79s", endpoint) == 1 && !strstr(endpoints, endpoint);
+// It is seen to live, and it is not one that this machine was told of, or not this job's.
+static int is_strange(const char *text, const char *job, const char *endpoints) {
+  char theirs[20], endpoint[80];
+  if (sscanf(text, "%19s %*d %*d %*s %79s", theirs, endpoint) != 2) return 0;
+  return endpoints ? !strstr(endpoints, endpoint) : strcmp(theirs, job) != 0;
 }
 
 static bool write_beat(JobFolder *f) {
@@ -74,6 +75,8 @@ static bool write_beat(JobFolder *f) {
 static int make(JobFolder *f, int epoch, Error *error) {
   char *path = name_of(f, epoch), *temporary = xformat("%s/%stmp.%s.%ld", f->path, prefix, f->endpoint, (long)getpid());
   int made = 0;
+  for (char *c = temporary + strlen(f->path) + 1; *c; c++) // an endpoint may be etcd://HOST
+    if (*c == '/') *c = '_';
   f->beats = 0;
   f->fd = file_open(temporary, O_RDWR | O_CREAT | O_TRUNC);
   if (f->fd < 0 || !write_beat(f)) made = file_write_failed(temporary, errno, 0, error);
@@ -124,7 +127,7 @@ int job_folder_claim(JobFolder *f, const char *job, const char *endpoint, const 
   if (epoch && !is_free(text)) {
     bool known = epoch == f->seen_epoch;
     if (has_changed(f, epoch, text)) {
-      if (known && is_strange(text, endpoints))
+      if (known && is_strange(text, job, endpoints))
         return error_set(error, PLAIT_BAD_INPUT,
                          "run.dir %s is in use by another job, whose store is at %.79s; set another run.dir, or give "
                          "that endpoint to --rdzv",

@@ -2,8 +2,11 @@
 #include "elastic/job_state.h"
 #include "base/error.h"
 #include <jansson.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
+#include <unistd.h>
 
 typedef enum Type { INTEGER, LONG, FLAG, TEXT } Type;
 typedef struct Field { const char *name; Type type; size_t offset, size; } Field;
@@ -115,4 +118,10 @@ int job_ranks(const JobState *s) {
   int ranks = 0;
   for (int i = 0; i < s->count; i++) ranks += s->machine[i].ranks;
   return ranks;
+}
+
+void job_make_name(char *text, size_t size) {
+  uint64_t random = 0;
+  if (getrandom(&random, sizeof random, 0) != sizeof random) random = (uint64_t)getpid();
+  snprintf(text, size, "%016llx", (unsigned long long)random);
 }

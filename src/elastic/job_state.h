@@ -66,3 +66,5 @@ JobState *job_state_copy(const JobState *state);
 Machine *job_machine(JobState *state, const char *id); // NULL: it is not there
 int job_members(const JobState *state);                // machines that have ranks in this round
 int job_ranks(const JobState *state);
+// A random number as text, of a job or a machine.
+void job_make_name(char *text, size_t size);

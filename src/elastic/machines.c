@@ -338,7 +338,7 @@ static int run(Machines *m, int *status, Error *error) {
 
 static void finish(Machines *m, int status) {
   const JobState *s = m->state;
-  if (s && s->phase == JOB_DONE && member_serves(m->member))
+  if (s && s->phase == JOB_DONE && member_keeps(m->member))
     journal_end(m->options->run_folder, s->round + 1, s->restarts, status,
                 status && s->failure.counted && s->failure.round == s->round ? s->failure.sentence : NULL);
   if (s && s->phase != JOB_DONE && s->count > 0 && member_serves(m->member) && !strchr(m->options->endpoints, ','))

@@ -3,9 +3,8 @@
 #include "base/clock.h"
 #include "base/fault.h"
 #include "base/thread.h"
-#include "elastic/job_folder.h"
+#include "elastic/job_store.h"
 #include "elastic/port.h"
-#include "elastic/store.h"
 #include <errno.h>
 #include <math.h>
 #include <poll.h>
@@ -13,12 +12,10 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
-#include <sys/random.h>
 #include <unistd.h>
 
-static const double tick_seconds = 0.1, first_round_seconds = 3, reunion_seconds = 3, folder_seconds = 5,
-                    beat_seconds = 0.5;
-static const char state_key[] = "state", epoch_key[] = "epoch";
+static const double tick_seconds = 0.1, first_round_seconds = 3, folder_seconds = 5;
+static const char state_key[] = "state";
 
 typedef struct Wish {
   bool busy, leave, failing, ended, finished, gone;
@@ -36,22 +33,17 @@ struct Member {
   JobState *state;       // the newest
   int code;              // the job cannot go on here: why
   Error error;
-  bool quit, connected, serves;
+  bool quit, connected, serves, keeps;
   char waits[300];
   // ---- the thread's
   Machine self;
-  Store *store;
-  StoreServer *server;
-  JobFolder folder;
-  int epoch;             // of the store; 0: none was ever reached
-  uint64_t lease, version;
-  bool present;          // its key is set with this lease
+  JobStore place;        // where the job's store is
+  uint64_t version;
+  bool present;          // its key is set with the lease
   bool joined;           // it was in the state once
   double lost_at;        // since when there is no store
-  double hold_until;     // until when no round begins
-  double reunion;        // until when machines may come back to a store that has moved
   double gather_at;      // since when the first round could begin; 0: it could not
-  double beat_at, folder_at;
+  double folder_at;      // since when run.dir lacks the lease that it should have; 0: it does not
 };
 
 static void lock(Member *m) { pthread_mutex_lock(&m->mutex); }
@@ -68,12 +60,6 @@ static void give_up(Member *m, int code, const Error *error) {
   if (!m->code) m->code = code, m->error = *error;
   unlock(m);
   ring(m);
-}
-
-static void make_name(char *text, size_t size) {
-  uint64_t random = 0;
-  if (getrandom(&random, sizeof random, 0) != sizeof random) random = (uint64_t)getpid();
-  snprintf(text, size, "%016llx", (unsigned long long)random);
 }
 
 static void say_waits(Member *m, const char *text) {
@@ -97,38 +83,27 @@ static void publish(Member *m, const JobState *s) {
 
 // The store -----------------------------------------------------------------------------------------------------------
 
-static void disconnect(Member *m) {
-  if (m->store) m->store->close(m->store);
-  m->store = NULL;
-  m->lease = 0;
+static void note_place(Member *m) {
+  lock(m);
+  m->serves = m->place.server != NULL;
+  m->keeps = job_store_keeps(&m->place);
+  unlock(m);
+}
+
+static void leave_store(Member *m) {
+  job_store_leave(&m->place);
   m->present = false;
   m->version = 0;
   m->lost_at = clock_seconds();
-}
-
-static void stop_serving(Member *m, bool done) {
-  lock(m);
-  m->serves = false;
-  unlock(m);
-  store_server_stop(m->server);
-  m->server = NULL;
-  job_folder_release(&m->folder, done);
-}
-
-static int set(Member *m, const char *key, uint64_t version, const char *text, uint64_t lease, bool *done,
-               Error *error) {
-  StoreValue now = {0};
-  int code = m->store->compare_and_set(m->store, key, version, text, strlen(text), lease, done, &now, error);
-  store_value_free(&now);
-  return code;
+  note_place(m);
 }
 
 static JobState *new_state(const Member *m) {
   JobState *s = xcalloc(1, sizeof *s);
   s->round = -1;
   s->failure.round = -1;
-  memcpy(s->job, m->folder.job, sizeof s->job);
-  if (!*s->job) make_name(s->job, sizeof s->job);
+  memcpy(s->job, m->place.folder.job, sizeof s->job);
+  if (!*s->job) job_make_name(s->job, sizeof s->job);
   snprintf(s->recipe, sizeof s->recipe, "%s", m->options->recipe);
   snprintf(s->version, sizeof s->version, "%s", PLAIT_VERSION);
   snprintf(s->cause, sizeof s->cause, "start");
@@ -137,7 +112,7 @@ static JobState *new_state(const Member *m) {
 
 static int set_state(Member *m, JobState *s, uint64_t version, bool *done, Error *error) {
   char *text = job_state_print(s);
-  int code = set(m, state_key, version, text, 0, done, error);
+  int code = job_store_set(&m->place, state_key, version, text, 0, done, error);
   free(text);
   return code;
 }
@@ -151,12 +126,12 @@ static bool is_newer(const JobState *a, const JobState *b) {
 static int remind(Member *m, Error *error) {
   StoreValue now = {0};
   bool done = true;
-  int code = m->store->get(m->store, state_key, &now, error);
+  int code = m->place.store->get(m->place.store, state_key, &now, error);
   JobState *theirs = !code && now.version ? job_state_parse(now.data, now.bytes) : NULL, *made = NULL;
   lock(m);
   JobState *mine = m->state;
   unlock(m);
-  if (!mine && !theirs && m->server) mine = made = new_state(m);
+  if (!code && !mine && !theirs && job_store_begins(&m->place)) mine = made = new_state(m);
   if (!code && mine && (!theirs || is_newer(mine, theirs)))
     code = set_state(m, mine, now.version, &done, error);
   store_value_free(&now);
@@ -165,105 +140,29 @@ static int remind(Member *m, Error *error) {
   return code;
 }
 
-static int read_epoch(Member *m, int *epoch, Error *error) {
-  StoreValue now = {0};
-  int code = m->store->get(m->store, epoch_key, &now, error);
-  *epoch = !code && now.version ? atoi(now.data) : 0;
-  store_value_free(&now);
-  return code;
-}
-
-static void set_patience(Member *m) { m->store->patience = fmax(1, m->options->silence / 2); }
-// A stopped machine takes connections, and says nothing. Two tries fit between the end of the last call and --silence.
-static double greeting_patience(const Member *m) { return m->epoch ? fmin(2, fmax(1, m->options->silence / 4)) : 2; }
-
-// 1: it is this job's, and not one that was given up for another.
-static int accept_store(Member *m, Error *error) {
-  int epoch, code;
-  char text[16];
-  bool done;
-  set_patience(m);
-  if (m->server) {
-    epoch = m->folder.path ? m->folder.epoch : m->epoch + 1;
-    snprintf(text, sizeof text, "%d", epoch);
-    code = set(m, epoch_key, 0, text, 0, &done, error);
-  } else code = read_epoch(m, &epoch, error);
-  if (code || !epoch || epoch < m->epoch) return 0;
-  if (m->epoch && epoch > m->epoch) m->reunion = clock_seconds() + reunion_seconds;
-  if (m->server && epoch > 1) m->hold_until = clock_seconds() + reunion_seconds; // others may remember more
-  m->epoch = epoch;
-  m->folder_at = 0;
-  return remind(m, error) == PLAIT_OK;
-}
-
-// 1: this process serves it now; 0: not yet.
-static int try_to_serve(Member *m, int i, const NetAddress *at, Error *error) {
-  const MemberOptions *o = m->options;
-  NetAddress free_now = *at;
-  char endpoint[80], job[20];
-  const char *list = o->endpoints;
-  int fd = net_listen(&free_now);
-  if (fd < 0) return 0;
-  close(fd);
-  for (; i > 0; i--) list += strcspn(list, ",") + 1;
-  snprintf(endpoint, sizeof endpoint, "%.*s", (int)strcspn(list, ","), list);
-  make_name(job, sizeof job);
-  lock(m);
-  if (m->state) memcpy(job, m->state->job, sizeof job);
-  unlock(m);
-  int claimed = job_folder_claim(&m->folder, job, endpoint, o->endpoints, o->silence, error);
-  if (claimed <= 0) return claimed;
-  Error unused = {0};
-  if (store_serve(at, o->id, o->insecure, &m->server, &unused)) {
-    job_folder_release(&m->folder, false);
-    return 0;
-  }
-  lock(m);
-  m->serves = true;
-  unlock(m);
-  return 1;
-}
-
-// A connection to the endpoint that serves; where none does, it may become this process.
-static int connect_once(Member *m, Error *error) {
-  const MemberOptions *o = m->options;
-  NetAddress at;
-  int found = 0;
-  for (int i = 0; (found = store_endpoint(o->endpoints, i, &at, error)) > 0; i++) {
-    Error why = {0};
-    if ((found = store_check_address(&at, o->insecure, error))) return found;
-    found = store_connect(&at, o->id, greeting_patience(m), &m->store, &why);
-    if (found < 0 && !m->epoch) return *error = why, found;
-    if (found <= 0) continue;
-    if (accept_store(m, &why)) return 1;
-    disconnect(m);
-  }
-  if (found < 0) return found;
-  int most = m->epoch && m->folder.path ? JOB_MACHINES : 1; // another one than the first only where a lease decides
-  for (int i = 0; i < most && (found = store_endpoint(o->endpoints, i, &at, error)) > 0; i++) {
-    found = try_to_serve(m, i, &at, error);
-    if (found < 0) return found;
-    if (found && store_connect(&at, o->id, greeting_patience(m), &m->store, error) > 0 && accept_store(m, error))
-      return 1;
-    if (found) disconnect(m), stop_serving(m, false);
-  }
-  return found < 0 ? found : 0;
-}
-
 static void find_store(Member *m) {
   Error error = {0};
   double lost_at = m->lost_at; // a try that fails ends a connection, too
-  int found = connect_once(m, &error);
+  int found = job_store_find(&m->place, &error);
+  if (found > 0) {
+    m->folder_at = 0;
+    note_place(m);
+    if (!remind(m, &error)) return say_waits(m, "");
+    leave_store(m);
+    found = 0;
+  }
   m->lost_at = lost_at;
-  if (found > 0) return say_waits(m, "");
   double seconds = clock_seconds() - m->lost_at;
   if (found < 0) return give_up(m, found, &error);
   char text[sizeof m->waits];
-  snprintf(text, sizeof text, "no store answers at %.200s", m->options->endpoints);
-  if (seconds > 2 || m->epoch) say_waits(m, text);
+  snprintf(text, sizeof text, "no store answers at %.200s", m->place.where);
+  if (*error.message) snprintf(text, sizeof text, "%.290s", error.message);
+  if (seconds > 2 || m->place.reached) say_waits(m, text);
   if (seconds > m->options->patience) {
-    error_set(&error, PLAIT_FAILED, "%s within %.0f s; is plait launch running there?", text, m->options->patience);
-    return give_up(m, PLAIT_FAILED, &error);
+    Error last = {0};
+    error_set(&last, PLAIT_FAILED, "%s within %.0f s; is %s running there?", text, m->options->patience,
+              m->place.kind->server);
+    return give_up(m, PLAIT_FAILED, &last);
   }
   poll(NULL, 0, (int)(1000 * tick_seconds));
 }
@@ -280,7 +179,7 @@ static int check_job(Member *m, const JobState *s, Error *error) {
     return error_set(error, PLAIT_BAD_INPUT,
                      "--rdzv-id %.60s: the job at %.100s runs another recipe, other key=value or other --nnodes than "
                      "this one; give all machines the same, or this job another id and port",
-                     o->id, o->endpoints);
+                     o->id, m->place.where);
   if (s->phase == JOB_DONE)
     return error_set(error, PLAIT_FAILED, "--rdzv-id %.60s: the job has just ended, with status %d", o->id, s->status);
   return PLAIT_OK;
@@ -288,7 +187,9 @@ static int check_job(Member *m, const JobState *s, Error *error) {
 
 // Files of another machine may take seconds to be seen.
 static int check_folder(Member *m, const JobState *s, Error *error) {
-  if (job_folder_sees(&m->folder, m->epoch, s->job)) {
+  const JobStore *p = &m->place;
+  if (p->folder.path && !p->epoch) return 0; // nobody holds its lease yet
+  if (job_folder_sees(&p->folder, p->epoch, s->job)) {
     m->folder_at = 0;
     return 1;
   }
@@ -297,14 +198,14 @@ static int check_folder(Member *m, const JobState *s, Error *error) {
   return error_set(error, PLAIT_BAD_INPUT,
                    "run.dir %s on %s is not the folder that the other machines have under this name: it lacks the file "
                    "rendezvous-%d, which was written at the start; all machines must share it",
-                   m->options->folder, m->self.host, m->epoch);
+                   m->options->folder, m->self.host, p->epoch);
 }
 
 static int is_present(Member *m, const char *id, bool *present, Error *error) {
   char key[8 + JOB_ID];
   StoreValue now = {0};
   snprintf(key, sizeof key, "here/%s", id);
-  int code = m->store->get(m->store, key, &now, error);
+  int code = m->place.store->get(m->place.store, key, &now, error);
   *present = now.version != 0;
   store_value_free(&now);
   return code;
@@ -327,7 +228,8 @@ static int sweep(Member *m, JobState *s, bool *changed, bool *first, Error *erro
   }
   if (own == s->count && s->count) return PLAIT_OK;
   *first = own < s->count;
-  if (now < m->reunion && missing > 1) return *first = false, PLAIT_OK; // they look for the store that has moved
+  if (now < m->place.reunion && missing > m->place.kind->lost_with_it)
+    return *first = false, PLAIT_OK; // they look for the store
   for (int i = s->count - 1; i >= 0; i--)
     if (!here[i]) *changed |= rounds_lose(s, s->machine[i].id);
   return PLAIT_OK;
@@ -353,18 +255,19 @@ static bool apply(Member *m, JobState *s, const Wish *w) {
 
 static int keep_lease(Member *m, Error *error) {
   char key[8 + JOB_ID];
-  uint64_t before = m->lease;
-  int code = m->store->lease(m->store, &m->lease, m->options->silence, error);
-  if (!code && before && !m->lease) {
+  Store *store = m->place.store;
+  uint64_t *lease = &m->place.lease, before = *lease;
+  int code = store->lease(store, lease, m->options->silence, error);
+  if (!code && before && !*lease) {
     m->present = false;
-    code = m->store->lease(m->store, &m->lease, m->options->silence, error);
+    code = store->lease(store, lease, m->options->silence, error);
   }
   if (code || m->present) return code;
   snprintf(key, sizeof key, "here/%s", m->id);
   bool done;
   StoreValue now = {0};
-  code = m->store->get(m->store, key, &now, error);
-  if (!code) code = set(m, key, now.version, m->self.host, m->lease, &done, error);
+  code = store->get(store, key, &now, error);
+  if (!code) code = job_store_set(&m->place, key, now.version, m->self.host, *lease, &done, error);
   store_value_free(&now);
   m->present = !code && done;
   return code;
@@ -375,17 +278,16 @@ static int look_once(Member *m, Error *error) {
   StoreValue now = {0};
   Error why = {0};
   bool done = true, changed = false, first = false;
+  Store *store = m->place.store;
   int code = keep_lease(m, error);
-  if (!code) code = m->store->get(m->store, state_key, &now, error);
+  if (!code) code = store->get(store, state_key, &now, error);
   if (code) return code;
   JobState *s = now.version ? job_state_parse(now.data, now.bytes) : NULL;
   uint64_t version = now.version;
   store_value_free(&now);
   if (!s) return error_set(error, PLAIT_FAILED, "the store has lost the job");
-  if (m->server && strcmp(s->job, m->folder.job)) { // the others have reminded a new store of their job
-    memcpy(m->folder.job, s->job, sizeof s->job);
-    job_folder_renew(&m->folder);
-  }
+  if (strcmp(m->place.job, s->job)) m->place.beat_at = 0; // run.dir's lease tells the job's name
+  memcpy(m->place.job, s->job, sizeof s->job);
   int good = check_job(m, s, &why);
   if (!good) good = check_folder(m, s, &why);
   if (good < 0) give_up(m, good, &why);
@@ -395,12 +297,12 @@ static int look_once(Member *m, Error *error) {
     unlock(m);
     if (!*m->self.address) {
       if (m->options->address) snprintf(m->self.address, sizeof m->self.address, "%s", m->options->address);
-      else store_own_address(m->store, m->self.address, sizeof m->self.address);
+      else store->own_address(store, m->self.address, sizeof m->self.address);
     }
     if (!m->self.port) m->self.port = port_free(m->self.address, m->id);
     if (m->present) changed = apply(m, s, &wish);
     code = sweep(m, s, &changed, &first, error);
-    if (s->round < 0 && clock_seconds() < m->hold_until) first = false;
+    if (s->round < 0 && clock_seconds() < m->place.hold_until) first = false;
     if (!code && first && !wish.gone) changed |= rounds_advance(s, &m->options->limits, is_over_3_seconds(m, s));
     if (!code && changed) {
       s->changes++;
@@ -411,19 +313,10 @@ static int look_once(Member *m, Error *error) {
       publish(m, s);
     }
   }
-  if (!code && done) code = m->store->wait(m->store, state_key, changed ? 0 : version, tick_seconds, &now, error);
+  if (!code && done) code = store->wait(store, state_key, changed ? 0 : version, tick_seconds, &now, error);
   store_value_free(&now);
   free(s);
   return code;
-}
-
-// false: another process has taken over the store.
-static bool keep_folder(Member *m) {
-  if (clock_seconds() < m->beat_at) return true;
-  m->beat_at = clock_seconds() + beat_seconds;
-  if (m->server) return job_folder_renew(&m->folder);
-  if (m->store) job_folder_watch(&m->folder);
-  return true;
 }
 
 static void *run(void *argument) {
@@ -435,15 +328,13 @@ static void *run(void *argument) {
     bool quit = m->quit || m->code;
     unlock(m);
     if (quit) return NULL;
-    if (!keep_folder(m)) {
-      disconnect(m);
-      stop_serving(m, false);
-    }
-    if (!m->store) find_store(m);
-    else if (look_once(m, &error)) {
-      disconnect(m);
-      if (m->server) stop_serving(m, false);
-    }
+    int kept = job_store_keep(&m->place, &error);
+    if (kept < 0) give_up(m, kept, &error);
+    else if (!kept) leave_store(m);
+    note_place(m);
+    if (kept < 0) continue;
+    if (!m->place.store) find_store(m);
+    else if (look_once(m, &error)) leave_store(m);
   }
 }
 
@@ -453,11 +344,11 @@ int member_open(const MemberOptions *options, Member **member, Error *error) {
   Member *m = xcalloc(1, sizeof *m);
   m->options = options;
   m->event = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-  make_name(m->id, sizeof m->id);
+  job_make_name(m->id, sizeof m->id);
   m->self = (Machine){.pid = (int)getpid(), .nproc = options->nproc, .node_rank = options->node_rank};
   memcpy(m->self.id, m->id, sizeof m->id);
   if (gethostname(m->self.host, sizeof m->self.host - 1) || !*m->self.host) strcpy(m->self.host, "unknown host");
-  job_folder_open(&m->folder, options->folder);
+  job_store_open(&m->place, options);
   pthread_mutex_init(&m->mutex, NULL);
   *member = m;
   int code = m->event < 0 ? error_set(error, PLAIT_FAILED, "no event: %s", strerror(errno)) : PLAIT_OK;
@@ -476,8 +367,7 @@ void member_close(Member *m) {
   bool done = !m->state || m->state->phase == JOB_DONE;
   unlock(m);
   if (m->thread) pthread_join(m->thread, NULL);
-  disconnect(m);
-  stop_serving(m, done);
+  job_store_close(&m->place, done);
   if (m->event >= 0) close(m->event);
   pthread_mutex_destroy(&m->mutex);
   free(m->state);
@@ -512,6 +402,13 @@ bool member_serves(Member *m) {
   bool serves = m->serves;
   unlock(m);
   return serves;
+}
+
+bool member_keeps(Member *m) {
+  lock(m);
+  bool keeps = m->keeps;
+  unlock(m);
+  return keeps;
 }
 
 #define WISH(m, ...) do { lock(m); __VA_ARGS__; unlock(m); } while (0)

@@ -1,5 +1,6 @@
-// One machine's place in a job: a thread that finds or serves the store, renews this machine's lease, tells the others
-// what happens here, and sees what the others tell. The caller's thread reads the job's state and says what it wants.
+// One machine's place in a job: a thread that finds or serves the store (elastic/job_store.h), renews this machine's
+// lease, tells the others what happens here, and sees what the others tell. The caller's thread reads the job's state
+// and says what it wants.
 #pragma once
 #include "base/error.h"
 #include "elastic/rounds.h"
@@ -40,4 +41,5 @@ void member_ended(Member *member, int round, bool finished, const JobFailure *fa
 // The job is done, or this machine has left it: waits, at most some seconds, until the others know; with the store here
 // and no other endpoint, as long as others are there and `stop` is not ready to be read.
 void member_finish(Member *member, int stop);
-bool member_serves(Member *member);        // the store
+bool member_serves(Member *member); // the store
+bool member_keeps(Member *member);  // of all machines this one serves the store, or has the lease in run.dir

@@ -1,5 +1,5 @@
-// A store that the supervisors of a job share: keys with values and versions, and leases. A vtable, so that etcd can
-// take the place of the one that a supervisor serves itself.
+// A store that the supervisors of a job share: keys with values and versions, and leases. A vtable: a supervisor serves
+// it itself, or etcd keeps it.
 #pragma once
 #include "base/error.h"
 #include "comm/net_socket.h"
@@ -16,7 +16,8 @@ typedef struct Store Store;
 struct Store {
   int (*get)(Store *store, const char *key, StoreValue *now, Error *error);
   // Sets the key where its version is still `version` (0: where it does not exist). *now: the value that the key has
-  // afterwards, *done: whether it is this one. lease 0: none, else the key goes with the lease.
+  // afterwards, *done: whether it is this one. lease 0: the key stays as long as the job has a client, else it goes
+  // with the lease.
   int (*compare_and_set)(Store *store, const char *key, uint64_t version, const void *data, size_t bytes,
                          uint64_t lease, bool *done, StoreValue *now, Error *error);
   // Returns when the key's version is not `version`, at the latest after so many seconds; *now tells which.
@@ -24,6 +25,8 @@ struct Store {
   // *lease 0: makes one. Else renews it; it becomes 0 where it has lapsed. It lapses when it was not renewed for so
   //   many seconds, or soon after the connection that made or renewed it has ended; its keys are removed then.
   int (*lease)(Store *store, uint64_t *lease, double seconds, Error *error);
+  // The address of this machine by which it reaches the store.
+  void (*own_address)(const Store *store, char *text, size_t size);
   void (*close)(Store *store); // frees it
   double patience;             // seconds that a call may take
 };
@@ -40,8 +43,6 @@ int store_endpoint(const char *endpoints, int i, NetAddress *at, Error *error);
 int store_connect(const NetAddress *at, const char *id, double seconds, Store **store, Error *error);
 // PLAIT_BAD_INPUT: not a loopback address, and not `insecure`: nothing is encrypted, nobody is asked who they are.
 int store_check_address(const NetAddress *at, bool insecure, Error *error);
-// The address of this machine by which it reaches the store.
-void store_own_address(const Store *store, char *text, size_t size);
 // Serves a store at the address from a thread. PLAIT_BAD_INPUT: as store_check_address; PLAIT_FAILED: the address is
 // taken, or not this machine's.
 int store_serve(const NetAddress *at, const char *id, bool insecure, StoreServer **server, Error *error);
@@ -53,3 +54,12 @@ void store_server_stop(StoreServer *server); // NULL is fine
 // PLAIT_BAD_INPUT: a wrong list, another job; PLAIT_FAILED: nobody answers.
 int store_open(const char *endpoints, const char *id, bool insecure, double patience, StoreServer **server,
                Store **store, Error *error);
+
+// etcd ----------------------------------------------------------------------------------------------------------------
+
+// The store that etcd 3.4 or later keeps for the job `id`, at "etcd://hostA:2379,hostB:2379" (etcds://: by TLS, with
+// the files that ETCDCTL_CACERT, ETCDCTL_CERT and ETCDCTL_KEY name). User and password: ETCDCTL_USER, or before the
+// hosts. Of those who had a lease the last to close it removes the keys of the job; where all are killed, they lapse
+// within 15 s. PLAIT_BAD_INPUT: a wrong
+// address, a user that etcd refuses, no TLS, no libcurl; PLAIT_FAILED: it does not answer within `patience` seconds.
+int store_etcd_open(const char *endpoints, const char *id, double patience, Store **store, Error *error);

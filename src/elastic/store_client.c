@@ -130,21 +130,7 @@ int store_endpoint(const char *list, int i, NetAddress *at, Error *error) {
   return net_resolve(host, (int)port, at, error) ? error_prefix(error, "--rdzv") : 1;
 }
 
-static Store *make_client(Channel *channel, const NetAddress *at) {
-  Client *c = xcalloc(1, sizeof *c);
-  *c = (Client){{get, compare_and_set, wait_for, renew, close_client, usual_patience}, channel, ""};
-  net_describe(at, c->where, sizeof c->where);
-  return &c->base;
-}
-
-int store_connect(const NetAddress *at, const char *id, double seconds, Store **store, Error *error) {
-  Channel *channel = NULL;
-  int found = greet(at, store_job(id), id, seconds, &channel, error);
-  if (found > 0) *store = make_client(channel, at);
-  return found;
-}
-
-void store_own_address(const Store *store, char *text, size_t size) {
+static void own_address(const Store *store, char *text, size_t size) {
   NetAddress own = {.length = sizeof own.storage};
   char *colon;
   snprintf(text, size, "127.0.0.1");
@@ -155,6 +141,20 @@ void store_own_address(const Store *store, char *text, size_t size) {
   if (*text != '[') return;
   memmove(text, text + 1, strlen(text));
   text[strcspn(text, "]")] = 0;
+}
+
+static Store *make_client(Channel *channel, const NetAddress *at) {
+  Client *c = xcalloc(1, sizeof *c);
+  *c = (Client){{get, compare_and_set, wait_for, renew, own_address, close_client, usual_patience}, channel, ""};
+  net_describe(at, c->where, sizeof c->where);
+  return &c->base;
+}
+
+int store_connect(const NetAddress *at, const char *id, double seconds, Store **store, Error *error) {
+  Channel *channel = NULL;
+  int found = greet(at, store_job(id), id, seconds, &channel, error);
+  if (found > 0) *store = make_client(channel, at);
+  return found;
 }
 
 int store_check_address(const NetAddress *at, bool insecure, Error *error) {

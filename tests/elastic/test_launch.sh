@@ -137,7 +137,7 @@ refuse 2 '"many" is neither auto nor a number of processes' "$PLAIT" launch --np
 refuse 2 '"x" is neither a number of machines nor MIN:MAX' "$PLAIT" launch --nnodes x recipe.yaml
 refuse 2 '--nnodes 4:1: the least number is above the most; did you mean 1:4' "$PLAIT" launch --nnodes 4:1 recipe.yaml
 refuse 2 '"zookeeper" is neither c10d nor static' "$PLAIT" launch --rdzv-backend zookeeper recipe.yaml
-refuse 2 '--rdzv-backend etcd-v2 is not built yet' "$PLAIT" launch --rdzv-backend etcd-v2 recipe.yaml
+refuse 2 '--rdzv-backend etcd-v2: plait launch meets in etcd by --rdzv etcd://HOST:2379' "$PLAIT" launch --rdzv-backend etcd-v2 recipe.yaml
 refuse 2 '--tee copies to the console what goes to files; give --log-dir' "$PLAIT" launch --tee recipe.yaml
 refuse 2 'plait launch: -- is not followed by a program' "$PLAIT" launch --
 refuse 2 './nothing: cannot be run: No such file' "$PLAIT" launch -- ./nothing

@@ -1,0 +1,113 @@
+// A store that one of the job's machines serves: the first endpoint that answers. Where none does, this machine serves
+// it if one of the endpoints is its own; another than the first one only with the lease in run.dir.
+#include "base/clock.h"
+#include "elastic/job_state.h"
+#include "elastic/job_store.h"
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static int check(const char *endpoints, bool insecure, Error *error) {
+  NetAddress at;
+  int found = 1;
+  for (int i = 0; found > 0; i++) {
+    found = store_endpoint(endpoints, i, &at, error);
+    if (found > 0 && store_check_address(&at, insecure, error)) return PLAIT_BAD_INPUT;
+  }
+  return found;
+}
+
+// A stopped machine takes connections, and says nothing. Two tries fit between the end of the last call and --silence.
+static double greeting_patience(const JobStore *j) {
+  return j->epoch ? fmin(2, fmax(1, j->options->silence / 4)) : 2;
+}
+
+static int read_epoch(JobStore *j, int *epoch, Error *error) {
+  StoreValue now = {0};
+  int code = j->store->get(j->store, job_store_epoch_key, &now, error);
+  *epoch = !code && now.version ? atoi(now.data) : 0;
+  store_value_free(&now);
+  return code;
+}
+
+// Whether it is this job's, and not one that was given up for another.
+static bool accept_store(JobStore *j, Error *error) {
+  int epoch, code;
+  char text[16];
+  bool done;
+  j->store->patience = job_store_patience(j);
+  if (j->server) {
+    epoch = j->folder.path ? j->folder.epoch : j->epoch + 1;
+    snprintf(text, sizeof text, "%d", epoch);
+    code = job_store_set(j, job_store_epoch_key, 0, text, 0, &done, error);
+  } else code = read_epoch(j, &epoch, error);
+  if (code || !epoch || epoch < j->epoch) return false;
+  if (j->epoch && epoch > j->epoch) j->reunion = clock_seconds() + job_store_reunion_seconds;
+  if (j->server && epoch > 1) j->hold_until = clock_seconds() + job_store_reunion_seconds; // others may remember more
+  j->epoch = epoch;
+  return true;
+}
+
+// 1: this process serves it now; 0: not yet.
+static int try_to_serve(JobStore *j, int i, const NetAddress *at, Error *error) {
+  const MemberOptions *o = j->options;
+  NetAddress free_now = *at;
+  char endpoint[80], job[sizeof j->job];
+  const char *list = o->endpoints;
+  int fd = net_listen(&free_now);
+  if (fd < 0) return 0;
+  close(fd);
+  for (; i > 0; i--) list += strcspn(list, ",") + 1;
+  snprintf(endpoint, sizeof endpoint, "%.*s", (int)strcspn(list, ","), list);
+  memcpy(job, j->job, sizeof job);
+  if (!*job) job_make_name(job, sizeof job);
+  int claimed = job_folder_claim(&j->folder, job, endpoint, o->endpoints, o->silence, error);
+  if (claimed <= 0) return claimed;
+  Error unused = {0};
+  if (!store_serve(at, o->id, o->insecure, &j->server, &unused)) return 1;
+  job_folder_release(&j->folder, false);
+  return 0;
+}
+
+static int find(JobStore *j, Error *error) {
+  const MemberOptions *o = j->options;
+  NetAddress at;
+  int found = 0;
+  for (int i = 0; (found = store_endpoint(o->endpoints, i, &at, error)) > 0; i++) {
+    Error why = {0};
+    if ((found = store_check_address(&at, o->insecure, error))) return found;
+    found = store_connect(&at, o->id, greeting_patience(j), &j->store, &why);
+    if (found < 0 && !j->epoch) return *error = why, found;
+    if (found <= 0) continue;
+    if (accept_store(j, &why)) return 1;
+    job_store_leave(j);
+  }
+  if (found < 0) return found;
+  int most = j->epoch && j->folder.path ? JOB_MACHINES : 1; // another one than the first only where a lease decides
+  for (int i = 0; i < most && (found = store_endpoint(o->endpoints, i, &at, error)) > 0; i++) {
+    Error unused = {0};
+    found = try_to_serve(j, i, &at, error);
+    if (found < 0) return found;
+    if (!found) continue;
+    if (store_connect(&at, o->id, greeting_patience(j), &j->store, &unused) > 0 && accept_store(j, &unused)) return 1;
+    job_store_leave(j);
+  }
+  return found < 0 ? found : 0;
+}
+
+static int keep(JobStore *j, Error *error) {
+  if (clock_seconds() < j->beat_at) return 1;
+  j->beat_at = clock_seconds() + job_store_beat_seconds;
+  if (j->server) {
+    if (*j->job && strcmp(j->job, j->folder.job)) // the others have reminded a new store of their job
+      memcpy(j->folder.job, j->job, sizeof j->job);
+    return job_folder_renew(&j->folder);
+  }
+  if (j->store) job_folder_watch(&j->folder);
+  return 1;
+}
+
+const JobStoreKind job_store_served = {
+    .check = check, .find = find, .keep = keep, .server = "plait launch", .lost_with_it = 1};
