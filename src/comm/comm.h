@@ -72,6 +72,7 @@ typedef struct CommBackend {
   void (*end)(PlaitWorld *world, int status, const char *message);
   void (*heartbeat)(PlaitWorld *world, const Heartbeat *mine, int to, HeartbeatReceived received,
                     void *context); // optional, as world_heartbeat
+  int (*rank_is_gone)(const PlaitWorld *world, int rank); // optional, as world_rank_is_gone
 } CommBackend;
 
 // The common heads of every back end's own structs.
@@ -144,6 +145,10 @@ void comm_last_describe(uint64_t last, char *text, size_t size); // "its last co
 // last. Waits for nobody but a thread of this process that is inside of the back end, and for that a quarter of a
 // second at most.
 void world_heartbeat(PlaitWorld *world, const Heartbeat *mine, int to, HeartbeatReceived received, void *context);
+
+// Is it known here that a rank's process has ended, or that its machine says nothing any more? A rank that has failed and
+// still ends in order is not gone. Of net rank 0 knows it of all others. From any thread.
+int world_rank_is_gone(const PlaitWorld *world, int rank);
 
 // Prints "plait: MESSAGE" on stderr and ends this process, and where ranks are processes all of them, whatever they
 // wait in.

@@ -46,6 +46,10 @@ void world_heartbeat(PlaitWorld *world, const Heartbeat *mine, int to, Heartbeat
   if (world->backend->heartbeat) world->backend->heartbeat(world, mine, to, received, context);
 }
 
+int world_rank_is_gone(const PlaitWorld *world, int rank) {
+  return world->backend->rank_is_gone && world->backend->rank_is_gone(world, rank);
+}
+
 void world_end(PlaitWorld *world, int status, const char *message) {
   fprintf(stderr, "%splait: %s\n", isatty(STDERR_FILENO) ? "\n" : "",
           message); // a progress line may be open on the terminal

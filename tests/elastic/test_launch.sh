@@ -66,6 +66,29 @@ grep -q '^plait launch: rank 1 on .* was killed by SIGKILL$' log || { cat log; f
 no_workers "last$$" || fail "workers are left over: $(workers "last$$")"
 tail -1 last/launch.jsonl | grep -q '^{"rounds": 1, "restarts": 0, "status": 137, "failure": "rank 1 on .* was killed by SIGKILL"}$' || fail "launch.jsonl: $(tail -1 last/launch.jsonl)"
 
+# ---- killed while a checkpoint is written: rank 0, which has written its part, does not wait for that of the dead ----
+
+# shellcheck disable=SC2086
+"$PLAIT" launch --nproc-per-node 2 --rdzv-id "part$$" recipe.yaml $long schedule.steps=100000 checkpoint.every=1 run.dir=part >log 2>&1 &
+running=$!
+wait_for grep -q '"step": 7,' part/metrics.jsonl || { cat log; die "part does not start"; }
+victim=$(worker "part$$" 1)
+alone() { compgen -G 'part/checkpoints/step-*.tmp/part-00000*.checksum' >/dev/null && ! compgen -G 'part/checkpoints/step-*.tmp/part-00001*.checksum' >/dev/null; }
+for ((try = 0; try < 500; try++)); do
+  kill -STOP "$victim"
+  for ((look = 0; look < 5; look++)); do alone && break 2 || sleep 0.01; done
+  kill -CONT "$victim"
+  sleep 0.00$((RANDOM % 10))
+done
+alone || die "rank 1 was never stopped inside of writing"
+began=$EPOCHREALTIME
+kill -KILL "$victim"
+wait $running
+[ $? -eq 137 ] || fail "status after a worker was killed inside of writing"
+running=''
+sanitized || awk "BEGIN { exit !($EPOCHREALTIME - $began < 1) }" || fail "killed inside of writing: all ended after $(awk "BEGIN { print $EPOCHREALTIME - $began }") s"
+grep -q '^plait launch: rank 1 on .* was killed by SIGKILL$' log || { cat log; fail "no sentence of rank 1"; }
+
 # ---- a supervisor that is stopped, or killed ----
 
 # Slurm signals workers and their supervisor, which passes it on; somebody else may signal only a worker.
