@@ -55,6 +55,25 @@ static int count_workers(const char *text, int otherwise, int *count, Error *err
   return PLAIT_OK;
 }
 
+// A mesh that the machines can never form would wait for ever. They are taken to start as many processes as this one
+// does; where that differs, a larger MAX lets it wait.
+static int check_machines(const Recipe *r, int workers, const Asked *asked, Error *error) {
+  int least = r->dp_is_auto ? r->mesh.pp * r->mesh.cp * r->mesh.tp : recipe_rank_count(r);
+  int each = (least + asked->most - 1) / asked->most;
+  char mesh[120];
+  if (asked->most == 1 || r->plan != RECIPE_PLAN_FIXED || (long long)asked->most * workers >= least) return PLAIT_OK;
+  if (r->dp_is_auto)
+    snprintf(mesh, sizeof mesh, "mesh: pp %d × cp %d × tp %d takes a multiple of %d ranks", r->mesh.pp, r->mesh.cp,
+             r->mesh.tp, least);
+  else
+    snprintf(mesh, sizeof mesh, "mesh: pp %d × dp %d × cp %d × tp %d is %d ranks", r->mesh.pp, r->mesh.dp, r->mesh.cp,
+             r->mesh.tp, least);
+  return error_set(error, PLAIT_BAD_INPUT,
+                   "%s, but %d machines with --nproc-per-node %d start %d; give --nproc-per-node %d or --nnodes %d, or "
+                   "change the mesh",
+                   mesh, asked->most, workers, asked->most * workers, each, (least + workers - 1) / workers);
+}
+
 // Here, before a process is started for nothing. One process may have the ranks as threads.
 static int check_mesh(const Recipe *r, bool is_fixed, const Asked *asked, int workers, Error *error) {
   int ranks = recipe_rank_count(r);
@@ -65,6 +84,7 @@ static int check_mesh(const Recipe *r, bool is_fixed, const Asked *asked, int wo
                      "--nproc-per-node %d, or change the mesh",
                      r->mesh.pp, r->mesh.dp, r->mesh.cp, r->mesh.tp, ranks, ranks == 1 ? "" : "s", workers, workers,
                      ranks);
+  if (check_machines(r, workers, asked, error)) return PLAIT_BAD_INPUT;
   if (!net_is_built())
     return error_set(
         error, PLAIT_BAD_INPUT,

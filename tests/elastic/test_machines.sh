@@ -140,6 +140,10 @@ common="--nnodes 2 --rdzv $store"
 kill -TERM "${pid[a]}"
 all_end 143 a
 expect 1 '^plait launch: no store answers at 192.0.2.7:29400 within 1 s; is plait launch running there' "$PLAIT" launch --nnodes 2 --rdzv 192.0.2.7:29400 --insecure --rdzv-timeout 1 recipe.yaml run.dir=nobody
+refuse 2 'pp 1 × dp 2 × cp 1 × tp 2 is 4 ranks, but 2 machines with --nproc-per-node 1 start 2; give --nproc-per-node 2 or --nnodes 4' \
+  "$PLAIT" launch --nnodes 2 --nproc-per-node 1 --rdzv 127.0.0.1:29400 recipe.yaml mesh.tp=2
+refuse 2 'pp 1 × cp 1 × tp 4 takes a multiple of 4 ranks, but 3 machines with --nproc-per-node 1 start 3; give --nproc-per-node 2 or --nnodes 4' \
+  "$PLAIT" launch --nnodes 1:3 --nproc-per-node 1 --rdzv 127.0.0.1:29400 recipe.yaml mesh.dp=auto mesh.tp=4
 refuse 2 'give all machines where they meet, one of them and a port, as in --rdzv hostA:29400' "$PLAIT" launch --nnodes 2 recipe.yaml
 refuse 2 'give --secret, or in a network that you trust --insecure' "$PLAIT" launch --nnodes 2 --rdzv 192.0.2.7:29400 recipe.yaml
 refuse 2 '"nowhere" is not HOST:PORT' "$PLAIT" launch --nnodes 2 --rdzv nowhere recipe.yaml
