@@ -150,7 +150,7 @@ void process_set_chain(PlaitWorld *world, int group) {
 }
 
 void process_world_init(ProcessWorld *w, const Wire *wire, int rank, int ranks, int local_ranks) {
-  world_init(&w->base, &process_backend, ranks, local_ranks);
+  world_init(&w->base, &process_backend, ranks, local_ranks, rank);
   w->base.name = wire->name;
   w->base.ends = wire->ends;
   w->wire = wire;

@@ -34,8 +34,8 @@ typedef struct Piece { void *data; size_t bytes; } Piece;
 // rank: that failed first, or -1.
 typedef struct Notice { int32_t code, rank; char message[1024]; } Notice;
 
-// All but `settle`, `rank_is_gone`, `leave`, `world_destroy` and `end` are called with the world's lock. A status is 0 or a code that
-// `explain` knows.
+// All but `settle`, `rank_is_gone`, `leave`, `world_destroy` and `end` are called with the world's lock. A status is 0
+// or a code that `explain` knows.
 typedef struct Wire {
   const char *name; // as run.comm calls it
   int ends;         // world_destroy of a world that has failed ends the process

@@ -2,6 +2,7 @@
 #include "elastic/job_state.h"
 #include "base/error.h"
 #include <jansson.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -22,7 +23,7 @@ static const Field failure_fields[] = {
     INTEGER_OF(JobFailure, round),  INTEGER_OF(JobFailure, weight), INTEGER_OF(JobFailure, rank),
     INTEGER_OF(JobFailure, status), FLAG_OF(JobFailure, blames),    FLAG_OF(JobFailure, wrong_input),
     FLAG_OF(JobFailure, counted),   TEXT_OF(JobFailure, machine),   TEXT_OF(JobFailure, host),
-    TEXT_OF(JobFailure, sentence),  TEXT_OF(JobFailure, seen),      END_OF_FIELDS};
+    TEXT_OF(JobFailure, sentence),  END_OF_FIELDS};
 
 static const Field state_fields[] = {
     {"changes", LONG, offsetof(JobState, changes), sizeof(int64_t)},
@@ -115,4 +116,11 @@ int job_ranks(const JobState *s) {
   int ranks = 0;
   for (int i = 0; i < s->count; i++) ranks += s->machine[i].ranks;
   return ranks;
+}
+
+const char *job_blamed(const char *sentence, int rank) {
+  int named;
+  for (const char *at = sentence; (at = strstr(at, "rank ")); at++)
+    if (sscanf(at, "rank %d on ", &named) == 1 && named != rank) return at;
+  return NULL;
 }

@@ -46,7 +46,7 @@ for at in 20 60; do
   at_step killed $at
   victim=$(worker "$id" $((at / 40)))
   kill -KILL "$victim"
-  wait_for grep -q "rank $((at / 40)) on .* (pid $victim) was killed by SIGKILL; starting all 2 workers again (restart $((at / 40 + 1)) of 2)" a.log b.log ||
+  wait_for grep -q "rank $((at / 40)) on .* (pid $victim) was killed by SIGKILL .*; its last .*; starting all 2 workers again (restart $((at / 40 + 1)) of 2)" a.log b.log ||
     { grep -h '^plait' a.log b.log; die "no word of rank $((at / 40))"; }
 done
 all_end 0 a b
@@ -77,6 +77,8 @@ all_end 137 "$other"
 all_end 0 $rest
 same_run whole lost
 [ "$(tail -1 lost/launch.jsonl)" = '{"rounds": 2, "restarts": 0, "status": 0}' ] || fail "launch.jsonl: $(cat lost/launch.jsonl)"
+cat $(for n in $rest; do echo $n.log; done) | grep -qE 'was lost \(rank [01] on .* has died: its connection has ended; its last [^)]* of 2 ranks\), is .*\); round 1 has' ||
+  fail "what the others saw of the lost machine: $(grep -h 'was lost' ?.log)"
 echo "machine killed -> next step: $(seconds_of lost 'was lost') s after it was noticed"
 
 # ---- fewer than MIN: the others wait; goodbye and join are at a step, which is saved ----
