@@ -144,7 +144,7 @@ static int open_stream(const WorkerPlan *p, int rank, int stream, WorkerStream *
   if (!p->log_folder) return PLAIT_OK;
   int log = open_log(p, rank, stream, error);
   if (log < 0) return error_prefix(error, "--log-dir");
-  if (!p->tee) return *child = log, PLAIT_OK;
+  if (!(p->tee >> stream & 1)) return *child = log, PLAIT_OK;
   s->to_log = log;
   if (pipe2(ends, O_CLOEXEC)) return error_set(error, PLAIT_FAILED, "no pipe for --tee: %s", strerror(errno));
   s->from = ends[0];

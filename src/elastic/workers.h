@@ -17,7 +17,7 @@ typedef struct WorkerPlan {
   const char *token;        // of this start of the job: ranks of another start are not let in
   int round, restarts, most_restarts;
   const char *log_folder;   // DIR/round-R/rank-N.out and .err; NULL: they write where the supervisor writes
-  bool tee;                 // both
+  int tee;                  // 1: standard output goes there, too; 2: errors; 3: both
   bool insecure;            // other addresses than the loopback interface's are fine
 } WorkerPlan;
 

@@ -140,6 +140,18 @@ expect 5 'rank 0 on .* ended with status 5' "$PLAIT" launch --nproc-per-node 2 -
 expect 0 '^\[1\] out 1' "$PLAIT" launch --nproc-per-node 2 --log-dir logs --tee -- bash -c 'echo out $RANK; printf "error %s" $RANK >&2'
 [ "$(cat logs/round-0/rank-1.out logs/round-0/rank-0.err)" = $'out 1\nerror 0' ] || fail "logs: $(tail logs/*/*)"
 grep -q '^\[0\] error 0' output || { cat output; fail "a line without its end"; }
+# tee WORDS EXPECTED: what comes to the console of two streams
+tee_prints() {
+  local expected=$1
+  shift
+  "$PLAIT" launch --log-dir logs "$@" -- bash -c 'echo out; echo error >&2' >output 2>&1 || fail "$*: $(cat output)"
+  [ "$(sort output | tr '\n' ' ')" = "$expected" ] || { cat output; fail "$*"; }
+}
+tee_prints '[0] out ' --tee=1
+tee_prints '[0] error ' --tee 2
+tee_prints '[0] error [0] out ' --tee=3 --monitor-interval=0.1 --rdzv_conf=timeout=60
+tee_prints '' --tee 0
+"$PLAIT" launch --tee 0 --nproc_per_node 1 -- true >output 2>&1 || fail "--tee 0 without --log-dir: $(cat output)"
 "$PLAIT" launch --log-dir quiet recipe.yaml run.dir=quiet schedule.steps=8 >output 2>&1 || fail "--log-dir: status $?"
 [ ! -s output ] && grep -q 'finished at step 8 of 8' quiet/round-0/rank-0.out || { cat output; fail "--log-dir"; }
 if [ "$(nproc)" -ge 2 ]; then
@@ -164,6 +176,15 @@ refuse 2 '--nnodes 4:1: the least number is above the most; did you mean 1:4' "$
 refuse 2 '"zookeeper" is neither c10d nor static' "$PLAIT" launch --rdzv-backend zookeeper recipe.yaml
 refuse 2 '--rdzv-backend etcd-v2 is not built yet' "$PLAIT" launch --rdzv-backend etcd-v2 recipe.yaml
 refuse 2 '--tee copies to the console what goes to files; give --log-dir' "$PLAIT" launch --tee recipe.yaml
+refuse 2 '--tee must be 0, 1, 2 or 3, not "0:1,1:3"' "$PLAIT" launch --tee 0:1,1:3 recipe.yaml
+refuse 2 '--rdzv-conf: keep_alive_interval is torchrun.s; here --silence SECONDS takes its place' "$PLAIT" launch --rdzv-conf timeout=9,keep_alive_interval=5 recipe.yaml
+refuse 2 '--rdzv-conf: "colour" is not a setting of a rendezvous' "$PLAIT" launch --rdzv-conf colour=red recipe.yaml
+refuse 2 '--rdzv-conf: timeout must be seconds, at least 1, not "soon"' "$PLAIT" launch --rdzv-conf timeout=soon recipe.yaml
+# What others could reach without a secret is said at each start, whatever runs.
+expect 0 '^note: --insecure: whoever reaches this network can join this job' "$PLAIT" launch --local-addr 192.0.2.7 --insecure -- true
+expect 1 '^note: --insecure: whoever reaches this network can join this job' "$PLAIT" launch --nnodes 2 --rdzv 192.0.2.7:29400 --insecure --rdzv-timeout 1 -- true
+expect 1 '^note: PLAIT_INSECURE is set: whoever' env PLAIT_INSECURE=1 "$PLAIT" launch --nnodes 2 --rdzv 192.0.2.7:29400 --rdzv-timeout 1 -- true
+"$PLAIT" launch --local-addr 127.0.0.1 --insecure -- true >output 2>&1 && [ ! -s output ] || fail "--insecure on the loopback interface: $(cat output)"
 refuse 2 'plait launch: -- is not followed by a program' "$PLAIT" launch --
 refuse 2 './nothing: cannot be run: No such file' "$PLAIT" launch -- ./nothing
 refuse 2 'nothing.yaml' "$PLAIT" launch nothing.yaml
