@@ -109,7 +109,10 @@ static _Noreturn void become(const WorkerPlan *p, const Workers *w, const Birth 
     if (b->output[s] >= 0) dup2(b->output[s], 1 + s);
   fcntl(b->notices, F_SETFD, 0);
   if (b->pages >= 0) fcntl(b->pages, F_SETFD, 0);
-  if (binding_share(&b->cores, local, p->count, &share)) sched_setaffinity(0, sizeof share, &share);
+  if (binding_share(&b->cores, local, p->count, &share)) {
+    sched_setaffinity(0, sizeof share, &share);
+    binding_memory(&share);
+  }
   set_variables(p, local, b->notices);
   set_page(b->pages, local);
   signal(SIGPIPE, SIG_DFL);
