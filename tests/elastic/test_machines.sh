@@ -141,6 +141,36 @@ common="--nnodes 2 --rdzv $store"
 }
 kill -TERM "${pid[a]}"
 all_end 143 a
+# Another version: this program with another number in it.
+job versions
+python3 - "$PLAIT" <<'PYTHON' && chmod +x other-version || die "no program of another version"
+import subprocess, sys
+version = subprocess.run([sys.argv[1], "--version"], capture_output=True, text=True).stdout.split()[-1].encode()
+other = version[:-1] + (b"8" if version[-1:] == b"9" else b"9")
+open("other-version", "wb").write(open(sys.argv[1], "rb").read().replace(b"\0" + version + b"\0", b"\0" + other + b"\0"))
+PYTHON
+machine a --nnodes 2 recipe.yaml $long run.dir=versions
+wait_for grep -q 'waiting for machines' a.log || die "it does not wait: $(cat a.log)"
+# shellcheck disable=SC2086
+refuse 2 "--rdzv-id $id: the other machines run plait $("$PLAIT" --version | cut -d' ' -f2), and this is plait [^ ]*$" \
+  timeout -k 2 20 ./other-version launch --nnodes 2 --rdzv "$store" --rdzv-id "$id" recipe.yaml $long run.dir=versions
+kill -TERM "${pid[a]}"
+all_end 143 a
+
+# A run.dir that is another folder on another machine, as a mount makes it.
+if [ "$(id -u)" = 0 ] && unshare -m true 2>/dev/null; then
+  job apart
+  mkdir apart
+  machine a --nnodes 2 recipe.yaml $long run.dir=apart
+  wait_for grep -q 'waiting for machines' a.log || die "it does not wait: $(cat a.log)"
+  # shellcheck disable=SC2086
+  refuse 2 "run.dir .*apart on .* is not the folder that the other machines have under this name: it lacks the file rendezvous-[0-9]+, which was written at the start; all machines must share it" \
+    unshare -m sh -c 'mount -t tmpfs none apart && exec "$@"' - "$PLAIT" launch --nnodes 2 --rdzv "$store" --rdzv-id "$id" recipe.yaml $long run.dir=apart
+  kill -TERM "${pid[a]}"
+  all_end 143 a
+else
+  echo "a run.dir that is not shared: not tested, since mounts need root"
+fi
 expect 1 '^plait launch: no store answers at 192.0.2.7:29400 within 1 s; is plait launch running there' "$PLAIT" launch --nnodes 2 --rdzv 192.0.2.7:29400 --insecure --rdzv-timeout 1 recipe.yaml run.dir=nobody
 refuse 2 'pp 1 × dp 2 × cp 1 × tp 2 is 4 ranks, but 2 machines with --nproc-per-node 1 start 2; give --nproc-per-node 2 or --nnodes 4' \
   "$PLAIT" launch --nnodes 2 --nproc-per-node 1 --rdzv 127.0.0.1:29400 recipe.yaml mesh.tp=2
