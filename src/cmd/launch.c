@@ -1,6 +1,7 @@
 // plait launch: starts the ranks of a run as processes of this machine, watches them and starts them again.
 #include "base/cores.h"
 #include "cmd/cmd.h"
+#include "cmd/launch_torchrun.h"
 #include "cmd/options.h"
 #include "comm/net.h"
 #include "comm/secret.h"
@@ -17,11 +18,12 @@
 enum { MOST_WORKERS = 4096 };
 
 typedef struct Asked {
-  const char *workers, *nodes, *rendezvous, *backend, *endpoint, *id, *address, *log_folder;
+  const char *workers, *nodes, *rendezvous, *backend, *endpoint, *conf, *id, *address, *log_folder, *tee;
   int64_t restarts, node_rank;
-  double grace, silence, patience;
-  bool standalone, tee, no_python, insecure;
+  double grace, silence, patience, interval;
+  bool standalone, no_python, insecure;
   int least, most; // machines, from `nodes`
+  bool is_open;    // a store that other machines reach
 } Asked;
 
 // What the operands mean ---------------------------------------------------------------------------------------------
@@ -55,6 +57,25 @@ static int count_workers(const char *text, int otherwise, int *count, Error *err
   return PLAIT_OK;
 }
 
+// A mesh that the machines can never form would wait for ever. They are taken to start as many processes as this one
+// does; where that differs, a larger MAX lets it wait.
+static int check_machines(const Recipe *r, int workers, const Asked *asked, Error *error) {
+  int least = r->dp_is_auto ? r->mesh.pp * r->mesh.cp * r->mesh.tp : recipe_rank_count(r);
+  int each = (least + asked->most - 1) / asked->most;
+  char mesh[120];
+  if (asked->most == 1 || r->plan != RECIPE_PLAN_FIXED || (long long)asked->most * workers >= least) return PLAIT_OK;
+  if (r->dp_is_auto)
+    snprintf(mesh, sizeof mesh, "mesh: pp %d × cp %d × tp %d takes a multiple of %d ranks", r->mesh.pp, r->mesh.cp,
+             r->mesh.tp, least);
+  else
+    snprintf(mesh, sizeof mesh, "mesh: pp %d × dp %d × cp %d × tp %d is %d ranks", r->mesh.pp, r->mesh.dp, r->mesh.cp,
+             r->mesh.tp, least);
+  return error_set(error, PLAIT_BAD_INPUT,
+                   "%s, but %d machines with --nproc-per-node %d start %d; give --nproc-per-node %d or --nnodes %d, or "
+                   "change the mesh",
+                   mesh, asked->most, workers, asked->most * workers, each, (least + workers - 1) / workers);
+}
+
 // Here, before a process is started for nothing. One process may have the ranks as threads.
 static int check_mesh(const Recipe *r, bool is_fixed, const Asked *asked, int workers, Error *error) {
   int ranks = recipe_rank_count(r);
@@ -65,6 +86,7 @@ static int check_mesh(const Recipe *r, bool is_fixed, const Asked *asked, int wo
                      "--nproc-per-node %d, or change the mesh",
                      r->mesh.pp, r->mesh.dp, r->mesh.cp, r->mesh.tp, ranks, ranks == 1 ? "" : "s", workers, workers,
                      ranks);
+  if (check_machines(r, workers, asked, error)) return PLAIT_BAD_INPUT;
   if (!net_is_built())
     return error_set(
         error, PLAIT_BAD_INPUT,
@@ -153,11 +175,28 @@ static int check_rendezvous(Asked *a, Error *error) {
                      "--nnodes %s: give all machines where they meet, one of them and a port, as in --rdzv hostA:29400",
                      a->nodes);
   a->rendezvous = hide_password(a->rendezvous);
-  return job_store_check(a->rendezvous, a->insecure, error);
+  int code = job_store_check(a->rendezvous, a->insecure, error);
+  Error unused = {0};
+  a->is_open = !code && job_store_check(a->rendezvous, false, &unused);
+  return code;
+}
+
+// At each start, whatever it starts.
+static void tell_insecure(const Asked *a) {
+  const char *secret = getenv("PLAIT_SECRET");
+  NetAddress own;
+  Error unknown = {0};
+  bool open = a->is_open ||
+              (a->address && a->insecure && !net_resolve(a->address, 0, &own, &unknown) && !net_is_loopback(&own));
+  if (!open || (secret && *secret)) return;
+  fprintf(stderr, "note: %s: whoever reaches this network can join this job, end it, and read and change what its "
+                  "machines and processes say; --secret FILE lets in nobody without it\n",
+          a->insecure ? "--insecure" : "PLAIT_INSECURE is set");
 }
 
 static int check(Asked *a, Error *error) {
   int code = check_nodes(a, error);
+  if (!code) code = torchrun_take_conf(a->conf, &a->patience, error);
   if (code) return code;
   if (a->backend && !strncmp(a->backend, "etcd", 4))
     return error_set(
@@ -171,7 +210,7 @@ static int check(Asked *a, Error *error) {
     return error_set(error, PLAIT_BAD_INPUT,
                      "--node-rank %lld, but the machines of --nnodes %s have the numbers 0 to %d",
                      (long long)a->node_rank, a->nodes, a->most - 1);
-  if (a->tee && !a->log_folder)
+  if (a->tee && strcmp(a->tee, "0") && !a->log_folder)
     return error_set(error, PLAIT_BAD_INPUT, "--tee copies to the console what goes to files; give --log-dir DIR, too");
   return check_rendezvous(a, error);
 }
@@ -220,7 +259,7 @@ static int launch(Asked *a, const Operands *operands, char **program, int *statu
                            .id = a->id,
                            .address = a->address,
                            .log_folder = a->log_folder,
-                           .tee = a->tee,
+                           .tee = a->tee ? atoi(a->tee) : 0,
                            .run_folder = job.folder,
                            .endpoints = a->rendezvous,
                            .least = a->least,
@@ -232,6 +271,7 @@ static int launch(Asked *a, const Operands *operands, char **program, int *statu
                            .silence = a->silence,
                            .patience = a->patience,
                            .recipe = job.what};
+  if (!code) tell_insecure(a);
   if (!code) code = launch_supervise(&options, status, error);
   if (!program) free(job.argv);
   recipe_free(&job.recipe);
@@ -265,15 +305,9 @@ static const char summary[] =
     "Of one machine, Ctrl-C and SIGTERM go on to the processes, which save a checkpoint and end. If plait launch is "
     "killed, they are killed, too.";
 
-// torchrun's spellings: --nproc_per_node is --nproc-per-node.
-static void take_underscores(int argc, char **argv) {
-  for (int i = 1; i < argc; i++)
-    for (char *c = argv[i]; !strncmp(argv[i], "--", 2) && *c && *c != '='; c++)
-      if (*c == '_') *c = '-';
-}
-
 int cmd_launch(int argc, char **argv) {
   const char *secret = NULL, *made = NULL, *interface = NULL;
+  static const char *const streams[] = {"0", "1", "2", "3", NULL};
   Asked a = {.workers = "1", .nodes = "1", .id = "plait", .grace = 5, .silence = 5, .patience = 300, .node_rank = -1};
   const Option options[] = {
       {"nproc-per-node", OPTION_TEXT, &a.workers, "N",
@@ -283,7 +317,9 @@ int cmd_launch(int argc, char **argv) {
       {"max-restarts", OPTION_INTEGER, &a.restarts, "K",
        "how often all are started again after a failure of a process; of the whole job", .least = 0, .most = INT_MAX},
       {"log-dir", OPTION_TEXT, &a.log_folder, "DIR", "what processes print goes to DIR/round-R/rank-N.out and .err"},
-      {.name = "tee", .value = &a.tee, .help = "… and to the console, each line after its rank"},
+      {"tee", OPTION_TEXT, &a.tee, "N",
+       "… and to the console, each line after its rank: 1 what goes to standard output, 2 errors, 3 both (as --tee "
+       "without a number does), 0 nothing", .words = streams},
       {"grace", OPTION_REAL, &a.grace, "SECONDS", "from SIGTERM to SIGKILL, when all are ended", .least = 0,
        .most = 86400},
       {"nnodes", OPTION_TEXT, &a.nodes, "N|MIN:MAX", "machines", .shown = "1"},
@@ -309,7 +345,12 @@ int cmd_launch(int argc, char **argv) {
       {"iface", OPTION_TEXT, &interface, "NAME", "the network interface for messages (UCX_NET_DEVICES)"},
       {.name = "standalone", .value = &a.standalone, .help = "this machine alone"},
       {"rdzv-backend", OPTION_TEXT, &a.backend, "NAME", "torchrun's: c10d or static; changes nothing"},
-      {"rdzv-endpoint", OPTION_TEXT, &a.endpoint, "HOST[:PORT]", "torchrun's name for --rdzv", .shown = NULL},
+      {"rdzv-endpoint", OPTION_TEXT, &a.endpoint, "HOST[:PORT]", "torchrun's name for --rdzv"},
+      {"rdzv-conf", OPTION_TEXT, &a.conf, "KEY=VALUE,...",
+       "torchrun's settings: timeout is --rdzv-timeout, others have another name here, which is told"},
+      {"monitor-interval", OPTION_REAL, &a.interval, "SECONDS",
+       "torchrun's; changes nothing: the end of a process is seen when it happens", .least = 0, .most = 1e6,
+       .shown = "at once"},
       {.name = "no-python", .value = &a.no_python}, // torchrun's, which says what is always so here
   };
   const CommandHelp help = {"launch", "[options] RECIPE [key=value …]", summary,
@@ -325,7 +366,7 @@ int cmd_launch(int argc, char **argv) {
   int words = 1, status = 0;
   while (words < argc && strcmp(argv[words], "--")) words++;
   if (words < argc) program = argv + words + 1;
-  take_underscores(words, argv);
+  words = torchrun_take_words(words, argv);
   int code = options_parse(&help, options, COUNT(options), 0, program ? 0 : INT_MAX, words, argv, &operands);
   if (code != OPTIONS_OK) return code;
   Error error = {0};

@@ -72,6 +72,7 @@ typedef struct CommBackend {
   void (*end)(PlaitWorld *world, int status, const char *message);
   void (*heartbeat)(PlaitWorld *world, const Heartbeat *mine, int to, HeartbeatReceived received,
                     void *context); // optional, as world_heartbeat
+  int (*rank_is_gone)(const PlaitWorld *world, int rank); // optional, as world_rank_is_gone
 } CommBackend;
 
 // The common heads of every back end's own structs.
@@ -81,8 +82,10 @@ struct PlaitWorld {
   int ends;         // when it has failed, plait_world_destroy says why and ends the process
   int ranks, local_ranks; // of all machines; of this one
   Abort abort;
-  LastCall *last; // (ranks) of this process's ranks
+  LastCall *last; // of the ranks of this process, from `first` on: world_last
+  int first, shows; // shows: `last` is what the supervisor sees (comm/worker_page.h)
 };
+static inline LastCall *world_last(const PlaitWorld *world, int rank) { return &world->last[rank - world->first]; }
 struct PlaitComm {
   const CommBackend *backend;
   PlaitWorld *world;
@@ -126,7 +129,8 @@ int world_will_end(const PlaitWorld *world);
 void process_set_chain(PlaitWorld *world, int group);
 
 // What back ends call first and last.
-void world_init(PlaitWorld *world, const CommBackend *backend, int ranks, int local_ranks);
+// own: the only rank of this process; -1: all of them are.
+void world_init(PlaitWorld *world, const CommBackend *backend, int ranks, int local_ranks, int own);
 void world_free(PlaitWorld *world); // all but the struct
 
 // For watchdogs ------------------------------------------------------------------------------------------------------
@@ -144,6 +148,10 @@ void comm_last_describe(uint64_t last, char *text, size_t size); // "its last co
 // last. Waits for nobody but a thread of this process that is inside of the back end, and for that a quarter of a
 // second at most.
 void world_heartbeat(PlaitWorld *world, const Heartbeat *mine, int to, HeartbeatReceived received, void *context);
+
+// Is it known here that a rank's process has ended, or that its machine says nothing any more? A rank that has failed
+// and still ends in order is not gone. Of net rank 0 knows it of all others. From any thread.
+int world_rank_is_gone(const PlaitWorld *world, int rank);
 
 // Prints "plait: MESSAGE" on stderr and ends this process, and where ranks are processes all of them, whatever they
 // wait in.

@@ -3,7 +3,7 @@
 #include "comm/comm.h"
 #include <stdio.h>
 
-enum { KIND = 3, SIZE = 8, NUMBER = 24 }; // shifts; the kind is stored plus 1
+enum { KIND = LAST_CALL_FLAGS, SIZE = 8, NUMBER = 24 }; // shifts; the kind is stored plus 1
 _Static_assert((int)COMM_KIND_COUNT < LAST_CALL_CREATE, "5 bits for the kind");
 
 uint64_t last_call_word(int kind, int size, uint64_t number) {
@@ -11,8 +11,7 @@ uint64_t last_call_word(int kind, int size, uint64_t number) {
 }
 
 // Of a thread that waits for its own stream both must be alive.
-uint64_t comm_last(const PlaitWorld *world, int rank, double *alive) {
-  const LastCall *last = &world->last[rank];
+uint64_t last_call_newest(const LastCall *last, double *alive) {
   uint64_t own = last_call_get(&last->own);
   int64_t sign = atomic_load_explicit(&last->own_alive, memory_order_relaxed),
           stream = atomic_load_explicit(&last->stream_alive, memory_order_relaxed);
@@ -22,6 +21,10 @@ uint64_t comm_last(const PlaitWorld *world, int rank, double *alive) {
   }
   *alive = 1e-9 * (double)sign;
   return own;
+}
+
+uint64_t comm_last(const PlaitWorld *world, int rank, double *alive) {
+  return last_call_newest(world_last(world, rank), alive);
 }
 
 int comm_last_runs(uint64_t last) { return (last & LAST_CALL_RUNS) != 0; }

@@ -8,11 +8,14 @@
 typedef struct LastCall { _Atomic uint64_t own, stream; _Atomic int64_t own_alive, stream_alive; } LastCall;
 
 // Flags of a word: the call runs; it waits for others, and is not frozen; (own only) the thread waits for its stream.
-enum { LAST_CALL_RUNS = 1, LAST_CALL_WAITS = 2, LAST_CALL_STREAM = 4 };
+enum { LAST_CALL_RUNS = 1, LAST_CALL_WAITS = 2, LAST_CALL_STREAM = 4, LAST_CALL_FLAGS = 3 }; // 3 bits; then the call
 enum { LAST_CALL_CREATE = 30 }; // where a CommKind could be: the creation of a communicator
 
 // Call `number` (1 …) of a communicator of `size` ranks.
 uint64_t last_call_word(int kind, int size, uint64_t number);
+
+// As comm_last.
+uint64_t last_call_newest(const LastCall *last, double *alive);
 
 static inline void last_call_set(_Atomic uint64_t *word, uint64_t value) {
   atomic_store_explicit(word, value, memory_order_relaxed);

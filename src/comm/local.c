@@ -339,7 +339,7 @@ int plait_world_local_create(int ranks, PlaitWorld **result, PlaitError *error) 
   if (ranks < 1 || ranks > LOCAL_MOST_RANKS)
     return error_set(error, PLAIT_BAD_INPUT, "a world of %d ranks: allowed are 1 to %d", ranks, LOCAL_MOST_RANKS);
   LocalWorld *world = xcalloc(1, sizeof *world);
-  world_init(&world->base, &local_backend, ranks, ranks);
+  world_init(&world->base, &local_backend, ranks, ranks, -1);
   monitor_init(&world->creation, &world->base.abort);
   world->pending = xcalloc((size_t)ranks, sizeof *world->pending);
   world->taken = xcalloc((size_t)ranks, 1);

@@ -78,7 +78,7 @@ void local_message_issue(LocalComm *comm, CommCall *call, PlaitEvent *sent) {
     message->ready = 0;
     if (!queue->timeline.last) { // its only sender's
       queue->timeline.waiter = &comm->base.waiter;
-      queue->timeline.last = &comm->base.world->last[comm->group->ranks[comm->base.rank]];
+      queue->timeline.last = world_last(comm->base.world, comm->group->ranks[comm->base.rank]);
       queue->timeline.peers = comm->base.size;
     }
     if (sent) *sent = (PlaitEvent){&queue->timeline, queue->sends};

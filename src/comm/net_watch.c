@@ -22,6 +22,7 @@ static const double longest_period = 0.1, settle_seconds = 0.5, stopped_seconds 
 typedef struct Link {
   int fd, leaves;  // fd -1: it is closed
   double heard;    // when something came
+  atomic_int gone; // its process has ended, or is silent
   uint64_t call;   // of its last pulse
   size_t have;     // bytes of a frame that is not whole
   unsigned char frame[sizeof(Frame) + sizeof(Notice)];
@@ -96,17 +97,24 @@ void net_watch_leave(NetWatch *w) {
 }
 
 int net_watch_left(NetWatch *w) { return atomic_load(&w->left); }
+int net_watch_is_gone(const NetWatch *w, int rank) { return atomic_load(&w->link[rank].gone); }
 void net_watch_set_silence(NetWatch *w, double seconds) { w->silence = seconds; }
 
 // Ranks that are gone -----------------------------------------------------------------------------------------------
 
-static void gone(NetWatch *w, int rank, const char *how, int from) {
+static void tell_gone(NetWatch *w, int rank, const char *how, int from) {
   Notice notice = {.code = PLAIT_FAILED, .rank = rank};
   char call[160];
   if (net_watch_left(w) || abort_code(&w->world->base.abort)) return;
   comm_last_describe(w->link[rank].call, call, sizeof call);
   snprintf(notice.message, sizeof notice.message, "rank %d on %s %s; %s", rank, w->hosts[rank], how, call);
   spread(w, &notice, from);
+}
+
+// Whoever sees it finds the world failed, unless all have come to their end.
+static void gone(NetWatch *w, int rank, const char *how, int from) {
+  tell_gone(w, rank, how, from);
+  atomic_store(&w->link[rank].gone, 1);
 }
 
 static void look_for_silence(NetWatch *w) {

@@ -22,3 +22,6 @@ void net_watch_notify(NetWatch *watch, const Notice *notice); // tells all other
 void net_watch_settle(NetWatch *watch);  // waits a moment for the word of another rank, if the world has not failed
 void net_watch_leave(NetWatch *watch);   // this rank has nothing more to do
 int net_watch_left(NetWatch *watch);     // nor has any other
+// The connection with it has ended, or nothing came along it for `silence`. Rank 0 has one with each rank, the others
+// have one with rank 0.
+int net_watch_is_gone(const NetWatch *watch, int rank);

@@ -207,6 +207,10 @@ static void net_notify(ProcessWorld *base) {
 
 static void net_settle(ProcessWorld *base) { net_watch_settle(((NetWorld *)base)->watch); }
 
+static int net_rank_is_gone(const ProcessWorld *base, int rank) {
+  return net_watch_is_gone(((const NetWorld *)base)->watch, rank);
+}
+
 static void net_end(ProcessWorld *base, int status, const char *message) {
   Notice notice = {.code = PLAIT_FAILED, .rank = -1};
   snprintf(notice.message, sizeof notice.message, "%.1000s", message);
@@ -259,6 +263,7 @@ const Wire net_wire = {
     .explain = net_explain,
     .settle = net_settle,
     .notify = net_notify,
+    .rank_is_gone = net_rank_is_gone,
     .leave = net_leave,
     .world_destroy = net_world_destroy,
     .end = net_end,

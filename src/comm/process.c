@@ -96,6 +96,11 @@ static int process_run(PlaitComm *base, const CommCall *call) {
 static void process_aborted(PlaitWorld *base) { process_notify((ProcessWorld *)base); }
 static int process_own_rank(const PlaitWorld *base) { return ((const ProcessWorld *)base)->rank; }
 
+static int process_rank_is_gone(const PlaitWorld *base, int rank) {
+  const ProcessWorld *w = (const ProcessWorld *)base;
+  return w->wire->rank_is_gone && w->wire->rank_is_gone(w, rank);
+}
+
 // From a watchdog's thread, while others of this process may be inside the wire.
 static void process_end(PlaitWorld *base, int status, const char *message) {
   ProcessWorld *w = (ProcessWorld *)base;
@@ -137,6 +142,7 @@ static const CommBackend process_backend = {
     .own_rank = process_own_rank,
     .end = process_end,
     .heartbeat = process_heartbeat,
+    .rank_is_gone = process_rank_is_gone,
 };
 
 void process_set_chain(PlaitWorld *world, int group) {
@@ -144,7 +150,7 @@ void process_set_chain(PlaitWorld *world, int group) {
 }
 
 void process_world_init(ProcessWorld *w, const Wire *wire, int rank, int ranks, int local_ranks) {
-  world_init(&w->base, &process_backend, ranks, local_ranks);
+  world_init(&w->base, &process_backend, ranks, local_ranks, rank);
   w->base.name = wire->name;
   w->base.ends = wire->ends;
   w->wire = wire;

@@ -6,7 +6,7 @@
 
 // With a message to or from a rank of the world, in the control context. That rank may have left only at the end.
 int control_wait(ProcessWorld *w, void *data, size_t bytes, int peer, int tag, int receive) {
-  const Waiter waiter = {.alive = &w->base.last[w->rank].own_alive};
+  const Waiter waiter = {.alive = &world_last(&w->base, w->rank)->own_alive};
   WireRequest request;
   Batch batch = {.requests = &request, .capacity = 1};
   process_lock(w);

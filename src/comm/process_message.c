@@ -57,8 +57,8 @@ static int queue_wait(PlaitTimeline *timeline, uint64_t value, const Waiter *wai
 }
 
 void message_queue_init(MessageQueue *queue, ProcessComm *c, int peer) {
-  queue->timeline =
-      (PlaitTimeline){queue_wait, queue_done, NULL, &c->base.world->last[c->base.ranks[c->base.rank]], c->base.size};
+  queue->timeline = (PlaitTimeline){queue_wait, queue_done, NULL,
+                                    world_last(c->base.world, c->base.ranks[c->base.rank]), c->base.size};
   queue->world = (ProcessWorld *)c->base.world;
   queue->comm = c;
   queue->peer = peer;

@@ -101,8 +101,8 @@ void stream_borrow_lists(PlaitStream *s) { s->borrows = 1; }
 int plait_stream_create(PlaitComm *comm, PlaitStream **stream, PlaitError *error) {
   PlaitStream *s = xcalloc(1, sizeof *s);
   s->rank = comm->ranks[comm->rank];
-  s->timeline = (PlaitTimeline){stream_reached, stream_poll, &comm->waiter, &comm->world->last[s->rank], 0};
-  s->waiter.alive = &comm->world->last[s->rank].stream_alive;
+  s->timeline = (PlaitTimeline){stream_reached, stream_poll, &comm->waiter, world_last(comm->world, s->rank), 0};
+  s->waiter.alive = &world_last(comm->world, s->rank)->stream_alive;
   s->failed = UINT64_MAX;
   stream_reserve(s, FIRST_CALLS, FIRST_BUFFERS);
   monitor_init(&s->finished, &comm->world->abort);

@@ -34,8 +34,8 @@ typedef struct Piece { void *data; size_t bytes; } Piece;
 // rank: that failed first, or -1.
 typedef struct Notice { int32_t code, rank; char message[1024]; } Notice;
 
-// All but `settle`, `leave`, `world_destroy` and `end` are called with the world's lock. A status is 0 or a code that
-// `explain` knows.
+// All but `settle`, `rank_is_gone`, `leave`, `world_destroy` and `end` are called with the world's lock. A status is 0
+// or a code that `explain` knows.
 typedef struct Wire {
   const char *name; // as run.comm calls it
   int ends;         // world_destroy of a world that has failed ends the process
@@ -61,6 +61,7 @@ typedef struct Wire {
   void (*notify)(struct ProcessWorld *world);
   void (*look)(
       struct ProcessWorld *world); // has a notice come? Optional: a wire may call process_noticed from a thread
+  int (*rank_is_gone)(const struct ProcessWorld *world, int rank); // as world_rank_is_gone, without the lock. Optional
   // Waits until all ranks have called this, or the world has failed.
   void (*leave)(struct ProcessWorld *world);
   // The last call, after `leave`: the world has no communicators any more, and its progress thread has ended. Frees the

@@ -1,5 +1,6 @@
 // Worlds and communicators, and the calls of their ranks that are under way.
 #include "comm/comm.h"
+#include "comm/worker_page.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -7,7 +8,7 @@
 
 // Calls under way -----------------------------------------------------------------------------------------------------
 
-static LastCall *last_of(const PlaitComm *comm) { return &comm->world->last[comm->ranks[comm->rank]]; }
+static LastCall *last_of(const PlaitComm *comm) { return world_last(comm->world, comm->ranks[comm->rank]); }
 
 int comm_run(PlaitComm *comm, const CommCall *call, int on_stream) {
   _Atomic uint64_t *last = on_stream ? &last_of(comm)->stream : &last_of(comm)->own;
@@ -28,22 +29,31 @@ int timeline_wait(PlaitTimeline *timeline, uint64_t value) {
   return code;
 }
 
-void world_init(PlaitWorld *world, const CommBackend *backend, int ranks, int local_ranks) {
+void world_init(PlaitWorld *world, const CommBackend *backend, int ranks, int local_ranks, int own) {
+  LastCall *shown = own < 0 ? NULL : worker_take_last_call();
+  if (shown) memset(shown, 0, sizeof *shown);
   *world = (PlaitWorld){.backend = backend,
                         .name = backend->name,
                         .ranks = ranks,
                         .local_ranks = local_ranks,
-                        .last = xcalloc((size_t)ranks, sizeof *world->last)};
+                        .last = shown ? shown : xcalloc(own < 0 ? (size_t)ranks : 1, sizeof *world->last),
+                        .first = own < 0 ? 0 : own,
+                        .shows = shown != NULL};
   abort_init(&world->abort, local_ranks);
 }
 
 void world_free(PlaitWorld *world) {
   abort_destroy(&world->abort);
-  free(world->last);
+  if (world->shows) worker_give_last_call(world->last);
+  else free(world->last);
 }
 
 void world_heartbeat(PlaitWorld *world, const Heartbeat *mine, int to, HeartbeatReceived received, void *context) {
   if (world->backend->heartbeat) world->backend->heartbeat(world, mine, to, received, context);
+}
+
+int world_rank_is_gone(const PlaitWorld *world, int rank) {
+  return world->backend->rank_is_gone && world->backend->rank_is_gone(world, rank);
 }
 
 void world_end(PlaitWorld *world, int status, const char *message) {
@@ -96,7 +106,7 @@ int plait_comm_world(PlaitWorld *world, int rank, PlaitComm **comm, PlaitError *
   if (rank < 0 || rank >= world->ranks)
     return error_set(error, PLAIT_BAD_INPUT, "rank %d is not in a world of %d ranks", rank, world->ranks);
   int code = world->backend->comm_world(world, rank, comm, error);
-  if (!code) (*comm)->waiter.alive = &world->last[rank].own_alive;
+  if (!code) (*comm)->waiter.alive = &world_last(world, rank)->own_alive;
   return code;
 }
 

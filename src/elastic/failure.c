@@ -2,6 +2,7 @@
 #include "elastic/failure.h"
 #include "base/control_group.h"
 #include "base/signals.h"
+#include "elastic/job_state.h"
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -30,13 +31,8 @@ static int weight(const Worker *w) {
   return w->sentence[0] ? 2 : !obeyed(w);
 }
 
-// "rank 1 on node7 has died": a process's connections end before its parent hears of it.
-static int blames_another(const Worker *w) {
-  int rank;
-  for (const char *at = w->sentence; (at = strstr(at, "rank ")); at++)
-    if (sscanf(at, "rank %d on ", &rank) == 1 && rank != w->rank) return 1;
-  return 0;
-}
+// A process's connections end, and its peers fail, before its parent hears of it.
+static int blames_another(const Worker *w) { return job_blamed(w->sentence, w->rank) != NULL; }
 
 static void name_signal(int number, char *text, size_t size) {
   const char *name = sigabbrev_np(number);
@@ -44,24 +40,28 @@ static void name_signal(int number, char *text, size_t size) {
   else snprintf(text, size, "signal %d", number);
 }
 
-static void describe(const Worker *w, int64_t memory_kills, Failure *f) {
-  char host[64] = "", name[32], *at = f->sentence;
-  size_t room = sizeof f->sentence;
+static void describe_memory(int64_t kills, char *text, size_t size) {
+  ControlGroup group;
+  if (kills < 0 || failure_memory_kills() <= kills || !control_group_find("", "memory", &group)) return;
+  snprintf(text, size, ", killed for memory (its control group %.300s has reached its limit)",
+           control_group_name(&group));
+}
+
+// "rank 1 on node7 (pid 4711) was killed by SIGKILL in training step 12; its last collective, all_reduce (…), is done".
+// A worker's own sentence takes the place of the collective.
+static void describe(const Worker *w, const WorkerPage *page, int64_t memory_kills, Failure *f) {
+  char host[64] = "", name[32] = "", phase[48] = "", call[160] = "", memory[500] = "";
+  bool killed = WIFSIGNALED(w->status) && !obeyed(w);
   gethostname(host, sizeof host - 1);
-  int n = snprintf(at, room, "rank %d on %s (pid %ld) ", w->rank, host, (long)w->pid);
-  at += n, room -= (size_t)n;
-  if (!WIFSIGNALED(w->status) || obeyed(w)) {
-    snprintf(at, room, "ended with status %d%s%s", f->exit_status, w->sentence[0] ? ": " : "", w->sentence);
-    return;
-  }
-  name_signal(WTERMSIG(w->status), name, sizeof name);
-  n = snprintf(at, room, "was killed by %s", name);
-  if (WTERMSIG(w->status) == SIGKILL && memory_kills >= 0 && failure_memory_kills() > memory_kills) {
-    ControlGroup group;
-    control_group_find("", "memory", &group);
-    snprintf(at + n, room - (size_t)n, ", killed for memory: its control group %.300s has reached its limit",
-             control_group_name(&group));
-  }
+  if (page) worker_page_describe_phase(page, phase, sizeof phase);
+  if (page && (killed || !w->sentence[0])) worker_page_describe_call(page, call, sizeof call);
+  if (killed) name_signal(WTERMSIG(w->status), name, sizeof name);
+  if (killed && WTERMSIG(w->status) == SIGKILL) describe_memory(memory_kills, memory, sizeof memory);
+  int n = snprintf(f->sentence, sizeof f->sentence, "rank %d on %s (pid %ld) ", w->rank, host, (long)w->pid);
+  n += killed ? snprintf(f->sentence + n, sizeof f->sentence - (size_t)n, "was killed by %s", name)
+              : snprintf(f->sentence + n, sizeof f->sentence - (size_t)n, "ended with status %d", f->exit_status);
+  snprintf(f->sentence + n, sizeof f->sentence - (size_t)n, "%s%s%s%s%s%s%s", *phase ? " " : "", phase, memory,
+           *call ? "; " : "", call, !killed && w->sentence[0] ? ": " : "", killed ? "" : w->sentence);
 }
 
 // One that was ended while it told its sentence has the status of the others, which ended by themselves.
@@ -84,16 +84,7 @@ int failure_find(const Workers *workers, int64_t memory_kills, bool all, Failure
   f->exit_status = status_of(workers, first);
   f->weight = weight(first);
   f->blames = blames_another(first);
-  describe(first, memory_kills, f);
+  const WorkerPage *pages = workers->pages.page;
+  describe(first, pages ? &pages[first - workers->worker] : NULL, memory_kills, f);
   return 1;
-}
-
-void failure_find_seen(const Workers *workers, Failure *f) {
-  char start[32];
-  snprintf(start, sizeof start, "rank %d ", f->rank);
-  for (int i = 0; i < workers->count && !f->seen[0]; i++) {
-    const Worker *w = &workers->worker[i];
-    const char *about = strstr(w->sentence, start);
-    if (w->rank != f->rank && about) snprintf(f->seen, sizeof f->seen, "%s", about);
-  }
 }

@@ -11,8 +11,7 @@ typedef struct Failure {
   int exit_status;      // what a shell calls it: its status, or 128 + the signal
   int weight;           // 3: a signal killed it, 2: it says why, 1: it ended with a status
   int blames;           // what it says names another rank
-  char sentence[1600];  // "rank 1 on node7 (pid 4711) was killed by SIGKILL"
-  char seen[1100];      // what another worker says of it; "" where nobody does
+  char sentence[1600]; // "rank 1 on node7 (pid 4711) was killed by SIGKILL in training step 12; its last collective, …"
 } Failure;
 
 // How many processes of this machine's control group the system has killed for memory; -1: it does not count them.
@@ -21,5 +20,3 @@ int64_t failure_memory_kills(void);
 // Looks at the workers that have ended. Of several, one that a signal killed is the first; then one that says why.
 // `memory_kills`: before the round. 0: there is none, or it is not clear yet which (`all`: all have ended).
 int failure_find(const Workers *workers, int64_t memory_kills, bool all, Failure *failure);
-// What the others said of it, once all have ended.
-void failure_find_seen(const Workers *workers, Failure *failure);

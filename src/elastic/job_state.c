@@ -25,7 +25,7 @@ static const Field failure_fields[] = {
     INTEGER_OF(JobFailure, round),  INTEGER_OF(JobFailure, weight), INTEGER_OF(JobFailure, rank),
     INTEGER_OF(JobFailure, status), FLAG_OF(JobFailure, blames),    FLAG_OF(JobFailure, wrong_input),
     FLAG_OF(JobFailure, counted),   TEXT_OF(JobFailure, machine),   TEXT_OF(JobFailure, host),
-    TEXT_OF(JobFailure, sentence),  TEXT_OF(JobFailure, seen),      END_OF_FIELDS};
+    TEXT_OF(JobFailure, sentence),  END_OF_FIELDS};
 
 static const Field state_fields[] = {
     {"changes", LONG, offsetof(JobState, changes), sizeof(int64_t)},
@@ -124,4 +124,11 @@ void job_make_name(char *text, size_t size) {
   uint64_t random = 0;
   if (getrandom(&random, sizeof random, 0) != sizeof random) random = (uint64_t)getpid();
   snprintf(text, size, "%016llx", (unsigned long long)random);
+}
+
+const char *job_blamed(const char *sentence, int rank) {
+  int named;
+  for (const char *at = sentence; (at = strstr(at, "rank ")); at++)
+    if (sscanf(at, "rank %d on ", &named) == 1 && named != rank) return at;
+  return NULL;
 }

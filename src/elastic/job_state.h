@@ -38,7 +38,7 @@ typedef struct JobFailure {
   bool blames, wrong_input;        // blames: it names another rank
   bool counted;                    // it was found to be what ended the round: one of the restarts, or the job's end
   char machine[JOB_ID], host[JOB_NAME];
-  char sentence[JOB_SENTENCE], seen[1100];
+  char sentence[JOB_SENTENCE];
 } JobFailure;
 
 typedef struct JobState {
@@ -56,6 +56,9 @@ typedef struct JobState {
   int count;
   Machine machine[JOB_MACHINES];
 } JobState;
+
+// Where the sentence of a rank begins to name another one, as in "rank 1 on node7 has died …". NULL: it does not.
+const char *job_blamed(const char *sentence, int rank);
 
 // JSON; the caller frees it.
 char *job_state_print(const JobState *state);

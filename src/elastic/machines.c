@@ -81,7 +81,6 @@ static void tell_failure(Machines *m) {
   else if (o->most_restarts && !f->wrong_input && !s->stop) snprintf(after, sizeof after, "; no restart is left");
   if (!own) fprintf(stderr, "plait launch: rank %d on %s failed, which says how%s\n", f->rank, f->host, after);
   else fprintf(stderr, "plait launch: %s%s\n", colon ? colon + 2 : f->sentence, after);
-  if (own && f->seen[0]) fprintf(stderr, "plait launch: the others: %s\n", f->seen);
 }
 
 static void tell_round(Machines *m) {
@@ -197,7 +196,6 @@ static void report(Machines *m) {
   excuse(m);
   m->round.failure = none;
   round_look(&m->round);
-  failure_find_seen(w, &m->round.failure);
   for (int i = 0; i < w->count; i++) {
     finished &= worker_exit_status(&w->worker[i]) == 0;
     if (round_is_asked(&w->worker[i])) f.status = worker_exit_status(&w->worker[i]);
@@ -210,7 +208,6 @@ static void report(Machines *m) {
     snprintf(f.machine, sizeof f.machine, "%s", member_id(m->member));
     gethostname(f.host, sizeof f.host - 1);
     snprintf(f.sentence, sizeof f.sentence, "%s", found->sentence);
-    snprintf(f.seen, sizeof f.seen, "%s", found->seen);
   }
   write_journal(m, true);
   round_free(&m->round);

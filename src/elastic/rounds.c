@@ -183,11 +183,23 @@ static bool finish(JobState *s, int status) {
 
 static bool finish_stopped(JobState *s) { return finish(s, s->status ? s->status : signals_status_of(s->stop)); }
 
+// The others' last word of a lost machine, which can say nothing itself.
+static void add_what_others_saw(JobState *s) {
+  const JobFailure *f = &s->failure;
+  const char *seen = f->round == s->round && f->weight ? job_blamed(f->sentence, f->rank) : NULL;
+  size_t n = strlen(s->cause);
+  char host[JOB_NAME] = "";
+  if (!s->lost || !seen || sscanf(seen, "rank %*d on %63s", host) != 1 || strncmp(s->cause, host, strlen(host))) return;
+  if (n + strlen(seen) + 4 < sizeof s->cause)
+    snprintf(s->cause + n, sizeof s->cause - n, " (%s)", FAULT(lost_without_a_word, seen, ""));
+}
+
 static bool settle(JobState *s, const RoundLimits *l) {
   bool finished, own = is_own_failure(s);
   if (!all_ended(s, &finished) || (s->phase == JOB_RUNS && !finished)) return false;
   if (finished && !s->lost && !own) return finish(s, 0);
   s->failure.counted |= own;
+  if (!own) add_what_others_saw(s);
   if (own) {
     snprintf(s->cause, sizeof s->cause, "%s", s->failure.sentence);
     if (s->stop || s->failure.wrong_input || s->restarts >= l->restarts) return finish(s, s->failure.status);

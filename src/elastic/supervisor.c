@@ -128,9 +128,6 @@ static void run_round(Supervisor *s) {
     if (signals.revents) read_signals(s);
   }
   look(s);
-  failure_find_seen(&s->round.workers, &s->round.failure);
-  if (s->round.failure.happened && s->round.failure.seen[0])
-    fprintf(stderr, "plait launch: the others: %s\n", s->round.failure.seen);
   write_journal(s);
   round_free(&s->round);
 }

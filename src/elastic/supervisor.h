@@ -13,7 +13,7 @@ typedef struct LaunchOptions {
   const char *id;          // of the job
   const char *address;     // of this machine, for the others
   const char *log_folder;  // may be NULL
-  bool tee;
+  int tee;                 // 1: standard output goes to the console, too; 2: errors; 3: both
   const char *run_folder;  // where launch.jsonl goes; NULL: nowhere
   // Of a job of several machines:
   const char *endpoints;   // where their store may be, "hostA:29400,hostB:29400"; NULL: one machine

@@ -81,10 +81,18 @@ static void set_variables(const WorkerPlan *p, int local, int notices) {
   setenv("ROLE_NAME", "default", 1);
 }
 
+static void set_page(int descriptor, int local) {
+  char text[32];
+  unsetenv("PLAIT_LAUNCH_PAGE"); // of a supervisor that is itself a worker
+  snprintf(text, sizeof text, "%d:%d", descriptor, local);
+  if (descriptor >= 0) setenv("PLAIT_LAUNCH_PAGE", text, 1);
+}
+
 typedef struct Birth {
   pid_t supervisor;
   int reason[2];                   // errno of what failed before the program ran
   int notices;                     // end to write
+  int pages;                       // -1: there are none
   int output[WORKER_STREAMS];      // -1: the supervisor's
   cpu_set_t cores;
 } Birth;
@@ -100,8 +108,13 @@ static _Noreturn void become(const WorkerPlan *p, const Workers *w, const Birth 
   for (int s = 0; s < WORKER_STREAMS; s++)
     if (b->output[s] >= 0) dup2(b->output[s], 1 + s);
   fcntl(b->notices, F_SETFD, 0);
-  if (binding_share(&b->cores, local, p->count, &share)) sched_setaffinity(0, sizeof share, &share);
+  if (b->pages >= 0) fcntl(b->pages, F_SETFD, 0);
+  if (binding_share(&b->cores, local, p->count, &share)) {
+    sched_setaffinity(0, sizeof share, &share);
+    binding_memory(&share);
+  }
   set_variables(p, local, b->notices);
+  set_page(b->pages, local);
   signal(SIGPIPE, SIG_DFL);
   sigemptyset(&none);
   sigprocmask(SIG_SETMASK, &none, NULL);
@@ -134,7 +147,7 @@ static int open_stream(const WorkerPlan *p, int rank, int stream, WorkerStream *
   if (!p->log_folder) return PLAIT_OK;
   int log = open_log(p, rank, stream, error);
   if (log < 0) return error_prefix(error, "--log-dir");
-  if (!p->tee) return *child = log, PLAIT_OK;
+  if (!(p->tee >> stream & 1)) return *child = log, PLAIT_OK;
   s->to_log = log;
   if (pipe2(ends, O_CLOEXEC)) return error_set(error, PLAIT_FAILED, "no pipe for --tee: %s", strerror(errno));
   s->from = ends[0];
@@ -178,12 +191,14 @@ int workers_start(const WorkerPlan *p, Workers *w, Error *error) {
   if (!code && pipe2(notices, O_CLOEXEC))
     code = error_set(error, PLAIT_FAILED, "no pipe for workers: %s", strerror(errno));
   if (code) return workers_end(w), code;
+  w->pages = worker_pages_create(p->count, &birth.pages);
   w->notices = notices[0];
   birth.notices = notices[1];
   fcntl(w->notices, F_SETFL, O_NONBLOCK);
   sched_getaffinity(0, sizeof birth.cores, &birth.cores);
   for (int i = 0; i < p->count && !code; i++) code = start_one(p, w, &birth, i, error);
   close(birth.notices);
+  if (birth.pages >= 0) close(birth.pages);
   if (code) workers_end(w);
   return code;
 }
@@ -236,6 +251,7 @@ void workers_end(Workers *w) {
   }
   close_one(&w->guard);
   close_one(&w->notices);
+  worker_pages_destroy(&w->pages);
   free(w->worker);
   *w = (Workers){.guard = -1, .notices = -1};
 }

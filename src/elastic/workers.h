@@ -1,6 +1,7 @@
 // The worker processes of one round on this machine: started together, ended together, none left over.
 #pragma once
 #include "base/error.h"
+#include "comm/worker_page.h"
 #include <stdbool.h>
 #include <sys/types.h>
 
@@ -16,7 +17,7 @@ typedef struct WorkerPlan {
   const char *token;        // of this start of the job: ranks of another start are not let in
   int round, restarts, most_restarts;
   const char *log_folder;   // DIR/round-R/rank-N.out and .err; NULL: they write where the supervisor writes
-  bool tee;                 // both
+  int tee;                  // 1: standard output goes there, too; 2: errors; 3: both
   bool insecure;            // other addresses than the loopback interface's are fine
 } WorkerPlan;
 
@@ -43,6 +44,7 @@ typedef struct Workers {
   int notices;    // what workers say of themselves (runtime/launch_notice.h); -1: none
   int pending;    // bytes of a notice that is not whole yet
   char notice[WORKER_LINE];
+  WorkerPages pages; // what each does
   long long step; // the first that this round has done; 0: none yet
 } Workers;
 

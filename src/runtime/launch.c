@@ -4,6 +4,7 @@
 #include "base/signals.h"
 #include "comm/comm.h"
 #include "comm/launcher.h"
+#include "comm/worker_page.h"
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
@@ -27,6 +28,7 @@ int launch_begin(Launch *l, LaunchWish wish, Error *error) {
   Launcher launcher = launcher_find();
   char version[1 << 14];
   *l = (Launch){.ranks = 1};
+  worker_enter(WORKER_PHASE_LOADING, 0);
   if (!launcher.variable) return PLAIT_OK;
   if (launcher.tasks <= 1 && (!launcher.mpi || wish.comm == LAUNCH_NET || !launcher_mpi_version(version)))
     return PLAIT_OK;

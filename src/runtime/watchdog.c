@@ -3,6 +3,7 @@
 #include "base/clock.h"
 #include "base/thread.h"
 #include "comm/comm.h"
+#include "comm/worker_page.h"
 #include <fcntl.h>
 #include <math.h>
 #include <pthread.h>
@@ -13,8 +14,8 @@
 #include <time.h>
 #include <unistd.h>
 
-static const struct { const char *key, *doing, *before, *after; } activities[] = {
-#define ACTIVITY(name, key, doing, before, after) {key, doing, before, after},
+static const struct { const char *key, *doing, *before, *after; WorkerPhase phase; } activities[] = {
+#define ACTIVITY(name, key, doing, before, after, phase) {key, doing, before, after, WORKER_PHASE_##phase},
 #include "runtime/activities.def"
 #undef ACTIVITY
 };
@@ -61,6 +62,7 @@ static int is_here(const Watchdog *w, int rank) { return rank >= w->first && ran
 static int collects(const Watchdog *w) { return w->count < w->ranks && w->first < COLLECTORS; }
 
 void watchdog_enter(Watchdog *w, int rank, Activity activity, int64_t step) {
+  if (activities[activity].phase) worker_enter(activities[activity].phase, step);
   if (!w) return;
   Seen *s = &w->seen[rank];
   atomic_store(&s->since, clock_seconds());

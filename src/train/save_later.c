@@ -3,6 +3,7 @@
 #include "base/clock.h"
 #include "base/fault.h"
 #include "base/thread.h"
+#include "comm/comm.h"
 #include "runtime/staging.h"
 #include <pthread.h>
 #include <stdlib.h>
@@ -11,7 +12,7 @@
 
 enum {
   SHOWN_WITHIN = 60,    // seconds until a part that another machine has written must be seen here
-  FINISHED_WITHIN = 10, // seconds that rank 0's thread waits for other parts when the run has failed
+  FINISHED_WITHIN = 10, // seconds that rank 0's thread waits for parts of ranks that are alive when the run has failed
   LOOK_EVERY = 5        // milliseconds between looks for the parts of other ranks
 };
 
@@ -52,9 +53,17 @@ static bool is_too_late(SaveLater *w) {
   return late;
 }
 
+static bool is_gone(const SaveLater *w, int part) {
+  const PlaitComm *ranks = w->rank->world;
+  return FAULT(parts_of_the_dead_awaited, world_rank_is_gone(ranks->world, plait_comm_world_rank(ranks, part)), false);
+}
+
 static int await_parts(SaveLater *w) {
   for (int part = 0; part < w->commit.parts; part++)
     while (!checkpoint_part_is_written(w->dir, w->step, part)) {
+      bool gone = is_gone(w, part);
+      if (gone && checkpoint_part_is_written(w->dir, w->step, part)) break; // the last that it has done
+      if (gone) return error_set(&w->error, PLAIT_FAILED, "%s", plait_comm_error(w->rank->world));
       if (is_too_late(w))
         return error_set(&w->error, PLAIT_FAILED,
                          "%s/step-%lld.tmp: the part of rank %d has not come; all ranks must write to one folder",

@@ -5,6 +5,7 @@
 #include "base/memory_usage.h"
 #include "base/units.h"
 #include "checkpoint/huggingface.h"
+#include "comm/worker_page.h"
 #include "train/plan_print.h"
 #include "train/resume.h"
 #include "train/run_text.h"
@@ -186,9 +187,11 @@ int trainer_prepare(Trainer *t, Error *error) {
   int threads = 1, code = setup_model_config(recipe, &t->config, error);
   code = launch_agree(t->launch, code, error);
   if (!code) code = launch_threads(t->launch, recipe->run.threads, recipe_rank_count(recipe), &threads, error);
+  worker_enter(WORKER_PHASE_COMPILING, 0);
   if (!code)
     code = setup_job_for(recipe, &t->config, MODEL_TRAIN, threads, is_process(t) ? 0 : setup_helpers(recipe, threads),
                          &t->job, error);
+  worker_enter(WORKER_PHASE_LOADING, 0);
   if (!code) code = check_data(t, error);
   code = launch_agree(t->launch, code, error);
   if (!code) code = launch_agree(t->launch, check_memory(t, error), error);

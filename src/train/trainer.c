@@ -6,6 +6,7 @@
 #include "base/memory_usage.h"
 #include "base/signals.h"
 #include "checkpoint/huggingface.h"
+#include "comm/worker_page.h"
 #include "runtime/gather.h"
 #include "train/ending.h"
 #include "train/learning_rate.h"
@@ -278,6 +279,7 @@ static int run(Trainer *t, Error *error) {
   int code = run_ranks(t, error);
   progress_finish(&t->progress);
   if (code) return code;
+  worker_enter(WORKER_PHASE_ENDING, 0);
   char how[64] = "finished";
   if (t->patience_over) snprintf(how, sizeof how, "ended early");
   if (t->stopped) {

@@ -93,10 +93,10 @@ static int two_streams(Ranks *ranks, PlaitComm *comm, int rank) {
 
 // A call of the rank's stream is under way, or of its own thread.
 static int stream_runs(const Ranks *ranks, int rank) {
-  return comm_last_runs(last_call_get(&ranks->world->last[rank].stream));
+  return comm_last_runs(last_call_get(&world_last(ranks->world, rank)->stream));
 }
 static int thread_runs(const Ranks *ranks, int rank) {
-  return comm_last_runs(last_call_get(&ranks->world->last[rank].own));
+  return comm_last_runs(last_call_get(&world_last(ranks->world, rank)->own));
 }
 
 // Events are done exactly when they should be: not before the last rank has come.
@@ -228,7 +228,7 @@ static int pipeline(Ranks *ranks, PlaitComm *comm, int rank) {
 
 static int receives_now(const Ranks *ranks, int rank) {
   char text[160];
-  comm_last_describe(last_call_get(&ranks->world->last[rank].stream), text, sizeof text);
+  comm_last_describe(last_call_get(&world_last(ranks->world, rank)->stream), text, sizeof text);
   return stream_runs(ranks, rank) && strstr(text, "recv");
 }
 
@@ -512,7 +512,7 @@ static int aborted(Ranks *ranks, PlaitComm *comm, int rank) {
   PlaitEvent sent;
   if (rank == 0) {
     for (int r = 1; r < ranks->n; r++)
-      AWAIT(r == 2 ? last_call_get(&ranks->world->last[r].own) != 0 : thread_runs(ranks, r));
+      AWAIT(r == 2 ? last_call_get(&world_last(ranks->world, r)->own) != 0 : thread_runs(ranks, r));
     plait_world_abort(ranks->world, "the disk is full");
     plait_world_abort(ranks->world, "only the first message counts");
   }

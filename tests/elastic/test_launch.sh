@@ -24,6 +24,8 @@ grep -q '"ranks": \[0, 1\]' auto/launch.jsonl || fail "auto starts $(cat auto/la
 # ---- workers that are killed: the run goes on as if nothing had happened ----
 
 long='schedule.steps=120 checkpoint.every=5'
+# What a worker did when it was killed: the step, and its last call
+where='((in training|while saving) step [0-9]+|while evaluating); its last [^;]* of (a communicator of )?2 ranks\),? (is|waits)[^;]*'
 # shellcheck disable=SC2086 # words on purpose
 "$PLAIT" train recipe.yaml $long run.dir=whole >log 2>&1 || { cat log; die "the unbroken run"; }
 # shellcheck disable=SC2086
@@ -33,7 +35,7 @@ for at in 20 60; do
   wait_for grep -q "\"step\": $at," killed/metrics.jsonl || { cat log; die "the run does not come to step $at"; }
   victim=$(worker "kill$$" $((at / 40)))
   kill -KILL "$victim"
-  wait_for grep -q "^plait launch: rank $((at / 40)) on .* (pid $victim) was killed by SIGKILL; starting all 2 workers again" log ||
+  wait_for grep -qE "^plait launch: rank $((at / 40)) on .* \(pid $victim\) was killed by SIGKILL $where; starting all 2 workers again" log ||
     { echo "$victim, $(worker "kill$$" 0)"; grep plait log; die "no word of rank $((at / 40))"; }
 done
 wait $running || { cat log; fail "the run that was killed twice"; }
@@ -62,9 +64,32 @@ wait $running
 [ $? -eq 137 ] || fail "status after a worker was killed"
 running=''
 sanitized || awk "BEGIN { exit !($EPOCHREALTIME - $began < 1) }" || fail "all ended after $(awk "BEGIN { print $EPOCHREALTIME - $began }") s"
-grep -q '^plait launch: rank 1 on .* was killed by SIGKILL$' log || { cat log; fail "no sentence"; }
+grep -qE "^plait launch: rank 1 on .* was killed by SIGKILL $where\$" log || { cat log; fail "no sentence"; }
 no_workers "last$$" || fail "workers are left over: $(workers "last$$")"
-tail -1 last/launch.jsonl | grep -q '^{"rounds": 1, "restarts": 0, "status": 137, "failure": "rank 1 on .* was killed by SIGKILL"}$' || fail "launch.jsonl: $(tail -1 last/launch.jsonl)"
+tail -1 last/launch.jsonl | grep -q '^{"rounds": 1, "restarts": 0, "status": 137, "failure": "rank 1 on .* was killed by SIGKILL .*"}$' || fail "launch.jsonl: $(tail -1 last/launch.jsonl)"
+
+# ---- killed while a checkpoint is written: rank 0, which has written its part, does not wait for that of the dead ----
+
+# shellcheck disable=SC2086
+"$PLAIT" launch --nproc-per-node 2 --rdzv-id "part$$" recipe.yaml $long schedule.steps=100000 checkpoint.every=1 run.dir=part >log 2>&1 &
+running=$!
+wait_for grep -q '"step": 7,' part/metrics.jsonl || { cat log; die "part does not start"; }
+victim=$(worker "part$$" 1)
+alone() { compgen -G 'part/checkpoints/step-*.tmp/part-00000*.checksum' >/dev/null && ! compgen -G 'part/checkpoints/step-*.tmp/part-00001*.checksum' >/dev/null; }
+for ((try = 0; try < 500; try++)); do
+  kill -STOP "$victim"
+  for ((look = 0; look < 5; look++)); do alone && break 2 || sleep 0.01; done
+  kill -CONT "$victim"
+  sleep 0.00$((RANDOM % 10))
+done
+alone || die "rank 1 was never stopped inside of writing"
+began=$EPOCHREALTIME
+kill -KILL "$victim"
+wait $running
+[ $? -eq 137 ] || fail "status after a worker was killed inside of writing"
+running=''
+sanitized || awk "BEGIN { exit !($EPOCHREALTIME - $began < 1) }" || fail "killed inside of writing: all ended after $(awk "BEGIN { print $EPOCHREALTIME - $began }") s"
+grep -qE "^plait launch: rank 1 on .* was killed by SIGKILL $where\$" log || { cat log; fail "no sentence of rank 1"; }
 
 # ---- a supervisor that is stopped, or killed ----
 
@@ -115,6 +140,18 @@ expect 5 'rank 0 on .* ended with status 5' "$PLAIT" launch --nproc-per-node 2 -
 expect 0 '^\[1\] out 1' "$PLAIT" launch --nproc-per-node 2 --log-dir logs --tee -- bash -c 'echo out $RANK; printf "error %s" $RANK >&2'
 [ "$(cat logs/round-0/rank-1.out logs/round-0/rank-0.err)" = $'out 1\nerror 0' ] || fail "logs: $(tail logs/*/*)"
 grep -q '^\[0\] error 0' output || { cat output; fail "a line without its end"; }
+# tee WORDS EXPECTED: what comes to the console of two streams
+tee_prints() {
+  local expected=$1
+  shift
+  "$PLAIT" launch --log-dir logs "$@" -- bash -c 'echo out; echo error >&2' >output 2>&1 || fail "$*: $(cat output)"
+  [ "$(sort output | tr '\n' ' ')" = "$expected" ] || { cat output; fail "$*"; }
+}
+tee_prints '[0] out ' --tee=1
+tee_prints '[0] error ' --tee 2
+tee_prints '[0] error [0] out ' --tee=3 --monitor-interval=0.1 --rdzv_conf=timeout=60
+tee_prints '' --tee 0
+"$PLAIT" launch --tee 0 --nproc_per_node 1 -- true >output 2>&1 || fail "--tee 0 without --log-dir: $(cat output)"
 "$PLAIT" launch --log-dir quiet recipe.yaml run.dir=quiet schedule.steps=8 >output 2>&1 || fail "--log-dir: status $?"
 [ ! -s output ] && grep -q 'finished at step 8 of 8' quiet/round-0/rank-0.out || { cat output; fail "--log-dir"; }
 if [ "$(nproc)" -ge 2 ]; then
@@ -128,7 +165,7 @@ fi
 mkdir unwritable
 touch unwritable/checkpoints
 refuse 2 '^plait launch: .*data.train: .*nothing' "$PLAIT" launch --nproc-per-node 2 --max-restarts 5 recipe.yaml data.train=nothing run.dir=wrong
-refuse 1 '^plait launch: rank 0 on .* ended with status 1: .*unwritable' "$PLAIT" launch --nproc-per-node 2 recipe.yaml run.dir=unwritable
+refuse 1 '^plait launch: rank 0 on .* ended with status 1 while loading: .*unwritable' "$PLAIT" launch --nproc-per-node 2 recipe.yaml run.dir=unwritable
 
 # ---- wrong command lines ----
 
@@ -139,6 +176,15 @@ refuse 2 '--nnodes 4:1: the least number is above the most; did you mean 1:4' "$
 refuse 2 '"zookeeper" is neither c10d nor static' "$PLAIT" launch --rdzv-backend zookeeper recipe.yaml
 refuse 2 '--rdzv-backend etcd-v2: plait launch meets in etcd by --rdzv etcd://HOST:2379' "$PLAIT" launch --rdzv-backend etcd-v2 recipe.yaml
 refuse 2 '--tee copies to the console what goes to files; give --log-dir' "$PLAIT" launch --tee recipe.yaml
+refuse 2 '--tee must be 0, 1, 2 or 3, not "0:1,1:3"' "$PLAIT" launch --tee 0:1,1:3 recipe.yaml
+refuse 2 '--rdzv-conf: keep_alive_interval is torchrun.s; here --silence SECONDS takes its place' "$PLAIT" launch --rdzv-conf timeout=9,keep_alive_interval=5 recipe.yaml
+refuse 2 '--rdzv-conf: "colour" is not a setting of a rendezvous' "$PLAIT" launch --rdzv-conf colour=red recipe.yaml
+refuse 2 '--rdzv-conf: timeout must be seconds, at least 1, not "soon"' "$PLAIT" launch --rdzv-conf timeout=soon recipe.yaml
+# What others could reach without a secret is said at each start, whatever runs.
+expect 0 '^note: --insecure: whoever reaches this network can join this job' "$PLAIT" launch --local-addr 192.0.2.7 --insecure -- true
+expect 1 '^note: --insecure: whoever reaches this network can join this job' "$PLAIT" launch --nnodes 2 --rdzv 192.0.2.7:29400 --insecure --rdzv-timeout 1 -- true
+expect 1 '^note: PLAIT_INSECURE is set: whoever' env PLAIT_INSECURE=1 "$PLAIT" launch --nnodes 2 --rdzv 192.0.2.7:29400 --rdzv-timeout 1 -- true
+"$PLAIT" launch --local-addr 127.0.0.1 --insecure -- true >output 2>&1 && [ ! -s output ] || fail "--insecure on the loopback interface: $(cat output)"
 refuse 2 'plait launch: -- is not followed by a program' "$PLAIT" launch --
 refuse 2 './nothing: cannot be run: No such file' "$PLAIT" launch -- ./nothing
 refuse 2 'nothing.yaml' "$PLAIT" launch nothing.yaml

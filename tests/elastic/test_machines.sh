@@ -46,7 +46,7 @@ for at in 20 60; do
   at_step killed $at
   victim=$(worker "$id" $((at / 40)))
   kill -KILL "$victim"
-  wait_for grep -q "rank $((at / 40)) on .* (pid $victim) was killed by SIGKILL; starting all 2 workers again (restart $((at / 40 + 1)) of 2)" a.log b.log ||
+  wait_for grep -q "rank $((at / 40)) on .* (pid $victim) was killed by SIGKILL .*; its last .*; starting all 2 workers again (restart $((at / 40 + 1)) of 2)" a.log b.log ||
     { grep -h '^plait' a.log b.log; die "no word of rank $((at / 40))"; }
 done
 all_end 0 a b
@@ -77,6 +77,8 @@ all_end 137 "$other"
 all_end 0 $rest
 same_run whole lost
 [ "$(tail -1 lost/launch.jsonl)" = '{"rounds": 2, "restarts": 0, "status": 0}' ] || fail "launch.jsonl: $(cat lost/launch.jsonl)"
+cat $(for n in $rest; do echo $n.log; done) | grep -qE 'was lost \(rank [01] on .* has died: its connection has ended; its last [^)]* of 2 ranks\), is .*\); round 1 has' ||
+  fail "what the others saw of the lost machine: $(grep -h 'was lost' ?.log)"
 echo "machine killed -> next step: $(seconds_of lost 'was lost') s after it was noticed"
 
 # ---- fewer than MIN: the others wait; goodbye and join are at a step, which is saved ----
@@ -139,7 +141,41 @@ common="--nnodes 2 --rdzv $store"
 }
 kill -TERM "${pid[a]}"
 all_end 143 a
+# Another version: this program with another number in it.
+job versions
+python3 - "$PLAIT" <<'PYTHON' && chmod +x other-version || die "no program of another version"
+import subprocess, sys
+version = subprocess.run([sys.argv[1], "--version"], capture_output=True, text=True).stdout.split()[-1].encode()
+other = version[:-1] + (b"8" if version[-1:] == b"9" else b"9")
+open("other-version", "wb").write(open(sys.argv[1], "rb").read().replace(b"\0" + version + b"\0", b"\0" + other + b"\0"))
+PYTHON
+machine a --nnodes 2 recipe.yaml $long run.dir=versions
+wait_for grep -q 'waiting for machines' a.log || die "it does not wait: $(cat a.log)"
+# shellcheck disable=SC2086
+refuse 2 "--rdzv-id $id: the other machines run plait $("$PLAIT" --version | cut -d' ' -f2), and this is plait [^ ]*$" \
+  timeout -k 2 20 ./other-version launch --nnodes 2 --rdzv "$store" --rdzv-id "$id" recipe.yaml $long run.dir=versions
+kill -TERM "${pid[a]}"
+all_end 143 a
+
+# A run.dir that is another folder on another machine, as a mount makes it.
+if [ "$(id -u)" = 0 ] && unshare -m true 2>/dev/null; then
+  job apart
+  mkdir apart
+  machine a --nnodes 2 recipe.yaml $long run.dir=apart
+  wait_for grep -q 'waiting for machines' a.log || die "it does not wait: $(cat a.log)"
+  # shellcheck disable=SC2086
+  refuse 2 "run.dir .*apart on .* is not the folder that the other machines have under this name: it lacks the file rendezvous-[0-9]+, which was written at the start; all machines must share it" \
+    unshare -m sh -c 'mount -t tmpfs none apart && exec "$@"' - "$PLAIT" launch --nnodes 2 --rdzv "$store" --rdzv-id "$id" recipe.yaml $long run.dir=apart
+  kill -TERM "${pid[a]}"
+  all_end 143 a
+else
+  echo "a run.dir that is not shared: not tested, since mounts need root"
+fi
 expect 1 '^plait launch: no store answers at 192.0.2.7:29400 within 1 s; is plait launch running there' "$PLAIT" launch --nnodes 2 --rdzv 192.0.2.7:29400 --insecure --rdzv-timeout 1 recipe.yaml run.dir=nobody
+refuse 2 'pp 1 × dp 2 × cp 1 × tp 2 is 4 ranks, but 2 machines with --nproc-per-node 1 start 2; give --nproc-per-node 2 or --nnodes 4' \
+  "$PLAIT" launch --nnodes 2 --nproc-per-node 1 --rdzv 127.0.0.1:29400 recipe.yaml mesh.tp=2
+refuse 2 'pp 1 × cp 1 × tp 4 takes a multiple of 4 ranks, but 3 machines with --nproc-per-node 1 start 3; give --nproc-per-node 2 or --nnodes 4' \
+  "$PLAIT" launch --nnodes 1:3 --nproc-per-node 1 --rdzv 127.0.0.1:29400 recipe.yaml mesh.dp=auto mesh.tp=4
 refuse 2 'give all machines where they meet, one of them and a port, as in --rdzv hostA:29400' "$PLAIT" launch --nnodes 2 recipe.yaml
 refuse 2 'give --secret, or in a network that you trust --insecure' "$PLAIT" launch --nnodes 2 --rdzv 192.0.2.7:29400 recipe.yaml
 refuse 2 '"nowhere" is not HOST:PORT' "$PLAIT" launch --nnodes 2 --rdzv nowhere recipe.yaml

@@ -36,7 +36,7 @@ static void has(JobState *s, const char *id, int first, int ranks) {
 static JobFailure failure(JobState *s, const char *id, int weight, bool blames) {
   JobFailure f = {.round = s->round, .weight = weight, .rank = 1, .status = 137, .blames = blames};
   snprintf(f.machine, sizeof f.machine, "%s", id);
-  snprintf(f.sentence, sizeof f.sentence, "of %s", id);
+  snprintf(f.sentence, sizeof f.sentence, blames ? "of %s: rank 0 on host-a has died; its last call" : "of %s", id);
   return f;
 }
 
@@ -151,7 +151,7 @@ static void lost_machines_do_not_count(void **state) {
   assert_true(rounds_lose(s, "a"));
   assert_true(rounds_advance(s, &any, true));
   assert_true(s->phase == JOB_RUNS && s->round == 1 && s->restarts == 0 && job_ranks(s) == 1);
-  assert_string_equal(s->cause, "host-a was lost");
+  assert_string_equal(s->cause, "host-a was lost (rank 0 on host-a has died; its last call)");
   join(s, &any, "c", 1, -1); // and one that was lost while a worker of another died by itself does
   ended(s, "b", false, 0, false);
   assert_true(rounds_advance(s, &any, true));

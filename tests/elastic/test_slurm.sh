@@ -157,7 +157,7 @@ running=''
 "$PLAIT" runs runs >output 2>&1 || fail "plait runs"
 [ "$(sed -n '2,$s/ .*//p' output | tr '\n' ' ')" = 'run9 run10 ' ] || { cat output; fail "the order of runs"; }
 grep -qE '^run10 .* failed: rank [0-9]: .*bad.bin.*32767' output || { cat output; fail "a sentence of training"; }
-grep -qE '^run9 .* failed: rank [01] on .* was killed by SIGKILL$' output || { cat output; fail "a sentence of the supervisor"; }
+grep -qE '^run9 .* failed: rank [01] on .* was killed by SIGKILL ' output || { cat output; fail "a sentence of the supervisor"; }
 rm runs/run9/launch.jsonl
 expect 0 '^run9 .* failed: it has ended without a word' "$PLAIT" runs runs
 "$PLAIT" runs --json runs | python3 -c 'import json, sys

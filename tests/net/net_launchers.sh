@@ -1,0 +1,36 @@
+#!/bin/bash
+# Other launchers than plait launch, over net: mpirun with run.comm=net, and a real torchrun where PYTHON has PyTorch. The run of threads to
+# the bit.
+. "$SOURCE/tests/train/harness.sh" || exit 1
+. "$SOURCE/tests/net/environment.sh" || exit 1
+. "$SOURCE/tests/mpi/environment.sh" || exit 1
+tested=0
+
+"$PLAIT" train recipe.yaml schedule.steps=6 run.dir=threads run.comm=local >log 2>&1 || { cat log; die "threads"; }
+
+# ---- mpirun ----
+
+if [ -x "${MPIRUN-}" ]; then
+  tested=1
+  timeout -k 5 120 "$MPIRUN" -n 2 "$PLAIT" train recipe.yaml schedule.steps=6 run.dir=mpirun run.comm=net >log 2>&1 || { cat log; fail "run.comm=net under mpirun"; }
+  same_run threads mpirun
+  # shellcheck disable=SC2016
+  timeout -k 5 120 "$MPIRUN" -n 2 sh -c 'exec "$0" bench comm --comm net --collectives all_reduce --sizes 1K --repeat 2' "$PLAIT" >log 2>&1 &&
+    grep -q '^2 ranks, net (processes)' log || { cat log; fail "what mpirun starts does not talk over net"; }
+else
+  echo "mpirun: not tested, there is none"
+fi
+
+# ---- torchrun ----
+
+python=${PYTHON:-python3}
+if "$python" -c 'import torch.distributed.run' 2>/dev/null; then
+  tested=1
+  timeout -k 5 300 "$python" -m torch.distributed.run --standalone --no-python --nproc-per-node 2 "$PLAIT" train recipe.yaml schedule.steps=6 run.dir=torchrun >log 2>&1 ||
+    { cat log; fail "torchrun"; }
+  same_run threads torchrun
+else
+  echo "torchrun: not tested, $python has no PyTorch (PYTHON names another one)"
+fi
+[ $tested = 1 ] || exit 77
+finish
