@@ -22,3 +22,4 @@ void net_watch_notify(NetWatch *watch, const Notice *notice); // tells all other
 void net_watch_settle(NetWatch *watch);  // waits a moment for the word of another rank, if the world has not failed
 void net_watch_leave(NetWatch *watch);   // this rank has nothing more to do
 int net_watch_left(NetWatch *watch);     // nor has any other
+int net_watch_met_silence(NetWatch *watch); // the world has failed because a rank was silent, as far as is known here

@@ -17,7 +17,7 @@
 #include <unistd.h>
 
 static const double tick_seconds = 0.1, first_round_seconds = 3, reunion_seconds = 3, folder_seconds = 5,
-                    beat_seconds = 0.5;
+                    beat_seconds = 0.5, least_quiet_seconds = 6;
 static const char state_key[] = "state", epoch_key[] = "epoch";
 
 typedef struct Wish {
@@ -52,6 +52,8 @@ struct Member {
   double reunion;        // until when machines may come back to a store that has moved
   double gather_at;      // since when the first round could begin; 0: it could not
   double beat_at, folder_at;
+  bool has_lost;         // machines, since it serves the store
+  double quiet_until;    // until when it does not serve the store again
 };
 
 static void lock(Member *m) { pthread_mutex_lock(&m->mutex); }
@@ -221,6 +223,7 @@ static int try_to_serve(Member *m, int i, const NetAddress *at, Error *error) {
   lock(m);
   m->serves = true;
   unlock(m);
+  m->has_lost = false;
   return 1;
 }
 
@@ -240,6 +243,7 @@ static int connect_once(Member *m, Error *error) {
   }
   if (found < 0) return found;
   int most = m->epoch && m->folder.path ? JOB_MACHINES : 1; // another one than the first only where a lease decides
+  if (clock_seconds() < m->quiet_until) most = 0;
   for (int i = 0; i < most && (found = store_endpoint(o->endpoints, i, &at, error)) > 0; i++) {
     found = try_to_serve(m, i, &at, error);
     if (found < 0) return found;
@@ -329,8 +333,18 @@ static int sweep(Member *m, JobState *s, bool *changed, bool *first, Error *erro
   *first = own < s->count;
   if (now < m->reunion && missing > 1) return *first = false, PLAIT_OK; // they look for the store that has moved
   for (int i = s->count - 1; i >= 0; i--)
-    if (!here[i]) *changed |= rounds_lose(s, s->machine[i].id);
+    if (!here[i] && rounds_lose(s, s->machine[i].id)) *changed = m->has_lost = true;
   return PLAIT_OK;
+}
+
+// Of two halves of a network, too few machines are in the one that has the store: it may go to the other. Once for each
+// loss: where there is nobody else, this machine takes it again.
+static void give_way(Member *m, const JobState *s) {
+  bool others = m->folder.path && strchr(m->options->endpoints, ',');
+  if (!m->server || !m->has_lost || !others || s->phase != JOB_GATHERS || rounds_possible(s, &m->options->limits))
+    return;
+  m->has_lost = FAULT(small_half_keeps_the_store, false, true);
+  m->quiet_until = m->has_lost ? 0 : clock_seconds() + fmax(least_quiet_seconds, 2 * m->options->silence);
 }
 
 static bool is_over_3_seconds(Member *m, const JobState *s) {
@@ -409,6 +423,7 @@ static int look_once(Member *m, Error *error) {
     if (!code && done) {
       m->joined |= job_machine(s, m->id) != NULL;
       publish(m, s);
+      give_way(m, s);
     }
   }
   if (!code && done) code = m->store->wait(m->store, state_key, changed ? 0 : version, tick_seconds, &now, error);
@@ -440,7 +455,7 @@ static void *run(void *argument) {
       stop_serving(m, false);
     }
     if (!m->store) find_store(m);
-    else if (look_once(m, &error)) {
+    else if (look_once(m, &error) || (m->server && clock_seconds() < m->quiet_until)) {
       disconnect(m);
       if (m->server) stop_serving(m, false);
     }
