@@ -40,7 +40,7 @@ struct NetWatch {
   int started;
   pthread_mutex_t lock; // of sending, and of what follows
   int told, leaves, stop;
-  atomic_int left;
+  atomic_int left, silent; // silent: the world has failed because of a rank's silence
 };
 
 // Words -------------------------------------------------------------------------------------------------------------
@@ -76,6 +76,7 @@ void net_watch_notify(NetWatch *w, const Notice *notice) {
 
 // By the watch's thread: rank 0 passes on what it hears first.
 static void spread(NetWatch *w, Notice *notice, int from) {
+  if (notice->silent) atomic_store(&w->silent, 1);
   process_noticed(w->world, notice);
   pthread_mutex_lock(&w->lock);
   if (!w->told) say_to_all(w, WORD_NOTICE, notice, sizeof *notice, from);
@@ -96,14 +97,15 @@ void net_watch_leave(NetWatch *w) {
   wake_up(w);
 }
 
+int net_watch_met_silence(NetWatch *w) { return atomic_load(&w->silent); }
 int net_watch_left(NetWatch *w) { return atomic_load(&w->left); }
 int net_watch_is_gone(const NetWatch *w, int rank) { return atomic_load(&w->link[rank].gone); }
 void net_watch_set_silence(NetWatch *w, double seconds) { w->silence = seconds; }
 
 // Ranks that are gone -----------------------------------------------------------------------------------------------
 
-static void tell_gone(NetWatch *w, int rank, const char *how, int from) {
-  Notice notice = {.code = PLAIT_FAILED, .rank = rank};
+static void tell_gone(NetWatch *w, int rank, const char *how, bool silent, int from) {
+  Notice notice = {.code = PLAIT_FAILED, .rank = rank, .silent = silent};
   char call[160];
   if (net_watch_left(w) || abort_code(&w->world->base.abort)) return;
   comm_last_describe(w->link[rank].call, call, sizeof call);
@@ -112,8 +114,8 @@ static void tell_gone(NetWatch *w, int rank, const char *how, int from) {
 }
 
 // Whoever sees it finds the world failed, unless all have come to their end.
-static void gone(NetWatch *w, int rank, const char *how, int from) {
-  tell_gone(w, rank, how, from);
+static void gone(NetWatch *w, int rank, const char *how, bool silent, int from) {
+  tell_gone(w, rank, how, silent, from);
   atomic_store(&w->link[rank].gone, 1);
 }
 
@@ -123,7 +125,7 @@ static void look_for_silence(NetWatch *w) {
   snprintf(how, sizeof how, "is silent: nothing has come of it for %g s (run.silence)", limit);
   for (int r = 0; r < w->world->base.ranks; r++)
     if (w->link[r].fd >= 0 && time - w->link[r].heard > FAULT(net_silence_unseen, limit, 1e9))
-      gone(w, r, how, w->world->rank);
+      gone(w, r, how, true, w->world->rank);
 }
 
 // Receiving ---------------------------------------------------------------------------------------------------------
@@ -175,7 +177,7 @@ static void listen_to(NetWatch *w, int rank) {
   close(l->fd);
   l->fd = -1;
   pthread_mutex_unlock(&w->lock);
-  UNLESS_FAULT(net_death_unseen) gone(w, rank, "has died: its connection has ended", rank);
+  UNLESS_FAULT(net_death_unseen) gone(w, rank, "has died: its connection has ended", false, rank);
 }
 
 // The thread --------------------------------------------------------------------------------------------------------

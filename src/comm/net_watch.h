@@ -25,3 +25,4 @@ int net_watch_left(NetWatch *watch);     // nor has any other
 // The connection with it has ended, or nothing came along it for `silence`. Rank 0 has one with each rank, the others
 // have one with rank 0.
 int net_watch_is_gone(const NetWatch *watch, int rank);
+int net_watch_met_silence(NetWatch *watch); // the world has failed because a rank was silent, as far as is known here

@@ -6,6 +6,7 @@
 // found here; and who died is mostly known earlier, by the watch (net_watch.h).
 #ifdef PLAIT_UCX
 #include "comm/net_world.h"
+#include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -240,13 +241,30 @@ static void net_leave(ProcessWorld *base) {
   if (UCS_PTR_IS_PTR(flush)) w->ucx->ucp_request_free(flush);
 }
 
+// UCX ends a connection over TCP with a message, and waits until the system takes it: for minutes, where nothing gets
+// through to the other side any more and earlier messages have filled the socket. Such a worker is left as it is.
+// Nobody advances it, so it writes nowhere. The list is for leak checkers.
+static void abandon(NetWorld *w) {
+  static struct Abandoned { ucp_worker_h worker; ucp_context_h context; struct Abandoned *next; } *all;
+  static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+  struct Abandoned *one = xcalloc(1, sizeof *one);
+  pthread_mutex_lock(&mutex);
+  *one = (struct Abandoned){w->worker, w->context, all};
+  all = one;
+  pthread_mutex_unlock(&mutex);
+  w->worker = NULL;
+  w->context = NULL;
+}
+
 static void net_world_destroy(ProcessWorld *base) {
   NetWorld *w = (NetWorld *)base;
   if (!abort_code(&base->base.abort)) {
     heartbeats_forget(base);
     departures_forget(base);
   }
+  bool silent = net_watch_met_silence(w->watch);
   net_watch_destroy(w->watch);
+  if (silent) abandon(w);
   net_close(w);
   process_world_free(base);
   free(w);

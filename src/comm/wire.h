@@ -31,8 +31,8 @@ typedef struct WirePeer {
 typedef struct Piece { void *data; size_t bytes; } Piece;
 
 // Why a world has failed, on its way to the other ranks.
-// rank: that failed first, or -1.
-typedef struct Notice { int32_t code, rank; char message[1024]; } Notice;
+// rank: that failed first, or -1. silent: nothing comes of it, though its connections have not ended.
+typedef struct Notice { int32_t code, rank, silent; char message[1024]; } Notice;
 
 // All but `settle`, `rank_is_gone`, `leave`, `world_destroy` and `end` are called with the world's lock. A status is 0
 // or a code that `explain` knows.

@@ -35,6 +35,7 @@ struct JobStore {
   uint64_t told;       // the lease with which this machine has told the epoch
   double hold_until;   // until when no round begins
   double reunion;      // until when machines may come back to the store
+  double quiet_until;  // until when this machine does not serve it again
   double beat_at;      // when `keep` has something to do again
 };
 

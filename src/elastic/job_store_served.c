@@ -86,6 +86,7 @@ static int find(JobStore *j, Error *error) {
   }
   if (found < 0) return found;
   int most = j->epoch && j->folder.path ? JOB_MACHINES : 1; // another one than the first only where a lease decides
+  if (clock_seconds() < j->quiet_until) most = 0;
   for (int i = 0; i < most && (found = store_endpoint(o->endpoints, i, &at, error)) > 0; i++) {
     Error unused = {0};
     found = try_to_serve(j, i, &at, error);

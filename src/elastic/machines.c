@@ -31,6 +31,7 @@ typedef struct Machines {
   int stopping;         // the signal by which the job stops; 0: it does not
   double caused;        // when the round before was seen to end, or this machine began
   double ended_at;      // when all workers had ended
+  double first_ended_at; // when rank 0's machine was seen to have ended this round; 0: it has not
   double cut_off_at;    // since when there is no store; 0: there is one
   bool journaled, killed;
   char waiting[300];    // what was said of it
@@ -162,7 +163,7 @@ static int start_round(Machines *m, Error *error) {
   m->begun = s->round;
   m->working = true;
   m->journaled = m->killed = false;
-  m->ended_at = 0;
+  m->ended_at = m->first_ended_at = 0;
   member_set_busy(m->member, true);
   int code = round_start(&m->round, &plan, o->grace, error);
   m->round.may_be_asked = true;
@@ -229,6 +230,15 @@ static void abandon(Machines *m, const char *why) {
   member_set_busy(m->member, false);
 }
 
+// Rank 0, which was asked to end, may have done so before the ranks had found each other: then nobody tells the others,
+// and they would wait for it for two minutes.
+static bool is_left_by_rank_0(Machines *m) {
+  const Machine *first = first_machine(m->state);
+  if (!m->options->trains || !first || !first->ended) return false;
+  if (!m->first_ended_at) m->first_ended_at = clock_seconds();
+  return clock_seconds() - m->first_ended_at > stale_seconds;
+}
+
 // What the state says about the round that runs here.
 static void follow(Machines *m) {
   const JobState *s = m->state;
@@ -241,6 +251,7 @@ static void follow(Machines *m) {
   if (s->ending >= ENDING_LOST) round_end_soon(&m->round);
   else if (!m->round.asked)
     round_ask(&m->round, s->ending == ENDING_STOPPED ? s->stop : SIGTERM, m->options->trains);
+  else if (is_left_by_rank_0(m)) round_end_soon(&m->round);
 }
 
 static void look_at_workers(Machines *m) {

@@ -14,7 +14,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-static const double tick_seconds = 0.1, first_round_seconds = 3, folder_seconds = 5;
+static const double tick_seconds = 0.1, first_round_seconds = 3, folder_seconds = 5, least_quiet_seconds = 6;
 static const char state_key[] = "state";
 
 typedef struct Wish {
@@ -44,6 +44,7 @@ struct Member {
   double lost_at;        // since when there is no store
   double gather_at;      // since when the first round could begin; 0: it could not
   double folder_at;      // since when run.dir lacks the lease that it should have; 0: it does not
+  bool has_lost;         // machines, since it serves the store
 };
 
 static void lock(Member *m) { pthread_mutex_lock(&m->mutex); }
@@ -84,6 +85,7 @@ static void publish(Member *m, const JobState *s) {
 // The store -----------------------------------------------------------------------------------------------------------
 
 static void note_place(Member *m) {
+  if (!m->serves && m->place.server) m->has_lost = false;
   lock(m);
   m->serves = m->place.server != NULL;
   m->keeps = job_store_keeps(&m->place);
@@ -231,8 +233,18 @@ static int sweep(Member *m, JobState *s, bool *changed, bool *first, Error *erro
   if (now < m->place.reunion && missing > m->place.kind->lost_with_it)
     return *first = false, PLAIT_OK; // they look for the store
   for (int i = s->count - 1; i >= 0; i--)
-    if (!here[i]) *changed |= rounds_lose(s, s->machine[i].id);
+    if (!here[i] && rounds_lose(s, s->machine[i].id)) *changed = m->has_lost = true;
   return PLAIT_OK;
+}
+
+// Of two halves of a network, too few machines are in the one that has the store: it may go to the other. Once for each
+// loss: where there is nobody else, this machine takes it again.
+static void give_way(Member *m, const JobState *s) {
+  bool others = m->place.folder.path && strchr(m->options->endpoints, ',');
+  if (!m->place.server || !m->has_lost || !others || s->phase != JOB_GATHERS || rounds_possible(s, &m->options->limits))
+    return;
+  m->has_lost = FAULT(small_half_keeps_the_store, false, true);
+  m->place.quiet_until = m->has_lost ? 0 : clock_seconds() + fmax(least_quiet_seconds, 2 * m->options->silence);
 }
 
 static bool is_over_3_seconds(Member *m, const JobState *s) {
@@ -311,6 +323,7 @@ static int look_once(Member *m, Error *error) {
     if (!code && done) {
       m->joined |= job_machine(s, m->id) != NULL;
       publish(m, s);
+      give_way(m, s);
     }
   }
   if (!code && done) code = store->wait(store, state_key, changed ? 0 : version, tick_seconds, &now, error);
@@ -334,7 +347,7 @@ static void *run(void *argument) {
     note_place(m);
     if (kept < 0) continue;
     if (!m->place.store) find_store(m);
-    else if (look_once(m, &error)) leave_store(m);
+    else if (look_once(m, &error) || (m->place.server && clock_seconds() < m->place.quiet_until)) leave_store(m);
   }
 }
 

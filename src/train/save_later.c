@@ -5,15 +5,15 @@
 #include "base/thread.h"
 #include "comm/comm.h"
 #include "runtime/staging.h"
+#include <math.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <time.h>
 #include <unistd.h>
 
 enum {
-  SHOWN_WITHIN = 60,    // seconds until a part that another machine has written must be seen here
-  FINISHED_WITHIN = 10, // seconds that rank 0's thread waits for parts of ranks that are alive when the run has failed
-  LOOK_EVERY = 5        // milliseconds between looks for the parts of other ranks
+  SHOWN_WITHIN = 60, // seconds until a part that another machine has written must be seen here
+  LOOK_EVERY = 5     // milliseconds between looks for the parts of other ranks
 };
 
 struct SaveLater {
@@ -28,6 +28,7 @@ struct SaveLater {
   pthread_mutex_t mutex;
   pthread_cond_t moved; // one of these has changed:
   bool written, done;   // this rank's part, or its failure; all that the thread does
+  double took;          // seconds to write this rank's part
   double until;         // clock_seconds at which rank 0's thread stops waiting for other parts; 0: it waits
   int code;             // of the thread, when it is done
   Error error;
@@ -80,6 +81,7 @@ static void be_late(void) { nanosleep(&(struct timespec){.tv_nsec = 400000000}, 
 
 static void *write_part(void *context) {
   SaveLater *w = context;
+  double began = clock_seconds();
   int count, code = staging_copy(w->staging, &w->error);
 #ifdef PLAIT_FAULTS
   FAULT(rollback_ignores_what_is_written, (void)0, be_late());
@@ -89,6 +91,7 @@ static void *write_part(void *context) {
   if (!code) code = checkpoint_write_part(w->dir, w->step, w->rank->rank, pieces, count, &w->error);
   pthread_mutex_lock(&w->mutex);
   w->code = code;
+  w->took = clock_seconds() - began;
   w->written = true;
   pthread_cond_broadcast(&w->moved);
   pthread_mutex_unlock(&w->mutex);
@@ -189,11 +192,20 @@ int save_later_settle(SaveLater *w, int64_t *saved, double *seconds, Error *erro
   return code;
 }
 
+// Where the run has failed, the part of a rank that died never comes, and whoever waits for it delays the next start.
+// Ranks that live have begun their parts when this one did.
+static void stop_waiting_soon(SaveLater *w) {
+  Error ignored;
+  if (!w->joinable) return;
+  await_own_part(w, &ignored);
+  wait_until(w, fmax(0.5, w->took));
+}
+
 void save_later_destroy(SaveLater *w) {
   int64_t saved;
   Error ignored;
   if (!w) return;
-  wait_until(w, FINISHED_WITHIN);
+  stop_waiting_soon(w);
   join(w, &saved, &ignored);
   staging_destroy(w->staging);
   pthread_mutex_destroy(&w->mutex);

@@ -17,11 +17,13 @@ job() {
   id="$1$$" store=127.0.0.1:$port
   pid=()
 }
-# machine NAME WORD…: a supervisor, whose output goes to NAME.log
+# machine NAME WORD…: a supervisor, whose output goes to NAME.log; where tests/net/lab is open, on the host ${host[NAME]} of it
+declare -A host=()
 machine() {
-  local name=$1
+  local name=$1 lab_in=()
   shift
-  "$PLAIT" launch --rdzv "$store" --rdzv-id "$id" "$@" >"$name.log" 2>&1 &
+  [ -z "${lab_switch-}" ] || lab_to "${host[$name]}"
+  "${lab_in[@]}" "$PLAIT" launch --rdzv "$store" --rdzv-id "$id" "$@" >"$name.log" 2>&1 &
   pid[$name]=$!
 }
 # all_end STATUS NAME…
@@ -45,12 +47,16 @@ workers_of() {
     [ "$(ps -o ppid= -p "$p" | tr -d ' ')" = "${pid[$1]}" ] && echo "$p"
   done
 }
+# serves NAME: at one of the ports that $store may have
+serves() {
+  local lab_in=()
+  [ -z "${lab_switch-}" ] || lab_to "${host[$1]}"
+  "${lab_in[@]}" ss -ltnpH "sport = :$port or sport = :$((port + 1))" | grep -q "pid=${pid[$1]},"
+}
 # not_serving NAME…: the first of these that does not serve the store
 not_serving() {
   local name
-  for name in "$@"; do
-    ss -ltnpH "sport = :$port" | grep -q "pid=${pid[$name]}," || { echo "$name" && return; }
-  done
+  for name in "$@"; do serves "$name" || { echo "$name" && return; }; done
 }
 # seconds_of RUN CAUSE: from the cause to the next step
 seconds_of() { sed -n "s/.*\"cause\": \"[^\"]*$2.*\"seconds_to_step\": \([0-9.]*\).*/\1/p" "$1/launch.jsonl" | tr '\n' ' '; }

@@ -1,38 +1,22 @@
 #!/bin/bash
-# Two machines, which are network and UTS namespaces with a link between them, two ranks each, and a secret: sums have the bits of the
-# direct exchange, long ones go by a chain of machines, and it is TCP that carries them. Needs root, ip and unshare.
+# Two machines (tests/net/lab), two ranks each, and a secret: sums have the bits of the direct exchange, long ones go by a chain of
+# machines, and it is TCP that carries them. First, that machines are what they should be. Needs root.
 . "$SOURCE/tests/net/environment.sh" || exit 1
-if [ "$(id -u)" != 0 ] || ! command -v ip >/dev/null || ! command -v unshare >/dev/null || ! unshare -n true 2>/dev/null; then
-  echo "skipped: namespaces need root, ip and unshare"
-  exit 77
-fi
-a=plaitA$$ b=plaitB$$
-leave() { ip netns del $a; ip netns del $b; rm -rf "$logs"; } 2>/dev/null
-trap leave EXIT
-ip netns add $a && ip netns add $b && ip -n $a link add veth0 type veth peer name veth0 netns $b || { echo "skipped: no network namespaces here"; exit 77; }
-for m in $a $b; do
-  ip -n $m link set lo up
-  ip -n $m link set veth0 up
-done
-ip -n $a addr add 10.77.0.1/24 dev veth0
-ip -n $b addr add 10.77.0.2/24 dev veth0
-[ -z "${PLAIT_LINK_RATE-}" ] || for m in $a $b; do # of what is measured here
-  ip netns exec $m tc qdisc add dev veth0 root tbf rate "$PLAIT_LINK_RATE" burst 256k latency 50ms || exit 1
-done
+. "$SOURCE/tests/net/lab" || exit 1
+lab_open machineA machineB || exit 1
+[ -z "${PLAIT_LINK_RATE-}" ] || lab_rate "$PLAIT_LINK_RATE" || exit 1 # of what is measured here
 
 "$PLAIT" launch --make-secret "$logs/key" || exit 1
-export PLAIT_SECRET=$logs/key UCX_TLS=tcp,self MASTER_ADDR=10.77.0.1
+export PLAIT_SECRET=$logs/key UCX_TLS=tcp,self MASTER_ADDR=machineA
 
 # machines COMMAND…: ranks 0 and 1 on the first, 2 and 3 on the second
 machines() {
-  local r m name
+  local r lab_in
   pids=()
   port=$((port + 1))
   for r in 0 1 2 3; do
-    m=$a name=machineA
-    [ $r -lt 2 ] || m=$b name=machineB
-    ip netns exec $m unshare -u bash -c 'hostname "$1"; shift; exec "$@"' - $name env RANK=$r WORLD_SIZE=4 MASTER_PORT=$port \
-      timeout -k 5 "${rank_limit:-120}" "$@" >"$logs/$r" 2>"$logs/$r.err" &
+    lab_to $([ $r -lt 2 ] && echo machineA || echo machineB)
+    "${lab_in[@]}" env RANK=$r WORLD_SIZE=4 MASTER_PORT=$port timeout -k 5 "${rank_limit:-120}" "$@" >"$logs/$r" 2>"$logs/$r.err" &
     pids+=($!)
   done
   wait_ranks
@@ -48,16 +32,43 @@ fi
 failures=0
 fail() {
   echo "FAILED: $*"
-  head -20 "$logs"/[0-3] "$logs"/*.err
+  head -20 "$logs"/[0-3] "$logs"/*.err 2>/dev/null
   failures=1
 }
+
+lab_to machineB
+"${lab_in[@]}" python3 -c 'import socket; s = socket.create_server(("0.0.0.0", 700)); print("listens", flush=True); [s.accept() for i in iter(int, 1)]' >"$logs/listens" &
+listener=$!
+until grep -q listens "$logs/listens" || ! kill -0 $listener; do sleep 0.05; done
+# meets yes|no HOST OTHER WHEN: whether a connection comes about
+meets() {
+  local got=no seconds=10
+  [ "$1" = yes ] || seconds=0.5
+  lab_on "$2" timeout $seconds bash -c "echo >/dev/tcp/$3/700" 2>/dev/null && got=yes
+  [ $got = "$1" ] || fail "$4: whether $2 reaches $3: $got"
+}
+for host in machineA machineB; do [ "$(lab_on $host hostname)" = $host ] || fail "the host name of $host"; done
+meets yes machineA machineB "at first"
+lab_cut machineA
+meets no machineA machineB "cable pulled"
+lab_heal
+lab_part machineB
+meets no machineA machineB "parted"
+meets yes machineB machineB "parted"
+lab_heal
+lab_down machineB
+meets no machineA machineB "interface down"
+lab_heal
+meets yes machineA machineB "healed"
+kill $listener
+
 machines "$FOLDER/process_carriers" || fail "messages between machines"
-[ "$(cat "$logs"/[0-3] | sort -u)" = tcp/veth0.0 ] || fail "messages go by $(cat "$logs"/[0-3] | sort -u)"
+[ "$(cat "$logs"/[0-3] | sort -u)" = tcp/eth0.0 ] || fail "messages go by $(cat "$logs"/[0-3] | sort -u)"
 machines "$FOLDER/process_chains" || fail "chains of machines"
 machines "$FOLDER/process_comm" || fail "collectives between machines"
 
 # Of a long all_reduce the link carries the elements once in each direction by the chain that is chosen, and twice directly; of an all_gather each part once.
-sent() { ip netns exec $a cat /sys/class/net/veth0/statistics/tx_bytes; }
+sent() { lab_on machineA ip -j -s link show eth0 | sed 's/.*"tx":{"bytes":\([0-9]*\).*/\1/'; }
 # bytes COLLECTIVE CHAIN
 bytes() {
   local before

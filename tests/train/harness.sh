@@ -62,6 +62,44 @@ same_run() {
   done
 }
 
+losses() { sed -n 's/^{"step": \([0-9]*\), "loss": \([^,]*\),.*/\1 \2/p' "$1/metrics.jsonl"; }
+
+# near A B FAR FROM UNTIL: of the steps after FROM up to UNTIL both have a loss, and B's is at most FAR × A's from A's
+near() {
+  join <(losses "$1" | sort) <(losses "$2" | sort) | awk -v far="$3" -v from="$4" -v to="$5" '$1 > from && $1 <= to { n++; d = $2 - $3; if (d < 0) d = -d
+    if (!(d <= far * $2)) { bad = 1; print $1, $2, $3, d / $2 } } END { exit bad || n != to - from }' || fail "$2 is not $1 to $3, steps $(($4 + 1)) to $5"
+}
+
+# as_one_rank RUN LAST FROM…: RUN has the loss of each step up to LAST once, and rounds of it began after the steps FROM. Of the first 30
+# steps of a round losses are within 1e-10 those of one rank that starts from the same checkpoint, with ${keys[@]}; of the first 30
+# steps of all within 1e-8 those of the run `whole`, on one rank.
+as_one_rank() {
+  local run=$1 last=$2 at until one
+  shift 2
+  [ "$(losses "$run" | cut -d' ' -f1)" = "$(seq 1 "$last")" ] || fail "$run: not each step once: $(losses "$run" | cut -d' ' -f1 | tr '\n' ' ')"
+  until=$((last < 30 ? last : 30))
+  [ -d whole ] || one_rank whole $until
+  near whole "$run" 1e-8 0 $until
+  while [ $# -gt 0 ]; do
+    at=$1 until=${2-$last} one=whole
+    shift
+    [ "$until" -le $((at + 30)) ] || until=$((at + 30))
+    [ "$until" -gt "$at" ] || continue # no checkpoint in this round
+    if [ "$at" -gt 0 ]; then
+      one=from-$at
+      one_rank "$one" "$until" checkpoint.resume="$run/checkpoints/step-$at"
+    fi
+    near "$one" "$run" 1e-10 "$at" "$until"
+  done
+}
+# one_rank RUN LAST KEYS…
+one_rank() {
+  local run=$1 last=$2
+  shift 2
+  "$PLAIT" train recipe.yaml "${keys[@]}" mesh.dp=1 mesh.tp=1 mesh.pp=1 parallel.zero=0 checkpoint.every=0 eval.every=0 \
+    schedule.steps="$last" run.dir="$run" "$@" >log 2>&1 || { cat log; fail "$run: one rank up to step $last"; }
+}
+
 # wait_for CONDITION…: until the command succeeds, at most a minute
 wait_for() {
   local end=$((SECONDS + 60))
