@@ -45,15 +45,25 @@ static int compare_memory(const Trainer *t, const Recipe *recipe, Error *error) 
       units_bytes((double)bytes).s, units_bytes((double)have.bytes).s, have.why);
 }
 
+// What a supervisor holds is one rank's: threads of one process have none.
+static void find_memory(Trainer *t) {
+  bool is_rank = is_process(t) || t->job->options.parallel.mesh.ranks == 1;
+  if (t->measures || !is_rank || !launch_memory(t->memory)) t->memory[0] = -1;
+  t->keeps = setup_copies(t->recipe) == 2 && t->memory[0] >= 0;
+}
+
 // checkpoint.async: auto is on where all machines have the memory for it.
 static int check_memory(Trainer *t, Error *error) {
-  Recipe without = *t->recipe; // shares the arena
+  Recipe with = *t->recipe, without = with; // share the arena
   Error ignored = {0};
+  find_memory(t);
+  if (!t->keeps) with.checkpoint.memory_every = without.checkpoint.memory_every = 0;
   without.checkpoint.async = RECIPE_ASYNC_OFF;
-  t->saves_later = setup_copies_state(t->recipe) && !t->measures;
+  t->saves_later = setup_saves_later(t->recipe) && !t->measures;
   if (t->measures) return compare_memory(t, &without, error);
-  if (!t->saves_later || t->recipe->checkpoint.async == RECIPE_ASYNC_ON) return compare_memory(t, t->recipe, error);
-  t->saves_later = !launch_agree(t->launch, compare_memory(t, t->recipe, &ignored), &ignored);
+  if (!t->saves_later || t->keeps || t->recipe->checkpoint.async == RECIPE_ASYNC_ON)
+    return compare_memory(t, &with, error);
+  t->saves_later = !launch_agree(t->launch, compare_memory(t, &with, &ignored), &ignored);
   return t->saves_later ? PLAIT_OK : compare_memory(t, &without, error);
 }
 
