@@ -1,5 +1,6 @@
 // Notes in files, written whole or not at all.
 #include "elastic/rescue_folder.h"
+#include "base/fault.h"
 #include "base/file.h"
 #include <dirent.h>
 #include <inttypes.h>
@@ -32,7 +33,7 @@ int64_t rescue_newest(const RescueNotes *notes) {
     for (int k = 0; k < notes->data[i].kept.count; k++) {
       int64_t step = notes->data[i].kept.data[k].step;
       int rank = 0;
-      while (rank < notes->data[i].mesh && has(notes, rank, step)) rank++;
+      while (rank < notes->data[i].mesh && FAULT(step_of_some_ranks_is_saved, has(notes, rank, step), 1)) rank++;
       if (rank == notes->data[i].mesh && step > newest) newest = step;
     }
   return newest;

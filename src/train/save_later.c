@@ -80,6 +80,7 @@ static void *write_part(void *context) {
   int count, code = staging_copy(w->staging, &w->label, &w->error);
 #ifdef PLAIT_FAULTS
   FAULT(rollback_ignores_what_is_written, (void)0, be_late());
+  FAULT(image_that_is_written_is_taken, (void)0, be_late());
 #endif
   const CheckpointTensor *pieces = staging_tensors(w->staging, w->image, &count);
   if (!code) code = save_fence(w->options.dir, &w->error);
