@@ -152,7 +152,8 @@ int memory_image_complete(MemoryImage *m, const MemoryImageLabel *label, Error *
                           label->extra);
   char *rest = own ? json_dumps(own, JSON_COMPACT) : NULL;
   json_decref(own);
-  if (!rest) return error_set(error, PLAIT_FAILED, "step %lld: what is kept in memory is no JSON", (long long)label->step);
+  if (!rest)
+    return error_set(error, PLAIT_FAILED, "step %lld: what is kept in memory is no JSON", (long long)label->step);
   char *text = xformat("{\"boxes\":%s,\"label\":%s}", m->boxes, rest);
   size_t bytes = strlen(text);
   int code = write_text(m, text, bytes, error);

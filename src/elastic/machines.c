@@ -224,8 +224,8 @@ static void report(Machines *m) {
   member_set_busy(m->member, false);
 }
 
-// All workers here have ended. After a failure the next round waits, since this machine says that they have ended, until
-// what they have left in memory is a checkpoint. Returns whether that is under way.
+// All workers here have ended. After a failure the next round waits, since this machine says that they have ended,
+// until what they have left in memory is a checkpoint. Returns whether that is under way.
 static bool saves_memory(Machines *m) {
   const JobState *s = m->state;
   const RescuePlace place = {s->job, m->begun, m->ranks, m->options->run_folder};

@@ -192,7 +192,8 @@ static int commit(Rescue *r) {
 static int await_parts(Rescue *r, const RescueFolder *folder) {
   for (int part = 0; part < label_of(r, 0)->ranks; part++)
     while (!checkpoint_part_is_written(label_of(r, 0)->dir, r->step, part)) {
-      if (atomic_load(&r->lost)) return error_set(&r->error, PLAIT_FAILED, "with the lost machine a part of it is lost");
+      if (atomic_load(&r->lost))
+        return error_set(&r->error, PLAIT_FAILED, "with the lost machine a part of it is lost");
       if (rescue_folder_has_failed(folder))
         return error_set(&r->error, PLAIT_FAILED, "another machine cannot write its part, and says why");
       nap();

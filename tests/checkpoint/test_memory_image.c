@@ -17,7 +17,8 @@ static int memory(void) {
 }
 
 static MemoryImageLabel label_of(int64_t step) {
-  return (MemoryImageLabel){.run = run, .step = step, .ranks = 1, .dir = folder, .keep = 2, .extra = "{\"tokens\": 0.1}"};
+  return (MemoryImageLabel){
+      .run = run, .step = step, .ranks = 1, .dir = folder, .keep = 2, .extra = "{\"tokens\": 0.1}"};
 }
 
 static MemoryImage *create(int fd, const Pieces *p) {
