@@ -27,7 +27,7 @@ typedef struct Header {
   // From here to the checksum is what the checksum is of:
   char run[MEMORY_IMAGE_RUN];
   int64_t step, data_bytes, text_bytes;
-  int32_t rank, ranks;
+  int32_t rank, ranks, alone, unused;
   uint64_t text_checksum;
   uint64_t checksum;
 } Header;
@@ -47,7 +47,7 @@ struct MemoryImage {
 
 static int64_t piece_bytes(const CheckpointTensor *t) {
   Box box = checkpoint_box(t);
-  return t->primary ? box_elements(&box) * (int64_t)dtype_size(t->dtype) : 0;
+  return t->primary || t->spare ? box_elements(&box) * (int64_t)dtype_size(t->dtype) : 0;
 }
 
 static int64_t round_to(int64_t bytes, int64_t unit) { return (bytes + unit - 1) / unit * unit; }
@@ -94,11 +94,11 @@ static void place_pieces(MemoryImage *m, const CheckpointTensor *pieces, int64_t
     m->pieces[i].owner = NULL;
     memset(m->pieces[i].stride, 0, sizeof t->stride);
     m->pieces[i].data = bytes ? m->base + at : NULL;
-    if (m->fd >= 0 && t->primary)
+    if (m->fd >= 0 && (t->primary || t->spare))
       json_array_append_new(
-          boxes, json_pack("{s:s, s:s, s:o, s:o, s:o, s:I}", "name", t->name, "dtype", dtype_file_name(t->dtype),
+          boxes, json_pack("{s:s, s:s, s:o, s:o, s:o, s:I, s:b}", "name", t->name, "dtype", dtype_file_name(t->dtype),
                            "global", manifest_dims(t->rank, t->global), "offset", manifest_dims(t->rank, t->offset),
-                           "local", manifest_dims(t->rank, t->local), "at", (json_int_t)at));
+                           "local", manifest_dims(t->rank, t->local), "at", (json_int_t)at, "spare", t->spare));
     at += round_to(bytes, ALIGNMENT);
   }
   if (m->fd >= 0) m->boxes = json_dumps(boxes, JSON_COMPACT);
@@ -162,6 +162,7 @@ int memory_image_complete(MemoryImage *m, const MemoryImageLabel *label, Error *
   h->step = label->step;
   h->rank = label->rank;
   h->ranks = label->ranks;
+  h->alone = label->alone;
   h->data_bytes = m->bytes - HEADER;
   h->text_bytes = (int64_t)bytes;
   h->text_checksum = checksum_of(text, bytes);
@@ -189,7 +190,7 @@ static bool is_whole(const MemoryImage *m, const char *run) {
   if (memcmp(h->magic, magic, sizeof magic) || h->version != VERSION) return false;
   if (FAULT(half_written_image_is_used, state != COMPLETE, state == EMPTY)) return false;
   return header_checksum(h) == h->checksum && memchr(h->run, 0, sizeof h->run) && !strcmp(h->run, run) &&
-         h->step >= 0 && h->ranks > 0 && h->rank >= 0 && h->rank < h->ranks && h->data_bytes >= 0 &&
+         h->step >= 0 && h->ranks > 0 && h->rank >= 0 && h->rank < h->ranks && h->alone >= 0 && h->data_bytes >= 0 &&
          h->text_bytes > 0 && h->data_bytes <= m->bytes - HEADER && h->text_bytes <= m->bytes - HEADER - h->data_bytes;
 }
 
@@ -199,7 +200,8 @@ static bool read_piece(const MemoryImage *m, const json_t *json, CheckpointTenso
   int known = dtype ? dtype_from_file_name(dtype) : -1;
   int64_t at = json_integer_value(json_object_get(json, "at"));
   if (!name || known < 0) return false;
-  *t = (CheckpointTensor){.name = name, .dtype = (Dtype)known, .primary = 1};
+  int spare = json_is_true(json_object_get(json, "spare"));
+  *t = (CheckpointTensor){.name = name, .dtype = (Dtype)known, .primary = !spare, .spare = spare};
   t->rank = manifest_parse_dims(json_object_get(json, "global"), t->global);
   if (t->rank < 0 || manifest_parse_dims(json_object_get(json, "offset"), t->offset) != t->rank ||
       manifest_parse_dims(json_object_get(json, "local"), t->local) != t->rank)
@@ -222,6 +224,7 @@ static bool read_text(MemoryImage *m) {
                                 .step = h->step,
                                 .rank = h->rank,
                                 .ranks = h->ranks,
+                                .alone = h->alone,
                                 .dir = json_string_value(json_object_get(label, "dir")),
                                 .keep = (int)json_integer_value(json_object_get(label, "keep")),
                                 .log = json_string_value(json_object_get(label, "log")),

@@ -17,7 +17,8 @@ typedef struct MemoryImageLabel {
   const char *run;   // whose images belong together: PLAIT_RUN_ID, which names the job, its start and the round
   int64_t step;
   int rank, ranks;   // that write parts
-  // From here on that of rank 0 counts:
+  int alone;         // ranks of this machine, if their images together hold all, with spare pieces; else 0
+  // From here on that of rank 0 counts, or of the first rank of such a machine:
   const char *dir;   // of the checkpoints
   int keep;          // of checkpoint_prune
   const char *log;   // a file that must be on the disk before the checkpoint is; NULL: none
@@ -26,13 +27,13 @@ typedef struct MemoryImageLabel {
 
 typedef struct MemoryImage MemoryImage;
 
-// Bytes of the elements of those pieces that the rank writes, rounded up to pages.
+// Bytes of the elements of those pieces that the rank writes or has as spare, rounded up to pages.
 int64_t memory_image_bytes(const CheckpointTensor *pieces, int count);
 // Takes the memory for them and all its pages. fd (borrowed) is an empty memfd; -1: memory of this process, for who
 // reads the pieces only. PLAIT_NO_MEMORY. The pieces are copied, their names borrowed.
 int memory_image_create(int fd, const CheckpointTensor *pieces, int count, MemoryImage **image, Error *error);
-// The same pieces, row-major in the image; those that the rank does not write have no data. Of an opened image: those
-// that it holds.
+// The same pieces, row-major in the image; those that are neither primary nor spare have no data. Of an opened image:
+// those that it holds.
 const CheckpointTensor *memory_image_pieces(const MemoryImage *image, int *count);
 // Before the first byte of a copy is written, and after the last. From begin on nobody finds the image, also when this
 // process dies, until it is complete. `label` is copied.

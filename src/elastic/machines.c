@@ -224,6 +224,13 @@ static void report(Machines *m) {
   member_set_busy(m->member, false);
 }
 
+// Of the members of the round that are still there.
+static bool is_first_left(const Machines *m) {
+  for (int i = 0; i < m->state->count; i++)
+    if (m->state->machine[i].ranks && m->here && m->state->machine[i].first < m->here->first) return false;
+  return m->here != NULL;
+}
+
 // All workers here have ended. After a failure the next round waits, since this machine says that they have ended,
 // until what they have left in memory is a checkpoint. Returns whether that is under way.
 static bool saves_memory(Machines *m) {
@@ -232,7 +239,7 @@ static bool saves_memory(Machines *m) {
   bool is_here = s->round == m->begun, failed = m->round.failing || (is_here && s->ending >= ENDING_LOST);
   if (!m->rescued && failed) m->rescue = rescue_begin(&m->round.workers, &place);
   m->rescued = true;
-  if (m->rescue && is_here && s->lost) rescue_lose(m->rescue);
+  if (m->rescue && is_here && s->lost) rescue_lose(m->rescue, is_first_left(m));
   if (m->rescue && !rescue_is_done(m->rescue)) return true;
   rescue_end(m->rescue);
   m->rescue = NULL;
@@ -240,7 +247,7 @@ static bool saves_memory(Machines *m) {
 }
 
 static void drop_round(Machines *m) {
-  if (m->rescue) rescue_lose(m->rescue);
+  if (m->rescue) rescue_lose(m->rescue, false);
   rescue_end(m->rescue);
   m->rescue = NULL;
   round_free(&m->round);

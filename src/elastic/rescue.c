@@ -21,6 +21,7 @@
 
 enum { LOOK_EVERY = 10 }; // milliseconds
 
+static const char lost_part[] = "with the lost machine a part of it is lost";
 static const double meet_within = 30; // seconds until all machines have said what they have
 
 struct Rescue {
@@ -33,7 +34,7 @@ struct Rescue {
   int lock;                 // of the machine that commits; -1: not held
   int64_t step;             // that is saved, or was to be; -1: none
   bool several, leads, saved; // several machines; this one has rank 0; it is done
-  atomic_bool lost, done;
+  atomic_bool lost, is_first, done; // is_first: of the machines that are left
   pthread_t thread;
   double began, seconds;
   Error error;
@@ -119,7 +120,7 @@ static int choose_step(Rescue *r, const RescueFolder *folder) {
   vec_push(&notes, own_note(r));
   while (r->several && rescue_ranks(&notes) < r->ranks) {
     rescue_notes_free(&notes);
-    if (atomic_load(&r->lost)) return error_set(&r->error, PLAIT_FAILED, "with the lost machine a part of it is lost");
+    if (atomic_load(&r->lost)) return error_set(&r->error, PLAIT_FAILED, "%s", lost_part);
     if (clock_seconds() - r->began > meet_within)
       return error_set(&r->error, PLAIT_FAILED, "not all machines say what they have");
     nap();
@@ -133,8 +134,8 @@ static int choose_step(Rescue *r, const RescueFolder *folder) {
 // Files --------------------------------------------------------------------------------------------------------------
 
 typedef struct Part {
-  Rescue *rescue;
   const MemoryImage *image;
+  int number; // of the part; -1: of its rank, without spare pieces
   pthread_t thread;
   int code;
   Error error;
@@ -145,16 +146,22 @@ static void *write_part(void *context) {
   const MemoryImageLabel *label = memory_image_label(p->image);
   int count;
   const CheckpointTensor *pieces = memory_image_pieces(p->image, &count);
-  p->code = checkpoint_write_part(label->dir, label->step, label->rank, pieces, count, &p->error);
+  CheckpointTensor *all = xcalloc((size_t)count + 1, sizeof *all);
+  memcpy(all, pieces, sizeof *all * (size_t)count);
+  for (int i = 0; i < count && p->number >= 0; i++) all[i].primary = 1;
+  p->code = checkpoint_write_part(label->dir, label->step, p->number < 0 ? label->rank : p->number, all, count,
+                                  &p->error);
+  free(all);
   return NULL;
 }
 
-static int write_parts(Rescue *r) {
+// alone: all that there is, in parts from 0 on.
+static int write_parts(Rescue *r, bool alone) {
   Part *part = xcalloc((size_t)r->images.count + 1, sizeof *part);
   int started = 0, code = fence(r);
   for (int i = 0; i < r->images.count && !code; i++) {
     if (label_of(r, i)->step != r->step) continue;
-    part[started] = (Part){.rescue = r, .image = r->images.data[i]};
+    part[started] = (Part){.image = r->images.data[i], .number = alone ? label_of(r, i)->rank - r->first : -1};
     code = thread_start(&part[started].thread, write_part, &part[started], &r->error, "a thread that saves a rank");
     started += !code;
   }
@@ -173,16 +180,16 @@ static int sync_log(const char *path, Error *error) {
   return failed ? error_set(error, PLAIT_FAILED, "%s: %s", path, strerror(errno)) : PLAIT_OK;
 }
 
-// The image of rank 0 says how.
-static int commit(Rescue *r) {
+// The image of the first rank here says how.
+static int commit(Rescue *r, int parts) {
   const MemoryImageLabel *l = NULL;
   for (int i = 0; i < r->images.count; i++)
-    if (label_of(r, i)->step == r->step && label_of(r, i)->rank == 0) l = label_of(r, i);
+    if (label_of(r, i)->step == r->step && label_of(r, i)->rank == r->first) l = label_of(r, i);
   json_t *extra = l && l->extra ? json_loads(l->extra, 0, NULL) : NULL;
-  if (!extra) return error_set(&r->error, PLAIT_FAILED, "what rank 0 has left of it is not whole");
+  if (!extra) return error_set(&r->error, PLAIT_FAILED, "what rank %d has left of it is not whole", r->first);
   int code = fence(r);
   if (!code) code = sync_log(l->log, &r->error);
-  if (!code) code = checkpoint_finish(l->dir, r->step, l->ranks, extra, &r->error);
+  if (!code) code = checkpoint_finish(l->dir, r->step, parts, extra, &r->error);
   if (!code) r->saved = true;
   if (!code) code = checkpoint_prune(l->dir, r->step, l->keep, &r->error);
   json_decref(extra);
@@ -193,7 +200,7 @@ static int await_parts(Rescue *r, const RescueFolder *folder) {
   for (int part = 0; part < label_of(r, 0)->ranks; part++)
     while (!checkpoint_part_is_written(label_of(r, 0)->dir, r->step, part)) {
       if (atomic_load(&r->lost))
-        return error_set(&r->error, PLAIT_FAILED, "with the lost machine a part of it is lost");
+        return error_set(&r->error, PLAIT_FAILED, "%s", lost_part);
       if (rescue_folder_has_failed(folder))
         return error_set(&r->error, PLAIT_FAILED, "another machine cannot write its part, and says why");
       nap();
@@ -201,18 +208,50 @@ static int await_parts(Rescue *r, const RescueFolder *folder) {
   return PLAIT_OK;
 }
 
+// Makes the folder. 1: there is no need to, since a checkpoint has come to its end.
+static int begin(Rescue *r, const char *dir) {
+  int code = r->lock < 0 ? take_lock(r) : PLAIT_OK;
+  if (code) return code;
+  return newest_on_disk(dir) >= r->step ? 1 : checkpoint_begin(dir, r->step, &r->error);
+}
+
 // The machine of rank 0.
 static int lead(Rescue *r, const RescueFolder *folder) {
   int code = choose_step(r, folder);
   if (code) return code;
   const char *dir = label_of(r, 0)->dir;
-  code = take_lock(r);
-  if (!code && newest_on_disk(dir) >= r->step) return r->step = -1, PLAIT_OK; // a checkpoint came to its end
-  if (!code) code = checkpoint_begin(dir, r->step, &r->error);
+  code = begin(r, dir);
+  if (code > 0) return PLAIT_OK;
   if (!code && r->several) code = rescue_folder_decide(folder, r->step, &r->error);
-  if (!code) code = write_parts(r);
+  if (!code) code = write_parts(r, false);
   if (!code) code = await_parts(r, folder);
-  if (!code) code = commit(r);
+  if (!code) code = commit(r, label_of(r, 0)->ranks);
+  if (code && !r->saved && r->lock >= 0) checkpoint_abandon(dir, r->step);
+  return code;
+}
+
+// The newest step of which all ranks here have images that together hold all; -1: there is none.
+static int64_t newest_alone(const Rescue *r) {
+  int64_t newest = -1;
+  for (int i = 0; i < r->images.count; i++) {
+    int64_t step = label_of(r, i)->step;
+    int ranks = 0;
+    for (int k = 0; k < r->images.count; k++) ranks += label_of(r, k)->step == step;
+    if (label_of(r, i)->alone == ranks && step > newest) newest = step;
+  }
+  return newest;
+}
+
+// After another machine was lost.
+static int save_alone(Rescue *r) {
+  r->step = newest_alone(r);
+  if (r->step < 0) return error_set(&r->error, PLAIT_FAILED, "%s", lost_part);
+  r->error = (Error){0};
+  const char *dir = label_of(r, 0)->dir;
+  int code = begin(r, dir);
+  if (code > 0) return PLAIT_OK;
+  if (!code) code = write_parts(r, true);
+  if (!code) code = commit(r, label_of(r, 0)->alone);
   if (code && !r->saved && r->lock >= 0) checkpoint_abandon(dir, r->step);
   return code;
 }
@@ -231,7 +270,7 @@ static int help(Rescue *r, const RescueFolder *folder) {
     rescue_folder_remove(folder);
     return error_set(&r->error, PLAIT_FAILED, "the machine of rank 0 is lost, or says nothing");
   }
-  int code = write_parts(r);
+  int code = write_parts(r, false);
   if (code) rescue_folder_fail(folder);
   return code;
 }
@@ -243,6 +282,10 @@ static void *rescue(void *context) {
   int code = r->several ? rescue_folder_write(&folder, &note, &r->error) : PLAIT_OK;
   rescue_note_free(&note);
   if (!code) code = r->leads ? lead(r, &folder) : help(r, &folder);
+  if (!r->saved && atomic_load(&r->lost)) {
+    if (atomic_load(&r->is_first)) save_alone(r);
+    else r->error = (Error){0}; // that one says what comes of it
+  }
   if (r->several && r->leads) rescue_folder_remove(&folder);
   r->seconds = clock_seconds() - r->began;
   atomic_store(&r->done, true);
@@ -273,7 +316,10 @@ Rescue *rescue_begin(const Workers *w, const RescuePlace *place) {
   return NULL;
 }
 
-void rescue_lose(Rescue *r) { atomic_store(&r->lost, true); }
+void rescue_lose(Rescue *r, bool is_first) {
+  atomic_store(&r->is_first, is_first);
+  atomic_store(&r->lost, true);
+}
 
 bool rescue_is_done(Rescue *r) { return atomic_load(&r->done); }
 

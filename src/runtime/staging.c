@@ -1,6 +1,7 @@
 // Copying a rank's Variables while the next step runs.
 #include "runtime/staging.h"
 #include "base/fault.h"
+#include "runtime/machine_state.h"
 #include "runtime/observer.h"
 #include <pthread.h>
 #include <time.h>
@@ -30,16 +31,17 @@ int64_t staging_bytes(const Program *program, int rank) {
   return bytes;
 }
 
-int staging_create(State *state, Executor *executor, const int *fd, int images, Staging **out, Error *error) {
+int staging_create(State *state, Executor *executor, const StagingOptions *o, Staging **out, Error *error) {
   Staging *s = xcalloc(1, sizeof *s);
   *s = (Staging){.executor = executor, .state = state, .view = *state};
   s->view.queue = NULL;
   pthread_mutex_init(&s->mutex, NULL);
   pthread_cond_init(&s->copied, NULL);
   s->count = state_tensors(&s->view, CHECKPOINT_KINDS, &s->from);
+  if (o->job) machine_mark_spare(o->job, o->first, state->rank, s->from, s->count);
   int code = device_queue_create(state->device, NULL, &s->view.queue, error);
-  for (int i = 0; i < images && !code; i++)
-    if ((code = memory_image_create(fd ? fd[i] : -1, s->from, s->count, &s->image[i], error))) {
+  for (int i = 0; i < o->images && !code; i++)
+    if ((code = memory_image_create(o->fd ? o->fd[i] : -1, s->from, s->count, &s->image[i], error))) {
       error_prefix(error, "rank %d", state->rank);
       error_append(error, "; set checkpoint.async to off, and checkpoint.memory_every to 0");
     }

@@ -8,6 +8,7 @@
 #pragma once
 #include "checkpoint/memory_image.h"
 #include "runtime/executor.h"
+#include "runtime/job.h"
 #include "runtime/state_tensors.h"
 
 typedef struct Staging Staging;
@@ -17,9 +18,16 @@ enum { STAGING_IMAGES = 2 }; // at most
 // Bytes of a copy that a rank of the Program makes: the pieces that it writes to a checkpoint (CHECKPOINT_KINDS).
 int64_t staging_bytes(const Program *program, int rank);
 
-// Takes the memory of `images` copies and all its pages: PLAIT_NO_MEMORY says so here, not in the middle of a run. fd:
-// (images) memfds for them, or NULL: memory of this process. The State and the executor of training are borrowed.
-int staging_create(State *state, Executor *executor, const int *fd, int images, Staging **out, Error *error);
+typedef struct StagingOptions {
+  int images;     // copies that there is memory for
+  const int *fd;  // (images) memfds for them, or NULL: memory of this process
+  const Job *job; // NULL, or copies also have the spare pieces of the machine whose ranks begin with `first`
+  int first;      // (runtime/machine_state.h)
+} StagingOptions;
+
+// Takes the memory of all copies and all its pages: PLAIT_NO_MEMORY says so here, not in the middle of a run. The State
+// and the executor of training are borrowed.
+int staging_create(State *state, Executor *executor, const StagingOptions *options, Staging **out, Error *error);
 void staging_destroy(Staging *staging); // not while a copy is being made; NULL is fine
 
 // Between two steps: a copy to one of the images begins. From here on the executor waits before the first instruction

@@ -43,7 +43,8 @@ static void announce_memory(const Trainer *t) {
   }
   fprintf(t->out, "the state is kept in memory every %lld step%s: a crash of processes costs at most %s; the loss of a "
                   "machine, ", every, every == 1 ? "" : "s", every == 1 ? "one step" : "so many");
-  if (files) fprintf(t->out, "those since the last checkpoint (checkpoint.every: %lld)\n", files);
+  if (t->alone) fprintf(t->out, "too: the ranks of each machine have all of the state\n");
+  else if (files) fprintf(t->out, "those since the last checkpoint (checkpoint.every: %lld)\n", files);
   else fprintf(t->out, "all that were done since the run was started or resumed (checkpoint.every: 0)\n");
 }
 
@@ -166,7 +167,6 @@ int trainer_report_step(Trainer *t, Rank *r, const Recovery *v, int64_t step, do
                     .memory = memory_usage_anonymous(),
                     .loader_waited = s->waited > 0.1 * s->seconds};
   t->extra.step = step;
-  t->extra.tokens += s->tokens;
   if (s->tokens > 0) t->last_loss = s->loss;
   if (s->part_tokens > 0) noise_scale_add(&t->noise, s->part_tokens, s->part_norm, s->tokens, s->grad_norm);
   routers_read(&t->routers, r->state);

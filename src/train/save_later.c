@@ -43,7 +43,10 @@ int save_later_create(Rank *r, const SaveLaterOptions *options, SaveLater **out,
   *w = (SaveLater){.rank = r, .options = *options};
   pthread_mutex_init(&w->mutex, NULL);
   pthread_cond_init(&w->moved, NULL);
-  int code = staging_create(r->state, r->train, options->memory, options->keeps ? 2 : 1, &w->staging, error);
+  StagingOptions staging = {.images = options->keeps ? 2 : 1};
+  if (options->memory) staging.fd = options->memory->fd;
+  if (options->alone) staging.job = r->job, staging.first = options->memory->first;
+  int code = staging_create(r->state, r->train, &staging, &w->staging, error);
   if (code) save_later_destroy(w);
   else *out = w;
   return code;
@@ -113,18 +116,21 @@ static void *keep_copy(void *context) {
 
 // What goes with the copy, for who writes files of it when this process is dead.
 static void label_copy(SaveLater *w, const SaveExtra *extra, int keep) {
+  const LaunchMemory *memory = w->options.memory;
   const char *run = getenv("PLAIT_RUN_ID");
+  int ranks = w->rank->job->options.parallel.mesh.ranks, rank = w->rank->rank;
   free(w->extra);
   w->extra = NULL;
-  if (w->options.memory && w->rank->rank == 0) {
+  if (memory && (rank == 0 || (w->options.alone && rank == memory->first))) {
     json_t *object = save_extra_json(extra);
     w->extra = json_dumps(object, 0);
     json_decref(object);
   }
   w->label = (MemoryImageLabel){.run = run ? run : "",
                                 .step = extra->step,
-                                .rank = w->rank->rank,
-                                .ranks = w->rank->job->options.parallel.mesh.ranks,
+                                .rank = rank,
+                                .ranks = ranks,
+                                .alone = w->options.alone ? machine_ranks(memory, ranks) : 0,
                                 .dir = w->options.dir,
                                 .keep = keep,
                                 .log = w->options.log_path,

@@ -192,6 +192,7 @@ static int one_step(Trainer *t, Rank *r, SaveLater *later, Recovery *v, BalanceT
   if (!(result.tokens > 0)) result.loss = NAN; // a mean over none
   result.seconds = clock_seconds() - start;
   balance_add(times, &result);
+  if (is_process(t) || r->rank == 0) t->extra.tokens += result.tokens; // any process may have to say how many
   if (!code && r->rank == 0) code = trainer_report_step(t, r, v, step, rates[0], &result, error);
   trace_end(r->trace, start, "step", NULL, "step", -1, -1);
   if (!code && t->recipe->run.dump_gradients && step <= t->recipe->run.dump_steps)
@@ -261,7 +262,8 @@ static int train(Rank *r, void *trainer, Error *error) {
   double *rates = code ? NULL : xcalloc((size_t)rank_most_ahead(r) + 1, sizeof *rates);
   SaveLater *later = NULL;
   char *log = run_folder_file(&t->folder, "metrics.jsonl");
-  SaveLaterOptions options = {t->checkpoints, log, t->metrics.fd, t->memory[0] >= 0 ? t->memory : NULL, t->keeps};
+  SaveLaterOptions options = {t->checkpoints, log, t->metrics.fd, t->memory.count ? &t->memory : NULL, t->keeps,
+                              t->alone};
   if (!code && (t->saves_later || t->keeps)) code = save_later_create(r, &options, &later, error);
   if (!code) code = run_steps(t, r, later, rates, error);
   save_later_destroy(later);
@@ -342,7 +344,6 @@ static int run_trainer(const Trainer *asked, const Recipe *recipe, FILE *out, Er
                .last_loss = NAN,
                .metrics.fd = -1,
                .folder.lock = -1,
-               .memory = {-1, -1},
                .keep_until = INT64_MAX};
   WatchdogLimits limits = setup_watchdog(recipe);
   int code = is_process(&t) ? watchdog_create(&limits, launch->world, launch->rank, 1, &t.watchdog, error) : PLAIT_OK;

@@ -137,19 +137,33 @@ all_end 0 a b
 same_run whole two
 [ -z "$(find two -name 'memory-*' -o -name '*.tmp*')" ] || fail "two: $(ls two two/checkpoints)"
 
-job lost
-for name in a b c; do machine $name --nnodes 2:3 recipe.yaml $base $rare parallel.zero=3 checkpoint.memory_every=$every run.dir=lost; done
-at_step lost 20
-other=$(not_serving a b c)
-while [ -z "$(workers_of "$other")" ]; do other=$(not_serving $(echo a b c | tr -d "$other")); done
-kill -KILL "${pid[$other]}"
-rest=$(echo a b c | tr -d "$other")
-all_end 137 "$other"
-all_end 0 $rest
+# lose NAME KEY=VALUE…: the machine of either rank, and a spare takes its place
+lose() {
+  local name=$1 other rest
+  shift
+  whole "$@"
+  job "$name"
+  # shellcheck disable=SC2086
+  for machine in a b c; do machine $machine --nnodes 2:3 recipe.yaml $base $rare checkpoint.memory_every=$every "$@" run.dir="$name"; done
+  at_step "$name" 20
+  other=$(not_serving a b c)
+  while [ -z "$(workers_of "$other")" ]; do other=$(not_serving $(echo a b c | tr -d "$other")); done
+  kill -KILL "${pid[$other]}"
+  rest=$(echo a b c | tr -d "$other")
+  all_end 137 "$other"
+  # shellcheck disable=SC2086
+  all_end 0 $rest
+  same_run whole "$name"
+  [ -z "$(find "$name" -name 'memory-*' -o -name '*.tmp*')" ] || fail "$name: $(ls "$name" "$name/checkpoints")"
+}
+lose gone mesh.dp=2 parallel.zero=3
 grep -qh 'is not saved: .*; what comes next resumes from the last checkpoint' ?.log || fail "nothing says that memory is lost: $(grep -h '^plait' ?.log)"
-whole parallel.zero=3
-same_run whole lost
-[ -z "$(find lost -name 'memory-*')" ] || fail "lost: $(ls lost)"
+lose whole_machine mesh.dp=2 parallel.zero=0
+grep -qh 'the loss of a machine, too: the ranks of each machine have all of the state' ?.log || fail "what is survived: $(grep -h 'kept in' ?.log)"
+last=$(cat ?.log | sed -n 's/^resuming from .*step-\([0-9]*\)$/\1/p')
+[ "${last:-0}" -ge $((20 - every)) ] || { grep -h '^plait' ?.log; fail "a machine was lost after step 20, and the run resumes from step $last"; }
+extra() { python3 -c 'import json, sys; e = json.load(open(sys.argv[1]))["extra"]; print([(k, v) for k, v in e.items() if k != "recipe"])' "$1/checkpoints/step-$last/checkpoint.json"; }
+[ "$(extra whole_machine)" = "$(extra whole)" ] || fail "another machine has saved $(extra whole_machine), not $(extra whole)"
 
 # ---- the plan; where there is no such memory ----
 

@@ -177,6 +177,42 @@ static void two_machines(void **state) {
   free_workers(&b);
 }
 
+// All of x on each of two machines, which the first writes where both are there.
+static void keep_all(const Workers *w, int rank, int64_t step) {
+  float x[LENGTH];
+  int count;
+  CheckpointTensor t = {.name = "x", .dtype = DTYPE_F32, .rank = 1, .global = {LENGTH}, .local = {LENGTH},
+                        .primary = !rank, .spare = rank};
+  MemoryImageLabel label = {.run = w->run, .step = step, .rank = rank, .ranks = 2, .alone = 1, .dir = checkpoints,
+                            .keep = 2, .extra = "{\"tokens\": 5.0}"};
+  MemoryImage *m;
+  Error error = {0};
+  for (int i = 0; i < LENGTH; i++) x[i] = (float)(step + i);
+  assert_int_equal(memory_image_create(w->worker->memory[step % 2], &t, 1, &m, &error), 0);
+  memory_image_begin(m);
+  memcpy(memory_image_pieces(m, &count)[0].data, x, sizeof x);
+  assert_int_equal(memory_image_complete(m, &label, &error), 0);
+  memory_image_close(m);
+}
+
+static void all_on_each(void **state) {
+  for (int lost = -1; lost < 2; lost++) {
+    make_run("1 token 3\n");
+    Workers w[2] = {make_workers(0, 1), make_workers(1, 1)};
+    RescuePlace here = place(2);
+    Rescue *r[2] = {NULL, NULL};
+    for (int i = 0; i < 2; i++) keep_all(&w[i], i, 6);
+    keep_all(&w[1], 1, 9); // rank 0 died before
+    for (int i = 0; i < 2; i++)
+      if (i != lost) assert_non_null(r[i] = rescue_begin(&w[i], &here));
+    for (int i = 0; i < 2; i++)
+      if (lost >= 0 && i != lost) rescue_lose(r[i], true);
+    for (int i = 0; i < 2; i++) rescue_end(r[i]);
+    assert_int_equal(newest(), lost ? 6 : 9);
+    for (int i = 0; i < 2; i++) free_workers(&w[i]);
+  }
+}
+
 // Whichever it is: what is on the disk stays, and nobody waits.
 static void a_machine_is_lost(void **state) {
   for (int lost = 0; lost < 2; lost++) {
@@ -186,7 +222,7 @@ static void a_machine_is_lost(void **state) {
     keep(&w, !lost, 2, 0, 6);
     Rescue *r = rescue_begin(&w, &here);
     assert_non_null(r);
-    rescue_lose(r);
+    rescue_lose(r, true);
     wait_for(r);
     rescue_end(r);
     assert_int_equal(newest(), 2);
@@ -219,7 +255,8 @@ static void newest_of_all(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(newest_of_all), cmocka_unit_test(one_machine),
                                      cmocka_unit_test(idle_ranks),    cmocka_unit_test(who_may_write),
-                                     cmocka_unit_test(two_machines),  cmocka_unit_test(a_machine_is_lost)};
+                                     cmocka_unit_test(two_machines),  cmocka_unit_test(a_machine_is_lost),
+                                     cmocka_unit_test(all_on_each)};
   cmocka_set_test_filter(getenv("TEST_ONLY"));
   return cmocka_run_group_tests(tests, begin, end);
 }
