@@ -12,15 +12,11 @@ static int pieces_of(const Job *job, int rank, CheckpointTensor **out) {
   return state_tensors(&nowhere, CHECKPOINT_KINDS, out);
 }
 
-static bool same_box(const CheckpointTensor *a, const CheckpointTensor *b) {
-  return !strcmp(a->name, b->name) && dims_equal(a->rank, a->offset, b->offset) &&
-         dims_equal(a->rank, a->local, b->local);
-}
-
-static bool among(const CheckpointTensor *t, const CheckpointTensor *pieces, int count) {
-  for (int i = 0; i < count; i++)
-    if (same_box(t, &pieces[i])) return true;
-  return false;
+static int by_box(const void *a, const void *b) {
+  const CheckpointTensor *x = a, *y = b;
+  int order = strcmp(x->name, y->name);
+  if (!order) order = memcmp(x->offset, y->offset, sizeof *x->offset * (size_t)x->rank);
+  return order ? order : memcmp(x->local, y->local, sizeof *x->local * (size_t)x->rank);
 }
 
 void machine_mark_spare(const Job *job, int first, int rank, CheckpointTensor *pieces, int count) {
@@ -28,8 +24,9 @@ void machine_mark_spare(const Job *job, int first, int rank, CheckpointTensor *p
   for (int other = first; other < rank; other++) {
     CheckpointTensor *theirs;
     int n = pieces_of(job, other, &theirs);
+    qsort(theirs, (size_t)n, sizeof *theirs, by_box);
     for (int i = 0; i < count; i++)
-      if (pieces[i].spare && among(&pieces[i], theirs, n)) pieces[i].spare = 0;
+      if (pieces[i].spare && bsearch(&pieces[i], theirs, (size_t)n, sizeof *theirs, by_box)) pieces[i].spare = 0;
     free(theirs);
   }
 }
@@ -50,26 +47,28 @@ static int all_pieces(const Job *job, int first, int count, CheckpointTensor **o
   return all.count;
 }
 
-static bool is_covered(const Variable *v, const CheckpointTensor *pieces, int count) {
-  Box *boxes = xcalloc((size_t)count + 1, sizeof *boxes);
-  int n = 0;
-  Error ignored = {0};
-  for (int i = 0; i < count; i++)
-    if (!strcmp(pieces[i].name, v->name)) boxes[n++] = checkpoint_box(&pieces[i]);
-  bool covered = n && !boxes_cover(v->name, boxes, n, v->shape.rank, v->shape.size, &ignored);
-  free(boxes);
-  return covered;
+// Of all that a checkpoint holds: Variables of the job.
+static int variables(const Job *job) {
+  const Graph *g = job->train.graph;
+  int count = 0;
+  for (int i = 0; i < g->variable.count; i++) count += CHECKPOINT_KINDS >> g->variable.data[i].kind & 1;
+  return count;
 }
 
 bool machine_has_all(const Job *job, int first, int count) {
-  const Graph *g = job->train.graph;
   CheckpointTensor *pieces;
-  int n = all_pieces(job, first, count, &pieces);
-  bool all = true;
-  for (int i = 0; i < g->variable.count && all; i++)
-    if (CHECKPOINT_KINDS >> g->variable.data[i].kind & 1) all = is_covered(&g->variable.data[i], pieces, n);
+  int n = all_pieces(job, first, count, &pieces), covered = 0;
+  Box *boxes = xcalloc((size_t)n + 1, sizeof *boxes);
+  Error ignored = {0};
+  qsort(pieces, (size_t)n, sizeof *pieces, by_box);
+  for (int i = 0, end; i < n; i = end) {
+    const CheckpointTensor *t = &pieces[i];
+    for (end = i; end < n && !strcmp(pieces[end].name, t->name); end++) boxes[end - i] = checkpoint_box(&pieces[end]);
+    covered += !boxes_cover(t->name, boxes, end - i, t->rank, t->global, &ignored);
+  }
+  free(boxes);
   free(pieces);
-  return all;
+  return covered == variables(job);
 }
 
 int64_t machine_spare_bytes(const Job *job, int first, int count) {
