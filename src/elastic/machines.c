@@ -235,7 +235,7 @@ static bool is_first_left(const Machines *m) {
 // until what they have left in memory is a checkpoint. Returns whether that is under way.
 static bool saves_memory(Machines *m) {
   const JobState *s = m->state;
-  const RescuePlace place = {s->job, m->begun, m->ranks, m->options->run_folder};
+  const RescuePlace place = {s->job, m->begun, m->ranks, m->options->run_folder, m->options->grace};
   bool is_here = s->round == m->begun, failed = m->round.failing || (is_here && s->ending >= ENDING_LOST);
   if (!m->rescued && failed) m->rescue = rescue_begin(&m->round.workers, &place);
   m->rescued = true;

@@ -22,7 +22,7 @@
 enum { LOOK_EVERY = 10 }; // milliseconds
 
 static const char lost_part[] = "with the lost machine a part of it is lost";
-static const double meet_within = 30; // seconds until all machines have said what they have
+static const double meet_within = 30; // seconds until all machines have said what they have, when their workers ended
 
 struct Rescue {
   char job[40];             // these two say who may write
@@ -36,7 +36,7 @@ struct Rescue {
   bool several, leads, saved; // several machines; this one has rank 0; it is done
   atomic_bool lost, is_first, done; // is_first: of the machines that are left
   pthread_t thread;
-  double began, seconds;
+  double began, seconds, grace;
   Error error;
 };
 
@@ -121,7 +121,7 @@ static int choose_step(Rescue *r, const RescueFolder *folder) {
   while (r->several && rescue_ranks(&notes) < r->ranks) {
     rescue_notes_free(&notes);
     if (atomic_load(&r->lost)) return error_set(&r->error, PLAIT_FAILED, "%s", lost_part);
-    if (clock_seconds() - r->began > meet_within)
+    if (clock_seconds() - r->began > meet_within + r->grace)
       return error_set(&r->error, PLAIT_FAILED, "not all machines say what they have");
     nap();
     rescue_folder_read(folder, &notes);
@@ -262,7 +262,7 @@ static int help(Rescue *r, const RescueFolder *folder) {
   for (;;) {
     decided = rescue_folder_decision(folder, &r->step);
     if (decided) break;
-    if (atomic_load(&r->lost) || clock_seconds() - r->began > 2 * meet_within) break;
+    if (atomic_load(&r->lost) || clock_seconds() - r->began > 2 * meet_within + r->grace) break;
     nap();
   }
   if (decided < 0) return PLAIT_OK; // the machine of rank 0 says why
@@ -299,6 +299,7 @@ Rescue *rescue_begin(const Workers *w, const RescuePlace *place) {
   *r = (Rescue){.round = place->round, .ranks = place->ranks, .count = w->count, .lock = -1, .step = -1};
   snprintf(r->job, sizeof r->job, "%s", place->job);
   r->began = clock_seconds();
+  r->grace = place->grace;
   r->first = w->count ? w->worker[0].rank : 0;
   r->leads = r->first == 0;
   r->several = place->ranks > w->count;

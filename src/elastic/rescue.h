@@ -12,6 +12,7 @@ typedef struct RescuePlace {
   int round;         // whose workers they are: who may write is what run.dir/lock says
   int ranks;         // of the round, on all machines
   const char *run_folder; // in which several machines meet; NULL: they save nothing
+  double grace;           // seconds that workers of other machines may take to end
 } RescuePlace;
 
 // After a failure, when all workers here have ended. NULL: they have left nothing that is newer than the checkpoints on

@@ -103,7 +103,7 @@ static int64_t newest(void) {
   return step;
 }
 
-static RescuePlace place(int ranks) { return (RescuePlace){"token", 3, ranks, run_folder}; }
+static RescuePlace place(int ranks) { return (RescuePlace){"token", 3, ranks, run_folder, 0}; }
 
 static void one_machine(void **state) {
   make_run("1 token 3\n");
