@@ -34,6 +34,7 @@ typedef struct CheckpointTensor {
   void *owner;
   int id;
   int primary; // written only where 1: exactly one rank holds each element as primary. Loading ignores it
+  int spare;   // not primary, but kept in memory (checkpoint/memory_image.h): its machine may be the last that has it
 } CheckpointTensor;
 
 Box checkpoint_box(const CheckpointTensor *piece);

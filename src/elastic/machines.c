@@ -4,6 +4,7 @@
 #include "base/fault.h"
 #include "elastic/journal.h"
 #include "elastic/member.h"
+#include "elastic/rescue.h"
 #include "elastic/round.h"
 #include <errno.h>
 #include <poll.h>
@@ -25,6 +26,7 @@ typedef struct Machines {
   Round round;          // of this machine's workers
   bool working;         // it has any, or had and has not told how they ended
   int begun;            // the last round that was started here
+  int ranks;            // of that round, on all machines
   int printed;          // the last round whose failure was printed
   int announced;        // the last round whose beginning was printed
   int leaving;          // the signal by which this machine leaves; 0: it does not
@@ -33,6 +35,8 @@ typedef struct Machines {
   double ended_at;      // when all workers had ended
   double first_ended_at; // when rank 0's machine was seen to have ended this round; 0: it has not
   double cut_off_at;    // since when there is no store; 0: there is one
+  Rescue *rescue;       // of what this round's workers have left in memory; NULL: none is under way
+  bool rescued;         // whatever came of it
   bool journaled, killed;
   char waiting[300];    // what was said of it
 } Machines;
@@ -161,8 +165,9 @@ static int start_round(Machines *m, Error *error) {
                      .tee = o->tee,
                      .insecure = o->insecure};
   m->begun = s->round;
+  m->ranks = job_ranks(s);
   m->working = true;
-  m->journaled = m->killed = false;
+  m->journaled = m->killed = m->rescued = false;
   m->ended_at = m->first_ended_at = 0;
   member_set_busy(m->member, true);
   int code = round_start(&m->round, &plan, o->grace, error);
@@ -217,11 +222,40 @@ static void report(Machines *m) {
   member_set_busy(m->member, false);
 }
 
+// Of the members of the round that are still there.
+static bool is_first_left(const Machines *m) {
+  for (int i = 0; i < m->state->count; i++)
+    if (m->state->machine[i].ranks && m->here && m->state->machine[i].first < m->here->first) return false;
+  return m->here != NULL;
+}
+
+// All workers here have ended. After a failure the next round waits, since this machine says that they have ended,
+// until what they have left in memory is a checkpoint. Returns whether that is under way.
+static bool saves_memory(Machines *m) {
+  const JobState *s = m->state;
+  const RescuePlace place = {s->job, m->begun, m->ranks, m->options->run_folder, m->options->grace};
+  bool is_here = s->round == m->begun, failed = m->round.failing || (is_here && s->ending >= ENDING_LOST);
+  if (!m->rescued && failed) m->rescue = rescue_begin(&m->round.workers, &place);
+  m->rescued = true;
+  if (m->rescue && is_here && s->lost) rescue_lose(m->rescue, is_first_left(m));
+  if (m->rescue && !rescue_is_done(m->rescue)) return true;
+  rescue_end(m->rescue);
+  m->rescue = NULL;
+  return false;
+}
+
+static void drop_round(Machines *m) {
+  if (m->rescue) rescue_lose(m->rescue, false);
+  rescue_end(m->rescue);
+  m->rescue = NULL;
+  round_free(&m->round);
+}
+
 // The workers of a round that has gone on without this machine.
 static void abandon(Machines *m, const char *why) {
   if (!m->killed) fprintf(stderr, "plait launch: %s; the workers here are ended\n", why);
   m->killed = true;
-  round_free(&m->round);
+  drop_round(m);
   m->working = false;
   if (m->state && m->state->round == m->begun) { // they may all have been cut off, and the round still be running
     member_failing(m->member, m->begun);
@@ -260,7 +294,7 @@ static void look_at_workers(Machines *m) {
     member_failing(m->member, m->begun);
   if (round_running(&m->round)) return;
   if (!m->ended_at) m->ended_at = clock_seconds();
-  if (!is_unclear(m)) report(m);
+  if (!is_unclear(m) && !saves_memory(m)) report(m);
 }
 
 // Signals -------------------------------------------------------------------------------------------------------------
@@ -365,7 +399,7 @@ int machines_supervise(const LaunchOptions *o, int signals, int *status, Error *
                                  .limits = {o->least, o->most, o->most_restarts, o->ranks, o->unit}};
   int code = member_open(&m.membership, &m.member, error);
   if (!code) code = run(&m, status, error);
-  round_free(&m.round);
+  drop_round(&m);
   if (!code) finish(&m, *status);
   member_close(m.member);
   free(m.state);

@@ -6,6 +6,7 @@
 #include "elastic/journal.h"
 #include "elastic/machines.h"
 #include "elastic/port.h"
+#include "elastic/rescue.h"
 #include "elastic/round.h"
 #include <poll.h>
 #include <stdio.h>
@@ -119,6 +120,14 @@ static void read_signals(Supervisor *s) {
   }
 }
 
+// What they have left in memory outlives the round as a checkpoint, also where no restart is left.
+static void save_memory(Supervisor *s) {
+  const RescuePlace place = {.job = s->token, .round = s->number, .ranks = s->options->workers};
+  if (!s->round.failure.happened || was_stopped(s)) return;
+  rescue_end(rescue_begin(&s->round.workers, &place));
+  read_signals(s); // that came meanwhile
+}
+
 // Until all workers have ended.
 static void run_round(Supervisor *s) {
   while (round_running(&s->round)) {
@@ -129,6 +138,7 @@ static void run_round(Supervisor *s) {
   }
   look(s);
   write_journal(s);
+  save_memory(s);
   round_free(&s->round);
 }
 

@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -51,7 +52,7 @@ static void set_number(const char *name, long long value) {
 }
 
 // plait's own names come first where others are set, too (comm/launcher.c), as below srun.
-static void set_variables(const WorkerPlan *p, int local, int notices) {
+static void set_variables(const WorkerPlan *p, const Workers *w, int local, int notices) {
   const struct { const char *name; int value; } numbers[] = {
       {"RANK", p->first_rank + local},
       {"PLAIT_RANK", p->first_rank + local},
@@ -69,10 +70,12 @@ static void set_variables(const WorkerPlan *p, int local, int notices) {
       {"TORCHELASTIC_MAX_RESTARTS", p->most_restarts},
       {"PLAIT_LAUNCH_FD", notices},
   };
-  char run[300];
+  const int *memory = w->worker[local].memory;
+  char memories[64];
   for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) set_number(numbers[i].name, numbers[i].value);
-  snprintf(run, sizeof run, "%s.%s.%d", p->id, p->token, p->round); // another round is another run
-  setenv("PLAIT_RUN_ID", run, 1);
+  setenv("PLAIT_RUN_ID", w->run, 1);
+  snprintf(memories, sizeof memories, "%d %d %d %d", memory[0], memory[1], p->first_rank, p->count);
+  setenv("PLAIT_LAUNCH_MEMORY", memories, 1); // runtime/launch_memory.h
   setenv("PLAIT_LAUNCH_JOB", p->token, 1); // whose rounds count (train/run_folder.h)
   set_number("PLAIT_LAUNCH_ROUND", p->round);
   if (p->insecure) setenv("PLAIT_INSECURE", "1", 1);
@@ -109,11 +112,13 @@ static _Noreturn void become(const WorkerPlan *p, const Workers *w, const Birth 
     if (b->output[s] >= 0) dup2(b->output[s], 1 + s);
   fcntl(b->notices, F_SETFD, 0);
   if (b->pages >= 0) fcntl(b->pages, F_SETFD, 0);
+  for (int i = 0; i < WORKER_MEMORIES; i++)
+    if (w->worker[local].memory[i] >= 0) fcntl(w->worker[local].memory[i], F_SETFD, 0);
   if (binding_share(&b->cores, local, p->count, &share)) {
     sched_setaffinity(0, sizeof share, &share);
     binding_memory(&share);
   }
-  set_variables(p, local, b->notices);
+  set_variables(p, w, local, b->notices);
   set_page(b->pages, local);
   signal(SIGPIPE, SIG_DFL);
   sigemptyset(&none);
@@ -157,6 +162,17 @@ static int open_stream(const WorkerPlan *p, int rank, int stream, WorkerStream *
 
 // -------------------------------------------------------------------------------------------------------------------
 
+// Empty: it takes what the worker puts there. It cannot shrink, so that who maps it later may read all of it. A system
+// that has none goes without: the run resumes from files then.
+static void open_memory(Worker *worker) {
+  for (int i = 0; i < WORKER_MEMORIES; i++) {
+    char name[40];
+    snprintf(name, sizeof name, "plait rank %d, %d", worker->rank, i);
+    worker->memory[i] = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    if (worker->memory[i] >= 0) fcntl(worker->memory[i], F_ADD_SEALS, F_SEAL_SHRINK);
+  }
+}
+
 static int start_one(const WorkerPlan *p, Workers *w, Birth *b, int local, Error *error) {
   Worker *worker = &w->worker[local];
   int code = PLAIT_OK, why = 0;
@@ -164,6 +180,7 @@ static int start_one(const WorkerPlan *p, Workers *w, Birth *b, int local, Error
   for (int s = 0; s < WORKER_STREAMS; s++) worker->stream[s].from = worker->stream[s].to_log = b->output[s] = -1;
   for (int s = 0; s < WORKER_STREAMS && !code; s++)
     code = open_stream(p, worker->rank, s, &worker->stream[s], &b->output[s], error);
+  open_memory(worker);
   w->count = local + 1;
   if (!code && pipe2(b->reason, O_CLOEXEC))
     code = error_set(error, PLAIT_FAILED, "no pipe for a worker: %s", strerror(errno));
@@ -187,6 +204,7 @@ int workers_start(const WorkerPlan *p, Workers *w, Error *error) {
   int notices[2];
   Birth birth = {.supervisor = getpid()};
   *w = (Workers){.worker = xcalloc((size_t)p->count, sizeof(Worker)), .guard = -1, .notices = -1};
+  snprintf(w->run, sizeof w->run, "%.300s.%.40s.%d", p->id, p->token, p->round);
   int code = start_guard(w, error);
   if (!code && pipe2(notices, O_CLOEXEC))
     code = error_set(error, PLAIT_FAILED, "no pipe for workers: %s", strerror(errno));
@@ -248,6 +266,7 @@ void workers_end(Workers *w) {
       close_one(&worker->stream[s].from);
       close_one(&worker->stream[s].to_log);
     }
+    for (int k = 0; k < WORKER_MEMORIES; k++) close_one(&worker->memory[k]);
   }
   close_one(&w->guard);
   close_one(&w->notices);

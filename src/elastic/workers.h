@@ -21,7 +21,7 @@ typedef struct WorkerPlan {
   bool insecure;            // other addresses than the loopback interface's are fine
 } WorkerPlan;
 
-enum { WORKER_STREAMS = 2, WORKER_SENTENCE = 1024, WORKER_LINE = 4096 };
+enum { WORKER_STREAMS = 2, WORKER_SENTENCE = 1024, WORKER_LINE = 4096, WORKER_MEMORIES = 2, WORKER_RUN = 400 };
 
 // What a worker prints when the supervisor reads it (tee).
 typedef struct WorkerStream { int from, to_log, to_console, length; char line[WORKER_LINE]; } WorkerStream;
@@ -33,6 +33,7 @@ typedef struct Worker {
   int told;   // by the supervisor before it ended: 0, SIGTERM or SIGKILL
   int status; // of waitpid, once it has ended
   WorkerStream stream[WORKER_STREAMS];
+  int memory[WORKER_MEMORIES]; // files without names in which it keeps what is to outlive it; -1: it has none
   char sentence[WORKER_SENTENCE]; // why it failed, as it says itself; "" where it did not say
 } Worker;
 
@@ -45,6 +46,7 @@ typedef struct Workers {
   int pending;    // bytes of a notice that is not whole yet
   char notice[WORKER_LINE];
   WorkerPages pages; // what each does
+  char run[WORKER_RUN]; // PLAIT_RUN_ID: another round is another run
   long long step; // the first that this round has done; 0: none yet
 } Workers;
 

@@ -136,6 +136,7 @@ typedef struct Recipe {
     int keep;      // 0: all
     bool best;     // keeps the one of the lowest held-out loss as well
     int async;     // RecipeAsync
+    int64_t memory_every; // steps between copies in memory that plait launch holds; 0: none
     char *resume;  // "auto", "never", or an absolute path of a checkpoint folder
   } checkpoint;
   struct {

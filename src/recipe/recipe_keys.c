@@ -402,6 +402,10 @@ const RecipeKey recipe_keys[] = {
                "for a copy of what it writes, which `plait plan` shows. `off`: steps wait until the files are written. "
                "`auto`: on where that memory is there. The checkpoint that ends a run is always waited for. `true` and "
                "`false` mean `on` and `off`."),
+    KEY("checkpoint.memory_every", RECIPE_LONG, checkpoint.memory_every, "0", .least = 0, .most = STEPS,
+        .doc = "Under `plait launch`, with a process for each rank: steps between copies of the state that are kept in "
+               "memory only, so that a crash of processes costs at most so many steps. Two copies are kept in turn, "
+               "which `plait plan` shows. 0: none."),
     KEY("checkpoint.resume", RECIPE_WORD_OR_PATH, checkpoint.resume, "auto", .words = resume_words, .example = "auto",
         .of_this_start = true,
         .doc = "`auto`: resume from the newest valid checkpoint in run.dir, if there is one. `never`: start from "

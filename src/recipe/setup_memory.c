@@ -19,18 +19,23 @@ int64_t setup_loader_bytes(const Recipe *r, const ModelConfig *config, const Job
   return bytes;
 }
 
-bool setup_copies_state(const Recipe *r) {
+bool setup_saves_later(const Recipe *r) {
   bool any = (r->checkpoint.every && r->checkpoint.every < r->schedule.steps) || r->checkpoint.best;
   return any && r->checkpoint.async != RECIPE_ASYNC_OFF;
 }
 
+int setup_copies(const Recipe *r) {
+  return r->checkpoint.memory_every && r->checkpoint.memory_every < r->schedule.steps ? 2 : setup_saves_later(r);
+}
+
 int64_t setup_copy_bytes(const Recipe *recipe, const Job *job, int coordinate, int64_t *sum) {
   const Mesh *mesh = &job->options.parallel.mesh;
+  int copies = setup_copies(recipe);
   int64_t most = 0;
   *sum = 0;
-  for (int rank = 0; rank < mesh->ranks && setup_copies_state(recipe); rank++) {
+  for (int rank = 0; rank < mesh->ranks && copies; rank++) {
     if (mesh_pipeline_coordinate(mesh, rank) != coordinate) continue;
-    int64_t bytes = staging_bytes(job_program(job, coordinate), rank);
+    int64_t bytes = copies * staging_bytes(job_program(job, coordinate), rank);
     *sum += bytes;
     most = bytes > most ? bytes : most;
   }

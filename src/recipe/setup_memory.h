@@ -8,7 +8,9 @@ int64_t setup_rank_bytes(const Recipe *recipe, const ModelConfig *config, const 
 
 // Parts of it. The loaders of a rank: training's, and that of an evaluation, which lives beside it.
 int64_t setup_loader_bytes(const Recipe *recipe, const ModelConfig *config, const Job *job);
-// The copy that checkpoints are written from, of the rank of a coordinate that writes the most; *sum: of all its ranks.
+// The copies that checkpoints are written from, of the rank of a coordinate that writes the most; *sum: of all its
+// ranks.
 int64_t setup_copy_bytes(const Recipe *recipe, const Job *job, int coordinate, int64_t *sum);
-// Whether ranks keep such a copy, as far as the recipe says (checkpoint.async).
-bool setup_copies_state(const Recipe *recipe);
+// How many of them a rank has, as far as the recipe says: one for checkpoint.async, two for checkpoint.memory_every.
+int setup_copies(const Recipe *recipe);
+bool setup_saves_later(const Recipe *recipe); // checkpoint.async, and there are checkpoints before the end

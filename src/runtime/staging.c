@@ -1,15 +1,10 @@
 // Copying a rank's Variables while the next step runs.
 #include "runtime/staging.h"
 #include "base/fault.h"
+#include "runtime/machine_state.h"
 #include "runtime/observer.h"
-#include <errno.h>
 #include <pthread.h>
-#include <string.h>
-#include <sys/mman.h>
 #include <time.h>
-#include <unistd.h>
-
-enum { ALIGNMENT = 64 }; // bytes, of each piece
 
 struct Staging {
   Executor *executor;
@@ -17,95 +12,57 @@ struct Staging {
   // The same memory by a queue of its own, and with the instances of the Variables as they were at staging_begin: the
   // rank goes on to use its own.
   State view;
-  CheckpointTensor *from, *to; // (count) in the view and in `memory`
+  CheckpointTensor *from; // (count) in the view
   int count;
-  char *memory;
-  int64_t bytes;
-  int observed;                // between staging_begin and staging_end
+  MemoryImage *image[STAGING_IMAGES];
+  int current;            // the image of the copy that is under way, or was last
+  int observed;           // between staging_begin and staging_end
   pthread_mutex_t mutex;
   pthread_cond_t copied;
-  int pending;                 // staging_copy is not done yet
+  int pending;            // staging_copy is not done yet
 };
-
-static int64_t piece_bytes(const CheckpointTensor *t) {
-  Box box = checkpoint_box(t);
-  return t->primary ? box_elements(&box) * (int64_t)dtype_size(t->dtype) : 0;
-}
-
-static int64_t pieces_bytes(const CheckpointTensor *pieces, int count) {
-  int64_t bytes = 0;
-  for (int i = 0; i < count; i++) bytes += round_up(piece_bytes(&pieces[i]), ALIGNMENT);
-  return round_up(bytes, (int64_t)sysconf(_SC_PAGESIZE));
-}
 
 int64_t staging_bytes(const Program *program, int rank) {
   State nowhere = {.program = program, .rank = rank}; // says which boxes there are; nothing is read of it
   CheckpointTensor *pieces;
   int count = state_tensors(&nowhere, CHECKPOINT_KINDS, &pieces);
-  int64_t bytes = pieces_bytes(pieces, count);
+  int64_t bytes = memory_image_bytes(pieces, count);
   free(pieces);
   return bytes;
 }
 
-static int take_memory(Staging *s, Error *error) {
-  if (!s->bytes) return PLAIT_OK;
-  void *p = mmap(NULL, (size_t)s->bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
-  if (p == MAP_FAILED)
-    return error_set(error, PLAIT_NO_MEMORY,
-                     "rank %d: no %lld bytes for the copy of the state that checkpoint.async needs: %s; set "
-                     "checkpoint.async to off",
-                     s->state->rank, (long long)s->bytes, strerror(errno));
-  s->memory = p;
-  return PLAIT_OK;
-}
-
-// Row-major, one piece behind the other.
-static void place_pieces(Staging *s) {
-  s->count = state_tensors(&s->view, CHECKPOINT_KINDS, &s->from);
-  s->to = xcalloc((size_t)s->count + 1, sizeof *s->to);
-  char *at = s->memory;
-  for (int i = 0; i < s->count; i++) {
-    s->to[i] = s->from[i];
-    s->to[i].access = NULL;
-    s->to[i].owner = NULL;
-    s->to[i].data = piece_bytes(&s->from[i]) ? at : NULL;
-    at += round_up(piece_bytes(&s->from[i]), ALIGNMENT);
-  }
-}
-
-int staging_create(State *state, Executor *executor, Staging **out, Error *error) {
+int staging_create(State *state, Executor *executor, const StagingOptions *o, Staging **out, Error *error) {
   Staging *s = xcalloc(1, sizeof *s);
   *s = (Staging){.executor = executor, .state = state, .view = *state};
-  s->bytes = staging_bytes(state->program, state->rank);
   s->view.queue = NULL;
   pthread_mutex_init(&s->mutex, NULL);
   pthread_cond_init(&s->copied, NULL);
+  s->count = state_tensors(&s->view, CHECKPOINT_KINDS, &s->from);
+  if (o->job) machine_mark_spare(o->job, o->first, state->rank, s->from, s->count);
   int code = device_queue_create(state->device, NULL, &s->view.queue, error);
-  if (!code) code = take_memory(s, error);
-  if (code) {
-    staging_destroy(s);
-    return code;
-  }
-  place_pieces(s);
-  *out = s;
-  return PLAIT_OK;
+  for (int i = 0; i < o->images && !code; i++)
+    if ((code = memory_image_create(o->fd ? o->fd[i] : -1, s->from, s->count, &s->image[i], error))) {
+      error_prefix(error, "rank %d", state->rank);
+      error_append(error, "; set checkpoint.async to off, and checkpoint.memory_every to 0");
+    }
+  if (code) staging_destroy(s);
+  else *out = s;
+  return code;
 }
 
 void staging_destroy(Staging *s) {
   if (!s) return;
   if (s->observed) executor_observe(s->executor, OBSERVER_STAGING, NULL);
   device_queue_destroy(s->view.queue);
-  if (s->memory) munmap(s->memory, (size_t)s->bytes);
+  for (int i = 0; i < STAGING_IMAGES; i++) memory_image_close(s->image[i]);
   pthread_mutex_destroy(&s->mutex);
   pthread_cond_destroy(&s->copied);
   free(s->from);
-  free(s->to);
   free(s);
 }
 
-const CheckpointTensor *staging_tensors(const Staging *s, int *count) {
-  *count = s->count;
-  return s->to;
+const CheckpointTensor *staging_tensors(const Staging *s, int image, int *count) {
+  return memory_image_pieces(s->image[image], count);
 }
 
 // Waiting -----------------------------------------------------------------------------------------------------------
@@ -132,8 +89,9 @@ static void see(void *self, const Observation *seen) {
 // COLLECTIVE: a REDUCE issues one of END before the INSTRUCTION that waits for it.
 const ObserverDef observer_staging = {"staging", OBSERVES(INSTRUCTION) | OBSERVES(COLLECTIVE), 0, see};
 
-void staging_begin(Staging *s) {
+void staging_begin(Staging *s, int image) {
   s->view.turn = s->state->turn;
+  s->current = image;
   s->pending = 1; // before the thread that copies is started or told
   s->observed = 1;
   executor_observe(s->executor, OBSERVER_STAGING, s);
@@ -165,16 +123,27 @@ void staging_abandon(Staging *s) {
   staging_end(s);
 }
 
-int staging_copy(Staging *s, Error *error) {
+// For tests: a copy that takes longer than it needs is met by kills.
+static void linger(const Staging *s) {
+  if (s->state->program->chaos) nanosleep(&(struct timespec){.tv_nsec = 200000}, NULL);
+}
+
+int staging_copy(Staging *s, const MemoryImageLabel *label, Error *error) {
 #ifdef PLAIT_FAULTS
   FAULT(copy_is_not_awaited, (void)0, be_late());
 #endif
-  for (int i = 0; i < s->count; i++) {
-    if (!s->to[i].data) continue;
+  MemoryImage *image = s->image[s->current];
+  int count;
+  const CheckpointTensor *to = memory_image_pieces(image, &count);
+  memory_image_begin(image);
+  for (int i = 0; i < count; i++) {
+    if (!to[i].data) continue;
     Box box = checkpoint_box(&s->from[i]);
-    state_read(&s->view, s->from[i].id, -1, &box, s->to[i].data);
+    state_read(&s->view, s->from[i].id, -1, &box, to[i].data);
+    linger(s);
   }
   int code = device_drain(s->view.queue, error);
-  end_copy(s);
+  if (!code) code = memory_image_complete(image, label, error);
+  end_copy(s); // what is awaited is whole: of one of the last two steps all ranks have the image
   return code;
 }

@@ -152,7 +152,11 @@ static void print_busiest(const Plan *plan) {
 }
 
 static void print_copy(const Plan *plan) {
-  if (setup_copies_state(plan->recipe) && plan->recipe->checkpoint.async == RECIPE_ASYNC_AUTO)
+  if (setup_copies(plan->recipe) == 2)
+    fprintf(plan->out,
+            "  checkpoint copy: two of the rank that writes the most, in turn, under plait launch with a process for "
+            "each rank (checkpoint.memory_every)\n");
+  else if (setup_saves_later(plan->recipe) && plan->recipe->checkpoint.async == RECIPE_ASYNC_AUTO)
     fprintf(plan->out,
             "  checkpoint copy: of the rank that writes the most; where memory does not suffice, checkpoint.async "
             "auto leaves it out\n");

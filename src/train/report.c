@@ -32,10 +32,27 @@ static void announce_ranks(const Trainer *t) {
   fprintf(t->out, "\n");
 }
 
+// What the layout survives with copies in memory (checkpoint.memory_every).
+static void announce_memory(const Trainer *t) {
+  long long every = t->recipe->checkpoint.memory_every, files = t->recipe->checkpoint.every;
+  if (!every || t->measures) return;
+  if (!t->keeps) {
+    fprintf(t->out, "note: checkpoint.memory_every is not used: only under plait launch, with a process for each rank, "
+                    "is there memory that outlives a process\n");
+    return;
+  }
+  fprintf(t->out, "the state is kept in memory every %lld step%s: a crash of processes costs at most %s; the loss of a "
+                  "machine, ", every, every == 1 ? "" : "s", every == 1 ? "one step" : "so many");
+  if (t->alone) fprintf(t->out, "too: the ranks of each machine have all of the state\n");
+  else if (files) fprintf(t->out, "those since the last checkpoint (checkpoint.every: %lld)\n", files);
+  else fprintf(t->out, "all that were done since the run was started or resumed (checkpoint.every: 0)\n");
+}
+
 void trainer_announce(const Trainer *t) {
   const Recipe *r = t->recipe;
   Recipe planned = *r; // shares the arena
   if (!t->saves_later) planned.checkpoint.async = RECIPE_ASYNC_OFF;
+  if (!t->keeps) planned.checkpoint.memory_every = 0;
   int64_t bytes = plan_most_bytes(&planned, &t->config, t->job);
   char parallel[256], lend[512];
   setup_describe(r, &t->config, parallel, sizeof parallel);
@@ -68,9 +85,10 @@ void trainer_announce(const Trainer *t) {
   if (r->notes) fputs(r->notes, t->out);
   fputs(lend, t->out);
   fputs(t->precision, t->out);
-  if (setup_copies_state(r) && !t->saves_later)
+  if (setup_saves_later(r) && !t->saves_later)
     fprintf(t->out, "note: checkpoint.async: auto is off in this run: there is no memory for a copy of the state, so "
                     "steps wait until checkpoints are written\n");
+  announce_memory(t);
   if (t->resume) fprintf(t->out, "resuming from %s\n", checkpoint_path(t->resume));
   fflush(t->out); // at once, to a pipe as well
 }
@@ -149,7 +167,6 @@ int trainer_report_step(Trainer *t, Rank *r, const Recovery *v, int64_t step, do
                     .memory = memory_usage_anonymous(),
                     .loader_waited = s->waited > 0.1 * s->seconds};
   t->extra.step = step;
-  t->extra.tokens += s->tokens;
   if (s->tokens > 0) t->last_loss = s->loss;
   if (s->part_tokens > 0) noise_scale_add(&t->noise, s->part_tokens, s->part_norm, s->tokens, s->grad_norm);
   routers_read(&t->routers, r->state);

@@ -2,47 +2,35 @@
 #include "train/run_folder.h"
 #include "base/fault.h"
 #include "base/file.h"
+#include "base/run_lock.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
-#include <time.h>
 #include <unistd.h>
 
 char *run_folder_file(const RunFolder *folder, const char *name) { return xformat("%s/%s", folder->path, name); }
 
 // Rounds --------------------------------------------------------------------------------------------------------------
 
-typedef struct Holder { long pid; char job[40]; long round; } Holder; // job "": not under plait launch
-
-static Holder read_holder(const char *text) {
-  Holder h = {0, "", -1};
-  if (sscanf(text, "%ld %39s %ld", &h.pid, h.job, &h.round) != 3) *h.job = 0;
-  return h;
-}
-
-static Holder own(void) {
+static RunHolder own(void) {
   const char *job = getenv("PLAIT_LAUNCH_JOB"), *round = getenv("PLAIT_LAUNCH_ROUND");
-  Holder h = {(long)getpid(), "", -1};
+  RunHolder h = {(long)getpid(), "", -1};
   if (!job || !*job || !round || !*round) return h;
   snprintf(h.job, sizeof h.job, "%s", job);
   h.round = strtol(round, NULL, 10);
   return h;
 }
 
-static bool is_earlier_round(const Holder *theirs, const Holder *mine) {
+static bool is_earlier_round(const RunHolder *theirs, const RunHolder *mine) {
   return *mine->job && !strcmp(theirs->job, mine->job) && theirs->round < mine->round;
 }
 
 int run_folder_fence(const char *path, Error *error) {
-  Holder mine = own(), theirs;
-  char text[128], *name;
+  RunHolder mine = own();
   if (!*mine.job) return PLAIT_OK;
-  name = xformat("%s/lock", path);
-  file_peek(name, text, sizeof text);
-  free(name);
-  theirs = read_holder(text);
+  RunHolder theirs = run_lock_read(path);
   if (FAULT(rounds_are_not_fenced, !is_earlier_round(&mine, &theirs), 1)) return PLAIT_OK;
   return error_set(error, PLAIT_FAILED,
                    "run.dir %s belongs to round %ld of this job now, and this process is of round %ld; it writes "
@@ -52,7 +40,7 @@ int run_folder_fence(const char *path, Error *error) {
 
 // The lock -----------------------------------------------------------------------------------------------------------
 
-static int in_use(const char *path, const Holder *holder, Error *error) {
+static int in_use(const char *path, const RunHolder *holder, Error *error) {
   if (holder->pid <= 0)
     return error_set(error, PLAIT_BAD_INPUT, "run.dir %s is in use by another run; set another", path);
   return error_set(error, PLAIT_BAD_INPUT, "run.dir %s is in use by process %ld; stop that run or set another run.dir",
@@ -60,7 +48,7 @@ static int in_use(const char *path, const Holder *holder, Error *error) {
 }
 
 static int write_holder(int fd, const char *name, Error *error) {
-  Holder mine = own();
+  RunHolder mine = own();
   char text[100];
   int n = *mine.job ? snprintf(text, sizeof text, "%ld %s %ld\n", mine.pid, mine.job, mine.round)
                     : snprintf(text, sizeof text, "%ld\n", mine.pid);
@@ -84,29 +72,18 @@ static int take_over(RunFolder *folder, const char *name, Error *error) {
   return code;
 }
 
-// plait runs takes a lock for a moment, and that of a process which was killed is held until it is gone.
-static int lock_soon(int fd) {
-  int failed = 0;
-  for (int i = 0; i < 20 && (!i || failed); i++) {
-    if (i) nanosleep(&(struct timespec){.tv_nsec = 25 * 1000 * 1000}, NULL);
-    failed = flock(fd, LOCK_EX | LOCK_NB);
-    if (failed && errno != EWOULDBLOCK) break;
-  }
-  return failed;
-}
-
 static int take_lock(RunFolder *folder, Error *error) {
   char *name = run_folder_file(folder, "lock"), text[128] = "";
-  Holder mine = own();
+  RunHolder mine = own();
   int code = PLAIT_OK;
   folder->lock = file_open(name, O_RDWR | O_CREAT);
   if (folder->lock < 0) code = file_write_failed(name, errno, 0, error);
   else {
     ssize_t n = pread(folder->lock, text, sizeof text - 1, 0);
     text[n > 0 ? n : 0] = 0;
-    Holder theirs = read_holder(text);
+    RunHolder theirs = run_lock_parse(text);
     if (is_earlier_round(&theirs, &mine)) code = take_over(folder, name, error);
-    else if (!lock_soon(folder->lock)) code = write_holder(folder->lock, name, error);
+    else if (!run_lock_take(folder->lock)) code = write_holder(folder->lock, name, error);
     else if (errno == EWOULDBLOCK) code = in_use(folder->path, &theirs, error);
     else code = error_set(error, PLAIT_FAILED, "%s: cannot be locked: %s", name, strerror(errno));
   }

@@ -42,7 +42,8 @@ json_t *save_extra_json(const SaveExtra *e) {
 }
 
 int save_fence(const char *dir, Error *error) {
-  char *folder = xformat("%s/..", dir);
+  char *folder = xstrdup(dir), *inner = strrchr(folder, '/'); // not DIR/..: the first time there is no DIR yet
+  if (inner) *inner = 0;
   int code = run_folder_fence(folder, error);
   free(folder);
   return code;

@@ -11,6 +11,7 @@
 #include "train/run_text.h"
 #include "recipe/setup.h"
 #include "recipe/setup_memory.h"
+#include "runtime/machine_state.h"
 #include <string.h>
 #include <time.h>
 
@@ -32,7 +33,10 @@ static int check_data(Trainer *t, Error *error) {
 // Resident memory that the ranks of this machine will take.
 static int64_t bytes_here(const Trainer *t, const Recipe *recipe) {
   int64_t bytes = plan_all_bytes(recipe, &t->config, t->job);
-  return is_process(t) ? bytes / t->launch->ranks * plait_world_local_size(t->launch->world) : bytes;
+  if (is_process(t)) bytes = bytes / t->launch->ranks * plait_world_local_size(t->launch->world);
+  return t->alone ? bytes + LAUNCH_MEMORIES * machine_spare_bytes(t->job, t->memory.first,
+                                                                  machine_ranks(&t->memory, t->launch->ranks))
+                  : bytes;
 }
 
 // Against what the machine has: the system would end the process without a word.
@@ -46,15 +50,30 @@ static int compare_memory(const Trainer *t, const Recipe *recipe, Error *error) 
       units_bytes((double)bytes).s, units_bytes((double)have.bytes).s, have.why);
 }
 
+// What a supervisor holds is one rank's: threads of one process have none.
+static void find_memory(Trainer *t) {
+  int ranks = t->job->options.parallel.mesh.ranks;
+  Error none = {0};
+  if (t->measures || (!is_process(t) && ranks > 1) || !launch_memory(&t->memory)) t->memory.count = 0;
+  t->keeps = setup_copies(t->recipe) == 2 && t->memory.count;
+  int here = t->keeps ? machine_ranks(&t->memory, ranks) : 0;
+  if (!t->keeps || here == ranks) return;
+  if (!machine_has_all(t->job, t->memory.first, here)) error_set(&none, PLAIT_FAILED, "a machine lacks a part");
+  t->alone = !launch_agree(t->launch, none.code, &none);
+}
+
 // checkpoint.async: auto is on where all machines have the memory for it.
 static int check_memory(Trainer *t, Error *error) {
-  Recipe without = *t->recipe; // shares the arena
+  Recipe with = *t->recipe, without = with; // share the arena
   Error ignored = {0};
+  find_memory(t);
+  if (!t->keeps) with.checkpoint.memory_every = without.checkpoint.memory_every = 0;
   without.checkpoint.async = RECIPE_ASYNC_OFF;
-  t->saves_later = setup_copies_state(t->recipe) && !t->measures;
+  t->saves_later = setup_saves_later(t->recipe) && !t->measures;
   if (t->measures) return compare_memory(t, &without, error);
-  if (!t->saves_later || t->recipe->checkpoint.async == RECIPE_ASYNC_ON) return compare_memory(t, t->recipe, error);
-  t->saves_later = !launch_agree(t->launch, compare_memory(t, t->recipe, &ignored), &ignored);
+  if (!t->saves_later || t->keeps || t->recipe->checkpoint.async == RECIPE_ASYNC_ON)
+    return compare_memory(t, &with, error);
+  t->saves_later = !launch_agree(t->launch, compare_memory(t, &with, &ignored), &ignored);
   return t->saves_later ? PLAIT_OK : compare_memory(t, &without, error);
 }
 
@@ -149,6 +168,30 @@ static int open_folder(Trainer *t, Error *error) {
   return code;
 }
 
+// What only rank 0 has found out, where another machine may have to write a checkpoint without it.
+static int tell_extra(Trainer *t, Error *error) {
+  SaveExtra *e = &t->extra;
+  if (!t->alone) return PLAIT_OK;
+  json_t *json = json_pack("{s:f, s:O?, s:O?, s:O?, s:O?}", "tokens", e->tokens, "dtypes", e->dtypes, "facts", e->facts,
+                           "began_at", e->began_at, "text", e->text);
+  char *text = json_dumps(json, 0);
+  json_decref(json);
+  int code = launch_tell(t->launch, &text, error);
+  json = !code && !has_rank_0(t) ? json_loads(text, 0, NULL) : NULL;
+  free(text);
+  if (!json) return code;
+  const struct { const char *key; json_t **to; } parts[] = {
+      {"dtypes", &e->dtypes}, {"facts", &e->facts}, {"began_at", &e->began_at}, {"text", &e->text}};
+  for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
+    json_t *part = json_object_get(json, parts[i].key);
+    json_decref(*parts[i].to);
+    *parts[i].to = json_is_null(part) ? NULL : json_incref(part);
+  }
+  e->tokens = json_number_value(json_object_get(json, "tokens"));
+  json_decref(json);
+  return PLAIT_OK;
+}
+
 // All processes must come to the same conclusions from it.
 static int tell_best(Trainer *t, Error *error) {
   json_t *json = best_to_json(&t->extra.best);
@@ -206,6 +249,7 @@ int trainer_prepare(Trainer *t, Error *error) {
   if (!code && has_rank_0(t)) code = check_changes(t, error);
   if (!code) code = take_over(t, error);
   code = launch_agree(t->launch, code, error);
+  if (!code) code = tell_extra(t, error);
   return code ? code : tell_best(t, error);
 }
 

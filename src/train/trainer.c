@@ -102,6 +102,28 @@ static int look_at_writing(Trainer *t, SaveLater *later, Error *error) {
   return code || !saved ? code : tell_saved(t, saved, error);
 }
 
+static SaveExtra extra_at(const Trainer *t, int64_t step, const BestLoss *best) {
+  SaveExtra extra = t->extra; // borrows what it owns
+  extra.step = step;
+  extra.best = *best;
+  extra.is_best = t->recipe->checkpoint.best && best->step == step;
+  return extra;
+}
+
+// Of a step that has no checkpoint of its own (checkpoint.memory_every).
+static bool is_kept(const Trainer *t, int64_t step) {
+  int64_t every = t->recipe->checkpoint.memory_every;
+  return t->keeps && every && step % every == 0 && step < t->recipe->schedule.steps;
+}
+
+static int keep(const Trainer *t, Rank *r, SaveLater *later, int64_t step, const BestLoss *best, Error *error) {
+  SaveExtra extra = extra_at(t, step, best);
+  double begin = trace_begin(r->trace);
+  int code = save_later_keep(later, &extra, t->recipe->checkpoint.keep, error);
+  trace_end(r->trace, begin, "keep in memory", NULL, "checkpoint", -1, -1);
+  return code;
+}
+
 // `later`, where not NULL, may write it while the next steps run; more: there are some.
 static int save(Trainer *t, Rank *r, SaveLater *later, int64_t step, const BestLoss *best, bool more,
                 Error *error) {
@@ -109,10 +131,8 @@ static int save(Trainer *t, Rank *r, SaveLater *later, int64_t step, const BestL
   int code = settle(t, r, later, step, error);
   if (code) return code;
   watchdog_enter(r->watchdog, r->rank, ACTIVITY_CHECKPOINT, step);
-  SaveExtra extra = t->extra;
-  extra.step = step;
-  extra.best = *best;
-  extra.is_best = t->recipe->checkpoint.best && extra.best.step == step;
+  SaveExtra extra = extra_at(t, step, best);
+  if (!t->saves_later) later = NULL; // it keeps copies in memory only
   if (r->rank == 0) {
     t->saving = step;
     t->saving_since = clock_seconds();
@@ -158,7 +178,7 @@ static int recover(Trainer *t, Rank *r, SaveLater *later, Recovery *v, int64_t s
 static bool goes_on(const Trainer *t, int64_t step) {
   int64_t last = t->recipe->schedule.steps;
   return step < last && !trainer_due_evaluation(t, step) && !trainer_due(t->recipe->checkpoint.every, step, last) &&
-         !balance_due(t, step);
+         !is_kept(t, step) && !balance_due(t, step);
 }
 
 // rates: room for that of the step, and of those that it may begin.
@@ -173,6 +193,7 @@ static int one_step(Trainer *t, Rank *r, SaveLater *later, Recovery *v, BalanceT
   if (!(result.tokens > 0)) result.loss = NAN; // a mean over none
   result.seconds = clock_seconds() - start;
   balance_add(times, &result);
+  if (is_process(t) || r->rank == 0) t->extra.tokens += result.tokens; // any process may have to say how many
   if (!code && r->rank == 0) code = trainer_report_step(t, r, v, step, rates[0], &result, error);
   trace_end(r->trace, start, "step", NULL, "step", -1, -1);
   if (!code && t->recipe->run.dump_gradients && step <= t->recipe->run.dump_steps)
@@ -224,7 +245,7 @@ static int run_steps(Trainer *t, Rank *r, SaveLater *later, double *rates, Error
     if (!code && (stop || is_best || over || trainer_due(recipe->checkpoint.every, step, last))) {
       code = save(t, r, later, step, &best, step < last && !stop && !over, error);
       non_finite_saved(&recovery);
-    }
+    } else if (!code && is_kept(t, step)) code = keep(t, r, later, step, &best, error);
     if (code) return code;
     if (stop && step < last) {
       if (r->rank == 0 || is_process(t)) t->stopped = 1;
@@ -241,9 +262,13 @@ static int train(Rank *r, void *trainer, Error *error) {
   int code = start_rank(t, r, error);
   double *rates = code ? NULL : xcalloc((size_t)rank_most_ahead(r) + 1, sizeof *rates);
   SaveLater *later = NULL;
-  if (!code && t->saves_later) code = save_later_create(r, t->checkpoints, t->metrics.fd, &later, error);
+  char *log = run_folder_file(&t->folder, "metrics.jsonl");
+  SaveLaterOptions options = {t->checkpoints, log, t->metrics.fd, t->memory.count ? &t->memory : NULL, t->keeps,
+                              t->alone};
+  if (!code && (t->saves_later || t->keeps)) code = save_later_create(r, &options, &later, error);
   if (!code) code = run_steps(t, r, later, rates, error);
   save_later_destroy(later);
+  free(log);
   free(rates);
   return code ? code : turn_trace(t, r, INT64_MAX, error);
 }

@@ -3,6 +3,7 @@
 #pragma once
 #include "checkpoint/checkpoint.h"
 #include "runtime/launch.h"
+#include "runtime/launch_memory.h"
 #include "runtime/session.h"
 #include "train/changes.h"
 #include "train/metrics.h"
@@ -44,6 +45,9 @@ typedef struct Trainer {
   int64_t saving;         // step of the checkpoint being written; 0: none. Rank 0's
   double saving_since;    // clock_seconds
   bool saves_later;       // checkpoint.async, where there is memory for it
+  LaunchMemory memory;    // of the rank that this process is; no ranks: there is none
+  bool keeps;             // checkpoint.memory_every, where there is
+  bool alone;             // … and the ranks of each machine have all of the state
   MetricsLists shares;    // batch.balance measured: of which step which shares are known already
   bool shares_told;       // metrics have the shares of now; rank 0's
   int one_machine;        // all ranks read one clock

@@ -1,0 +1,338 @@
+// Writing the checkpoint of dead workers.
+#include "elastic/rescue.h"
+#include "base/clock.h"
+#include "base/fault.h"
+#include "base/file.h"
+#include "base/run_lock.h"
+#include "base/thread.h"
+#include "base/vec.h"
+#include "checkpoint/memory_image.h"
+#include "elastic/rescue_folder.h"
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { LOOK_EVERY = 10 }; // milliseconds
+
+static const char lost_part[] = "with the lost machine a part of it is lost";
+static const double meet_within = 30; // seconds until all machines have said what they have, when their workers ended
+
+struct Rescue {
+  char job[40];             // these two say who may write
+  int round;
+  int ranks;                // of the round, on all machines
+  int first, count;         // ranks of this machine
+  Vec(MemoryImage *) images;
+  char *run_folder;
+  int lock;                 // of the machine that commits; -1: not held
+  int64_t step;             // that is saved, or was to be; -1: none
+  bool several, leads, saved; // several machines; this one has rank 0; it is done
+  atomic_bool lost, is_first, done; // is_first: of the machines that are left
+  pthread_t thread;
+  double began, seconds, grace;
+  Error error;
+};
+
+static const MemoryImageLabel *label_of(const Rescue *r, int i) { return memory_image_label(r->images.data[i]); }
+
+// What there is ------------------------------------------------------------------------------------------------------
+
+static int64_t newest_image(const Rescue *r) {
+  int64_t newest = -1;
+  for (int i = 0; i < r->images.count; i++)
+    if (label_of(r, i)->step > newest) newest = label_of(r, i)->step;
+  return newest;
+}
+
+static int64_t newest_on_disk(const char *dir) {
+  Checkpoint *newest = NULL;
+  Error ignored = {0};
+  int64_t step = checkpoint_peek_latest(dir, &newest, &ignored) > 0 ? checkpoint_step(newest) : -1;
+  checkpoint_close(newest);
+  return step;
+}
+
+// Returns whether workers have any, be they complete or not.
+static bool open_images(Rescue *r, const Workers *w) {
+  bool any = false;
+  for (int i = 0; i < w->count; i++)
+    for (int k = 0; k < WORKER_MEMORIES; k++) {
+      MemoryImage *image;
+      struct stat status;
+      any |= !fstat(w->worker[i].memory[k], &status) && status.st_size > 0;
+      if (memory_image_open(w->worker[i].memory[k], w->run, &image)) vec_push(&r->images, image);
+    }
+  return any;
+}
+
+static void rescue_free(Rescue *r) {
+  for (int i = 0; i < r->images.count; i++) memory_image_close(r->images.data[i]);
+  vec_free(&r->images);
+  if (r->lock >= 0) close(r->lock);
+  free(r->run_folder);
+  free(r);
+}
+
+// Who may write ------------------------------------------------------------------------------------------------------
+
+// Each time before something is written: another round may have begun without this machine.
+static int fence(Rescue *r) {
+  RunHolder holder = run_lock_read(r->run_folder);
+  bool is_ours = !strcmp(holder.job, r->job) && holder.round == r->round;
+  if (FAULT(memory_is_not_fenced, is_ours, 1)) return PLAIT_OK;
+  return error_set(&r->error, PLAIT_FAILED, "run.dir %s belongs to another round or run now", r->run_folder);
+}
+
+// So that no other run begins in the folder meanwhile.
+static int take_lock(Rescue *r) {
+  char *name = xformat("%s/lock", r->run_folder);
+  r->lock = file_open(name, O_RDWR);
+  int code = r->lock < 0 || run_lock_take(r->lock)
+                 ? error_set(&r->error, PLAIT_FAILED, "%s: cannot be locked: %s", name, strerror(errno))
+                 : fence(r);
+  free(name);
+  return code;
+}
+
+// The step -----------------------------------------------------------------------------------------------------------
+
+static void nap(void) { nanosleep(&(struct timespec){.tv_nsec = LOOK_EVERY * 1000000L}, NULL); }
+
+static RescueNote own_note(const Rescue *r) {
+  RescueNote note = {.first = r->first, .count = r->count};
+  for (int i = 0; i < r->images.count; i++) {
+    note.mesh = label_of(r, i)->ranks;
+    vec_push(&note.kept, (RescueKept){label_of(r, i)->rank, label_of(r, i)->step});
+  }
+  return note;
+}
+
+// On several machines: the notes of all, as they come.
+static int choose_step(Rescue *r, const RescueFolder *folder) {
+  RescueNotes notes = {0};
+  vec_push(&notes, own_note(r));
+  while (r->several && rescue_ranks(&notes) < r->ranks) {
+    rescue_notes_free(&notes);
+    if (atomic_load(&r->lost)) return error_set(&r->error, PLAIT_FAILED, "%s", lost_part);
+    if (clock_seconds() - r->began > meet_within + r->grace)
+      return error_set(&r->error, PLAIT_FAILED, "not all machines say what they have");
+    nap();
+    rescue_folder_read(folder, &notes);
+  }
+  r->step = rescue_newest(&notes);
+  rescue_notes_free(&notes);
+  return r->step >= 0 ? PLAIT_OK : error_set(&r->error, PLAIT_FAILED, "no step of it is whole on all ranks");
+}
+
+// Files --------------------------------------------------------------------------------------------------------------
+
+typedef struct Part {
+  const MemoryImage *image;
+  int number; // of the part; -1: of its rank, without spare pieces
+  pthread_t thread;
+  int code;
+  Error error;
+} Part;
+
+static void *write_part(void *context) {
+  Part *p = context;
+  const MemoryImageLabel *label = memory_image_label(p->image);
+  int count;
+  const CheckpointTensor *pieces = memory_image_pieces(p->image, &count);
+  CheckpointTensor *all = xcalloc((size_t)count + 1, sizeof *all);
+  memcpy(all, pieces, sizeof *all * (size_t)count);
+  for (int i = 0; i < count && p->number >= 0; i++) all[i].primary = 1;
+  p->code = checkpoint_write_part(label->dir, label->step, p->number < 0 ? label->rank : p->number, all, count,
+                                  &p->error);
+  free(all);
+  return NULL;
+}
+
+// alone: all that there is, in parts from 0 on.
+static int write_parts(Rescue *r, bool alone) {
+  Part *part = xcalloc((size_t)r->images.count + 1, sizeof *part);
+  int started = 0, code = fence(r);
+  for (int i = 0; i < r->images.count && !code; i++) {
+    if (label_of(r, i)->step != r->step) continue;
+    part[started] = (Part){.image = r->images.data[i], .number = alone ? label_of(r, i)->rank - r->first : -1};
+    code = thread_start(&part[started].thread, write_part, &part[started], &r->error, "a thread that saves a rank");
+    started += !code;
+  }
+  for (int i = 0; i < started; i++) {
+    pthread_join(part[i].thread, NULL);
+    if (!code && (code = part[i].code)) r->error = part[i].error;
+  }
+  free(part);
+  return code;
+}
+
+static int sync_log(const char *path, Error *error) {
+  int fd = path ? file_open(path, O_RDONLY) : -1;
+  int failed = fd >= 0 && fsync(fd);
+  if (fd >= 0) close(fd);
+  return failed ? error_set(error, PLAIT_FAILED, "%s: %s", path, strerror(errno)) : PLAIT_OK;
+}
+
+// The image of the first rank here says how.
+static int commit(Rescue *r, int parts) {
+  const MemoryImageLabel *l = NULL;
+  for (int i = 0; i < r->images.count; i++)
+    if (label_of(r, i)->step == r->step && label_of(r, i)->rank == r->first) l = label_of(r, i);
+  json_t *extra = l && l->extra ? json_loads(l->extra, 0, NULL) : NULL;
+  if (!extra) return error_set(&r->error, PLAIT_FAILED, "what rank %d has left of it is not whole", r->first);
+  int code = fence(r);
+  if (!code) code = sync_log(l->log, &r->error);
+  if (!code) code = checkpoint_finish(l->dir, r->step, parts, extra, &r->error);
+  if (!code) r->saved = true;
+  if (!code) code = checkpoint_prune(l->dir, r->step, l->keep, &r->error);
+  json_decref(extra);
+  return code;
+}
+
+static int await_parts(Rescue *r, const RescueFolder *folder) {
+  for (int part = 0; part < label_of(r, 0)->ranks; part++)
+    while (!checkpoint_part_is_written(label_of(r, 0)->dir, r->step, part)) {
+      if (atomic_load(&r->lost))
+        return error_set(&r->error, PLAIT_FAILED, "%s", lost_part);
+      if (rescue_folder_has_failed(folder))
+        return error_set(&r->error, PLAIT_FAILED, "another machine cannot write its part, and says why");
+      nap();
+    }
+  return PLAIT_OK;
+}
+
+// Makes the folder. 1: there is no need to, since a checkpoint has come to its end.
+static int begin(Rescue *r, const char *dir) {
+  int code = r->lock < 0 ? take_lock(r) : PLAIT_OK;
+  if (code) return code;
+  return newest_on_disk(dir) >= r->step ? 1 : checkpoint_begin(dir, r->step, &r->error);
+}
+
+// The machine of rank 0.
+static int lead(Rescue *r, const RescueFolder *folder) {
+  int code = choose_step(r, folder);
+  if (code) return code;
+  const char *dir = label_of(r, 0)->dir;
+  code = begin(r, dir);
+  if (code > 0) return PLAIT_OK;
+  if (!code && r->several) code = rescue_folder_decide(folder, r->step, &r->error);
+  if (!code) code = write_parts(r, false);
+  if (!code) code = await_parts(r, folder);
+  if (!code) code = commit(r, label_of(r, 0)->ranks);
+  if (code && !r->saved && r->lock >= 0) checkpoint_abandon(dir, r->step);
+  return code;
+}
+
+// The newest step of which all ranks here have images that together hold all; -1: there is none.
+static int64_t newest_alone(const Rescue *r) {
+  int64_t newest = -1;
+  for (int i = 0; i < r->images.count; i++) {
+    int64_t step = label_of(r, i)->step;
+    int ranks = 0;
+    for (int k = 0; k < r->images.count; k++) ranks += label_of(r, k)->step == step;
+    if (label_of(r, i)->alone == ranks && step > newest) newest = step;
+  }
+  return newest;
+}
+
+// After another machine was lost.
+static int save_alone(Rescue *r) {
+  r->step = newest_alone(r);
+  if (r->step < 0) return error_set(&r->error, PLAIT_FAILED, "%s", lost_part);
+  r->error = (Error){0};
+  const char *dir = label_of(r, 0)->dir;
+  int code = begin(r, dir);
+  if (code > 0) return PLAIT_OK;
+  if (!code) code = write_parts(r, true);
+  if (!code) code = commit(r, label_of(r, 0)->alone);
+  if (code && !r->saved && r->lock >= 0) checkpoint_abandon(dir, r->step);
+  return code;
+}
+
+// The others.
+static int help(Rescue *r, const RescueFolder *folder) {
+  int decided = 0;
+  for (;;) {
+    decided = rescue_folder_decision(folder, &r->step);
+    if (decided) break;
+    if (atomic_load(&r->lost) || clock_seconds() - r->began > 2 * meet_within + r->grace) break;
+    nap();
+  }
+  if (decided < 0) return PLAIT_OK; // the machine of rank 0 says why
+  if (!decided) {
+    rescue_folder_remove(folder);
+    return error_set(&r->error, PLAIT_FAILED, "the machine of rank 0 is lost, or says nothing");
+  }
+  int code = write_parts(r, false);
+  if (code) rescue_folder_fail(folder);
+  return code;
+}
+
+static void *rescue(void *context) {
+  Rescue *r = context;
+  RescueFolder folder = {r->run_folder, r->job, r->round};
+  RescueNote note = own_note(r);
+  int code = r->several ? rescue_folder_write(&folder, &note, &r->error) : PLAIT_OK;
+  rescue_note_free(&note);
+  if (!code) code = r->leads ? lead(r, &folder) : help(r, &folder);
+  if (!r->saved && atomic_load(&r->lost)) {
+    if (atomic_load(&r->is_first)) save_alone(r);
+    else r->error = (Error){0}; // that one says what comes of it
+  }
+  if (r->several && r->leads) rescue_folder_remove(&folder);
+  r->seconds = clock_seconds() - r->began;
+  atomic_store(&r->done, true);
+  return NULL;
+}
+
+// -------------------------------------------------------------------------------------------------------------------
+
+Rescue *rescue_begin(const Workers *w, const RescuePlace *place) {
+  Rescue *r = xcalloc(1, sizeof *r);
+  *r = (Rescue){.round = place->round, .ranks = place->ranks, .count = w->count, .lock = -1, .step = -1};
+  snprintf(r->job, sizeof r->job, "%s", place->job);
+  r->began = clock_seconds();
+  r->grace = place->grace;
+  r->first = w->count ? w->worker[0].rank : 0;
+  r->leads = r->first == 0;
+  r->several = place->ranks > w->count;
+  bool any = open_images(r, w);
+  // Several machines may find different ones, so that all take part who could have any.
+  if (r->several ? !any || !place->run_folder
+                 : !r->images.count || newest_on_disk(label_of(r, 0)->dir) >= newest_image(r))
+    return rescue_free(r), NULL;
+  r->run_folder = xstrdup(r->several ? place->run_folder : label_of(r, 0)->dir);
+  char *inner = r->several ? NULL : strrchr(r->run_folder, '/'); // RUN/checkpoints, which may not be there yet
+  if (inner) *inner = 0;
+  if (!thread_start(&r->thread, rescue, r, &r->error, "a thread that saves what workers have left")) return r;
+  fprintf(stderr, "plait launch: %s\n", r->error.message);
+  rescue_free(r);
+  return NULL;
+}
+
+void rescue_lose(Rescue *r, bool is_first) {
+  atomic_store(&r->is_first, is_first);
+  atomic_store(&r->lost, true);
+}
+
+bool rescue_is_done(Rescue *r) { return atomic_load(&r->done); }
+
+void rescue_end(Rescue *r) {
+  if (!r) return;
+  pthread_join(r->thread, NULL);
+  if (r->saved)
+    fprintf(stderr, "plait launch: step %lld was in the memory of the workers, and is saved now (%.2f s)\n",
+            (long long)r->step, r->seconds);
+  if (r->error.message[0])
+    fprintf(stderr, "plait launch: the state that the workers kept in memory%s: %s%s\n",
+            r->saved ? "" : " is not saved", r->error.message,
+            r->saved ? "" : "; what comes next resumes from the last checkpoint");
+  rescue_free(r);
+}

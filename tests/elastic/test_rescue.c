@@ -1,0 +1,262 @@
+// Checkpoints of what dead workers have left in memory: which step, by whom, and when not.
+#include "base/file.h"
+#include "checkpoint/memory_image.h"
+#include "elastic/rescue.h"
+#include "elastic/rescue_folder.h"
+#include <fcntl.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <time.h>
+#include <unistd.h>
+#include <cmocka.h>
+
+enum { LENGTH = 6 };
+
+static char folder[] = "/tmp/test_rescue_XXXXXX", *run_folder, *checkpoints;
+
+static int begin(void **state) {
+  if (!mkdtemp(folder)) return -1;
+  run_folder = xformat("%s/run", folder);
+  checkpoints = xformat("%s/checkpoints", run_folder);
+  return 0;
+}
+static int end(void **state) {
+  free(run_folder);
+  free(checkpoints);
+  return folder_remove(folder, NULL);
+}
+
+// A run's folder that the round of the job has locked, and that has a checkpoint of step 2.
+static void make_run(const char *holder) {
+  char *lock = xformat("%s/lock", run_folder);
+  Error error = {0};
+  folder_remove(run_folder, NULL);
+  assert_int_equal(folder_create(run_folder, &error), 0);
+  FILE *f = fopen(lock, "w");
+  assert_non_null(f);
+  fputs(holder, f);
+  fclose(f);
+  free(lock);
+  double x = 1;
+  CheckpointTensor t = {.name = "x", .dtype = DTYPE_F64, .data = &x, .primary = 1};
+  assert_int_equal(checkpoint_begin(checkpoints, 2, &error), 0);
+  assert_int_equal(checkpoint_write_part(checkpoints, 2, 0, &t, 1, &error), 0);
+  assert_int_equal(checkpoint_finish(checkpoints, 2, 1, NULL, &error), 0);
+}
+
+// The workers of a machine, of so many ranks in all.
+static Workers make_workers(int first, int count) {
+  Workers w = {.worker = xcalloc((size_t)count, sizeof(Worker)), .count = count, .run = "job.token.3"};
+  for (int i = 0; i < count; i++) {
+    w.worker[i] = (Worker){.rank = first + i, .ended = true};
+    for (int k = 0; k < WORKER_MEMORIES; k++)
+      assert_true((w.worker[i].memory[k] = memfd_create("memory", MFD_CLOEXEC)) >= 0);
+  }
+  return w;
+}
+
+static void free_workers(Workers *w) {
+  for (int i = 0; i < w->count; i++)
+    for (int k = 0; k < WORKER_MEMORIES; k++) close(w->worker[i].memory[k]);
+  free(w->worker);
+}
+
+// What the worker keeps of that step in one of its memories: its share of the numbers step, step + 1 …
+static void keep(const Workers *w, int rank, int ranks, int memory, int64_t step) {
+  const Worker *worker = &w->worker[rank - w->worker[0].rank];
+  float x[LENGTH];
+  int count;
+  CheckpointTensor t = {.name = "x", .dtype = DTYPE_F32, .rank = 1, .global = {LENGTH}, .primary = 1};
+  MemoryImageLabel label = {.run = w->run, .step = step, .rank = rank, .ranks = ranks, .dir = checkpoints, .keep = 2,
+                            .extra = rank ? NULL : "{\"tokens\": 5.0}"};
+  MemoryImage *m;
+  Error error = {0};
+  t.offset[0] = LENGTH * rank / ranks;
+  t.local[0] = LENGTH * (rank + 1) / ranks - t.offset[0];
+  for (int i = 0; i < LENGTH; i++) x[i] = (float)(step + t.offset[0] + i);
+  assert_int_equal(memory_image_create(worker->memory[memory], &t, 1, &m, &error), 0);
+  memory_image_begin(m);
+  memcpy(memory_image_pieces(m, &count)[0].data, x, (size_t)t.local[0] * sizeof *x);
+  assert_int_equal(memory_image_complete(m, &label, &error), 0);
+  memory_image_close(m);
+}
+
+// The newest checkpoint, which holds what its step says.
+static int64_t newest(void) {
+  int64_t step = -1;
+  float x[LENGTH];
+  Checkpoint *c;
+  Error error = {0};
+  if (checkpoint_latest_valid(checkpoints, &step, &c, NULL, &error) <= 0) return -1;
+  if (step != 2) {
+    const int64_t offset[1] = {0}, local[1] = {LENGTH};
+    assert_int_equal(checkpoint_read_box(c, "x", offset, local, DTYPE_F32, x, &error), 0);
+    for (int i = 0; i < LENGTH; i++) assert_true(x[i] == (float)(step + i));
+    assert_true(json_number_value(json_object_get(checkpoint_extra(c), "tokens")) == 5);
+  }
+  checkpoint_close(c);
+  return step;
+}
+
+static RescuePlace place(int ranks) { return (RescuePlace){"token", 3, ranks, run_folder, 0}; }
+
+static void one_machine(void **state) {
+  make_run("1 token 3\n");
+  Workers w = make_workers(0, 2);
+  RescuePlace here = place(2);
+  assert_null(rescue_begin(&w, &here)); // there is nothing
+  keep(&w, 0, 2, 0, 4);
+  keep(&w, 1, 2, 0, 4);
+  keep(&w, 0, 2, 1, 7); // rank 1 died before it had that step
+  rescue_end(rescue_begin(&w, &here));
+  assert_int_equal(newest(), 4);
+  keep(&w, 1, 2, 1, 7);
+  rescue_end(rescue_begin(&w, &here));
+  assert_int_equal(newest(), 7);
+  assert_null(rescue_begin(&w, &here)); // it lies there
+  free_workers(&w);
+}
+
+// One process of three ranks has no place in the mesh.
+static void idle_ranks(void **state) {
+  make_run("1 token 3\n");
+  Workers w = make_workers(0, 3);
+  RescuePlace here = place(3);
+  keep(&w, 0, 2, 0, 4);
+  keep(&w, 1, 2, 1, 4);
+  rescue_end(rescue_begin(&w, &here));
+  assert_int_equal(newest(), 4);
+  free_workers(&w);
+}
+
+static void who_may_write(void **state) {
+  static const char *const others[] = {"1 token 4\n", "1 other 3\n", "1\n", ""};
+  Workers w = make_workers(0, 1);
+  RescuePlace here = place(1);
+  keep(&w, 0, 1, 0, 4);
+  for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
+    make_run(others[i]);
+    rescue_end(rescue_begin(&w, &here));
+    assert_int_equal(newest(), 2);
+  }
+  make_run("1 token 3\n");
+  snprintf(w.run, sizeof w.run, "job.token.4"); // they are of another round
+  assert_null(rescue_begin(&w, &here));
+  free_workers(&w);
+}
+
+static void wait_for(Rescue *r) {
+  while (!rescue_is_done(r)) nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+}
+
+// Supervisors of two machines, which are two threads here.
+static void two_machines(void **state) {
+  make_run("1 token 3\n");
+  Workers a = make_workers(0, 2), b = make_workers(2, 1);
+  RescuePlace here = place(3);
+  for (int rank = 0; rank < 3; rank++) {
+    keep(rank < 2 ? &a : &b, rank, 3, 0, 6);
+    if (rank) keep(rank < 2 ? &a : &b, rank, 3, 1, 9);
+  }
+  Rescue *second = rescue_begin(&b, &here), *first = rescue_begin(&a, &here);
+  assert_non_null(first);
+  assert_non_null(second);
+  wait_for(first);
+  rescue_end(second);
+  rescue_end(first);
+  assert_int_equal(newest(), 6);
+  char *left = xformat("%s/memory-token-3", run_folder);
+  assert_false(file_exists(left));
+  free(left);
+  free_workers(&a);
+  free_workers(&b);
+}
+
+// All of x on each of two machines, which the first writes where both are there.
+static void keep_all(const Workers *w, int rank, int64_t step) {
+  float x[LENGTH];
+  int count;
+  CheckpointTensor t = {.name = "x", .dtype = DTYPE_F32, .rank = 1, .global = {LENGTH}, .local = {LENGTH},
+                        .primary = !rank, .spare = rank};
+  MemoryImageLabel label = {.run = w->run, .step = step, .rank = rank, .ranks = 2, .alone = 1, .dir = checkpoints,
+                            .keep = 2, .extra = "{\"tokens\": 5.0}"};
+  MemoryImage *m;
+  Error error = {0};
+  for (int i = 0; i < LENGTH; i++) x[i] = (float)(step + i);
+  assert_int_equal(memory_image_create(w->worker->memory[step % 2], &t, 1, &m, &error), 0);
+  memory_image_begin(m);
+  memcpy(memory_image_pieces(m, &count)[0].data, x, sizeof x);
+  assert_int_equal(memory_image_complete(m, &label, &error), 0);
+  memory_image_close(m);
+}
+
+static void all_on_each(void **state) {
+  for (int lost = -1; lost < 2; lost++) {
+    make_run("1 token 3\n");
+    Workers w[2] = {make_workers(0, 1), make_workers(1, 1)};
+    RescuePlace here = place(2);
+    Rescue *r[2] = {NULL, NULL};
+    for (int i = 0; i < 2; i++) keep_all(&w[i], i, 6);
+    keep_all(&w[1], 1, 9); // rank 0 died before
+    for (int i = 0; i < 2; i++)
+      if (i != lost) assert_non_null(r[i] = rescue_begin(&w[i], &here));
+    for (int i = 0; i < 2; i++)
+      if (lost >= 0 && i != lost) rescue_lose(r[i], true);
+    for (int i = 0; i < 2; i++) rescue_end(r[i]);
+    assert_int_equal(newest(), lost ? 6 : 9);
+    for (int i = 0; i < 2; i++) free_workers(&w[i]);
+  }
+}
+
+// Whichever it is: what is on the disk stays, and nobody waits.
+static void a_machine_is_lost(void **state) {
+  for (int lost = 0; lost < 2; lost++) {
+    make_run("1 token 3\n");
+    Workers w = make_workers(!lost, 1);
+    RescuePlace here = place(2);
+    keep(&w, !lost, 2, 0, 6);
+    Rescue *r = rescue_begin(&w, &here);
+    assert_non_null(r);
+    rescue_lose(r, true);
+    wait_for(r);
+    rescue_end(r);
+    assert_int_equal(newest(), 2);
+    char *left = xformat("%s/memory-token-3", run_folder);
+    assert_false(file_exists(left));
+    free(left);
+    free_workers(&w);
+  }
+}
+
+static void newest_of_all(void **state) {
+  RescueNotes notes = {0};
+  RescueNote a = {.first = 0, .count = 2, .mesh = 3}, b = {.first = 2, .count = 2, .mesh = 3};
+  assert_int_equal(rescue_newest(&notes), -1);
+  vec_push(&a.kept, (RescueKept){0, 10});
+  vec_push(&a.kept, (RescueKept){1, 10});
+  vec_push(&a.kept, (RescueKept){0, 15});
+  vec_push(&b.kept, (RescueKept){2, 15});
+  vec_push(&notes, a);
+  vec_push(&notes, b);
+  assert_int_equal(rescue_ranks(&notes), 4);
+  assert_int_equal(rescue_newest(&notes), -1);
+  vec_push(&notes.data[1].kept, (RescueKept){2, 10});
+  assert_int_equal(rescue_newest(&notes), 10);
+  vec_push(&notes.data[0].kept, (RescueKept){1, 15});
+  assert_int_equal(rescue_newest(&notes), 15);
+  rescue_notes_free(&notes);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {cmocka_unit_test(newest_of_all), cmocka_unit_test(one_machine),
+                                     cmocka_unit_test(idle_ranks),    cmocka_unit_test(who_may_write),
+                                     cmocka_unit_test(two_machines),  cmocka_unit_test(a_machine_is_lost),
+                                     cmocka_unit_test(all_on_each)};
+  cmocka_set_test_filter(getenv("TEST_ONLY"));
+  return cmocka_run_group_tests(tests, begin, end);
+}
