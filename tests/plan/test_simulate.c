@@ -250,8 +250,8 @@ static int is_over_stages(const Program *p, const char *name) {
   return 0;
 }
 
-static void note_meeting(void *context, int coordinate, const char *name, const Action *action, double begin,
-                         double end, int in_flight) {
+static void note_meeting(void *context, int coordinate, const char *name, const Node *instruction, const Action *action,
+                         double begin, double end, int in_flight) {
   Meetings *m = context;
   int i = 0;
   if (in_flight || !is_over_stages(m->program, name)) return;
@@ -510,8 +510,8 @@ static void the_cache_keeps_what_was_touched_last(void **state) {
 // Every transfer of one rank, whose collectives and messages all cross one level.
 typedef struct Sent { const Program *program; int rank, count; double begin[4096], end[4096]; } Sent;
 
-static void note_sent(void *context, int rank, const char *name, const Action *action, double begin, double end,
-                      int in_flight) {
+static void note_sent(void *context, int rank, const char *name, const Node *instruction, const Action *action,
+                      double begin, double end, int in_flight) {
   Sent *s = context;
   const Graph *g = s->program->graph;
   int sent = in_flight || (action && action->kind == ACTION_SEND);
@@ -580,8 +580,8 @@ static const Cost *cost_of(const Moved *m, int rank, int node) {
   return NULL;
 }
 
-static void note_moved(void *context, int rank, const char *name, const Action *action, double begin, double end,
-                       int in_flight) {
+static void note_moved(void *context, int rank, const char *name, const Node *instruction, const Action *action,
+                       double begin, double end, int in_flight) {
   Moved *m = context;
   const Program *p = m->programs[rank];
   int node = -1, message = in_flight && action && action->kind == ACTION_SEND, at = m->count;
