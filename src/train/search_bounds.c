@@ -267,7 +267,7 @@ static bool simulate_layers(const Bounds *b, const Recipe *r, int layers, Layers
   SimulateOptions options = {.cluster = &b->unhosted};
   config.layers = layers;
   *out = (LayersTime){0};
-  if (setup_job(r, &config, &job, &ignored)) return false;
+  if (setup_job_sketch(r, &config, &job, &ignored)) return false;
   bool good = !simulate(job->train.program, &options, &s, &ignored);
   for (int i = 0; good && i < s->spans.span.count; i++) {
     const ScheduleSpan *span = &s->spans.span.data[i];
