@@ -230,6 +230,7 @@ static Candidate layer_key(const Bounds *b, const Candidate *c) {
   if (!dp && !s->config->experts) key.mesh[1] = 1;
   key.stages = 0;
   key.bucket = s->base.parallel.bucket_mb;
+  key.recomputed = s->base.parallel.recompute_layers;
   return key;
 }
 

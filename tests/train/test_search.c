@@ -296,6 +296,52 @@ static void given_keys_stay(void **state) {
   recipe_free(&recipe);
 }
 
+typedef struct Beside { const Recipe *asked; Candidate from; int any, overlap, micro, recomputed, wrong; } Beside;
+
+static void take_first(void *context, const Candidate *c, const Recipe *r) {
+  Beside *b = context;
+  if (!b->any && c->micro == 2 && c->mesh[0] == 2) b->from = *c, b->any = 1;
+}
+
+static void look_beside(void *context, const Candidate *c, const Recipe *r) {
+  Beside *b = context;
+  b->overlap += r->parallel.overlap != b->asked->parallel.overlap;
+  b->micro += r->batch.micro == 3;
+  b->recomputed += r->parallel.recompute_layers > 0;
+  b->wrong += r->batch.global % (r->batch.micro * recipe_data_ranks(r)) != 0;
+}
+
+// Good plans are tried without overlap, with microbatches that are no power of two, and with fewer recomputed layers,
+// where the recipe leaves these open.
+static void neighbours_vary_what_is_open(void **state) {
+  static const char *const open[] = {"parallel.recompute=full", "batch.global=12", "batch.micro=null"},
+                           *const given[] = {"parallel.recompute=full", "batch.global=12", "batch.micro=2",
+                                             "parallel.overlap=true", "parallel.recompute_layers=2"};
+  for (int fixed = 0; fixed < 2; fixed++) {
+    Recipe recipe;
+    ModelConfig config;
+    Space space;
+    Error error = {0};
+    uint32_t drawn = 0;
+    Cluster *cluster = random_cluster(&drawn);
+    load_config(8, &config);
+    load_recipe(fixed ? given : open, fixed ? 5 : 3, &recipe);
+    Beside b = {.asked = &recipe};
+    if (space_create(&recipe, &config, cluster, 2, &space, &error)) fail_msg("%s", error.message);
+    space_each(&space, take_first, &b);
+    assert_true(b.any);
+    space_beside(&space, &b.from, look_beside, &b);
+    assert_int_equal(b.overlap, !fixed);
+    assert_int_equal(b.micro, !fixed);
+    assert_true(fixed || b.recomputed == 3);
+    assert_int_equal(b.wrong, 0);
+    space_free(&space);
+    cluster_free(cluster);
+    model_config_free(&config);
+    recipe_free(&recipe);
+  }
+}
+
 // Two settings that say the same, such as a group of all ranks for sharding, are one plan.
 static void no_plan_twice(void **state) {
   int plans = 0;
@@ -439,7 +485,7 @@ int main(void) {
                                      cmocka_unit_test(as_good_as_trying_all),
                                      cmocka_unit_test(a_search_that_stops_says_so),
                                      cmocka_unit_test(progress_is_said_late),
-                                     cmocka_unit_test(given_keys_stay),
+                                     cmocka_unit_test(given_keys_stay), cmocka_unit_test(neighbours_vary_what_is_open),
                                      cmocka_unit_test(no_plan_twice),
                                      cmocka_unit_test(what_does_not_fit_is_said),
                                      cmocka_unit_test(the_smallest_machine_is_said)};
