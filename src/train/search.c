@@ -266,14 +266,17 @@ static void find_nearest(Searching *s) {
   }
 }
 
-// The fewest ranks, doubling, on which something fits. The mesh that was given may stand in the way of all.
+// The fewest ranks, doubling, on which something fits. The mesh that was given may stand in the way of all. Where so
+// many combinations were judged that it takes as long as a large search, no more are tried.
 static int ranks_that_do(const Searching *s) {
+  const int64_t most_judged = 10 * 1000 * 1000;
+  int64_t judged = s->out->count.judged;
   SearchOptions more = *s->options;
   more.top = 1;
   more.limits = false;
   more.exhaustive = false;
   more.progress = NULL;
-  while ((more.ranks = nearest_more_ranks(s->options->cluster, more.ranks))) {
+  while (judged < most_judged && (more.ranks = nearest_more_ranks(s->options->cluster, more.ranks))) {
     Search found;
     Error ignored = {0};
     Cluster cluster = nearest_enlarged(s->options->cluster, more.ranks);
@@ -286,6 +289,7 @@ static int ranks_that_do(const Searching *s) {
       extension_create(&inner.space, more.cluster, &inner.extension);
       run(&inner);
       fits = found.plans;
+      judged += found.count.judged;
       bounds_free(&inner.bounds);
       extension_free(&inner.extension);
       space_free(&inner.space);
