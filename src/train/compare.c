@@ -304,9 +304,10 @@ static int possible_changes(Comparing *c, const Recipe *recipe, const CompareRow
     expand(changes[i].name, &size, recipe, p->name, sizeof p->name);
     expand(changes[i].settings, &size, recipe, p->settings, sizeof p->settings);
     char *all = xformat("%s %s", row->settings, p->settings);
-    n += estimate(c, all, &p->by);
+    int good = estimate(c, all, &p->by);
+    n += good;
     free(all);
-    if (!size.fits && n && p->by.bytes <= row->number.room * (1 - estimate_slack)) break; // no later one is looked at
+    if (good && !size.fits && p->by.bytes <= row->number.room * (1 - estimate_slack)) break; // no later one is needed
   }
   return n;
 }
