@@ -187,16 +187,17 @@ static int say_nothing_cuts(const GraphSearch *s, Error *error) {
 
 static int ranks_that_do(const GraphSearch *s) {
   PlaitPlanOptions where = {.memory_bytes = s->room};
-  for (int64_t n = 2 * (int64_t)s->ranks; !s->asked.mesh && n <= cluster_devices(s->cluster); n *= 2) {
+  for (int n = s->ranks; !s->asked.mesh && (n = nearest_more_ranks(s->cluster, n));) {
     GraphSearch more;
     Error ignored = {0};
-    where.ranks = (int)n;
-    int code = graph_search_create(s->graph, &s->asked, &where, s->cluster, &more, &ignored);
+    Cluster cluster = nearest_enlarged(s->cluster, n);
+    where.ranks = n;
+    int code = graph_search_create(s->graph, &s->asked, &where, &cluster, &more, &ignored);
     more.any_will_do = 1;
     if (!code) find_best(&more);
     int fits = !code && isfinite(more.best_seconds);
     graph_search_free(&more);
-    if (fits) return (int)n;
+    if (fits) return n;
   }
   return 0;
 }
@@ -213,8 +214,10 @@ static int say_nothing_fits(GraphSearch *s, Error *error) {
     nearest.ranks = ranks_that_do(s);
     snprintf(text, sizeof text, "%s, ZeRO %d, %d microbatch%s", p.plan.mesh, p.plan.zero, p.plan.microbatches,
              p.plan.microbatches > 1 ? "es" : "");
-    code =
-        nearest_say(&nearest, &(NothingFits){s->ranks, !s->left, text, "the options that are given", s->room}, error);
+    code = nearest_say(
+        &nearest,
+        &(NothingFits){s->ranks, !s->left, text, "the options that are given", s->room, s->cluster, s->graph->dtype},
+        error);
   }
   graph_prediction_free(&prediction);
   return code;

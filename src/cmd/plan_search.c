@@ -51,9 +51,10 @@ static int read_memory(const char *text, double *bytes, Error *error) {
 
 static void print_count(const SearchCount *c) {
   printf("%lld plans, of %lld combinations; %lld are too large, %lld were bounded by times of layers, %lld estimated, "
-         "%lld compiled whole; %.3g s of processor time\n",
+         "%lld compiled whole; %.3g s of processor time, %s plans a second\n",
          (long long)c->plans, (long long)c->judged, (long long)c->too_large, (long long)c->bounded,
-         (long long)c->estimated, (long long)c->compiled, c->seconds);
+         (long long)c->estimated, (long long)c->compiled, c->seconds,
+         units_count((double)c->plans / fmax(c->seconds, 1e-3)).s);
   char *left = search_left(c);
   if (left) printf("%s\n", left);
   free(left);

@@ -73,11 +73,11 @@ static void print_text(const Asked *asked, const Prediction *p, const Cluster *c
 // Both may look.
 typedef struct Looking { SimulatedTimeline *timeline; Against *against; } Looking;
 
-static void look(void *context, int coordinate, const char *name, const Action *action, double begin, double end,
-                 int in_flight) {
+static void look(void *context, int coordinate, const char *name, const Node *node, const Action *action,
+                 double begin, double end, int in_flight) {
   Looking *l = context;
-  if (l->timeline) simulated_timeline_see(l->timeline, coordinate, name, action, begin, end, in_flight);
-  if (l->against) against_see(l->against, coordinate, name, action, begin, end, in_flight);
+  if (l->timeline) simulated_timeline_see(l->timeline, coordinate, name, node, action, begin, end, in_flight);
+  if (l->against) against_see(l->against, coordinate, name, node, action, begin, end, in_flight);
 }
 
 // What shows pipeline ranks.

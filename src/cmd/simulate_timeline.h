@@ -3,7 +3,10 @@
 #include "train/predict.h"
 
 typedef struct SimulatedSpan {
-  int coordinate, stage, microbatch, in_flight;
+  int coordinate;
+  ActionKind kind;
+  int in_flight;
+  const Node *node; // NULL: a message, of a tensor of this name
   const char *name;
   double begin, end;
 } SimulatedSpan;
@@ -11,6 +14,7 @@ typedef struct SimulatedSpan {
 typedef struct SimulatedTimeline {
   const char *path;
   bool svg;
+  int steps;
   Vec(SimulatedSpan) span;
 } SimulatedTimeline;
 

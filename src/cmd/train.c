@@ -65,9 +65,7 @@ int cmd_train(int argc, char **argv) {
         &launch, recipe_load(operands.words[0], operands.count - 1, operands.words + 1, &recipe, &error), &error);
   if (!code)
     code = launch_agree(&launch, recipe_set_ranks(&recipe, launch_processes(&launch), &error), &error);
-  if (!code)
-    code = launch_agree(
-        &launch, auto_plan(&recipe, launch.world ? launch.ranks : 0, launch.rank ? NULL : stdout, &error), &error);
+  if (!code) code = auto_plan(&recipe, &launch, stdout, &error);
   if (!code) code = setup_launch(&launch, &recipe, &error);
   if (!code && launch.idle) code = launch_wait(&launch, &error);
   else if (!launch.idle) code = launch_agree(&launch, code, &error);

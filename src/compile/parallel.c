@@ -6,7 +6,7 @@
 
 int parallel_row_has(const ParallelOptions *o, LayoutRow row, const char *axis) {
   for (int i = 0; i < o->layout.row[row].count; i++)
-    if (!strcmp(o->layout.row[row].axis[i], axis)) return 1;
+    if (*o->layout.row[row].axis[i] == *axis && !strcmp(o->layout.row[row].axis[i], axis)) return 1;
   return 0;
 }
 

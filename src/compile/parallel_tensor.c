@@ -37,9 +37,11 @@ int parallel_tp_ranks(const ParallelOptions *o) {
 }
 
 TensorGrid parallel_grid(const ParallelOptions *o) {
-  int tp = parallel_tp_ranks(o), side = (int)root_of(tp, 3);
-  TensorGrid flat = {1, 1, tp}, grid = {side, side, side};
+  int tp = parallel_tp_ranks(o);
+  TensorGrid flat = {1, 1, tp};
   if (o->tensor == LAYOUT_TENSOR_1D) return flat;
+  int side = (int)root_of(tp, 3);
+  TensorGrid grid = {side, side, side};
   if (o->tensor != LAYOUT_TENSOR_3D) {
     grid.depth = o->tensor == LAYOUT_TENSOR_2D ? 1 : o->depth ? o->depth : depth_of(tp);
     grid.rows = o->rows ? o->rows : rows_of_square(tp / grid.depth > 0 ? tp / grid.depth : 1);
@@ -49,10 +51,12 @@ TensorGrid parallel_grid(const ParallelOptions *o) {
 }
 
 int parallel_word_ranks(const ParallelOptions *o, const char *word) {
-  TensorGrid grid = parallel_grid(o);
-  if (!strcmp(word, "tp_depth")) return grid.depth;
-  if (!strcmp(word, "tp_row")) return grid.rows;
-  if (!strcmp(word, "tp")) return grid.cols;
+  if (!strncmp(word, "tp", 2)) {
+    TensorGrid grid = parallel_grid(o);
+    if (!strcmp(word, "tp_depth")) return grid.depth;
+    if (!strcmp(word, "tp_row")) return grid.rows;
+    if (!strcmp(word, "tp")) return grid.cols;
+  }
   int a = mesh_axis(&o->mesh, word);
   return a < 0 ? 1 : o->mesh.axis[a].size;
 }

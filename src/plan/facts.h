@@ -71,7 +71,7 @@ typedef enum AttentionKind { ATTENTION_FLASH, ATTENTION_MATERIALISED, ATTENTION_
 // How other systems' runs compute, for predictions of these.
 typedef struct SoftwareFacts {
   AttentionKind attention;
-  int fusions;             // elementwise ops run inside of the kernel before them where that is possible
+  int fusions; // elementwise ops run inside of the kernel before them; for the record, no time follows from it
   double launches_per_op;  // kernels of an op that is not a product
   const char *source;
 } SoftwareFacts;

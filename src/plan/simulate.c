@@ -113,8 +113,8 @@ static void note_call(Simulator *s, int c, const Cost *cost) {
   link->calls++;
 }
 
-static void see(const Simulator *s, int c, const char *name, const Action *a, double begin, double end, int flies) {
-  if (s->options->see) s->options->see(s->options->context, c, name, a, begin, end, flies);
+static void see(const Simulator *s, int c, const Node *n, const Action *a, double begin, double end, int flies) {
+  if (s->options->see) s->options->see(s->options->context, c, n->name, n, a, begin, end, flies);
 }
 
 static CallStream stream_of(const SimulatedRank *r, const Node *n) {
@@ -228,7 +228,7 @@ static void resolve(Simulator *s, int c, int i) {
     stream->free = f->end;
     if (!f->cost->crossing) stream->busy = f->end; // those over stages are short, and begin when others say
     stream->next++;
-    see(s, c, f->node->name, s->rank[c].action, f->start, f->end, 1);
+    see(s, c, f->node, s->rank[c].action, f->start, f->end, 1);
     note_collective(s, c, f->cost, f->start, f->end);
   }
   stream->flight.count = stream->next = 0;
@@ -315,7 +315,7 @@ static int meet(Simulator *s, int c, const Action *a, const Node *n, const Cost 
   note_collective(s, c, cost, *now, end);
   tell(s, c, CALL_COLLECTIVE, CALL_ALONE, n, a, cost);
   link_time(&r->time, cost->axes, cost->level, 0)->exposed += end - *now;
-  see(s, c, n->name, a, *now, end, 0);
+  see(s, c, n, a, *now, end, 0);
   advance(s, c, now, end, TIME_COLLECTIVE, n, cost);
   return 1;
 }
@@ -380,7 +380,7 @@ static int run_kernel(Simulator *s, int c, const Action *a, const Node *n, const
     }
     if (!kernel_ends(r, cost, &end)) return 0;
   }
-  see(s, c, n->name, a, *now, end, 0);
+  see(s, c, n, a, *now, end, 0);
   advance(s, c, now, end, n->region == REGION_MICRO ? TIME_COMPUTE : TIME_OPTIMIZER, n, NULL);
   r->time.flops += cost->flops;
   return 1;
@@ -464,7 +464,8 @@ static Transfer message_of(const Simulator *s, int from, int to, const Action *a
 static void note_message(Simulator *s, int c, const Action *a, const Transfer *x, double end) {
   const Program *p = s->rank[c].program;
   link_time(&s->rank[c].time, 1u << mesh_pipeline(&p->mesh), x->level, 1)->all += end - x->start;
-  see(s, c, graph_tensor(p->graph, a->tensor)->name, a, x->start, end, 1);
+  if (s->options->see)
+    s->options->see(s->options->context, c, graph_tensor(p->graph, a->tensor)->name, NULL, a, x->start, end, 1);
   if (s->transfers) transfers_note(s->transfers, c, x, end);
 }
 

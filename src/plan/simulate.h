@@ -43,9 +43,10 @@ typedef struct Simulation {
   Arena arena;
 } Simulation;
 
-// What an instruction did when, for timelines: seconds since the step began. name: static or the graph's.
-typedef void SimulationSee(void *context, int rank, const char *name, const Action *action, double begin,
-                           double end, int in_flight);
+// What an instruction did when, for timelines: seconds since the step began. node: NULL: a message between stages, of
+// action->tensor. name: of the node or the tensor; the graph's.
+typedef void SimulationSee(void *context, int rank, const char *name, const Node *node, const Action *action,
+                           double begin, double end, int in_flight);
 
 // What a rank issued, in its order.
 typedef void SimulationIssue(void *context, int rank, const Call *call);

@@ -494,7 +494,9 @@ void memory_pack(Program *p) {
   MemoryPlan *m = &p->memory;
   m->live = pack_bound(&l.problem, &at);
   l.problem.enough = m->live + m->live / 100;
-  p->arena_bytes = p->packed ? pack(&l.problem, EFFORT) : pack_bodies(p, &l);
+  p->arena_bytes = !p->packed  ? pack_bodies(p, &l)
+                   : p->sketch ? l.problem.enough
+                               : pack(&l.problem, EFFORT);
   p->offset = arena_array(&p->arena, int64_t, p->instances + 1);
   for (int i = 0; i < p->instances; i++)
     p->offset[i] = l.item[i] < 0 || !l.problem.item.data[l.item[i]].count

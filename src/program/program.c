@@ -149,6 +149,7 @@ int program_create(const Graph *graph, const Mesh *mesh, const ProgramOptions *o
   p->threads = o->threads;
   p->helpers = o->helpers;
   p->chaos = o->chaos;
+  p->sketch = o->sketch;
   p->shares = o->shares;
   StageMap map = mesh_stage_map(mesh);
   p->borrows = o->like != NULL;

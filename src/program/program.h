@@ -89,6 +89,7 @@ struct Program {
   int coordinate;     // on the pp axis
   int threads, helpers; // of a rank; of other ranks that may help it
   const Shares *shares; // borrowed
+  int sketch;         // see ProgramOptions
   uint64_t chaos;     // above 0: see runtime/chaos.h
   Schedule *schedule; // all coordinates' lists
   Segments *segments;
@@ -130,6 +131,7 @@ typedef struct ProgramOptions {
   int overlap; // gradient collectives start during the last backward instead of in END, and collectives of MICRO are in
                // flight until their first reader
   uint64_t chaos;         // above 0: seed of runtime/chaos.h, for tests; buffers are then packed in a random order
+  int sketch;             // offsets are left out, and the arena is as large as a good packing makes it: for estimates
 } ProgramOptions;
 
 // Compiles one coordinate's Program from a partitioned graph. Allocates no buffers. The graph must outlive the Program.

@@ -647,6 +647,28 @@ int recipe_set_ranks(Recipe *recipe, int ranks, Error *error) {
   return code;
 }
 
+static int set_key(Loader *loader, const char *text) {
+  const char *equals = strchr(text, '=');
+  const RecipeKey *key =
+      equals ? recipe_key_find(arena_format(&loader->arena, "%.*s", (int)(equals - text), text)) : NULL;
+  YamlNode *value;
+  if (!key) return error_set(loader->error, PLAIT_BAD_INPUT, "\"%.200s\" sets no key", text);
+  loader->name = text;
+  int code = yaml_tree_parse(text, equals + 1, strlen(equals + 1), &loader->arena, &value, loader->error);
+  return code ? code : set_value(loader, key, value);
+}
+
+int recipe_set_keys(Recipe *recipe, const char *keys, Error *error) {
+  Loader loader = {.recipe = recipe, .folder = "/", .error = error};
+  char *text = arena_strdup(&loader.arena, keys), *rest;
+  int code = PLAIT_OK;
+  for (char *word = strtok_r(text, " ", &rest); word && !code; word = strtok_r(NULL, " ", &rest))
+    code = set_key(&loader, word);
+  recipe->dp_is_auto = false;
+  arena_free(&loader.arena);
+  return code;
+}
+
 static int refuse_folder(const char *path, Error *error) {
   char *inside = xformat("%s/recipe.yaml", path);
   int code = file_exists(inside) ? error_set(error, PLAIT_BAD_INPUT,

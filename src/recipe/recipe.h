@@ -190,6 +190,9 @@ int recipe_for_inference(const char *command, int key_count, char **keys, int se
 // was left open until now. ranks 0: those of a run without a launcher, dp 1. Notes are added. PLAIT_BAD_INPUT: too few
 // ranks, or a mesh that cannot be. Else nothing is done.
 int recipe_set_ranks(Recipe *recipe, int ranks, Error *error);
+// Sets "mesh.dp=8 parallel.zero=2", keys that a search has found, in a recipe that was loaded. They do not count as
+// given. All is as if it had been checked: nothing else is.
+int recipe_set_keys(Recipe *recipe, const char *keys, Error *error);
 void recipe_free(Recipe *recipe);
 
 // The effective recipe: every key, absolute paths. Loading it gives an equal recipe, to the bit. recipe_write is

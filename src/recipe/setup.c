@@ -274,7 +274,7 @@ int setup_graph(const Recipe *recipe, const ModelConfig *config, const char *aft
   return code;
 }
 
-static int job_for(const Recipe *recipe, const ModelConfig *config, ModelMode mode, int threads, int helpers,
+static int job_for(const Recipe *recipe, const ModelConfig *config, ModelMode mode, JobOptions run,
                    RecomputeChoice *choice, Job **job, Error *error);
 
 int setup_job(const Recipe *recipe, const ModelConfig *config, Job **job, Error *error) {
@@ -284,19 +284,26 @@ int setup_job(const Recipe *recipe, const ModelConfig *config, Job **job, Error 
 
 int setup_job_for(const Recipe *recipe, const ModelConfig *config, ModelMode mode, int threads, int helpers, Job **job,
                   Error *error) {
-  return job_for(recipe, config, mode, threads, helpers, NULL, job, error);
+  return job_for(recipe, config, mode, job_options(recipe, threads, helpers), NULL, job, error);
+}
+
+int setup_job_sketch(const Recipe *recipe, const ModelConfig *config, Job **job, Error *error) {
+  int threads = setup_threads(recipe);
+  JobOptions run = job_options(recipe, threads, setup_helpers(recipe, threads));
+  run.sketch = 1;
+  return job_for(recipe, config, MODEL_TRAIN, run, NULL, job, error);
 }
 
 int setup_job_chosen(const Recipe *recipe, const ModelConfig *config, RecomputeChoice *choice, Job **job,
                      Error *error) {
   int threads = setup_threads(recipe);
-  return job_for(recipe, config, MODEL_TRAIN, threads, setup_helpers(recipe, threads), choice, job, error);
+  return job_for(recipe, config, MODEL_TRAIN, job_options(recipe, threads, setup_helpers(recipe, threads)), choice, job,
+                 error);
 }
 
-static int job_for(const Recipe *recipe, const ModelConfig *config, ModelMode mode, int threads, int helpers,
+static int job_for(const Recipe *recipe, const ModelConfig *config, ModelMode mode, JobOptions run,
                    RecomputeChoice *choice, Job **job, Error *error) {
   CompileOptions options;
-  JobOptions run = job_options(recipe, threads, helpers);
   Cluster *loaded = NULL;
   int code = setup_compile_options(recipe, config, &options, error);
   if (!code) code = use_seconds(recipe, &options, &loaded, error);

@@ -46,6 +46,10 @@ int setup_job(const Recipe *recipe, const ModelConfig *config, Job **job, Error 
 int setup_job_for(const Recipe *recipe, const ModelConfig *config, ModelMode mode, int threads, int helpers, Job **job,
                   Error *error);
 
+// setup_job without offsets, for estimates and bounds: memory is as large as a good packing makes it (1 % above what is
+// needed at one time), which takes a large part of the time of compiling to find.
+int setup_job_sketch(const Recipe *recipe, const ModelConfig *config, Job **job, Error *error);
+
 // setup_job, with what parallel.recompute auto chose and why; *choice is zero with any other value.
 int setup_job_chosen(const Recipe *recipe, const ModelConfig *config, RecomputeChoice *choice, Job **job, Error *error);
 

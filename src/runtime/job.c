@@ -18,6 +18,7 @@ static int create_programs(Job *j, Compiled *c, const ScheduleGenerator *schedul
                         .device = j->options.device,
                         .threads = j->run.threads,
                         .helpers = j->run.helpers,
+                        .sketch = j->run.sketch,
                         .overlap = j->options.parallel.overlap.on,
                         .chaos = j->options.chaos};
     code = program_create(c->graph, &j->options.parallel.mesh, &o, &c->program[i], error);

@@ -17,6 +17,7 @@ typedef struct JobOptions {
   int helpers;              // threads of other ranks that may help one, where ranks are threads; 0: none
   uint64_t seed;
   int64_t evaluate_samples; // beside training: global batch of an evaluation step; 0: there is none
+  int sketch;               // see ProgramOptions
   int check;                // run.desync_check: after each step ranks compare what they issued and hold
 } JobOptions;
 

@@ -126,9 +126,15 @@ static void print_span(const Trace *t, int i, FILE *out) {
   fprintf(out, ",\"id\":\"%d.%d\"}", t->rank, i);
 }
 
-static void print_rank(const Trace *t, FILE *out) {
+void trace_print_head(int ranks, FILE *out) {
+  fprintf(out, "{\"displayTimeUnit\":\"ms\",\"otherData\":{\"ranks\":%d},\"traceEvents\":[", ranks);
+}
+
+void trace_print_end(FILE *out) { fputs("\n]}\n", out); }
+
+void trace_print_rank(const Trace *t, bool first, FILE *out) {
   fprintf(out,
-          "%s{\"ph\":\"M\",\"pid\":%d,\"tid\":0,\"name\":\"process_name\",\"args\":{\"name\":", t->rank ? ",\n" : "\n",
+          "%s{\"ph\":\"M\",\"pid\":%d,\"tid\":0,\"name\":\"process_name\",\"args\":{\"name\":", first ? "\n" : ",\n",
           t->rank);
   print_text(t->title, out);
   fprintf(out, "}},\n{\"ph\":\"M\",\"pid\":%d,\"tid\":0,\"name\":\"process_sort_index\",\"args\":{\"sort_index\":%d}}",
@@ -167,13 +173,16 @@ int trace_write(Trace *t, PlaitComm *world, const char *path, Error *error) {
   t->written = true;
   int code = t->rank ? PLAIT_OK : file_begin(&file, path, error), gathers = world && plait_comm_size(world) > 1;
   if (code) return code;
-  if (t->rank == 0) fputs("{\"displayTimeUnit\":\"ms\",\"traceEvents\":[", file.stream), print_rank(t, file.stream);
+  if (t->rank == 0) {
+    trace_print_head(world ? plait_comm_size(world) : 1, file.stream);
+    trace_print_rank(t, true, file.stream);
+  }
   FILE *memory = t->rank ? open_memstream(&text, &size) : NULL;
-  if (memory) print_rank(t, memory), fclose(memory);
+  if (memory) trace_print_rank(t, false, memory), fclose(memory);
   if (gathers && gather_texts(world, t->rank, text, size, file.stream))
     code = error_set(error, PLAIT_FAILED, "%s", plait_comm_error(world));
   if (t->rank == 0 && !code) {
-    fputs("\n]}\n", file.stream);
+    trace_print_end(file.stream);
     code = file_commit(&file, error);
   } else if (t->rank == 0) {
     file_abandon(&file);

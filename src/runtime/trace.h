@@ -6,6 +6,7 @@
 #include "program/program.h"
 #include <stdbool.h>
 #include <stdint.h>
+#include <stdio.h>
 
 typedef struct TraceSpan {
   const char *name, *detail; // kept as pointers: of static text, or of the graph
@@ -42,6 +43,12 @@ int trace_align(Trace *trace, PlaitComm *world, bool one_machine, Error *error);
 int trace_turn(Trace *trace, int64_t step);
 // Gathers all ranks' spans on rank 0, which writes the file whole or not at all. Collective over `world`.
 int trace_write(Trace *trace, PlaitComm *world, const char *path, Error *error);
+
+// The parts of such a file, for traces of what was not run (simulated steps): `ranks` are those of the run, of which
+// one may stand for several.
+void trace_print_head(int ranks, FILE *out);
+void trace_print_rank(const Trace *trace, bool first, FILE *out);
+void trace_print_end(FILE *out);
 
 void trace_add(Trace *trace, const TraceSpan *span);
 

@@ -96,16 +96,22 @@ const char *const layout_axis_names[LAYOUT_WORDS] = {
     "tp_depth",
 };
 
-// "dp tp_row"
+// The word that text begins with, up to a space or the end; NULL: it is another one.
+static const char *behind_word(const char *text, const char *word) {
+  while (*word && *text == *word) text++, word++;
+  return *word || (*text && *text != ' ') ? NULL : text;
+}
+
+// "dp tp_row". A search asks for the rows of millions of plans, so that this is short.
 static LayoutWords words_of(const char *text) {
   LayoutWords words = {0};
   while (*text) {
-    size_t n = strcspn(text, " ");
+    const char *behind = NULL;
     int i = 0;
-    while (i < LAYOUT_WORDS && (strlen(layout_axis_names[i]) != n || strncmp(layout_axis_names[i], text, n))) i++;
-    CHECK(i < LAYOUT_WORDS && words.count < LAYOUT_WORDS, "a shipped Layout names the axis %s", text);
+    while (i < LAYOUT_WORDS && !(behind = behind_word(text, layout_axis_names[i]))) i++;
+    CHECK(behind && words.count < LAYOUT_WORDS, "a shipped Layout names the axis %s", text);
     words.axis[words.count++] = layout_axis_names[i];
-    text += n + (text[n] == ' ');
+    text = behind + (*behind == ' ');
   }
   return words;
 }

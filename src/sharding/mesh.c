@@ -49,7 +49,7 @@ int mesh_axes_of(const Mesh *mesh, const char *name, int *axes) {
 
 int mesh_axis(const Mesh *mesh, const char *name) {
   for (int a = 0; a < mesh->naxis; a++)
-    if (!strcmp(mesh->axis[a].name, name)) return a;
+    if (*mesh->axis[a].name == *name && !strcmp(mesh->axis[a].name, name)) return a;
   return -1;
 }
 
@@ -59,7 +59,7 @@ AxisRole axis_role(const char *name) {
 #include "sharding/axes.def"
   };
   for (size_t i = 0; i < sizeof known / sizeof *known; i++)
-    if (!strcmp(known[i].name, name)) return known[i].role;
+    if (*known[i].name == *name && !strcmp(known[i].name, name)) return known[i].role;
   return AXIS_TENSOR;
 }
 

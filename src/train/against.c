@@ -2,6 +2,7 @@
 #include "train/against.h"
 #include "base/fault.h"
 #include "base/file.h"
+#include "op/op.h"
 #include "plan/critical.h"
 #include <jansson.h>
 #include <math.h>
@@ -74,6 +75,8 @@ static int read_events(json_t *root, Against *a, Error *error) {
                      "%s: holds no %s of a run; run.trace=FILE of a run writes a trace that does", a->path,
                      runs > 0 ? "step" : "instructions");
   a->steps /= a->ranks;
+  json_int_t said = json_integer_value(json_object_get(json_object_get(root, "otherData"), "ranks"));
+  a->run_ranks = said >= a->ranks && said < 1 << 24 ? (int)said : a->ranks;
   return PLAIT_OK;
 }
 
@@ -99,12 +102,12 @@ void against_free(Against *a) { vec_free(&a->op); }
 
 // ---- the simulation -------------------------------------------------------------------------------------------------
 
-void against_see(void *context, int coordinate, const char *name, const Action *action, double begin, double end,
-                 int in_flight) {
+void against_see(void *context, int coordinate, const char *name, const Node *node, const Action *action, double begin,
+                 double end, int in_flight) {
   Against *a = context;
-  if (action && (action->kind == ACTION_SEND || action->kind == ACTION_RECV)) return; // not an instruction
+  if (!node) return; // a message is no instruction
   if (action && action->step >= a->simulated_steps) a->simulated_steps = action->step + 1;
-  AgainstOp *op = op_of(a, name, in_flight, in_flight);
+  AgainstOp *op = op_of(a, name, op_def(node->op)->communicates, in_flight);
   op->simulated += end - begin;
   op->simulated_runs++;
 }
@@ -136,9 +139,9 @@ static int all_ranks_alike(const Prediction *p) { return !p->recipe.parallel.uns
 int against_check(const Against *a, const Prediction *p, Error *error) {
   int ranks = p->job->options.parallel.mesh.ranks, lacks;
   const char *first = "";
-  if (a->ranks != ranks)
-    return error_set(error, PLAIT_BAD_INPUT, "%s: is of a run on %d rank%s, and the recipe has %d", a->path, a->ranks,
-                     a->ranks > 1 ? "s" : "", ranks);
+  if (a->run_ranks != ranks)
+    return error_set(error, PLAIT_BAD_INPUT, "%s: is of a run on %d rank%s, and the recipe has %d", a->path,
+                     a->run_ranks, a->run_ranks > 1 ? "s" : "", ranks);
   for (int other = 0; other < 2; other++)
     if ((lacks = FAULT(against_takes_any_trace, missing(a, other, &first), 0)))
       return error_set(error, PLAIT_BAD_INPUT,
@@ -178,7 +181,7 @@ void against_print(Against *a, const Prediction *p, FILE *out) {
   int coordinates = p->simulation->ranks;
   if (a->op.count) qsort(a->op.data, (size_t)a->op.count, sizeof *a->op.data, by_measured);
   fprintf(out, "\nbeside %s, %.4g step%s of %d rank%s: a step%s\n", a->path, a->steps, a->steps > 1 ? "s" : "",
-          a->ranks, a->ranks > 1 ? "s" : "",
+          a->run_ranks, a->run_ranks > 1 ? "s" : "",
           coordinates > 1 ? " of one rank of each pipeline stage, together" : " of one rank");
   for (int g = 0; g < GROUPS; g++) {
     double measured = 0, simulated = 0;
@@ -208,7 +211,7 @@ json_t *against_json(Against *a, const Prediction *p) {
                                          "measured_seconds", op->measured * m, "simulated_seconds",
                                          op->simulated * s));
   }
-  return json_pack("{s:s, s:f, s:i, s:{s:f, s:f}, s:o}", "path", a->path, "steps", a->steps, "ranks", a->ranks, "step",
-                   "measured_seconds", a->step_seconds / (a->steps * a->ranks), "simulated_seconds",
+  return json_pack("{s:s, s:f, s:i, s:{s:f, s:f}, s:o}", "path", a->path, "steps", a->steps, "ranks", a->run_ranks,
+                   "step", "measured_seconds", a->step_seconds / (a->steps * a->ranks), "simulated_seconds",
                    p->simulation->step, "ops", ops);
 }

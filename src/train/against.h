@@ -15,7 +15,8 @@ typedef struct Against {
   const char *path;       // of the trace, borrowed
   Vec(AgainstOp) op;
   int last;               // where the last look-up ended
-  int ranks;              // of the trace
+  int ranks; // that the trace has spans of: all of a run, or one for each pipeline coordinate of a simulated one
+  int run_ranks;          // of the run
   double steps;           // of each rank in it
   double step_seconds;    // of all steps of all ranks
   int simulated_steps;

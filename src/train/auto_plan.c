@@ -1,5 +1,6 @@
 // plan: auto: the fastest plan takes the place of the keys that are open.
 #include "train/auto_plan.h"
+#include "base/fault.h"
 #include "base/units.h"
 #include "plan/cluster.h"
 #include "recipe/recipe_device.h"
@@ -23,10 +24,8 @@ static void say(const Recipe *recipe, const Search *s, const Cluster *cluster, i
   free(keys);
 }
 
-int auto_plan(Recipe *recipe, int ranks, FILE *out, Error *error) {
-  if (recipe->plan != RECIPE_PLAN_AUTO) return PLAIT_OK;
-  int refused = recipe_check_runs(recipe, error); // before a search that may be long
-  if (refused) return refused;
+// *keys: of the plan, as search_differences writes them; the caller frees it.
+static int search(Recipe *recipe, int ranks, FILE *out, char **keys, Error *error) {
   Cluster *cluster = NULL;
   ModelConfig config = {0};
   Search search = {0};
@@ -39,14 +38,27 @@ int auto_plan(Recipe *recipe, int ranks, FILE *out, Error *error) {
   if (!code) code = search_plans(recipe, &config, &options, &search, error);
   if (!code) {
     if (out) say(recipe, &search, cluster, ranks, out);
-    Arena arena = recipe->arena;
-    *recipe = search.plan[0].recipe;
-    recipe->arena = arena;
-    recipe->plan = RECIPE_PLAN_FIXED;
+    *keys = search_differences(recipe, &search.plan[0].recipe);
   }
   search_free(&search);
   model_config_free(&config);
   cluster_free(cluster);
+  return code;
+}
+
+// Rank 0 alone: machines may differ in their measurements and files, and processes that measure together disturb each
+// other.
+int auto_plan(Recipe *recipe, const Launch *launch, FILE *out, Error *error) {
+  if (recipe->plan != RECIPE_PLAN_AUTO) return PLAIT_OK;
+  bool first = FAULT(auto_plan_of_every_rank, !launch->rank, true);
+  char *keys = NULL;
+  int code = recipe_check_runs(recipe, error); // before a search that may be long
+  if (!code && first) code = search(recipe, launch->world ? launch->ranks : 0, launch->rank ? NULL : out, &keys, error);
+  code = launch_agree(launch, code, error);
+  if (!code && FAULT(auto_plan_of_every_rank, 1, 0)) code = launch_tell(launch, &keys, error);
+  if (!code) code = launch_agree(launch, recipe_set_keys(recipe, keys, error), error);
+  if (!code) recipe->plan = RECIPE_PLAN_FIXED;
+  free(keys);
   return code;
 }
 

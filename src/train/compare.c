@@ -3,7 +3,9 @@
 #include "base/fault.h"
 #include "program/program.h"
 #include "recipe/setup.h"
+#include "plan/devices.h"
 #include "train/search.h"
+#include "train/search_extend.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -153,6 +155,8 @@ typedef struct Comparing {
   const CompareOptions *options;
   ModelConfig config;
   Comparison *out;
+  Space space; // of which an estimate reads the model alone
+  Extension extension;
 } Comparing;
 
 // A recipe and what it takes; the prediction borrows the recipe.
@@ -191,6 +195,18 @@ static int try_settings(const Comparing *c, const char *settings, int time, Trie
   else if (!code) code = predict_memory(&t->recipe, &c->config, simulated.cluster, &t->prediction, error);
   if (code) tried_free(t);
   return code;
+}
+
+// Which of several to compile: what is printed is always compiled whole. 0: cannot be.
+static int estimate(Comparing *c, const char *settings, Estimated *out) {
+  Recipe recipe;
+  Error ignored = {0};
+  if (load(c, settings, &recipe, &ignored)) return 0;
+  Recipe adapted = recipe;
+  predict_adapt(&adapted, c->options->cluster);
+  int code = extension_estimate(&c->extension, &adapted, out, &ignored);
+  recipe_free(&recipe);
+  return !code;
 }
 
 // The tensor axes of a mesh, as bits.
@@ -271,25 +287,68 @@ static int helps(const CompareRow *row, const CompareNumbers *n) {
   return n->fits || n->bytes < best->bytes * 0.99;
 }
 
-static void find_change(const Comparing *c, const Recipe *recipe, CompareRow *row) {
+enum { CHANGES = sizeof changes / sizeof *changes };
+// An estimate may be this far off (tests/train/test_search.c).
+static const double estimate_slack = 0.02;
+
+typedef struct PossibleChange { char name[64], settings[256]; Estimated by; } PossibleChange;
+
+// Those that apply and can be, with their estimates; `out`: room for CHANGES.
+static int possible_changes(Comparing *c, const Recipe *recipe, const CompareRow *row, PossibleChange *out) {
   CompareSizes size = c->out->size;
+  int n = 0;
   size.fits = row->number.fits;
-  for (size_t i = 0; i < sizeof changes / sizeof *changes; i++) {
-    char name[64], settings[256], *all;
-    Tried t;
-    Error ignored = {0};
+  for (size_t i = 0; i < CHANGES; i++) {
+    PossibleChange *p = &out[n];
     if (!(changes[i].aim & (size.fits ? AIM_TIME : AIM_MEMORY)) || !changes[i].holds(recipe, &size)) continue;
-    expand(changes[i].name, &size, recipe, name, sizeof name);
-    expand(changes[i].settings, &size, recipe, settings, sizeof settings);
-    all = xformat("%s %s", row->settings, settings);
-    if (!try_settings(c, all, size.fits, &t, &ignored)) {
-      CompareNumbers n = numbers_of(&t.prediction);
-      tried_free(&t);
-      if (!size.fits && n.fits && !try_settings(c, all, 1, &t, &ignored)) n = numbers_of(&t.prediction), tried_free(&t);
-      if (helps(row, &n)) take_change(row, name, settings, &n);
-    }
+    expand(changes[i].name, &size, recipe, p->name, sizeof p->name);
+    expand(changes[i].settings, &size, recipe, p->settings, sizeof p->settings);
+    char *all = xformat("%s %s", row->settings, p->settings);
+    int good = estimate(c, all, &p->by);
+    n += good;
     free(all);
-    if (!size.fits && row->changed.fits) return; // the first that makes it fit
+    if (good && !size.fits && p->by.bytes <= row->number.room * (1 - estimate_slack)) break; // no later one is needed
+  }
+  return n;
+}
+
+static void try_change(const Comparing *c, CompareRow *row, const PossibleChange *p) {
+  Tried t;
+  Error ignored = {0};
+  char *all = xformat("%s %s", row->settings, p->settings);
+  int fits = p->by.bytes <= row->number.room * (1 + estimate_slack); // else only its memory is said
+  if (!try_settings(c, all, fits, &t, &ignored)) {
+    CompareNumbers n = numbers_of(&t.prediction);
+    tried_free(&t);
+    if (!n.fits) n.step = n.tokens_per_s = 0;
+    if (helps(row, &n)) take_change(row, p->name, p->settings, &n);
+  }
+  free(all);
+}
+
+// Of a row that fits the change with the least time; of another one the first that makes it fit, else the one that
+// saves the most memory. What an estimate promises and a compile does not keep is left for the next.
+static void find_change(Comparing *c, const Recipe *recipe, CompareRow *row) {
+  PossibleChange possible[CHANGES];
+  int n = possible_changes(c, recipe, row, possible), in_order = !row->number.fits;
+  double room = row->number.room * (1 + estimate_slack);
+  for (int i = 0; i < n && in_order; i++)
+    if (possible[i].by.bytes <= room) {
+      try_change(c, row, &possible[i]);
+      if (row->changed.fits) return;
+    }
+  while (n && !*row->change) {
+    int best = -1;
+    for (int i = 0; i < n; i++) {
+      const Estimated *e = &possible[i].by;
+      if (in_order && e->bytes > row->number.bytes * (1 + estimate_slack)) continue;
+      if (!in_order && (e->bytes > room || e->seconds > row->number.step * (1 + estimate_slack))) continue;
+      if (best < 0 || (in_order ? e->bytes < possible[best].by.bytes : e->seconds < possible[best].by.seconds))
+        best = i;
+    }
+    if (best < 0) return;
+    try_change(c, row, &possible[best]);
+    possible[best] = possible[--n];
   }
 }
 
@@ -322,9 +381,11 @@ static int fill_row(const Comparing *c, CompareRow *row) {
   return 1;
 }
 
-static int depth_fits(const Comparing *c, const char *settings) {
+static int depth_fits(Comparing *c, const char *settings, double room) {
   Tried t;
+  Estimated by;
   Error ignored = {0};
+  if (estimate(c, settings, &by) && by.bytes > room * (1 + estimate_slack)) return 0;
   if (try_settings(c, settings, 0, &t, &ignored)) return 0;
   int fits = numbers_of(&t.prediction).fits;
   tried_free(&t);
@@ -335,11 +396,12 @@ static int depth_fits(const Comparing *c, const char *settings) {
 static void choose_depth(Comparing *c, Strategy strategy) {
   CompareRow *row = &c->out->row[strategy];
   CompareSizes *s = &c->out->size;
+  double room = devices_room(c->options->cluster, s->ranks, NULL, 0);
   int ranks = strstr(traits[strategy].settings, "{inner}") ? s->ranks / s->inner : s->ranks, fits = 0;
   for (int d = next_depth(s, ranks, 0); d && !fits; d = next_depth(s, ranks, d)) {
     s->depth = d;
     expand(traits[strategy].settings, s, NULL, row->settings, sizeof row->settings);
-    fits = depth_fits(c, row->settings);
+    fits = depth_fits(c, row->settings, room);
   }
 }
 
@@ -403,7 +465,10 @@ int compare(const CompareOptions *options, Comparison *out, Error *error) {
   if (!code) {
     out->size = sizes_of(ranks, c.config.layers, options->cluster);
     out->parameters = (double)model_config_parameters(&c.config);
+    c.space.config = &c.config;
+    extension_create(&c.space, options->cluster, &c.extension);
     for (int i = 0; i < STRATEGIES; i++) compare_row(&c, (Strategy)i);
+    extension_free(&c.extension);
   }
   model_config_free(&c.config);
   recipe_free(&recipe);

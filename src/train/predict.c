@@ -57,7 +57,23 @@ int predict_load_cluster(const char *name, Cluster **out, Error *error) {
   return code;
 }
 
+// This machine's times would be those of a CPU.
+static int check_backend(const Recipe *recipe, Error *error) {
+  char names[512];
+  if (recipe->run.backend != RECIPE_BACKEND_CUDA) return PLAIT_OK;
+  cluster_names(names, sizeof names);
+  return error_set(error, PLAIT_BAD_INPUT,
+                   "%srun.backend: cuda is not what this machine has, so say which machine has it: --cluster NAME, or "
+                   "run.cluster, with a file or one of %s",
+                   recipe_where(recipe, "run.backend"), names);
+}
+
 int predict_cluster(const Recipe *recipe, const char *name, Cluster **out, Error *error) {
+  if (!name && !recipe->run.cluster) {
+    *out = NULL;
+    int refused = check_backend(recipe, error);
+    if (refused) return refused;
+  }
   int code = predict_load_cluster(name ? name : recipe->run.cluster, out, error);
   return code && !name && recipe->run.cluster
              ? error_prefix(error, "%srun.cluster", recipe_where(recipe, "run.cluster"))

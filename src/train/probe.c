@@ -69,7 +69,7 @@ static int links(Probe *p, Cluster *c, Error *error) {
   if (p->cores < 2 && !p->comm) return PLAIT_OK;
   if (p->options->out) fprintf(p->options->out, "\r\033[Kcollectives"), fflush(p->options->out);
   int code = session_open(&(SessionOptions){.ranks = p->comm ? 0 : p->cores, .comm = p->comm}, &session, error);
-  if (!code) code = probe_links(session, p->local, p->options->quick, c, error);
+  if (!code) code = probe_links(session, p->options->quick, c, error);
   session_close(session);
   return code;
 }

@@ -53,9 +53,9 @@ void probe_describe(Probe *p, Cluster *c) {
   c->level[0].name = "machine";
   c->level[0].kind = LEVEL_BUS;
   c->level[0].count = p->cores;
-  if (p->nodes > 1) { // what was measured goes over the network
+  if (p->nodes > 1) {
     c->level[1] = (LevelFacts){.name = "network", .kind = LEVEL_SWITCH, .count = p->nodes, .ports = 1,
-                               .bandwidth = c->level[0].bandwidth, .latency = c->level[0].latency,
+                               .bandwidth = c->level[1].bandwidth, .latency = c->level[1].latency,
                                .oversubscription = 1, .source = c->source};
   }
   c->level[0].ports = 1;

@@ -1,33 +1,40 @@
 // Times collectives of groups of ranks and messages between pairs.
 #include "train/probe_links.h"
 #include "base/clock.h"
-#include "base/fault.h"
 #include "comm/comm.h"
 #include "plan/collective_time.h"
-#include <math.h>
+#include "train/probe_pairs.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 enum { LEAST_REPEAT = 5, MOST_REPEAT = 200 };
 
 typedef struct LinkTask {
   CollectiveKind kind;
   int ranks;       // of the group: the first so many
-  int message_to;  // above 0: a message from rank 0 instead
+  const LinkPair *pair; // not NULL: a message between these two instead, there and back
   double bytes;    // of the whole tensor, as collective_seconds counts them
   double span;     // seconds that the measurement may take
-  double seconds;  // the result, by rank 0
+  int local;       // ranks are threads, which all have this task
+  double seconds;  // the result, of rank 0 or the pair's first one
 } LinkTask;
 
+static int there_and_back(PlaitComm *comm, const LinkPair *pair, const PlaitBuffer *all) {
+  int r = plait_comm_rank(comm), first = r == pair->a, peer = first ? pair->b : pair->a, code = 0;
+  if (!first && r != pair->b) return 0;
+  for (int i = 0; i < 2 && !code; i++)
+    code = first == (i == 0) ? plait_send(comm, all, 1, PLAIT_FP32, peer, NULL, NULL)
+                             : plait_recv(comm, all, 1, PLAIT_FP32, peer, NULL, NULL);
+  return code;
+}
+
 static int call(PlaitComm *comm, const LinkTask *t, float *send, float *recv) {
-  int n = t->ranks, r = plait_comm_rank(comm);
+  int n = t->ranks;
   size_t whole = (size_t)(t->bytes / sizeof(float)), part = whole / (size_t)n;
   PlaitBuffer all = {send, recv, whole}, each = {send, recv, part};
-  if (t->message_to) {
-    if (r == 0) return plait_send(comm, &all, 1, PLAIT_FP32, t->message_to, NULL, NULL);
-    return r == t->message_to ? plait_recv(comm, &all, 1, PLAIT_FP32, 0, NULL, NULL) : 0;
-  }
+  if (t->pair) return there_and_back(comm, t->pair, &all);
   switch (t->kind) {
   case COLLECTIVE_ALL_REDUCE: return plait_all_reduce(comm, &all, 1, PLAIT_FP32, PLAIT_SUM, NULL, NULL);
   case COLLECTIVE_REDUCE_SCATTER: return plait_reduce_scatter(comm, &each, 1, PLAIT_FP32, PLAIT_SUM, NULL, NULL);
@@ -44,10 +51,19 @@ static int by_value(const void *a, const void *b) {
   return (x > y) - (x < y);
 }
 
-// The lower quartile on rank 0 of calls that follow a barrier each: what disturbs only makes a call longer.
+// Everybody's are the seconds of one of them.
+static int tell_seconds(PlaitComm *comm, LinkTask *t, double seconds) {
+  double mine = plait_comm_rank(comm) == (t->pair ? t->pair->a : 0) ? seconds : 0, all;
+  PlaitBuffer buffer = {&mine, &all, 1};
+  if (plait_all_reduce(comm, &buffer, 1, PLAIT_FP64, PLAIT_MAX, NULL, NULL)) return PLAIT_FAILED;
+  if (plait_comm_rank(comm) == 0 || !t->local) t->seconds = t->pair ? all / 2 : all;
+  return PLAIT_OK;
+}
+
+// The lower quartile of calls that follow a barrier each: what disturbs only makes a call longer.
 static int time_calls(PlaitComm *comm, LinkTask *t, float *send, float *recv) {
   double seconds[MOST_REPEAT], end = clock_seconds() + t->span;
-  int32_t go = 1, count = 0, root = plait_comm_rank(comm) == 0;
+  int32_t go = 1, count = 0;
   PlaitBuffer on = {&go, &go, 1};
   for (int warm = 0; go; warm = 1) {
     if (plait_barrier(comm, NULL, NULL)) return PLAIT_FAILED;
@@ -59,8 +75,7 @@ static int time_calls(PlaitComm *comm, LinkTask *t, float *send, float *recv) {
     if (plait_broadcast(comm, &on, 1, PLAIT_INT32, 0, NULL, NULL)) return PLAIT_FAILED; // by rank 0's clock
   }
   qsort(seconds, (size_t)count, sizeof *seconds, by_value);
-  if (root) t->seconds = seconds[count / 4];
-  return PLAIT_OK;
+  return tell_seconds(comm, t, seconds[count / 4]);
 }
 
 static int run(Rank *r, void *context, Error *error) {
@@ -91,40 +106,53 @@ static int by_row(const void *a, const void *b) {
   return (x->bytes > y->bytes) - (x->bytes < y->bytes);
 }
 
-static int measure_messages(Session *session, double span, Cluster *c, Error *error) {
-  const double large = 1 << 23, small = 1 << 12, outlier = 1.5;
-  double slowest = 0, latency = 0, fastest = INFINITY;
-  int code = PLAIT_OK, ranks = session_ranks(session), last = session_is_local(session) ? 2 : ranks, worst = 1;
-  for (int to = 1; to < last && !code; to++) {
-    LinkTask task = {.ranks = ranks, .message_to = to, .bytes = small, .span = span};
-    code = session_run(session, run, &task, error);
-    latency = task.seconds > latency ? task.seconds : latency;
-    task.bytes = large;
-    if (!code) code = session_run(session, run, &task, error);
-    if (task.seconds > slowest) slowest = task.seconds, worst = to;
-    fastest = fmin(fastest, task.seconds);
-  }
-  if (slowest > outlier * fastest && session_rank(session, 0))
-    fprintf(stderr, "note: messages from rank 0 to rank %d take %.1f times as long as those to the fastest rank\n",
-            worst, slowest / fastest);
-  c->level[0].latency = latency;
-  c->level[0].bandwidth = slowest > latency ? large / (slowest - latency) : large / slowest;
+static int find_hosts(Rank *r, void *context, Error *error) {
+  LinkPairs *pairs = context;
+  char mine[LINK_HOST] = "", (*all)[LINK_HOST] = xcalloc((size_t)pairs->ranks, sizeof *all);
+  gethostname(mine, sizeof mine - 1);
+  PlaitBuffer buffer = {mine, all, sizeof mine};
+  int code = plait_all_gather(r->world, &buffer, 1, PLAIT_UINT8, NULL, NULL);
+  if (code) code = error_set(error, PLAIT_FAILED, "%s", plait_comm_error(r->world));
+  else if (r->rank == 0 || !pairs->local) memcpy(pairs->host, all, sizeof *all * (size_t)pairs->ranks);
+  free(all);
   return code;
 }
 
-int probe_links(Session *session, int local, bool quick, Cluster *c, Error *error) {
+static int measure_messages(Session *session, LinkPairs *pairs, double span, Cluster *c, Error *error) {
+  const double large = 1 << 23, small = 1 << 12;
+  int code = PLAIT_OK;
+  for (int i = 0; i < pairs->pair.count && !code; i++) {
+    LinkPair *pair = &pairs->pair.data[i];
+    LinkTask task = {.ranks = pairs->ranks, .pair = pair, .bytes = small, .span = span, .local = pairs->local};
+    code = session_run(session, run, &task, error);
+    pair->small = task.seconds;
+    task.bytes = large;
+    if (!code) code = session_run(session, run, &task, error);
+    pair->large = task.seconds;
+  }
+  if (code) return code;
+  link_pairs_facts(pairs, large, c);
+  if (session_rank(session, 0)) link_pairs_outliers(pairs, stderr);
+  return PLAIT_OK;
+}
+
+int probe_links(Session *session, bool quick, Cluster *c, Error *error) {
   const double span = quick ? 0.01 : 0.04, largest = 1 << 26;
-  int code = PLAIT_OK, ranks = session_ranks(session);
+  int ranks = session_ranks(session);
   if (ranks < 2) return PLAIT_OK;
+  LinkPairs pairs = link_pairs_choose(ranks);
+  pairs.local = session_is_local(session);
+  int code = session_run(session, find_hosts, &pairs, error);
   for (int n = 2; n <= ranks && !code; n = n == ranks ? ranks + 1 : 2 * n < ranks ? 2 * n : ranks)
     for (int kind = 0; kind < COLLECTIVE_KINDS && !code; kind++)
       for (double bytes = 1 << 10; bytes <= largest && !code; bytes *= 8) {
-        LinkTask task = {.kind = (CollectiveKind)kind, .ranks = n, .bytes = bytes, .span = span};
+        LinkTask task = {.kind = (CollectiveKind)kind, .ranks = n, .bytes = bytes, .span = span, .local = pairs.local};
         code = session_run(session, run, &task, error);
-        vec_push(&c->measured,
-                 ((MeasuredCollective){collective_kind_name((CollectiveKind)kind), n, (n + local - 1) / local, bytes,
-                                                     task.seconds}));
+        vec_push(&c->measured, ((MeasuredCollective){collective_kind_name((CollectiveKind)kind), n,
+                                                     link_hosts(&pairs, n), bytes, task.seconds}));
       }
   if (c->measured.count) qsort(c->measured.data, (size_t)c->measured.count, sizeof *c->measured.data, by_row);
-  return code ? code : measure_messages(session, span, c, error);
+  if (!code) code = measure_messages(session, &pairs, span, c, error);
+  link_pairs_free(&pairs);
+  return code;
 }

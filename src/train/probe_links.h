@@ -3,7 +3,7 @@
 #include "plan/facts.h"
 #include "runtime/session.h"
 
-// `local`: ranks on one machine. Adds rows to cluster->measured for all ranks of the session and groups of fewer
-// (powers of two), sorted, and fills in the innermost level's bandwidth and latency from messages between rank 0 and
-// each other one.
-int probe_links(Session *session, int local, bool quick, Cluster *cluster, Error *error);
+// Adds rows to cluster->measured for all ranks of the session and groups of fewer (powers of two), sorted, and fills in
+// bandwidth and latency of level 0 from messages between ranks on one machine, and of level 1 from those on two
+// (probe_pairs.h), and names the slow ones on stderr.
+int probe_links(Session *session, bool quick, Cluster *cluster, Error *error);

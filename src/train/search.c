@@ -19,7 +19,7 @@ enum { PLAN_KINDS = SCHEDULES * 4 * LAYOUT_TENSORS * 4 };
 
 // An estimate may be this much too slow, and is taken to be that much faster.
 static const double estimate_slack = 0.02;
-enum { MOST_ESTIMATED = 100, MOST_LAYER_TIMES = 600 };
+enum { MOST_ESTIMATED = 100, MOST_LAYER_TIMES = 600, NEAREST = 8 };
 
 // beside: it is a neighbour of one of the best.
 typedef struct FoundPlan { Candidate candidate; bool beside; } FoundPlan;
@@ -37,8 +37,9 @@ typedef struct Searching {
   int fitting;           // of the estimated ones, those that fit
   double doubt[PLAN_KINDS]; // 0: none; see doubt_of
   SearchProgress progress;
-  QueuedPlan smallest; // of all: the least memory by arithmetic, among those too large
-  bool any;
+  QueuedPlan smallest[NEAREST]; // among those too large: the least memory by what is known of it
+  int smallest_count;
+  bool any_will_do; // the first plan that fits ends the search
   Search *out;
 } Searching;
 
@@ -119,9 +120,13 @@ static int compile_whole(Searching *s, const Recipe *r, SearchPlan *plan, Predic
 // Stages ------------------------------------------------------------------------------------------------------------
 
 static void too_large(Searching *s, const QueuedPlan *e) {
+  int at = s->smallest_count;
   s->out->count.too_large++;
-  if (!s->any || e->bytes < s->smallest.bytes) s->smallest = *e;
-  s->any = true;
+  while (at && e->bytes < s->smallest[at - 1].bytes) at--;
+  if (at == NEAREST) return;
+  if (s->smallest_count < NEAREST) s->smallest_count++;
+  memmove(&s->smallest[at + 1], &s->smallest[at], sizeof *e * (size_t)(s->smallest_count - 1 - at));
+  s->smallest[at] = *e;
 }
 
 static void add(void *context, const Candidate *c, const Recipe *r) {
@@ -225,7 +230,7 @@ static bool is_over(const Searching *s, const QueuedPlan *e) {
 
 static void run(Searching *s) {
   s->out->count.judged = space_each(&s->space, add, s);
-  while (s->queue.heap.count) {
+  while (s->queue.heap.count && !(s->any_will_do && s->out->plans)) {
     QueuedPlan e = queue_pop(&s->queue);
     if (!is_open(s, &e)) continue;
     if (is_over(s, &e)) vec_push(&s->left, e);
@@ -245,30 +250,38 @@ static void free_plans(Searching *s) {
 
 // Nothing fits ------------------------------------------------------------------------------------------------------
 
+// Bounds may be far from what a plan takes, so several are compiled.
 static void find_nearest(Searching *s) {
   SearchNearest *n = &s->out->nearest;
-  Recipe r;
-  Prediction p;
-  Error ignored = {0};
-  if (!s->any) return;
-  space_recipe(&s->space, &s->plans.data[s->smallest.plan].candidate, &r);
-  if (compile_whole(s, &r, &n->plan, &p, &ignored)) return;
-  n->found = true;
-  nearest_read(p.job, &n->by);
-  prediction_free(&p);
+  for (int i = 0; i < s->smallest_count; i++) {
+    Recipe r;
+    SearchPlan plan;
+    Prediction p;
+    Error ignored = {0};
+    space_recipe(&s->space, &s->plans.data[s->smallest[i].plan].candidate, &r);
+    if (compile_whole(s, &r, &plan, &p, &ignored)) continue;
+    if (!n->found || plan.bytes < n->plan.bytes) n->plan = plan, nearest_read(p.job, &n->by);
+    n->found = true;
+    prediction_free(&p);
+  }
 }
 
-// The fewest ranks, doubling, on which something fits. The mesh that was given may stand in the way of all.
+// The fewest ranks, doubling, on which something fits. The mesh that was given may stand in the way of all. Where so
+// many combinations were judged that it takes as long as a large search, no more are tried.
 static int ranks_that_do(const Searching *s) {
+  const int64_t most_judged = 10 * 1000 * 1000;
+  int64_t judged = s->out->count.judged;
   SearchOptions more = *s->options;
   more.top = 1;
   more.limits = false;
-  for (int64_t n = 2 * (int64_t)more.ranks; n <= cluster_devices(more.cluster); n *= 2) {
+  more.exhaustive = false;
+  more.progress = NULL;
+  while (judged < most_judged && (more.ranks = nearest_more_ranks(s->options->cluster, more.ranks))) {
     Search found;
     Error ignored = {0};
-    more.ranks = (int)n;
-    more.exhaustive = false;
-    Searching inner = {.options = &more, .room = s->room, .out = &found};
+    Cluster cluster = nearest_enlarged(s->options->cluster, more.ranks);
+    more.cluster = &cluster;
+    Searching inner = {.options = &more, .room = s->room, .out = &found, .any_will_do = true};
     found = (Search){.plan = xcalloc(2, sizeof(SearchPlan))};
     int fits = 0;
     if (!space_create(s->space.asked, s->space.config, more.cluster, more.ranks, &inner.space, &ignored)) {
@@ -276,6 +289,7 @@ static int ranks_that_do(const Searching *s) {
       extension_create(&inner.space, more.cluster, &inner.extension);
       run(&inner);
       fits = found.plans;
+      judged += found.count.judged;
       bounds_free(&inner.bounds);
       extension_free(&inner.extension);
       space_free(&inner.space);
@@ -296,7 +310,8 @@ static int say_nothing_fits(const Searching *s, Error *error) {
                      s->options->ranks, (long long)s->out->count.judged);
   char *differences = search_differences(s->space.asked, &n->plan.recipe);
   NothingFits where = {s->options->ranks, !s->out->count.left, *differences ? differences : "the recipe as it is",
-                       "the keys that are given", s->room};
+                       "the keys that are given", s->room,
+                       s->options->cluster, (Dtype)s->space.base.precision};
   int code = nearest_say(&n->by, &where, error);
   free(differences);
   return code;

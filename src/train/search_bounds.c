@@ -230,6 +230,7 @@ static Candidate layer_key(const Bounds *b, const Candidate *c) {
   if (!dp && !s->config->experts) key.mesh[1] = 1;
   key.stages = 0;
   key.bucket = s->base.parallel.bucket_mb;
+  key.recomputed = s->base.parallel.recompute_layers;
   return key;
 }
 
@@ -267,7 +268,7 @@ static bool simulate_layers(const Bounds *b, const Recipe *r, int layers, Layers
   SimulateOptions options = {.cluster = &b->unhosted};
   config.layers = layers;
   *out = (LayersTime){0};
-  if (setup_job(r, &config, &job, &ignored)) return false;
+  if (setup_job_sketch(r, &config, &job, &ignored)) return false;
   bool good = !simulate(job->train.program, &options, &s, &ignored);
   for (int i = 0; good && i < s->spans.span.count; i++) {
     const ScheduleSpan *span = &s->spans.span.data[i];

@@ -62,7 +62,7 @@ static int compile_some(Extension *e, const Recipe *r, int64_t layers, Estimated
   Simulation *s = NULL;
   SimulateOptions options = {.cluster = e->cluster};
   e->compiled++;
-  int code = setup_job(r, &config, &job, error);
+  int code = setup_job_sketch(r, &config, &job, error);
   if (!code) code = simulate(job->train.program, &options, &s, error);
   if (code) return job_destroy(job), code;
   *out = (Estimated){.seconds = s->step};

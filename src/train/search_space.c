@@ -129,6 +129,8 @@ int space_create(const Recipe *asked, const ModelConfig *config, const Cluster *
   s->fixed_micro = recipe_is_given(asked, "batch.micro");
   s->fixed_stages = recipe_is_given(asked, "parallel.stages_per_rank");
   s->fixed_bucket = recipe_is_given(asked, "parallel.bucket_mb");
+  s->fixed_overlap = recipe_is_given(asked, "parallel.overlap");
+  s->fixed_recomputed = recipe_is_given(asked, "parallel.recompute_layers");
   predict_adapt(&s->base, cluster);
   s->base.notes = NULL;
   s->base.data.valid.count = 0; // evaluations are not in a step
@@ -148,6 +150,8 @@ static void set_plan(const Space *s, const Candidate *c, Recipe *r) {
   r->batch.micro = c->micro;
   r->parallel.stages_per_rank = c->stages;
   r->parallel.bucket_mb = c->bucket;
+  r->parallel.overlap = c->overlap;
+  r->parallel.recompute_layers = c->recomputed;
   for (int k = 0; k < s->kinds; k++) {
     if (c->feature[k] < 0) continue;
     const SpaceFeature *f = &s->kind[k].feature[c->feature[k]];
@@ -296,6 +300,8 @@ static Enumeration enumeration(const Space *s, SpaceSee *see, void *context) {
   Enumeration e = {.space = s, .see = see, .context = context, .recipe = s->base};
   memset(e.at.feature, -1, sizeof e.at.feature);
   e.at.bucket = s->base.parallel.bucket_mb;
+  e.at.overlap = s->base.parallel.overlap;
+  e.at.recomputed = s->base.parallel.recompute_layers;
   return e;
 }
 
@@ -308,6 +314,35 @@ int64_t space_each(const Space *s, SpaceSee *see, void *context) {
 static void judge_kind(Enumeration *e, int kind) {
   (void)kind;
   judge(e);
+}
+
+// Other microbatches of half to twice the size that divide what a data rank has: powers of two were tried.
+static void beside_micro(Enumeration *e, const Candidate *c) {
+  const Space *s = e->space;
+  int64_t rows = s->base.batch.global / (c->mesh[1] > 0 ? c->mesh[1] : 1);
+  for (int micro = c->micro / 2 + 1; micro < 2 * c->micro && micro <= rows && !s->fixed_micro; micro++) {
+    if (rows % micro || !(micro & (micro - 1))) continue;
+    e->at = *c;
+    e->at.micro = micro;
+    judge(e);
+  }
+}
+
+// A half, a quarter and three quarters of a stage's layers, where it recomputes all of them.
+static void beside_recomputed(Enumeration *e, const Candidate *c) {
+  const Space *s = e->space;
+  Recipe r;
+  space_recipe(s, c, &r);
+  int layers = (int)(s->config->layers / r.mesh.pp / recipe_virtual_stages(&r)), before = 0;
+  RecipeRecompute mode = (RecipeRecompute)r.parallel.recompute.word;
+  if (s->fixed_recomputed || c->recomputed || (mode != RECIPE_RECOMPUTE_SELECTIVE && mode != RECIPE_RECOMPUTE_FULL))
+    return;
+  for (int quarters = 1; quarters < 4; quarters++) {
+    e->at = *c;
+    e->at.recomputed = layers * quarters / 4;
+    if (e->at.recomputed > before) judge(e);
+    before = e->at.recomputed;
+  }
 }
 
 int64_t space_beside(const Space *s, const Candidate *c, SpaceSee *see, void *context) {
@@ -324,5 +359,10 @@ int64_t space_beside(const Space *s, const Candidate *c, SpaceSee *see, void *co
     e.at.bucket = buckets[i];
     if (buckets[i] != c->bucket) judge(&e);
   }
+  e.at = *c;
+  e.at.overlap = !c->overlap;
+  if (!s->fixed_overlap && s->ranks > 1 && c->bucket) judge(&e);
+  beside_micro(&e, c);
+  beside_recomputed(&e, c);
   return e.judged;
 }

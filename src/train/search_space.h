@@ -36,6 +36,7 @@ typedef struct Candidate {
   signed char feature[SPACE_KINDS]; // by kind; -1: none
   int number[SPACE_KINDS];          // of those with a free number
   int micro, stages, bucket;        // batch.micro, parallel.stages_per_rank (0: auto), parallel.bucket_mb
+  int overlap, recomputed;          // parallel.overlap, parallel.recompute_layers
 } Candidate;
 
 typedef struct Space {
@@ -44,7 +45,7 @@ typedef struct Space {
   Recipe base;               // what plans start from; borrows from `asked`
   SpaceKind kind[SPACE_KINDS];
   int kinds, ranks;
-  bool fixed_mesh[SPACE_MESH], fixed_micro, fixed_stages, fixed_bucket;
+  bool fixed_mesh[SPACE_MESH], fixed_micro, fixed_stages, fixed_bucket, fixed_overlap, fixed_recomputed;
   Arena arena;
 } Space;
 
@@ -57,8 +58,8 @@ typedef void SpaceSee(void *context, const Candidate *candidate, const Recipe *r
 // Calls `see` with every plan that the judge allows, with features of the kinds that are `first`. Returns how many
 // were judged.
 int64_t space_each(const Space *space, SpaceSee *see, void *context);
-// The plans beside one: with another feature of one of the other kinds, or another bucket. Returns how
-// many were judged.
+// The plans beside one: with another feature of one of the other kinds, another bucket, the other value of overlap,
+// fewer recomputed layers, or a microbatch that is no power of two. Returns how many were judged.
 int64_t space_beside(const Space *space, const Candidate *candidate, SpaceSee *see, void *context);
 
 // The recipe of a plan: a copy of the base with its settings; borrows from it.

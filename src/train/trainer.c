@@ -13,6 +13,7 @@
 #include "recipe/setup.h"
 #include "runtime/state_tensors.h"
 #include "train/precision.h"
+#include "train/run_cluster.h"
 #include "train/save_later.h"
 #include "train/train.h"
 #include <malloc.h>
@@ -347,10 +348,12 @@ static int run_trainer(const Trainer *asked, const Recipe *recipe, FILE *out, Er
                .metrics.fd = -1,
                .folder.lock = -1,
                .keep_until = INT64_MAX};
+  Cluster *cluster = NULL;
   WatchdogLimits limits = setup_watchdog(recipe);
   int code = is_process(&t) ? watchdog_create(&limits, launch->world, launch->rank, 1, &t.watchdog, error) : PLAIT_OK;
   code = launch_agree(launch, code, error);
   if (!code) code = precision_resolve(&own, launch, t.force, t.precision, sizeof t.precision, error);
+  if (!code) code = run_cluster(&own, launch, &cluster, error);
   if (!code) code = launch_agree(launch, trainer_prepare(&t, error), error);
   if (!code && !trainer_is_over(&t)) {
     code = balance_begin(&t, error);
@@ -360,6 +363,7 @@ static int run_trainer(const Trainer *asked, const Recipe *recipe, FILE *out, Er
     if (code && code != PLAIT_INTERRUPTED && t.folder.path) ending_write(t.folder.path, error);
   }
   trainer_free(&t);
+  cluster_free(cluster);
   if (nowhere) fclose(nowhere);
   watchdog_destroy(t.watchdog);
   return code;
@@ -380,9 +384,7 @@ int train_run(const Recipe *recipe, FILE *out, Error *error) {
   int code = launch_begin(&launch, setup_wish(recipe), error);
   if (!code)
     code = launch_agree(&launch, recipe_set_ranks(&own, launch_processes(&launch), error), error);
-  if (!code)
-    code =
-        launch_agree(&launch, auto_plan(&own, launch.world ? launch.ranks : 0, launch.rank ? NULL : out, error), error);
+  if (!code) code = auto_plan(&own, &launch, out, error);
   if (!code) code = setup_launch(&launch, &own, error);
   if (!code && launch.idle) code = launch_wait(&launch, error);
   else if (!launch.idle) code = launch_agree(&launch, code, error);

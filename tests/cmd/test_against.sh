@@ -51,6 +51,26 @@ echo '[1]' >list && against 'list: is no trace: it has no list traceEvents' list
 echo '{"traceEvents":[]}' >empty && against 'empty: holds no instructions of a run' empty "${common[@]}"
 sed 's,"cat":"step","cat":"stop",' t.json >headless && against 'headless: holds no step of a run' headless "${common[@]}"
 head -c 2000 t.json >cut && against 'cut:[0-9]+:[0-9]+: is not JSON: ' cut "${common[@]}"
-"$PLAIT" simulate recipe.yaml --cluster h200-node --timeline s.json "${common[@]}" >/dev/null || fail "--timeline"
-against 's.json: holds no instructions of a run' s.json "${common[@]}"
+
+# a simulated timeline is a trace of the same format: beside itself all times are equal, of a pipeline's too, and of a schedule that
+# never drains
+for keys in 'mesh.dp=2' 'mesh.pp=2 mesh.dp=2 parallel.zero=1' 'mesh.pp=2 mesh.dp=1 parallel.pipeline=2bw optimizer.delay=1'; do
+  # shellcheck disable=SC2086 # words on purpose
+  "$PLAIT" simulate recipe.yaml --cluster h200-node --timeline s.json "${common[@]}" $keys >log 2>&1 || fail "--timeline $keys: $(cat log)"
+  # shellcheck disable=SC2086
+  expect 0 "beside s.json" "$PLAIT" simulate recipe.yaml --cluster h200-node --against s.json "${common[@]}" $keys
+  awk '/^beside s.json/ { on = 1; next } on && NF > 2 && $(NF - 2) ~ /^[0-9.]+$/ && $(NF - 1) ~ /^[0-9.]+$/ {
+    rows++; d = $(NF - 1) - $(NF - 2); if (d * d > 4e-6) { print "unequal: " $0; bad = 1 }
+  } END { exit bad || rows < 20 }' output || fail "$keys: a timeline beside itself is not equal"
+  command -v python3 >/dev/null && { python3 - <<'PYTHON' || fail "$keys: s.json has not what run.trace writes"; }
+import json
+measured, simulated = (json.load(open(f)) for f in ("t.json", "s.json"))
+def seen(trace): return {(e["cat"], e["ph"]) + tuple(sorted(e.get("args", {}))) for e in trace["traceEvents"] if "cat" in e and e["cat"] != "evaluation" and e["cat"] != "checkpoint"}
+assert set(measured) == set(simulated), (set(measured), set(simulated))
+kinds = {k[0] for k in seen(simulated)}
+assert {"kernel", "communication", "action", "step"} <= kinds, kinds
+assert ("kernel", "X", "node") in seen(measured) & seen(simulated)
+assert {k for k in seen(simulated) if k[0] != "in flight"} <= seen(measured) | {("action", "X", "microbatch", "stage")}, seen(simulated) - seen(measured)
+PYTHON
+done
 finish

@@ -64,4 +64,18 @@ for dp in 8 10 12; do
   step=$("$PLAIT" simulate "$SOURCE/recipes/mt-nlg-530b.yaml" mesh.dp=$dp --top 0 2>/dev/null | sed -n 's/^  a step  *//p')
   [ -n "$step" ] && grep -qE "^  a step +$step$" "$page" || fail "docs/foresight.md has another step of 530B than $step with dp $dp"
 done
+# Published: 60.1, 50.2 and 44.4 s with 8, 10 and 12 replicas (docs/foresight.md). The ratios must be near, and utilisation must fall.
+for dp in 8 10 12; do
+  "$PLAIT" simulate "$SOURCE/recipes/mt-nlg-530b.yaml" mesh.dp=$dp --top 0 --json 2>/dev/null |
+    sed -n 's/.*"\(step_seconds\|mfu\)": \([^,]*\),*$/\1 \2/p' | sort | awk '{ printf "%s ", $2 } END { print "" }'
+done >predicted # mfu and seconds
+printf '%s\n' 60.1 50.2 44.4 | paste -d ' ' predicted - | awk '
+  NR == 1 { first = $2; published = $3 }
+  NR > 1 {
+    off = ($2 / first) / ($3 / published) - 1
+    if (!(off < 0.05 && off > -0.05)) { print "replicas " NR ": the ratio is off by " 100 * off " %"; bad = 1 }
+    if (!($1 < mfu)) { print "utilisation does not fall: " $0; bad = 1 }
+  }
+  { mfu = $1 }
+  END { exit bad || NR != 3 || !(mfu > 0.2) }' || fail "530B is not as published: $(cat predicted)"
 exit $((failures > 0))

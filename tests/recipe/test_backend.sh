@@ -21,12 +21,22 @@ for command in "simulate recipe.yaml --cluster h200-node" "compare recipe.yaml -
 done
 expect 0 '<svg' sh -c '"$1" explain recipe.yaml run.backend=cuda --timeline t.svg && cat t.svg' - "$PLAIT"
 
+# without a cluster: this CPU's times say nothing of it, and are not measured for it
+shipped='run.backend: cuda is not what this machine has, so say which machine has it: --cluster NAME, or run.cluster, with a file or one of .*h200-node'
+export XDG_CACHE_HOME=$PWD/cache
+for command in simulate compare "plan --search"; do
+  # shellcheck disable=SC2086 # words on purpose
+  refuse 2 "$shipped" "$PLAIT" $command recipe.yaml $cuda
+done
+sed 's/^run: *{/run: {backend: cuda, /' recipe.yaml >gpu.yaml
+refuse 2 '^plait simulate: gpu.yaml:[0-9]+:[0-9]+: run.backend: cuda' "$PLAIT" simulate gpu.yaml
+[ ! -e cache ] || fail "this machine was measured for another one's times"
+
 sentence='run.backend is cuda, which plait can plan and simulate for, but not run yet; to run, take run.backend=cpu$'
 refuse 2 "^plait train: $sentence" "$PLAIT" train recipe.yaml $cuda
 refuse 2 "^plait train: $sentence" "$PLAIT" train recipe.yaml $cuda plan=auto run.cluster=h200-node mesh=null
 refuse 2 "^plait tune: $sentence" "$PLAIT" tune recipe.yaml $cuda --cluster h200-node
 [ ! -e run ] || fail "a refused run has a folder"
-sed 's/^run: *{/run: {backend: cuda, /' recipe.yaml >gpu.yaml
 refuse 2 '^plait train: gpu.yaml:[0-9]+:[0-9]+: run.backend is cuda' "$PLAIT" train gpu.yaml
 expect 0 'step +1/1' "$PLAIT" train recipe.yaml schedule.steps=1 schedule.warmup=0
 refuse 2 "$sentence" "$PLAIT" eval run --data valid $cuda

@@ -3,6 +3,8 @@
 // sanitizers).
 #include "plan/cluster.h"
 #include "base/philox.h"
+#include "base/units.h"
+#include "recipe/setup.h"
 #include "train/search.h"
 #include "train/search_bounds.h"
 #include "train/search_extend.h"
@@ -294,6 +296,52 @@ static void given_keys_stay(void **state) {
   recipe_free(&recipe);
 }
 
+typedef struct Beside { const Recipe *asked; Candidate from; int any, overlap, micro, recomputed, wrong; } Beside;
+
+static void take_first(void *context, const Candidate *c, const Recipe *r) {
+  Beside *b = context;
+  if (!b->any && c->micro == 2 && c->mesh[0] == 2) b->from = *c, b->any = 1;
+}
+
+static void look_beside(void *context, const Candidate *c, const Recipe *r) {
+  Beside *b = context;
+  b->overlap += r->parallel.overlap != b->asked->parallel.overlap;
+  b->micro += r->batch.micro == 3;
+  b->recomputed += r->parallel.recompute_layers > 0;
+  b->wrong += r->batch.global % (r->batch.micro * recipe_data_ranks(r)) != 0;
+}
+
+// Good plans are tried without overlap, with microbatches that are no power of two, and with fewer recomputed layers,
+// where the recipe leaves these open.
+static void neighbours_vary_what_is_open(void **state) {
+  static const char *const open[] = {"parallel.recompute=full", "batch.global=12", "batch.micro=null"},
+                           *const given[] = {"parallel.recompute=full", "batch.global=12", "batch.micro=2",
+                                             "parallel.overlap=true", "parallel.recompute_layers=2"};
+  for (int fixed = 0; fixed < 2; fixed++) {
+    Recipe recipe;
+    ModelConfig config;
+    Space space;
+    Error error = {0};
+    uint32_t drawn = 0;
+    Cluster *cluster = random_cluster(&drawn);
+    load_config(8, &config);
+    load_recipe(fixed ? given : open, fixed ? 5 : 3, &recipe);
+    Beside b = {.asked = &recipe};
+    if (space_create(&recipe, &config, cluster, 2, &space, &error)) fail_msg("%s", error.message);
+    space_each(&space, take_first, &b);
+    assert_true(b.any);
+    space_beside(&space, &b.from, look_beside, &b);
+    assert_int_equal(b.overlap, !fixed);
+    assert_int_equal(b.micro, !fixed);
+    assert_true(fixed || b.recomputed == 3);
+    assert_int_equal(b.wrong, 0);
+    space_free(&space);
+    cluster_free(cluster);
+    model_config_free(&config);
+    recipe_free(&recipe);
+  }
+}
+
 // Two settings that say the same, such as a group of all ranks for sharding, are one plan.
 static void no_plan_twice(void **state) {
   int plans = 0;
@@ -333,10 +381,57 @@ static void what_does_not_fit_is_said(void **state) {
   assert_true(found.nearest.found && found.nearest.plan.bytes > options.room);
   assert_non_null(strstr(error.message, "too much"));
   assert_non_null(strstr(error.message, "ranks of this cluster would do"));
+  assert_non_null(strstr(error.message, "; 1 rank would do with a device of "));
   search_free(&found);
   cluster_free(cluster);
   model_config_free(&config);
   recipe_free(&recipe);
+}
+
+// Of recipes/7b.yaml on a cluster of two A10: more ranks than it has, the memory that two would need, and who has it.
+static void the_smallest_machine_is_said(void **state) {
+  static char *const keys[] = {"mesh={pp: 1, dp: 1, cp: 1, tp: 2}", "batch.micro=1", "parallel.tensor=1d",
+                               "parallel.recompute=full"},
+                     *const more[] = {"mesh=null", "batch.micro=1", "parallel=null", "parallel.pipeline=1f1b"};
+  for (int open = 0; open < 2; open++) {
+    Recipe recipe;
+    ModelConfig config;
+    Cluster *cluster;
+    Search found;
+    Error error = {0};
+    if (recipe_load(SOURCE_FOLDER "/recipes/7b.yaml", 4, (char **)(open ? more : keys), &recipe, &error) ||
+        setup_model_config(&recipe, &config, &error) || cluster_load("pcie-10g", &cluster, &error))
+      fail_msg("%s", error.message);
+    cluster->level[0].count = 2;
+    cluster->levels = 1;
+    SearchOptions options = {.cluster = cluster, .ranks = 2, .top = 1};
+    assert_int_equal(search_plans(&recipe, &config, &options, &found, &error), PLAIT_INFEASIBLE);
+    print_message("%s\n", error.message);
+    assert_true(found.nearest.found && found.nearest.plan.bytes > found.room);
+    if (open) { // and it is true: on so many devices something fits
+      int ranks = found.nearest.by.ranks;
+      assert_true(ranks > 2);
+      assert_non_null(strstr(error.message, " ranks of A10-PCIe-24GB would do, but this cluster has 2; "));
+      Cluster larger = nearest_enlarged(cluster, ranks);
+      options = (SearchOptions){.cluster = &larger, .ranks = ranks, .top = 1};
+      search_free(&found);
+      assert_int_equal(search_plans(&recipe, &config, &options, &found, &error), PLAIT_OK);
+    } else {
+      double bytes = found.nearest.plan.bytes;
+      char sentence[128];
+      snprintf(sentence, sizeof sentence, "; 2 ranks would do with devices of %s, as ",
+               units_bytes(bytes + cluster->device.reserved).s);
+      assert_non_null(strstr(error.message, "no number of ranks that was tried would do with the keys that are given"));
+      assert_non_null(strstr(error.message, sentence));
+      options.room = bytes; // and it is true: with so much memory it fits
+      search_free(&found);
+      assert_int_equal(search_plans(&recipe, &config, &options, &found, &error), PLAIT_OK);
+    }
+    search_free(&found);
+    cluster_free(cluster);
+    model_config_free(&config);
+    recipe_free(&recipe);
+  }
 }
 
 // Nothing in the first two seconds, then a line that says how far the search is.
@@ -384,11 +479,16 @@ static void a_search_that_stops_says_so(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(bounds_are_below_and_estimates_near), cmocka_unit_test(bounds_hold_where_all_is_open),
-      cmocka_unit_test(many_microbatches_are_bounded), cmocka_unit_test(as_good_as_trying_all),
-      cmocka_unit_test(a_search_that_stops_says_so), cmocka_unit_test(progress_is_said_late),
-      cmocka_unit_test(given_keys_stay), cmocka_unit_test(no_plan_twice), cmocka_unit_test(what_does_not_fit_is_said)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(bounds_are_below_and_estimates_near),
+                                     cmocka_unit_test(bounds_hold_where_all_is_open),
+                                     cmocka_unit_test(many_microbatches_are_bounded),
+                                     cmocka_unit_test(as_good_as_trying_all),
+                                     cmocka_unit_test(a_search_that_stops_says_so),
+                                     cmocka_unit_test(progress_is_said_late),
+                                     cmocka_unit_test(given_keys_stay), cmocka_unit_test(neighbours_vary_what_is_open),
+                                     cmocka_unit_test(no_plan_twice),
+                                     cmocka_unit_test(what_does_not_fit_is_said),
+                                     cmocka_unit_test(the_smallest_machine_is_said)};
   if (getenv("TEST_ONLY")) cmocka_set_test_filter(getenv("TEST_ONLY")); // scripts/mutants chooses
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,6 +1,8 @@
 // Layers are cut into pipeline stages by seconds where a cluster is named, and by FLOPs elsewhere; whoever compiles the
 // run has the same cut.
+#include "base/file.h"
 #include "plan/cluster.h"
+#include "plan/cluster_machine.h"
 #include "recipe/setup.h"
 #include "train/predict.h"
 #include "train/search.h"
@@ -10,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 // cmocka wants the four above first
 #include <cmocka.h>
@@ -119,6 +122,32 @@ static void all_have_one_cut(void **state) {
   free_case(&plain);
 }
 
+// Else a run would have other stages, and other last bits, because somebody has measured the machine before.
+static void a_kept_probe_changes_no_stages(void **state) {
+  char folder[] = "/tmp/plait-cache-XXXXXX", key[] = "run.cluster=probe";
+  Error error = {0};
+  Case plain = make_case(NULL), named = make_case(key);
+  int by_flops = first_stage(&plain.recipe, &plain.config), by_seconds;
+  simulated(&plain, &plain.recipe, &by_seconds);
+  assert_non_null(mkdtemp(folder));
+  setenv("XDG_CACHE_HOME", folder, 1);
+  char *path = cluster_machine_path(), *inside = xstrdup(path);
+  *strrchr(inside, '/') = 0;
+  assert_int_equal(mkdir(inside, 0777), 0);
+  if (cluster_write(plain.cluster, "a test", path, &error)) fail_msg("%s", error.message);
+  assert_int_equal(first_stage(&plain.recipe, &plain.config), by_flops);
+  assert_int_equal(first_stage(&named.recipe, &named.config), by_seconds);
+  assert_int_not_equal(by_flops, by_seconds);
+  unlink(path);
+  rmdir(inside);
+  rmdir(folder);
+  unsetenv("XDG_CACHE_HOME");
+  free(path);
+  free(inside);
+  free_case(&plain);
+  free_case(&named);
+}
+
 // The recipe of a plan that was found is no longer tied to the cluster of the search, which may be gone.
 static void plans_keep_no_cluster(void **state) {
   Case c = make_case("parallel.pipeline=1f1b");
@@ -132,8 +161,9 @@ static void plans_keep_no_cluster(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(seconds_cut_otherwise_and_better),
-                                     cmocka_unit_test(all_have_one_cut), cmocka_unit_test(plans_keep_no_cluster)};
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(seconds_cut_otherwise_and_better), cmocka_unit_test(all_have_one_cut),
+      cmocka_unit_test(a_kept_probe_changes_no_stages), cmocka_unit_test(plans_keep_no_cluster)};
   if (getenv("TEST_ONLY")) cmocka_set_test_filter(getenv("TEST_ONLY")); // scripts/mutants chooses
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
