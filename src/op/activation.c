@@ -50,6 +50,7 @@ const OpDef op_def_activation = {
     .gradient = activation_gradient,
     .rule = no_linear_rule,
     .reference = activation_reference,
+    .one_pass = 1,
 };
 
 static void activation_grad_shape(Graph *g, Node *node) { same_shape(g, node, 2, (const char *[]){""}, 1); }
@@ -98,6 +99,7 @@ const OpDef op_def_gated = {
     .gradient = gated_gradient,
     .rule = linear_1_rule,
     .reference = gated_reference,
+    .one_pass = 1,
 };
 
 static void gated_grad_shape(Graph *g, Node *node) { same_shape(g, node, 3, (const char *[]){"dgate", "dup"}, 2); }

@@ -204,8 +204,8 @@ static OpProduct logits_work(const Operand *input, OpWork *work) {
 }
 
 // Logits, and with gradient dx and dw: three products. dw may be left to another node. What gradients need of the
-// logits, in the dtype of x, goes through memory: kernels keep it for a chunk of rows at a time (up to 128 MB of bf16
-// on the CPU), which is more than a cache holds. It is written `passes` times, read before each but the first, and read
+// logits, in the dtype of x, goes through memory: kernels keep it for a chunk of rows at a time, which is
+// more than a cache holds. It is written `passes` times, read before each but the first, and read
 // once more by either product, or to be handed on.
 static void head_work(const Operand *input, const CrossEntropyAttr *attr, int passes, OpWork *work) {
   OpProduct p = logits_work(input, work);

@@ -164,6 +164,7 @@ typedef struct OpDef {
   uint32_t minus_infinity; // outputs (bits) of which −∞ is a proper value: a maximum over nothing
   // Traits, by which passes and the executor tell ops apart; they do not name ops.
   int expensive;     // selective recomputation keeps its output rather than compute it again
+  int one_pass;      // a pass over its inputs makes its output: where backward keeps these, it makes that again
   int looks_up;      // its output is rows of its first input, which its second names; it multiplies by none of them
   int communicates;  // done by the comm layer, not by a device. Of these:
   int rooted;        // between one rank of the group, CommAttr.root, and all
