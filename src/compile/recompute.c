@@ -13,9 +13,9 @@
 // the last that both share: where it lies in a segment that the other does not, the other's result was kept. Backward
 // reads the last run that there is. Whatever nobody asks for does not run again.
 //
-// What one pass over memory makes of tensors that backward keeps anyway, as an activation of its input, is not kept in
-// any mode: backward makes it again, right before it is read. That is a pass of reading and one of writing for every
-// tensor that is kept no longer, and moves nothing between ranks.
+// What one pass over memory makes of what backward has anyway, as activations and norms of their inputs, is not kept in
+// any mode: backward makes it again, right before it reads it. Each byte that is kept no longer costs one that is read
+// and one that is written, and nothing is moved between ranks for it.
 //
 // Rows of experts that come in parts (moe.chunks) run again in any case, each part right before its backward, so that
 // one part's rows are in memory at a time.
@@ -103,22 +103,36 @@ static int is_of_parts(const Graph *g, const Node *n) {
   return parts;
 }
 
-// (tensors) whether a later phase than forward reads it.
-static char *find_kept(Graph *g) {
-  char *kept = arena_array(&g->arena, char, g->tensor.count + 1);
+// Of a tensor: a later phase than forward reads it, and there is a reader there that wants it elsewhere than it lies.
+enum { READ_LATER = 1, MOVED_LATER = 2 };
+
+static char *find_later_readers(Graph *g) {
+  char *later = arena_array(&g->arena, char, g->tensor.count + 1);
   for (int i = 0; i < g->node.count; i++) {
     const Node *n = &g->node.data[i];
-    for (int k = 0; n->region == REGION_MICRO && n->phase != PHASE_FORWARD && k < n->ninput; k++)
-      if (n->input[k] >= 0) kept[n->input[k]] = 1;
+    for (int k = 0; n->region == REGION_MICRO && n->phase != PHASE_FORWARD && k < n->ninput; k++) {
+      if (n->input[k] < 0) continue;
+      int moves = !placement_equal(n->want[k], graph_tensor(g, n->input[k])->placement);
+      later[n->input[k]] |= (char)(READ_LATER | (moves ? MOVED_LATER : 0));
+    }
   }
-  return kept;
+  return later;
 }
 
-static int is_one_pass(const Graph *g, const Node *n, const char *kept) {
+// Whether backward makes the node's outputs again in any mode: in one pass over what it has anyway, Variables and what
+// it keeps, where they lie.
+static int is_one_pass(const Graph *g, const Node *n, const char *later) {
   if (!op_def(n->op)->one_pass || !can_run_again(g, n) || !is_cheap(g, n)) return 0;
-  for (int k = 0; k < n->ninput; k++)
-    if (FAULT(one_pass_of_what_is_not_kept, n->input[k] >= 0 && !kept[n->input[k]], 0)) return 0;
-  return 1;
+  for (int k = 0; k < n->ninput; k++) {
+    const Tensor *t = n->input[k] < 0 ? NULL : graph_tensor(g, n->input[k]);
+    if (!t) continue;
+    if (FAULT(one_pass_of_what_is_not_kept, t->variable < 0 && !later[t->id], 0)) return 0;
+    if (FAULT(one_pass_moves, !placement_equal(n->want[k], t->placement), 0)) return 0;
+  }
+  for (int k = 0; k < n->noutput; k++)
+    if (later[n->output[k]] & MOVED_LATER || !placement_equal(n->give[k], graph_tensor(g, n->output[k])->placement))
+      return 0;
+  return !op_def(n->op)->lower || !rule_lower_axes(g, n);
 }
 
 static int is_alone_in_a_segment(const Recompute *r, int layer) {
@@ -131,7 +145,7 @@ static void find_runs(Recompute *r, int parts) {
   int *nested = arena_array(&r->g->arena, int, r->g->layers + 1);
   for (int i = 0; i < r->segments; i++)
     for (int l = r->segment[i].first; l < r->segment[i].end; l++) nested[l]++;
-  const char *kept = find_kept(r->g);
+  const char *later = find_later_readers(r->g);
   r->levels = 1;
   for (int i = 0; i < r->count; i++) {
     const Node *n = &r->old[i];
@@ -140,7 +154,7 @@ static void find_runs(Recompute *r, int parts) {
       if (n->layer < r->list->blocks && r->list->selective[n->layer] && is_cheap(r->g, n)) r->last[i]++;
     }
     // Where the rest of the block runs again for others too, these run once more for themselves.
-    int again = parts && is_of_parts(r->g, n) ? FAULT(parts_are_kept, 1, 0) : is_one_pass(r->g, n, kept);
+    int again = parts && is_of_parts(r->g, n) ? FAULT(parts_are_kept, 1, 0) : is_one_pass(r->g, n, later);
     if (again) {
       r->late[i] = 1;
       r->last[i] = n->layer < 0 || n->layer >= r->g->layers ? 1

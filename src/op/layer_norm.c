@@ -71,6 +71,7 @@ const OpDef op_def_layer_norm = {
     .rule = forward_rule,
     .lower = forward_lower,
     .reference = forward_reference,
+    .one_pass = 1,
 };
 
 // dy (…, e), x (…, e), gain (e), mean (…), rstd (…) → dx (…, e), dgain (e), dbias (e) when attr.bias

@@ -27,7 +27,10 @@ static void loss_outputs(Graph *g, Node *node) {
   graph_output(g, node, "dx", x.dtype, x.shape);
   if (node_attr(node, CrossEntropyAttr)->split)
     graph_output(g, node, "dlogits", x.dtype, logits_shape(&x.shape, &w.shape));
-  else graph_output(g, node, "dw", op_statistics_dtype(w.dtype), w.shape);
+  else {
+    int added_to = node_attr(node, CrossEntropyAttr)->accumulate ? node->input[node->ninput - 1] : -1;
+    graph_output(g, node, "dw", added_to < 0 ? op_statistics_dtype(w.dtype) : graph_tensor(g, added_to)->dtype, w.shape);
+  }
 }
 
 // x (b, s, e), w (v, e), targets (b, s), seed () or -1 without gradient
@@ -265,6 +268,7 @@ const OpDef op_def_linear_cross_entropy = {
     .evaluate = loss_evaluate,
     .reference = loss_reference,
     .accumulate = loss_accumulate,
+    .accumulates_narrow = 1,
     .work = loss_work,
     .expensive = 1,
 };
@@ -376,6 +380,7 @@ const OpDef op_def_cross_entropy_apply = {
     .rule = apply_rule,
     .reference = apply_reference,
     .accumulate = loss_accumulate,
+    .accumulates_narrow = 1,
     .work = apply_work,
     .expensive = 1,
 };

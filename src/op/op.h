@@ -152,6 +152,7 @@ typedef struct OpDef {
   // Turns a node into one that adds one of its outputs to a further, last input, in place. Returns that output, or -1
   // when it cannot. For `fuse`: gradients then go straight into their accumulators. NULL: never.
   int (*accumulate)(Node *node);
+  int accumulates_narrow; // ... and that may have the dtype of input 0 where the output would be wider: it rounds once
   // Turns a node into one that adds a further, last input of `dims` dims to one of its outputs as BIAS does. Returns
   // that output, or -1 when it cannot. For `fuse`. NULL: never.
   int (*bias)(Node *node, int dims);

@@ -57,6 +57,7 @@ const OpDef op_def_rms_norm = {
     .rule = forward_rule,
     .lower = forward_lower,
     .reference = forward_reference,
+    .one_pass = 1,
 };
 
 // dy (…, e), x (…, e), gain (e), rstd (…) → dx (…, e), dgain (e)

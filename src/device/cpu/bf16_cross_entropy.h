@@ -63,7 +63,7 @@ static size_t head_slot_bytes(int64_t e) {
 static size_t head_workspace(const Operand *input, int gradient, int threads) {
   Head h = head_sizes(input, gradient, 0);
   size_t logits = (size_t)threads * head_slot_bytes(h.e);
-  size_t dx = product_workspace(h.e, h.vocab, 1, threads), dw = product_workspace(h.e, h.chunk, 1, threads);
+  size_t dx = product_workspace(h.e, h.vocab, 1, threads), dw = product_workspace(h.e, h.chunk, 0, threads);
   if (!gradient) dx = dw = 0;
   dx = dx > dw ? dx : dw;
   return h.bytes + (logits > dx ? logits : dx);
@@ -240,7 +240,7 @@ static void head_gradients(Head *h) {
                 .b_column = 1,
                 .c = call->output[2].data,
                 .c_row = h->e,
-                .wide = 1,
+                .wide = call->output[2].dtype == DTYPE_F32,
                 .add = h->add || h->first > 0};
   product(&dx, h->product, call_team(call));
   team_each(call_team(call), h->n, head_narrow, h);
@@ -275,10 +275,13 @@ static Head head_of(const KernelCall *call, int gradient) {
   return h;
 }
 
-// The last output is dlogits, narrow, or dw, wide.
+// The last output is dlogits, narrow, or dw, wide or that of an accumulator.
 static int head_fits(const KernelCall *call) {
   const CrossEntropyAttr *attr = call->attr;
-  return !attr->gradient || call->output[2].dtype == (attr->split ? DTYPE_BF16 : DTYPE_F32);
+  if (!attr->gradient) return 1;
+  Dtype last = call->output[2].dtype;
+  if (attr->accumulate) return last == call->input[call->ninput - 1].dtype && (last == DTYPE_F32 || last == DTYPE_BF16);
+  return last == (attr->split ? DTYPE_BF16 : DTYPE_F32);
 }
 
 static void linear_cross_entropy_bf16(const KernelCall *call) {
