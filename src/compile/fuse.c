@@ -4,7 +4,7 @@
 //
 //   y = identity x          readers of y read x                       replaced[y] = x
 //   V = identity x          the maker of x writes V                   made[x] = V
-//   V = accumulate V, x     the maker of x reads V too and writes it  joined[maker] = the accumulate
+//   V = accumulate V, x     the maker of x reads V too and writes it  joined[maker] = the accumulate (x may be rounded before)
 //   y = bias x, b           the maker of x reads b too and makes y    joined[maker] = the bias
 #include "base/fault.h"
 #include "op/op.h"
@@ -33,12 +33,27 @@ static int touches(const Graph *g, const Node *n, int variable) {
   return 0;
 }
 
+// The tensor that an accumulate adds, or, where that was only rounded to the accumulator's dtype and its maker can add
+// to one of its factors' dtype, the tensor before it was rounded. *cast: the node that rounds it, or -1.
+static int added_tensor(const Fuse *f, const Node *n, int *cast) {
+  int x = n->input[1], producer = graph_tensor(f->g, x)->producer;
+  *cast = -1;
+  if (producer < 0 || !op_def(f->g->node.data[producer].op)->converts || f->readers[x] != 1 || bound(f->g, x)) return x;
+  int wide = f->g->node.data[producer].input[0], maker = graph_tensor(f->g, wide)->producer;
+  if (maker < 0 || !(f->fuses & DEVICE_FUSES_NARROW_ACCUMULATE)) return x;
+  const Node *m = &f->g->node.data[maker];
+  if (!op_def(m->op)->accumulates_narrow || graph_tensor(f->g, m->input[0])->dtype != graph_tensor(f->g, x)->dtype)
+    return x;
+  *cast = producer;
+  return wide;
+}
+
 // A gradient → accumulate, read by nothing else: the op that makes the gradient adds into the accumulator in place.
 static void join_accumulate(Fuse *f, int id) {
   const Node *n = &f->g->node.data[id];
   if (!op_def(n->op)->adds_into) return;
-  int x = n->input[1], producer = graph_tensor(f->g, x)->producer,
-      variable = graph_tensor(f->g, n->output[0])->variable;
+  int cast, x = added_tensor(f, n, &cast), producer = graph_tensor(f->g, x)->producer,
+            variable = graph_tensor(f->g, n->output[0])->variable;
   if (producer < 0 || f->readers[x] != 1 || bound(f->g, x) || f->joined[producer] >= 0) return;
   Node m = f->g->node.data[producer];
   if (!(f->fuses & DEVICE_FUSES_ACCUMULATE) || !op_def(m.op)->accumulate || m.region != n->region ||
@@ -50,13 +65,14 @@ static void join_accumulate(Fuse *f, int id) {
     if (touches(f->g, &f->g->node.data[i], variable)) return;
   f->joined[producer] = id;
   f->dropped[id] = 1;
+  if (cast >= 0) f->dropped[cast] = 1;
 }
 
 // A gradient that is rounded just to be added: the accumulator takes it as it is. Where a collective stands between the
 // two, what travels is narrow.
 static void join_cast(Fuse *f, int id) {
   const Node *n = &f->g->node.data[id];
-  if (!op_def(n->op)->adds_into) return;
+  if (!op_def(n->op)->adds_into || f->dropped[id]) return;
   int x = n->input[1], producer = graph_tensor(f->g, x)->producer;
   if (producer < 0 || !op_def(f->g->node.data[producer].op)->converts || f->readers[x] != 1 || bound(f->g, x)) return;
   int from = f->g->node.data[producer].input[0];

@@ -325,21 +325,6 @@ static int redistribute(Partition *p, int tensor, const Placement *to, const Nod
   return now;
 }
 
-static uint32_t sharded_lower_axes(const Graph *g, const Node *n) {
-  Arena scratch = {0};
-  Rule r = rule_of(&scratch, g, n);
-  uint32_t axes = 0;
-  for (int k = 0; k < n->ninput; k++) {
-    if (n->input[k] < 0) continue;
-    for (int d = 0; d < n->want[k]->rank; d++) {
-      if (!(r.lower >> r.input[k][d] & 1)) continue;
-      for (int i = 0; i < n->want[k]->dim[d].n; i++) axes |= 1u << n->want[k]->dim[d].axis[i];
-    }
-  }
-  arena_free(&scratch);
-  return axes;
-}
-
 // The only axis of a set.
 static int axis_of(uint32_t axes) {
   int a = 0;
@@ -529,7 +514,7 @@ static int partition_node(Partition *p, const Node *n) {
       if (input[k] < 0) input[k] = redistribute(p, p->map[n->input[k]], n->want[k], n);
       if (input[k] < 0) code = PLAIT_INFEASIBLE;
     }
-  uint32_t axes = code ? 0 : sharded_lower_axes(p->g, n);
+  uint32_t axes = code ? 0 : rule_lower_axes(p->g, n);
   if (!code && axes) code = lower_node(p, n, input, axes, output);
   else if (!code) code = plain_node(p, n, input, output);
   if (!code) code = finish_outputs(p, n, output);

@@ -13,6 +13,10 @@
 // the last that both share: where it lies in a segment that the other does not, the other's result was kept. Backward
 // reads the last run that there is. Whatever nobody asks for does not run again.
 //
+// What one pass over memory makes of what backward has anyway, as activations and norms of their inputs, is not kept in
+// any mode: backward makes it again, right before it reads it. Each byte that is kept no longer costs one that is read
+// and one that is written, and nothing is moved between ranks for it.
+//
 // Rows of experts that come in parts (moe.chunks) run again in any case, each part right before its backward, so that
 // one part's rows are in memory at a time.
 //
@@ -99,6 +103,38 @@ static int is_of_parts(const Graph *g, const Node *n) {
   return parts;
 }
 
+// Of a tensor: a later phase than forward reads it, and there is a reader there that wants it elsewhere than it lies.
+enum { READ_LATER = 1, MOVED_LATER = 2 };
+
+static char *find_later_readers(Graph *g) {
+  char *later = arena_array(&g->arena, char, g->tensor.count + 1);
+  for (int i = 0; i < g->node.count; i++) {
+    const Node *n = &g->node.data[i];
+    for (int k = 0; n->region == REGION_MICRO && n->phase != PHASE_FORWARD && k < n->ninput; k++) {
+      if (n->input[k] < 0) continue;
+      int moves = !placement_equal(n->want[k], graph_tensor(g, n->input[k])->placement);
+      later[n->input[k]] |= (char)(READ_LATER | (moves ? MOVED_LATER : 0));
+    }
+  }
+  return later;
+}
+
+// Whether backward makes the node's outputs again in any mode: in one pass over what it has anyway, Variables and what
+// it keeps, where they lie.
+static int is_one_pass(const Graph *g, const Node *n, const char *later) {
+  if (!op_def(n->op)->one_pass || !can_run_again(g, n) || !is_cheap(g, n)) return 0;
+  for (int k = 0; k < n->ninput; k++) {
+    const Tensor *t = n->input[k] < 0 ? NULL : graph_tensor(g, n->input[k]);
+    if (!t) continue;
+    if (FAULT(one_pass_of_what_is_not_kept, t->variable < 0 && !later[t->id], 0)) return 0;
+    if (FAULT(one_pass_moves, !placement_equal(n->want[k], t->placement), 0)) return 0;
+  }
+  for (int k = 0; k < n->noutput; k++)
+    if (later[n->output[k]] & MOVED_LATER || !placement_equal(n->give[k], graph_tensor(g, n->output[k])->placement))
+      return 0;
+  return !op_def(n->op)->lower || !rule_lower_axes(g, n);
+}
+
 static int is_alone_in_a_segment(const Recompute *r, int layer) {
   for (int i = 0; i < r->segments; i++)
     if (r->segment[i].first == layer && r->segment[i].end == layer + 1) return 1;
@@ -109,6 +145,7 @@ static void find_runs(Recompute *r, int parts) {
   int *nested = arena_array(&r->g->arena, int, r->g->layers + 1);
   for (int i = 0; i < r->segments; i++)
     for (int l = r->segment[i].first; l < r->segment[i].end; l++) nested[l]++;
+  const char *later = find_later_readers(r->g);
   r->levels = 1;
   for (int i = 0; i < r->count; i++) {
     const Node *n = &r->old[i];
@@ -116,13 +153,13 @@ static void find_runs(Recompute *r, int parts) {
       r->last[i] = nested[n->layer];
       if (n->layer < r->list->blocks && r->list->selective[n->layer] && is_cheap(r->g, n)) r->last[i]++;
     }
-    // Where the rest of the block runs again for others too, parts run once more for themselves.
-    if (parts && is_of_parts(r->g, n)) {
-      r->late[i] = FAULT(parts_are_kept, 1, 0);
-      if (r->late[i])
-        r->last[i] = n->layer < 0 || n->layer >= r->g->layers ? 1
-                     : is_alone_in_a_segment(r, n->layer)     ? nested[n->layer]
-                                                              : nested[n->layer] + 1;
+    // Where the rest of the block runs again for others too, these run once more for themselves.
+    int again = parts && is_of_parts(r->g, n) ? FAULT(parts_are_kept, 1, 0) : is_one_pass(r->g, n, later);
+    if (again) {
+      r->late[i] = 1;
+      r->last[i] = n->layer < 0 || n->layer >= r->g->layers ? 1
+                   : is_alone_in_a_segment(r, n->layer)     ? nested[n->layer]
+                                                            : nested[n->layer] + 1;
     }
     if (r->last[i] >= r->levels) r->levels = r->last[i] + 1;
   }
@@ -230,7 +267,7 @@ static void emit_again(Recompute *r, int layer, int phase, int *done) {
 int pass_recompute(Graph **graph, const CompileOptions *o, Error *error) {
   Graph *g = *graph;
   int parts = o->chunks > 1, any = o->recompute != RECOMPUTE_NONE || o->recompute_list.blocks;
-  if ((!any && !parts) || o->mode != MODEL_TRAIN) return PLAIT_OK;
+  if (o->mode != MODEL_TRAIN) return PLAIT_OK;
   int count = g->node.count, tensors = g->tensor.count;
   Node *old = arena_array(&g->arena, Node, count);
   memcpy(old, g->node.data, sizeof *old * (size_t)count);
@@ -242,6 +279,7 @@ int pass_recompute(Graph **graph, const CompileOptions *o, Error *error) {
   r.last = arena_array(&g->arena, int, count);
   r.late = arena_array(&g->arena, int, count);
   find_runs(&r, parts);
+  if (r.levels == 1) return PLAIT_OK;
   r.needed = arena_array(&g->arena, int, count * r.levels);
   r.ran = arena_array(&g->arena, int, count * r.levels);
   r.clone = arena_array(&g->arena, int, tensors * r.levels);

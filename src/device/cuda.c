@@ -16,7 +16,7 @@ const Device *device_cuda(void) {
                               .space = {0, PAGE, ALIGNMENT},
                               .dtypes = 1u << DTYPE_F64 | 1u << DTYPE_F32 | 1u << DTYPE_BF16 | 1u << DTYPE_F16,
                               .fast_dtypes = 1u << DTYPE_BF16 | 1u << DTYPE_F16,
-                              .fuses = DEVICE_FUSES_ACCUMULATE | DEVICE_FUSES_BIAS,
+                              .fuses = DEVICE_FUSES_ACCUMULATE | DEVICE_FUSES_BIAS | DEVICE_FUSES_NARROW_ACCUMULATE,
                               .find = find,
                               .peak_flops = peak_flops};
   return &cuda;

@@ -25,7 +25,7 @@ typedef struct DeviceSpace {
 } DeviceSpace;
 
 // Sums that kernels can take over from the node that follows, for pass fuse.
-enum { DEVICE_FUSES_ACCUMULATE = 1, DEVICE_FUSES_BIAS = 2 };
+enum { DEVICE_FUSES_ACCUMULATE = 1, DEVICE_FUSES_BIAS = 2, DEVICE_FUSES_NARROW_ACCUMULATE = 4 };
 
 // What a device computes a node with.
 typedef struct DeviceKernel {

@@ -50,6 +50,8 @@ const OpDef op_def_activation = {
     .gradient = activation_gradient,
     .rule = no_linear_rule,
     .reference = activation_reference,
+    .one_pass = 1,
+    .in_place = 1,
 };
 
 static void activation_grad_shape(Graph *g, Node *node) { same_shape(g, node, 2, (const char *[]){""}, 1); }
@@ -68,6 +70,7 @@ const OpDef op_def_activation_grad = {
     .shape = activation_grad_shape,
     .rule = linear_1_rule,
     .reference = activation_grad_reference,
+    .in_place = 1,
 };
 
 static void gated_shape(Graph *g, Node *node) { same_shape(g, node, 2, (const char *[]){""}, 1); }
@@ -98,6 +101,8 @@ const OpDef op_def_gated = {
     .gradient = gated_gradient,
     .rule = linear_1_rule,
     .reference = gated_reference,
+    .one_pass = 1,
+    .in_place = 1,
 };
 
 static void gated_grad_shape(Graph *g, Node *node) { same_shape(g, node, 3, (const char *[]){"dgate", "dup"}, 2); }
@@ -119,6 +124,7 @@ const OpDef op_def_gated_grad = {
     .shape = gated_grad_shape,
     .rule = linear_2_rule,
     .reference = gated_grad_reference,
+    .in_place = 2,
 };
 
 int op_activation(Graph *g, const char *name, int x, ActivationKind kind) {

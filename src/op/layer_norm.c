@@ -71,6 +71,8 @@ const OpDef op_def_layer_norm = {
     .rule = forward_rule,
     .lower = forward_lower,
     .reference = forward_reference,
+    .one_pass = 1,
+    .in_place = 1,
 };
 
 // dy (…, e), x (…, e), gain (e), mean (…), rstd (…) → dx (…, e), dgain (e), dbias (e) when attr.bias
@@ -129,6 +131,7 @@ const OpDef op_def_layer_norm_grad = {
     .rule = grad_rule,
     .lower = grad_lower,
     .reference = grad_reference,
+    .in_place = 1,
 };
 
 int op_layer_norm(Graph *g, const char *name, int x, int gain, int bias, double epsilon) {

@@ -27,7 +27,10 @@ static void loss_outputs(Graph *g, Node *node) {
   graph_output(g, node, "dx", x.dtype, x.shape);
   if (node_attr(node, CrossEntropyAttr)->split)
     graph_output(g, node, "dlogits", x.dtype, logits_shape(&x.shape, &w.shape));
-  else graph_output(g, node, "dw", op_statistics_dtype(w.dtype), w.shape);
+  else {
+    int added_to = node_attr(node, CrossEntropyAttr)->accumulate ? node->input[node->ninput - 1] : -1;
+    graph_output(g, node, "dw", added_to < 0 ? op_statistics_dtype(w.dtype) : graph_tensor(g, added_to)->dtype, w.shape);
+  }
 }
 
 // x (b, s, e), w (v, e), targets (b, s), seed () or -1 without gradient
@@ -204,8 +207,8 @@ static OpProduct logits_work(const Operand *input, OpWork *work) {
 }
 
 // Logits, and with gradient dx and dw: three products. dw may be left to another node. What gradients need of the
-// logits, in the dtype of x, goes through memory: kernels keep it for a chunk of rows at a time (up to 128 MB of bf16
-// on the CPU), which is more than a cache holds. It is written `passes` times, read before each but the first, and read
+// logits, in the dtype of x, goes through memory: kernels keep it for a chunk of rows at a time, which is
+// more than a cache holds. It is written `passes` times, read before each but the first, and read
 // once more by either product, or to be handed on.
 static void head_work(const Operand *input, const CrossEntropyAttr *attr, int passes, OpWork *work) {
   OpProduct p = logits_work(input, work);
@@ -265,6 +268,7 @@ const OpDef op_def_linear_cross_entropy = {
     .evaluate = loss_evaluate,
     .reference = loss_reference,
     .accumulate = loss_accumulate,
+    .accumulates_narrow = 1,
     .work = loss_work,
     .expensive = 1,
 };
@@ -376,6 +380,7 @@ const OpDef op_def_cross_entropy_apply = {
     .rule = apply_rule,
     .reference = apply_reference,
     .accumulate = loss_accumulate,
+    .accumulates_narrow = 1,
     .work = apply_work,
     .expensive = 1,
 };

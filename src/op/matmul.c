@@ -46,7 +46,9 @@ static void shape(Graph *g, Node *node) {
   append_group(&out, operand, &q, q.second);
   // Products that are gradients of weights keep their sums wide.
   Dtype dtype = graph_tensor(g, node->input[0])->dtype;
-  graph_output(g, node, "", attr->kind == MATMUL_TN ? op_statistics_dtype(dtype) : dtype, out);
+  if (attr->accumulate) dtype = graph_tensor(g, node->input[2])->dtype;
+  else if (attr->kind == MATMUL_TN) dtype = op_statistics_dtype(dtype);
+  graph_output(g, node, "", dtype, out);
 }
 
 static int append_kind(Graph *g, const Node *node, const char *suffix, int kind, int a, int b) {
@@ -166,6 +168,7 @@ const OpDef op_def_matmul = {
     .work = work_of,
     .expensive = 1,
     .accumulate = accumulate,
+    .accumulates_narrow = 1,
     .bias = bias,
     .defers_sum = 1,
     .multiplies = 1,

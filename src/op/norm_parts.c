@@ -103,6 +103,7 @@ const OpDef op_def_norm_apply = {
     .shape = apply_shape,
     .rule = apply_rule,
     .reference = apply_reference,
+    .in_place = 1,
 };
 
 // ---- NORM_GRAD_SUMS ------------------------------------------------------------------------------------------------
@@ -212,6 +213,7 @@ const OpDef op_def_norm_grad_apply = {
     .shape = grad_apply_shape,
     .rule = grad_apply_rule,
     .reference = grad_apply_reference,
+    .in_place = 1,
 };
 
 // ---- lowering ------------------------------------------------------------------------------------------------------

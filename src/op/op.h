@@ -152,6 +152,7 @@ typedef struct OpDef {
   // Turns a node into one that adds one of its outputs to a further, last input, in place. Returns that output, or -1
   // when it cannot. For `fuse`: gradients then go straight into their accumulators. NULL: never.
   int (*accumulate)(Node *node);
+  int accumulates_narrow; // ... and that may have the dtype of input 0 where the output would be wider: it rounds once
   // Turns a node into one that adds a further, last input of `dims` dims to one of its outputs as BIAS does. Returns
   // that output, or -1 when it cannot. For `fuse`. NULL: never.
   int (*bias)(Node *node, int dims);
@@ -164,6 +165,7 @@ typedef struct OpDef {
   uint32_t minus_infinity; // outputs (bits) of which −∞ is a proper value: a maximum over nothing
   // Traits, by which passes and the executor tell ops apart; they do not name ops.
   int expensive;     // selective recomputation keeps its output rather than compute it again
+  int one_pass;      // a pass over its inputs makes its output: where backward keeps these, it makes that again
   int looks_up;      // its output is rows of its first input, which its second names; it multiplies by none of them
   int communicates;  // done by the comm layer, not by a device. Of these:
   int rooted;        // between one rank of the group, CommAttr.root, and all

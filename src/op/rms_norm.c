@@ -57,6 +57,8 @@ const OpDef op_def_rms_norm = {
     .rule = forward_rule,
     .lower = forward_lower,
     .reference = forward_reference,
+    .one_pass = 1,
+    .in_place = 1,
 };
 
 // dy (…, e), x (…, e), gain (e), rstd (…) → dx (…, e), dgain (e)
@@ -106,6 +108,7 @@ const OpDef op_def_rms_norm_grad = {
     .rule = grad_rule,
     .lower = grad_lower,
     .reference = grad_reference,
+    .in_place = 1,
 };
 
 int op_rms_norm(Graph *g, const char *name, int x, int gain, double epsilon) {

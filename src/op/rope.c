@@ -54,6 +54,7 @@ const OpDef op_def_rope = {
     .gradient = gradient,
     .rule = rule,
     .reference = reference,
+    .in_place = 1,
 };
 
 int op_rope(Graph *g, const char *name, int x, int positions, const RopeAttr *attr) {

@@ -1,5 +1,6 @@
 // Parser of factor rules.
 #include "sharding/rule.h"
+#include "sharding/placement.h"
 #include "op/op.h"
 #include <ctype.h>
 #include <string.h>
@@ -130,4 +131,19 @@ int rule_is_sum(const Rule *r) {
   for (int k = 1; k < r->ninput; k++)
     if (r->linear[k] != r->linear[0]) return 0;
   return 1;
+}
+
+uint32_t rule_lower_axes(const Graph *g, const Node *n) {
+  Arena scratch = {0};
+  Rule r = rule_of(&scratch, g, n);
+  uint32_t axes = 0;
+  for (int k = 0; k < n->ninput; k++) {
+    if (n->input[k] < 0) continue;
+    for (int d = 0; d < n->want[k]->rank; d++) {
+      if (!(r.lower >> r.input[k][d] & 1)) continue;
+      for (int i = 0; i < n->want[k]->dim[d].n; i++) axes |= 1u << n->want[k]->dim[d].axis[i];
+    }
+  }
+  arena_free(&scratch);
+  return axes;
 }

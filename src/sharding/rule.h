@@ -22,3 +22,5 @@ typedef struct Rule {
 int rule_is_sum(const Rule *r);
 // Parses the node's rule; arrays are allocated in `arena`. A malformed rule is a bug and dies.
 Rule rule_of(Arena *arena, const Graph *g, const Node *node);
+// The axes (bits) over which a placed node wants `lower` factors sharded; with any, its op's `lower` expands it.
+uint32_t rule_lower_axes(const Graph *g, const Node *n);

@@ -7,8 +7,7 @@
 enum {
   HEAD_ROWS = 128 / MR * MR, // of a unit
   HEAD_WORDS = 512,
-  HEAD_ROW = HEAD_WORDS + 16, // stride of its logits
-  HEAD_KEPT = 1 << 26 // exponentials at a time, about: 128 MB
+  HEAD_ROW = HEAD_WORDS + 16 // stride of its logits
 };
 
 typedef struct Head {
@@ -43,9 +42,8 @@ static Head head_sizes(const Operand *input, int gradient, uintptr_t base) {
             .gradient = gradient};
   h.stride = (h.vocab + 31) / 32 * 32 + 32;
   h.blocks = (h.vocab + HEAD_WORDS - 1) / HEAD_WORDS;
-  int64_t most = HEAD_KEPT / h.stride < 64 ? 64 : HEAD_KEPT / h.stride, chunks = (h.rows + most - 1) / most;
-  h.chunk = chunks < 1 ? 0 : ((h.rows + chunks - 1) / chunks + 31) / 32 * 32;
-  if (h.chunk > h.rows) h.chunk = h.rows;
+  // Again with every chunk: either packing of the head reads and writes it, and its gradient is read and written.
+  h.chunk = cpu_head_rows(h.rows, h.stride, h.e, sizeof(uint16_t), 4 * sizeof(uint16_t) + 2 * sizeof(float));
   size_t cells = sizeof(float) * (size_t)(h.chunk * h.blocks);
   h.loss = (double *)(base + head_part(&h, sizeof(double) * (size_t)h.rows));
   h.maximum = (float *)(base + head_part(&h, cells));
@@ -65,7 +63,7 @@ static size_t head_slot_bytes(int64_t e) {
 static size_t head_workspace(const Operand *input, int gradient, int threads) {
   Head h = head_sizes(input, gradient, 0);
   size_t logits = (size_t)threads * head_slot_bytes(h.e);
-  size_t dx = product_workspace(h.e, h.vocab, 1, threads), dw = product_workspace(h.e, h.chunk, 1, threads);
+  size_t dx = product_workspace(h.e, h.vocab, 1, threads), dw = product_workspace(h.e, h.chunk, 0, threads);
   if (!gradient) dx = dw = 0;
   dx = dx > dw ? dx : dw;
   return h.bytes + (logits > dx ? logits : dx);
@@ -242,7 +240,7 @@ static void head_gradients(Head *h) {
                 .b_column = 1,
                 .c = call->output[2].data,
                 .c_row = h->e,
-                .wide = 1,
+                .wide = call->output[2].dtype == DTYPE_F32,
                 .add = h->add || h->first > 0};
   product(&dx, h->product, call_team(call));
   team_each(call_team(call), h->n, head_narrow, h);
@@ -259,7 +257,8 @@ static void head_run(Head *h) {
   if (h->gradient && !h->add && !h->split)
     memset((float *)call->output[2].data + filled * h->e, 0,
            sizeof(float) * (size_t)((call->input[1].size[0] - filled) * h->e));
-  for (h->first = 0; h->first < h->rows; h->first += h->chunk) {
+  for (h->first = 0; FAULT(head_leaves_out_last_rows_bf16, h->first < h->rows, h->first + h->chunk <= h->rows);
+       h->first += h->chunk) {
     h->n = h->rows - h->first < h->chunk ? h->rows - h->first : h->chunk;
     if (h->gradient || !h->known_maximum) head_logits(h);
     team_each(call_team(call), row_units(h->n, h->vocab), head_finish, h);
@@ -276,10 +275,13 @@ static Head head_of(const KernelCall *call, int gradient) {
   return h;
 }
 
-// The last output is dlogits, narrow, or dw, wide.
+// The last output is dlogits, narrow, or dw, wide or that of an accumulator.
 static int head_fits(const KernelCall *call) {
   const CrossEntropyAttr *attr = call->attr;
-  return !attr->gradient || call->output[2].dtype == (attr->split ? DTYPE_BF16 : DTYPE_F32);
+  if (!attr->gradient) return 1;
+  Dtype last = call->output[2].dtype;
+  if (attr->accumulate) return last == call->input[call->ninput - 1].dtype && (last == DTYPE_F32 || last == DTYPE_BF16);
+  return last == (attr->split ? DTYPE_BF16 : DTYPE_F32);
 }
 
 static void linear_cross_entropy_bf16(const KernelCall *call) {

@@ -18,7 +18,7 @@ typedef struct Product {
   int64_t b_row, b_column;
   void *c;
   int64_t c_row;
-  int wide, add;     // C is fp32; C (then fp32) is added to
+  int wide, add;     // C is fp32; C is added to
   const float *bias; // (n), added to every row of a C that is bf16; NULL: none
 } Product;
 
@@ -89,10 +89,10 @@ static void pack_unit(void *argument, int slot, int64_t unit) {
          g->b_column, job->depth, columns);
 }
 
-// One row of a tile of sums to bf16; whole cache lines where they can be.
-INLINE void narrow_tile_row(uint16_t *to, const float *sum, const float *bias, int64_t columns) {
+// One row of a tile of sums to bf16, where it is added to or not; whole cache lines where they can be.
+INLINE void narrow_tile_row(uint16_t *to, const float *sum, const float *bias, int add, int64_t columns) {
 #if LEVEL_BF16
-  if (columns >= NR) {
+  if (columns >= NR && !add) {
     __m512 low = _mm512_loadu_ps(sum), high = _mm512_loadu_ps(sum + 16);
     if (bias) low = _mm512_add_ps(low, _mm512_loadu_ps(bias)), high = _mm512_add_ps(high, _mm512_loadu_ps(bias + 16));
     _mm512_storeu_si512(to, (__m512i)_mm512_cvtne2ps_pbh(high, low));
@@ -102,6 +102,7 @@ INLINE void narrow_tile_row(uint16_t *to, const float *sum, const float *bias, i
   for (int64_t x = 0; x < columns; x += WIDTH) {
     V v = load_f32(sum + x);
     if (bias) v += take_f32(bias + x, columns - x);
+    if (FAULT(narrow_accumulate_forgets, add, 0)) v += take_bf16(to + x, columns - x);
     put_bf16(to + x, v, columns - x);
   }
 }
@@ -111,7 +112,7 @@ static void store_tile(const Product *g, const float *sum, int64_t sum_row, int6
                        int64_t columns, int add) {
   for (int64_t r = 0; r < rows; r++, sum += sum_row) {
     int64_t at = (i + r) * g->c_row + j;
-    if (!g->wide) narrow_tile_row((uint16_t *)g->c + at, sum, g->bias ? g->bias + j : NULL, columns);
+    if (!g->wide) narrow_tile_row((uint16_t *)g->c + at, sum, g->bias ? g->bias + j : NULL, g->add, columns);
     else if (add)
       for (int64_t x = 0; x < columns; x++) ((float *)g->c)[at + x] += sum[x];
     else memcpy((float *)g->c + at, sum, sizeof(float) * (size_t)columns);

@@ -25,10 +25,11 @@ static size_t matmul_bf16_workspace(const Operand *input, const Operand *output,
 
 static void matmul_bf16(const KernelCall *call) {
   Product g = matmul_product(call->input, call->output, call->attr);
-  if (g.bias && (g.wide || !g.k)) {
+  Dtype added = g.bias ? DTYPE_F32 : call->output[0].dtype;
+  if ((g.bias && (g.wide || !g.k)) || ((g.bias || g.add) && call->input[2].dtype != added)) {
     op_def(OP_MATMUL)->reference(call);
     return;
   }
-  if (g.add && call->input[2].data != g.c) memcpy(g.c, call->input[2].data, sizeof(float) * (size_t)(g.m * g.n));
+  if (g.add && call->input[2].data != g.c) memcpy(g.c, call->input[2].data, dtype_size(added) * (size_t)(g.m * g.n));
   (groups_fit(&g) ? product_by_groups : product)(&g, call->workspace, call_team(call));
 }

@@ -5,6 +5,7 @@
 #include "device/cpu/fp16.h"
 #include "device/far.h"
 #include "device/host.h"
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -175,7 +176,7 @@ static double peak_flops(const Device *device, Dtype dtype, Team *team) {
 #define DESCRIPTION(device_name, is_the_host)                                                                          \
   .name = device_name, .space = {is_the_host, HOST_PAGE, HOST_ALIGNMENT},                                              \
   .dtypes = 1u << DTYPE_F64 | 1u << DTYPE_F32 | 1u << DTYPE_BF16 | 1u << DTYPE_F16,                                    \
-  .fuses = DEVICE_FUSES_ACCUMULATE | DEVICE_FUSES_BIAS
+  .fuses = DEVICE_FUSES_ACCUMULATE | DEVICE_FUSES_BIAS | DEVICE_FUSES_NARROW_ACCUMULATE
 // Those that multiply bf16 as such; others widen it to fp32 first.
 #define FAST(level) ((level) == CPU_AVX512_BF16 || (level) == CPU_AMX ? 1u << DTYPE_BF16 : 0)
 #define LEVEL(device_name, level)                                                                                      \
@@ -219,6 +220,19 @@ MatmulShape cpu_matmul_shape(const Operand *input, const MatmulAttr *attr) {
     k = operand_extent(b, attr->m, b->rank);
     return (MatmulShape){.m = columns, .n = k, .k = rows, .a_row = 1, .a_column = columns, .b_row = k, .b_column = 1};
   }
+}
+
+// Chunks of c rows take words · c logits of memory, for the whole step, and move rows / c · words · e weights. The sum
+// is least at the square root below, whatever the number of words. Never less for more rows: a call may have fewer than
+// its workspace was planned for.
+int64_t cpu_head_rows(int64_t rows, int64_t words, int64_t e, size_t logit_bytes, size_t again_bytes) {
+  enum { PRICE = 24, UNIT = 128, MOST = 1024, MOST_LOGITS = 1 << 26 }; // PRICE: bytes moved that a byte of memory is worth
+  double best = sqrt((double)rows * (double)e * (double)again_bytes / (PRICE * (double)logit_bytes));
+  int64_t chunk = (int64_t)(best / UNIT + 0.5) * UNIT, most = MOST_LOGITS / (words + 1) / 64 * 64;
+  if (chunk < UNIT) chunk = UNIT;
+  if (chunk > MOST) chunk = MOST;
+  if (chunk > most) chunk = most < 64 ? 64 : most;
+  return chunk < rows ? chunk : rows;
 }
 
 int cpu_one_dtype(const KernelCall *call, Op op, Dtype dtype) {

@@ -19,12 +19,8 @@ static HEAD TYPED(head_sizes)(const Operand *input) {
             .vocab = FAULT(padding_is_a_word_fast, input[1].map[0].valid, input[1].size[0]),
             .e = input[1].size[1]};
   h.stride = (h.vocab + 15) / 16 * 16 + 16;
-  int64_t most = (1 << 26) / h.stride,
-          chunks; // up to 256 MiB in fp32: every chunk packs the head twice, and reads and writes dw
-  most = most < 64 ? 64 : most > 1024 ? 1024 : most;
-  chunks = (h.rows + most - 1) / most;
-  h.chunk = chunks ? ((h.rows + chunks - 1) / chunks + 63) / 64 * 64 : 0;
-  if (h.chunk > h.rows) h.chunk = h.rows;
+  // Again with every chunk: either packing of the head reads and writes it, and its gradient is read and written.
+  h.chunk = cpu_head_rows(h.rows, h.stride, h.e, sizeof(REAL), 6 * sizeof(REAL));
   return h;
 }
 
@@ -140,7 +136,8 @@ static void TYPED(head_run)(HEAD *h) {
   if (h->gradient && !h->add && !h->split)
     memset((REAL *)call->output[2].data + filled * h->e, 0,
            sizeof(REAL) * (size_t)((h->vocab - filled + padding) * h->e));
-  for (h->first = 0; h->first < h->rows; h->first += h->chunk) {
+  for (h->first = 0; FAULT(head_leaves_out_last_rows, h->first < h->rows, h->first + h->chunk <= h->rows);
+       h->first += h->chunk) {
     h->n = h->rows - h->first < h->chunk ? h->rows - h->first : h->chunk;
     TYPED(head_logits)(h);
     team_each(call_team(call), row_units(h->n, h->vocab), TYPED(head_unit), h);
