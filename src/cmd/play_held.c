@@ -75,7 +75,7 @@ static void add_section(Play *play, json_t *list, const Placement *at, double by
 
 static const char *form_of(const Variable *v) {
   return v->version                      ? "versions"
-         : v->kind == VARIABLE_PARAMETER ? "parameters"
+         : v->kind == VARIABLE_PARAMETER || v->of == OF_LOW ? "parameters"
          : v->kind == VARIABLE_GRADIENT  ? "gradients"
          : v->kind == VARIABLE_OPTIMIZER ? "optimizer"
                                          : NULL;

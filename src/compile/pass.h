@@ -48,6 +48,7 @@ typedef struct CompileOptions {
   int64_t seq;
   double capacity;       // of experts (ModelOptions)
   Dtype precision;
+  int split_masters;     // of matrices, in bf16: the Copy and the 16 bits that make fp32 of it
   int bf16_gradients;    // accumulators, and what is reduced; 0: as wide as the parameters
   Parallel parallel;
   RecomputeMode recompute;

@@ -6,9 +6,13 @@
 //                narrow. Vectors (biases, norms), statistics and gradients of parameters stay fp32, as the ops' shape
 //                rules say.
 //
+// With split masters (bf16) matrices have no Copy: their storage is the bf16 that MICRO reads, and the bits that make
+// fp32 of it are a Variable that only the update reads (ENCODING_SPLIT).
+//
 // Gradients may be narrower than that: what a microbatch adds is then rounded before it is reduced, and added in bf16.
 #include "base/fault.h"
 #include "op/build.h"
+#include "op/optimizer.h"
 #include "compile/pass.h"
 
 // Gives parameters that have a narrow Copy one in the compute dtype, and lets MICRO read that. Where it lies is for
@@ -30,12 +34,36 @@ static void narrow_parameters(Graph *g, Dtype compute) {
   }
 }
 
+// Tensors that are bound to storage are of its dtype.
+static void follow_storage(Graph *g) {
+  for (int i = 0; i < g->tensor.count; i++) {
+    Tensor *t = &g->tensor.data[i];
+    if (t->variable >= 0 && t->copy < 0) t->dtype = g->variable.data[t->variable].dtype;
+  }
+}
+
+// Older versions of a parameter need no more than what MICRO reads.
+static void split_masters(Graph *g) {
+  for (int i = 0; i < g->variable.count; i++) {
+    Variable *v = &g->variable.data[i];
+    if (v->kind != VARIABLE_PARAMETER && !v->version) continue;
+    if (!g->variable.data[v->parameter].narrow_copy) continue;
+    v->dtype = DTYPE_BF16;
+    v->encoding = ENCODING_SPLIT;
+  }
+  follow_storage(g);
+  for (int i = 0; i < g->node.count; i++) {
+    const Node *n = &g->node.data[i];
+    if (!op_def(n->op)->optimizer) continue;
+    if (g->variable.data[graph_tensor(g, n->input[0])->variable].encoding == ENCODING_SPLIT) op_optimizer_split(g, i);
+  }
+}
+
 static void widen(Graph *g, Dtype dtype) {
   for (int i = 0; i < g->variable.count; i++)
     if (g->variable.data[i].shape.rank > 0 && dtype_is_float(g->variable.data[i].dtype))
       g->variable.data[i].dtype = dtype;
-  for (int i = 0; i < g->tensor.count; i++)
-    if (g->tensor.data[i].variable >= 0) g->tensor.data[i].dtype = g->variable.data[g->tensor.data[i].variable].dtype;
+  follow_storage(g);
 }
 
 // Dtypes follow from the inputs by the ops' shape rules: each is asked again, and what it would make now is looked at.
@@ -54,10 +82,12 @@ static void infer(Graph *g) {
   }
 }
 
-// A node that adds a gradient to something, or applies it to a parameter, works in the dtype of that.
-static int needs_cast(const Graph *g, const Node *n, int k) {
+// A node that adds a gradient to something, or applies it to a parameter, works in the dtype of that. An update of
+// split weights widens its gradient itself.
+static int needs_cast(const Graph *g, const Node *n, int k, int split_masters) {
   const Tensor *t = n->input[k] < 0 ? NULL : graph_tensor(g, n->input[k]),
                *first = n->ninput && n->input[0] >= 0 ? graph_tensor(g, n->input[0]) : NULL;
+  if (split_masters && op_def(n->op)->optimizer && g->variable.data[first->variable].narrow_copy) return 0;
   return k && t && first && op_def(n->op)->in_place && t->role == ROLE_WEIGHT_GRADIENT && t->dtype != first->dtype;
 }
 
@@ -80,13 +110,13 @@ static int append_cast(Graph *g, const Node *reader, int from, Dtype dtype) {
 }
 
 // Nodes are kept in running order: casts are appended, and then moved before the nodes that read them.
-static void insert_casts(Graph *g) {
+static void insert_casts(Graph *g, int split_masters) {
   int nodes = g->node.count, *before = xcalloc((size_t)nodes, sizeof *before), at = 0;
   for (int i = 0; i < nodes; i++) {
     before[i] = -1;
     for (int k = 0; k < g->node.data[i].ninput; k++) {
       const Node n = g->node.data[i];
-      if (!needs_cast(g, &n, k)) continue;
+      if (!needs_cast(g, &n, k, split_masters)) continue;
       CHECK(before[i] < 0, "%s reads two gradients", n.name);
       n.input[k] = append_cast(g, &n, n.input[k], graph_tensor(g, n.input[0])->dtype);
       before[i] = graph_tensor(g, n.input[k])->producer;
@@ -131,7 +161,7 @@ static void round_gradients(Graph *g, Dtype dtype) {
   }
 }
 
-static void narrow_gradients(Graph *g, Dtype dtype) {
+static void narrow_gradients(Graph *g, Dtype dtype, int split_masters) {
   for (int i = 0; i < g->variable.count; i++) {
     Variable *v = &g->variable.data[i];
     if (v->kind == VARIABLE_GRADIENT || v->of == OF_DUMP) v->dtype = dtype;
@@ -144,17 +174,20 @@ static void narrow_gradients(Graph *g, Dtype dtype) {
   }
   round_gradients(g, dtype);
   infer(g);
-  insert_casts(g);
+  insert_casts(g, split_masters);
 }
 
 int pass_precision(Graph **graph, const CompileOptions *o, Error *error) {
   Graph *g = *graph;
-  if (o->bf16_gradients) narrow_gradients(g, DTYPE_BF16);
+  if (o->bf16_gradients) narrow_gradients(g, DTYPE_BF16, o->split_masters);
   switch (o->precision) {
   case DTYPE_F32: return PLAIT_OK;
   case DTYPE_F64: widen(g, o->precision); break;
   case DTYPE_BF16:
-  case DTYPE_F16: narrow_parameters(g, o->precision); break;
+  case DTYPE_F16:
+    if (o->split_masters) split_masters(g);
+    else narrow_parameters(g, o->precision);
+    break;
   default:
     return error_set(error, PLAIT_BAD_INPUT, "precision: %s is not built yet; fp64, fp32, bf16 and fp16 are",
                      dtype_name(o->precision));

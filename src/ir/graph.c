@@ -299,10 +299,11 @@ int graph_read_apart(Graph *g, int variable) {
   int t = new_tensor(g, v->name, v->dtype, v->shape);
   graph_bind(g, t, variable, -1);
   graph_tensor(g, t)->parameter = v->parameter;
-  graph_tensor(g, t)->role = !v->shape.rank                                                 ? ROLE_SCALAR
-                             : v->kind == VARIABLE_PARAMETER || v->kind == VARIABLE_OPTIMIZER ? ROLE_WEIGHT
-                             : v->kind == VARIABLE_GRADIENT                                ? ROLE_WEIGHT_GRADIENT
-                                                                                           : ROLE_SCALAR;
+  graph_tensor(g, t)->role =
+      !v->shape.rank                                                                               ? ROLE_SCALAR
+      : v->kind == VARIABLE_PARAMETER || v->kind == VARIABLE_OPTIMIZER || v->kind == VARIABLE_PART ? ROLE_WEIGHT
+      : v->kind == VARIABLE_GRADIENT ? ROLE_WEIGHT_GRADIENT
+                                     : ROLE_SCALAR;
   return t;
 }
 

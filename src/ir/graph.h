@@ -153,9 +153,18 @@ typedef enum VariableKind {
   VARIABLE_OPTIMIZER,
   VARIABLE_COUNTER, // step, loss scale …: part of a checkpoint
   VARIABLE_METRIC,  // read by the host after a step; not in checkpoints
+  VARIABLE_PART,    // the rest of how another Variable is stored: State puts both together, and no checkpoint has it
   VARIABLE_OUTPUT,  // a result of MICRO, such as logits, that the host reads after a run: lies where it is made,
                     // complete
 } VariableKind;
+
+// How the numbers of a Variable lie in its storage. Where it is not plain, everybody but kernels sees fp32: State
+// converts (runtime/encoding.c).
+typedef enum Encoding {
+  ENCODING_PLAIN,
+  ENCODING_SPLIT, // fp32 as the nearest bf16 (halves away from zero) and, in OF_LOW, the 16 bits that lead back; as
+                  // bf16 alone where there is no OF_LOW
+} Encoding;
 
 typedef struct Init {
   enum { INIT_ZERO, INIT_CONSTANT, INIT_NORMAL } kind;
@@ -173,7 +182,8 @@ typedef struct Variable {
   int id;
   const char *name;
   VariableKind kind;
-  Dtype dtype;
+  Dtype dtype;     // of its storage
+  Encoding encoding;
   Shape shape;
   Init init;
   KnownVariable known; // which of plait's own it is, if any
@@ -312,6 +322,9 @@ int graph_stage_of_layer(const Graph *g, int layer);
 static inline const Placement *variable_placement(const Variable *v, int copy) {
   return copy < 0 ? v->storage : v->copy[copy].placement;
 }
+
+// The dtype of its numbers for everybody but kernels: the host, checkpoints.
+static inline Dtype variable_dtype(const Variable *v) { return v->encoding ? DTYPE_F32 : v->dtype; }
 
 // The tensor's shape on one rank, (rank of the tensor).
 static inline const int64_t *tensor_local(const Graph *g, const Tensor *t) {

@@ -10,7 +10,7 @@ static void reference(const KernelCall *call) {
   double correction1 = 1 - pow(attr->beta1, s.step), correction2 = sqrt(1 - pow(attr->beta2, s.step));
   int64_t n = operand_elements(&in[0]);
   for (int64_t i = 0; i < n; i++) {
-    double w = operand_load(&in[0], i), m = operand_load(&in[1], i), v = operand_load(&in[2], i);
+    double w = optimizer_load(call, i), m = operand_load(&in[1], i), v = operand_load(&in[2], i);
     if (!s.skip) {
       double g = operand_load(&in[3], i) * s.factor;
       m = attr->beta1 * m + (1 - attr->beta1) * g;
@@ -18,7 +18,7 @@ static void reference(const KernelCall *call) {
       w -= s.lr * attr->decay * w;
       w -= s.lr / correction1 * m / (sqrt(v) / correction2 + attr->epsilon);
     }
-    operand_store(&out[0], i, w);
+    optimizer_store(call, i, w);
     operand_store(&out[1], i, m);
     operand_store(&out[2], i, v);
   }

@@ -9,13 +9,13 @@ static void reference(const KernelCall *call) {
   const OptimizerScalars s = optimizer_scalars(call);
   int64_t n = operand_elements(&in[0]);
   for (int64_t i = 0; i < n; i++) {
-    double w = operand_load(&in[0], i), m = operand_load(&in[1], i);
+    double w = optimizer_load(call, i), m = operand_load(&in[1], i);
     if (!s.skip) {
       double g = operand_load(&in[2], i) * s.factor, direction = attr->beta1 * m + (1 - attr->beta1) * g;
       w -= s.lr * ((direction > 0) - (direction < 0) + attr->decay * w); // the sign of 0 is 0
       m = attr->beta2 * m + (1 - attr->beta2) * g;
     }
-    operand_store(&out[0], i, w);
+    optimizer_store(call, i, w);
     operand_store(&out[1], i, m);
   }
 }

@@ -41,22 +41,23 @@ const OpDef op_def_muon_momentum = {
 };
 
 static void shape(Graph *g, Node *node) {
-  CHECK(node->ninput == 4 && op_same_sizes(g, node->input[0], node->input[1]), "%s", node->name);
+  CHECK(node->ninput >= 4 && op_same_sizes(g, node->input[0], node->input[1]), "%s", node->name);
   Tensor w = *graph_tensor(g, node->input[0]);
   graph_output(g, node, "w", w.dtype, w.shape);
+  optimizer_split_shape(g, node, 4);
 }
 
 // w, o, lr, skip → w
 static void reference(const KernelCall *call) {
-  const Operand *in = call->input, *out = call->output;
+  const Operand *in = call->input;
   const MuonAttr *attr = call->attr;
   double lr = operand_load(&in[2], 0);
   int skip = operand_load(&in[3], 0) != 0;
   int64_t n = operand_elements(&in[0]);
   for (int64_t i = 0; i < n; i++) {
-    double w = operand_load(&in[0], i);
+    double w = optimizer_load(call, i);
     if (!skip) w -= lr * (attr->decay * w + attr->scale * operand_load(&in[1], i));
-    operand_store(&out[0], i, w);
+    optimizer_store(call, i, w);
   }
 }
 

@@ -39,23 +39,51 @@ static int state_count(const OptimizerDef *d) {
 void optimizer_shape(Graph *g, Node *node) {
   const OptimizerDef *d = op_def(node->op)->optimizer;
   int states = state_count(d);
-  CHECK(node->ninput == states + 6, "%s", node->name);
+  CHECK(node->ninput == states + 6 || node->ninput == states + 7, "%s", node->name);
   for (int k = 1; k < states + 2; k++)
     CHECK(node->input[k] < 0 ? k <= states : op_same_sizes(g, node->input[0], node->input[k]), "%s", node->name);
-  for (int k = states + 2; k < node->ninput; k++) CHECK(graph_tensor(g, node->input[k])->shape.rank == 0);
+  for (int k = states + 2; k < states + 6; k++) CHECK(graph_tensor(g, node->input[k])->shape.rank == 0);
   for (int k = 0; k <= states; k++) {
     if (node->input[k] < 0) continue;
     Tensor x = *graph_tensor(g, node->input[k]);
     graph_output(g, node, k ? d->state[k - 1] : "w", x.dtype, x.shape);
   }
+  optimizer_split_shape(g, node, states + 6);
+}
+
+void optimizer_split_shape(Graph *g, Node *node, int inputs) {
+  if (node->ninput == inputs) return;
+  Tensor low = *graph_tensor(g, node->input[inputs]);
+  CHECK(node->ninput == inputs + 1 && low.dtype == DTYPE_U16 && graph_tensor(g, node->input[0])->dtype == DTYPE_BF16 &&
+            op_same_sizes(g, node->input[0], node->input[inputs]),
+        "%s", node->name);
+  graph_output(g, node, "low", low.dtype, low.shape);
 }
 
 void optimizer_rule(const Graph *g, const Node *node, char *text, size_t size) {
   op_rule_elementwise(g, node, text, size, "");
 }
 
+int optimizer_is_split(const KernelCall *call) { return call->input[call->ninput - 1].dtype == DTYPE_U16; }
+
+double optimizer_load(const KernelCall *call, int64_t i) {
+  if (!optimizer_is_split(call)) return operand_load(&call->input[0], i);
+  return bf16_join(((const uint16_t *)call->input[0].data)[i],
+                   ((const uint16_t *)call->input[call->ninput - 1].data)[i]);
+}
+
+void optimizer_store(const KernelCall *call, int64_t i, double w) {
+  if (!optimizer_is_split(call)) {
+    operand_store(&call->output[0], i, w);
+    return;
+  }
+  uint16_t low;
+  ((uint16_t *)call->output[0].data)[i] = bf16_split((float)w, &low);
+  ((uint16_t *)call->output[call->noutput - 1].data)[i] = low;
+}
+
 OptimizerScalars optimizer_scalars(const KernelCall *call) {
-  const Operand *in = call->input + call->ninput - 4;
+  const Operand *in = call->input + call->ninput - 4 - optimizer_is_split(call);
   return (OptimizerScalars){.lr = operand_load(&in[0], 0),
                             .factor = operand_load(&in[1], 0),
                             .skip = operand_load(&in[2], 0) != 0,
@@ -85,4 +113,26 @@ void op_optimizer(Graph *g, Op op, int w, int gradient, int lr, int factor, int 
   int node = graph_node(g, op, op_def(op)->name, input, n, attr, sizeof *attr);
   for (int i = 0, k = 0; i <= states; i++)
     if (input[i] >= 0) op_update(g, node, k++, i);
+}
+
+void op_optimizer_split(Graph *g, int node) {
+  Node n = op_node(g, node);
+  int parameter = graph_tensor(g, n.input[0])->variable, low = graph_find_of(g, OF_LOW, parameter);
+  if (low < 0) {
+    low = graph_known_of(g, OF_LOW, parameter);
+    g->variable.data[low].dtype = DTYPE_U16;
+    g->variable.data[low].stages = g->variable.data[parameter].stages;
+  }
+  g->region = n.region;
+  int *input = arena_array(&g->arena, int, n.ninput + 1), stages = graph_tensor(g, n.input[0])->stages;
+  memcpy(input, n.input, sizeof *input * (size_t)n.ninput);
+  input[n.ninput] = graph_read_apart(g, low);
+  graph_tensor(g, input[n.ninput])->stages = stages;
+  n.input = input;
+  n.ninput++;
+  optimizer_split_shape(g, &n, n.ninput - 1);
+  graph_tensor(g, n.output[n.noutput - 1])->stages = n.stages;
+  g->node.data[node] = n;
+  op_update(g, node, n.noutput - 1, n.ninput - 1);
+  g->region = REGION_MICRO;
 }

@@ -3,6 +3,8 @@
 // Inputs of every optimizer's op: the parameter w, its states in the order of OptimizerDef.state (-1 where one is not
 // kept), the gradient, all of one shape, then lr (), factor () of the gradient, skip () and step (), which counts
 // applied steps: 1 in the first. Outputs, in place: w and the states that are there. A step with skip changes nothing.
+// Where w is split (ENCODING_SPLIT) it is bf16, its lower bits are a last input and output, of uint16, and the gradient
+// may be bf16 too.
 #pragma once
 #include "op/op.h"
 
@@ -37,8 +39,15 @@ void optimizer_names(char *text, size_t size); // for messages: "adamw, sgd or l
 void op_optimizer(Graph *g, Op op, int w, int gradient, int lr, int factor, int skip, int step,
                   const OptimizerAttr *attr);
 
-// For the ops: shape and factor rule, and the scalars of a call.
+// Lets a node that updates a parameter read and write its lower bits as well (OF_LOW, which is made).
+void op_optimizer_split(Graph *g, int node);
+
+// For the ops: shape and factor rule, the scalars of a call, and elements of its w, which may be split.
 void optimizer_shape(Graph *g, Node *node);
+void optimizer_split_shape(Graph *g, Node *node, int inputs); // declares the last output where there are more inputs
 void optimizer_rule(const Graph *g, const Node *node, char *text, size_t size);
 typedef struct OptimizerScalars { double lr, factor, step; int skip; } OptimizerScalars;
 OptimizerScalars optimizer_scalars(const KernelCall *call);
+int optimizer_is_split(const KernelCall *call);
+double optimizer_load(const KernelCall *call, int64_t i);
+void optimizer_store(const KernelCall *call, int64_t i, double w);

@@ -9,13 +9,13 @@ static void reference(const KernelCall *call) {
   int momentum = in[1].data != NULL;
   int64_t n = operand_elements(&in[0]);
   for (int64_t i = 0; i < n; i++) {
-    double w = operand_load(&in[0], i), m = momentum ? operand_load(&in[1], i) : 0;
+    double w = optimizer_load(call, i), m = momentum ? operand_load(&in[1], i) : 0;
     if (!s.skip) {
       double g = operand_load(&in[2], i) * s.factor + attr->decay * w;
       m = momentum ? attr->momentum * m + g : g;
       w -= s.lr * m;
     }
-    operand_store(&out[0], i, w);
+    optimizer_store(call, i, w);
     if (momentum) operand_store(&out[1], i, m);
   }
 }

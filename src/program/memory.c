@@ -14,7 +14,7 @@ int64_t memory_tensor_bytes(const Program *p, const Tensor *t) {
 static int64_t *category(MemoryPlan *m, const Variable *v) {
   VariableKind kind = v->kind;
   return v->version                  ? &m->versions
-         : kind == VARIABLE_PARAMETER   ? &m->parameters
+         : kind == VARIABLE_PARAMETER || v->of == OF_LOW ? &m->parameters
          : kind == VARIABLE_GRADIENT  ? &m->gradients
          : kind == VARIABLE_OPTIMIZER ? &m->optimizer
                                       : &m->other;

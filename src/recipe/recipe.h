@@ -19,6 +19,7 @@ typedef enum RecipeRecompute {
   RECIPE_RECOMPUTE_LIST
 } RecipeRecompute;
 typedef enum RecipeAccumulate { RECIPE_ACCUMULATE_REDUCED, RECIPE_ACCUMULATE_LOCAL } RecipeAccumulate;
+typedef enum RecipeMaster { RECIPE_MASTER_FP32, RECIPE_MASTER_SPLIT } RecipeMaster;
 typedef enum RecipeUpdate { RECIPE_UPDATE_END, RECIPE_UPDATE_IN_BACKWARD } RecipeUpdate;
 typedef enum RecipeSchedule { RECIPE_COSINE, RECIPE_LINEAR, RECIPE_WSD, RECIPE_CONSTANT } RecipeSchedule;
 typedef enum RecipeComm {
@@ -122,6 +123,7 @@ typedef struct Recipe {
     int name; // Op, one of ir/optimizers.def
     double lr, betas[2], weight_decay, epsilon, momentum;
     int muon_scale; // MuonScale
+    int master;     // RecipeMaster
     double clip; // largest global gradient norm; 0: no clipping
     RecipeInts delay; // steps that the weights of gradients are old: one number for all layers, or one for each
   } optimizer;
@@ -228,6 +230,7 @@ static inline bool recipe_has_processes(const Recipe *r) {
   return r->run.comm == RECIPE_COMM_MPI || r->run.comm == RECIPE_COMM_NET;
 }
 static inline int recipe_rank_count(const Recipe *r) { return r->mesh.pp * r->mesh.dp * r->mesh.cp * r->mesh.tp; }
+bool recipe_splits_masters(const Recipe *r); // it asks for it, and there are bf16 Copies
 int recipe_data_ranks(const Recipe *r); // over which the Layout cuts the batch
 Balance recipe_balance(const Recipe *recipe); // of the data ranks' shares; borrows batch.balance
 static inline bool recipe_is_measured(const Recipe *r) { return r->batch.balance.count == RECIPE_BALANCE_MEASURED; }

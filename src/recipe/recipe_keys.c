@@ -64,6 +64,8 @@ static const char default_optimizer[] =
     ;
 static const RecipeWord muon_scale_words[] = {
     {"adamw", MUON_SCALE_ADAMW, false}, {"original", MUON_SCALE_ORIGINAL, false}, {0}};
+static const RecipeWord master_words[] = {
+    {"fp32", RECIPE_MASTER_FP32, false}, {"split", RECIPE_MASTER_SPLIT, false}, {0}};
 static const RecipeWord schedule_words[] = {
     {"cosine", RECIPE_COSINE, false},     {"linear", RECIPE_LINEAR, false}, {"wsd", RECIPE_WSD, false},
     {"constant", RECIPE_CONSTANT, false}, {0},
@@ -364,6 +366,12 @@ const RecipeKey recipe_keys[] = {
         .doc = "How long an update of a matrix is. `adamw`: 0.2 · √max(rows, columns) times the orthogonal matrix, "
                "about as long as adamw's, so that adamw's learning rate and weight decay fit (Liu et al., 2025). "
                "`original`: √max(1, rows ÷ columns) times it (Jordan et al., 2024)."),
+    KEY("optimizer.master", RECIPE_CHOICE, optimizer.master, "fp32", .words = master_words,
+        .doc = "With precision: bf16: how the fp32 weights of matrices are kept (vectors are fp32 anyway). `fp32`: as "
+               "such, beside the bf16 Copy that is computed with. `split`: as that Copy and the 16 bits that make fp32 "
+               "of it, which saves 2 bytes a parameter where a rank has both (parallel.zero 0 and 3). Nothing is lost: "
+               "the Copy is rounded to nearest, halves away from zero (`fp32`: halves to even), so that 16 bits are "
+               "enough. Checkpoints are the same with both, and a run may change from one to the other."),
     KEY("optimizer.clip", RECIPE_REAL, optimizer.clip, "1.0", .least = 0, .most = INFINITY, .example = "1.0",
         .doc = "Gradient clipping: gradients with a larger global norm are scaled down to this norm. 0 disables "
                "clipping."),

@@ -43,6 +43,10 @@ ParallelOptions recipe_parallel(const Recipe *r) {
   return o;
 }
 
+bool recipe_splits_masters(const Recipe *r) {
+  return r->optimizer.master == RECIPE_MASTER_SPLIT && r->precision == DTYPE_BF16;
+}
+
 int recipe_data_ranks(const Recipe *r) {
   ParallelOptions o = recipe_parallel(r);
   return parallel_row_ranks(&o, LAYOUT_ROW_BATCH);

@@ -219,6 +219,7 @@ int setup_compile_options(const Recipe *recipe, const ModelConfig *config, Compi
       .device = device,
       .seq = recipe->data.seq_len,
       .precision = (Dtype)recipe->precision,
+      .split_masters = recipe_splits_masters(recipe),
       .bf16_gradients = recipe->parallel.grad_dtype == DTYPE_BF16,
       .parallel = parallel_create(&parallel, &workload),
       .recompute = recompute_mode(recipe),

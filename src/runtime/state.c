@@ -50,6 +50,11 @@ ShardBoxes state_boxes(const State *s, int variable, int copy) {
 
 Dtype state_dtype(const State *s, int variable, int copy) {
   const Variable *v = find_variable(s, variable, copy);
+  return copy < 0 ? variable_dtype(v) : v->copy[copy].dtype;
+}
+
+static Dtype stored_dtype(const State *s, int variable, int copy) {
+  const Variable *v = find_variable(s, variable, copy);
   return copy < 0 ? v->dtype : v->copy[copy].dtype;
 }
 
@@ -58,7 +63,7 @@ Dtype state_dtype(const State *s, int variable, int copy) {
 static void copy_part(const State *s, int variable, int copy, const Box *part, DeviceCopy kind, char *host) {
   int64_t stride[BOX_MAX_RANK],
       run = 1, offset = program_variable_offset(s->program, variable, copy, s->turn);
-  int64_t size = (int64_t)dtype_size(state_dtype(s, variable, copy)), index[BOX_MAX_RANK] = {0};
+  int64_t size = (int64_t)dtype_size(stored_dtype(s, variable, copy)), index[BOX_MAX_RANK] = {0};
   int outer = part->rank; // dims before this one are gone through one by one
   if (!box_elements(part)) return;
   ShardBoxes held = state_boxes(s, variable, copy);
@@ -83,12 +88,38 @@ static void copy_part(const State *s, int variable, int copy, const Box *part, D
   CHECK(!device_drain(s->queue, &error), "%s", error.message);
 }
 
+// fp32 that is stored as bf16 and the rest: some elements at a time, in the order of the part.
+static void copy_split(const State *s, int variable, const Box *part, DeviceCopy kind, float *host) {
+  enum { AT_ONCE = 4096 };
+  uint16_t high[AT_ONCE], low[AT_ONCE] = {0};
+  int rest = graph_find_of(s->program->graph, OF_LOW, variable);
+  BoxPieces pieces = {.whole = *part, .most = AT_ONCE};
+  while (box_next_piece(&pieces)) {
+    int64_t n = box_elements(&pieces.piece);
+    if (kind == DEVICE_TO_HOST) {
+      copy_part(s, variable, -1, &pieces.piece, kind, (char *)high);
+      if (rest >= 0) copy_part(s, rest, -1, &pieces.piece, kind, (char *)low);
+      for (int64_t i = 0; i < n; i++) host[i] = bf16_join(high[i], FAULT(masters_lose_their_low_bits, low[i], 0));
+    } else {
+      for (int64_t i = 0; i < n; i++) high[i] = bf16_split(host[i], &low[i]);
+      copy_part(s, variable, -1, &pieces.piece, kind, (char *)high);
+      if (rest >= 0) copy_part(s, rest, -1, &pieces.piece, kind, (char *)low);
+    }
+    host += n;
+  }
+}
+
+static void copy_decoded(const State *s, int variable, int copy, const Box *part, DeviceCopy kind, void *host) {
+  if (copy >= 0 || !find_variable(s, variable, copy)->encoding) copy_part(s, variable, copy, part, kind, host);
+  else copy_split(s, variable, part, kind, host);
+}
+
 void state_read(const State *s, int variable, int copy, const Box *part, void *out) {
-  copy_part(s, variable, copy, part, DEVICE_TO_HOST, out);
+  copy_decoded(s, variable, copy, part, DEVICE_TO_HOST, out);
 }
 
 void state_write(State *s, int variable, int copy, const Box *part, const void *in) {
-  copy_part(s, variable, copy, part, DEVICE_FROM_HOST, (char *)(uintptr_t)in);
+  copy_decoded(s, variable, copy, part, DEVICE_FROM_HOST, (void *)(uintptr_t)in);
 }
 
 int state_has(const State *s, KnownVariable known) { return s->program->graph->known[known] >= 0; }
@@ -107,7 +138,7 @@ static void init_row(const Variable *v, PhiloxKey key, int64_t first, int64_t co
   for (int64_t i = 0; i < count; i++) {
     double x = v->init.value;
     if (v->init.kind == INIT_NORMAL) x *= philox_normal(key, (uint64_t)(first + i));
-    dtype_store(out, v->dtype, at + i, x);
+    dtype_store(out, variable_dtype(v), at + i, x);
   }
 }
 

@@ -31,8 +31,8 @@ void state_destroy(State *s);
 // shard_next(&b);).
 ShardBoxes state_boxes(const State *s, int variable, int copy);
 // Copies the elements of `part`, which lies inside one of these boxes, to or from the host's memory: row-major, in the
-// dtype of the Variable or Copy. For what is large take one piece after the other (box_next_piece). Not while a Program
-// runs.
+// dtype of the Variable (variable_dtype: fp32 where it is encoded) or Copy. For what is large take one piece after the
+// other (box_next_piece). Not while a Program runs.
 void state_read(const State *s, int variable, int copy, const Box *part, void *out);
 void state_write(State *s, int variable, int copy, const Box *part, const void *in);
 Dtype state_dtype(const State *s, int variable, int copy);

@@ -17,8 +17,12 @@ static void add_boxes(State *s, int variable, const char *name, Pieces *out) {
   const Mesh *mesh = &s->program->mesh;
   const Variable *v = &s->program->graph->variable.data[variable];
   StageSet coordinates = mesh_stage_coordinates(mesh, graph_stages(s->program->graph, v->stages));
-  CheckpointTensor t = {
-      .name = name, .dtype = v->dtype, .rank = v->shape.rank, .access = &access_of_state, .owner = s, .id = variable};
+  CheckpointTensor t = {.name = name,
+                        .dtype = variable_dtype(v),
+                        .rank = v->shape.rank,
+                        .access = &access_of_state,
+                        .owner = s,
+                        .id = variable};
   memcpy(t.global, v->shape.size, sizeof *t.global * (size_t)v->shape.rank);
   t.primary = placement_primary(mesh, v->storage, s->rank, &coordinates);
   for (ShardBoxes b = state_boxes(s, variable, -1); shard_next(&b);) {

@@ -86,7 +86,7 @@ int save_compare(const Job *job, Checkpoint *checkpoint, Error *error) {
   for (int i = 0; i < g->variable.count; i++) {
     const Variable *v = &g->variable.data[i];
     if (!(CHECKPOINT_KINDS >> v->kind & 1)) continue;
-    wanted[n] = (CheckpointTensor){.name = v->name, .dtype = v->dtype, .rank = v->shape.rank, .data = &scalar};
+    wanted[n] = (CheckpointTensor){.name = v->name, .dtype = variable_dtype(v), .rank = v->shape.rank, .data = &scalar};
     memcpy(wanted[n].global, v->shape.size, sizeof *v->shape.size * (size_t)v->shape.rank);
     names[n++] = v->name;
   }

@@ -51,9 +51,12 @@ typedef struct ParameterBytes { double stored, gradient, copy; } ParameterBytes;
 static ParameterBytes parameter_bytes(const Recipe *r) {
   double wide = r->precision == DTYPE_F64 ? 8 : 4, narrow = (double)dtype_size((Dtype)r->precision);
   bool applied = r->parallel.update == RECIPE_UPDATE_IN_BACKWARD;
+  bool copied = recipe_splits_masters(r) ? r->parallel.zero >= 1 && !(r->parallel.zero == 3 && r->parallel.reshard) &&
+                                               r->mesh.dp * r->mesh.cp > 1
+                                         : narrow < wide || r->parallel.zero;
   return (ParameterBytes){wide * (1 + states_of(r)),
                           applied ? 0 : r->parallel.grad_dtype == DTYPE_BF16 ? 2 : wide,
-                          narrow < wide || r->parallel.zero ? narrow : 0};
+                          copied ? narrow : 0};
 }
 
 // Whether the Layout itself cuts weights over data ranks, beside what ZeRO does. Rows of samples are no weights'.

@@ -11,6 +11,7 @@
 //   f floats   + positive floats   S statistics (fp32 or fp64)   R positive statistics   D a positive fp64 scalar
 //   M statistics of which half are -infinity
 //   v floats of a vector or an accumulator, which stay fp32 where others are bf16
+//   h floats of the upper half of split weights, always bf16   l the lower half, of uint16
 //   Z the fp64 scalar 0   O the fp64 scalar 1   i ids in [-1, n), as in "i37 b2 s5"   p positions   t text documents
 //   m a mask of u8, in "m2 b2 s5 x3" of 2 experts a token, but of every seventh token, which lost one   c compact
 //   floats, in "c2 b2 s5 x3 e4" of the mask that is input 2   k a mask of u8 of which so many tenths are 1, anywhere
@@ -18,7 +19,7 @@
 typedef struct Row {
   const char *name;
   Op op;
-  const char *input[8];
+  const char *input[9];
   const void *attr;
   size_t attr_size;
   int backward; // the case is the node that the op's gradient appends
@@ -348,6 +349,42 @@ static const Row rows[] = {
      ATTR(OptimizerAttr, .beta1 = 0.9, .beta2 = 0.99, .decay = 0.1),
      .storage = 1,
      .update = 1},
+    {"adamw split",
+     OP_ADAMW,
+     {"h v7 e5", "v v7 e5", "R v7 e5", "f v7 e5", "D", "D", "Z", "O", "l v7 e5"},
+     ATTR(OptimizerAttr, .beta1 = 0.9, .beta2 = 0.95, .epsilon = 1e-8, .decay = 0.1),
+     .storage = 1,
+     .update = 1},
+    {"adamw split skip",
+     OP_ADAMW,
+     {"h e35", "v e35", "R e35", "f e35", "D", "D", "O", "O", "l e35"},
+     ATTR(OptimizerAttr, .beta1 = 0.9, .beta2 = 0.95, .epsilon = 1e-8, .decay = 0.1),
+     .storage = 1,
+     .update = 1},
+    {"sgd split",
+     OP_SGD,
+     {"h v7 e5", "-", "f v7 e5", "D", "D", "Z", "O", "l v7 e5"},
+     ATTR(OptimizerAttr, .momentum = 0, .decay = 0.1),
+     .storage = 1,
+     .update = 1},
+    {"sgd momentum split",
+     OP_SGD,
+     {"h v7 e5", "v v7 e5", "f v7 e5", "D", "D", "Z", "O", "l v7 e5"},
+     ATTR(OptimizerAttr, .momentum = 0.9, .decay = 0.1),
+     .storage = 1,
+     .update = 1},
+    {"lion split",
+     OP_LION,
+     {"h v7 e5", "v v7 e5", "f v7 e5", "D", "D", "Z", "O", "l v7 e5"},
+     ATTR(OptimizerAttr, .beta1 = 0.9, .beta2 = 0.99, .decay = 0.1),
+     .storage = 1,
+     .update = 1},
+    {"muon split",
+     OP_MUON,
+     {"h v7 e5", "v v7 e5", "D", "Z", "l v7 e5"},
+     ATTR(MuonAttr, .decay = 0.1, .scale = 0.5),
+     .storage = 1,
+     .update = 1},
     {"muon_momentum",
      OP_MUON_MOMENTUM,
      {"f v7 e5", "f v7 e5", "D", "Z"},
@@ -627,6 +664,12 @@ static const Row large_rows[] = {
      ATTR(OptimizerAttr, .beta1 = 0.9, .beta2 = 0.95, .epsilon = 1e-8, .decay = 0.1),
      .storage = 1,
      .update = 1},
+    {"adamw split blocks",
+     OP_ADAMW,
+     {"h v177 e97", "v v177 e97", "R v177 e97", "f v177 e97", "D", "D", "Z", "O", "l v177 e97"},
+     ATTR(OptimizerAttr, .beta1 = 0.9, .beta2 = 0.95, .epsilon = 1e-8, .decay = 0.1),
+     .storage = 1,
+     .update = 1},
     {"lion blocks",
      OP_LION,
      {"f v177 e97", "f v177 e97", "f v177 e97", "D", "D", "Z", "O"},
@@ -674,6 +717,8 @@ static int add_input(Graph *g, const char *text, int k, Dtype dtype) {
   snprintf(name, sizeof name, "input%d", k);
   Dtype of = strchr("ipt", *text)   ? DTYPE_I32
              : strchr("mk", *text)  ? DTYPE_U8
+             : *text == 'h'         ? DTYPE_BF16
+             : *text == 'l'         ? DTYPE_U16
              : strchr("DZO", *text) ? DTYPE_F64
              : strchr("SRMv", *text) ? op_statistics_dtype(dtype)
                                     : dtype;
@@ -700,6 +745,7 @@ static double number(const char *text, const Operand *x, PhiloxKey key, int64_t 
   switch (*text) {
   case '+': case 'R': case 'D': return positive;
   case 'M': return r[1] % 2 ? normal : -INFINITY;
+  case 'l': return r[3] & 0xffff;
   case 'Z': return 0;
   case 'O': return 1;
   case 'i': return (double)(r[0] % (uint32_t)(strtol(text + 1, NULL, 10) + 1)) - 1;
@@ -743,8 +789,9 @@ static int backward_node(const Row *row, Graph *g, Values *v, const CallParamete
 }
 
 // The input that output k of an update is the memory of; -1: none.
-static int updated_input(Op op, int k) {
-  switch (op) {
+static int updated_input(const Graph *g, const Node *n, int k) {
+  if (graph_tensor(g, n->output[k])->dtype == DTYPE_U16) return n->ninput - 1; // of split weights
+  switch (n->op) {
   case OP_MATMUL:
   case OP_EMBEDDING_GRAD: return 2;
   case OP_GROUPED_WEIGHT: return 3;
@@ -761,7 +808,7 @@ void op_case_get(int i, Dtype dtype, OpCase *c) {
   c->parameters = (CallParameters){.seed = 5, .step = 3, .microbatch = 1, .sample_base = 8};
   Graph *g = c->graph;
   int input[CASE_INPUTS], n = 0;
-  for (; n < 8 && row->input[n]; n++) input[n] = add_input(g, row->input[n], n, dtype);
+  for (; n < 9 && row->input[n]; n++) input[n] = add_input(g, row->input[n], n, dtype);
   for (int k = 0; k < n; k++)
     if (row->input[k][0] == 'c') {
       int mask = (int)strtol(row->input[k] + 1, NULL, 10);
@@ -784,7 +831,7 @@ void op_case_get(int i, Dtype dtype, OpCase *c) {
   for (int k = 0; k < node->ninput; k++)
     if (node->input[k] >= 0) c->input[k] = copy_of(&v.tensor[node->input[k]]);
   for (int k = 0; k < node->noutput; k++) {
-    int updated = row->update ? updated_input(node->op, k) : -1;
+    int updated = row->update ? updated_input(g, node, k) : -1;
     if (updated >= 0) {
       c->output[k] = c->input[updated];
       continue;

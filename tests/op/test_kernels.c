@@ -133,12 +133,30 @@ static int rounds_factors(Op op) {
   return op == OP_ATTENTION || op == OP_ATTENTION_GRAD || op == OP_LINEAR_CROSS_ENTROPY || op == OP_CROSS_ENTROPY_APPLY;
 }
 
+static float joined(const OpCase *c, int64_t i) {
+  return bf16_join(((const uint16_t *)c->output[0].data)[i],
+                   ((const uint16_t *)c->output[c->noutput - 1].data)[i]);
+}
+
+static void compare_split(const OpCase *fast, const OpCase *slow, const char *where) {
+  for (int64_t i = 0, n = operand_elements(&slow->output[0]); i < n; i++) {
+    double got = joined(fast, i), expected = joined(slow, i);
+    if (!(fabs(got - expected) <= 0x1p-20 * (fabs(expected) + 1)))
+      fail_msg("%s weight [%lld]: %.12g, reference %.12g", where, (long long)i, got, expected);
+  }
+}
+
 // Rounding errors of a sum of n terms grow like its square root; they are relative to the largest element (the inputs
 // are about 1, and where all cancels, their rounding stays).
 static void compare(const OpCase *fast, const OpCase *slow, const char *where) {
-  for (int k = 0; k < slow->noutput; k++) {
+  int split = slow->noutput && slow->output[slow->noutput - 1].dtype == DTYPE_U16; // its halves are compared together
+  for (int k = 0; k < slow->noutput - split; k++) {
     const Operand *x = &fast->output[k], *y = &slow->output[k];
     if (!y->data) continue;
+    if (split && !k) {
+      compare_split(fast, slow, where);
+      continue;
+    }
     double unit = x->dtype == DTYPE_BF16                                                       ? 0x1p-8
                   : kernel_dtype(slow) == DTYPE_F64 ? 2e-14 : 0x1p-23;
     if (slow->op == OP_ORTHOGONALIZE) unit *= 485; // 3.4445⁵: so much rounding is amplified near singular values of 0

@@ -73,7 +73,7 @@ typedef struct Subject {
   const NamedTensor *tensor;
   const double *initial; // of a parameter at the end, else NULL
   ParityMeasure measure;
-  int square;
+  int square, is_version;
 } Subject;
 
 static Subject subject_of(const ParityResult *r, ParityDump d, const NamedTensor *t) {
@@ -84,7 +84,7 @@ static Subject subject_of(const ParityResult *r, ParityDump d, const NamedTensor
   sscanf(t->name, "version%*d.%n", &version);
   const NamedTensor *initial = find(r, DUMP_INITIAL, t->name + version);
   CHECK(initial && initial->elements == t->elements, "no initial %s", t->name);
-  return (Subject){t, initial->data, MEASURE_CHANGE, 0};
+  return (Subject){t, initial->data, MEASURE_CHANGE, .is_version = version > 0};
 }
 
 static double own_size(const Subject *s) { return rms(s->tensor->data, s->initial, s->tensor->elements); }
@@ -123,8 +123,8 @@ static double size_of(const ParityResult *r, ParityDump d, const Subject *s, con
   if (s->measure != MEASURE_CHANGE) return size;
   double parameter = rms(s->initial, NULL, s->tensor->elements);
   if (t->magnifies && strstr(s->tensor->name, "attention.k.bias")) return parameter; // whole steps of rounding
-  // Each step rounds what is stored, and steps of about one size round it the same way.
-  return size + r->steps * t->storage * parameter / t->most[MEASURE_CHANGE];
+  // Each step rounds what is stored, and steps of about one size round it the same way. A version is rounded once more.
+  return size + (r->steps * t->storage + (s->is_version ? t->version : 0)) * parameter / t->most[MEASURE_CHANGE];
 }
 
 static void keep(ParityDifference *d, ParityMeasure m, double value, const char *tensor) {
@@ -241,7 +241,9 @@ ParityTolerance parity_tolerance(const ParityCase *c, const ParityResult *one) {
   if (narrow_gradients) series = 2 * sqrt(16.0 * layers * unit * unit + sequences * 0x1p-16);
   for (int i = 0; i < one->steps; i++) tokens = fmin(tokens, one->tokens[i]);
   if (!one->steps) tokens = one->eval_tokens;
-  ParityTolerance t = {.storage = FLT_EPSILON / 2, .magnifies = !says(c, "optimizer.epsilon")};
+  ParityTolerance t = {.storage = FLT_EPSILON / 2,
+                       .version = c->precision == DTYPE_BF16 && says(c, "optimizer.master=split") ? u : 0,
+                       .magnifies = !says(c, "optimizer.epsilon")};
   double change = says(c, "optimizer.name=muon") ? fmin(485 * series, sqrt(2) / 3) : series,
          moved = (change - series) * relative_change(one) * sqrt(7.0 * layers);
   for (int i = 0; i < MEASURES; i++) t.most[i] = series + moved;

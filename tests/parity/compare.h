@@ -29,6 +29,7 @@ extern const char *const parity_measure_names[MEASURES];
 typedef struct ParityTolerance {
   double most[MEASURES];
   double storage; // the unit roundoff of stored parameters
+  double version; // of their older versions, where these are stored in less
   int magnifies;  // AdamW's epsilon is below the rounding of gradients
 } ParityTolerance;
 

@@ -305,13 +305,13 @@ static void smaller_units_are_gathered(void **state) {
   expect_hidden((const char *[]){"mesh.dp=4", "parallel.zero=3", units[2], NULL}, PHASE_FORWARD, OP_ALL_GATHER, 21, 9);
 }
 
-static double state_bytes(const char *zero, const char *gradients) {
+static double state_bytes(const char *zero, const char *gradients, const char *more) {
   char config[160], z[32], g[32];
   snprintf(config, sizeof config, "model.config=%s", path_of("gpt.json"));
   snprintf(z, sizeof z, "parallel.zero=%s", zero);
   snprintf(g, sizeof g, "parallel.grad_dtype=%s", gradients);
-  Case c = compiled_by_list(
-      (const char *[]){config, z, g, "precision=bf16", "mesh.dp=64", "batch.global=64", "data.seq_len=1024", NULL});
+  Case c = compiled_by_list((const char *[]){config, z, g, "precision=bf16", "mesh.dp=64", "batch.global=64",
+                                             "data.seq_len=1024", more, NULL});
   const MemoryPlan *m = &c.job->train.program[0]->memory;
   double bytes = (double)(m->parameters + m->gradients + m->optimizer) / parameters(c.job->train.graph, NULL);
   release(&c);
@@ -323,13 +323,18 @@ static void test_state_bytes(void **state) {
   const double n = 64, narrow[] = {16, 4 + 12 / n, 2 + 14 / n, 16 / n}, wide[] = {18, 6 + 12 / n, 2 + 16 / n, 18 / n};
   static const char *const zero[] = {"0", "1", "2", "3"};
   for (int z = 0; z < 4; z++) {
-    double b = state_bytes(zero[z], "bf16"), f = state_bytes(zero[z], "fp32");
+    double b = state_bytes(zero[z], "bf16", NULL), f = state_bytes(zero[z], "fp32", NULL),
+           split = state_bytes(zero[z], "bf16", "optimizer.master=split"),
+           least = z % 3 ? narrow[z] : narrow[z] * 14 / 16;
     print_message(
         "zero %d: %.3f bytes a parameter with bf16 gradients (published %.3f), %.3f with fp32 (%.3f); 7.5B: %.1f GB\n",
         z, b, narrow[z], f, wide[z], 7.5 * b);
     // 0.1%: norms and biases (0.02% of the parameters) stay in fp32 where MICRO reads them; storage shards are padded
     if (b > 1.001 * narrow[z] || b < 0.97 * narrow[z])
       fail_msg("zero %d, bf16 gradients: %.3f bytes a parameter, published %.3f", z, b, narrow[z]);
+    print_message("zero %d: %.3f bytes a parameter with split masters (%.3f)\n", z, split, least);
+    if (split > 1.002 * least || split < 0.97 * least)
+      fail_msg("zero %d, split masters: %.3f bytes a parameter, %.3f expected", z, split, least);
     if (f > 1.001 * wide[z] || f < 0.97 * wide[z])
       fail_msg("zero %d, fp32 gradients: %.3f bytes a parameter, published %.3f", z, f, wide[z]);
   }

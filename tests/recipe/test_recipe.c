@@ -260,6 +260,8 @@ static void test_notes(void **state) {
        "optimizer.epsilon is 1e-06, but optimizer.name is lion, which does not read it"},
       {"optimizer: {muon_scale: original}\n", "optimizer.muon_scale is original, but optimizer.name is adamw"},
       {"optimizer: {name: muon, epsilon: 1e-6, momentum: 0.9}\n", NULL},
+      {"optimizer: {master: split}\n", "optimizer.master is split, but precision is fp32, which keeps no bf16 Copy"},
+      {"precision: bf16\noptimizer: {master: split}\n", NULL},
       {"optimizer: {momentum: 0.9}\n", "optimizer.momentum is 0.9, but optimizer.name is adamw"},
       {"schedule: {name: constant, min_lr: 1e-5}\n", "schedule.min_lr is 1e-05, but schedule.name is constant"},
       {"schedule: {decay_steps: 10}\n", "schedule.decay_steps is 10, but schedule.name is cosine"},

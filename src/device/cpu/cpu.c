@@ -3,6 +3,7 @@
 #include "base/clock.h"
 #include "device/cpu/copies.h"
 #include "device/cpu/fp16.h"
+#include "device/cpu/split.h"
 #include "device/far.h"
 #include "device/host.h"
 #include <math.h>
@@ -94,18 +95,18 @@ CpuWish cpu_simd_wish(char *text, size_t size) {
   return CPU_WISH_UNKNOWN;
 }
 
-static const KernelEntry *find_in(const KernelEntry *fp16, const KernelEntry *table, Op op, Dtype dtype) {
-  for (int i = 0; i < 2; i++, table = fp16)
-    for (const KernelEntry *e = table; e->kernel; e++)
+static const KernelEntry *find_in(const KernelEntry *const table[3], Op op, Dtype dtype) {
+  for (int i = 0; i < 3; i++)
+    for (const KernelEntry *e = table[i]; e->kernel; e++)
       if (e->op == op && e->dtype == dtype) return e;
   return NULL;
 }
 // A cast from fp32 is looked for among fp16's kernels first: it may be to fp16.
 #define FIND(name, bf16)                                                                                               \
-  find_in(cpu_fp16_##name,                                                                                             \
-          dtype == DTYPE_BF16                   ? bf16                                                                 \
-          : op == OP_CAST && dtype == DTYPE_F32 ? cpu_fp16_##name                                                      \
-                                                : cpu_table_##name,                                                    \
+  find_in((const KernelEntry *const[]){dtype == DTYPE_BF16                   ? bf16                                    \
+                                       : op == OP_CAST && dtype == DTYPE_F32 ? cpu_fp16_##name                         \
+                                                                             : cpu_table_##name,                       \
+                                       cpu_fp16_##name, cpu_split_##name},                                             \
           op, dtype)
 const KernelEntry *cpu_find(CpuLevel level, Op op, Dtype dtype) {
   for (const KernelEntry *e = cpu_copies; e->kernel && level != CPU_LEVELS; e++)
