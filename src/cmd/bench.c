@@ -27,6 +27,7 @@ typedef struct Plan {
   const BenchKind *kinds[MOST_KINDS];
   size_t sizes[MOST_SIZES]; // bytes of a rank
   int kind_count, size_count, plain, chain;
+  bool patterns; // all of them, beside each other
 } Plan;
 
 // ---- what is asked for ----
@@ -89,6 +90,22 @@ static int choose(Plan *plan, const char *kinds, const char *sizes, const char *
   return PLAIT_OK;
 }
 
+// ---- patterns ----
+
+// Of the collectives that have several; COMM_KIND_COUNT: it is another one.
+static CommKind kind_with_patterns(const BenchKind *kind) {
+  static const CommKind have[] = {COMM_ALL_REDUCE, COMM_REDUCE_SCATTER, COMM_ALL_GATHER};
+  for (int i = 0; i < COUNT(have); i++)
+    if (!strcmp(comm_traits[have[i]].name, kind->name)) return have[i];
+  return COMM_KIND_COUNT;
+}
+
+// Of two levels: the ranks of a machine; of one machine halves, as if they were two. 0: there are not two levels.
+static int level_of(const PlaitComm *comm) {
+  int machine = process_ranks_of_machine(comm), n = plait_comm_size(comm);
+  return machine > 1 ? machine : !machine && n >= 4 && n % 2 == 0 ? n / 2 : 0;
+}
+
 // ---- measuring ----
 
 static int compare(const void *a, const void *b) {
@@ -144,6 +161,18 @@ static void print_head(const Plan *plan, const char *backend) {
   putchar('\n');
 }
 
+static void print_patterns_head(const Plan *plan, const PlaitComm *comm) {
+  char levels[40] = "two levels";
+  if (level_of(comm)) snprintf(levels, sizeof levels, "groups of %d", level_of(comm));
+  printf("%d ranks, %s (processes), %s; warm, median of %d; chain: of ranks, one after the other; groups: a chain of "
+         "%s\n%-25s  %19s  %19s  %19s\n%-14s %10s", plan->ranks, world_name(comm->world),
+         dtype_name((Dtype)plan->dtype), plan->repeat,
+         process_ranks_of_machine(comm) ? "machines" : "halves of this machine, as if they were two", "", "directly",
+         "chain", levels, "collective", "size");
+  for (int i = 0; i < 3; i++) printf("  %10s %8s", "us", "GB/s");
+  puts("  a run takes");
+}
+
 // ---- ranks ----
 
 static char *take(size_t bytes) {
@@ -154,6 +183,41 @@ static char *take(size_t bytes) {
   return memset(memory, 0, whole);
 }
 
+static int measure_patterns(const Plan *plan, const BenchKind *kind, const BenchCall *call, double *samples) {
+  int groups[] = {-1, 1, level_of(call->comm)}, code = 0;
+  size_t bytes = call->count * call->element * (kind->parts ? (size_t)plan->ranks : 1);
+  process_set_chain(call->comm->world, 0);
+  int chosen = process_pattern(call->comm, kind_with_patterns(kind), plan->dtype, bytes);
+  if (!call->rank) {
+    printf("%-14s", kind->name);
+    print_size(bytes);
+  }
+  for (int i = 0; i < COUNT(groups) && !code; i++) {
+    double seconds = 0;
+    process_set_chain(call->comm->world, groups[i]);
+    if (groups[i]) code = measure(plan, kind, call, 0, samples, &seconds);
+    if (!code && !call->rank) print_time(seconds, bytes, groups[i] != 0);
+  }
+  process_set_chain(call->comm->world, 0);
+  if (code || call->rank) return code;
+  if (chosen) printf("  groups of %d\n", chosen);
+  else printf("  directly\n");
+  fflush(stdout);
+  return 0;
+}
+
+static int check_patterns(Plan *plan, bool all, Error *error) {
+  int count = 0;
+  for (int i = 0; i < plan->kind_count; i++) {
+    if (kind_with_patterns(plan->kinds[i]) < COMM_KIND_COUNT) plan->kinds[count++] = plan->kinds[i];
+    else if (!all)
+      return error_set(error, PLAIT_BAD_INPUT, "--patterns: %s has one pattern only; all_reduce, reduce_scatter and "
+                       "all_gather have several", plan->kinds[i]->name);
+  }
+  plan->kind_count = count;
+  return PLAIT_OK;
+}
+
 static int one(const Plan *plan, const BenchKind *kind, BenchCall *call, size_t size, double *samples) {
   size_t unit = call->element * (kind->parts ? (size_t)plan->ranks : 1);
   int has_size = strcmp(kind->name, "barrier") != 0, code;
@@ -161,6 +225,7 @@ static int one(const Plan *plan, const BenchKind *kind, BenchCall *call, size_t 
   if (kind->halves && plan->ranks == 1) return 0; // nobody to send to
   call->count = !has_size ? 0 : size < unit ? 1 : size / unit;
   for (int r = 0; r < plan->ranks; r++) call->counts[r] = call->count;
+  if (plan->patterns) return measure_patterns(plan, kind, call, samples);
   if ((code = measure(plan, kind, call, 0, samples, &ours))) return code;
   int missing = plan->plain ? measure(plan, kind, call, 1, samples, &plain) : 1;
   if (missing < 0 || call->rank) return missing < 0 ? missing : 0;
@@ -236,7 +301,9 @@ static int run_processes(Plan *plan, PlaitWorld *world, Error *error) {
   PlaitComm *comm = NULL;
   process_set_chain(world, plan->chain);
   int rank = plait_world_rank(world), code = plait_comm_world(world, rank, &comm, error);
-  if (!rank) print_head(plan, plan->plain ? "mpi (processes), beside the plain MPI call" : "net (processes)");
+  if (!rank && !code && plan->patterns) print_patterns_head(plan, comm);
+  else if (!rank)
+    print_head(plan, plan->plain ? "mpi (processes), beside the plain MPI call" : "net (processes)");
   if (!code) code = run_session(plan, comm, error);
   plait_comm_destroy(comm);
   plait_world_destroy(world); // ends the job with a sentence if a call has failed
@@ -251,6 +318,9 @@ static int bench(Plan *plan, const char *comm, int64_t ranks, bool ranks_given, 
   WorldKind kind = !strcmp(comm, "mpi") ? WORLD_MPI : !strcmp(comm, "net") ? WORLD_NET : WORLD_AUTO;
   int code, processes = kind != WORLD_AUTO || (!strcmp(comm, "auto") && launcher.tasks > 1);
   plan->ranks = (int)ranks;
+  if (!processes && plan->patterns)
+    return error_set(error, PLAIT_BAD_INPUT, "--patterns: threads of one process have one pattern only; start processes, "
+                     "as in plait launch --nproc-per-node 4 -- plait bench comm --comm net --patterns");
   if (!processes) return run_threads(plan, error);
   if ((code = world_launched_create(kind, 0, &world, error))) {
     if (launcher.mpi && launcher.rank > 0) error->message[0] = 0; // all say the same
@@ -265,13 +335,13 @@ static int bench(Plan *plan, const char *comm, int64_t ranks, bool ranks_given, 
     return PLAIT_BAD_INPUT;
   }
   plan->ranks = plait_world_size(world);
-  plan->plain = !strcmp(world_name(world), "mpi");
+  plan->plain = !plan->patterns && !strcmp(world_name(world), "mpi");
   return run_processes(plan, world, error);
 }
 
 int cmd_bench(int argc, char **argv) {
   int64_t ranks = 2, repeat = 20, chain = 0;
-  bool ranks_given = false;
+  bool ranks_given = false, patterns = false;
   const char *comm = "auto", *dtype = "fp32", *kinds = NULL, *sizes = NULL, *most = "64M";
   static const char *const benchmarks[] = {"comm", NULL}, *const comms[] = {"auto", "local", "mpi", "net", NULL};
   const char *dtypes[PLAIT_DTYPE_COUNT + 1] = {NULL};
@@ -312,6 +382,10 @@ int cmd_bench(int argc, char **argv) {
        "divides "
        "the ranks; -1: each rank exchanges with all others; 0: as a run chooses",
        .least = -1, .most = 256},
+      {.name = "patterns",
+       .value = &patterns,
+       .help = "between processes, all_reduce, reduce_scatter and all_gather by each pattern: directly, by a chain of "
+               "ranks, and by two levels (a chain of machines); and which of them a run takes"},
       {"repeat", OPTION_INTEGER, &repeat, "N", "samples; their median is printed", .least = 1, .most = 100000},
   };
   const CommandHelp help = {
@@ -324,7 +398,8 @@ int cmd_bench(int argc, char **argv) {
       "time of one.",
       "  plait bench comm\n"
       "  plait bench comm --ranks 4 --dtype bf16 --collectives all_reduce,reduce_scatter --sizes 1M,64M\n"
-      "  mpirun -n 2 plait bench comm --to 256M\n",
+      "  mpirun -n 2 plait bench comm --to 256M\n"
+      "  plait launch --nproc-per-node 4 -- plait bench comm --comm net --patterns\n",
       .first = benchmarks};
   Operands operands;
   Error error = {0};
@@ -333,10 +408,12 @@ int cmd_bench(int argc, char **argv) {
   if (status != OPTIONS_OK) return status;
   plan.repeat = (int)repeat;
   plan.chain = (int)chain;
+  plan.patterns = patterns;
   int code =
       strcmp(operands.words[0], "comm")
           ? error_set(&error, PLAIT_BAD_INPUT, "unknown benchmark \"%.40s\"; allowed: comm", operands.words[0])
           : choose(&plan, kinds, sizes, most, dtype, &error);
+  if (!code && patterns) code = check_patterns(&plan, !kinds, &error);
   if (!code) code = bench(&plan, comm, ranks, ranks_given, &error);
   return code ? command_fail("bench", &error) : 0;
 }

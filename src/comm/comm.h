@@ -127,6 +127,10 @@ int world_will_end(const PlaitWorld *world);
 // groups of so many ranks, and all_gather by such groups, where that divides the ranks of the communicator; -1:
 // directly; 0: as plait chooses. All ranks say the same.
 void process_set_chain(PlaitWorld *world, int group);
+// The groups by which an all_reduce, reduce_scatter or all_gather of so many bytes in all goes now; 0: directly.
+int process_pattern(const PlaitComm *comm, CommKind kind, PlaitDtype dtype, size_t bytes);
+// Ranks of each machine, where there are several machines whose ranks follow on each other; else 0.
+int process_ranks_of_machine(const PlaitComm *comm);
 
 // What back ends call first and last.
 // own: the only rank of this process; -1: all of them are.

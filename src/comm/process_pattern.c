@@ -44,3 +44,10 @@ int process_gather_group(const ProcessComm *c, size_t bytes) {
   if (chosen > 0 && chosen < n && n % chosen == 0 && bytes) return chosen;
   return chosen || bytes < GROUP_BYTES || c->group < 2 ? 0 : c->group;
 }
+
+int process_pattern(const PlaitComm *comm, CommKind kind, PlaitDtype dtype, size_t bytes) {
+  const ProcessComm *c = (const ProcessComm *)comm;
+  return kind == COMM_ALL_GATHER ? process_gather_group(c, bytes) : process_chain_group(c, kind, dtype, bytes);
+}
+
+int process_ranks_of_machine(const PlaitComm *comm) { return ((const ProcessComm *)comm)->group; }

@@ -40,6 +40,8 @@ done
 "$PLAIT" bench comm --collectives all_reduce --to 64K --repeat 1 >output 2>&1 || fail "--to"
 [ "$(awk '$1 == "all_reduce" {print $2 $3}' output | tr '\n' ' ')" = '8B 64B 256B 1KiB 4KiB 16KiB 64KiB ' ] || fail "the default sizes"
 
+refuse '--patterns: threads of one process have one pattern only; start processes' comm --patterns --ranks 4
+refuse '--patterns: broadcast has one pattern only; all_reduce, reduce_scatter and all_gather have several' comm --patterns --collectives all_reduce,broadcast
 refuse 'unknown benchmark "com"; allowed: comm' com
 refuse 'comm is missing; usage: plait bench' --ranks 2
 refuse 'did you mean all_reduce?' comm --collectives barrier,all_reduc

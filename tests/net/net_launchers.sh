@@ -21,6 +21,14 @@ else
   echo "mpirun: not tested, there is none"
 fi
 
+# ---- all patterns of collectives beside each other, by size ----
+
+"$PLAIT" launch --nproc-per-node 4 -- "$PLAIT" bench comm --comm net --patterns --sizes 1K,48K --repeat 2 >log 2>&1 || { cat log; fail "bench --patterns"; }
+for collective in all_reduce reduce_scatter all_gather; do # microseconds above 0 of three patterns, and the one that a run takes
+  [ "$(awk -v name=$collective '$1 == name && NF == 10 && $4 > 0 && $6 > 0 && $8 > 0 && $10 == "directly"' log | wc -l)" -eq 2 ] || { cat log; fail "bench --patterns: $collective"; }
+done
+grep -q 'directly  *chain  *groups of 2$' log || { cat log; fail "bench --patterns: its head"; }
+
 # ---- torchrun ----
 
 python=${PYTHON:-python3}

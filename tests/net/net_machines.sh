@@ -82,6 +82,9 @@ for what in all_reduce all_gather; do
   [ $((direct * 10)) -gt $((chosen * 17)) ] || fail "$what by machines saves nothing"
 done
 
+machines "$PLAIT" bench comm --comm net --patterns --collectives all_reduce --sizes 1K,4M --repeat 2 || fail "bench --patterns"
+grep -q '^all_reduce *1 KiB .* directly$' "$logs/0" && grep -q '^all_reduce *4 MiB .* groups of 2$' "$logs/0" || fail "bench --patterns does not say what a run takes"
+
 unset PLAIT_SECRET
 rank_limit=20
 machines "$FOLDER/process_carriers" 2>/dev/null && fail "other machines are reached without a secret"
