@@ -78,15 +78,15 @@ word() { od -An -tu"$3" -j"$2" -N"$3" "$1" | tr -d ' '; } # word FILE AT BYTES, 
 whole mesh.dp=2 parallel.zero=1
 job inside
 # shellcheck disable=SC2086
-PLAIT_CHAOS=$SEED "$PLAIT" launch --nproc-per-node 2 --rdzv-id "$id" --max-restarts 3 recipe.yaml $base $rare checkpoint.memory_every=$every run.dir=inside >inside.log 2>&1 &
+PLAIT_CHAOS=$SEED "$PLAIT" launch --nproc-per-node 2 --rdzv-id "$id" --max-restarts 3 recipe.yaml $base $rare checkpoint.memory_every=1 checkpoint.keep=1 run.dir=inside >inside.log 2>&1 &
 running=$!
 for kill in 1 2; do
   wait_for grep -q "\"step\": $((kill * 8))," inside/metrics.jsonl || { tail inside.log; die "inside does not come to step $((kill * 8))"; }
   victim=$(worker "$id" $((RANDOM % 2)))
-  read -r a b < <(tr '\0' '\n' <"/proc/$victim/environ" | sed -n 's/^PLAIT_LAUNCH_MEMORY=//p')
+  read -r a b _ < <(tr '\0' '\n' <"/proc/$victim/environ" | sed -n 's/^PLAIT_LAUNCH_MEMORY=//p')
   states='' older=-1
   for ((try = 0; try < 1000; try++)); do
-    kill -STOP "$victim"
+    kill -STOP "$victim" 2>/dev/null || break # it was done before
     wait_for grep -q '^State:.*stopped' "/proc/$victim/status"
     states="$(word "/proc/$victim/fd/$a" 12 4) $(word "/proc/$victim/fd/$b" 12 4)"
     case $states in # 1: being written, 2: complete
@@ -99,7 +99,7 @@ for kill in 1 2; do
   [ "$older" -ge 0 ] || die "no copy was met: the last states are $states"
   kill -KILL "$victim"
   wait_for resumes inside.log $kill || { grep plait inside.log; die "inside: it does not resume"; }
-  [ "$(from inside.log | tail -1)" -eq "$older" ] || fail "killed while step $((older + every)) was copied, it resumes from step $(from inside.log | tail -1)"
+  [ "$(from inside.log | tail -1)" -eq "$older" ] || fail "killed while step $((older + 1)) was copied, it resumes from step $(from inside.log | tail -1)"
 done
 wait $running || { tail inside.log; fail "inside: status $?"; }
 running=''
