@@ -15,7 +15,7 @@
 //
 // What one pass over memory makes of what backward has anyway, as activations and norms of their inputs, is not kept in
 // any mode: backward makes it again, right before it reads it. Each byte that is kept no longer costs one that is read
-// and one that is written, and nothing is moved between ranks for it.
+// and one that is written, and no activation is moved between ranks for it.
 //
 // Rows of experts that come in parts (moe.chunks) run again in any case, each part right before its backward, so that
 // one part's rows are in memory at a time.
@@ -120,14 +120,16 @@ static char *find_later_readers(Graph *g) {
 }
 
 // Whether backward makes the node's outputs again in any mode: in one pass over what it has anyway, Variables and what
-// it keeps, where they lie.
+// it keeps, where they lie. Of Variables that ZeRO 3 gathers for it only vectors beside which the output is long.
 static int is_one_pass(const Graph *g, const Node *n, const char *later) {
+  enum { LONG = 1000 };
   if (!op_def(n->op)->one_pass || !can_run_again(g, n) || !is_cheap(g, n)) return 0;
+  int64_t made = shape_elements(&graph_tensor(g, n->output[0])->shape);
   for (int k = 0; k < n->ninput; k++) {
     const Tensor *t = n->input[k] < 0 ? NULL : graph_tensor(g, n->input[k]);
     if (!t) continue;
-    if (FAULT(one_pass_of_what_is_not_kept, t->variable < 0 && !later[t->id], 0)) return 0;
-    if (FAULT(one_pass_moves, !placement_equal(n->want[k], t->placement), 0)) return 0;
+    int moves = !placement_equal(n->want[k], t->placement);
+    if (t->variable >= 0 ? moves && shape_elements(&t->shape) * LONG > made : moves || !later[t->id]) return 0;
   }
   for (int k = 0; k < n->noutput; k++)
     if (later[n->output[k]] & MOVED_LATER || !placement_equal(n->give[k], graph_tensor(g, n->output[k])->placement))

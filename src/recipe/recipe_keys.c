@@ -214,7 +214,8 @@ const RecipeKey recipe_keys[] = {
     KEY("parallel.recompute", RECIPE_WORD_OR_LIST, parallel.recompute, "none", .words = recompute_words,
         .example = "none",
         .doc = "Activation recomputation: what backward computes again instead of storing it. `full`: all of a "
-               "block. `selective`: what is cheap compared with the matrix products and attention. `auto`: the list of "
+               "block. `selective`: what is cheap compared with the matrix products and attention. Activations "
+               "and norms run again in any case. `auto`: the list of "
                "blocks and segments that costs the least time within parallel.memory. A list says it block by block, "
                "as in `[full x 4, selective x 2, keep x 6]`; blocks in parentheses are a segment, of which only the "
                "first input is kept: `[(keep x 3) x 2, keep x 6]`. A list for fewer blocks begins again. The results "
