@@ -81,6 +81,7 @@ broken() {
     before=-1
   else
     echo "$1"
+    sleep 2 # it is to be noticed, also where nothing has to follow from it
     goes_on round_after "$before" "$step"
   fi
   lab_heal
@@ -138,6 +139,7 @@ for ((fault = 1; fault <= faults; fault++)); do
         broken "$saying: its interface is down"
       fi ;;
     7) other=$(any "${!pid[@]}")
+      [ -n "$(working | grep -vx -e "$victim" -e "$other")" ] || before=-1 # all that work are in one half: their round may go on
       lab_part "${host[$victim]}" "${host[$other]}"
       broken "$saying and $other are apart from the others" ;;
   esac

@@ -1,5 +1,5 @@
 # What the scripts of this folder share. Sourced by bash. FOLDER: that of the test programs.
-# Each test has a port of its own, or two at the same time would meet.
+# Each test has ports of its own, and each start of ranks an id: one whose port is taken uses the next, and must not meet another test there.
 port=$((20000 + $$ % 8000))
 unset MASTER_ADDR PLAIT_INSECURE PLAIT_SECRET
 
@@ -18,7 +18,7 @@ start_ranks() {
   pids=()
   port=$((port + 1))
   for ((r = 0; r < n; r++)); do
-    RANK=$r WORLD_SIZE=$n MASTER_PORT=$port timeout -k 5 "${rank_limit:-300}" "$@" >"$logs/$r" 2>"$logs/$r.err" &
+    PLAIT_RUN_ID="${run_id-$$.$port}" RANK=$r WORLD_SIZE=$n MASTER_PORT=$port timeout -k 5 "${rank_limit:-300}" "$@" >"$logs/$r" 2>"$logs/$r.err" &
     pids+=($!)
   done
 }

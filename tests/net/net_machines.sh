@@ -16,7 +16,7 @@ machines() {
   port=$((port + 1))
   for r in 0 1 2 3; do
     lab_to $([ $r -lt 2 ] && echo machineA || echo machineB)
-    "${lab_in[@]}" env RANK=$r WORLD_SIZE=4 MASTER_PORT=$port timeout -k 5 "${rank_limit:-120}" "$@" >"$logs/$r" 2>"$logs/$r.err" &
+    "${lab_in[@]}" env PLAIT_RUN_ID=$$.$port RANK=$r WORLD_SIZE=4 MASTER_PORT=$port timeout -k 5 "${rank_limit:-120}" "$@" >"$logs/$r" 2>"$logs/$r.err" &
     pids+=($!)
   done
   wait_ranks
