@@ -19,7 +19,7 @@ enum { PLAN_KINDS = SCHEDULES * 4 * LAYOUT_TENSORS * 4 };
 
 // An estimate may be this much too slow, and is taken to be that much faster.
 static const double estimate_slack = 0.02;
-enum { MOST_ESTIMATED = 100, MOST_LAYER_TIMES = 600, NEAREST = 8 };
+enum { MOST_ESTIMATED = 100, MOST_LAYER_TIMES = 600, NEAREST = 8, FEW_PLANS = 256, FEW_LAYERS = 8 };
 
 // beside: it is a neighbour of one of the best.
 typedef struct FoundPlan { Candidate candidate; bool beside; } FoundPlan;
@@ -228,8 +228,19 @@ static bool is_over(const Searching *s, const QueuedPlan *e) {
   return e->stage == STAGE_LAYERS && s->out->count.estimated >= most;
 }
 
+// A few plans of a model with few layers: to compile a plan takes about as long as to bound and estimate it, and says
+// more. Times that were measured in a noisy minute may contradict each other, which leaves bounds loose.
+static void compile_all_of_few(Searching *s) {
+  if (s->queue.heap.count > FEW_PLANS || s->space.config->layers > FEW_LAYERS) return;
+  for (int i = 0; i < s->queue.heap.count; i++) {
+    s->queue.heap.data[i].stage = STAGE_ESTIMATED;
+    s->queue.heap.data[i].seconds = 0;
+  }
+}
+
 static void run(Searching *s) {
   s->out->count.judged = space_each(&s->space, add, s);
+  compile_all_of_few(s);
   while (s->queue.heap.count && !(s->any_will_do && s->out->plans)) {
     QueuedPlan e = queue_pop(&s->queue);
     if (!is_open(s, &e)) continue;
