@@ -157,6 +157,17 @@ static const char *hide_password(const char *url) {
   return own ? own : url;
 }
 
+// Whether other machines reach the store: it is served at another address than loopback's, or asked for without TLS.
+static bool others_reach(const Asked *a) {
+  NetAddress at;
+  Error unused = {0};
+  if (!strncmp(a->rendezvous, "etcd://", 7)) return a->insecure;
+  if (!strncmp(a->rendezvous, "etcds://", 8)) return false;
+  for (int i = 0; store_endpoint(a->rendezvous, i, &at, &unused) > 0; i++)
+    if (!net_is_loopback(&at)) return true;
+  return false;
+}
+
 // --rdzv, or torchrun's --rdzv-endpoint, whose port may be left out.
 static int check_rendezvous(Asked *a, Error *error) {
   static char endpoint[300];
@@ -176,8 +187,7 @@ static int check_rendezvous(Asked *a, Error *error) {
                      a->nodes);
   a->rendezvous = hide_password(a->rendezvous);
   int code = job_store_check(a->rendezvous, a->insecure, error);
-  Error unused = {0};
-  a->is_open = !code && job_store_check(a->rendezvous, false, &unused);
+  a->is_open = !code && others_reach(a);
   return code;
 }
 
@@ -318,8 +328,8 @@ int cmd_launch(int argc, char **argv) {
        "how often all are started again after a failure of a process; of the whole job", .least = 0, .most = INT_MAX},
       {"log-dir", OPTION_TEXT, &a.log_folder, "DIR", "what processes print goes to DIR/round-R/rank-N.out and .err"},
       {"tee", OPTION_TEXT, &a.tee, "N",
-       "… and to the console, each line after its rank: 1 what goes to standard output, 2 errors, 3 both (as --tee "
-       "without a number does), 0 nothing", .words = streams},
+       "also to the console, each line after its rank: 1 what goes to standard output, 2 errors, 3 both (the default), "
+       "0 nothing", .words = streams},
       {"grace", OPTION_REAL, &a.grace, "SECONDS", "from SIGTERM to SIGKILL, when all are ended", .least = 0,
        .most = 86400},
       {"nnodes", OPTION_TEXT, &a.nodes, "N|MIN:MAX", "machines", .shown = "1"},

@@ -4,8 +4,8 @@
 //
 //   y = identity x          readers of y read x                       replaced[y] = x
 //   V = identity x          the maker of x writes V                   made[x] = V
-//   V = accumulate V, x     the maker of x reads V too and writes it  joined[maker] = the accumulate (x may be rounded before)
-//   y = bias x, b           the maker of x reads b too and makes y    joined[maker] = the bias
+//   V = accumulate V, x     the maker of x reads V too and writes it  joined[maker] = the accumulate (x may be rounded
+//   before) y = bias x, b           the maker of x reads b too and makes y    joined[maker] = the bias
 #include "base/fault.h"
 #include "op/op.h"
 #include "compile/pass.h"

@@ -15,7 +15,8 @@
 //
 // What one pass over memory makes of what backward has anyway, as activations and norms of their inputs, is not kept in
 // any mode: backward makes it again, right before it reads it. Each byte that is kept no longer costs one that is read
-// and one that is written, and no activation is moved between ranks for it.
+// and one that is written, and no activation is moved between ranks for it. Not beside SUMMA, whose products go through
+// their steps together: what one of them reads would be made in between.
 //
 // Rows of experts that come in parts (moe.chunks) run again in any case, each part right before its backward, so that
 // one part's rows are in memory at a time.
@@ -35,6 +36,7 @@ typedef struct Recompute {
   Graph *g;
   const Node *old;  // nodes before the pass
   int count;
+  int one_pass;     // what is made in one pass over memory is not kept
   const RecomputeList *list;
   const RecomputeSegment *segment; // of the list, cut where a pipeline stage ends
   int segments;
@@ -147,7 +149,7 @@ static void find_runs(Recompute *r, int parts) {
   int *nested = arena_array(&r->g->arena, int, r->g->layers + 1);
   for (int i = 0; i < r->segments; i++)
     for (int l = r->segment[i].first; l < r->segment[i].end; l++) nested[l]++;
-  const char *later = find_later_readers(r->g);
+  const char *later = r->one_pass ? find_later_readers(r->g) : NULL;
   r->levels = 1;
   for (int i = 0; i < r->count; i++) {
     const Node *n = &r->old[i];
@@ -156,7 +158,7 @@ static void find_runs(Recompute *r, int parts) {
       if (n->layer < r->list->blocks && r->list->selective[n->layer] && is_cheap(r->g, n)) r->last[i]++;
     }
     // Where the rest of the block runs again for others too, these run once more for themselves.
-    int again = parts && is_of_parts(r->g, n) ? FAULT(parts_are_kept, 1, 0) : is_one_pass(r->g, n, later);
+    int again = parts && is_of_parts(r->g, n) ? FAULT(parts_are_kept, 1, 0) : later && is_one_pass(r->g, n, later);
     if (again) {
       r->late[i] = 1;
       r->last[i] = n->layer < 0 || n->layer >= r->g->layers ? 1
@@ -275,8 +277,11 @@ int pass_recompute(Graph **graph, const CompileOptions *o, Error *error) {
   memcpy(old, g->node.data, sizeof *old * (size_t)count);
   RecomputeList of_mode = {0};
   if (!o->recompute_list.blocks && any) list_of_mode(g, o->recompute, o->recompute_layers, &of_mode);
-  Recompute r = {
-      .g = g, .old = old, .count = count, .list = o->recompute_list.blocks ? &o->recompute_list : &of_mode};
+  Recompute r = {.g = g,
+                 .old = old,
+                 .count = count,
+                 .one_pass = !o->parallel.summa,
+                 .list = o->recompute_list.blocks ? &o->recompute_list : &of_mode};
   cut_segments(&r, r.list);
   r.last = arena_array(&g->arena, int, count);
   r.late = arena_array(&g->arena, int, count);

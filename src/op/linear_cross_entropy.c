@@ -29,7 +29,8 @@ static void loss_outputs(Graph *g, Node *node) {
     graph_output(g, node, "dlogits", x.dtype, logits_shape(&x.shape, &w.shape));
   else {
     int added_to = node_attr(node, CrossEntropyAttr)->accumulate ? node->input[node->ninput - 1] : -1;
-    graph_output(g, node, "dw", added_to < 0 ? op_statistics_dtype(w.dtype) : graph_tensor(g, added_to)->dtype, w.shape);
+    graph_output(g, node, "dw", added_to < 0 ? op_statistics_dtype(w.dtype) : graph_tensor(g, added_to)->dtype,
+                 w.shape);
   }
 }
 

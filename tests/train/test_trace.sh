@@ -13,7 +13,7 @@ count() { grep -cE -e "$1" t.json; }
 # events NUMBER PATTERN
 events() { [ "$(count "$2")" -eq "$1" ] || fail "$(count "$2") events match $2, not $1"; }
 
-[ "$(head -c 40 t.json)" = '{"displayTimeUnit":"ms","traceEvents":[' ] || fail "the trace begins with $(head -c 40 t.json)"
+grep -qE '^\{"displayTimeUnit":"ms","otherData":\{"ranks":[0-9]+\},"traceEvents":\[' t.json || fail "the trace begins with $(head -c 70 t.json)"
 [ "$(tail -n 1 t.json)" = ']}' ] || fail "the trace does not end"
 events 2 '"process_name".*"rank [01]: pp 0 dp [01] cp 0 tp 0"'
 events 4 '"cat":"step"'                     # 2 ranks × 2 steps

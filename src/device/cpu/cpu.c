@@ -227,7 +227,12 @@ MatmulShape cpu_matmul_shape(const Operand *input, const MatmulAttr *attr) {
 // is least at the square root below, whatever the number of words. Never less for more rows: a call may have fewer than
 // its workspace was planned for.
 int64_t cpu_head_rows(int64_t rows, int64_t words, int64_t e, size_t logit_bytes, size_t again_bytes) {
-  enum { PRICE = 24, UNIT = 128, MOST = 1024, MOST_LOGITS = 1 << 26 }; // PRICE: bytes moved that a byte of memory is worth
+  enum {
+    PRICE = 24,
+    UNIT = 128,
+    MOST = 1024,
+    MOST_LOGITS = 1 << 26
+  }; // PRICE: bytes moved that a byte of memory is worth
   double best = sqrt((double)rows * (double)e * (double)again_bytes / (PRICE * (double)logit_bytes));
   int64_t chunk = (int64_t)(best / UNIT + 0.5) * UNIT, most = MOST_LOGITS / (words + 1) / 64 * 64;
   if (chunk < UNIT) chunk = UNIT;

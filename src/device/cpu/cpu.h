@@ -59,9 +59,9 @@ static inline int64_t integer_load(const Operand *x, int64_t i) {
 typedef struct MatmulShape { int64_t m, n, k, a_row, a_column, b_row, b_column; } MatmulShape;
 MatmulShape cpu_matmul_shape(const Operand *input, const MatmulAttr *attr);
 
-// Rows of which a head keeps `words` logits of `logit_bytes` each at a time. Fewer take less memory, but with every chunk
-// of rows `again_bytes` for each of words · e weights are moved once more: cpu.c weighs one against the other. Not by
-// the number of threads: the gradient of the weights is a sum over chunks.
+// Rows of which a head keeps `words` logits of `logit_bytes` each at a time. Fewer take less memory, but with every
+// chunk of rows `again_bytes` for each of words · e weights are moved once more: cpu.c weighs one against the other.
+// Not by the number of threads: the gradient of the weights is a sum over chunks.
 int64_t cpu_head_rows(int64_t rows, int64_t words, int64_t e, size_t logit_bytes, size_t again_bytes);
 
 // The rows of a mask (b, s, x): of each token its choices, by rising expert, with the row that each is.
