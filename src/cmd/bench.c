@@ -319,7 +319,8 @@ static int bench(Plan *plan, const char *comm, int64_t ranks, bool ranks_given, 
   int code, processes = kind != WORLD_AUTO || (!strcmp(comm, "auto") && launcher.tasks > 1);
   plan->ranks = (int)ranks;
   if (!processes && plan->patterns)
-    return error_set(error, PLAIT_BAD_INPUT, "--patterns: threads of one process have one pattern only; start processes, "
+    return error_set(error, PLAIT_BAD_INPUT,
+                     "--patterns: threads of one process have one pattern only; start processes, "
                      "as in plait launch --nproc-per-node 4 -- plait bench comm --comm net --patterns");
   if (!processes) return run_threads(plan, error);
   if ((code = world_launched_create(kind, 0, &world, error))) {

@@ -24,11 +24,13 @@ int torchrun_take_words(int argc, char **argv) {
 }
 
 // What each setting of torchrun's c10d and static rendezvous is called here; NULL: it is taken.
-static const struct { const char *key, *instead; } settings[] = {
+static const struct { const char *key, *instead;
+} settings[] = {
     {"timeout", NULL},
     {"read_timeout", "--silence SECONDS takes its place"},
-    {"join_timeout", "machines wait for --nnodes MIN without limit, and --rdzv-timeout SECONDS says how long nobody may "
-                     "answer"},
+    {"join_timeout",
+     "machines wait for --nnodes MIN without limit, and --rdzv-timeout SECONDS says how long nobody may "
+     "answer"},
     {"last_call_timeout", "the first round waits three seconds for more machines, and later nobody waits"},
     {"close_timeout", "all machines learn at once that the job has ended"},
     {"keep_alive_interval", "--silence SECONDS takes its place"},
@@ -47,12 +49,13 @@ static int take_setting(const char *key, const char *value, double *patience, Er
       return error_set(error, PLAIT_BAD_INPUT, "--rdzv-conf: %s is torchrun's; here %s", key, settings[i].instead);
     double seconds = strtod(value, &end);
     if (!*value || *end || !isfinite(seconds) || seconds < 1)
-      return error_set(error, PLAIT_BAD_INPUT, "--rdzv-conf: %s must be seconds, at least 1, not \"%.40s\"", key, value);
+      return error_set(error, PLAIT_BAD_INPUT, "--rdzv-conf: %s must be seconds, at least 1, not \"%.40s\"", key,
+                       value);
     *patience = seconds;
     return PLAIT_OK;
   }
-  return error_set(error, PLAIT_BAD_INPUT, "--rdzv-conf: \"%.40s\" is not a setting of a rendezvous; timeout=SECONDS is",
-                   key);
+  return error_set(error, PLAIT_BAD_INPUT,
+                   "--rdzv-conf: \"%.40s\" is not a setting of a rendezvous; timeout=SECONDS is", key);
 }
 
 int torchrun_take_conf(const char *text, double *patience, Error *error) {

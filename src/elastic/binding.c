@@ -40,7 +40,7 @@ int binding_share(const cpu_set_t *all, int i, int n, cpu_set_t *share) {
   return 1;
 }
 
-// Memory ----------------------------------------------------------------------------------------------------------------
+// Memory --------------------------------------------------------------------------------------------------------------
 
 // "0-3,8": whether any of the numbers is in the set.
 static bool meets(const char *list, const cpu_set_t *set) {
