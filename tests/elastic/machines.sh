@@ -21,6 +21,7 @@ job() {
 machine() {
   local name=$1
   shift
+  : >"$name.log" # before it starts: what a machine of this name said in another job is not waited for
   "$PLAIT" launch --rdzv "$store" --rdzv-id "$id" "$@" >"$name.log" 2>&1 &
   pid[$name]=$!
 }
