@@ -23,6 +23,7 @@ machine() {
   local name=$1 lab_in=()
   shift
   [ -z "${lab_switch-}" ] || lab_to "${host[$name]}"
+  : >"$name.log" # before it starts: what a machine of this name said in another job is not waited for
   "${lab_in[@]}" "$PLAIT" launch --rdzv "$store" --rdzv-id "$id" "$@" >"$name.log" 2>&1 &
   pid[$name]=$!
 }
