@@ -34,8 +34,21 @@ void journal_round(const char *folder, const JournalRound *r) {
   append(folder, object);
 }
 
+// Whether the last line is one of journal_end.
+static int has_ended(const char *folder) {
+  char text[4096], *path = xformat("%s/launch.jsonl", folder);
+  int fd = file_open(path, O_RDONLY);
+  off_t size = fd >= 0 ? lseek(fd, 0, SEEK_END) : 0, from = size > (off_t)sizeof text ? size - (off_t)sizeof text : 0;
+  ssize_t n = fd >= 0 ? pread(fd, text, sizeof text, from) : 0;
+  if (fd >= 0) close(fd);
+  free(path);
+  if (n < 2 || text[n - 1] != '\n') return 0;
+  const char *before = memrchr(text, '\n', (size_t)n - 1), *line = before ? before + 1 : text;
+  return !strncmp(line, "{\"rounds\": ", 11);
+}
+
 void journal_end(const char *folder, int rounds, int restarts, int status, const char *failure) {
-  if (!folder) return;
+  if (!folder || has_ended(folder)) return;
   json_t *object = json_pack("{s:i, s:i, s:i}", "rounds", rounds, "restarts", restarts, "status", status);
   if (failure) json_object_set_new(object, "failure", json_string(failure));
   append(folder, object);

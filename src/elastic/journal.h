@@ -14,5 +14,6 @@ typedef struct JournalRound {
 // Appends a line to FOLDER/launch.jsonl; the folder may not exist yet. What cannot be written is left out: the run
 // matters more. folder NULL: nothing.
 void journal_round(const char *folder, const JournalRound *round);
-// failure: the sentence of the failure that has ended the job; NULL: none has.
+// Nothing where another machine has written the end of the job. failure: the sentence of the failure that has ended the
+// job; NULL: none has.
 void journal_end(const char *folder, int rounds, int restarts, int status, const char *failure);

@@ -378,9 +378,15 @@ static int run(Machines *m, int *status, Error *error) {
   }
 }
 
+// Rank 0's machine writes the end, too; where it is lost or has left, the one that keeps the store or its lease.
+static bool writes_the_end(const Machines *m) {
+  const Machine *first = first_machine(m->state);
+  return first ? first == m->here : member_keeps(m->member);
+}
+
 static void finish(Machines *m, int status) {
   const JobState *s = m->state;
-  if (s && s->phase == JOB_DONE && member_keeps(m->member))
+  if (s && s->phase == JOB_DONE && writes_the_end(m))
     journal_end(m->options->run_folder, s->round + 1, s->restarts, status,
                 status && s->failure.counted && s->failure.round == s->round ? s->failure.sentence : NULL);
   if (s && s->phase != JOB_DONE && s->count > 0 && member_serves(m->member) && !strchr(m->options->endpoints, ','))

@@ -15,7 +15,7 @@ for page in step troubleshooting parallelism foresight recompute; do
 done
 
 for page in parallelism foresight recompute; do
-  grep -E '^(plait( [a-z]+)?|bash|environment): ' "$SOURCE/docs/$page.md" && fail "a command of docs/$page.md is refused"
+  grep -E '^(plait( [a-z]+)?|bash|environment): ' "$SOURCE/docs/$page.md" | grep -v '^plait plan: nothing fits on ' && fail "a command of docs/$page.md is refused"
 done
 
 # a block that is out of date is noticed, and one that is not closed is an error
