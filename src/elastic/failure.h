@@ -11,7 +11,7 @@ typedef struct Failure {
   int exit_status;      // what a shell calls it: its status, or 128 + the signal
   int weight;           // 3: a signal killed it, 2: it says why, 1: it ended with a status
   int blames;           // what it says names another rank
-  char sentence[1600]; // "rank 1 on node7 (pid 4711) was killed by SIGKILL in training step 12; its last collective, …"
+  char sentence[2048]; // "rank 1 on node7 (pid 4711) was killed by SIGKILL in training step 12; its last collective, …"
 } Failure;
 
 // How many processes of this machine's control group the system has killed for memory; -1: it does not count them.

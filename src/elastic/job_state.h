@@ -5,7 +5,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { JOB_MACHINES = 1024, JOB_SENTENCE = 1700, JOB_NAME = 64, JOB_ID = 24 };
+enum { JOB_MACHINES = 1024, JOB_SENTENCE = 2100, JOB_NAME = 64, JOB_ID = 24 };
 
 typedef enum JobPhase {
   JOB_GATHERS, // not enough machines, or the first round waits for more

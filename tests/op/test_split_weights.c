@@ -21,7 +21,7 @@ static uint32_t bits_of(float f) {
 
 // What is wrong with one of the numbers from..from + n (bits); NULL: nothing.
 static const char *check_patterns(const SplitLoops *loops, uint32_t from, int n) {
-  float x[AT_ONCE], back[AT_ONCE];
+  float x[AT_ONCE] = {0}, back[AT_ONCE];
   uint16_t high[AT_ONCE], low[AT_ONCE];
   unsigned lost = 0, not_nearest = 0, not_away = 0, no_nan = 0;
   for (int i = 0; i < n; i++) {
