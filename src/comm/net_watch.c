@@ -177,7 +177,7 @@ static void listen_to(NetWatch *w, int rank) {
   close(l->fd);
   l->fd = -1;
   pthread_mutex_unlock(&w->lock);
-  UNLESS_FAULT(net_death_unseen) gone(w, rank, "has died: its connection has ended", false, rank);
+  gone(w, rank, "has died: its connection has ended", false, rank);
 }
 
 // The thread --------------------------------------------------------------------------------------------------------
