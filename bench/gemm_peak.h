@@ -53,7 +53,7 @@ __attribute__((target("amx-tile,amx-bf16"))) static double peak_amx(int64_t time
 #endif
 #endif
 
-// GF/s of one core by the instructions of a level; 0: there is no loop for them.
+// The peak of one core with the instructions of a level, in GF/s; 0: unknown for this level.
 static double core_peak(CpuLevel level, Dtype dtype) {
   PeakLoop *loop = NULL;
 #if defined(__x86_64__)

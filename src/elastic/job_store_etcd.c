@@ -1,5 +1,6 @@
-// A store that etcd keeps: nobody serves it, and it does not move. That run.dir is one folder for all, and is no other
-// job's, its lease says here, too: one machine holds it, and tells its epoch in the store as long as it is there.
+// A store that etcd keeps: no machine serves it, and it does not move. The lease in run.dir shows here, too, that it is
+// one folder for all machines and this job's: one machine holds the lease, and tells its epoch in the store as long as
+// it is there.
 #include "base/clock.h"
 #include "elastic/job_store.h"
 #include "elastic/etcd_http.h"
