@@ -278,6 +278,7 @@ static int launch(Asked *a, const Operands *operands, char **program, int *statu
                            .ranks = job.ranks,
                            .unit = job.unit,
                            .insecure = a->insecure,
+                           .copies = !program && !code && job.recipe.checkpoint.copies > 0,
                            .silence = a->silence,
                            .patience = a->patience,
                            .recipe = job.what};
