@@ -107,7 +107,8 @@ static int64_t newest_here(const Copies *c, MemoryImageHead *first) {
     MemoryImageHead head, other;
     if (!memory_image_peek(w->worker[0].memory[k], c->run, &head) || head.alone || head.step <= newest) continue;
     int have = 1;
-    while (have < w->count && w->worker[have].rank < head.ranks && image_of(c, &w->worker[have], head.step, &other) >= 0)
+    while (have < w->count && w->worker[have].rank < head.ranks &&
+           image_of(c, &w->worker[have], head.step, &other) >= 0)
       have++;
     if (have < w->count && w->worker[have].rank < head.ranks) continue;
     newest = head.step;
@@ -186,9 +187,11 @@ static void tell_late(Copies *c, int64_t step, double seconds) {
   int64_t now = newest_here(c, &head);
   if (c->told_late || now <= step) return;
   c->told_late = true;
-  fprintf(stderr, "plait launch: the copy of step %lld took %.1f s to %s, and the workers have step %lld by now: where a "
-                  "machine is lost meanwhile, a step may be lacking; a larger checkpoint.memory_every gives copies more "
-                  "time\n", (long long)step, seconds, c->next_host, (long long)now);
+  fprintf(stderr,
+          "plait launch: the copy of step %lld took %.1f s to %s, and the workers have step %lld by now: where a "
+          "machine is lost meanwhile, a step may be lacking; a larger checkpoint.memory_every gives copies more "
+          "time\n",
+          (long long)step, seconds, c->next_host, (long long)now);
 }
 
 static void *send_all(void *context) {
@@ -300,7 +303,8 @@ static void *take_all(void *context) {
   Copies *c = context;
   for (;;) {
     bool more = c->in && channel_has_more(c->in);
-    struct pollfd fd[3] = {{c->stop[0], POLLIN, 0}, {c->listener, POLLIN, 0}, {c->in ? channel_fd(c->in) : -1, POLLIN, 0}};
+    struct pollfd fd[3] = {
+        {c->stop[0], POLLIN, 0}, {c->listener, POLLIN, 0}, {c->in ? channel_fd(c->in) : -1, POLLIN, 0}};
     poll(fd, 3, more ? 0 : -1);
     if (fd[0].revents) return NULL;
     if (fd[1].revents) welcome(c);

@@ -50,7 +50,8 @@ static void announce_memory(const Trainer *t) {
   int ranks = t->job->options.parallel.mesh.ranks;
   if (t->recipe->checkpoint.copies && !t->copied && !t->alone)
     fprintf(t->out, "note: checkpoint.copies is not used: %s\n",
-            machine_ranks(&t->memory, ranks) == ranks ? "there is one machine" : "plait launch was not given the recipe, but a program");
+            machine_ranks(&t->memory, ranks) == ranks ? "there is one machine"
+                                                      : "plait launch was not given the recipe, but a program");
 }
 
 void trainer_announce(const Trainer *t) {

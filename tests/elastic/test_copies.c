@@ -191,7 +191,7 @@ static void replaced_meanwhile(void **state) {
   free_workers(&none);
 }
 
-// What is sent by hand --------------------------------------------------------------------------------------------------
+// What is sent by hand ------------------------------------------------------------------------------------------------
 
 typedef enum Harm { NONE, ENDS_EARLY, DAMAGED, OVERTAKEN, SAYS_WHOLE_TOO_EARLY, WRONG_FRAME, WRONG_STEP, OTHER_RUN,
                     TOO_LONG, HARMS } Harm;
