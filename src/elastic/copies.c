@@ -135,7 +135,7 @@ static bool connect_next(Copies *c) {
   if (fd < 0) return tell_unreachable(c, strerror(-fd)), false;
   c->out = channel_open(fd, false, c->is_secret ? &c->secret : NULL);
   if (c->out && channel_meet(c->out, clock_seconds() + greeting_seconds) && put(c, c->out, &mine, sizeof mine))
-    return c->failing_since = 0, true;
+    return true;
   channel_close(c->out);
   c->out = NULL;
   return tell_unreachable(c, "what listens there does not have the secret"), false;
@@ -202,15 +202,17 @@ static void *send_all(void *context) {
     if (newest_here(c, &due) < 0 || memory_image_same(&due, &sent)) continue;
     pause = RETRY_EVERY;
     if (!c->out && !connect_next(c)) continue;
-    pause = 0;
     double began = clock_seconds();
     if (send_step(c, due.step)) {
       sent = due;
+      pause = 0;
+      c->failing_since = 0;
       tell_late(c, due.step, clock_seconds() - began);
       continue;
     }
     channel_close(c->out);
     c->out = NULL;
+    tell_unreachable(c, "the connection ends");
   }
   return NULL;
 }
