@@ -268,7 +268,7 @@ static bool saves_memory(Machines *m) {
   bool is_here = s->round == m->begun, failed = m->round.failing || (is_here && s->ending >= ENDING_LOST);
   if (!m->rescued && failed) {
     copies_stop(m->copies);
-    place.copied = m->copies != NULL;
+    place.copied = m->options->copies;
     place.copies = copies_files(m->copies, &place.copy);
     m->rescue = rescue_begin(&m->round.workers, &place);
   }

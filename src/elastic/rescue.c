@@ -27,7 +27,6 @@ static const double meet_within = 30; // seconds until all machines have said wh
 struct Rescue {
   char job[40];             // these two say who may write
   int round;
-  int ranks;                // of the round, on all machines
   int first, count;         // ranks of this machine
   Vec(MemoryImage *) images; // of its workers, and behind them copies of others'
   int own;                  // of these, of its workers
@@ -287,8 +286,9 @@ static int64_t newest_alone(const Rescue *r) {
 }
 
 // After another machine was lost, by the first that is left.
-static int save_alone(Rescue *r, int64_t step) {
-  r->step = step;
+static int save_alone(Rescue *r) {
+  r->step = newest_alone(r);
+  if (r->step < 0) return error_set(&r->error, PLAIT_FAILED, "%s", lost_part);
   const MemoryImageLabel *l = leading_label(r);
   if (!l) return error_set(&r->error, PLAIT_FAILED, "what rank %d has left of it is not whole", r->first);
   int code = begin(r, l->dir);
@@ -321,12 +321,10 @@ static int help(Rescue *r, const RescueFolder *folder, const RescueLoss *loss) {
 // With the machines that are left.
 static int attempt(Rescue *r, const RescueLoss *loss) {
   RescueFolder folder = {r->run_folder, r->job, r->round, loss->machines};
-  int64_t alone = loss->machines ? newest_alone(r) : -1;
+  bool each_alone = !r->copied || (r->own && label_of(r, 0)->alone);
   r->error = (Error){0};
   r->step = -1;
-  if (alone >= 0) return loss->leads ? save_alone(r, alone) : PLAIT_OK;
-  if (loss->machines && !r->copied)
-    return loss->leads ? error_set(&r->error, PLAIT_FAILED, "%s", lost_part) : PLAIT_OK; // that one says it
+  if (loss->machines && each_alone) return loss->leads ? save_alone(r) : PLAIT_OK; // that one says what comes of it
   RescueNote note = own_note(r);
   int code = r->several ? rescue_folder_write(&folder, &note, &r->error) : PLAIT_OK;
   rescue_note_free(&note);
@@ -352,7 +350,7 @@ static void *rescue(void *context) {
 
 Rescue *rescue_begin(const Workers *w, const RescuePlace *place) {
   Rescue *r = xcalloc(1, sizeof *r);
-  *r = (Rescue){.round = place->round, .ranks = place->ranks, .count = w->count, .lock = -1, .step = -1};
+  *r = (Rescue){.round = place->round, .count = w->count, .lock = -1, .step = -1};
   snprintf(r->job, sizeof r->job, "%s", place->job);
   r->began = clock_seconds();
   r->grace = place->grace;

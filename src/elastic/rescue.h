@@ -14,7 +14,7 @@ typedef struct RescuePlace {
   int ranks;         // of the round, on all machines
   const char *run_folder; // in which several machines meet; NULL: they save nothing
   double grace;           // seconds that workers of other machines may take to end
-  bool copied;            // machines have copies of each other's memory
+  bool copied;            // machines may have copies of each other's memory
   const int *copy;        // (copies) files that may have images of other machines' workers
   int copies;
 } RescuePlace;
