@@ -250,7 +250,7 @@ static int held_of(Copies *c, int rank) {
 // Where the next copy goes, so that the newest whole one stays meanwhile.
 static int next_slot(const Held *h) { return FAULT(copies_replace_the_whole_one, h->newest == 0, h->newest == 1); }
 
-// The file for a copy; -1: there is no memory for it.
+// The file descriptor for a new copy, or -1 if memory cannot be allocated.
 static int begin_copy(Copies *c, int held, const CopyFrame *f) {
   Error error = {0};
   int fd = c->files.data[MOST_HELD * held + next_slot(&c->held.data[held])];

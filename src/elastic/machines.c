@@ -154,7 +154,7 @@ static int place_of(const JobState *s, const Machine *machine) {
   return place;
 }
 
-// The round goes on without copies where they cannot be made.
+// If copies cannot be started, a line says why and training continues without them.
 static void start_copies(Machines *m) {
   const JobState *s = m->state;
   const Machine *next = job_next(s, m->here);

@@ -185,8 +185,8 @@ static void *write_part(void *context) {
   return NULL;
 }
 
-// A copy is written where the machine of its rank is lost, or has not got that step. The notes of all are there when a
-// step has been chosen.
+// A copy is written where the machine of its rank is lost, or does not have that step. The notes of all are there when
+// a step has been chosen.
 static bool is_mine(const Rescue *r, int i, const RescueNotes *notes) {
   return label_of(r, i)->step == r->step && (i < r->own || !rescue_is_home(notes, label_of(r, i)->rank, r->step));
 }

@@ -209,7 +209,7 @@ static int land(Simulator *s, int c, const Action *a, Flight *f, double *now) {
   return 1;
 }
 
-// A collective that nothing else goes on beside.
+// A blocking collective: the rank computes nothing until it has ended.
 static int meet(Simulator *s, int c, const Action *a, const Node *n, const Cost *cost, double *now) {
   SimulatedRank *r = &s->rank[c];
   Meeting *m = meets(s, cost) ? meeting_of(s, c, n, number_of(r, a, n), cost) : NULL;
@@ -285,7 +285,7 @@ static int beside_is_known(const Simulator *s, int c) {
   return 1;
 }
 
-// 1: done; 0: on shared cores, it goes on while time passes for all.
+// 1: done; 0: still running on shared cores, until the simulated time of all ranks has advanced.
 static int run_kernel(Simulator *s, int c, const Action *a, const Node *n, const Cost *cost, double *now) {
   SimulatedRank *r = &s->rank[c];
   double end = *now;

@@ -131,7 +131,7 @@ static void around(void **state) {
     for (int rank = 0; rank < 4; rank++) keep(&w[rank / 2], rank % 2, step % 2, LENGTH, step);
     for (int rank = 0; rank < 4; rank++) await(step, rank);
   }
-  keep(&w[0], 0, 1, LENGTH, 15); // rank 1 has not got it: nor is it sent
+  keep(&w[0], 0, 1, LENGTH, 15); // rank 1 lacks this step, so it is not sent
   rest(0.2);
   for (int i = 0; i < 2; i++) copies_stop(c[i]);
   for (int rank = 0; rank < 4; rank++) {
