@@ -50,7 +50,8 @@ static void look(const JobFolder *f, int epoch, char *text, size_t size) {
   free(path);
 }
 
-static int is_free(const char *text) {
+// Its holder has given it up, or has died on this machine.
+static int is_given_up(const char *text) {
   char job[20], here[180], mine[180];
   long beats = 0, pid = 0;
   name_here(mine, sizeof mine);
@@ -58,7 +59,7 @@ static int is_free(const char *text) {
   return beats < 0 || (!strcmp(mine, here) && kill((pid_t)pid, 0) && errno == ESRCH);
 }
 
-// It is seen to live, and it is not one that this machine was told of, or not this job's.
+// It is of another job: at an endpoint that this machine was not told of, or under another name.
 static int is_strange(const char *text, const char *job, const char *endpoints) {
   char theirs[20], endpoint[80];
   if (sscanf(text, "%19s %*d %*d %*s %79s", theirs, endpoint) != 2) return 0;
@@ -124,10 +125,12 @@ int job_folder_claim(JobFolder *f, const char *job, const char *endpoint, const 
   if (code) return error_prefix(error, "run.dir");
   if (epoch < 0) return 0;
   if (epoch) look(f, epoch, text, sizeof text);
-  if (epoch && !is_free(text)) {
+  bool strange = epoch && is_strange(text, job, endpoints);
+  // What a machine gave up is for its job's next machine at once; another job has to see first that none comes.
+  if (epoch && (FAULT(strangers_take_leases, strange, false) || !is_given_up(text))) {
     bool known = epoch == f->seen_epoch;
     if (has_changed(f, epoch, text)) {
-      if (known && is_strange(text, job, endpoints))
+      if (known && strange)
         return error_set(error, PLAIT_BAD_INPUT,
                          "run.dir %s is in use by another job, whose store is at %.79s; set another run.dir, or give "
                          "that endpoint to --rdzv",

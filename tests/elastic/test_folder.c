@@ -98,8 +98,34 @@ static void other_processes(void **state) {
   assert_int_equal(folder_remove(path, &error), PLAIT_OK);
 }
 
+// What a machine gives up when it leaves is for the next machine of its job, not for a job that happens to look first.
+static void another_job(void **state) {
+  char path[] = "/tmp/test_folder_XXXXXX";
+  JobFolder f, next, stranger;
+  Error error = {0};
+  static const char endpoint[] = "127.0.0.1:9";
+  assert_non_null(mkdtemp(path));
+  job_folder_open(&f, path);
+  job_folder_open(&next, path);
+  job_folder_open(&stranger, path);
+  assert_int_equal(claim(&f, 100), 1);
+  job_folder_release(&f, false);
+  assert_int_equal(job_folder_claim(&stranger, "stranger", endpoint, endpoint, 100, &error), 0);
+  assert_int_equal(job_folder_claim(&stranger, "stranger", endpoint, endpoint, 100, &error), 0);
+  assert_int_equal(claim(&next, 100), 1);
+  assert_int_equal(job_folder_claim(&stranger, "stranger", endpoint, endpoint, 0, &error), 0); // it has changed
+  assert_true(job_folder_renew(&next));
+  assert_int_equal(job_folder_claim(&stranger, "stranger", endpoint, endpoint, 100, &error), PLAIT_BAD_INPUT);
+  job_folder_release(&next, false);
+  assert_int_equal(job_folder_claim(&stranger, "stranger", endpoint, endpoint, 100, &error), PLAIT_BAD_INPUT);
+  assert_int_equal(job_folder_claim(&stranger, "stranger", endpoint, endpoint, 0, &error), 1); // nobody has come
+  job_folder_release(&stranger, true);
+  assert_int_equal(folder_remove(path, &error), PLAIT_OK);
+}
+
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(one_holder), cmocka_unit_test(other_processes)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(one_holder), cmocka_unit_test(other_processes),
+                                     cmocka_unit_test(another_job)};
   if (getenv("TEST_ONLY")) cmocka_set_test_filter(getenv("TEST_ONLY")); // scripts/mutants chooses
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
