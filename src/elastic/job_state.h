@@ -42,6 +42,14 @@ typedef struct JobFailure {
   char sentence[JOB_SENTENCE];
 } JobFailure;
 
+// How a machine's workers have ended.
+typedef struct JobRoundEnd {
+  int round;
+  bool finished;      // all with status 0
+  int status;         // rank 0's if it was here; else of a worker that ended as it was asked to; 0: there was none
+  JobFailure failure; // weight 0: none has failed
+} JobRoundEnd;
+
 typedef struct JobState {
   int64_t changes;         // counts: of two states the one with more is newer
   char job[20];            // a random number of this start of the job

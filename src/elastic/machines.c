@@ -13,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/signalfd.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 static const double look_seconds = 0.5, stale_seconds = 1, cut_off_silences = 3;
@@ -227,29 +228,31 @@ static void drop_copies(Machines *m) {
 static void report(Machines *m) {
   static const Failure none;
   Workers *w = &m->round.workers;
-  JobFailure f = {.round = m->begun};
-  bool finished = true;
+  JobRoundEnd end = {.round = m->begun, .finished = true};
+  JobFailure *f = &end.failure;
   excuse(m);
   m->round.failure = none;
   round_look(&m->round);
   for (int i = 0; i < w->count; i++) {
-    finished &= worker_exit_status(&w->worker[i]) == 0;
-    if (round_is_asked(&w->worker[i])) f.status = worker_exit_status(&w->worker[i]);
+    end.finished &= worker_exit_status(&w->worker[i]) == 0;
+    bool is_word =
+        w->worker[i].rank == 0 ? WIFEXITED(w->worker[i].status) : !end.status && round_is_asked(&w->worker[i]);
+    if (is_word) end.status = worker_exit_status(&w->worker[i]);
   }
   const Failure *found = &m->round.failure;
   if (found->happened) {
-    f = (JobFailure){.round = m->begun, .weight = found->weight, .rank = found->rank, .status = found->exit_status,
-                     .blames = found->blames};
-    f.wrong_input = FAULT(wrong_input_restarts, m->options->trains && found->exit_status == 2, 0);
-    snprintf(f.machine, sizeof f.machine, "%s", member_id(m->member));
-    gethostname(f.host, sizeof f.host - 1);
-    snprintf(f.sentence, sizeof f.sentence, "%s", found->sentence);
+    *f = (JobFailure){.round = m->begun, .weight = found->weight, .rank = found->rank, .status = found->exit_status,
+                      .blames = found->blames};
+    f->wrong_input = FAULT(wrong_input_restarts, m->options->trains && found->exit_status == 2, 0);
+    snprintf(f->machine, sizeof f->machine, "%s", member_id(m->member));
+    gethostname(f->host, sizeof f->host - 1);
+    snprintf(f->sentence, sizeof f->sentence, "%s", found->sentence);
   }
   write_journal(m, true);
   drop_copies(m);
   round_free(&m->round);
   m->working = false;
-  member_ended(m->member, m->begun, finished, &f);
+  member_ended(m->member, &end);
   member_set_busy(m->member, false);
 }
 
@@ -297,7 +300,7 @@ static void abandon(Machines *m, const char *why) {
   m->working = false;
   if (m->state && m->state->round == m->begun) { // they may all have been cut off, and the round still be running
     member_failing(m->member, m->begun);
-    member_ended(m->member, m->begun, false, &(JobFailure){.round = m->begun});
+    member_ended(m->member, &(JobRoundEnd){.round = m->begun});
   }
   member_set_busy(m->member, false);
 }
@@ -410,7 +413,7 @@ static int run(Machines *m, int *status, Error *error) {
     if (!m->working && m->here && m->here->ranks && m->state->round > m->begun) {
       if (m->state->phase == JOB_RUNS) code = start_round(m, error);
       else if (m->state->phase == JOB_ENDS) // it ends before it has begun here
-        member_ended(m->member, m->begun = m->state->round, false, &(JobFailure){.round = m->state->round});
+        member_ended(m->member, &(JobRoundEnd){.round = m->begun = m->state->round});
     }
     if (code) return code;
   }

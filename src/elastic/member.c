@@ -18,9 +18,9 @@ static const double tick_seconds = 0.1, first_round_seconds = 3, folder_seconds 
 static const char state_key[] = "state";
 
 typedef struct Wish {
-  bool busy, leave, failing, ended, finished, gone;
-  int stop, failing_round, ended_round;
-  JobFailure failure;
+  bool busy, leave, failing, ended, gone;
+  int stop, failing_round;
+  JobRoundEnd how; // they ended
 } Wish;
 
 struct Member {
@@ -259,7 +259,7 @@ static bool apply(Member *m, JobState *s, const Wish *w) {
   if (w->gone || (w->leave && s->phase == JOB_GATHERS)) return rounds_lose(s, m->id);
   if (w->stop) changed |= rounds_stop(s, w->stop);
   if (w->failing) changed |= rounds_failing(s, m->id, w->failing_round);
-  if (w->ended) changed |= rounds_ended(s, m->id, w->ended_round, w->finished, &w->failure);
+  if (w->ended) changed |= rounds_ended(s, m->id, &w->how);
   if (w->leave) changed |= rounds_leave(s, m->id);
   else if (!w->busy) changed |= rounds_join(s, l, &m->self);
   return changed;
@@ -432,14 +432,7 @@ void member_leave(Member *m) { WISH(m, m->wish.leave = true); }
 void member_stop(Member *m, int signal) { WISH(m, m->wish.stop = signal); }
 void member_failing(Member *m, int round) { WISH(m, m->wish.failing = true, m->wish.failing_round = round); }
 
-void member_ended(Member *m, int round, bool finished, const JobFailure *failure) {
-  lock(m);
-  m->wish.ended = true;
-  m->wish.ended_round = round;
-  m->wish.finished = finished;
-  m->wish.failure = *failure;
-  unlock(m);
-}
+void member_ended(Member *m, const JobRoundEnd *how) { WISH(m, m->wish.ended = true, m->wish.how = *how); }
 
 void member_finish(Member *m, int stop) {
   bool alone = false, waits = true;

@@ -38,7 +38,7 @@ void member_set_busy(Member *member,
 void member_leave(Member *member);
 void member_stop(Member *member, int signal);
 void member_failing(Member *member, int round);
-void member_ended(Member *member, int round, bool finished, const JobFailure *failure);
+void member_ended(Member *member, const JobRoundEnd *how);
 // The job is done, or this machine has left it: waits, at most some seconds, until the others know; with the store here
 // and no other endpoint, as long as others are there and `stop` is not ready to be read.
 void member_finish(Member *member, int stop);

@@ -144,16 +144,17 @@ bool rounds_failing(JobState *s, const char *id, int round) {
 
 static int gravity(const JobFailure *f) { return f->weight ? 2 * f->weight - f->blames : 0; }
 
-bool rounds_ended(JobState *s, const char *id, int round, bool finished, const JobFailure *failure) {
+bool rounds_ended(JobState *s, const char *id, const JobRoundEnd *how) {
+  const JobFailure *failure = &how->failure;
   Machine *m = job_machine(s, id);
-  if (!m || !m->ranks || m->ended || s->round != round) return false;
+  if (!m || !m->ranks || m->ended || s->round != how->round) return false;
   if (s->phase != JOB_RUNS && s->phase != JOB_ENDS) return false;
   m->ended = true;
-  m->finished = finished;
-  if (s->stop && failure->status) s->status = failure->status;
+  m->finished = how->finished;
+  if (s->stop && how->status && (FAULT(last_status_counts, m->first == 0, true) || !s->status)) s->status = how->status;
   if (failure->weight) {
     end(s, ENDING_FAILED);
-    if (s->failure.round != round || gravity(failure) > gravity(&s->failure)) s->failure = *failure;
+    if (s->failure.round != how->round || gravity(failure) > gravity(&s->failure)) s->failure = *failure;
   }
   return true;
 }

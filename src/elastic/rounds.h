@@ -16,8 +16,9 @@ bool rounds_lose(JobState *state, const char *id);  // its lease has lapsed
 bool rounds_stop(JobState *state, int signal);      // the whole job
 // A worker of the machine has failed; how, rounds_ended says later.
 bool rounds_failing(JobState *state, const char *id, int round);
-// All workers of the machine have ended. failure->weight 0: none has failed.
-bool rounds_ended(JobState *state, const char *id, int round, bool finished, const JobFailure *failure);
+// All workers of the machine have ended. A job that is stopped ends with rank 0's status, where others failed because
+// rank 0 ended before the ranks had found each other.
+bool rounds_ended(JobState *state, const char *id, const JobRoundEnd *end);
 // What follows when all have said what they know: the next round, or the end of the job. By one machine at a time, the
 // first in the state. waited: the first round need not wait for more machines.
 bool rounds_advance(JobState *state, const RoundLimits *limits, bool waited);

@@ -73,14 +73,25 @@ remove_checkpoints() {
     grep -q "\"first_step\": $((step + 1))," elastic/launch.jsonl || rm -rf "elastic/checkpoints/step-$step"
   done
 }
-# broken WHAT: what was done to the network lasts until one half has gone on, or, so that nobody may have noticed, a moment
+# half_goes_on NAME…: these can make a round, and one of them can serve the store
+half_goes_on() { [ $# -ge 2 ] && for_store "$@"; }
+for_store() {
+  local name
+  for name in "$@"; do case ${host[$name]} in hostA | hostB) return ;; esac; done
+  return 1
+}
+# broken WHAT NAME…: these are apart from the others until one half has gone on, or, so that nobody may have noticed, a moment; also
+# where neither half could go on
 broken() {
-  if [ $((RANDOM % 3)) -eq 0 ]; then
-    echo "$1, for a moment"
+  local what=$1 here=("${@:2}") there
+  # shellcheck disable=SC2046 # words on purpose
+  mapfile -t there < <(printf '%s\n' "${!pid[@]}" | grep -vx $(printf -- '-e %s ' "${here[@]}"))
+  if [ $((RANDOM % 3)) -eq 0 ] || ! { half_goes_on "${here[@]}" || half_goes_on "${there[@]}"; }; then
+    echo "$what, for a moment"
     sleep 0.$((RANDOM % 10))
     before=-1
   else
-    echo "$1"
+    echo "$what"
     sleep 2 # it is to be noticed, also where nothing has to follow from it
     goes_on round_after "$before" "$step"
   fi
@@ -133,15 +144,17 @@ for ((fault = 1; fault <= faults; fault++)); do
       fi ;;
     6) if [ $((RANDOM % 2)) -eq 0 ]; then
         lab_cut "${host[$victim]}"
-        broken "$saying: the cable is pulled"
+        broken "$saying: the cable is pulled" "$victim"
       else
         lab_down "${host[$victim]}"
-        broken "$saying: its interface is down"
+        broken "$saying: its interface is down" "$victim"
       fi ;;
     7) other=$(any "${!pid[@]}")
       [ -n "$(working | grep -vx -e "$victim" -e "$other")" ] || before=-1 # all that work are in one half: their round may go on
+      apart=("$victim")
+      [ "$other" = "$victim" ] || apart+=("$other")
       lab_part "${host[$victim]}" "${host[$other]}"
-      broken "$saying and $other are apart from the others" ;;
+      broken "$saying: ${apart[*]} apart from the others" "${apart[@]}" ;;
   esac
   goes_on round_after "$before" "$((step + 2))"
 done

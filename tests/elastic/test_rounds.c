@@ -41,11 +41,9 @@ static JobFailure failure(JobState *s, const char *id, int weight, bool blames) 
 }
 
 static void ended(JobState *s, const char *id, bool finished, int weight, bool blames) {
-  JobFailure f = failure(s, id, weight, blames);
-  if (!weight) f.status = 0;
-  int round = s->round;
-  assert_true(rounds_ended(s, id, round, finished, &f));
-  assert_false(rounds_ended(s, id, round, finished, &f));
+  JobRoundEnd how = {.round = s->round, .finished = finished, .failure = failure(s, id, weight, blames)};
+  assert_true(rounds_ended(s, id, &how));
+  assert_false(rounds_ended(s, id, &how));
 }
 
 static void first_round(void **state) {
@@ -132,10 +130,10 @@ static void failures_count_once(void **state) {
 static void wrong_input_ends(void **state) {
   JobState *s;
   two(&s, &any);
-  JobFailure f = failure(s, "a", 2, false);
-  f.wrong_input = true;
-  f.status = 2;
-  assert_true(rounds_ended(s, "a", 0, false, &f));
+  JobRoundEnd how = {.failure = failure(s, "a", 2, false)};
+  how.failure.wrong_input = true;
+  how.failure.status = 2;
+  assert_true(rounds_ended(s, "a", &how));
   ended(s, "b", false, 0, false);
   assert_true(rounds_advance(s, &any, true));
   assert_true(s->phase == JOB_DONE && s->status == 2 && s->restarts == 0);
@@ -196,8 +194,7 @@ static void stops(void **state) {
   assert_false(rounds_stop(s, 10));
   assert_int_equal(s->ending, ENDING_STOPPED);
   ended(s, "a", false, 0, false);
-  JobFailure none = {.round = 0, .status = 75};
-  assert_true(rounds_ended(s, "b", 0, false, &none));
+  assert_true(rounds_ended(s, "b", &(JobRoundEnd){.status = 75}));
   assert_true(rounds_advance(s, &any, true));
   assert_true(s->phase == JOB_DONE && s->status == 75);
   free(s);
@@ -206,6 +203,29 @@ static void stops(void **state) {
   assert_true(rounds_stop(s, 10) && rounds_advance(s, &any, false));
   assert_int_equal(s->status, signals_status_of(10));
   free(s);
+}
+
+// Stopped while a round begins: rank 0 saves and ends, and the others fail since it is gone. In any order of telling.
+static void stops_with_rank_0(void **state) {
+  for (int order = 0; order < 2; order++) {
+    JobState *s;
+    two(&s, &any);
+    assert_true(rounds_stop(s, 10));
+    JobRoundEnd saved = {.status = 75}, left = {.status = 138, .failure = failure(s, "b", 2, true)};
+    assert_true(rounds_ended(s, order ? "b" : "a", order ? &left : &saved));
+    assert_true(rounds_ended(s, order ? "a" : "b", order ? &saved : &left));
+    assert_true(rounds_advance(s, &any, true));
+    assert_true(s->phase == JOB_DONE && s->status == 75);
+    free(s);
+    two(&s, &any);
+    assert_true(rounds_stop(s, 10)); // rank 0 could not save
+    JobRoundEnd failed = {.status = 1, .failure = failure(s, "a", 2, false)};
+    assert_true(rounds_ended(s, order ? "b" : "a", order ? &saved : &failed));
+    assert_true(rounds_ended(s, order ? "a" : "b", order ? &failed : &saved));
+    assert_true(rounds_advance(s, &any, true));
+    assert_true(s->phase == JOB_DONE && s->status == 1);
+    free(s);
+  }
 }
 
 static void text(void **state) {
@@ -231,7 +251,8 @@ int main(void) {
       cmocka_unit_test(first_round),        cmocka_unit_test(meshes),
       cmocka_unit_test(failures_count_once), cmocka_unit_test(wrong_input_ends),
       cmocka_unit_test(lost_machines_do_not_count), cmocka_unit_test(comings_and_goings),
-      cmocka_unit_test(stops),              cmocka_unit_test(text),
+      cmocka_unit_test(stops),              cmocka_unit_test(stops_with_rank_0),
+      cmocka_unit_test(text),
   };
   if (getenv("TEST_ONLY")) cmocka_set_test_filter(getenv("TEST_ONLY")); // scripts/mutants chooses
   return cmocka_run_group_tests(tests, NULL, NULL);
