@@ -260,7 +260,8 @@ static void report(Machines *m) {
 static RescueLoss loss_of(const Machines *m) {
   const JobState *s = m->state;
   return (RescueLoss){.machines = s->lost, .ranks_left = job_ranks(s),
-                      .leads = m->here && first_machine_left(s) == m->here};
+                      .leads = m->here && first_machine_left(s) == m->here,
+                      .leader = first_machine_left(s) ? first_machine_left(s)->first : 0};
 }
 
 // All workers here have ended. After a failure the next round waits, since this machine says that they have ended,
@@ -278,6 +279,9 @@ static bool saves_memory(Machines *m) {
   m->rescued = true;
   const RescueLoss loss = loss_of(m);
   if (m->rescue && is_here && loss.machines) rescue_lose(m->rescue, &loss);
+  for (int i = 0; i < s->count && m->rescue && is_here; i++)
+    if (s->machine[i].ranks && s->machine[i].ended && &s->machine[i] != m->here)
+      rescue_ended(m->rescue, s->machine[i].first);
   if (m->rescue && !rescue_is_done(m->rescue)) return true;
   rescue_end(m->rescue);
   m->rescue = NULL;

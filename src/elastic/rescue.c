@@ -35,8 +35,9 @@ struct Rescue {
   int64_t step;             // that is saved, or was to be; -1: none
   bool several, copied, saved; // several machines; that have copies of each other's memory; it is done
   atomic_bool done;
-  pthread_mutex_t mutex;    // of these two:
+  pthread_mutex_t mutex;    // of these three:
   RescueLoss loss;
+  Vec(int) ended;           // first ranks of the machines that take no part any more
   bool abandoned;
   pthread_t thread;
   double began, seconds, grace;
@@ -57,6 +58,14 @@ static bool is_abandoned(Rescue *r) {
   bool abandoned = r->abandoned;
   pthread_mutex_unlock(&r->mutex);
   return abandoned;
+}
+
+static bool has_ended(Rescue *r, int first) {
+  bool found = false;
+  pthread_mutex_lock(&r->mutex);
+  for (int i = 0; i < r->ended.count; i++) found |= r->ended.data[i] == first;
+  pthread_mutex_unlock(&r->mutex);
+  return found;
 }
 
 // Another machine is lost since then, or this one.
@@ -103,6 +112,7 @@ static bool open_images(Rescue *r, const Workers *w, const RescuePlace *place) {
 static void rescue_free(Rescue *r) {
   for (int i = 0; i < r->images.count; i++) memory_image_close(r->images.data[i]);
   vec_free(&r->images);
+  vec_free(&r->ended);
   if (r->lock >= 0) close(r->lock);
   pthread_mutex_destroy(&r->mutex);
   free(r->run_folder);
@@ -143,6 +153,31 @@ static RescueNote own_note(const Rescue *r) {
   return note;
 }
 
+// Of the machines that have left a note, whether all others have ended; and whether one has ended without a note.
+typedef struct Others { bool all_ended, one_is_silent; } Others;
+
+// A machine writes its note before it ends, so they are read after.
+static Others look_at_others(Rescue *r, const RescueFolder *folder) {
+  Others others = {.all_ended = true};
+  RescueNotes notes = {0};
+  pthread_mutex_lock(&r->mutex);
+  int count = r->ended.count;
+  int *ended = xcalloc((size_t)count + 1, sizeof *ended);
+  if (count) memcpy(ended, r->ended.data, sizeof *ended * (size_t)count);
+  pthread_mutex_unlock(&r->mutex);
+  rescue_folder_read(folder, &notes);
+  for (int i = 0, noted; i < count; i++, others.one_is_silent |= !noted)
+    for (int k = noted = 0; k < notes.count; k++) noted |= notes.data[k].first == ended[i];
+  for (int k = 0; k < notes.count; k++) {
+    bool found = notes.data[k].first == r->first;
+    for (int i = 0; i < count; i++) found |= notes.data[k].first == ended[i];
+    others.all_ended &= found;
+  }
+  rescue_notes_free(&notes);
+  free(ended);
+  return FAULT(ended_machines_are_awaited, others, (Others){0});
+}
+
 // On several machines: the notes of all that are left, as they come.
 static int choose_step(Rescue *r, const RescueFolder *folder, const RescueLoss *loss) {
   RescueNotes notes = {0};
@@ -150,7 +185,7 @@ static int choose_step(Rescue *r, const RescueFolder *folder, const RescueLoss *
   while (r->several && rescue_ranks(&notes) < loss->ranks_left) {
     rescue_notes_free(&notes);
     if (is_changed(r, loss)) return error_set(&r->error, PLAIT_FAILED, "%s", lost_part);
-    if (clock_seconds() - r->began > meet_within + r->grace)
+    if (look_at_others(r, folder).one_is_silent || clock_seconds() - r->began > meet_within + r->grace)
       return error_set(&r->error, PLAIT_FAILED, "not all machines say what they have");
     nap();
     rescue_folder_read(folder, &notes);
@@ -241,7 +276,10 @@ static int commit(Rescue *r, const MemoryImageLabel *l, int parts) {
 
 static int await_parts(Rescue *r, const MemoryImageLabel *l, const RescueFolder *folder, const RescueLoss *loss) {
   for (int part = 0; part < l->ranks; part++)
-    while (!checkpoint_part_is_written(l->dir, r->step, part)) {
+    for (;;) {
+      bool all_ended = r->several && look_at_others(r, folder).all_ended; // before what they have written is
+      if (checkpoint_part_is_written(l->dir, r->step, part)) break;
+      if (all_ended) return error_set(&r->error, PLAIT_FAILED, "another machine has not written its part");
       if (is_changed(r, loss)) return error_set(&r->error, PLAIT_FAILED, "%s", lost_part);
       if (rescue_folder_has_failed(folder))
         return error_set(&r->error, PLAIT_FAILED, "another machine cannot write its part, and says why");
@@ -303,9 +341,11 @@ static int save_alone(Rescue *r) {
 static int help(Rescue *r, const RescueFolder *folder, const RescueLoss *loss) {
   int decided = 0;
   for (;;) {
+    bool may_come =
+        FAULT(ended_leader_is_awaited, !has_ended(r, loss->leader), true); // it says the step before it ends
     decided = rescue_folder_decision(folder, &r->step);
     if (decided) break;
-    if (is_changed(r, loss) || clock_seconds() - r->began > 2 * meet_within + r->grace) break;
+    if (!may_come || is_changed(r, loss) || clock_seconds() - r->began > 2 * meet_within + r->grace) break;
     nap();
   }
   if (decided < 0) return PLAIT_OK; // the machine that leads says why
@@ -376,6 +416,13 @@ Rescue *rescue_begin(const Workers *w, const RescuePlace *place) {
 void rescue_lose(Rescue *r, const RescueLoss *loss) {
   pthread_mutex_lock(&r->mutex);
   r->loss = *loss;
+  pthread_mutex_unlock(&r->mutex);
+}
+
+void rescue_ended(Rescue *r, int first) {
+  bool known = has_ended(r, first);
+  pthread_mutex_lock(&r->mutex);
+  if (!known) vec_push(&r->ended, first);
   pthread_mutex_unlock(&r->mutex);
 }
 

@@ -24,12 +24,16 @@ typedef struct RescueLoss {
   int machines;   // so many
   int ranks_left; // of the others
   bool leads;     // this machine is the first of these
+  int leader;     // the first rank of that one
 } RescueLoss;
 
 // After a failure, when all workers here have ended. NULL: they have left nothing that is newer than the checkpoints on
 // the disk. Else a thread is at work, and the next round must wait for it.
 Rescue *rescue_begin(const Workers *workers, const RescuePlace *place);
 void rescue_lose(Rescue *rescue, const RescueLoss *loss);
+// Another machine of the round, whose first rank this is, has said that its workers have ended: it takes no part, or
+// not any more. One that was cut off says so without having looked at what they have left. May be called again.
+void rescue_ended(Rescue *rescue, int first);
 void rescue_abandon(Rescue *rescue); // this machine has no part in the round any more
 bool rescue_is_done(Rescue *rescue);
 // Waits, says in a line what has come of it, and frees. NULL is fine.

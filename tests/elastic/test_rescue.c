@@ -1,4 +1,5 @@
 // Checkpoints of what dead workers have left in memory: which step, by whom, and when not.
+#include "base/clock.h"
 #include "base/file.h"
 #include "checkpoint/memory_image.h"
 #include "elastic/rescue.h"
@@ -150,8 +151,10 @@ static void who_may_write(void **state) {
   free_workers(&w);
 }
 
+static void nap(void) { nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL); }
+
 static void wait_for(Rescue *r) {
-  while (!rescue_is_done(r)) nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+  while (!rescue_is_done(r)) nap();
 }
 
 // Supervisors of two machines, which are two threads here.
@@ -211,6 +214,57 @@ static void all_on_each(void **state) {
     assert_int_equal(newest(), lost ? 6 : 9);
     for (int i = 0; i < 2; i++) free_workers(&w[i]);
   }
+}
+
+// A machine that was cut off has said that its workers have ended, without having saved anything: the other one does
+// not wait for it, whichever of them leads.
+static void a_machine_has_ended(void **state) {
+  for (int other = 0; other < 2; other++) {
+    make_run("1 token 3\n");
+    Workers w = make_workers(!other, 1);
+    RescuePlace here = place(2);
+    keep(&w, !other, 2, 0, 6);
+    double began = clock_seconds();
+    Rescue *r = rescue_begin(&w, &here);
+    assert_non_null(r);
+    rescue_ended(r, other);
+    rescue_ended(r, other); // it may be said again
+    wait_for(r);
+    assert_true(clock_seconds() - began < 10);
+    rescue_end(r);
+    assert_int_equal(newest(), 2);
+    char *left = xformat("%s/memory-token-3", run_folder);
+    assert_false(file_exists(left));
+    free(left);
+    free_workers(&w);
+  }
+}
+
+// It has said what it has, but was cut off before it wrote its part.
+static void a_part_does_not_come(void **state) {
+  make_run("1 token 3\n");
+  Workers w = make_workers(0, 1);
+  RescuePlace here = place(2);
+  RescueFolder meeting = {run_folder, "token", 3, 0};
+  RescueNote note = {.first = 1, .count = 1, .mesh = 2};
+  Error error = {0};
+  keep(&w, 0, 2, 0, 6);
+  vec_push(&note.kept, (RescueKept){1, 6});
+  assert_int_equal(rescue_folder_write(&meeting, &note, &error), 0);
+  rescue_note_free(&note);
+  Rescue *r = rescue_begin(&w, &here);
+  assert_non_null(r);
+  int64_t step;
+  double began = clock_seconds();
+  while (rescue_folder_decision(&meeting, &step) <= 0 && clock_seconds() - began < 10) nap();
+  assert_int_equal(step, 6);
+  assert_false(rescue_is_done(r)); // it may still come
+  rescue_ended(r, 1);
+  while (!rescue_is_done(r) && clock_seconds() - began < 20) nap();
+  assert_true(rescue_is_done(r));
+  rescue_end(r);
+  assert_int_equal(newest(), 2);
+  free_workers(&w);
 }
 
 // Whichever it is: what is on the disk stays, and nobody waits.
@@ -316,11 +370,12 @@ static void newest_of_all(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(newest_of_all), cmocka_unit_test(one_machine),
-                                     cmocka_unit_test(idle_ranks),    cmocka_unit_test(who_may_write),
-                                     cmocka_unit_test(two_machines),  cmocka_unit_test(a_machine_is_lost),
-                                     cmocka_unit_test(all_on_each),
-                                     cmocka_unit_test(copies_count),  cmocka_unit_test(home_comes_first)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(newest_of_all),        cmocka_unit_test(one_machine),
+                                     cmocka_unit_test(idle_ranks),           cmocka_unit_test(who_may_write),
+                                     cmocka_unit_test(two_machines),         cmocka_unit_test(a_machine_has_ended),
+                                     cmocka_unit_test(a_part_does_not_come), cmocka_unit_test(a_machine_is_lost),
+                                     cmocka_unit_test(all_on_each),          cmocka_unit_test(copies_count),
+                                     cmocka_unit_test(home_comes_first)};
   cmocka_set_test_filter(getenv("TEST_ONLY"));
   return cmocka_run_group_tests(tests, begin, end);
 }
