@@ -2,6 +2,7 @@
 #include "elastic/rounds.h"
 #include "base/fault.h"
 #include "base/signals.h"
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -144,6 +145,12 @@ bool rounds_failing(JobState *s, const char *id, int round) {
 
 static int gravity(const JobFailure *f) { return f->weight ? 2 * f->weight - f->blames : 0; }
 
+// Where the stop comes while a round ends for another reason, its workers have been asked to end by SIGTERM.
+static void note_status(JobState *s, int status) {
+  bool of_stop = FAULT(stop_has_any_status, status != 128 + SIGTERM || s->stop == SIGTERM, true);
+  if (s->stop && status && of_stop) s->status = status;
+}
+
 bool rounds_ended(JobState *s, const char *id, const JobRoundEnd *how) {
   const JobFailure *failure = &how->failure;
   Machine *m = job_machine(s, id);
@@ -151,7 +158,7 @@ bool rounds_ended(JobState *s, const char *id, const JobRoundEnd *how) {
   if (s->phase != JOB_RUNS && s->phase != JOB_ENDS) return false;
   m->ended = true;
   m->finished = how->finished;
-  if (s->stop && how->status && (FAULT(last_status_counts, m->first == 0, true) || !s->status)) s->status = how->status;
+  if (FAULT(last_status_counts, m->first == 0, true) || !s->status) note_status(s, how->status);
   if (failure->weight) {
     end(s, ENDING_FAILED);
     if (s->failure.round != how->round || gravity(failure) > gravity(&s->failure)) s->failure = *failure;

@@ -205,6 +205,20 @@ static void stops(void **state) {
   free(s);
 }
 
+// A machine has come, so the workers were asked to save and end when the signal came.
+static void stops_while_a_round_ends(void **state) {
+  JobState *s;
+  two(&s, &any);
+  join(s, &any, "c", 1, -1);
+  assert_int_equal(s->phase, JOB_ENDS);
+  assert_true(rounds_stop(s, 10));
+  assert_true(rounds_ended(s, "a", &(JobRoundEnd){.status = 143}));
+  assert_true(rounds_ended(s, "b", &(JobRoundEnd){.status = 143}));
+  assert_true(rounds_advance(s, &any, true));
+  assert_true(s->phase == JOB_DONE && s->status == signals_status_of(10));
+  free(s);
+}
+
 // Stopped while a round begins: rank 0 saves and ends, and the others fail since it is gone. In any order of telling.
 static void stops_with_rank_0(void **state) {
   for (int order = 0; order < 2; order++) {
@@ -248,10 +262,15 @@ static void text(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(first_round),        cmocka_unit_test(meshes),
-      cmocka_unit_test(failures_count_once), cmocka_unit_test(wrong_input_ends),
-      cmocka_unit_test(lost_machines_do_not_count), cmocka_unit_test(comings_and_goings),
-      cmocka_unit_test(stops),              cmocka_unit_test(stops_with_rank_0),
+      cmocka_unit_test(first_round),
+      cmocka_unit_test(meshes),
+      cmocka_unit_test(failures_count_once),
+      cmocka_unit_test(wrong_input_ends),
+      cmocka_unit_test(lost_machines_do_not_count),
+      cmocka_unit_test(comings_and_goings),
+      cmocka_unit_test(stops),
+      cmocka_unit_test(stops_with_rank_0),
+      cmocka_unit_test(stops_while_a_round_ends),
       cmocka_unit_test(text),
   };
   if (getenv("TEST_ONLY")) cmocka_set_test_filter(getenv("TEST_ONLY")); // scripts/mutants chooses
