@@ -1,8 +1,8 @@
 // The rendezvous at a TCP address of rank 0.
 #include "base/clock.h"
-#include "base/fault.h"
 #include "comm/channel.h"
 #include "comm/rendezvous.h"
+#include "comm/rendezvous_parse.h"
 #include <errno.h>
 #include <poll.h>
 #include <stdio.h>
@@ -10,14 +10,8 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { PORTS = 16, MOST_RECORD = 1 << 20, REASON = 200 };
+enum { PORTS = 16 };
 static const double greeting_seconds = 2, meeting_seconds = 5, record_seconds = 10, retry_seconds = 0.05;
-
-// What rank 0 says first.
-typedef struct Greeting { char magic[8]; uint32_t version, ranks; uint64_t run; } Greeting;
-// What another rank answers; its record follows. Then rank 0 sends each rank's length and record, or a length of 0 and
-// a sentence.
-typedef struct Answer { uint32_t rank, bytes; } Answer;
 
 typedef struct TcpRendezvous {
   Rendezvous base;
@@ -29,7 +23,7 @@ typedef struct TcpRendezvous {
   Channel **channel; // (ranks) of rank 0; the others have one, at 0
   const Secret *secret; // NULL: there is none
   int strangers;     // of rank 0: that did not have the secret
-  char reason[REASON]; // why the last attempt came to nothing
+  char reason[RENDEZVOUS_REASON]; // why the last attempt came to nothing
 } TcpRendezvous;
 
 static uint64_t hash(const char *text) { // FNV-1a
@@ -38,9 +32,7 @@ static uint64_t hash(const char *text) { // FNV-1a
   return h;
 }
 
-static Greeting greeting_of(const TcpRendezvous *r) {
-  return (Greeting){"plaitnet", 1, (uint32_t)r->options.ranks, r->run};
-}
+static Greeting greeting_of(const TcpRendezvous *r) { return GREETING(r->options.ranks, r->run); }
 
 // Rank 0 -----------------------------------------------------------------------------------------------------------
 
@@ -68,8 +60,7 @@ static int admit(TcpRendezvous *r, Channel *channel, void **records, size_t *len
   double limit = clock_seconds() + record_seconds;
   if (!channel_meet(channel, clock_seconds() + meeting_seconds)) return r->strangers++, channel_close(channel), 0;
   if (!channel_write(channel, &greeting, sizeof greeting, limit) ||
-      !channel_read(channel, &answer, sizeof answer, limit) ||
-      answer.rank < 1 || answer.rank >= (uint32_t)r->options.ranks || answer.bytes > MOST_RECORD)
+      !channel_read(channel, &answer, sizeof answer, limit) || !answer_is_one(&answer, r->options.ranks))
     return channel_close(channel), 0;
   void *record = xcalloc(answer.bytes, 1);
   int whole = channel_read(channel, record, answer.bytes, limit);
@@ -79,7 +70,7 @@ static int admit(TcpRendezvous *r, Channel *channel, void **records, size_t *len
     lengths[answer.rank] = answer.bytes;
     return 1;
   }
-  char reason[REASON] = "";
+  char reason[RENDEZVOUS_REASON] = "";
   uint64_t none = 0;
   snprintf(reason, sizeof reason, "another process is rank %u of this run already", answer.rank);
   if (whole && channel_write(channel, &none, sizeof none, limit))
@@ -144,16 +135,9 @@ static Channel *greet(TcpRendezvous *r, int port) {
   if (!channel) return NULL;
   if (!channel_meet(channel, limit))
     snprintf(r->reason, sizeof r->reason, "what listens at %s does not have the secret", text);
-  else if (!channel_read(channel, &greeting, sizeof greeting, limit) ||
-           memcmp(greeting.magic, mine.magic, sizeof mine.magic))
+  else if (!channel_read(channel, &greeting, sizeof greeting, limit))
     snprintf(r->reason, sizeof r->reason, "what listens at %s is not plait", text);
-  else if (greeting.version != mine.version)
-    snprintf(r->reason, sizeof r->reason, "at %s is another version of plait", text);
-  else if (greeting.ranks != mine.ranks)
-    snprintf(r->reason, sizeof r->reason, "at %s is a run of %u ranks, not %d", text, greeting.ranks, r->options.ranks);
-  else if (FAULT(net_runs_mix, greeting.run, mine.run) != mine.run)
-    snprintf(r->reason, sizeof r->reason, "at %s is another run than \"%.60s\"", text, r->options.id);
-  else return channel;
+  else if (greeting_is_ours(&greeting, &mine, text, r->options.id, r->reason)) return channel;
   channel_close(channel);
   return NULL;
 }
@@ -171,15 +155,17 @@ static int find_rank_0(TcpRendezvous *r, Error *error) {
 static int receive_all(TcpRendezvous *r, void **records, size_t *lengths, Error *error) {
   for (int q = 0; q < r->options.ranks; q++) {
     uint64_t length;
-    char reason[REASON];
-    if (channel_read(r->channel[0], &length, sizeof length, r->deadline) && length <= MOST_RECORD) {
-      if (!length && channel_read(r->channel[0], reason, sizeof reason, r->deadline)) {
-        reason[sizeof reason - 1] = 0;
-        return error_set(error, PLAIT_BAD_INPUT, "%s", reason);
-      }
-      records[q] = xcalloc(length ? length : 1, 1);
+    char reason[RENDEZVOUS_REASON];
+    Told told = TOLD_NOTHING;
+    if (channel_read(r->channel[0], &length, sizeof length, r->deadline)) told = told_by_root(length);
+    if (told == TOLD_REASON && channel_read(r->channel[0], reason, sizeof reason, r->deadline)) {
+      reason_end(reason);
+      return error_set(error, PLAIT_BAD_INPUT, "%s", reason);
+    }
+    if (told == TOLD_RECORD) {
+      records[q] = xcalloc(length, 1);
       lengths[q] = length;
-      if (length && channel_read(r->channel[0], records[q], length, r->deadline)) continue;
+      if (channel_read(r->channel[0], records[q], length, r->deadline)) continue;
     }
     return error_set(error, PLAIT_FAILED, "rank %d: rank 0 has gone, or waits in vain for others", r->options.rank);
   }

@@ -36,7 +36,7 @@ static int call(Store *store, StoreRequest r, const char *key, const void *data,
                      STORE_VALUE);
   if (!c->channel || !channel_write(c->channel, &r, sizeof r, until) ||
       !channel_write(c->channel, key, r.key_bytes, until) || !channel_write(c->channel, data, r.value_bytes, until) ||
-      !channel_read(c->channel, reply, sizeof *reply, until) || reply->value_bytes > STORE_VALUE)
+      !channel_read(c->channel, reply, sizeof *reply, until) || !store_reply_is_one(reply))
     return lost(c, error);
   StoreValue value = {reply->version ? xcalloc(reply->value_bytes + 1, 1) : NULL, reply->value_bytes, reply->version};
   if (value.data && !channel_read(c->channel, value.data, value.bytes, until)) return free(value.data), lost(c, error);
@@ -97,11 +97,12 @@ static int greet(const NetAddress *at, uint64_t job, const char *id, double seco
   int met = channel_meet(*channel, until);
   if (met && channel_write(*channel, &mine, sizeof mine, until) &&
       channel_read(*channel, &theirs, sizeof theirs, until)) {
-    if (!memcmp(&mine, &theirs, sizeof mine)) return 1;
+    StoreAnswerer who = store_who_answers(&mine, &theirs);
+    if (who == STORE_OURS) return 1;
     channel_close(*channel);
-    if (memcmp(mine.magic, theirs.magic, sizeof mine.magic))
+    if (who == STORE_NOT_PLAIT)
       return error_set(error, PLAIT_BAD_INPUT, "--rdzv: what listens at %s is not plait launch", text);
-    if (mine.version != theirs.version)
+    if (who == STORE_OTHER_VERSION)
       return error_set(error, PLAIT_BAD_INPUT, "--rdzv: at %s is another version of plait", text);
     return error_set(error, PLAIT_BAD_INPUT, "--rdzv: at %s is another job than --rdzv-id %.60s; give another port",
                      text, id);

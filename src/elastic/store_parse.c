@@ -1,4 +1,4 @@
-// What a stranger's bytes are to the store's server: a greeting, requests, or neither.
+// What the other side's bytes are: to the store's server a greeting, requests, or neither; to a client a reply, or none.
 #include "elastic/store_protocol.h"
 #include <string.h>
 
@@ -20,4 +20,16 @@ int store_take_request(const uint8_t *data, size_t bytes, StoreRequest *r, char 
   key[r->key_bytes] = 0;
   *value = data + sizeof *r + r->key_bytes;
   return (int)all;
+}
+
+// What does not exist has no value: bytes that follow anyway would be taken for the next reply.
+bool store_reply_is_one(const StoreReply *r) {
+  return r->value_bytes <= STORE_VALUE &&
+         (r->version || !r->value_bytes);
+}
+
+StoreAnswerer store_who_answers(const StoreGreeting *mine, const StoreGreeting *theirs) {
+  if (!memcmp(mine, theirs, sizeof *mine)) return STORE_OURS;
+  if (memcmp(mine->magic, theirs->magic, sizeof mine->magic)) return STORE_NOT_PLAIT;
+  return mine->version != theirs->version ? STORE_OTHER_VERSION : STORE_OTHER_JOB;
 }

@@ -1,0 +1,18 @@
+// What other ranks tell of themselves, before anything of it is used.
+#include "comm/net_record.h"
+#include <string.h>
+
+static bool is_text(const char *data, size_t size) {
+  return memchr(data, 0, size) != NULL;
+}
+
+bool record_is_one(const void *data, size_t bytes) {
+  const Record *r = data;
+  if (bytes < sizeof *r || r->address_bytes != bytes - sizeof *r) return false;
+  return r->address_bytes && r->watch_port <= UINT16_MAX && is_text(r->host, sizeof r->host) &&
+         is_text(r->boot, sizeof r->boot);
+}
+
+bool record_same_machine(const Record *a, const Record *b) {
+  return !strcmp(a->host, b->host) && !strcmp(a->boot, b->boot);
+}
