@@ -41,7 +41,7 @@ test: tests          ## builds everything and runs all tests
 	@scripts/install-dependencies test || true
 	@cd $(BUILD) && ctest --output-on-failure -j $(JOBS) $(TEST_OPTIONS)
 
-demo: all            ## trains a small GPT on C headers of this machine (about a minute and a half)
+demo: all            ## trains a small GPT on C headers of this machine (about two minutes)
 	@BUILD=$(BUILD) scripts/demo
 
 # Equality of every layout with one rank: the whole matrix, which writes docs/parity.md (and says there how long it takes), then the

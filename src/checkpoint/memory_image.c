@@ -27,7 +27,7 @@ typedef struct Header {
   // From here to the checksum is what the checksum is of:
   char run[MEMORY_IMAGE_RUN];
   int64_t step, data_bytes, text_bytes;
-  int32_t rank, ranks, alone, unused;
+  int32_t rank, ranks, alone, made;
   uint64_t text_checksum;
   uint64_t checksum;
 } Header;
@@ -163,6 +163,7 @@ int memory_image_complete(MemoryImage *m, const MemoryImageLabel *label, Error *
   h->rank = label->rank;
   h->ranks = label->ranks;
   h->alone = label->alone;
+  h->made++;
   h->data_bytes = m->bytes - HEADER;
   h->text_bytes = (int64_t)bytes;
   h->text_checksum = checksum_of(text, bytes);
@@ -184,14 +185,18 @@ void memory_image_close(MemoryImage *m) {
 
 // Reading ------------------------------------------------------------------------------------------------------------
 
+// Of an image in a file of so many bytes, whatever its state.
+static bool is_header(const Header *h, const char *run, int64_t bytes) {
+  return !memcmp(h->magic, magic, sizeof magic) && h->version == VERSION && header_checksum(h) == h->checksum &&
+         memchr(h->run, 0, sizeof h->run) && !strcmp(h->run, run) && h->step >= 0 && h->ranks > 0 && h->rank >= 0 &&
+         h->rank < h->ranks && h->alone >= 0 && h->data_bytes >= 0 && h->text_bytes > 0 &&
+         h->data_bytes <= bytes - HEADER && h->text_bytes <= bytes - HEADER - h->data_bytes;
+}
+
 static bool is_whole(const MemoryImage *m, const char *run) {
-  const Header *h = m->header;
-  uint32_t state = atomic_load(&h->state);
-  if (memcmp(h->magic, magic, sizeof magic) || h->version != VERSION) return false;
+  uint32_t state = atomic_load(&m->header->state);
   if (FAULT(half_written_image_is_used, state != COMPLETE, state == EMPTY)) return false;
-  return header_checksum(h) == h->checksum && memchr(h->run, 0, sizeof h->run) && !strcmp(h->run, run) &&
-         h->step >= 0 && h->ranks > 0 && h->rank >= 0 && h->rank < h->ranks && h->alone >= 0 && h->data_bytes >= 0 &&
-         h->text_bytes > 0 && h->data_bytes <= m->bytes - HEADER && h->text_bytes <= m->bytes - HEADER - h->data_bytes;
+  return is_header(m->header, run, m->bytes);
 }
 
 static bool read_piece(const MemoryImage *m, const json_t *json, CheckpointTensor *t) {
@@ -249,3 +254,69 @@ bool memory_image_open(int fd, const char *run, MemoryImage **out) {
 }
 
 const MemoryImageLabel *memory_image_label(const MemoryImage *m) { return &m->label; }
+
+// Copies in another file ----------------------------------------------------------------------------------------------
+
+static bool read_header(int fd, Header *h, int64_t *bytes) {
+  struct stat status;
+  if (fd < 0 || fstat(fd, &status) || status.st_size <= HEADER) return false;
+  *bytes = (int64_t)status.st_size;
+  return pread(fd, h, sizeof *h, 0) == sizeof *h;
+}
+
+static MemoryImageHead head_of(const Header *h) {
+  return (MemoryImageHead){.step = h->step, .bytes = HEADER + h->data_bytes + h->text_bytes, .rank = h->rank,
+                           .ranks = h->ranks, .alone = h->alone, .made = h->made};
+}
+
+bool memory_image_same(const MemoryImageHead *a, const MemoryImageHead *b) {
+  return a->step == b->step && a->bytes == b->bytes && a->rank == b->rank && a->ranks == b->ranks && a->made == b->made;
+}
+
+bool memory_image_peek(int fd, const char *run, MemoryImageHead *head) {
+  Header h;
+  int64_t bytes;
+  atomic_thread_fence(memory_order_seq_cst); // behind the bytes that were read before
+  if (!read_header(fd, &h, &bytes) || h.state != COMPLETE || !is_header(&h, run, bytes)) return false;
+  *head = head_of(&h);
+  atomic_thread_fence(memory_order_seq_cst);
+  return true;
+}
+
+static bool set_state(int fd, uint32_t state) {
+  return pwrite(fd, &state, sizeof state, offsetof(Header, state)) == sizeof state;
+}
+
+int memory_copy_begin(int fd, int64_t bytes, Error *error) {
+  int failed = posix_fallocate(fd, 0, bytes);
+  if (!failed && set_state(fd, BEING_WRITTEN)) return PLAIT_OK;
+  return error_set(error, PLAIT_NO_MEMORY, "no %lld bytes of memory: %s", (long long)bytes,
+                   strerror(failed ? failed : errno));
+}
+
+int memory_copy_write(int fd, int64_t at, const void *data, size_t bytes, Error *error) {
+  const char *from = data;
+  while (bytes > 0) {
+    int64_t state = (int64_t)offsetof(Header, state), behind = state + (int64_t)sizeof(uint32_t);
+    size_t n = bytes;
+    if (at < state && at + (int64_t)n > state) n = (size_t)(state - at);
+    if (at >= state && at < behind) { // the one of the original is not the copy's
+      size_t skip = (size_t)(behind - at) < n ? (size_t)(behind - at) : n;
+      at += (int64_t)skip, from += skip, bytes -= skip;
+      continue;
+    }
+    ssize_t done = pwrite(fd, from, n, (off_t)at);
+    if (done < 0 && errno == EINTR) continue;
+    if (done <= 0) return error_set(error, PLAIT_NO_MEMORY, "a copy cannot be written: %s", strerror(errno));
+    at += done, from += done, bytes -= (size_t)done;
+  }
+  return PLAIT_OK;
+}
+
+bool memory_copy_complete(int fd, const char *run, const MemoryImageHead *head) {
+  Header h;
+  int64_t bytes;
+  if (!read_header(fd, &h, &bytes) || !is_header(&h, run, bytes)) return false;
+  MemoryImageHead found = head_of(&h);
+  return memory_image_same(&found, head) && set_state(fd, COMPLETE);
+}

@@ -7,6 +7,7 @@
 //
 //   the rank:        memory_image_create · for each copy: _begin · writes to the pieces · _complete
 //   who outlives it: memory_image_open, which finds complete images only
+//   a copy of it in another file: memory_image_peek and its bytes · memory_copy_begin, _write, _complete
 #pragma once
 #include "checkpoint/checkpoint.h"
 
@@ -45,3 +46,19 @@ void memory_image_close(MemoryImage *image); // NULL is fine
 // damaged, nor of another run. The file must not shrink while it is open (F_SEAL_SHRINK).
 bool memory_image_open(int fd, const char *run, MemoryImage **image);
 const MemoryImageLabel *memory_image_label(const MemoryImage *image); // of an opened one
+
+// A copy in another file ----------------------------------------------------------------------------------------------
+
+// What the beginning of an image says. `made`: how many images this file has had.
+typedef struct MemoryImageHead { int64_t step, bytes; int rank, ranks, alone, made; } MemoryImageHead;
+
+// Whether there is a complete image of that run, which its rank may replace at any time: the bytes that were read from
+// the beginning of the file on are whole if this says the same behind them as before.
+bool memory_image_peek(int fd, const char *run, MemoryImageHead *head);
+bool memory_image_same(const MemoryImageHead *a, const MemoryImageHead *b);
+// In a memfd that is empty, or in place of an older copy: takes the memory. From here on nobody finds an image there
+// until it is complete. PLAIT_NO_MEMORY.
+int memory_copy_begin(int fd, int64_t bytes, Error *error);
+int memory_copy_write(int fd, int64_t at, const void *data, size_t bytes, Error *error);
+// Behind the last byte. false: the bytes are not that image of that run, and nobody finds one.
+bool memory_copy_complete(int fd, const char *run, const MemoryImageHead *head);

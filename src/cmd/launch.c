@@ -278,6 +278,7 @@ static int launch(Asked *a, const Operands *operands, char **program, int *statu
                            .ranks = job.ranks,
                            .unit = job.unit,
                            .insecure = a->insecure,
+                           .copies = !program && !code && job.recipe.checkpoint.copies > 0,
                            .silence = a->silence,
                            .patience = a->patience,
                            .recipe = job.what};
@@ -307,9 +308,11 @@ static const char summary[] =
     "its last checkpoint. RUN/launch.jsonl has a line for each start.\n"
     "Several machines run the same command, with --nnodes and --rdzv: they meet at the first endpoint that answers. A "
     "machine that comes later, or leaves (Ctrl-C, SIGTERM), ends the round of processes at a step, which is saved, and "
-    "the next round goes on from there; after one that is lost, it goes on from the last checkpoint. --nnodes MIN:MAX "
-    "says how many there may be; more than that, or than the mesh has use for, wait as spares. run.dir must be one "
-    "folder for all.\n"
+    "the next round continues from there; after a machine is lost, it continues from the last checkpoint, or from "
+    "copies "
+    "in memory (checkpoint.copies). --nnodes MIN:MAX says how many there may be; more than that, or than the mesh has "
+    "use "
+    "for, wait as spares. run.dir must be one folder for all.\n"
     "After -- comes any program that is to run once for each rank. It finds its rank in torchrun's variables (RANK, "
     "WORLD_SIZE, LOCAL_RANK, MASTER_ADDR, MASTER_PORT …), and plait_world_launched_create its world.\n"
     "Of one machine, Ctrl-C and SIGTERM go on to the processes, which save a checkpoint and end. If plait launch is "

@@ -13,6 +13,7 @@ static int receive_next(ProcessWorld *w) {
 // A communicator that is not among the handles has been destroyed here: its creation, which no rank leaves before all
 // have come, makes the handle without letting go of the lock.
 static void note(ProcessWorld *w, const Departure *d) {
+  if (d->rank < 0 || d->rank >= w->base.ranks) return; // what came over the network may be anything
   w->departed++;
   if (d->comm == UINT64_MAX) w->gone[d->rank] = 1;
   for (ProcessComm *c = w->handles; c; c = c->next)

@@ -18,8 +18,8 @@ typedef struct Field { const char *name; Type type; size_t offset, size; } Field
 static const Field machine_fields[] = {
     TEXT_OF(Machine, id),      TEXT_OF(Machine, host),    TEXT_OF(Machine, address),    INTEGER_OF(Machine, pid),
     INTEGER_OF(Machine, nproc), INTEGER_OF(Machine, port), INTEGER_OF(Machine, node_rank), INTEGER_OF(Machine, first),
-    INTEGER_OF(Machine, ranks), FLAG_OF(Machine, ended),   FLAG_OF(Machine, finished),   FLAG_OF(Machine, leaving),
-    END_OF_FIELDS};
+    INTEGER_OF(Machine, ranks), INTEGER_OF(Machine, copies_port), FLAG_OF(Machine, ended), FLAG_OF(Machine, finished),
+    FLAG_OF(Machine, leaving), END_OF_FIELDS};
 
 static const Field failure_fields[] = {
     INTEGER_OF(JobFailure, round),  INTEGER_OF(JobFailure, weight), INTEGER_OF(JobFailure, rank),
@@ -118,6 +118,17 @@ int job_ranks(const JobState *s) {
   int ranks = 0;
   for (int i = 0; i < s->count; i++) ranks += s->machine[i].ranks;
   return ranks;
+}
+
+const Machine *job_next(const JobState *s, const Machine *machine) {
+  const Machine *first = NULL, *next = NULL;
+  for (int i = 0; i < s->count; i++) {
+    const Machine *m = &s->machine[i];
+    if (!m->ranks) continue;
+    if (!first || m->first < first->first) first = m;
+    if (m->first > machine->first && (!next || m->first < next->first)) next = m;
+  }
+  return next ? next : first;
 }
 
 void job_make_name(char *text, size_t size) {

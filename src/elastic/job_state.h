@@ -26,6 +26,7 @@ typedef struct Machine {
   char id[JOB_ID];       // of this start of a supervisor
   char host[JOB_NAME], address[JOB_NAME];
   int pid, nproc, port;  // the workers that it may start; a port of it that is free, for the case that it has rank 0
+  int copies_port;       // where it takes copies of other machines' memory (elastic/copies.h); 0: it takes none
   int node_rank;         // as the user wants it; -1: anywhere
   int first, ranks;      // in this round; ranks 0: a spare, or it waits for the next round
   bool ended, finished;  // its workers of this round; finished: all with status 0
@@ -69,5 +70,7 @@ JobState *job_state_copy(const JobState *state);
 Machine *job_machine(JobState *state, const char *id); // NULL: it is not there
 int job_members(const JobState *state);                // machines that have ranks in this round
 int job_ranks(const JobState *state);
+// Of those that have ranks in this round, the machine behind that one, and behind the last the first.
+const Machine *job_next(const JobState *state, const Machine *machine);
 // A random number as text, of a job or a machine.
 void job_make_name(char *text, size_t size);

@@ -2,6 +2,7 @@
 #include "elastic/machines.h"
 #include "base/clock.h"
 #include "base/fault.h"
+#include "elastic/copies.h"
 #include "elastic/journal.h"
 #include "elastic/member.h"
 #include "elastic/rescue.h"
@@ -35,6 +36,7 @@ typedef struct Machines {
   double ended_at;      // when all workers had ended
   double first_ended_at; // when rank 0's machine was seen to have ended this round; 0: it has not
   double cut_off_at;    // since when there is no store; 0: there is one
+  Copies *copies;       // of other machines' memory, and of the one here; NULL: none are made
   Rescue *rescue;       // of what this round's workers have left in memory; NULL: none is under way
   bool rescued;         // whatever came of it
   bool journaled, killed;
@@ -132,6 +134,14 @@ static void write_journal(Machines *m, bool ended) {
 
 // A round -------------------------------------------------------------------------------------------------------------
 
+// Of the members that are still there; NULL: there is none.
+static const Machine *first_machine_left(const JobState *s) {
+  const Machine *first = NULL;
+  for (int i = 0; i < s->count; i++)
+    if (s->machine[i].ranks && (!first || s->machine[i].first < first->first)) first = &s->machine[i];
+  return first;
+}
+
 static const Machine *first_machine(const JobState *s) {
   for (int i = 0; i < s->count; i++)
     if (s->machine[i].ranks && !s->machine[i].first) return &s->machine[i];
@@ -142,6 +152,19 @@ static int place_of(const JobState *s, const Machine *machine) {
   int place = 0;
   for (int i = 0; i < s->count; i++) place += s->machine[i].ranks && s->machine[i].first < machine->first;
   return place;
+}
+
+// If copies cannot be started, a line says why and training continues without them.
+static void start_copies(Machines *m) {
+  const JobState *s = m->state;
+  const Machine *next = job_next(s, m->here);
+  const CopiesPlace place = {.address = m->here->address, .port = m->here->copies_port, .next = next->address,
+                             .next_port = next->copies_port, .next_host = next->host, .ranks = m->ranks,
+                             .insecure = m->options->insecure};
+  Error error = {0};
+  if (!m->options->copies || next == m->here) return;
+  if (copies_start(&m->round.workers, &place, &m->copies, &error))
+    fprintf(stderr, "plait launch: no copies of what the machines have in memory are made here: %s\n", error.message);
 }
 
 static int start_round(Machines *m, Error *error) {
@@ -163,6 +186,7 @@ static int start_round(Machines *m, Error *error) {
                      .most_restarts = o->most_restarts,
                      .log_folder = o->log_folder,
                      .tee = o->tee,
+                     .copies = o->copies && job_members(s) > 1,
                      .insecure = o->insecure};
   m->begun = s->round;
   m->ranks = job_ranks(s);
@@ -172,6 +196,7 @@ static int start_round(Machines *m, Error *error) {
   member_set_busy(m->member, true);
   int code = round_start(&m->round, &plan, o->grace, error);
   m->round.may_be_asked = true;
+  if (!code) start_copies(m);
   return code;
 }
 
@@ -191,6 +216,11 @@ static void excuse(Machines *m) {
   if (m->state->phase != JOB_ENDS || m->state->ending == ENDING_NONE) return;
   for (int i = 0; i < w->count; i++)
     if (round_is_asked(&w->worker[i]) && !w->worker[i].told) w->worker[i].told = SIGTERM;
+}
+
+static void drop_copies(Machines *m) {
+  copies_end(m->copies);
+  m->copies = NULL;
 }
 
 // All workers of this machine have ended: what the others must know.
@@ -216,28 +246,35 @@ static void report(Machines *m) {
     snprintf(f.sentence, sizeof f.sentence, "%s", found->sentence);
   }
   write_journal(m, true);
+  drop_copies(m);
   round_free(&m->round);
   m->working = false;
   member_ended(m->member, m->begun, finished, &f);
   member_set_busy(m->member, false);
 }
 
-// Of the members of the round that are still there.
-static bool is_first_left(const Machines *m) {
-  for (int i = 0; i < m->state->count; i++)
-    if (m->state->machine[i].ranks && m->here && m->state->machine[i].first < m->here->first) return false;
-  return m->here != NULL;
+// Who saves what is in memory: of the members of the round those that are still there.
+static RescueLoss loss_of(const Machines *m) {
+  const JobState *s = m->state;
+  return (RescueLoss){.machines = s->lost, .ranks_left = job_ranks(s),
+                      .leads = m->here && first_machine_left(s) == m->here};
 }
 
 // All workers here have ended. After a failure the next round waits, since this machine says that they have ended,
 // until what they have left in memory is a checkpoint. Returns whether that is under way.
 static bool saves_memory(Machines *m) {
   const JobState *s = m->state;
-  const RescuePlace place = {s->job, m->begun, m->ranks, m->options->run_folder, m->options->grace};
+  RescuePlace place = {s->job, m->begun, m->ranks, m->options->run_folder, m->options->grace};
   bool is_here = s->round == m->begun, failed = m->round.failing || (is_here && s->ending >= ENDING_LOST);
-  if (!m->rescued && failed) m->rescue = rescue_begin(&m->round.workers, &place);
+  if (!m->rescued && failed) {
+    copies_stop(m->copies);
+    place.copied = m->options->copies;
+    place.copies = copies_files(m->copies, &place.copy);
+    m->rescue = rescue_begin(&m->round.workers, &place);
+  }
   m->rescued = true;
-  if (m->rescue && is_here && s->lost) rescue_lose(m->rescue, is_first_left(m));
+  const RescueLoss loss = loss_of(m);
+  if (m->rescue && is_here && loss.machines) rescue_lose(m->rescue, &loss);
   if (m->rescue && !rescue_is_done(m->rescue)) return true;
   rescue_end(m->rescue);
   m->rescue = NULL;
@@ -245,9 +282,10 @@ static bool saves_memory(Machines *m) {
 }
 
 static void drop_round(Machines *m) {
-  if (m->rescue) rescue_lose(m->rescue, false);
+  if (m->rescue) rescue_abandon(m->rescue);
   rescue_end(m->rescue);
   m->rescue = NULL;
+  drop_copies(m);
   round_free(&m->round);
 }
 
@@ -401,7 +439,7 @@ int machines_supervise(const LaunchOptions *o, int signals, int *status, Error *
   m.membership = (MemberOptions){.endpoints = o->endpoints, .id = o->id, .insecure = o->insecure,
                                  .silence = o->silence, .patience = o->patience, .recipe = o->recipe,
                                  .folder = o->run_folder, .address = o->address, .nproc = o->workers,
-                                 .node_rank = o->node_rank,
+                                 .node_rank = o->node_rank, .copies = o->copies,
                                  .limits = {o->least, o->most, o->most_restarts, o->ranks, o->unit}};
   int code = member_open(&m.membership, &m.member, error);
   if (!code) code = run(&m, status, error);

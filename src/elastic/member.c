@@ -312,6 +312,8 @@ static int look_once(Member *m, Error *error) {
       else store->own_address(store, m->self.address, sizeof m->self.address);
     }
     if (!m->self.port) m->self.port = port_free(m->self.address, m->id);
+    if (m->options->copies && !m->self.copies_port)
+      m->self.copies_port = port_after(m->self.address, m->self.port);
     if (m->present) changed = apply(m, s, &wish);
     code = sweep(m, s, &changed, &first, error);
     if (s->round < 0 && clock_seconds() < m->place.hold_until) first = false;

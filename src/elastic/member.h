@@ -15,6 +15,7 @@ typedef struct MemberOptions {
   const char *folder;          // run.dir, which all machines share; NULL: none
   const char *address;         // of this machine for the others; NULL: the one by which it reaches the store
   int nproc, node_rank;        // node_rank -1: any
+  bool copies;                 // it takes copies of other machines' memory
 } MemberOptions;
 
 typedef struct Member Member;

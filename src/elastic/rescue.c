@@ -27,20 +27,42 @@ static const double meet_within = 30; // seconds until all machines have said wh
 struct Rescue {
   char job[40];             // these two say who may write
   int round;
-  int ranks;                // of the round, on all machines
   int first, count;         // ranks of this machine
-  Vec(MemoryImage *) images;
+  Vec(MemoryImage *) images; // of its workers, and behind them copies of others'
+  int own;                  // of these, of its workers
   char *run_folder;
   int lock;                 // of the machine that commits; -1: not held
   int64_t step;             // that is saved, or was to be; -1: none
-  bool several, leads, saved; // several machines; this one has rank 0; it is done
-  atomic_bool lost, is_first, done; // is_first: of the machines that are left
+  bool several, copied, saved; // several machines; that have copies of each other's memory; it is done
+  atomic_bool done;
+  pthread_mutex_t mutex;    // of these two:
+  RescueLoss loss;
+  bool abandoned;
   pthread_t thread;
   double began, seconds, grace;
   Error error;
 };
 
 static const MemoryImageLabel *label_of(const Rescue *r, int i) { return memory_image_label(r->images.data[i]); }
+
+static RescueLoss loss_of(Rescue *r) {
+  pthread_mutex_lock(&r->mutex);
+  RescueLoss loss = r->loss;
+  pthread_mutex_unlock(&r->mutex);
+  return loss;
+}
+
+static bool is_abandoned(Rescue *r) {
+  pthread_mutex_lock(&r->mutex);
+  bool abandoned = r->abandoned;
+  pthread_mutex_unlock(&r->mutex);
+  return abandoned;
+}
+
+// Another machine is lost since then, or this one.
+static bool is_changed(Rescue *r, const RescueLoss *since) {
+  return loss_of(r).machines != since->machines || is_abandoned(r);
+}
 
 // What there is ------------------------------------------------------------------------------------------------------
 
@@ -60,7 +82,7 @@ static int64_t newest_on_disk(const char *dir) {
 }
 
 // Returns whether workers have any, be they complete or not.
-static bool open_images(Rescue *r, const Workers *w) {
+static bool open_images(Rescue *r, const Workers *w, const RescuePlace *place) {
   bool any = false;
   for (int i = 0; i < w->count; i++)
     for (int k = 0; k < WORKER_MEMORIES; k++) {
@@ -69,6 +91,12 @@ static bool open_images(Rescue *r, const Workers *w) {
       any |= !fstat(w->worker[i].memory[k], &status) && status.st_size > 0;
       if (memory_image_open(w->worker[i].memory[k], w->run, &image)) vec_push(&r->images, image);
     }
+  r->own = r->images.count;
+  for (int i = 0; i < place->copies; i++) {
+    MemoryImage *image;
+    if (FAULT(copies_are_forgotten, memory_image_open(place->copy[i], w->run, &image), false))
+      vec_push(&r->images, image);
+  }
   return any;
 }
 
@@ -76,6 +104,7 @@ static void rescue_free(Rescue *r) {
   for (int i = 0; i < r->images.count; i++) memory_image_close(r->images.data[i]);
   vec_free(&r->images);
   if (r->lock >= 0) close(r->lock);
+  pthread_mutex_destroy(&r->mutex);
   free(r->run_folder);
   free(r);
 }
@@ -114,13 +143,13 @@ static RescueNote own_note(const Rescue *r) {
   return note;
 }
 
-// On several machines: the notes of all, as they come.
-static int choose_step(Rescue *r, const RescueFolder *folder) {
+// On several machines: the notes of all that are left, as they come.
+static int choose_step(Rescue *r, const RescueFolder *folder, const RescueLoss *loss) {
   RescueNotes notes = {0};
   vec_push(&notes, own_note(r));
-  while (r->several && rescue_ranks(&notes) < r->ranks) {
+  while (r->several && rescue_ranks(&notes) < loss->ranks_left) {
     rescue_notes_free(&notes);
-    if (atomic_load(&r->lost)) return error_set(&r->error, PLAIT_FAILED, "%s", lost_part);
+    if (is_changed(r, loss)) return error_set(&r->error, PLAIT_FAILED, "%s", lost_part);
     if (clock_seconds() - r->began > meet_within + r->grace)
       return error_set(&r->error, PLAIT_FAILED, "not all machines say what they have");
     nap();
@@ -128,7 +157,8 @@ static int choose_step(Rescue *r, const RescueFolder *folder) {
   }
   r->step = rescue_newest(&notes);
   rescue_notes_free(&notes);
-  return r->step >= 0 ? PLAIT_OK : error_set(&r->error, PLAIT_FAILED, "no step of it is whole on all ranks");
+  if (r->step >= 0) return PLAIT_OK;
+  return error_set(&r->error, PLAIT_FAILED, "%s", loss->machines ? lost_part : "no step of it is whole on all ranks");
 }
 
 // Files --------------------------------------------------------------------------------------------------------------
@@ -155,13 +185,21 @@ static void *write_part(void *context) {
   return NULL;
 }
 
-// alone: all that there is, in parts from 0 on.
-static int write_parts(Rescue *r, bool alone) {
+// A copy is written where the machine of its rank is lost, or does not have that step. The notes of all are there when
+// a step has been chosen.
+static bool is_mine(const Rescue *r, int i, const RescueNotes *notes) {
+  return label_of(r, i)->step == r->step && (i < r->own || !rescue_is_home(notes, label_of(r, i)->rank, r->step));
+}
+
+// folder NULL: all that the ranks here have, in parts from 0 on.
+static int write_parts(Rescue *r, const RescueFolder *folder) {
   Part *part = xcalloc((size_t)r->images.count + 1, sizeof *part);
-  int started = 0, code = fence(r);
-  for (int i = 0; i < r->images.count && !code; i++) {
-    if (label_of(r, i)->step != r->step) continue;
-    part[started] = (Part){.image = r->images.data[i], .number = alone ? label_of(r, i)->rank - r->first : -1};
+  int started = 0, code = fence(r), images = folder ? r->images.count : r->own;
+  RescueNotes notes = {0};
+  if (folder && r->several) rescue_folder_read(folder, &notes);
+  for (int i = 0; i < images && !code; i++) {
+    if (!is_mine(r, i, &notes)) continue;
+    part[started] = (Part){.image = r->images.data[i], .number = folder ? -1 : label_of(r, i)->rank - r->first};
     code = thread_start(&part[started].thread, write_part, &part[started], &r->error, "a thread that saves a rank");
     started += !code;
   }
@@ -169,6 +207,7 @@ static int write_parts(Rescue *r, bool alone) {
     pthread_join(part[i].thread, NULL);
     if (!code && (code = part[i].code)) r->error = part[i].error;
   }
+  rescue_notes_free(&notes);
   free(part);
   return code;
 }
@@ -180,13 +219,17 @@ static int sync_log(const char *path, Error *error) {
   return failed ? error_set(error, PLAIT_FAILED, "%s: %s", path, strerror(errno)) : PLAIT_OK;
 }
 
-// The image of the first rank here says how.
-static int commit(Rescue *r, int parts) {
-  const MemoryImageLabel *l = NULL;
+// The image that says how the checkpoint is finished: that of rank 0, or of the first rank of a machine that has all.
+// NULL: it is not here.
+static const MemoryImageLabel *leading_label(const Rescue *r) {
   for (int i = 0; i < r->images.count; i++)
-    if (label_of(r, i)->step == r->step && label_of(r, i)->rank == r->first) l = label_of(r, i);
-  json_t *extra = l && l->extra ? json_loads(l->extra, 0, NULL) : NULL;
-  if (!extra) return error_set(&r->error, PLAIT_FAILED, "what rank %d has left of it is not whole", r->first);
+    if (label_of(r, i)->step == r->step && label_of(r, i)->extra) return label_of(r, i);
+  return NULL;
+}
+
+static int commit(Rescue *r, const MemoryImageLabel *l, int parts) {
+  json_t *extra = json_loads(l->extra, 0, NULL);
+  if (!extra) return error_set(&r->error, PLAIT_FAILED, "what rank %d has left of it is not whole", l->rank);
   int code = fence(r);
   if (!code) code = sync_log(l->log, &r->error);
   if (!code) code = checkpoint_finish(l->dir, r->step, parts, extra, &r->error);
@@ -196,11 +239,10 @@ static int commit(Rescue *r, int parts) {
   return code;
 }
 
-static int await_parts(Rescue *r, const RescueFolder *folder) {
-  for (int part = 0; part < label_of(r, 0)->ranks; part++)
-    while (!checkpoint_part_is_written(label_of(r, 0)->dir, r->step, part)) {
-      if (atomic_load(&r->lost))
-        return error_set(&r->error, PLAIT_FAILED, "%s", lost_part);
+static int await_parts(Rescue *r, const MemoryImageLabel *l, const RescueFolder *folder, const RescueLoss *loss) {
+  for (int part = 0; part < l->ranks; part++)
+    while (!checkpoint_part_is_written(l->dir, r->step, part)) {
+      if (is_changed(r, loss)) return error_set(&r->error, PLAIT_FAILED, "%s", lost_part);
       if (rescue_folder_has_failed(folder))
         return error_set(&r->error, PLAIT_FAILED, "another machine cannot write its part, and says why");
       nap();
@@ -215,78 +257,90 @@ static int begin(Rescue *r, const char *dir) {
   return newest_on_disk(dir) >= r->step ? 1 : checkpoint_begin(dir, r->step, &r->error);
 }
 
-// The machine of rank 0.
-static int lead(Rescue *r, const RescueFolder *folder) {
-  int code = choose_step(r, folder);
+// The machine of rank 0, or the first that is left.
+static int lead(Rescue *r, const RescueFolder *folder, const RescueLoss *loss) {
+  int code = choose_step(r, folder, loss);
   if (code) return code;
-  const char *dir = label_of(r, 0)->dir;
-  code = begin(r, dir);
+  const MemoryImageLabel *l = leading_label(r);
+  if (!l) return error_set(&r->error, PLAIT_FAILED, "what rank 0 has left of it is not whole");
+  code = begin(r, l->dir);
   if (code > 0) return PLAIT_OK;
   if (!code && r->several) code = rescue_folder_decide(folder, r->step, &r->error);
-  if (!code) code = write_parts(r, false);
-  if (!code) code = await_parts(r, folder);
-  if (!code) code = commit(r, label_of(r, 0)->ranks);
-  if (code && !r->saved && r->lock >= 0) checkpoint_abandon(dir, r->step);
+  if (!code) code = write_parts(r, folder);
+  if (!code) code = await_parts(r, l, folder, loss);
+  if (!code) code = commit(r, l, l->ranks);
+  if (code && !r->saved && r->lock >= 0) checkpoint_abandon(l->dir, r->step);
   return code;
 }
 
 // The newest step of which all ranks here have images that together hold all; -1: there is none.
 static int64_t newest_alone(const Rescue *r) {
   int64_t newest = -1;
-  for (int i = 0; i < r->images.count; i++) {
+  for (int i = 0; i < r->own; i++) {
     int64_t step = label_of(r, i)->step;
     int ranks = 0;
-    for (int k = 0; k < r->images.count; k++) ranks += label_of(r, k)->step == step;
+    for (int k = 0; k < r->own; k++) ranks += label_of(r, k)->step == step;
     if (label_of(r, i)->alone == ranks && step > newest) newest = step;
   }
   return newest;
 }
 
-// After another machine was lost.
+// After another machine was lost, by the first that is left.
 static int save_alone(Rescue *r) {
   r->step = newest_alone(r);
   if (r->step < 0) return error_set(&r->error, PLAIT_FAILED, "%s", lost_part);
-  r->error = (Error){0};
-  const char *dir = label_of(r, 0)->dir;
-  int code = begin(r, dir);
+  const MemoryImageLabel *l = leading_label(r);
+  if (!l) return error_set(&r->error, PLAIT_FAILED, "what rank %d has left of it is not whole", r->first);
+  int code = begin(r, l->dir);
   if (code > 0) return PLAIT_OK;
-  if (!code) code = write_parts(r, true);
-  if (!code) code = commit(r, label_of(r, 0)->alone);
-  if (code && !r->saved && r->lock >= 0) checkpoint_abandon(dir, r->step);
+  if (!code) code = write_parts(r, NULL);
+  if (!code) code = commit(r, l, l->alone);
+  if (code && !r->saved && r->lock >= 0) checkpoint_abandon(l->dir, r->step);
   return code;
 }
 
 // The others.
-static int help(Rescue *r, const RescueFolder *folder) {
+static int help(Rescue *r, const RescueFolder *folder, const RescueLoss *loss) {
   int decided = 0;
   for (;;) {
     decided = rescue_folder_decision(folder, &r->step);
     if (decided) break;
-    if (atomic_load(&r->lost) || clock_seconds() - r->began > 2 * meet_within + r->grace) break;
+    if (is_changed(r, loss) || clock_seconds() - r->began > 2 * meet_within + r->grace) break;
     nap();
   }
-  if (decided < 0) return PLAIT_OK; // the machine of rank 0 says why
+  if (decided < 0) return PLAIT_OK; // the machine that leads says why
   if (!decided) {
-    rescue_folder_remove(folder);
+    if (!is_changed(r, loss)) rescue_folder_remove(folder); // else another one may still wait for what it says
     return error_set(&r->error, PLAIT_FAILED, "the machine of rank 0 is lost, or says nothing");
   }
-  int code = write_parts(r, false);
+  int code = write_parts(r, folder);
   if (code) rescue_folder_fail(folder);
+  return code;
+}
+
+// With the machines that are left.
+static int attempt(Rescue *r, const RescueLoss *loss) {
+  RescueFolder folder = {r->run_folder, r->job, r->round, loss->machines};
+  bool each_alone = !r->copied || (r->own && label_of(r, 0)->alone);
+  r->error = (Error){0};
+  r->step = -1;
+  if (loss->machines && each_alone) return loss->leads ? save_alone(r) : PLAIT_OK; // that one says what comes of it
+  RescueNote note = own_note(r);
+  int code = r->several ? rescue_folder_write(&folder, &note, &r->error) : PLAIT_OK;
+  rescue_note_free(&note);
+  if (!code) code = loss->leads ? lead(r, &folder, loss) : help(r, &folder, loss);
   return code;
 }
 
 static void *rescue(void *context) {
   Rescue *r = context;
-  RescueFolder folder = {r->run_folder, r->job, r->round};
-  RescueNote note = own_note(r);
-  int code = r->several ? rescue_folder_write(&folder, &note, &r->error) : PLAIT_OK;
-  rescue_note_free(&note);
-  if (!code) code = r->leads ? lead(r, &folder) : help(r, &folder);
-  if (!r->saved && atomic_load(&r->lost)) {
-    if (atomic_load(&r->is_first)) save_alone(r);
-    else r->error = (Error){0}; // that one says what comes of it
-  }
-  if (r->several && r->leads) rescue_folder_remove(&folder);
+  RescueLoss loss;
+  do {
+    loss = loss_of(r);
+    attempt(r, &loss);
+  } while (!r->saved && !is_abandoned(r) && is_changed(r, &loss));
+  for (int lost = 0; lost <= loss.machines && r->several && loss.leads; lost++)
+    rescue_folder_remove(&(RescueFolder){r->run_folder, r->job, r->round, lost});
   r->seconds = clock_seconds() - r->began;
   atomic_store(&r->done, true);
   return NULL;
@@ -296,14 +350,16 @@ static void *rescue(void *context) {
 
 Rescue *rescue_begin(const Workers *w, const RescuePlace *place) {
   Rescue *r = xcalloc(1, sizeof *r);
-  *r = (Rescue){.round = place->round, .ranks = place->ranks, .count = w->count, .lock = -1, .step = -1};
+  *r = (Rescue){.round = place->round, .count = w->count, .lock = -1, .step = -1};
   snprintf(r->job, sizeof r->job, "%s", place->job);
   r->began = clock_seconds();
   r->grace = place->grace;
   r->first = w->count ? w->worker[0].rank : 0;
-  r->leads = r->first == 0;
+  r->loss = (RescueLoss){.ranks_left = place->ranks, .leads = r->first == 0};
   r->several = place->ranks > w->count;
-  bool any = open_images(r, w);
+  r->copied = place->copied;
+  pthread_mutex_init(&r->mutex, NULL);
+  bool any = open_images(r, w, place);
   // Several machines may find different ones, so that all take part who could have any.
   if (r->several ? !any || !place->run_folder
                  : !r->images.count || newest_on_disk(label_of(r, 0)->dir) >= newest_image(r))
@@ -317,9 +373,16 @@ Rescue *rescue_begin(const Workers *w, const RescuePlace *place) {
   return NULL;
 }
 
-void rescue_lose(Rescue *r, bool is_first) {
-  atomic_store(&r->is_first, is_first);
-  atomic_store(&r->lost, true);
+void rescue_lose(Rescue *r, const RescueLoss *loss) {
+  pthread_mutex_lock(&r->mutex);
+  r->loss = *loss;
+  pthread_mutex_unlock(&r->mutex);
+}
+
+void rescue_abandon(Rescue *r) {
+  pthread_mutex_lock(&r->mutex);
+  r->abandoned = true;
+  pthread_mutex_unlock(&r->mutex);
 }
 
 bool rescue_is_done(Rescue *r) { return atomic_load(&r->done); }

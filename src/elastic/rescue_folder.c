@@ -27,6 +27,15 @@ static bool has(const RescueNotes *notes, int rank, int64_t step) {
   return false;
 }
 
+bool rescue_is_home(const RescueNotes *notes, int rank, int64_t step) {
+  for (int i = 0; i < notes->count; i++) {
+    const RescueNote *n = &notes->data[i];
+    for (int k = 0; k < n->kept.count && rank >= n->first && rank < n->first + n->count; k++)
+      if (n->kept.data[k].rank == rank && n->kept.data[k].step == step) return true;
+  }
+  return false;
+}
+
 int64_t rescue_newest(const RescueNotes *notes) {
   int64_t newest = -1;
   for (int i = 0; i < notes->count; i++)
@@ -41,7 +50,10 @@ int64_t rescue_newest(const RescueNotes *notes) {
 
 // Files --------------------------------------------------------------------------------------------------------------
 
-static char *folder_path(const RescueFolder *f) { return xformat("%s/memory-%s-%d", f->run_folder, f->job, f->round); }
+static char *folder_path(const RescueFolder *f) {
+  return f->lost ? xformat("%s/memory-%s-%d-without-%d", f->run_folder, f->job, f->round, f->lost)
+                 : xformat("%s/memory-%s-%d", f->run_folder, f->job, f->round);
+}
 
 static int write_file(const RescueFolder *f, const char *name, const char *text, Error *error) {
   char *folder = folder_path(f), *path = xformat("%s/%s", folder, name);

@@ -6,7 +6,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-typedef struct RescueKept { int rank; int64_t step; } RescueKept; // a complete image
+typedef struct RescueKept { int rank; int64_t step; } RescueKept; // a complete image, of an own rank or another one
 
 // Of one machine.
 typedef struct RescueNote {
@@ -20,10 +20,13 @@ typedef Vec(RescueNote) RescueNotes;
 void rescue_note_free(RescueNote *note);
 void rescue_notes_free(RescueNotes *notes);
 int rescue_ranks(const RescueNotes *notes); // of the machines that have said something
-// The newest step of which each rank has a complete image; -1: there is none.
+// The newest step of which there is a complete image of each rank; -1: there is none.
 int64_t rescue_newest(const RescueNotes *notes);
+// Whether the machine of the rank has said that it has that step of it.
+bool rescue_is_home(const RescueNotes *notes, int rank, int64_t step);
 
-typedef struct RescueFolder { const char *run_folder, *job; int round; } RescueFolder;
+// lost: machines, since each loss lets the others agree anew.
+typedef struct RescueFolder { const char *run_folder, *job; int round, lost; } RescueFolder;
 
 int rescue_folder_write(const RescueFolder *folder, const RescueNote *note, Error *error);
 void rescue_folder_read(const RescueFolder *folder, RescueNotes *notes); // those that are there

@@ -20,6 +20,7 @@ typedef struct LaunchOptions {
   int least, most;         // machines
   int node_rank;           // -1: any
   int ranks, unit;         // ranks that the mesh has, 0: any multiple of unit
+  bool copies;             // what workers keep in memory is kept on the next machine, too (elastic/copies.h)
   bool insecure;           // addresses that are not of the loopback interface
   double silence, patience; // seconds: see MemberOptions (elastic/member.h)
   const char *recipe;      // a number of what is run, as text: all machines must run the same

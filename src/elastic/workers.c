@@ -74,7 +74,7 @@ static void set_variables(const WorkerPlan *p, const Workers *w, int local, int 
   char memories[64];
   for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) set_number(numbers[i].name, numbers[i].value);
   setenv("PLAIT_RUN_ID", w->run, 1);
-  snprintf(memories, sizeof memories, "%d %d %d %d", memory[0], memory[1], p->first_rank, p->count);
+  snprintf(memories, sizeof memories, "%d %d %d %d %d", memory[0], memory[1], p->first_rank, p->count, p->copies);
   setenv("PLAIT_LAUNCH_MEMORY", memories, 1); // runtime/launch_memory.h
   setenv("PLAIT_LAUNCH_JOB", p->token, 1); // whose rounds count (train/run_folder.h)
   set_number("PLAIT_LAUNCH_ROUND", p->round);

@@ -18,6 +18,7 @@ typedef struct WorkerPlan {
   int round, restarts, most_restarts;
   const char *log_folder;   // DIR/round-R/rank-N.out and .err; NULL: they write where the supervisor writes
   int tee;                  // 1: standard output goes there, too; 2: errors; 3: both
+  bool copies;              // what they keep in memory is kept on the next machine, too (elastic/copies.h)
   bool insecure;            // other addresses than the loopback interface's are fine
 } WorkerPlan;
 

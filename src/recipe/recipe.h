@@ -139,6 +139,7 @@ typedef struct Recipe {
     bool best;     // keeps the one of the lowest held-out loss as well
     int async;     // RecipeAsync
     int64_t memory_every; // steps between copies in memory that plait launch holds; 0: none
+    int copies;    // of that memory on other machines: 0 or 1
     char *resume;  // "auto", "never", or an absolute path of a checkpoint folder
   } checkpoint;
   struct {

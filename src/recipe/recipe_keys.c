@@ -415,6 +415,11 @@ const RecipeKey recipe_keys[] = {
         .doc = "Under `plait launch`, with a process for each rank: steps between copies of the state that are kept in "
                "memory only, so that a crash of processes costs at most so many steps. Two copies are kept in turn, "
                "which `plait plan` shows. 0: none."),
+    KEY("checkpoint.copies", RECIPE_INT, checkpoint.copies, "0", .least = 0, .most = 1,
+        .doc = "1: what `checkpoint.memory_every` keeps is also kept on the next machine of `plait launch`, so that a "
+               "lost machine costs no more steps than a crash of processes, also where each machine has only a part of "
+               "the state (`parallel.zero`). It takes as much memory again, which `plait plan` shows. 0: only on its "
+               "own machine."),
     KEY("checkpoint.resume", RECIPE_WORD_OR_PATH, checkpoint.resume, "auto", .words = resume_words, .example = "auto",
         .of_this_start = true,
         .doc = "`auto`: resume from the newest valid checkpoint in run.dir, if there is one. `never`: start from "

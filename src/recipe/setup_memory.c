@@ -24,8 +24,13 @@ bool setup_saves_later(const Recipe *r) {
   return any && r->checkpoint.async != RECIPE_ASYNC_OFF;
 }
 
+bool setup_keeps(const Recipe *r) {
+  return r->checkpoint.memory_every && r->checkpoint.memory_every < r->schedule.steps;
+}
+
 int setup_copies(const Recipe *r) {
-  return r->checkpoint.memory_every && r->checkpoint.memory_every < r->schedule.steps ? 2 : setup_saves_later(r);
+  enum { IN_TURN = 2 };
+  return setup_keeps(r) ? IN_TURN * (1 + r->checkpoint.copies) : setup_saves_later(r);
 }
 
 int64_t setup_copy_bytes(const Recipe *recipe, const Job *job, int coordinate, int64_t *sum) {

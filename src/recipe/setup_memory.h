@@ -11,6 +11,8 @@ int64_t setup_loader_bytes(const Recipe *recipe, const ModelConfig *config, cons
 // The copies that checkpoints are written from, of the rank of a coordinate that writes the most; *sum: of all its
 // ranks.
 int64_t setup_copy_bytes(const Recipe *recipe, const Job *job, int coordinate, int64_t *sum);
-// How many of them a rank has, as far as the recipe says: one for checkpoint.async, two for checkpoint.memory_every.
+// How many of them there are of a rank, as far as the recipe says: one for checkpoint.async, two for
+// checkpoint.memory_every, and two more on another machine for checkpoint.copies.
 int setup_copies(const Recipe *recipe);
+bool setup_keeps(const Recipe *recipe); // checkpoint.memory_every, and there are such steps before the end
 bool setup_saves_later(const Recipe *recipe); // checkpoint.async, and there are checkpoints before the end

@@ -152,10 +152,13 @@ static void print_busiest(const Plan *plan) {
 }
 
 static void print_copy(const Plan *plan) {
-  if (setup_copies(plan->recipe) == 2)
+  const Recipe *r = plan->recipe;
+  if (setup_keeps(r))
     fprintf(plan->out,
-            "  checkpoint copy: two of the rank that writes the most, in turn, under plait launch with a process for "
-            "each rank (checkpoint.memory_every)\n");
+            "  checkpoint copy: two of the rank that writes the most, in turn, %sunder plait launch with a process for "
+            "each rank (checkpoint.memory_every%s)\n",
+            r->checkpoint.copies ? "and two of a rank of the machine before, " : "",
+            r->checkpoint.copies ? ", checkpoint.copies" : "");
   else if (setup_saves_later(plan->recipe) && plan->recipe->checkpoint.async == RECIPE_ASYNC_AUTO)
     fprintf(plan->out,
             "  checkpoint copy: of the rank that writes the most; where memory does not suffice, checkpoint.async "

@@ -44,8 +44,14 @@ static void announce_memory(const Trainer *t) {
   fprintf(t->out, "the state is kept in memory every %lld step%s: a crash of processes costs at most %s; the loss of a "
                   "machine, ", every, every == 1 ? "" : "s", every == 1 ? "one step" : "so many");
   if (t->alone) fprintf(t->out, "too: the ranks of each machine have all of the state\n");
+  else if (t->copied) fprintf(t->out, "too: the next one has a copy of what each keeps (checkpoint.copies: 1)\n");
   else if (files) fprintf(t->out, "those since the last checkpoint (checkpoint.every: %lld)\n", files);
   else fprintf(t->out, "all that were done since the run was started or resumed (checkpoint.every: 0)\n");
+  int ranks = t->job->options.parallel.mesh.ranks;
+  if (t->recipe->checkpoint.copies && !t->copied && !t->alone)
+    fprintf(t->out, "note: checkpoint.copies is not used: %s\n",
+            machine_ranks(&t->memory, ranks) == ranks ? "there is one machine"
+                                                      : "plait launch was not given the recipe, but a program");
 }
 
 void trainer_announce(const Trainer *t) {
@@ -53,6 +59,7 @@ void trainer_announce(const Trainer *t) {
   Recipe planned = *r; // shares the arena
   if (!t->saves_later) planned.checkpoint.async = RECIPE_ASYNC_OFF;
   if (!t->keeps) planned.checkpoint.memory_every = 0;
+  if (!t->copied) planned.checkpoint.copies = 0;
   int64_t bytes = plan_most_bytes(&planned, &t->config, t->job);
   char parallel[256], lend[512];
   setup_describe(r, &t->config, parallel, sizeof parallel);

@@ -55,11 +55,12 @@ static void find_memory(Trainer *t) {
   int ranks = t->job->options.parallel.mesh.ranks;
   Error none = {0};
   if (t->measures || (!is_process(t) && ranks > 1) || !launch_memory(&t->memory)) t->memory.count = 0;
-  t->keeps = setup_copies(t->recipe) == 2 && t->memory.count;
+  t->keeps = setup_keeps(t->recipe) && t->memory.count;
   int here = t->keeps ? machine_ranks(&t->memory, ranks) : 0;
   if (!t->keeps || here == ranks) return;
   if (!machine_has_all(t->job, t->memory.first, here)) error_set(&none, PLAIT_FAILED, "a machine lacks a part");
   t->alone = !launch_agree(t->launch, none.code, &none);
+  t->copied = !t->alone && t->recipe->checkpoint.copies && t->memory.copies;
 }
 
 // checkpoint.async: auto is on where all machines have the memory for it.
@@ -68,6 +69,7 @@ static int check_memory(Trainer *t, Error *error) {
   Error ignored = {0};
   find_memory(t);
   if (!t->keeps) with.checkpoint.memory_every = without.checkpoint.memory_every = 0;
+  if (!t->copied) with.checkpoint.copies = without.checkpoint.copies = 0;
   without.checkpoint.async = RECIPE_ASYNC_OFF;
   t->saves_later = setup_saves_later(t->recipe) && !t->measures;
   if (t->measures) return compare_memory(t, &without, error);

@@ -48,6 +48,7 @@ typedef struct Trainer {
   LaunchMemory memory;    // of the rank that this process is; no ranks: there is none
   bool keeps;             // checkpoint.memory_every, where there is
   bool alone;             // … and the ranks of each machine have all of the state
+  bool copied;            // … and what it keeps is kept on the next machine, too (checkpoint.copies)
   MetricsLists shares;    // batch.balance measured: of which step which shares are known already
   bool shares_told;       // metrics have the shares of now; rank 0's
   int one_machine;        // all ranks read one clock

@@ -129,7 +129,7 @@ static int survive(Member *m) {
   while (!code) code = plait_all_reduce(m->comm, &(PlaitBuffer){x, y, LARGE}, 1, PLAIT_FP32, PLAIT_SUM, NULL, NULL);
   double seconds = clock_seconds() - shared->died;
   if (plait_comm_failed_rank(m->comm) != victim) return wrong(m, "another rank is named");
-  if (m->rank != victim && seconds > 2) return wrong(m, "it took long");
+  if (m->rank != victim && seconds > 4) return wrong(m, "it took long");
   leave(m);
   if (m->rank == victim) return 0;
   Error error = {0};
@@ -145,9 +145,10 @@ static void test_killed(void **state) {
   for (victim = 0; victim < 3; victim++) assert_int_equal(run(3, survive, 60, victim, how), 0);
 }
 
+// The silence is long enough that no rank of a busy machine is taken for a stopped one.
 static void test_stopped(void **state) {
   how = SIGSTOP;
-  for (victim = 0; victim < 2; victim++) assert_int_equal(run(3, survive, 0.5, victim, how), 0);
+  for (victim = 0; victim < 2; victim++) assert_int_equal(run(3, survive, 1.5, victim, how), 0);
 }
 
 // Rank 1 dies; rank 2 learns of it and leaves at once; rank 0 and 3 come later, and must not take rank 2 for the cause.

@@ -150,7 +150,7 @@ kill -USR1 "${pid[$(any "${!pid[@]}")]}"
 for name in "${!pid[@]}"; do
   wait "${pid[$name]}"
   status=$?
-  [ $status -eq 138 ] || [ $status -eq 75 ] || { tail -n 5 "$name.log"; fail "$name: status $status after USR1"; }
+  [ $status -eq 138 ] || [ $status -eq 75 ] || { grep -A12 'ERROR: .*Sanitizer\|runtime error' "$name.log"; tail -n 5 "$name.log"; fail "$name: status $status after USR1"; }
 done
 pid=()
 no_workers "$id" || fail "processes are left: $(workers "$id")"

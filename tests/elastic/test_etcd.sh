@@ -102,6 +102,7 @@ wait_for grep -q '"round": 2,' lost/launch.jsonl || { tail -n 5 a.log b.log c.lo
 kill -TERM "${pid[$stay]}"
 all_end 143 $stay
 wait_for grep -q '"round": 3,' lost/launch.jsonl || { tail -n 5 c.log; die "no round without $stay"; }
+wait_for test -e lost/rendezvous-3 || die "nobody takes over the lease of run.dir from $stay"
 
 # Another job of the same run.dir, and other keys, are refused. Where all are killed, nothing is left soon after.
 refuse 2 'run.dir .*lost is in use by another job, whose store is at etcd://' timeout -k 2 30 "$PLAIT" launch --nnodes 1:2 --rdzv "$store" --rdzv-id another recipe.yaml run.dir=lost

@@ -164,11 +164,58 @@ last=$(cat ?.log | sed -n 's/^resuming from .*step-\([0-9]*\)$/\1/p')
 extra() { python3 -c 'import json, sys; e = json.load(open(sys.argv[1]))["extra"]; print([(k, v) for k, v in e.items() if k != "recipe"])' "$1/checkpoints/step-$last/checkpoint.json"; }
 [ "$(extra whole_machine)" = "$(extra "$whole")" ] || fail "another machine has saved $(extra whole_machine), not $(extra "$whole")"
 
+# ---- the next machine has copies: a machine is lost under ZeRO 3, and nothing but the steps after the newest in memory ----
+
+# steps_in MACHINE NAME: those of complete images in the files without names whose names begin so
+steps_in() {
+  local file
+  for file in $(find "/proc/${pid[$1]}/fd" -lname "/memfd:plait $2,*"); do
+    [ "$(stat -Lc %s "$file")" -gt 4096 ] && [ "$(word "$file" 12 4)" = 2 ] && word "$file" 416 8
+  done
+}
+# newest_common: the newest step that both ranks have
+newest_common() { { steps_in "${at[0]}" 'rank 0'; steps_in "${at[1]}" 'rank 1'; } | sort -n | uniq -d | tail -1; }
+# copied MACHINE RANK: it has a copy of that step
+copied() { steps_in "$1" "copy of rank $2" | grep -qx "$newest"; }
+
+whole mesh.dp=2 parallel.zero=3
+for lost in 0 1; do # the rank whose machine is lost; the other one's serves the store
+  job "copied$lost"
+  at=()
+  at[lost]=b at[1 - lost]=a
+  for machine in a b c; do
+    place='' && [ $machine != c ] && place=--node-rank=$([ "${at[0]}" = $machine ] && echo 0 || echo 1)
+    # shellcheck disable=SC2086
+    machine $machine --nnodes 2:3 $place recipe.yaml $base $rare checkpoint.memory_every=$every checkpoint.copies=1 mesh.dp=2 parallel.zero=3 run.dir=copied$lost
+    [ $machine != a ] || wait_for serves a || die "the first machine does not serve the store"
+  done
+  at_step copied$lost 12
+  kill -STOP "$(worker "$id" $lost)" # the other one waits for it, so that what is in memory stays
+  sleep 0.5
+  newest=$(newest_common)
+  wait_for copied a $lost || { steps_in a 'copy of rank'; die "step $newest of rank $lost does not come to the next machine"; }
+  wait_for copied b $((1 - lost)) || die "step $newest of rank $((1 - lost)) does not come to the first machine"
+  kill -KILL "${pid[b]}"
+  all_end 137 b
+  all_end 0 a c
+  same_run "$whole" copied$lost
+  [ "$newest" -ge 9 ] && [ "$(cat a.log c.log | from /dev/stdin | tail -1)" = "$newest" ] ||
+    { grep -h '^plait' ?.log; fail "step $newest was the newest in memory, and the run resumes from step $(cat a.log c.log | from /dev/stdin | tail -1)"; }
+  grep -qh "^plait launch: step $newest was in the memory of the workers, and is saved now" a.log c.log || fail "not saved from memory: $(grep -h '^plait' ?.log)"
+  grep -qh 'the loss of a machine, too: the next one has a copy of what each keeps (checkpoint.copies: 1)' ?.log || fail "what is survived: $(grep -h 'kept in' ?.log)"
+  [ -z "$(find copied$lost -name 'memory-*' -o -name '*.tmp*')" ] || fail "copied$lost: $(ls copied$lost copied$lost/checkpoints)"
+done
+
 # ---- the plan; where there is no such memory ----
 
 copy() { "$PLAIT" plan --bytes recipe.yaml $base checkpoint.every=2 "$@" | awk '/checkpoint copy  / { print $3 }'; }
 [ "$(copy checkpoint.memory_every=5)" -eq $((2 * $(copy))) ] || fail "the plan has $(copy checkpoint.memory_every=5) bytes for two copies, and $(copy) for one"
 [ "$(copy checkpoint.memory_every=5 checkpoint.async=off)" -eq "$(copy checkpoint.memory_every=5)" ] || fail "the plan of copies in memory alone"
+[ "$(copy checkpoint.memory_every=5 checkpoint.copies=1)" -eq $((2 * $(copy checkpoint.memory_every=5))) ] || fail "the plan has $(copy checkpoint.memory_every=5 checkpoint.copies=1) bytes with copies on the next machine"
+# shellcheck disable=SC2086
+expect 2 'checkpoint.copies is 1, but checkpoint.memory_every is 0, so that there is nothing in memory to copy; give the steps' "$PLAIT" train recipe.yaml $base checkpoint.copies=1 run.dir=threads
+# shellcheck disable=SC2086
+expect 0 'note: checkpoint.copies is not used: there is one machine' "$PLAIT" launch --nproc-per-node 2 recipe.yaml $base schedule.steps=6 schedule.decay_steps=1 checkpoint.memory_every=2 checkpoint.copies=1 run.dir=one_machine
 # shellcheck disable=SC2086
 expect 0 'note: checkpoint.memory_every is not used: only under plait launch' "$PLAIT" train recipe.yaml $base schedule.steps=6 schedule.decay_steps=1 checkpoint.memory_every=2 run.dir=threads
 finish

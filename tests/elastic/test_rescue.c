@@ -103,7 +103,7 @@ static int64_t newest(void) {
   return step;
 }
 
-static RescuePlace place(int ranks) { return (RescuePlace){"token", 3, ranks, run_folder, 0}; }
+static RescuePlace place(int ranks) { return (RescuePlace){"token", 3, ranks, run_folder}; }
 
 static void one_machine(void **state) {
   make_run("1 token 3\n");
@@ -206,7 +206,7 @@ static void all_on_each(void **state) {
     for (int i = 0; i < 2; i++)
       if (i != lost) assert_non_null(r[i] = rescue_begin(&w[i], &here));
     for (int i = 0; i < 2; i++)
-      if (lost >= 0 && i != lost) rescue_lose(r[i], true);
+      if (lost >= 0 && i != lost) rescue_lose(r[i], &(RescueLoss){1, 1, true});
     for (int i = 0; i < 2; i++) rescue_end(r[i]);
     assert_int_equal(newest(), lost ? 6 : 9);
     for (int i = 0; i < 2; i++) free_workers(&w[i]);
@@ -222,7 +222,7 @@ static void a_machine_is_lost(void **state) {
     keep(&w, !lost, 2, 0, 6);
     Rescue *r = rescue_begin(&w, &here);
     assert_non_null(r);
-    rescue_lose(r, true);
+    rescue_lose(r, &(RescueLoss){1, 1, true});
     wait_for(r);
     rescue_end(r);
     assert_int_equal(newest(), 2);
@@ -231,6 +231,69 @@ static void a_machine_is_lost(void **state) {
     free(left);
     free_workers(&w);
   }
+}
+
+// Of three machines with a rank each, where each has copies of the one before. Whichever is lost, the newest step of
+// which all ranks are there is saved; of two that are lost, one may have had the copies of the other.
+static void copies_count(void **state) {
+  enum { MACHINES = 3 };
+  for (int lost = 0; lost < 2 * MACHINES; lost++) {
+    make_run("1 token 3\n");
+    Workers w[MACHINES], copy[MACHINES];
+    Rescue *r[MACHINES] = {NULL};
+    RescuePlace here[MACHINES];
+    bool two = lost >= MACHINES; // and the machine behind it
+    int first = lost % MACHINES, second = two ? (first + 1) % MACHINES : first, left = MACHINES - 1 - two;
+    for (int i = 0; i < MACHINES; i++) {
+      w[i] = make_workers(i, 1);
+      copy[i] = make_workers((i + MACHINES - 1) % MACHINES, 1);
+      for (int k = 0; k < 2; k++) {
+        keep(&w[i], i, MACHINES, k, k ? 9 : 6);
+        keep(&copy[i], copy[i].worker->rank, MACHINES, k, k ? 9 : 6);
+      }
+      here[i] = place(MACHINES);
+      here[i].copied = true;
+      here[i].copy = copy[i].worker->memory;
+      here[i].copies = WORKER_MEMORIES;
+    }
+    bool leads = true;
+    for (int i = 0; i < MACHINES; i++)
+      if (i != first && i != second) assert_non_null(r[i] = rescue_begin(&w[i], &here[i]));
+    for (int i = 0; i < MACHINES; i++)
+      if (r[i]) {
+        if (two) rescue_lose(r[i], &(RescueLoss){1, left + 1, false}); // the second one later
+        rescue_lose(r[i], &(RescueLoss){1 + two, left, leads});
+        leads = false;
+      }
+    for (int i = 0; i < MACHINES; i++) rescue_end(r[i]);
+    assert_int_equal(newest(), two ? 2 : 9);
+    char *left_over = xformat("%s/memory-token-3", run_folder);
+    assert_false(file_exists(left_over));
+    free(left_over);
+    for (int i = 0; i < MACHINES; i++) free_workers(&w[i]), free_workers(&copy[i]);
+  }
+}
+
+// A copy of the step that the rank itself has is not written twice, and one that the rank lacks is of use.
+static void home_comes_first(void **state) {
+  make_run("1 token 3\n");
+  Workers a = make_workers(0, 1), b = make_workers(1, 1), of_b = make_workers(1, 1);
+  RescuePlace at_a = place(2), at_b = place(2);
+  keep(&a, 0, 2, 0, 6);
+  keep(&a, 0, 2, 1, 9);
+  keep(&b, 1, 2, 0, 6);
+  keep(&of_b, 1, 2, 0, 6);
+  keep(&of_b, 1, 2, 1, 9);
+  at_a.copied = at_b.copied = true;
+  at_a.copy = of_b.worker->memory;
+  at_a.copies = WORKER_MEMORIES;
+  Rescue *second = rescue_begin(&b, &at_b), *first = rescue_begin(&a, &at_a);
+  rescue_end(second);
+  rescue_end(first);
+  assert_int_equal(newest(), 9);
+  free_workers(&a);
+  free_workers(&b);
+  free_workers(&of_b);
 }
 
 static void newest_of_all(void **state) {
@@ -256,7 +319,8 @@ int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(newest_of_all), cmocka_unit_test(one_machine),
                                      cmocka_unit_test(idle_ranks),    cmocka_unit_test(who_may_write),
                                      cmocka_unit_test(two_machines),  cmocka_unit_test(a_machine_is_lost),
-                                     cmocka_unit_test(all_on_each)};
+                                     cmocka_unit_test(all_on_each),
+                                     cmocka_unit_test(copies_count),  cmocka_unit_test(home_comes_first)};
   cmocka_set_test_filter(getenv("TEST_ONLY"));
   return cmocka_run_group_tests(tests, begin, end);
 }

@@ -6,11 +6,6 @@ failures=0 host=$(hostname | cut -c1-62)
 cd "$logs" || exit 1
 rank_limit=30
 
-# A worker of UCX that met a silent peer is not destroyed, since that could wait for minutes (src/comm/net_wire.c, abandon). UCX points to
-# parts of it in ways that LeakSanitizer cannot follow. Only what UCX itself allocated is excused.
-printf 'leak:%s\n' libucs.so libuct.so libucp.so >ucx-leaks
-export LSAN_OPTIONS=suppressions=$PWD/ucx-leaks:print_suppressions=0
-
 fail() {
   printf 'FAILED: %s\n' "$*"
   head -50 log
