@@ -84,10 +84,9 @@ static int exchange_records(Making *m, NetWorld *w, Error *error) {
     rendezvous->close(rendezvous);
   }
   free(record);
-  for (int r = 0; r < m->options.ranks && !code; r++) {
-    if (!record_is_one(m->records[r], m->lengths[r]))
+  for (int r = 0; r < m->options.ranks && !code; r++)
+    if (!record_is_valid(m->records[r], m->lengths[r]))
       code = error_set(error, PLAIT_FAILED, "the record of rank %d is not one of this version of plait", r);
-  }
   return code;
 }
 

@@ -11,7 +11,7 @@ typedef struct Record {
   uint32_t address_bytes;
 } Record;
 
-// Whether bytes that have come (aligned, as malloc's) are one, with text where text should be. What the address means,
-// only UCX can say.
-bool record_is_one(const void *data, size_t bytes);
+// Whether bytes that have come (aligned, as malloc's) are a record: its texts end, the port is one, and an address
+// follows. What the address means, only UCX can say.
+bool record_is_valid(const void *data, size_t bytes);
 bool record_same_machine(const Record *a, const Record *b);

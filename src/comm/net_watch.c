@@ -132,7 +132,7 @@ static void take(NetWatch *w, int rank, Frame *frame) {
     frame->notice.rank = FAULT(net_blames_the_messenger, frame->notice.rank, rank);
     if (!abort_code(&w->world->base.abort)) spread(w, &frame->notice, rank);
   }
-  if (frame->word == WORD_LEAVE && !w->world->rank && !l->leaves) {
+  if (frame->word == WORD_LEAVE && !l->leaves) {
     l->leaves = 1;
     pthread_mutex_lock(&w->lock);
     w->leaves++;
@@ -141,13 +141,15 @@ static void take(NetWatch *w, int rank, Frame *frame) {
   if (frame->word == WORD_LEFT) atomic_store(&w->left, 1);
 }
 
-// All that has come. 0: the connection has ended.
-static int receive(NetWatch *w, int rank) {
+// All that has come. NULL: the connection is fine; else how it ends.
+static const char *receive(NetWatch *w, int rank) {
+  static const char ended[] = "has died: its connection has ended",
+                    malformed[] = "has sent what is not a message of the watch, so its connection was closed";
   Link *l = &w->link[rank];
   for (;;) {
     Frame frame;
-    int taken = frame_take(l->came, l->have, w->world->base.ranks, &frame);
-    if (taken < 0) return 0;
+    int taken = frame_take(l->came, l->have, rank, w->world->base.ranks, &frame);
+    if (taken < 0) return malformed;
     if (taken) {
       take(w, rank, &frame);
       l->have -= (size_t)taken;
@@ -155,8 +157,8 @@ static int receive(NetWatch *w, int rank) {
       continue;
     }
     ssize_t n = recv(l->fd, l->came + l->have, sizeof l->came - l->have, MSG_DONTWAIT);
-    if (n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR)) return 0;
-    if (n < 0 && errno == EAGAIN) return 1;
+    if (n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR)) return ended;
+    if (n < 0 && errno == EAGAIN) return NULL;
     if (n < 0) continue;
     l->have += (size_t)n;
     l->heard = clock_seconds();
@@ -165,12 +167,13 @@ static int receive(NetWatch *w, int rank) {
 
 static void listen_to(NetWatch *w, int rank) {
   Link *l = &w->link[rank];
-  if (receive(w, rank)) return;
+  const char *how = receive(w, rank);
+  if (!how) return;
   pthread_mutex_lock(&w->lock);
   close(l->fd);
   l->fd = -1;
   pthread_mutex_unlock(&w->lock);
-  gone(w, rank, "has died: its connection has ended", false, rank);
+  gone(w, rank, how, false, rank);
 }
 
 // The thread --------------------------------------------------------------------------------------------------------
@@ -238,16 +241,19 @@ static void *watch_thread(void *argument) {
 // Connecting --------------------------------------------------------------------------------------------------------
 
 static int is_expected(const NetWatch *w, const Introduction *who, uint64_t token, const Secret *secret) {
-  return introduction_is_one(who, w->world->base.ranks, token, secret) && w->link[who->rank].fd < 0;
+  return introduction_is_valid(who, w->world->base.ranks, token, secret) && w->link[who->rank].fd < 0;
 }
 
-static int accept_all(NetWatch *w, int listener, uint64_t token, const Secret *secret, double deadline) {
+// *strangers: connections that were closed because they did not introduce themselves as a rank.
+static int accept_all(NetWatch *w, int listener, uint64_t token, const Secret *secret, double deadline,
+                      int *strangers) {
   for (int here = 1; here < w->world->base.ranks;) {
     Introduction who;
     int fd = net_accept(listener, deadline);
     if (fd < 0) return 0;
     if (!net_read(fd, &who, sizeof who, clock_seconds() + 5) || !is_expected(w, &who, token, secret)) {
       close(fd);
+      ++*strangers;
       continue;
     }
     w->link[who.rank].fd = fd;
@@ -277,13 +283,16 @@ int net_watch_create(ProcessWorld *world, int listener, const NetAddress *addres
   pthread_mutex_init(&w->lock, NULL);
   for (size_t r = 0; r < n; r++) w->link[r].fd = -1;
   w->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-  int good = world->rank ? connect_to_0(w, address, token, secret, deadline)
-                         : accept_all(w, listener, token, secret, deadline);
+  int strangers = 0, good = world->rank ? connect_to_0(w, address, token, secret, deadline)
+                                        : accept_all(w, listener, token, secret, deadline, &strangers);
   for (size_t r = 0; r < n; r++) w->link[r].heard = clock_seconds();
   *watch = w;
   if (good && w->wake >= 0) return PLAIT_OK;
-  return error_set(error, PLAIT_FAILED, "rank %d on %s: %s", world->rank, world->host,
-                   world->rank ? "rank 0 has gone" : "another rank has gone before the world was made");
+  char closed[100] = "";
+  if (strangers)
+    snprintf(closed, sizeof closed, " (connections closed that did not come from a rank: %d)", strangers);
+  return error_set(error, PLAIT_FAILED, "rank %d on %s: %s%s", world->rank, world->host,
+                   world->rank ? "rank 0 has gone" : "another rank has gone before the world was made", closed);
 }
 
 int net_watch_start(NetWatch *w, Error *error) {

@@ -1,4 +1,4 @@
-// What bytes from the other side are to the rendezvous.
+// Checks bytes that come over a connection of the rendezvous.
 #include "comm/rendezvous_parse.h"
 #include "base/fault.h"
 #include <stdio.h>
@@ -18,14 +18,19 @@ bool greeting_is_ours(const Greeting *theirs, const Greeting *mine, const char *
   return true;
 }
 
-// A record without bytes would be sent on as the length 0, after which others read a sentence.
-bool answer_is_one(const Answer *a, int ranks) {
-  return a->rank >= 1 && a->rank < (uint32_t)ranks && a->bytes >= 1 &&
+// The length of an empty record would say that a sentence follows.
+bool answer_is_valid(const Answer *a, int ranks) {
+  return a->rank >= 1 && a->rank < (uint32_t)ranks && a->bytes >= FAULT(empty_records_are_taken, 1, 0) &&
          a->bytes <= RENDEZVOUS_RECORD;
 }
 
 Told told_by_root(uint64_t length) {
-  return !length ? TOLD_REASON : length <= RENDEZVOUS_RECORD ? TOLD_RECORD : TOLD_NOTHING;
+  return !length ? TOLD_REASON : length <= RENDEZVOUS_RECORD ? TOLD_RECORD : TOLD_MALFORMED;
 }
 
-void reason_end(char reason[RENDEZVOUS_REASON]) { reason[RENDEZVOUS_REASON - 1] = 0; }
+bool reason_is_valid(const char reason[RENDEZVOUS_REASON]) {
+  if (!*reason || !memchr(reason, 0, RENDEZVOUS_REASON)) return false;
+  for (const char *c = reason; *c; c++)
+    if ((unsigned char)*c < 0x20 || *c == 0x7f) return false;
+  return true;
+}

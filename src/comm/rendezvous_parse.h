@@ -18,8 +18,10 @@ typedef struct Answer { uint32_t rank, bytes; } Answer;
 bool greeting_is_ours(const Greeting *theirs, const Greeting *mine, const char *where, const char *id,
                       char reason[RENDEZVOUS_REASON]);
 // Whether a rank of these, other than 0, announces a record.
-bool answer_is_one(const Answer *answer, int ranks);
+bool answer_is_valid(const Answer *answer, int ranks);
 
-typedef enum Told { TOLD_NOTHING, TOLD_RECORD, TOLD_REASON } Told;
-Told told_by_root(uint64_t length); // what follows a length
-void reason_end(char reason[RENDEZVOUS_REASON]); // makes text of a sentence that has come
+// What follows a length of rank 0.
+typedef enum Told { TOLD_RECORD, TOLD_REASON, TOLD_MALFORMED } Told;
+Told told_by_root(uint64_t length);
+// Whether bytes that have come are a sentence: text that ends, is not empty, and has no control characters.
+bool reason_is_valid(const char reason[RENDEZVOUS_REASON]);

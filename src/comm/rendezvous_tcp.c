@@ -22,7 +22,8 @@ typedef struct TcpRendezvous {
   double deadline;
   Channel **channel; // (ranks) of rank 0; the others have one, at 0
   const Secret *secret; // NULL: there is none
-  int strangers;     // of rank 0: that did not have the secret
+  int strangers;     // of rank 0: connections that did not have the secret
+  int malformed;     // of rank 0: connections whose answer was not one of a rank
   char reason[RENDEZVOUS_REASON]; // why the last attempt came to nothing
 } TcpRendezvous;
 
@@ -53,15 +54,16 @@ static int listen_somewhere(TcpRendezvous *r, Error *error) {
                    strerror(code));
 }
 
-// One that does not answer, or is of another run, is not counted; a second one of a rank is told.
+// Whether a rank has come. One that does not answer may be of another run; a second one of a rank is told.
 static int admit(TcpRendezvous *r, Channel *channel, void **records, size_t *lengths) {
   Greeting greeting = greeting_of(r);
   Answer answer;
   double limit = clock_seconds() + record_seconds;
   if (!channel_meet(channel, clock_seconds() + meeting_seconds)) return r->strangers++, channel_close(channel), 0;
   if (!channel_write(channel, &greeting, sizeof greeting, limit) ||
-      !channel_read(channel, &answer, sizeof answer, limit) || !answer_is_one(&answer, r->options.ranks))
+      !channel_read(channel, &answer, sizeof answer, limit))
     return channel_close(channel), 0;
+  if (!answer_is_valid(&answer, r->options.ranks)) return r->malformed++, channel_close(channel), 0;
   void *record = xcalloc(answer.bytes, 1);
   int whole = channel_read(channel, record, answer.bytes, limit);
   if (whole && !records[answer.rank]) {
@@ -80,19 +82,26 @@ static int admit(TcpRendezvous *r, Channel *channel, void **records, size_t *len
   return 0;
 }
 
+// Adds "; 2 connections WHOSE were closed", unless there were none.
+static void add_closed(char *text, size_t size, int count, const char *whose) {
+  size_t n = strlen(text);
+  if (count)
+    snprintf(text + n, size - n, "; %d connection%s %s %s closed", count, count > 1 ? "s" : "", whose,
+             count > 1 ? "were" : "was");
+}
+
 static int missing(const TcpRendezvous *r, void *const *records, Error *error) {
-  char list[160] = "", at[80], strangers[100] = "";
+  char list[160] = "", at[80], closed[200] = "";
   int count = 0;
   for (int p = 1; p < r->options.ranks; p++)
     if (!records[p] && count++ < 8)
       snprintf(list + strlen(list), sizeof list - strlen(list), "%s%d", *list ? ", " : "", p);
   net_describe(&r->address, at, sizeof at);
-  if (r->strangers)
-    snprintf(strangers, sizeof strangers, "; %d connection%s without the secret %s closed", r->strangers,
-             r->strangers > 1 ? "s" : "", r->strangers > 1 ? "were" : "was");
+  add_closed(closed, sizeof closed, r->strangers, "without the secret");
+  add_closed(closed, sizeof closed, r->malformed, "with an answer that no rank gives");
   return error_set(error, PLAIT_FAILED, "of %d ranks %d did not come to %s within %g s: rank%s %s%s%s",
                    r->options.ranks, count, at, r->options.patience, count > 1 ? "s" : "", list,
-                   count > 8 ? " …" : "", strangers);
+                   count > 8 ? " …" : "", closed);
 }
 
 static int gather(TcpRendezvous *r, void **records, size_t *lengths, Error *error) {
@@ -152,24 +161,30 @@ static int find_rank_0(TcpRendezvous *r, Error *error) {
                    r->options.patience, r->reason);
 }
 
+static int malformed(const TcpRendezvous *r, Error *error) {
+  return error_set(error, PLAIT_FAILED, "rank %d: what rank 0 sends is not a list of the ranks' records",
+                   r->options.rank);
+}
+
 static int receive_all(TcpRendezvous *r, void **records, size_t *lengths, Error *error) {
-  for (int q = 0; q < r->options.ranks; q++) {
+  Channel *root = r->channel[0];
+  bool whole = true;
+  for (int q = 0; q < r->options.ranks && whole; q++) {
     uint64_t length;
     char reason[RENDEZVOUS_REASON];
-    Told told = TOLD_NOTHING;
-    if (channel_read(r->channel[0], &length, sizeof length, r->deadline)) told = told_by_root(length);
-    if (told == TOLD_REASON && channel_read(r->channel[0], reason, sizeof reason, r->deadline)) {
-      reason_end(reason);
-      return error_set(error, PLAIT_BAD_INPUT, "%s", reason);
+    if (!(whole = channel_read(root, &length, sizeof length, r->deadline))) break;
+    Told told = told_by_root(length);
+    if (told == TOLD_MALFORMED) return malformed(r, error);
+    if (told == TOLD_REASON) {
+      if (!(whole = channel_read(root, reason, sizeof reason, r->deadline))) break;
+      return reason_is_valid(reason) ? error_set(error, PLAIT_BAD_INPUT, "%s", reason) : malformed(r, error);
     }
-    if (told == TOLD_RECORD) {
-      records[q] = xcalloc(length, 1);
-      lengths[q] = length;
-      if (channel_read(r->channel[0], records[q], length, r->deadline)) continue;
-    }
-    return error_set(error, PLAIT_FAILED, "rank %d: rank 0 has gone, or waits in vain for others", r->options.rank);
+    records[q] = xcalloc(length, 1);
+    lengths[q] = length;
+    whole = channel_read(root, records[q], length, r->deadline);
   }
-  return PLAIT_OK;
+  if (whole) return PLAIT_OK;
+  return error_set(error, PLAIT_FAILED, "rank %d: rank 0 has gone, or waits in vain for others", r->options.rank);
 }
 
 static int send_mine(TcpRendezvous *r, const void *mine, size_t bytes, Error *error) {

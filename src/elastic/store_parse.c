@@ -1,5 +1,6 @@
-// What the other side's bytes are: to the store's server a greeting, requests, or neither; to a client a reply, or none.
+// Checks what comes over a connection of the store: to its server a greeting and requests, to a client replies.
 #include "elastic/store_protocol.h"
+#include "base/fault.h"
 #include <string.h>
 
 int store_take_greeting(const uint8_t *data, size_t bytes, uint64_t job, bool *good) {
@@ -22,10 +23,10 @@ int store_take_request(const uint8_t *data, size_t bytes, StoreRequest *r, char 
   return (int)all;
 }
 
-// What does not exist has no value: bytes that follow anyway would be taken for the next reply.
-bool store_reply_is_one(const StoreReply *r) {
-  return r->value_bytes <= STORE_VALUE &&
-         (r->version || !r->value_bytes);
+// A client reads no value of what does not exist: its bytes would be taken for the next reply.
+bool store_reply_is_valid(const StoreReply *r) {
+  bool is_value = FAULT(values_without_a_version, r->version || !r->value_bytes, true);
+  return r->done <= 1 && is_value && r->value_bytes <= STORE_VALUE;
 }
 
 StoreAnswerer store_who_answers(const StoreGreeting *mine, const StoreGreeting *theirs) {

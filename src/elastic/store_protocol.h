@@ -25,8 +25,8 @@ int store_take_greeting(const uint8_t *data, size_t bytes, uint64_t job, bool *g
 int store_take_request(const uint8_t *data, size_t bytes, StoreRequest *request, char key[STORE_KEY + 1],
                        const uint8_t **value);
 
-// What has come to a client: whether a reply can be one, before its value is read; who answered its greeting.
-bool store_reply_is_one(const StoreReply *reply);
+// Of what has come to a client: whether it is a reply, before its value is read; who answered its greeting.
+bool store_reply_is_valid(const StoreReply *reply);
 typedef enum StoreAnswerer { STORE_OURS, STORE_NOT_PLAIT, STORE_OTHER_VERSION, STORE_OTHER_JOB } StoreAnswerer;
 StoreAnswerer store_who_answers(const StoreGreeting *mine, const StoreGreeting *theirs);
 

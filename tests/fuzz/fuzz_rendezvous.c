@@ -1,5 +1,5 @@
-// What a rank reads from the root of the rendezvous, the root from an unknown process, and all from each other's record.
-// The first byte chooses what is read.
+// What comes over a connection of the rendezvous: rank 0's greeting (g), another process's answer (a), records from
+// rank 0 (t), and the record of a rank (r). The first byte chooses. Whatever passes the checks can be used.
 #include "comm/net_record.h"
 #include "comm/rendezvous_parse.h"
 #include "fuzz.h"
@@ -21,8 +21,22 @@ static void read_answer(const uint8_t *data, size_t size) {
   Answer a;
   if (size < sizeof a) return;
   memcpy(&a, data, sizeof a);
-  if (answer_is_one(&a, RANKS)) // rank 0 sends the record on, and others must take it for one
+  if (answer_is_valid(&a, RANKS)) // rank 0 sends the record on, and others must take it for one
     CHECK(a.rank > 0 && a.rank < RANKS && told_by_root(a.bytes) == TOLD_RECORD);
+}
+
+static void read_record(const uint8_t *data, size_t size) {
+  void *copy = malloc(size ? size : 1); // aligned
+  CHECK(copy);
+  if (size) memcpy(copy, data, size);
+  const Record *r = copy;
+  Record mine = {.host = "here", .boot = "boot"};
+  if (record_is_valid(copy, size)) {
+    CHECK(strlen(r->host) < sizeof r->host && strlen(r->boot) < sizeof r->boot && record_same_machine(r, r));
+    CHECK(r->address_bytes && sizeof *r + r->address_bytes == size && r->watch_port <= 65535);
+    record_same_machine(r, &mine);
+  }
+  free(copy);
 }
 
 static void read_told(const uint8_t *data, size_t size) {
@@ -33,25 +47,16 @@ static void read_told(const uint8_t *data, size_t size) {
     char reason[RENDEZVOUS_REASON];
     if (told == TOLD_REASON && size >= sizeof reason) {
       memcpy(reason, data, sizeof reason);
-      reason_end(reason);
-      CHECK(strlen(reason) < sizeof reason);
+      if (reason_is_valid(reason)) {
+        Error error = {0};
+        error_set(&error, PLAIT_BAD_INPUT, "%s", reason);
+        fuzz_check(error.code, &error);
+      }
     }
     if (told != TOLD_RECORD || length > size) return;
-    data += length, size -= length;
+    read_record(data, (size_t)length);
+    data += length, size -= (size_t)length;
   }
-}
-
-static void read_record(const uint8_t *data, size_t size) {
-  void *copy = malloc(size ? size : 1);
-  CHECK(copy);
-  if (size) memcpy(copy, data, size);
-  const Record *r = copy;
-  Record mine = {.host = "here", .boot = "boot"};
-  if (record_is_one(copy, size)) {
-    CHECK(strlen(r->host) < sizeof r->host && strlen(r->boot) < sizeof r->boot && record_same_machine(r, r));
-    record_same_machine(r, &mine);
-  }
-  free(copy);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
