@@ -1,5 +1,5 @@
-// What goes over a connection of the watch (net_watch.c), and checks of what comes. No sockets here, so that fuzz targets
-// can give it any bytes.
+// What goes over a connection of the watch (net_watch.c), and checks of what comes. No sockets here, so that fuzz
+// targets can give it any bytes.
 #pragma once
 #include "comm/secret.h"
 #include "comm/wire.h"

@@ -134,7 +134,7 @@ static int remind(Member *m, Error *error) {
   JobState *mine = m->state;
   unlock(m);
   if (!code && !mine && !now.version && job_store_begins(&m->place)) mine = made = new_state(m);
-  if (!code && !mine && !theirs && now.version)
+  if (!code && !mine && FAULT(unread_state_is_awaited, now.version && !theirs, false))
     code = error_set(error, PLAIT_BAD_INPUT,
                      "--rdzv-id %.60s: what the store at %.100s has of the job is not a state that plait %s writes",
                      m->options->id, m->place.where, PLAIT_VERSION);

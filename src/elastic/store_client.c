@@ -41,7 +41,8 @@ static int call(Store *store, StoreRequest r, const char *key, const void *data,
     return lost(c, silent, error);
   if (!store_reply_is_valid(reply)) return lost(c, "has sent what is not a reply, so the connection was closed", error);
   StoreValue value = {reply->version ? xcalloc(reply->value_bytes + 1, 1) : NULL, reply->value_bytes, reply->version};
-  if (value.data && !channel_read(c->channel, value.data, value.bytes, until)) return free(value.data), lost(c, silent, error);
+  if (value.data && !channel_read(c->channel, value.data, value.bytes, until))
+    return free(value.data), lost(c, silent, error);
   if (now) *now = value;
   else store_value_free(&value);
   return PLAIT_OK;

@@ -221,8 +221,9 @@ static void watch_refuses_strangers(void **state) {
   put(a, &other, sizeof other);
   put(b, &stranger, sizeof stranger);
   close(c); // says nothing
-  assert_int_equal(net_watch_create(&world, listener, &at, 7, NULL, hosts, limit, clock_seconds() + 0.5, &watch, &error),
-                   PLAIT_FAILED);
+  assert_int_equal(
+      net_watch_create(&world, listener, &at, 7, NULL, hosts, limit, clock_seconds() + 0.5, &watch, &error),
+      PLAIT_FAILED);
   has(&error, "another rank has gone before the world was made (connections closed that did not come from a rank: 3)");
   net_watch_destroy(watch);
   process_world_free(&world);

@@ -1,5 +1,6 @@
-// What a client of the store reads: whose greeting it is, then replies (r); and the state of a job that a value holds (s).
-// The first byte chooses. What is read of a state is printed as text that is read as the same state; rounds move it.
+// What a client of the store reads: whose greeting it is, then replies (r); and the state of a job that a value holds
+// (s). The first byte chooses. What is read of a state is printed as text that is read as the same state; rounds move
+// it.
 #include "elastic/job_state.h"
 #include "elastic/store_protocol.h"
 #include "fuzz.h"

@@ -1,5 +1,5 @@
-// What comes over a connection of the watch: the introduction of a rank (i), or frames, as rank 0 (0) or another rank (1)
-// reads them. The first byte chooses. A frame that was taken is written as the same bytes.
+// What comes over a connection of the watch: the introduction of a rank (i), or frames, as rank 0 (0) or another rank
+// (1) reads them. The first byte chooses. A frame that was taken is written as the same bytes.
 #include "comm/watch_frame.h"
 #include "fuzz.h"
 #include <string.h>
