@@ -115,18 +115,22 @@ char *job_state_print(const JobState *s) {
   return text;
 }
 
+static bool parse_state(const json_t *o, const json_t *machines, JobState *s) {
+  bool good = parse(o, state_fields, s) && parse(json_object_get(o, "failure"), failure_fields, &s->failure);
+  for (size_t i = 0; i < json_array_size(machines) && good; i++)
+    good = parse(json_array_get(machines, i), machine_fields, &s->machine[s->count++]);
+  return good;
+}
+
 JobState *job_state_parse(const char *text, size_t bytes) {
   json_t *o = json_loadb(text, bytes, 0, NULL), *machines = json_object_get(o, "machines");
-  JobState *s = xcalloc(1, sizeof *s);
-  size_t count = json_array_size(machines);
-  bool good = o && count <= JOB_MACHINES && parse(o, state_fields, s) &&
-              parse(json_object_get(o, "failure"), failure_fields, &s->failure);
-  for (size_t i = 0; i < count && good; i++)
-    good = parse(json_array_get(machines, i), machine_fields, &s->machine[s->count++]);
+  JobState *s = NULL;
+  if (json_is_array(machines) && json_array_size(machines) <= JOB_MACHINES) {
+    s = xcalloc(1, sizeof *s);
+    if (!parse_state(o, machines, s)) free(s), s = NULL;
+  }
   json_decref(o);
-  if (good) return s;
-  free(s);
-  return NULL;
+  return s;
 }
 
 JobState *job_state_copy(const JobState *s) {

@@ -279,6 +279,10 @@ static void limits(void **state) {
   reads(printed, "{", "cause", "null", false);
   reads(printed, "machines", "id", "\"12345678901234567890123\"", true);
   reads(printed, "machines", "id", "\"123456789012345678901234\"", false); // would be cut, and be another one's
+  char *machines = strstr(printed, "\"machines\":[");
+  assert_non_null(machines);
+  strcpy(machines, "\"machines\":{}}"); // no list of them
+  assert_null(job_state_parse(printed, strlen(printed)));
   free(printed);
   free(s);
 }
