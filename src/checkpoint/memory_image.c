@@ -212,9 +212,13 @@ static bool read_piece(const MemoryImage *m, const json_t *json, CheckpointTenso
       manifest_parse_dims(json_object_get(json, "local"), t->local) != t->rank)
     return false;
   Box box = checkpoint_box(t);
-  if (!box_inside(&box, t->global)) return false;
-  int64_t bytes = piece_bytes(t), end = HEADER + m->header->data_bytes;
-  if (at < HEADER || at > end || bytes > end - at) return false;
+  int64_t all, own, end = HEADER + m->header->data_bytes;
+  if (!box_inside(&box, t->global) || dims_elements(t->rank, t->global, &all) || dims_elements(t->rank, t->local, &own))
+    return false;
+  if (at < HEADER || at > end || at % ALIGNMENT) return false;
+  bool fits = own <= (end - at) / (int64_t)dtype_size(t->dtype); // own · size may be more than an int64_t holds
+  if (!FAULT(pieces_lie_anywhere, fits, true)) return false;
+  int64_t bytes = own * (int64_t)dtype_size(t->dtype);
   t->data = bytes ? m->base + at : NULL;
   return true;
 }
