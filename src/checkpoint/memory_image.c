@@ -204,7 +204,7 @@ static bool read_piece(const MemoryImage *m, const json_t *json, CheckpointTenso
   const char *dtype = json_string_value(json_object_get(json, "dtype"));
   int known = dtype ? dtype_from_file_name(dtype) : -1;
   int64_t at = json_integer_value(json_object_get(json, "at"));
-  if (!name || known < 0) return false;
+  if (!name || !*name || known < 0) return false;
   int spare = json_is_true(json_object_get(json, "spare"));
   *t = (CheckpointTensor){.name = name, .dtype = (Dtype)known, .primary = !spare, .spare = spare};
   t->rank = manifest_parse_dims(json_object_get(json, "global"), t->global);
@@ -238,7 +238,8 @@ static bool read_text(MemoryImage *m) {
                                 .keep = (int)json_integer_value(json_object_get(label, "keep")),
                                 .log = json_string_value(json_object_get(label, "log")),
                                 .extra = json_string_value(json_object_get(label, "extra"))};
-  if (!m->label.dir || !json_is_array(boxes)) return false;
+  json_int_t keep = json_integer_value(json_object_get(label, "keep"));
+  if (!m->label.dir || !json_is_array(boxes) || keep != m->label.keep) return false; // cut, it would delete others
   m->pieces = xcalloc(json_array_size(boxes) + 1, sizeof *m->pieces);
   for (size_t i = 0; i < json_array_size(boxes); i++)
     if (!read_piece(m, json_array_get(boxes, i), &m->pieces[m->count++])) return false;

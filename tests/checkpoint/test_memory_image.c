@@ -209,6 +209,18 @@ static void texts_that_lie(void **state) {
     if ((found(fd, run) == 5) != cases[i].good) fail_msg("%s", text);
     free(text);
   }
+  static const struct { const char *text; bool good; } labels[] = {
+      {"{\"boxes\":[],\"label\":{\"dir\":\"/nowhere\",\"keep\":2147483647}}", true},
+      {"{\"boxes\":[],\"label\":{\"dir\":\"/nowhere\",\"keep\":4294967297}}", false}, // 1 if it were cut
+      {"{\"boxes\":[],\"label\":{\"dir\":7}}", false},
+      {"{\"boxes\":{},\"label\":{\"dir\":\"/nowhere\"}}", false},
+      {"{\"boxes\":[{\"name\":\"\"}],\"label\":{\"dir\":\"/nowhere\"}}", false},
+      {"{\"boxes\":[]", false},
+  };
+  for (size_t i = 0; i < sizeof labels / sizeof *labels; i++) {
+    set_text(fd, 4096 + memory_image_bytes(&t, 1), labels[i].text);
+    if ((found(fd, run) == 5) != labels[i].good) fail_msg("%s", labels[i].text);
+  }
   close(fd);
 }
 
