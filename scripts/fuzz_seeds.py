@@ -1,31 +1,83 @@
 #!/usr/bin/env python3
-"""Makes tests/fuzz/seeds/idx again: small indexed datasets, whole (byte 0 is 0) and as arrays (byte 0 is 1); see fuzz_idx.c.
+"""Makes the binary seeds of tests/fuzz/seeds again: of idx small indexed datasets, whole (byte 0 is 0) and as arrays (byte 0
+is 1); of rendezvous, watch, reply and copies what goes over such a connection. Byte 0 chooses what a fuzz target reads.
 
     scripts/fuzz_seeds.py            # writes them
     scripts/fuzz_seeds.py --check    # compares them with what is there
 """
-import os, struct, sys
+import json, os, struct, sys
 
-folder = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../tests/fuzz/seeds/idx")
+folder = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../tests/fuzz/seeds")
+seeds = {}
+
 SETS = {  # Megatron's dtype code, bytes of a token, lengths of sequences, first sequence of each document and the end
     "empty": (8, 2, [], [0]),
     "int32": (4, 4, [2, 6], [0, 2]),
     "int64": (5, 8, [1, 1, 1, 1], [0, 1, 1, 4]),
     "uint16": (8, 2, [3, 1, 0, 4], [0, 1, 2, 3, 4]),
 }
-
-wrong = 0
 for name, (code, width, lengths, documents) in SETS.items():
     pointers = [width * sum(lengths[:i]) for i in range(len(lengths))]
     n, d, words = len(lengths), len(documents), width * sum(lengths) // 4  # size of .bin in words of 4 bytes
     arrays = struct.pack(f"<{n}i{n}q{d}q", *lengths, *pointers, *documents)
     header = struct.pack("<9sQBQQ", b"MMIDIDX\0\0", 1, code, n, d)
-    for path, data in ((name, struct.pack("<BH", 0, words) + header + arrays),
-                       ("arrays-" + name, bytes([1, words, code, n, d, 1]) + arrays)):
-        path = os.path.join(folder, path)
-        if "--check" not in sys.argv:
-            open(path, "wb").write(data)
-        elif open(path, "rb").read() != data:
-            wrong += 1
-            print(f"{path} differs")
+    seeds["idx/" + name] = struct.pack("<BH", 0, words) + header + arrays
+    seeds["idx/arrays-" + name] = bytes([1, words, code, n, d, 1]) + arrays
+
+# comm/rendezvous_parse.h, comm/net_record.h
+record = struct.pack("<64s40sQII", b"node1", b"0d1c", 7, 29501, 11) + b"ucx address"
+seeds["rendezvous/greeting"] = b"g" + struct.pack("<8sIIQ", b"plaitnet", 1, 3, 7)
+seeds["rendezvous/answer"] = b"a" + struct.pack("<II", 2, len(record))
+seeds["rendezvous/record"] = b"r" + record
+seeds["rendezvous/records"] = b"t" + 3 * (struct.pack("<Q", len(record)) + record)
+seeds["rendezvous/reason"] = b"t" + struct.pack("<Q200s", 0, b"another process is rank 2 of this run already")
+
+# comm/watch_frame.h
+def frame(word, data=b""):
+    return struct.pack("<II", word, len(data)) + data
+
+pulse, notice = frame(1, struct.pack("<Q", 5 << 24 | 3 << 8 | 2 << 3 | 1)), b"rank 2 on node1 has died"
+seeds["watch/introduction"] = b"i" + struct.pack("<QII32s", 7, 2, 0, b"")
+seeds["watch/to_rank_0"] = b"0" + pulse + frame(2, struct.pack("<iii1024s", -1, 2, 0, notice)) + frame(3)
+seeds["watch/from_rank_0"] = b"1" + pulse + frame(2, struct.pack("<iii1024s", -4, -1, 1, notice)) + frame(4)
+
+# elastic/store_protocol.h, elastic/job_state.h
+def reply(done, version, lease, value=b""):
+    return struct.pack("<IIQQ", done, len(value), version, lease) + value
+
+machine = dict(id="3a1c", host="node1", address="10.0.0.1", pid=4711, nproc=2, port=29500, node_rank=-1, first=0, ranks=2,
+               copies_port=29600, ended=False, finished=False, leaving=False)
+failure = dict(round=-1, weight=0, rank=0, status=0, blames=False, wrong_input=False, counted=False, machine="", host="",
+               sentence="")
+state = dict(changes=3, job="77aa", recipe="8e44", version="1", phase=1, ending=0, round=0, restarts=0, lost=0, stop=0, status=0,
+             cause="start", asked=False, failure=failure, machines=[machine, dict(machine, id="5b20", first=2)])
+greeting = struct.pack("<8sIIQ", b"plaitsto", 1, 0, 1)
+seeds["reply/replies"] = b"r" + greeting + reply(1, 4, 0, b"value") + reply(0, 0, 0) + reply(1, 0, 9)
+seeds["reply/state"] = b"s" + json.dumps(state, separators=(",", ":")).encode()
+
+# elastic/copies_protocol.h. T: the target sets the checksums of frames.
+def copy(step, rank, pieces, end):
+    frames = struct.pack("<qqiiiiQ", step, sum(map(len, pieces)), rank, 4, 1, 0, 0)
+    return frames + b"".join(struct.pack("<IIQ", len(p), 0, 0) + p for p in pieces) + struct.pack("<IIQ", 0, end, 0)
+
+greeting = struct.pack("<8sII400s", b"plaitcpy", 1, 0, b"job.token.3")
+seeds["copies/images"] = b"T" + greeting + copy(3, 1, [b"image", b" of a rank"], 1) + copy(6, 2, [b"image"], 2)
+seeds["copies/frame"] = b"t" + greeting + copy(3, 1, [b"image"], 1)
+seeds["copies/replies"] = b"r" + 2 * struct.pack("<qii", 7, 1, 1)
+
+# checkpoint/memory_image.c: the text behind the elements
+box = {"name": "x", "dtype": "F32", "global": [2048], "offset": [1024], "local": [512], "at": 4096, "spare": False}
+label = {"dir": "/nowhere", "keep": 2, "log": "/nowhere/metrics.jsonl", "extra": "{}"}
+boxes = [box, dict(box, name="y", at=4096 + 2048, dtype="BF16", spare=True), dict(box, **{"local": [0]})]
+seeds["image/text"] = json.dumps({"boxes": boxes, "label": label}, separators=(",", ":")).encode()
+
+wrong = 0
+for name, data in seeds.items():
+    path = os.path.join(folder, name)
+    if "--check" not in sys.argv:
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        open(path, "wb").write(data)
+    elif not os.path.exists(path) or open(path, "rb").read() != data:
+        wrong += 1
+        print(f"{path} differs")
 sys.exit(wrong > 0)

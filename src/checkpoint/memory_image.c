@@ -204,7 +204,7 @@ static bool read_piece(const MemoryImage *m, const json_t *json, CheckpointTenso
   const char *dtype = json_string_value(json_object_get(json, "dtype"));
   int known = dtype ? dtype_from_file_name(dtype) : -1;
   int64_t at = json_integer_value(json_object_get(json, "at"));
-  if (!name || known < 0) return false;
+  if (!name || !*name || known < 0) return false;
   int spare = json_is_true(json_object_get(json, "spare"));
   *t = (CheckpointTensor){.name = name, .dtype = (Dtype)known, .primary = !spare, .spare = spare};
   t->rank = manifest_parse_dims(json_object_get(json, "global"), t->global);
@@ -212,9 +212,13 @@ static bool read_piece(const MemoryImage *m, const json_t *json, CheckpointTenso
       manifest_parse_dims(json_object_get(json, "local"), t->local) != t->rank)
     return false;
   Box box = checkpoint_box(t);
-  if (!box_inside(&box, t->global)) return false;
-  int64_t bytes = piece_bytes(t), end = HEADER + m->header->data_bytes;
-  if (at < HEADER || at > end || bytes > end - at) return false;
+  int64_t all, own, end = HEADER + m->header->data_bytes;
+  if (!box_inside(&box, t->global) || dims_elements(t->rank, t->global, &all) || dims_elements(t->rank, t->local, &own))
+    return false;
+  if (at < HEADER || at > end || at % ALIGNMENT) return false;
+  bool fits = own <= (end - at) / (int64_t)dtype_size(t->dtype); // own · size may be more than an int64_t holds
+  if (!FAULT(pieces_lie_anywhere, fits, true)) return false;
+  int64_t bytes = own * (int64_t)dtype_size(t->dtype);
   t->data = bytes ? m->base + at : NULL;
   return true;
 }
@@ -234,7 +238,8 @@ static bool read_text(MemoryImage *m) {
                                 .keep = (int)json_integer_value(json_object_get(label, "keep")),
                                 .log = json_string_value(json_object_get(label, "log")),
                                 .extra = json_string_value(json_object_get(label, "extra"))};
-  if (!m->label.dir || !json_is_array(boxes)) return false;
+  json_int_t keep = json_integer_value(json_object_get(label, "keep"));
+  if (!m->label.dir || !json_is_array(boxes) || keep != m->label.keep) return false; // cut, it would delete others
   m->pieces = xcalloc(json_array_size(boxes) + 1, sizeof *m->pieces);
   for (size_t i = 0; i < json_array_size(boxes); i++)
     if (!read_piece(m, json_array_get(boxes, i), &m->pieces[m->count++])) return false;

@@ -2,6 +2,7 @@
 #ifdef PLAIT_UCX
 #include "base/clock.h"
 #include "comm/net.h"
+#include "comm/net_record.h"
 #include "comm/net_world.h"
 #include "comm/rendezvous.h"
 #include <errno.h>
@@ -10,14 +11,6 @@
 #include <string.h>
 #include <sys/random.h>
 #include <unistd.h>
-
-// What a rank tells the others; the address of its worker of UCX follows.
-typedef struct Record {
-  char host[HOST_NAME], boot[40]; // boot: tells machines apart whose names are the same
-  uint64_t token;                 // of rank 0: of this world
-  uint32_t watch_port;            // of rank 0
-  uint32_t address_bytes;
-} Record;
 
 static void read_boot(char *boot, size_t size) {
   FILE *file = fopen("/proc/sys/kernel/random/boot_id", "r");
@@ -91,23 +84,17 @@ static int exchange_records(Making *m, NetWorld *w, Error *error) {
     rendezvous->close(rendezvous);
   }
   free(record);
-  for (int r = 0; r < m->options.ranks && !code; r++) {
-    const Record *other = m->records[r];
-    if (m->lengths[r] < sizeof *other || m->lengths[r] != sizeof *other + other->address_bytes)
+  for (int r = 0; r < m->options.ranks && !code; r++)
+    if (!record_is_valid(m->records[r], m->lengths[r]))
       code = error_set(error, PLAIT_FAILED, "the record of rank %d is not one of this version of plait", r);
-  }
   return code;
-}
-
-static int same_machine(const Record *a, const Record *b) {
-  return !strcmp(a->host, b->host) && !strcmp(a->boot, b->boot);
 }
 
 // (ranks) that of the first rank of the same machine.
 static int *number_machines(const Making *m) {
   int *machines = xcalloc((size_t)m->options.ranks, sizeof *machines);
   for (int r = 0; r < m->options.ranks; r++)
-    while (!same_machine(m->records[machines[r]], m->records[r])) machines[r]++;
+    while (!record_same_machine(m->records[machines[r]], m->records[r])) machines[r]++;
   return machines;
 }
 
@@ -120,7 +107,7 @@ static int connect_all(Making *m, NetWorld *w, Error *error) {
   for (int r = 0; r < n; r++) {
     const Record *other = m->records[r];
     memcpy(w->hosts[r], other->host, HOST_NAME - 1);
-    local += same_machine(other, &m->mine);
+    local += record_same_machine(other, &m->mine);
   }
   process_world_init(&w->base, &net_wire, m->options.rank, n, local);
   if (local < n) w->base.machines = number_machines(m);

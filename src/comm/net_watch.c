@@ -3,6 +3,7 @@
 #include "base/fault.h"
 #include "base/thread.h"
 #include "comm/net_watch.h"
+#include "comm/watch_frame.h"
 #include <errno.h>
 #include <poll.h>
 #include <stdio.h>
@@ -10,11 +11,6 @@
 #include <string.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
-
-typedef enum Word { WORD_PULSE = 1, WORD_NOTICE, WORD_LEAVE, WORD_LEFT } Word;
-typedef struct Frame { uint32_t word, bytes; } Frame; // `bytes` follow: a pulse's call (comm_last), a Notice, nothing
-// token: 0 where there is a secret, and the proof has it.
-typedef struct Introduction { uint64_t token; uint32_t rank, zero; unsigned char proof[PROOF_BYTES]; } Introduction;
 
 // Between two pulses, at most; the shortest silence is several of them.
 static const double longest_period = 0.1, settle_seconds = 0.5, stopped_seconds = 1;
@@ -24,8 +20,8 @@ typedef struct Link {
   double heard;    // when something came
   atomic_int gone; // its process has ended, or is silent
   uint64_t call;   // of its last pulse
-  size_t have;     // bytes of a frame that is not whole
-  unsigned char frame[sizeof(Frame) + sizeof(Notice)];
+  size_t have;     // bytes that have come and were not taken
+  unsigned char came[FRAME_BYTES];
 } Link;
 
 struct NetWatch {
@@ -48,12 +44,11 @@ struct NetWatch {
 // With the lock. One whose connection is full reads nothing: it is silent anyway.
 static void say(NetWatch *w, int rank, Word word, const void *data, size_t bytes) {
   Link *l = &w->link[rank];
-  unsigned char frame[sizeof(Frame) + sizeof(Notice)];
+  unsigned char frame[FRAME_BYTES];
   if (l->fd < 0) return;
-  memcpy(frame, &(Frame){word, (uint32_t)bytes}, sizeof(Frame));
-  if (bytes) memcpy(frame + sizeof(Frame), data, bytes);
-  ssize_t n = send(l->fd, frame, sizeof(Frame) + bytes, MSG_NOSIGNAL | MSG_DONTWAIT);
-  if (n > 0 && (size_t)n < sizeof(Frame) + bytes) shutdown(l->fd, SHUT_WR); // half a frame would spoil the next
+  size_t whole = frame_write(frame, word, data, bytes);
+  ssize_t n = send(l->fd, frame, whole, MSG_NOSIGNAL | MSG_DONTWAIT);
+  if (n > 0 && (size_t)n < whole) shutdown(l->fd, SHUT_WR); // half a frame would spoil the next
 }
 
 static void say_to_all(NetWatch *w, Word word, const void *data, size_t bytes, int except) {
@@ -130,16 +125,14 @@ static void look_for_silence(NetWatch *w) {
 
 // Receiving ---------------------------------------------------------------------------------------------------------
 
-static void take(NetWatch *w, int rank, const Frame *frame, const unsigned char *data) {
+static void take(NetWatch *w, int rank, Frame *frame) {
   Link *l = &w->link[rank];
-  Notice notice;
-  if (frame->word == WORD_PULSE && frame->bytes == sizeof l->call) memcpy(&l->call, data, sizeof l->call);
-  if (frame->word == WORD_NOTICE && frame->bytes == sizeof notice) {
-    memcpy(&notice, data, sizeof notice);
-    notice.rank = FAULT(net_blames_the_messenger, notice.rank, rank);
-    if (!abort_code(&w->world->base.abort)) spread(w, &notice, rank);
+  if (frame->word == WORD_PULSE) l->call = frame->call;
+  if (frame->word == WORD_NOTICE) {
+    frame->notice.rank = FAULT(net_blames_the_messenger, frame->notice.rank, rank);
+    if (!abort_code(&w->world->base.abort)) spread(w, &frame->notice, rank);
   }
-  if (frame->word == WORD_LEAVE && !w->world->rank && !l->leaves) {
+  if (frame->word == WORD_LEAVE && !l->leaves) {
     l->leaves = 1;
     pthread_mutex_lock(&w->lock);
     w->leaves++;
@@ -148,22 +141,24 @@ static void take(NetWatch *w, int rank, const Frame *frame, const unsigned char 
   if (frame->word == WORD_LEFT) atomic_store(&w->left, 1);
 }
 
-// All that has come. 0: the connection has ended.
-static int receive(NetWatch *w, int rank) {
+// All that has come. NULL: the connection is fine; else how it ends.
+static const char *receive(NetWatch *w, int rank) {
+  static const char ended[] = "has died: its connection has ended",
+                    malformed[] = "has sent what is not a message of the watch, so its connection was closed";
   Link *l = &w->link[rank];
   for (;;) {
-    Frame frame = {0};
-    if (l->have >= sizeof frame) memcpy(&frame, l->frame, sizeof frame);
-    size_t want = sizeof frame + frame.bytes;
-    if (frame.bytes > sizeof(Notice)) return 0;
-    if (l->have >= sizeof frame && l->have == want) {
-      take(w, rank, &frame, l->frame + sizeof frame);
-      l->have = 0;
+    Frame frame;
+    int taken = frame_take(l->came, l->have, rank, w->world->base.ranks, &frame);
+    if (taken < 0) return malformed;
+    if (taken) {
+      take(w, rank, &frame);
+      l->have -= (size_t)taken;
+      memmove(l->came, l->came + taken, l->have);
       continue;
     }
-    ssize_t n = recv(l->fd, l->frame + l->have, (l->have < sizeof frame ? sizeof frame : want) - l->have, MSG_DONTWAIT);
-    if (n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR)) return 0;
-    if (n < 0 && errno == EAGAIN) return 1;
+    ssize_t n = recv(l->fd, l->came + l->have, sizeof l->came - l->have, MSG_DONTWAIT);
+    if (n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR)) return ended;
+    if (n < 0 && errno == EAGAIN) return NULL;
     if (n < 0) continue;
     l->have += (size_t)n;
     l->heard = clock_seconds();
@@ -172,12 +167,13 @@ static int receive(NetWatch *w, int rank) {
 
 static void listen_to(NetWatch *w, int rank) {
   Link *l = &w->link[rank];
-  if (receive(w, rank)) return;
+  const char *how = receive(w, rank);
+  if (!how) return;
   pthread_mutex_lock(&w->lock);
   close(l->fd);
   l->fd = -1;
   pthread_mutex_unlock(&w->lock);
-  gone(w, rank, "has died: its connection has ended", false, rank);
+  gone(w, rank, how, false, rank);
 }
 
 // The thread --------------------------------------------------------------------------------------------------------
@@ -244,26 +240,20 @@ static void *watch_thread(void *argument) {
 
 // Connecting --------------------------------------------------------------------------------------------------------
 
-static Introduction introduce(int rank, uint64_t token, const Secret *secret) {
-  const uint64_t words[] = {token, (uint64_t)rank};
-  Introduction me = {.token = secret ? 0 : token, .rank = (uint32_t)rank};
-  if (secret) secret_proof(secret, "plait: the watch", words, 2, me.proof);
-  return me;
-}
-
 static int is_expected(const NetWatch *w, const Introduction *who, uint64_t token, const Secret *secret) {
-  const uint64_t words[] = {token, who->rank};
-  if (!who->rank || who->rank >= (uint32_t)w->world->base.ranks || w->link[who->rank].fd >= 0) return 0;
-  return secret ? secret_proves(secret, "plait: the watch", words, 2, who->proof) : who->token == token;
+  return introduction_is_valid(who, w->world->base.ranks, token, secret) && w->link[who->rank].fd < 0;
 }
 
-static int accept_all(NetWatch *w, int listener, uint64_t token, const Secret *secret, double deadline) {
+// *strangers: connections that were closed because they did not introduce themselves as a rank.
+static int accept_all(NetWatch *w, int listener, uint64_t token, const Secret *secret, double deadline,
+                      int *strangers) {
   for (int here = 1; here < w->world->base.ranks;) {
     Introduction who;
     int fd = net_accept(listener, deadline);
     if (fd < 0) return 0;
     if (!net_read(fd, &who, sizeof who, clock_seconds() + 5) || !is_expected(w, &who, token, secret)) {
       close(fd);
+      ++*strangers;
       continue;
     }
     w->link[who.rank].fd = fd;
@@ -273,7 +263,7 @@ static int accept_all(NetWatch *w, int listener, uint64_t token, const Secret *s
 }
 
 static int connect_to_0(NetWatch *w, const NetAddress *address, uint64_t token, const Secret *secret, double deadline) {
-  Introduction me = introduce(w->world->rank, token, secret);
+  Introduction me = introduction_of(w->world->rank, token, secret);
   int fd = net_connect(address, deadline);
   if (fd < 0) return 0;
   w->link[0].fd = fd;
@@ -293,13 +283,16 @@ int net_watch_create(ProcessWorld *world, int listener, const NetAddress *addres
   pthread_mutex_init(&w->lock, NULL);
   for (size_t r = 0; r < n; r++) w->link[r].fd = -1;
   w->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-  int good = world->rank ? connect_to_0(w, address, token, secret, deadline)
-                         : accept_all(w, listener, token, secret, deadline);
+  int strangers = 0, good = world->rank ? connect_to_0(w, address, token, secret, deadline)
+                                        : accept_all(w, listener, token, secret, deadline, &strangers);
   for (size_t r = 0; r < n; r++) w->link[r].heard = clock_seconds();
   *watch = w;
   if (good && w->wake >= 0) return PLAIT_OK;
-  return error_set(error, PLAIT_FAILED, "rank %d on %s: %s", world->rank, world->host,
-                   world->rank ? "rank 0 has gone" : "another rank has gone before the world was made");
+  char closed[100] = "";
+  if (strangers)
+    snprintf(closed, sizeof closed, " (connections closed that did not come from a rank: %d)", strangers);
+  return error_set(error, PLAIT_FAILED, "rank %d on %s: %s%s", world->rank, world->host,
+                   world->rank ? "rank 0 has gone" : "another rank has gone before the world was made", closed);
 }
 
 int net_watch_start(NetWatch *w, Error *error) {

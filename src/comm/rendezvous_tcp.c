@@ -1,8 +1,8 @@
 // The rendezvous at a TCP address of rank 0.
 #include "base/clock.h"
-#include "base/fault.h"
 #include "comm/channel.h"
 #include "comm/rendezvous.h"
+#include "comm/rendezvous_parse.h"
 #include <errno.h>
 #include <poll.h>
 #include <stdio.h>
@@ -10,14 +10,8 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { PORTS = 16, MOST_RECORD = 1 << 20, REASON = 200 };
+enum { PORTS = 16 };
 static const double greeting_seconds = 2, meeting_seconds = 5, record_seconds = 10, retry_seconds = 0.05;
-
-// What rank 0 says first.
-typedef struct Greeting { char magic[8]; uint32_t version, ranks; uint64_t run; } Greeting;
-// What another rank answers; its record follows. Then rank 0 sends each rank's length and record, or a length of 0 and
-// a sentence.
-typedef struct Answer { uint32_t rank, bytes; } Answer;
 
 typedef struct TcpRendezvous {
   Rendezvous base;
@@ -28,8 +22,9 @@ typedef struct TcpRendezvous {
   double deadline;
   Channel **channel; // (ranks) of rank 0; the others have one, at 0
   const Secret *secret; // NULL: there is none
-  int strangers;     // of rank 0: that did not have the secret
-  char reason[REASON]; // why the last attempt came to nothing
+  int strangers;     // of rank 0: connections that did not have the secret
+  int malformed;     // of rank 0: connections whose answer was not one of a rank
+  char reason[RENDEZVOUS_REASON]; // why the last attempt came to nothing
 } TcpRendezvous;
 
 static uint64_t hash(const char *text) { // FNV-1a
@@ -38,9 +33,7 @@ static uint64_t hash(const char *text) { // FNV-1a
   return h;
 }
 
-static Greeting greeting_of(const TcpRendezvous *r) {
-  return (Greeting){"plaitnet", 1, (uint32_t)r->options.ranks, r->run};
-}
+static Greeting greeting_of(const TcpRendezvous *r) { return GREETING(r->options.ranks, r->run); }
 
 // Rank 0 -----------------------------------------------------------------------------------------------------------
 
@@ -61,16 +54,16 @@ static int listen_somewhere(TcpRendezvous *r, Error *error) {
                    strerror(code));
 }
 
-// One that does not answer, or is of another run, is not counted; a second one of a rank is told.
+// Whether a rank has come. One that does not answer may be of another run; a second one of a rank is told.
 static int admit(TcpRendezvous *r, Channel *channel, void **records, size_t *lengths) {
   Greeting greeting = greeting_of(r);
   Answer answer;
   double limit = clock_seconds() + record_seconds;
   if (!channel_meet(channel, clock_seconds() + meeting_seconds)) return r->strangers++, channel_close(channel), 0;
   if (!channel_write(channel, &greeting, sizeof greeting, limit) ||
-      !channel_read(channel, &answer, sizeof answer, limit) ||
-      answer.rank < 1 || answer.rank >= (uint32_t)r->options.ranks || answer.bytes > MOST_RECORD)
+      !channel_read(channel, &answer, sizeof answer, limit))
     return channel_close(channel), 0;
+  if (!answer_is_valid(&answer, r->options.ranks)) return r->malformed++, channel_close(channel), 0;
   void *record = xcalloc(answer.bytes, 1);
   int whole = channel_read(channel, record, answer.bytes, limit);
   if (whole && !records[answer.rank]) {
@@ -79,7 +72,7 @@ static int admit(TcpRendezvous *r, Channel *channel, void **records, size_t *len
     lengths[answer.rank] = answer.bytes;
     return 1;
   }
-  char reason[REASON] = "";
+  char reason[RENDEZVOUS_REASON] = "";
   uint64_t none = 0;
   snprintf(reason, sizeof reason, "another process is rank %u of this run already", answer.rank);
   if (whole && channel_write(channel, &none, sizeof none, limit))
@@ -89,19 +82,26 @@ static int admit(TcpRendezvous *r, Channel *channel, void **records, size_t *len
   return 0;
 }
 
+// Adds "; 2 connections WHOSE were closed", unless there were none.
+static void add_closed(char *text, size_t size, int count, const char *whose) {
+  size_t n = strlen(text);
+  if (count)
+    snprintf(text + n, size - n, "; %d connection%s %s %s closed", count, count > 1 ? "s" : "", whose,
+             count > 1 ? "were" : "was");
+}
+
 static int missing(const TcpRendezvous *r, void *const *records, Error *error) {
-  char list[160] = "", at[80], strangers[100] = "";
+  char list[160] = "", at[80], closed[200] = "";
   int count = 0;
   for (int p = 1; p < r->options.ranks; p++)
     if (!records[p] && count++ < 8)
       snprintf(list + strlen(list), sizeof list - strlen(list), "%s%d", *list ? ", " : "", p);
   net_describe(&r->address, at, sizeof at);
-  if (r->strangers)
-    snprintf(strangers, sizeof strangers, "; %d connection%s without the secret %s closed", r->strangers,
-             r->strangers > 1 ? "s" : "", r->strangers > 1 ? "were" : "was");
+  add_closed(closed, sizeof closed, r->strangers, "without the secret");
+  add_closed(closed, sizeof closed, r->malformed, "with an answer that no rank gives");
   return error_set(error, PLAIT_FAILED, "of %d ranks %d did not come to %s within %g s: rank%s %s%s%s",
                    r->options.ranks, count, at, r->options.patience, count > 1 ? "s" : "", list,
-                   count > 8 ? " …" : "", strangers);
+                   count > 8 ? " …" : "", closed);
 }
 
 static int gather(TcpRendezvous *r, void **records, size_t *lengths, Error *error) {
@@ -144,16 +144,9 @@ static Channel *greet(TcpRendezvous *r, int port) {
   if (!channel) return NULL;
   if (!channel_meet(channel, limit))
     snprintf(r->reason, sizeof r->reason, "what listens at %s does not have the secret", text);
-  else if (!channel_read(channel, &greeting, sizeof greeting, limit) ||
-           memcmp(greeting.magic, mine.magic, sizeof mine.magic))
+  else if (!channel_read(channel, &greeting, sizeof greeting, limit))
     snprintf(r->reason, sizeof r->reason, "what listens at %s is not plait", text);
-  else if (greeting.version != mine.version)
-    snprintf(r->reason, sizeof r->reason, "at %s is another version of plait", text);
-  else if (greeting.ranks != mine.ranks)
-    snprintf(r->reason, sizeof r->reason, "at %s is a run of %u ranks, not %d", text, greeting.ranks, r->options.ranks);
-  else if (FAULT(net_runs_mix, greeting.run, mine.run) != mine.run)
-    snprintf(r->reason, sizeof r->reason, "at %s is another run than \"%.60s\"", text, r->options.id);
-  else return channel;
+  else if (greeting_is_ours(&greeting, &mine, text, r->options.id, r->reason)) return channel;
   channel_close(channel);
   return NULL;
 }
@@ -168,22 +161,30 @@ static int find_rank_0(TcpRendezvous *r, Error *error) {
                    r->options.patience, r->reason);
 }
 
+static int malformed(const TcpRendezvous *r, Error *error) {
+  return error_set(error, PLAIT_FAILED, "rank %d: what rank 0 sends is not a list of the ranks' records",
+                   r->options.rank);
+}
+
 static int receive_all(TcpRendezvous *r, void **records, size_t *lengths, Error *error) {
-  for (int q = 0; q < r->options.ranks; q++) {
+  Channel *root = r->channel[0];
+  bool whole = true;
+  for (int q = 0; q < r->options.ranks && whole; q++) {
     uint64_t length;
-    char reason[REASON];
-    if (channel_read(r->channel[0], &length, sizeof length, r->deadline) && length <= MOST_RECORD) {
-      if (!length && channel_read(r->channel[0], reason, sizeof reason, r->deadline)) {
-        reason[sizeof reason - 1] = 0;
-        return error_set(error, PLAIT_BAD_INPUT, "%s", reason);
-      }
-      records[q] = xcalloc(length ? length : 1, 1);
-      lengths[q] = length;
-      if (length && channel_read(r->channel[0], records[q], length, r->deadline)) continue;
+    char reason[RENDEZVOUS_REASON];
+    if (!(whole = channel_read(root, &length, sizeof length, r->deadline))) break;
+    Told told = told_by_root(length);
+    if (told == TOLD_MALFORMED) return malformed(r, error);
+    if (told == TOLD_REASON) {
+      if (!(whole = channel_read(root, reason, sizeof reason, r->deadline))) break;
+      return reason_is_valid(reason) ? error_set(error, PLAIT_BAD_INPUT, "%s", reason) : malformed(r, error);
     }
-    return error_set(error, PLAIT_FAILED, "rank %d: rank 0 has gone, or waits in vain for others", r->options.rank);
+    records[q] = xcalloc(length, 1);
+    lengths[q] = length;
+    whole = channel_read(root, records[q], length, r->deadline);
   }
-  return PLAIT_OK;
+  if (whole) return PLAIT_OK;
+  return error_set(error, PLAIT_FAILED, "rank %d: rank 0 has gone, or waits in vain for others", r->options.rank);
 }
 
 static int send_mine(TcpRendezvous *r, const void *mine, size_t bytes, Error *error) {

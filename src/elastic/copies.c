@@ -12,7 +12,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -44,7 +43,7 @@ struct Copies {
   Channel *in;
   Vec(Held) held;
   Vec(int) files;        // two of each of them
-  bool told_memory;
+  bool told_memory, told_malformed;
   char *taken;           // (COPY_PIECE)
 };
 
@@ -80,14 +79,6 @@ static bool take(const Copies *c, Channel *channel, void *data, size_t bytes) {
   }
   return true;
 }
-
-static CopyGreeting greeting_of(const Copies *c) {
-  CopyGreeting g = {.magic = COPY_MAGIC, .version = COPY_VERSION};
-  snprintf(g.run, sizeof g.run, "%s", c->run);
-  return g;
-}
-
-static uint64_t frame_checksum(const CopyFrame *f) { return checksum_of(f, offsetof(CopyFrame, checksum)); }
 
 // Sending -------------------------------------------------------------------------------------------------------------
 
@@ -128,7 +119,7 @@ static void tell_unreachable(Copies *c, const char *why) {
 static bool connect_next(Copies *c) {
   NetAddress at;
   Error error = {0};
-  CopyGreeting mine = greeting_of(c);
+  CopyGreeting mine = copy_greeting(c->run);
   int fd = -1;
   if (net_resolve(c->next, c->place.next_port, &at, &error)) return tell_unreachable(c, error.message), false;
   fd = net_connect(&at, clock_seconds() + connect_seconds);
@@ -152,7 +143,7 @@ static bool send_image(Copies *c, int fd, const MemoryImageHead *head, bool *ove
                      .made = head->made};
   MemoryImageHead now;
   CopyReply reply;
-  frame.checksum = frame_checksum(&frame);
+  copy_frame_sign(&frame);
   char *data = xcalloc(COPY_PIECE, 1);
   bool good = put(c, c->out, &frame, sizeof frame);
   for (int64_t at = 0; good && at < head->bytes;) {
@@ -165,7 +156,8 @@ static bool send_image(Copies *c, int fd, const MemoryImageHead *head, bool *ove
   free(data);
   bool same = memory_image_peek(fd, c->run, &now) && memory_image_same(&now, head);
   *overtaken = FAULT(torn_copies_are_sent, !same, false);
-  return good && put_end(c, *overtaken ? COPY_IS_OVERTAKEN : COPY_IS_WHOLE) && take(c, c->out, &reply, sizeof reply);
+  return good && put_end(c, *overtaken ? COPY_IS_OVERTAKEN : COPY_IS_WHOLE) &&
+         take(c, c->out, &reply, sizeof reply) && copy_reply_is_valid(&reply, &frame);
 }
 
 // false: the connection is lost. What a worker has replaced meanwhile is not sent on: the next step will be.
@@ -224,10 +216,10 @@ static void welcome(Copies *c) {
   int fd = net_accept(c->listener, clock_seconds());
   if (fd < 0) return;
   Channel *channel = channel_open(fd, true, c->is_secret ? &c->secret : NULL);
-  CopyGreeting mine = greeting_of(c), theirs;
+  CopyGreeting theirs;
   double until = clock_seconds() + greeting_seconds;
   if (channel && channel_meet(channel, until) && channel_read(channel, &theirs, sizeof theirs, until) &&
-      !memcmp(&mine, &theirs, sizeof mine)) {
+      copy_greeting_is_of(&theirs, c->run)) {
     channel_close(c->in);
     c->in = channel;
   } else channel_close(channel);
@@ -262,6 +254,14 @@ static int begin_copy(Copies *c, int held, const CopyFrame *f) {
   return -1;
 }
 
+// false, so that the connection is closed.
+static bool malformed(Copies *c) {
+  if (!c->told_malformed)
+    fprintf(stderr, "plait launch: what the machine before this one sends is damaged, or is not a copy of its "
+                    "workers' memory; its connection was closed\n");
+  return c->told_malformed = true, false;
+}
+
 // To the last piece: how it ends. false: the connection has ended, or what came is damaged.
 static bool take_pieces(Copies *c, int fd, const CopyFrame *f, CopyEnd *end) {
   int64_t at = 0;
@@ -269,28 +269,23 @@ static bool take_pieces(Copies *c, int fd, const CopyFrame *f, CopyEnd *end) {
   for (;;) {
     CopyPiece piece;
     if (!take(c, c->in, &piece, sizeof piece)) return false;
+    if (!copy_piece_is_valid(&piece, f->bytes - at)) return malformed(c);
     *end = (CopyEnd)piece.end;
-    if (piece.end != COPY_GOES_ON) return piece.end <= COPY_IS_OVERTAKEN && !piece.bytes &&
-                                          (piece.end == COPY_IS_OVERTAKEN || at == f->bytes);
-    if (!piece.bytes || piece.bytes > COPY_PIECE || (int64_t)piece.bytes > f->bytes - at) return false;
+    if (piece.end != COPY_GOES_ON) return true;
     if (!take(c, c->in, c->taken, piece.bytes)) return false;
     bool damaged = checksum_of(c->taken, piece.bytes) != piece.checksum;
-    if (FAULT(damaged_copies_are_kept, damaged, false)) return false;
+    if (FAULT(damaged_copies_are_kept, damaged, false)) return malformed(c);
     if (fd >= 0 && memory_copy_write(fd, at, c->taken, piece.bytes, &error)) return false;
     at += piece.bytes;
   }
-}
-
-static bool is_frame(const Copies *c, const CopyFrame *f) {
-  return frame_checksum(f) == f->checksum && f->step >= 0 && f->bytes > 0 && f->rank >= 0 && f->rank < f->ranks &&
-         f->ranks <= c->place.ranks;
 }
 
 // false: the connection is of no use any more.
 static bool take_image(Copies *c) {
   CopyFrame f;
   CopyEnd end = COPY_GOES_ON;
-  if (!take(c, c->in, &f, sizeof f) || !is_frame(c, &f)) return false;
+  if (!take(c, c->in, &f, sizeof f)) return false;
+  if (!copy_frame_is_valid(&f, c->place.ranks)) return malformed(c);
   int held = held_of(c, f.rank), fd = begin_copy(c, held, &f);
   bool good = take_pieces(c, fd, &f, &end), is_whole = good && end == COPY_IS_WHOLE;
   if (FAULT(half_sent_copy_counts, !is_whole, false)) return good && put(c, c->in, &(CopyReply){f.step, f.rank, 0},

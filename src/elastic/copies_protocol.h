@@ -27,3 +27,11 @@ typedef enum CopyEnd {
 typedef struct CopyPiece { uint32_t bytes, end; uint64_t checksum; } CopyPiece;
 
 typedef struct CopyReply { int64_t step; int32_t rank, kept; } CopyReply;
+
+// Checks of what comes (copies_parse.c). No sockets there, so that fuzz targets can give it any bytes.
+CopyGreeting copy_greeting(const char *run);
+bool copy_greeting_is_of(const CopyGreeting *greeting, const char *run);
+void copy_frame_sign(CopyFrame *frame); // sets its checksum
+bool copy_frame_is_valid(const CopyFrame *frame, int ranks); // of a round of so many ranks
+bool copy_piece_is_valid(const CopyPiece *piece, int64_t left); // `left` bytes of the frame have not come
+bool copy_reply_is_valid(const CopyReply *reply, const CopyFrame *frame);

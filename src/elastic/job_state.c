@@ -1,7 +1,9 @@
 // The state of a job as JSON.
 #include "elastic/job_state.h"
 #include "base/error.h"
+#include "base/fault.h"
 #include <jansson.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,30 +11,57 @@
 #include <unistd.h>
 
 typedef enum Type { INTEGER, LONG, FLAG, TEXT } Type;
-typedef struct Field { const char *name; Type type; size_t offset, size; } Field;
-#define INTEGER_OF(s, f) {#f, INTEGER, offsetof(s, f), sizeof(int)}
-#define FLAG_OF(s, f) {#f, FLAG, offsetof(s, f), sizeof(bool)}
-#define TEXT_OF(s, f) {#f, TEXT, offsetof(s, f), sizeof((s *)0)->f}
-#define END_OF_FIELDS {NULL, INTEGER, 0, 0}
+// least, most: of an INTEGER. Whoever reads a state uses some as an index and adds others up.
+typedef struct Field { const char *name; Type type; size_t offset, size; int least, most; } Field;
+#define INTEGER_OF(s, f, least, most) {#f, INTEGER, offsetof(s, f), sizeof(int), least, most}
+#define FLAG_OF(s, f) {#f, FLAG, offsetof(s, f), sizeof(bool), 0, 0}
+#define TEXT_OF(s, f) {#f, TEXT, offsetof(s, f), sizeof((s *)0)->f, 0, 0}
+#define END_OF_FIELDS {NULL, INTEGER, 0, 0, 0, 0}
+enum { ROUNDS = 1 << 30, RANKS = 1 << 20, PORT = 65535, STATUS = 255, SIGNAL = 64, WEIGHT = 3 }; // most
 
 static const Field machine_fields[] = {
-    TEXT_OF(Machine, id),      TEXT_OF(Machine, host),    TEXT_OF(Machine, address),    INTEGER_OF(Machine, pid),
-    INTEGER_OF(Machine, nproc), INTEGER_OF(Machine, port), INTEGER_OF(Machine, node_rank), INTEGER_OF(Machine, first),
-    INTEGER_OF(Machine, ranks), INTEGER_OF(Machine, copies_port), FLAG_OF(Machine, ended), FLAG_OF(Machine, finished),
-    FLAG_OF(Machine, leaving), END_OF_FIELDS};
+    TEXT_OF(Machine, id),
+    TEXT_OF(Machine, host),
+    TEXT_OF(Machine, address),
+    INTEGER_OF(Machine, pid, 0, INT_MAX),
+    INTEGER_OF(Machine, nproc, 0, RANKS),
+    INTEGER_OF(Machine, port, 0, PORT),
+    INTEGER_OF(Machine, node_rank, -1, INT_MAX),
+    INTEGER_OF(Machine, first, 0, JOB_MACHINES * RANKS),
+    INTEGER_OF(Machine, ranks, 0, RANKS),
+    INTEGER_OF(Machine, copies_port, 0, PORT),
+    FLAG_OF(Machine, ended),
+    FLAG_OF(Machine, finished),
+    FLAG_OF(Machine, leaving),
+    END_OF_FIELDS};
 
 static const Field failure_fields[] = {
-    INTEGER_OF(JobFailure, round),  INTEGER_OF(JobFailure, weight), INTEGER_OF(JobFailure, rank),
-    INTEGER_OF(JobFailure, status), FLAG_OF(JobFailure, blames),    FLAG_OF(JobFailure, wrong_input),
-    FLAG_OF(JobFailure, counted),   TEXT_OF(JobFailure, machine),   TEXT_OF(JobFailure, host),
-    TEXT_OF(JobFailure, sentence),  END_OF_FIELDS};
+    INTEGER_OF(JobFailure, round, -1, ROUNDS),
+    INTEGER_OF(JobFailure, weight, 0, WEIGHT),
+    INTEGER_OF(JobFailure, rank, -1, JOB_MACHINES * RANKS),
+    INTEGER_OF(JobFailure, status, 0, STATUS),
+    FLAG_OF(JobFailure, blames),
+    FLAG_OF(JobFailure, wrong_input),
+    FLAG_OF(JobFailure, counted),
+    TEXT_OF(JobFailure, machine),
+    TEXT_OF(JobFailure, host),
+    TEXT_OF(JobFailure, sentence),
+    END_OF_FIELDS};
 
 static const Field state_fields[] = {
-    {"changes", LONG, offsetof(JobState, changes), sizeof(int64_t)},
-    TEXT_OF(JobState, job),       TEXT_OF(JobState, recipe),     TEXT_OF(JobState, version),
-    INTEGER_OF(JobState, phase),  INTEGER_OF(JobState, ending),  INTEGER_OF(JobState, round),
-    INTEGER_OF(JobState, restarts), INTEGER_OF(JobState, lost),  INTEGER_OF(JobState, stop),
-    INTEGER_OF(JobState, status), TEXT_OF(JobState, cause),      FLAG_OF(JobState, asked),
+    {"changes", LONG, offsetof(JobState, changes), sizeof(int64_t), 0, 0},
+    TEXT_OF(JobState, job),
+    TEXT_OF(JobState, recipe),
+    TEXT_OF(JobState, version),
+    INTEGER_OF(JobState, phase, JOB_GATHERS, JOB_DONE),
+    INTEGER_OF(JobState, ending, ENDING_NONE, ENDING_FAILED),
+    INTEGER_OF(JobState, round, -1, ROUNDS),
+    INTEGER_OF(JobState, restarts, 0, ROUNDS),
+    INTEGER_OF(JobState, lost, 0, JOB_MACHINES),
+    INTEGER_OF(JobState, stop, 0, SIGNAL),
+    INTEGER_OF(JobState, status, 0, STATUS),
+    TEXT_OF(JobState, cause),
+    FLAG_OF(JobState, asked),
     END_OF_FIELDS};
 
 static json_t *print(const Field *fields, const void *object) {
@@ -51,21 +80,26 @@ static json_t *print(const Field *fields, const void *object) {
   return o;
 }
 
+static bool parse_integer(const json_t *value, const Field *f, char *at) {
+  if (!json_is_integer(value)) return false;
+  json_int_t number = json_integer_value(value);
+  if (f->type == LONG) *(int64_t *)(void *)at = number;
+  else *(int *)(void *)at = (int)number;
+  if (f->type == LONG) return number >= 0 && number < INT64_MAX;
+  return FAULT(states_are_cut_to_ints, number >= f->least && number <= f->most, true);
+}
+
 static bool parse(const json_t *o, const Field *fields, void *object) {
   for (const Field *f = fields; f->name; f++) {
     const json_t *value = json_object_get(o, f->name);
     char *at = (char *)object + f->offset;
     if (f->type == TEXT) {
-      if (!json_is_string(value)) return false;
-      snprintf(at, f->size, "%s", json_string_value(value));
+      if (!json_is_string(value) || json_string_length(value) >= f->size) return false;
+      memcpy(at, json_string_value(value), json_string_length(value) + 1);
     } else if (f->type == FLAG) {
       if (!json_is_boolean(value)) return false;
       *(bool *)at = json_is_true(value);
-    } else {
-      if (!json_is_integer(value)) return false;
-      if (f->type == LONG) *(int64_t *)(void *)at = json_integer_value(value);
-      else *(int *)(void *)at = (int)json_integer_value(value);
-    }
+    } else if (!parse_integer(value, f, at)) return false;
   }
   return true;
 }
@@ -81,18 +115,22 @@ char *job_state_print(const JobState *s) {
   return text;
 }
 
+static bool parse_state(const json_t *o, const json_t *machines, JobState *s) {
+  bool good = parse(o, state_fields, s) && parse(json_object_get(o, "failure"), failure_fields, &s->failure);
+  for (size_t i = 0; i < json_array_size(machines) && good; i++)
+    good = parse(json_array_get(machines, i), machine_fields, &s->machine[s->count++]);
+  return good;
+}
+
 JobState *job_state_parse(const char *text, size_t bytes) {
   json_t *o = json_loadb(text, bytes, 0, NULL), *machines = json_object_get(o, "machines");
-  JobState *s = xcalloc(1, sizeof *s);
-  size_t count = json_array_size(machines);
-  bool good = o && count <= JOB_MACHINES && parse(o, state_fields, s) &&
-              parse(json_object_get(o, "failure"), failure_fields, &s->failure);
-  for (size_t i = 0; i < count && good; i++)
-    good = parse(json_array_get(machines, i), machine_fields, &s->machine[s->count++]);
+  JobState *s = NULL;
+  if (json_is_array(machines) && json_array_size(machines) <= JOB_MACHINES) {
+    s = xcalloc(1, sizeof *s);
+    if (!parse_state(o, machines, s)) free(s), s = NULL;
+  }
   json_decref(o);
-  if (good && s->phase <= JOB_DONE && s->ending <= ENDING_FAILED) return s;
-  free(s);
-  return NULL;
+  return s;
 }
 
 JobState *job_state_copy(const JobState *s) {

@@ -133,7 +133,11 @@ static int remind(Member *m, Error *error) {
   lock(m);
   JobState *mine = m->state;
   unlock(m);
-  if (!code && !mine && !theirs && job_store_begins(&m->place)) mine = made = new_state(m);
+  if (!code && !mine && !now.version && job_store_begins(&m->place)) mine = made = new_state(m);
+  if (!code && !mine && FAULT(unread_state_is_awaited, now.version && !theirs, false))
+    code = error_set(error, PLAIT_BAD_INPUT,
+                     "--rdzv-id %.60s: what the store at %.100s has of the job is not a state that plait %s writes",
+                     m->options->id, m->place.where, PLAIT_VERSION);
   if (!code && mine && (!theirs || is_newer(mine, theirs)))
     code = set_state(m, mine, now.version, &done, error);
   store_value_free(&now);
@@ -149,9 +153,10 @@ static void find_store(Member *m) {
   if (found > 0) {
     m->folder_at = 0;
     note_place(m);
-    if (!remind(m, &error)) return say_waits(m, "");
+    int code = remind(m, &error);
+    if (!code) return say_waits(m, "");
     leave_store(m);
-    found = 0;
+    found = code == PLAIT_BAD_INPUT ? code : 0;
   }
   m->lost_at = lost_at;
   double seconds = clock_seconds() - m->lost_at;

@@ -20,14 +20,15 @@ uint64_t store_job(const char *id) { // FNV-1a
 }
 
 // A call that fails half way leaves bytes that nobody reads: all later ones fail, too.
-static int lost(Client *c, Error *error) {
+static int lost(Client *c, const char *how, Error *error) {
   channel_close(c->channel);
   c->channel = NULL;
-  return error_set(error, PLAIT_FAILED, "the store at %s does not answer", c->where);
+  return error_set(error, PLAIT_FAILED, "the store at %s %s", c->where, how);
 }
 
 static int call(Store *store, StoreRequest r, const char *key, const void *data, StoreReply *reply, StoreValue *now,
                 Error *error) {
+  static const char silent[] = "does not answer";
   Client *c = (Client *)store;
   double until = clock_seconds() + store->patience + r.seconds * (r.call == STORE_WAIT);
   r.key_bytes = (uint32_t)strlen(key);
@@ -36,10 +37,12 @@ static int call(Store *store, StoreRequest r, const char *key, const void *data,
                      STORE_VALUE);
   if (!c->channel || !channel_write(c->channel, &r, sizeof r, until) ||
       !channel_write(c->channel, key, r.key_bytes, until) || !channel_write(c->channel, data, r.value_bytes, until) ||
-      !channel_read(c->channel, reply, sizeof *reply, until) || reply->value_bytes > STORE_VALUE)
-    return lost(c, error);
+      !channel_read(c->channel, reply, sizeof *reply, until))
+    return lost(c, silent, error);
+  if (!store_reply_is_valid(reply)) return lost(c, "has sent what is not a reply, so the connection was closed", error);
   StoreValue value = {reply->version ? xcalloc(reply->value_bytes + 1, 1) : NULL, reply->value_bytes, reply->version};
-  if (value.data && !channel_read(c->channel, value.data, value.bytes, until)) return free(value.data), lost(c, error);
+  if (value.data && !channel_read(c->channel, value.data, value.bytes, until))
+    return free(value.data), lost(c, silent, error);
   if (now) *now = value;
   else store_value_free(&value);
   return PLAIT_OK;
@@ -97,11 +100,12 @@ static int greet(const NetAddress *at, uint64_t job, const char *id, double seco
   int met = channel_meet(*channel, until);
   if (met && channel_write(*channel, &mine, sizeof mine, until) &&
       channel_read(*channel, &theirs, sizeof theirs, until)) {
-    if (!memcmp(&mine, &theirs, sizeof mine)) return 1;
+    StoreAnswerer who = store_who_answers(&mine, &theirs);
+    if (who == STORE_OURS) return 1;
     channel_close(*channel);
-    if (memcmp(mine.magic, theirs.magic, sizeof mine.magic))
+    if (who == STORE_NOT_PLAIT)
       return error_set(error, PLAIT_BAD_INPUT, "--rdzv: what listens at %s is not plait launch", text);
-    if (mine.version != theirs.version)
+    if (who == STORE_OTHER_VERSION)
       return error_set(error, PLAIT_BAD_INPUT, "--rdzv: at %s is another version of plait", text);
     return error_set(error, PLAIT_BAD_INPUT, "--rdzv: at %s is another job than --rdzv-id %.60s; give another port",
                      text, id);

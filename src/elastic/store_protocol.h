@@ -25,6 +25,11 @@ int store_take_greeting(const uint8_t *data, size_t bytes, uint64_t job, bool *g
 int store_take_request(const uint8_t *data, size_t bytes, StoreRequest *request, char key[STORE_KEY + 1],
                        const uint8_t **value);
 
+// Of what has come to a client: whether it is a reply, before its value is read; who answered its greeting.
+bool store_reply_is_valid(const StoreReply *reply);
+typedef enum StoreAnswerer { STORE_OURS, STORE_NOT_PLAIT, STORE_OTHER_VERSION, STORE_OTHER_JOB } StoreAnswerer;
+StoreAnswerer store_who_answers(const StoreGreeting *mine, const StoreGreeting *theirs);
+
 uint64_t store_job(const char *id); // its number in the greeting
 // Listens at the address and serves from a thread. PLAIT_FAILED: it is taken, or not this machine's.
 int store_server_start(const NetAddress *address, uint64_t job, StoreServer **server, Error *error);

@@ -1,6 +1,7 @@
 // Images of a rank's part of a checkpoint in memory: what is found of them when the rank is dead, and what is not.
 #include "checkpoint/memory_image.h"
 #include "base/fault.h"
+#include "checkpoint/checksum.h"
 #include "pieces.h"
 #include <fcntl.h>
 #include <signal.h>
@@ -154,6 +155,75 @@ static void damaged_ones(void **state) {
   close(fd);
 }
 
+// Where the header has what follows, and its checksum, which is of all between RUN and it.
+enum { RUN = 16, TEXT_BYTES = RUN + 400 + 16, TEXT_CHECKSUM = TEXT_BYTES + 24, CHECKSUM = TEXT_CHECKSUM + 8 };
+
+// Replaces the text of an image, and makes the checksums right: they are no secret.
+static void set_text(int fd, int64_t at, const char *text) {
+  char header[CHECKSUM];
+  int64_t bytes = (int64_t)strlen(text);
+  uint64_t sum = checksum_of(text, strlen(text));
+  assert_int_equal(pwrite(fd, text, (size_t)bytes, at), bytes);
+  assert_int_equal(pwrite(fd, &bytes, sizeof bytes, TEXT_BYTES), sizeof bytes);
+  assert_int_equal(pwrite(fd, &sum, sizeof sum, TEXT_CHECKSUM), sizeof sum);
+  assert_int_equal(pread(fd, header, sizeof header, 0), sizeof header);
+  sum = checksum_of(header + RUN, CHECKSUM - RUN);
+  assert_int_equal(pwrite(fd, &sum, sizeof sum, CHECKSUM), sizeof sum);
+}
+
+// A copy of an image comes from another machine: its text is believed only where its pieces lie inside of the image.
+static void texts_that_lie(void **state) {
+  static const struct { const char *global, *offset, *local, *at; bool good; } cases[] = {
+      {"[4]", "[0]", "[4]", "4096", true},
+      {"[4]", "[0]", "[0]", "4096", true},
+      {"[1024]", "[0]", "[1024]", "4096", true},   // all of the elements
+      {"[1025]", "[0]", "[1025]", "4096", false},
+      {"[1024]", "[0]", "[1024]", "4160", false},
+      {"[4]", "[0]", "[4]", "4095", false},
+      {"[4]", "[0]", "[4]", "4100", false},        // not aligned
+      {"[4]", "[0]", "[4]", "0", false},
+      {"[4]", "[0]", "[4]", "-64", false},
+      {"[4]", "[0]", "[4]", "9223372036854775744", false},
+      {"[4]", "[1]", "[4]", "4096", false},
+      {"[4]", "[-1]", "[4]", "4096", false},
+      {"[4, 4]", "[0]", "[4]", "4096", false},
+      {"[4611686018427387904]", "[0]", "[4611686018427387904]", "4096", false}, // times 4 it is 0
+      {"[2305843009213693953]", "[0]", "[2305843009213693953]", "4096", false},
+      {"[4294967296, 4294967296]", "[0, 0]", "[4294967296, 4294967296]", "4096", false},
+      {"[4294967296, 4294967296]", "[0, 0]", "[1, 1]", "4096", false},
+  };
+  CheckpointTensor t = {.name = "x", .dtype = DTYPE_F32, .rank = 1, .global = {1024}, .local = {1024}, .primary = 1};
+  MemoryImageLabel label = label_of(5);
+  Error error = {0};
+  MemoryImage *m;
+  int fd = memory();
+  assert_int_equal(memory_image_create(fd, &t, 1, &m, &error), 0);
+  memory_image_begin(m);
+  assert_int_equal(memory_image_complete(m, &label, &error), 0);
+  memory_image_close(m);
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    char *text = xformat("{\"boxes\":[{\"name\":\"x\",\"dtype\":\"F32\",\"global\":%s,\"offset\":%s,"
+                         "\"local\":%s,\"at\":%s,\"spare\":false}],\"label\":{\"dir\":\"/nowhere\"}}",
+                         cases[i].global, cases[i].offset, cases[i].local, cases[i].at);
+    set_text(fd, 4096 + memory_image_bytes(&t, 1), text);
+    if ((found(fd, run) == 5) != cases[i].good) fail_msg("%s", text);
+    free(text);
+  }
+  static const struct { const char *text; bool good; } labels[] = {
+      {"{\"boxes\":[],\"label\":{\"dir\":\"/nowhere\",\"keep\":2147483647}}", true},
+      {"{\"boxes\":[],\"label\":{\"dir\":\"/nowhere\",\"keep\":4294967297}}", false}, // 1 if it were cut
+      {"{\"boxes\":[],\"label\":{\"dir\":7}}", false},
+      {"{\"boxes\":{},\"label\":{\"dir\":\"/nowhere\"}}", false},
+      {"{\"boxes\":[{\"name\":\"\"}],\"label\":{\"dir\":\"/nowhere\"}}", false},
+      {"{\"boxes\":[]", false},
+  };
+  for (size_t i = 0; i < sizeof labels / sizeof *labels; i++) {
+    set_text(fd, 4096 + memory_image_bytes(&t, 1), labels[i].text);
+    if ((found(fd, run) == 5) != labels[i].good) fail_msg("%s", labels[i].text);
+  }
+  close(fd);
+}
+
 // A child fills two images in turn and is killed at some moment: the newest complete one holds what it says, and is no
 // older than the one before the last that the child has told of.
 static void killed_ones(void **state) {
@@ -222,9 +292,9 @@ static void private_ones(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(same_files), cmocka_unit_test(only_complete_ones),
-                                     cmocka_unit_test(damaged_ones), cmocka_unit_test(killed_ones),
-                                     cmocka_unit_test(private_ones)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(same_files),   cmocka_unit_test(only_complete_ones),
+                                     cmocka_unit_test(damaged_ones), cmocka_unit_test(texts_that_lie),
+                                     cmocka_unit_test(killed_ones),  cmocka_unit_test(private_ones)};
   cmocka_set_test_filter(getenv("TEST_ONLY"));
   return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }

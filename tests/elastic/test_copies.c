@@ -207,7 +207,7 @@ static void replaced_meanwhile(void **state) {
 // What is sent by hand ------------------------------------------------------------------------------------------------
 
 typedef enum Harm { NONE, ENDS_EARLY, DAMAGED, OVERTAKEN, SAYS_WHOLE_TOO_EARLY, WRONG_FRAME, WRONG_STEP, OTHER_RUN,
-                    TOO_LONG, HARMS } Harm;
+                    TOO_LONG, PAST_THE_END, EMPTY_PIECE, UNKNOWN_END, HARMS } Harm;
 
 static int greet(int port, const char *run) {
   NetAddress at;
@@ -240,9 +240,13 @@ static bool offer(int port, int image, Harm harm) {
     CopyPiece piece = {(uint32_t)bytes, COPY_GOES_ON, checksum_of(data + at, bytes)};
     if (harm == DAMAGED && at == 9000) data[at + 5] ^= 1;
     if (harm == TOO_LONG && at == 9000) piece.bytes = COPY_PIECE + 1;
+    if (harm == PAST_THE_END && at == 9000) piece.bytes = (uint32_t)(head.bytes - at) + 1;
+    if (harm == EMPTY_PIECE && at == 9000) piece.bytes = 0;
     good = net_write(fd, &piece, sizeof piece, until) && net_write(fd, data + at, bytes, until);
   }
-  CopyPiece end = {.end = harm == OVERTAKEN ? COPY_IS_OVERTAKEN : COPY_IS_WHOLE};
+  CopyPiece end = {.end = harm == OVERTAKEN     ? COPY_IS_OVERTAKEN
+                          : harm == UNKNOWN_END ? COPY_IS_OVERTAKEN + 1
+                                                : COPY_IS_WHOLE};
   if (harm != ENDS_EARLY && good) good = net_write(fd, &end, sizeof end, until);
   if (harm == ENDS_EARLY) shutdown(fd, SHUT_WR);
   good = net_read(fd, &reply, sizeof reply, until) && reply.kept; // or the end of the connection

@@ -260,6 +260,67 @@ static void text(void **state) {
   free(s);
 }
 
+// The text with another value of a field, where that lies first behind `behind`; the parser must say so.
+static void reads(const char *text, const char *behind, const char *field, const char *value, bool expected) {
+  char *name = xformat("\"%s\":", field), *at = strstr(strstr(text, behind), name);
+  assert_non_null(at);
+  at += strlen(name);
+  size_t before = (size_t)(at - text), old = *at == '"' ? 2 + strcspn(at + 1, "\"") : strcspn(at, ",}");
+  char *other = xformat("%.*s%s%s", (int)before, text, value, at + old);
+  JobState *s = job_state_parse(other, strlen(other));
+  if ((s != NULL) != expected) fail_msg("%s: %s is%s taken", field, value, expected ? " not" : "");
+  free(s);
+  free(other);
+  free(name);
+}
+
+// Numbers that no job has; the largest and smallest that one has.
+static void limits(void **state) {
+  static const struct { const char *behind, *field, *least, *below, *most, *above; } numbers[] = {
+      {"{", "changes", "0", "-1", "9223372036854775806", "9223372036854775807"},
+      {"{", "phase", "0", "-1", "3", "4"},
+      {"{", "ending", "0", "-1", "4", "5"},
+      {"{", "round", "-1", "-2", "1073741824", "1073741825"},
+      {"{", "restarts", "0", "-1", "1073741824", "2147483648"},
+      {"{", "lost", "0", "-1", "1024", "1025"},
+      {"{", "stop", "0", "-1", "64", "65"},
+      {"{", "status", "0", "-1", "255", "256"},
+      {"failure", "round", "-1", "-2", "1073741824", "4294967295"},
+      {"failure", "weight", "0", "-1", "3", "4"},
+      {"failure", "rank", "-1", "-2", "1073741824", "1073741825"},
+      {"failure", "status", "0", "-1", "255", "256"},
+      {"machines", "pid", "0", "-1", "2147483647", "2147483648"},
+      {"machines", "nproc", "0", "-1", "1048576", "1048577"},
+      {"machines", "port", "0", "-1", "65535", "65536"},
+      {"machines", "node_rank", "-1", "-2", "2147483647", "4294967295"},
+      {"machines", "first", "0", "-1", "1073741824", "2147483648"},
+      {"machines", "ranks", "0", "-1", "1048576", "4294967297"}, // an int of 1, if it were cut
+      {"machines", "copies_port", "0", "-1", "65535", "131072"},
+  };
+  JobState *s;
+  two(&s, &any);
+  char *printed = job_state_print(s);
+  for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
+    reads(printed, numbers[i].behind, numbers[i].field, numbers[i].least, true);
+    reads(printed, numbers[i].behind, numbers[i].field, numbers[i].below, false);
+    reads(printed, numbers[i].behind, numbers[i].field, numbers[i].most, true);
+    reads(printed, numbers[i].behind, numbers[i].field, numbers[i].above, false);
+    reads(printed, numbers[i].behind, numbers[i].field, "1.5", false);
+    reads(printed, numbers[i].behind, numbers[i].field, "99999999999999999999", false);
+    reads(printed, numbers[i].behind, numbers[i].field, "\"1\"", false);
+  }
+  reads(printed, "{", "asked", "1", false);
+  reads(printed, "{", "cause", "null", false);
+  reads(printed, "machines", "id", "\"12345678901234567890123\"", true);
+  reads(printed, "machines", "id", "\"123456789012345678901234\"", false); // would be cut, and be another one's
+  char *machines = strstr(printed, "\"machines\":[");
+  assert_non_null(machines);
+  strcpy(machines, "\"machines\":{}}"); // no list of them
+  assert_null(job_state_parse(printed, strlen(printed)));
+  free(printed);
+  free(s);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(first_round),
@@ -272,6 +333,7 @@ int main(void) {
       cmocka_unit_test(stops_with_rank_0),
       cmocka_unit_test(stops_while_a_round_ends),
       cmocka_unit_test(text),
+      cmocka_unit_test(limits),
   };
   if (getenv("TEST_ONLY")) cmocka_set_test_filter(getenv("TEST_ONLY")); // scripts/mutants chooses
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -283,6 +283,51 @@ static void what_is_refused(void **state) {
   store->close(store);
 }
 
+// A server by hand, which answers one call with this.
+typedef struct Answerer { int listener; StoreReply reply; } Answerer;
+
+static void *answer(void *argument) {
+  Answerer *a = argument;
+  double until = clock_seconds() + 10;
+  StoreGreeting greeting;
+  StoreRequest request;
+  char key[STORE_KEY], byte;
+  int fd = net_accept(a->listener, until);
+  if (fd < 0) return NULL;
+  if (net_read(fd, &greeting, sizeof greeting, until) && net_write(fd, &greeting, sizeof greeting, until) &&
+      net_read(fd, &request, sizeof request, until) && net_read(fd, key, request.key_bytes, until) &&
+      net_write(fd, &a->reply, sizeof a->reply, until))
+    net_read(fd, &byte, 1, until); // until the client closes it
+  close(fd);
+  return NULL;
+}
+
+// What is no reply ends the client's connection.
+static void replies_are_refused(void **state) {
+  static const StoreReply wrong[] = {{1, 5, 0, 0}, {1, STORE_VALUE + 1, 1, 0}, {7, 0, 1, 0}};
+  for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+    NetAddress at;
+    Error error = {0};
+    Store *store;
+    StoreValue v = {0};
+    pthread_t thread;
+    assert_int_equal(net_resolve("127.0.0.1", 0, &at, &error), PLAIT_OK);
+    Answerer a = {net_listen(&at), wrong[i]};
+    assert_true(a.listener >= 0);
+    assert_int_equal(thread_start(&thread, answer, &a, &error, "a server"), PLAIT_OK);
+    assert_int_equal(store_connect(&at, "job", 10, &store, &error), 1);
+    assert_int_equal(store->get(store, "round", &v, &error), PLAIT_FAILED);
+    assert_non_null(strstr(error.message, "has sent what is not a reply, so the connection was closed"));
+    assert_null(v.data);
+    pthread_join(thread, NULL);
+    error = (Error){0};
+    assert_int_equal(store->get(store, "round", &v, &error), PLAIT_FAILED);
+    assert_non_null(strstr(error.message, "does not answer"));
+    store->close(store);
+    close(a.listener);
+  }
+}
+
 // etcd ----------------------------------------------------------------------------------------------------------------
 
 static pid_t etcd = -1;
@@ -438,6 +483,7 @@ int main(void) {
       cmocka_unit_test(waits_and_leases),
       cmocka_unit_test(secrets),
       cmocka_unit_test(what_is_refused),
+      cmocka_unit_test(replies_are_refused),
       cmocka_unit_test(addresses),
   };
   const struct CMUnitTest in_etcd[] = {

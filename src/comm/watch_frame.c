@@ -1,0 +1,59 @@
+// Writes and checks what goes over a connection of the watch.
+#include "comm/watch_frame.h"
+#include "base/fault.h"
+#include <string.h>
+
+static const char purpose[] = "plait: the watch";
+
+Introduction introduction_of(int rank, uint64_t token, const Secret *secret) {
+  const uint64_t words[] = {token, (uint64_t)rank};
+  Introduction me = {.token = secret ? 0 : token, .rank = (uint32_t)rank};
+  if (secret) secret_proof(secret, purpose, words, 2, me.proof);
+  return me;
+}
+
+bool introduction_is_valid(const Introduction *who, int ranks, uint64_t token, const Secret *secret) {
+  const uint64_t words[] = {token, who->rank};
+  if (!who->rank || who->rank >= (uint32_t)ranks || who->zero) return false;
+  return secret ? secret_proves(secret, purpose, words, 2, who->proof) : who->token == token;
+}
+
+size_t frame_write(unsigned char to[FRAME_BYTES], Word word, const void *data, size_t bytes) {
+  FrameHead head = {word, (uint32_t)bytes};
+  memcpy(to, &head, sizeof head);
+  if (bytes) memcpy(to + sizeof head, data, bytes);
+  return sizeof head + bytes;
+}
+
+// Whoever reads it uses the rank as an index, the code as one of plait/error.h, and the message as text.
+static bool notice_is_valid(const Notice *n, int ranks) {
+  bool is_code = n->code < 0 && n->code >= PLAIT_INFEASIBLE, is_rank = n->rank >= -1 && n->rank < ranks;
+  return FAULT(any_notice_is_believed, is_code && is_rank, true) && (n->silent == 0 || n->silent == 1) &&
+         memchr(n->message, 0, sizeof n->message);
+}
+
+// Bytes that follow a word; -1: that rank does not say it.
+static int64_t bytes_of(uint32_t word, int from) {
+  switch (word) {
+  case WORD_PULSE: return sizeof(uint64_t);
+  case WORD_NOTICE: return sizeof(Notice);
+  case WORD_LEAVE: return from ? 0 : -1;
+  case WORD_LEFT: return from ? -1 : 0;
+  default: return -1;
+  }
+}
+
+int frame_take(const unsigned char *data, size_t bytes, int from, int ranks, Frame *frame) {
+  FrameHead head;
+  *frame = (Frame){WORD_NONE};
+  if (bytes < sizeof head) return 0;
+  memcpy(&head, data, sizeof head);
+  if (bytes_of(head.word, from) != head.bytes) return -1;
+  if (bytes < sizeof head + head.bytes) return 0;
+  data += sizeof head;
+  if (head.word == WORD_PULSE) memcpy(&frame->call, data, sizeof frame->call);
+  if (head.word == WORD_NOTICE) memcpy(&frame->notice, data, sizeof frame->notice);
+  if (head.word == WORD_NOTICE && !notice_is_valid(&frame->notice, ranks)) return -1;
+  frame->word = (Word)head.word;
+  return (int)(sizeof head + head.bytes);
+}

@@ -1,0 +1,28 @@
+// What goes over a connection of the watch (net_watch.c), and checks of what comes. No sockets here, so that fuzz
+// targets can give it any bytes.
+#pragma once
+#include "comm/secret.h"
+#include "comm/wire.h"
+
+// What a rank says first. token: 0 where there is a secret, and the proof has it.
+typedef struct Introduction { uint64_t token; uint32_t rank, zero; unsigned char proof[PROOF_BYTES]; } Introduction;
+
+Introduction introduction_of(int rank, uint64_t token, const Secret *secret); // secret NULL: there is none
+// Whether it comes from one of these ranks, other than 0, of the world with this token.
+bool introduction_is_valid(const Introduction *who, int ranks, uint64_t token, const Secret *secret);
+
+typedef enum Word { WORD_NONE, WORD_PULSE, WORD_NOTICE, WORD_LEAVE, WORD_LEFT } Word;
+// `bytes` follow: a pulse's call (comm_last), a Notice, else nothing.
+typedef struct FrameHead { uint32_t word, bytes; } FrameHead;
+enum { FRAME_BYTES = sizeof(FrameHead) + sizeof(Notice) }; // at most
+
+typedef struct Frame {
+  Word word;     // NONE: no whole frame
+  uint64_t call; // of a pulse
+  Notice notice; // with a code of plait's, a rank of the world or -1, and a message that ends
+} Frame;
+
+size_t frame_write(unsigned char to[FRAME_BYTES], Word word, const void *data, size_t bytes);
+// Of bytes that have come from a rank of a world of so many: how many the first frame has; 0: more have to come; -1:
+// they are not a frame that this rank sends.
+int frame_take(const unsigned char *data, size_t bytes, int from, int ranks, Frame *frame);

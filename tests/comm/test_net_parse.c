@@ -1,0 +1,229 @@
+// What ranks of net read from each other before they know each other: each malformed field, and bytes that lack, are
+// refused. tests/fuzz gives the same functions random bytes.
+#include "base/error.h"
+#include "comm/net_record.h"
+#include "comm/rendezvous_parse.h"
+#include "comm/tls.h"
+#include "comm/watch_frame.h"
+#include <limits.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+
+enum { RANKS = 3, ADDRESS = 20 };
+
+// The rendezvous ------------------------------------------------------------------------------------------------------
+
+static void greetings(void **state) {
+  Greeting mine = GREETING(RANKS, 7);
+  const struct { Greeting theirs; const char *words; } cases[] = {
+      {GREETING(RANKS, 7), NULL},
+      {{"plaitnex", 1, RANKS, 7}, "what listens at host:1 is not plait"},
+      {{"plaitnet", 2, RANKS, 7}, "at host:1 is another version of plait"},
+      {GREETING(RANKS + 1, 7), "at host:1 is a run of 4 ranks, not 3"},
+      {GREETING(RANKS, 8), "at host:1 is another run than \"id\""},
+  };
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    char reason[RENDEZVOUS_REASON] = "";
+    assert_int_equal(greeting_is_ours(&cases[i].theirs, &mine, "host:1", "id", reason), !cases[i].words);
+    assert_string_equal(reason, cases[i].words ? cases[i].words : "");
+  }
+}
+
+static void answers(void **state) {
+  assert_true(answer_is_valid(&(Answer){1, 1}, RANKS));
+  assert_true(answer_is_valid(&(Answer){RANKS - 1, RENDEZVOUS_RECORD}, RANKS));
+  assert_false(answer_is_valid(&(Answer){0, 1}, RANKS));
+  assert_false(answer_is_valid(&(Answer){RANKS, 1}, RANKS));
+  assert_false(answer_is_valid(&(Answer){UINT32_MAX, 1}, RANKS));
+  assert_false(answer_is_valid(&(Answer){1, 0}, RANKS));
+  assert_false(answer_is_valid(&(Answer){1, RENDEZVOUS_RECORD + 1}, RANKS));
+  assert_false(answer_is_valid(&(Answer){1, UINT32_MAX}, RANKS));
+}
+
+static void what_rank_0_tells(void **state) {
+  assert_int_equal(told_by_root(0), TOLD_REASON);
+  assert_int_equal(told_by_root(1), TOLD_RECORD);
+  assert_int_equal(told_by_root(RENDEZVOUS_RECORD), TOLD_RECORD);
+  assert_int_equal(told_by_root(RENDEZVOUS_RECORD + 1), TOLD_MALFORMED);
+  assert_int_equal(told_by_root(UINT64_MAX), TOLD_MALFORMED);
+  char reason[RENDEZVOUS_REASON] = "another process is rank 1 of this run already";
+  assert_true(reason_is_valid(reason));
+  reason[3] = '\n';
+  assert_false(reason_is_valid(reason));
+  reason[0] = 0;
+  assert_false(reason_is_valid(reason));
+  memset(reason, 'x', sizeof reason);
+  assert_false(reason_is_valid(reason));
+  reason[sizeof reason - 1] = 0;
+  assert_true(reason_is_valid(reason));
+}
+
+// Records -------------------------------------------------------------------------------------------------------------
+
+static Record *make_record(void) {
+  Record *r = xcalloc(1, sizeof *r + ADDRESS);
+  *r = (Record){.host = "node1", .boot = "0d1c", .token = 7, .watch_port = UINT16_MAX, .address_bytes = ADDRESS};
+  return r;
+}
+
+static void records(void **state) {
+  size_t bytes = sizeof(Record) + ADDRESS;
+  Record *r = make_record();
+  assert_true(record_is_valid(r, bytes));
+  for (size_t n = 0; n < bytes; n++) { // of exactly so many bytes, for sanitizers
+    void *part = memcpy(malloc(n + 1), r, n);
+    assert_false(record_is_valid(part, n));
+    free(part);
+  }
+  assert_false(record_is_valid(r, bytes - 1));
+  r->watch_port++;
+  assert_false(record_is_valid(r, bytes));
+  free(r), r = make_record();
+  r->address_bytes = 0;
+  assert_false(record_is_valid(r, sizeof *r));
+  r->address_bytes = UINT32_MAX;
+  assert_false(record_is_valid(r, bytes));
+  free(r), r = make_record();
+  memset(r->host, 'x', sizeof r->host);
+  assert_false(record_is_valid(r, bytes));
+  free(r), r = make_record();
+  memset(r->boot, 'x', sizeof r->boot);
+  assert_false(record_is_valid(r, bytes));
+  free(r);
+}
+
+static void machines(void **state) {
+  Record *a = make_record(), *b = make_record();
+  assert_true(record_same_machine(a, b));
+  b->boot[0] = 'x';
+  assert_false(record_same_machine(a, b));
+  *b = *a;
+  b->host[0] = 'x';
+  assert_false(record_same_machine(a, b));
+  free(a);
+  free(b);
+}
+
+// The watch -----------------------------------------------------------------------------------------------------------
+
+static void introductions(void **state) {
+  Introduction who = introduction_of(1, 7, NULL);
+  assert_true(introduction_is_valid(&who, RANKS, 7, NULL));
+  assert_false(introduction_is_valid(&who, 1, 7, NULL));
+  assert_false(introduction_is_valid(&who, RANKS, 8, NULL));
+  who.zero = 1;
+  assert_false(introduction_is_valid(&who, RANKS, 7, NULL));
+  static const int wrong[] = {0, RANKS, INT_MAX, -1};
+  for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+    who = introduction_of(wrong[i], 7, NULL);
+    assert_false(introduction_is_valid(&who, RANKS, 7, NULL));
+  }
+}
+
+static void proofs(void **state) {
+  const Secret secret = {{1}}, other = {{2}};
+  if (!tls_is_built()) skip();
+  Error error = {0};
+  assert_int_equal(tls_check(&error), PLAIT_OK);
+  Introduction who = introduction_of(1, 7, &secret);
+  assert_int_equal(who.token, 0);
+  assert_true(introduction_is_valid(&who, RANKS, 7, &secret));
+  assert_false(introduction_is_valid(&who, RANKS, 8, &secret));
+  assert_false(introduction_is_valid(&who, RANKS, 7, &other));
+  who.rank = 2; // proved for rank 1
+  assert_false(introduction_is_valid(&who, RANKS, 7, &secret));
+}
+
+// What is taken of the first n bytes.
+static int take(const unsigned char *data, size_t n, int from, Frame *f) {
+  unsigned char *part = memcpy(malloc(n + 1), data, n);
+  int bytes = frame_take(part, n, from, RANKS, f);
+  free(part);
+  return bytes;
+}
+
+// A frame is taken whole from this rank, and not before it is whole.
+static void is_taken(const unsigned char *data, size_t bytes, int from, Frame *f) {
+  for (size_t n = 0; n < bytes; n++) {
+    assert_int_equal(take(data, n, from, f), 0);
+    assert_int_equal(f->word, WORD_NONE);
+  }
+  assert_int_equal(take(data, bytes, from, f), bytes);
+}
+
+static void is_refused(Word word, const void *data, size_t bytes, int from) {
+  unsigned char to[FRAME_BYTES];
+  Frame f;
+  size_t whole = frame_write(to, word, data, bytes);
+  assert_int_equal(take(to, whole, from, &f), -1);
+  assert_int_equal(f.word, WORD_NONE);
+}
+
+static void frames(void **state) {
+  unsigned char to[FRAME_BYTES];
+  uint64_t call = 1ULL << 40 | 5;
+  Frame f;
+  size_t bytes = frame_write(to, WORD_PULSE, &call, sizeof call);
+  is_taken(to, bytes, 1, &f);
+  assert_true(f.word == WORD_PULSE && f.call == call);
+  is_taken(to, frame_write(to, WORD_LEAVE, NULL, 0), 1, &f);
+  assert_int_equal(f.word, WORD_LEAVE);
+  is_taken(to, frame_write(to, WORD_LEFT, NULL, 0), 0, &f);
+  assert_int_equal(f.word, WORD_LEFT);
+  is_refused(WORD_LEFT, NULL, 0, 1); // rank 0 alone knows that all have left
+  is_refused(WORD_LEAVE, NULL, 0, 0);
+  is_refused(WORD_NONE, NULL, 0, 1);
+  is_refused((Word)(WORD_LEFT + 1), NULL, 0, 1);
+  is_refused(WORD_PULSE, &call, 7, 1);
+  is_refused(WORD_PULSE, NULL, 0, 1);
+  is_refused(WORD_LEAVE, &call, 8, 1);
+  FrameHead head = {WORD_NOTICE, UINT32_MAX}; // refused before more comes
+  assert_int_equal(take((unsigned char *)&head, sizeof head, 1, &f), -1);
+}
+
+static void notices(void **state) {
+  const Notice good = {.code = PLAIT_FAILED, .rank = 2, .message = "rank 2 on node1 has died"};
+  unsigned char to[FRAME_BYTES];
+  Frame f;
+  for (int code = PLAIT_INFEASIBLE; code < 0; code++)
+    for (int rank = -1; rank < RANKS; rank++) {
+      Notice n = good;
+      n.code = code, n.rank = rank, n.silent = rank == 1;
+      assert_int_equal(take(to, frame_write(to, WORD_NOTICE, &n, sizeof n), 1, &f), FRAME_BYTES);
+      assert_memory_equal(&f.notice, &n, sizeof n);
+    }
+  is_taken(to, frame_write(to, WORD_NOTICE, &good, sizeof good), 0, &f);
+  static const int codes[] = {0, 1, PLAIT_INFEASIBLE - 1, INT_MAX, INT_MIN}, ranks[] = {-2, RANKS, INT_MAX, INT_MIN};
+  for (size_t i = 0; i < sizeof codes / sizeof *codes; i++) {
+    Notice n = good;
+    n.code = codes[i];
+    is_refused(WORD_NOTICE, &n, sizeof n, 1);
+  }
+  for (size_t i = 0; i < sizeof ranks / sizeof *ranks; i++) {
+    Notice n = good;
+    n.rank = ranks[i];
+    is_refused(WORD_NOTICE, &n, sizeof n, 1);
+  }
+  Notice n = good;
+  n.silent = 2;
+  is_refused(WORD_NOTICE, &n, sizeof n, 1);
+  n = good;
+  memset(n.message, 'x', sizeof n.message);
+  is_refused(WORD_NOTICE, &n, sizeof n, 1);
+  is_refused(WORD_NOTICE, &good, sizeof good - 1, 1);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(greetings), cmocka_unit_test(answers),       cmocka_unit_test(what_rank_0_tells),
+      cmocka_unit_test(records),   cmocka_unit_test(machines),      cmocka_unit_test(introductions),
+      cmocka_unit_test(proofs),    cmocka_unit_test(frames),        cmocka_unit_test(notices),
+  };
+  if (getenv("TEST_ONLY")) cmocka_set_test_filter(getenv("TEST_ONLY")); // scripts/mutants chooses
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,102 @@
+// A machine whose job's state cannot be read: it gives up with a sentence.
+#include "base/clock.h"
+#include "base/error.h"
+#include "elastic/member.h"
+#include "elastic/store.h"
+#include <poll.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include <cmocka.h>
+
+static void set(Store *store, const char *key, const char *text) {
+  StoreValue now;
+  Error error = {0};
+  bool done;
+  assert_int_equal(store->compare_and_set(store, key, 0, text, strlen(text), 0, &done, &now, &error), PLAIT_OK);
+  assert_true(done);
+  store_value_free(&now);
+}
+
+static void give_up_at(const char *text) {
+  NetAddress at;
+  Error error = {0};
+  StoreServer *server;
+  Store *store;
+  StoreValue now;
+  Member *member;
+  JobState *s;
+  Machine *here;
+  char endpoint[80];
+  assert_int_equal(net_resolve("127.0.0.1", 0, &at, &error), PLAIT_OK);
+  int fd = net_listen(&at);
+  assert_true(fd >= 0);
+  close(fd);
+  net_describe(&at, endpoint, sizeof endpoint);
+  assert_int_equal(store_serve(&at, "job", false, &server, &error), PLAIT_OK);
+  assert_int_equal(store_connect(&at, "job", 5, &store, &error), 1);
+  set(store, "epoch", "1");
+  set(store, "state", text);
+  MemberOptions options = {.endpoints = endpoint, .id = "job", .silence = 5, .patience = 20,
+                           .limits = {.least = 1, .most = 1, .unit = 1}, .recipe = "r", .nproc = 1, .node_rank = -1};
+  assert_int_equal(member_open(&options, &member, &error), PLAIT_OK);
+  int code = PLAIT_OK;
+  for (double until = clock_seconds() + 10; !code && clock_seconds() < until;) {
+    poll(&(struct pollfd){member_event(member), POLLIN, 0}, 1, 1000);
+    code = member_look(member, &s, &here, &error);
+    assert_null(s);
+  }
+  assert_int_equal(code, PLAIT_BAD_INPUT);
+  if (!strstr(error.message, "--rdzv-id job: what the store at") || !strstr(error.message, "is not a state that plait"))
+    fail_msg("%s", error.message);
+  Error unused = {0};
+  assert_int_equal(store->get(store, "state", &now, &unused), PLAIT_OK); // and it is left as it was
+  assert_true(now.bytes == strlen(text) && !memcmp(now.data, text, now.bytes));
+  store_value_free(&now);
+  member_close(member);
+  store->close(store);
+  store_server_stop(server);
+}
+
+static void no_state(void **state) {
+  give_up_at("{}");
+  give_up_at("what is not JSON");
+}
+
+// A machine that serves a store without a state begins the job.
+static void a_new_job(void **state) {
+  NetAddress at;
+  Error error = {0};
+  Member *member;
+  JobState *s = NULL;
+  Machine *here = NULL;
+  char endpoint[80];
+  assert_int_equal(net_resolve("127.0.0.1", 0, &at, &error), PLAIT_OK);
+  int fd = net_listen(&at);
+  assert_true(fd >= 0);
+  close(fd);
+  net_describe(&at, endpoint, sizeof endpoint);
+  MemberOptions options = {.endpoints = endpoint, .id = "job", .silence = 5, .patience = 20,
+                           .limits = {.least = 1, .most = 1, .unit = 1}, .recipe = "r", .nproc = 2, .node_rank = -1};
+  assert_int_equal(member_open(&options, &member, &error), PLAIT_OK);
+  for (double until = clock_seconds() + 30; !here && clock_seconds() < until;) {
+    free(s);
+    poll(&(struct pollfd){member_event(member), POLLIN, 0}, 1, 1000);
+    assert_int_equal(member_look(member, &s, &here, &error), PLAIT_OK);
+  }
+  assert_non_null(here);
+  assert_int_equal(here->nproc, 2);
+  free(s);
+  member_close(member);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {cmocka_unit_test(no_state), cmocka_unit_test(a_new_job)};
+  unsetenv("PLAIT_SECRET");
+  if (getenv("TEST_ONLY")) cmocka_set_test_filter(getenv("TEST_ONLY")); // scripts/mutants chooses
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}

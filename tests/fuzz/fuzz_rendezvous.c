@@ -1,0 +1,70 @@
+// What comes over a connection of the rendezvous: rank 0's greeting (g), another process's answer (a), records from
+// rank 0 (t), and the record of a rank (r). The first byte chooses. Whatever passes the checks can be used.
+#include "comm/net_record.h"
+#include "comm/rendezvous_parse.h"
+#include "fuzz.h"
+#include <stdlib.h>
+#include <string.h>
+
+enum { RANKS = 3 };
+
+static void read_greeting(const uint8_t *data, size_t size) {
+  Greeting theirs, mine = GREETING(RANKS, 7);
+  char reason[RENDEZVOUS_REASON] = "";
+  if (size < sizeof theirs) return;
+  memcpy(&theirs, data, sizeof theirs);
+  bool ours = greeting_is_ours(&theirs, &mine, "127.0.0.1:1", "run", reason);
+  CHECK(ours == !memcmp(&theirs, &mine, sizeof mine) && ours == !*reason);
+}
+
+static void read_answer(const uint8_t *data, size_t size) {
+  Answer a;
+  if (size < sizeof a) return;
+  memcpy(&a, data, sizeof a);
+  if (answer_is_valid(&a, RANKS)) // rank 0 sends the record on, and others must take it for one
+    CHECK(a.rank > 0 && a.rank < RANKS && told_by_root(a.bytes) == TOLD_RECORD);
+}
+
+static void read_record(const uint8_t *data, size_t size) {
+  void *copy = malloc(size ? size : 1); // aligned
+  CHECK(copy);
+  if (size) memcpy(copy, data, size);
+  const Record *r = copy;
+  Record mine = {.host = "here", .boot = "boot"};
+  if (record_is_valid(copy, size)) {
+    CHECK(strlen(r->host) < sizeof r->host && strlen(r->boot) < sizeof r->boot && record_same_machine(r, r));
+    CHECK(r->address_bytes && sizeof *r + r->address_bytes == size && r->watch_port <= 65535);
+    record_same_machine(r, &mine);
+  }
+  free(copy);
+}
+
+static void read_told(const uint8_t *data, size_t size) {
+  for (uint64_t length; size >= sizeof length;) {
+    memcpy(&length, data, sizeof length);
+    data += sizeof length, size -= sizeof length;
+    Told told = told_by_root(length);
+    char reason[RENDEZVOUS_REASON];
+    if (told == TOLD_REASON && size >= sizeof reason) {
+      memcpy(reason, data, sizeof reason);
+      if (reason_is_valid(reason)) {
+        Error error = {0};
+        error_set(&error, PLAIT_BAD_INPUT, "%s", reason);
+        fuzz_check(error.code, &error);
+      }
+    }
+    if (told != TOLD_RECORD || length > size) return;
+    read_record(data, (size_t)length);
+    data += length, size -= (size_t)length;
+  }
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
+  switch (fuzz_byte(&data, &size)) {
+  case 'g': read_greeting(data, size); break;
+  case 'a': read_answer(data, size); break;
+  case 't': read_told(data, size); break;
+  default: read_record(data, size);
+  }
+  return 0;
+}
