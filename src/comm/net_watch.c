@@ -114,8 +114,9 @@ static void gone(NetWatch *w, int rank, const char *how, bool silent, int from) 
   atomic_store(&w->link[rank].gone, 1);
 }
 
-static void look_for_silence(NetWatch *w) {
-  double time = clock_seconds(), limit = w->silence;
+// time: not a later one than that of which the thread knows whether this process was stopped before it.
+static void look_for_silence(NetWatch *w, double time) {
+  double limit = w->silence;
   char how[96];
   snprintf(how, sizeof how, "is silent: nothing has come of it for %g s (run.silence)", limit);
   for (int r = 0; r < w->world->base.ranks; r++)
@@ -233,7 +234,7 @@ static void *watch_thread(void *argument) {
     before = time;
     if (time - pulsed >= period(w)) pulse(w), pulsed = time;
     look_for_end(w);
-    look_for_silence(w);
+    look_for_silence(w, time);
   }
   return NULL;
 }
