@@ -1,12 +1,9 @@
 // Keys and normals for Philox.
 #include "base/philox.h"
+#include "base/hash.h"
 #include <math.h>
 
-uint64_t philox_name(const char *name) {
-  uint64_t h = 0xcbf29ce484222325u;
-  for (; *name; name++) h = (h ^ (uint8_t)*name) * 0x100000001b3u;
-  return h;
-}
+uint64_t philox_name(const char *name) { return hash_text(name); }
 
 // SplitMix64's finaliser: every input bit reaches every output bit.
 static uint64_t mix(uint64_t x) {

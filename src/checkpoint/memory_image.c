@@ -229,17 +229,18 @@ static bool read_text(MemoryImage *m) {
   if (checksum_of(text, (size_t)h->text_bytes) != h->text_checksum) return false;
   m->text = json_loadb(text, (size_t)h->text_bytes, JSON_REJECT_DUPLICATES, NULL);
   json_t *boxes = json_object_get(m->text, "boxes"), *label = json_object_get(m->text, "label");
+  json_int_t keep = json_integer_value(json_object_get(label, "keep"));
   m->label = (MemoryImageLabel){.run = h->run,
                                 .step = h->step,
                                 .rank = h->rank,
                                 .ranks = h->ranks,
                                 .alone = h->alone,
                                 .dir = json_string_value(json_object_get(label, "dir")),
-                                .keep = (int)json_integer_value(json_object_get(label, "keep")),
+                                .keep = (int)keep,
                                 .log = json_string_value(json_object_get(label, "log")),
                                 .extra = json_string_value(json_object_get(label, "extra"))};
-  json_int_t keep = json_integer_value(json_object_get(label, "keep"));
-  if (!m->label.dir || !json_is_array(boxes) || keep != m->label.keep) return false; // cut, it would delete others
+  if (!m->label.dir || !json_is_array(boxes) || keep != m->label.keep)
+    return false; // a smaller number would remove more checkpoints
   m->pieces = xcalloc(json_array_size(boxes) + 1, sizeof *m->pieces);
   for (size_t i = 0; i < json_array_size(boxes); i++)
     if (!read_piece(m, json_array_get(boxes, i), &m->pieces[m->count++])) return false;

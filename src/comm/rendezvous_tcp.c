@@ -1,5 +1,6 @@
 // The rendezvous at a TCP address of rank 0.
 #include "base/clock.h"
+#include "base/hash.h"
 #include "comm/channel.h"
 #include "comm/rendezvous.h"
 #include "comm/rendezvous_parse.h"
@@ -26,12 +27,6 @@ typedef struct TcpRendezvous {
   int malformed;     // of rank 0: connections whose answer was not one of a rank
   char reason[RENDEZVOUS_REASON]; // why the last attempt came to nothing
 } TcpRendezvous;
-
-static uint64_t hash(const char *text) { // FNV-1a
-  uint64_t h = 14695981039346656037u;
-  for (const char *c = text; *c; c++) h = (h ^ (unsigned char)*c) * 1099511628211u;
-  return h;
-}
 
 static Greeting greeting_of(const TcpRendezvous *r) { return GREETING(r->options.ranks, r->run); }
 
@@ -228,7 +223,7 @@ static void tcp_close(Rendezvous *base) {
 int rendezvous_tcp(const NetOptions *options, const NetAddress *address, const Secret *secret, Rendezvous **rendezvous,
                    Error *error) {
   TcpRendezvous *r = xcalloc(1, sizeof *r);
-  *r = (TcpRendezvous){{tcp_exchange, tcp_close}, *options, *address, hash(options->id), -1};
+  *r = (TcpRendezvous){{tcp_exchange, tcp_close}, *options, *address, hash_text(options->id), -1};
   r->deadline = clock_seconds() + options->patience;
   r->channel = xcalloc((size_t)options->ranks, sizeof *r->channel);
   r->secret = secret;

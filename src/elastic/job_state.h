@@ -71,7 +71,7 @@ const char *job_blamed(const char *sentence, int rank);
 
 // JSON; the caller frees it.
 char *job_state_print(const JobState *state);
-// NULL: it is not one: a field lacks, has another type, or a value that no job has. The caller frees it.
+// NULL: a field is missing, has another type, or a value that no job has. The caller frees it.
 JobState *job_state_parse(const char *text, size_t bytes);
 JobState *job_state_copy(const JobState *state);
 

@@ -259,9 +259,8 @@ static void report(Machines *m) {
 // Who saves what is in memory: of the members of the round those that are still there.
 static RescueLoss loss_of(const Machines *m) {
   const JobState *s = m->state;
-  return (RescueLoss){.machines = s->lost, .ranks_left = job_ranks(s),
-                      .leads = m->here && first_machine_left(s) == m->here,
-                      .leader = first_machine_left(s) ? first_machine_left(s)->first : 0};
+  const Machine *leader = first_machine_left(s);
+  return (RescueLoss){.machines = s->lost, .ranks_left = job_ranks(s), .leader = leader ? leader->first : -1};
 }
 
 // All workers here have ended. After a failure the next round waits, since this machine says that they have ended,

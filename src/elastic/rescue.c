@@ -68,6 +68,8 @@ static bool has_ended(Rescue *r, int first) {
   return found;
 }
 
+static bool leads(const Rescue *r, const RescueLoss *loss) { return loss->leader == r->first; }
+
 // Another machine is lost since then, or this one.
 static bool is_changed(Rescue *r, const RescueLoss *since) {
   return loss_of(r).machines != since->machines || is_abandoned(r);
@@ -153,29 +155,36 @@ static RescueNote own_note(const Rescue *r) {
   return note;
 }
 
-// Of the machines that have left a note, whether all others have ended; and whether one has ended without a note.
-typedef struct Others { bool all_ended, one_is_silent; } Others;
+static bool has_note(const RescueNotes *notes, int first) {
+  bool found = false;
+  for (int i = 0; i < notes->count; i++) found |= notes->data[i].first == first;
+  return found;
+}
 
-// A machine writes its note before it ends, so they are read after.
-static Others look_at_others(Rescue *r, const RescueFolder *folder) {
-  Others others = {.all_ended = true};
+// Whether a machine has ended without a note; one writes its note before it ends, so the notes are read last.
+static bool lacks_a_note(Rescue *r, const RescueFolder *folder) {
+  Vec(int) ended = {0};
   RescueNotes notes = {0};
+  bool lacks = false;
   pthread_mutex_lock(&r->mutex);
-  int count = r->ended.count;
-  int *ended = xcalloc((size_t)count + 1, sizeof *ended);
-  if (count) memcpy(ended, r->ended.data, sizeof *ended * (size_t)count);
+  for (int i = 0; i < r->ended.count; i++) vec_push(&ended, r->ended.data[i]);
   pthread_mutex_unlock(&r->mutex);
-  rescue_folder_read(folder, &notes);
-  for (int i = 0, noted; i < count; i++, others.one_is_silent |= !noted)
-    for (int k = noted = 0; k < notes.count; k++) noted |= notes.data[k].first == ended[i];
-  for (int k = 0; k < notes.count; k++) {
-    bool found = notes.data[k].first == r->first;
-    for (int i = 0; i < count; i++) found |= notes.data[k].first == ended[i];
-    others.all_ended &= found;
-  }
+  if (ended.count) rescue_folder_read(folder, &notes);
+  for (int i = 0; i < ended.count; i++) lacks |= !has_note(&notes, ended.data[i]);
   rescue_notes_free(&notes);
-  free(ended);
-  return FAULT(ended_machines_are_awaited, others, (Others){0});
+  vec_free(&ended);
+  return FAULT(ended_machines_are_awaited, lacks, false);
+}
+
+// Whether all other machines that have left a note have ended. All notes are there when a step has been chosen.
+static bool others_have_ended(Rescue *r, const RescueFolder *folder) {
+  RescueNotes notes = {0};
+  bool all = r->several;
+  if (r->several) rescue_folder_read(folder, &notes);
+  for (int i = 0; i < notes.count; i++)
+    all &= notes.data[i].first == r->first || has_ended(r, notes.data[i].first);
+  rescue_notes_free(&notes);
+  return FAULT(missing_parts_are_awaited, all, false);
 }
 
 // On several machines: the notes of all that are left, as they come.
@@ -185,7 +194,7 @@ static int choose_step(Rescue *r, const RescueFolder *folder, const RescueLoss *
   while (r->several && rescue_ranks(&notes) < loss->ranks_left) {
     rescue_notes_free(&notes);
     if (is_changed(r, loss)) return error_set(&r->error, PLAIT_FAILED, "%s", lost_part);
-    if (look_at_others(r, folder).one_is_silent || clock_seconds() - r->began > meet_within + r->grace)
+    if (lacks_a_note(r, folder) || clock_seconds() - r->began > meet_within + r->grace)
       return error_set(&r->error, PLAIT_FAILED, "not all machines say what they have");
     nap();
     rescue_folder_read(folder, &notes);
@@ -277,7 +286,7 @@ static int commit(Rescue *r, const MemoryImageLabel *l, int parts) {
 static int await_parts(Rescue *r, const MemoryImageLabel *l, const RescueFolder *folder, const RescueLoss *loss) {
   for (int part = 0; part < l->ranks; part++)
     for (;;) {
-      bool all_ended = r->several && look_at_others(r, folder).all_ended; // before what they have written is
+      bool all_ended = others_have_ended(r, folder); // looked at before the part, which is written before
       if (checkpoint_part_is_written(l->dir, r->step, part)) break;
       if (all_ended) return error_set(&r->error, PLAIT_FAILED, "another machine has not written its part");
       if (is_changed(r, loss)) return error_set(&r->error, PLAIT_FAILED, "%s", lost_part);
@@ -341,11 +350,10 @@ static int save_alone(Rescue *r) {
 static int help(Rescue *r, const RescueFolder *folder, const RescueLoss *loss) {
   int decided = 0;
   for (;;) {
-    bool may_come =
-        FAULT(ended_leader_is_awaited, !has_ended(r, loss->leader), true); // it says the step before it ends
+    bool is_gone = FAULT(ended_leader_is_awaited, has_ended(r, loss->leader), false); // it decides before it ends
     decided = rescue_folder_decision(folder, &r->step);
     if (decided) break;
-    if (!may_come || is_changed(r, loss) || clock_seconds() - r->began > 2 * meet_within + r->grace) break;
+    if (is_gone || is_changed(r, loss) || clock_seconds() - r->began > 2 * meet_within + r->grace) break;
     nap();
   }
   if (decided < 0) return PLAIT_OK; // the machine that leads says why
@@ -364,11 +372,11 @@ static int attempt(Rescue *r, const RescueLoss *loss) {
   bool each_alone = !r->copied || (r->own && label_of(r, 0)->alone);
   r->error = (Error){0};
   r->step = -1;
-  if (loss->machines && each_alone) return loss->leads ? save_alone(r) : PLAIT_OK; // that one says what comes of it
+  if (loss->machines && each_alone) return leads(r, loss) ? save_alone(r) : PLAIT_OK; // that one says what comes of it
   RescueNote note = own_note(r);
   int code = r->several ? rescue_folder_write(&folder, &note, &r->error) : PLAIT_OK;
   rescue_note_free(&note);
-  if (!code) code = loss->leads ? lead(r, &folder, loss) : help(r, &folder, loss);
+  if (!code) code = leads(r, loss) ? lead(r, &folder, loss) : help(r, &folder, loss);
   return code;
 }
 
@@ -379,7 +387,7 @@ static void *rescue(void *context) {
     loss = loss_of(r);
     attempt(r, &loss);
   } while (!r->saved && !is_abandoned(r) && is_changed(r, &loss));
-  for (int lost = 0; lost <= loss.machines && r->several && loss.leads; lost++)
+  for (int lost = 0; lost <= loss.machines && r->several && leads(r, &loss); lost++)
     rescue_folder_remove(&(RescueFolder){r->run_folder, r->job, r->round, lost});
   r->seconds = clock_seconds() - r->began;
   atomic_store(&r->done, true);
@@ -395,7 +403,7 @@ Rescue *rescue_begin(const Workers *w, const RescuePlace *place) {
   r->began = clock_seconds();
   r->grace = place->grace;
   r->first = w->count ? w->worker[0].rank : 0;
-  r->loss = (RescueLoss){.ranks_left = place->ranks, .leads = r->first == 0};
+  r->loss = (RescueLoss){.ranks_left = place->ranks};
   r->several = place->ranks > w->count;
   r->copied = place->copied;
   pthread_mutex_init(&r->mutex, NULL);

@@ -23,8 +23,7 @@ typedef struct RescuePlace {
 typedef struct RescueLoss {
   int machines;   // so many
   int ranks_left; // of the others
-  bool leads;     // this machine is the first of these
-  int leader;     // the first rank of that one
+  int leader;     // the first rank of the machine that leads: the first of these
 } RescueLoss;
 
 // After a failure, when all workers here have ended. NULL: they have left nothing that is newer than the checkpoints on

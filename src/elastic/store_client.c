@@ -1,5 +1,6 @@
 // The client of a store that a supervisor serves, and finding or becoming that one.
 #include "base/clock.h"
+#include "base/hash.h"
 #include "comm/channel.h"
 #include "comm/net_socket.h"
 #include "elastic/store_protocol.h"
@@ -13,11 +14,7 @@ static const double usual_patience = 10, retry_seconds = 0.05, usual_greeting = 
 
 typedef struct Client { Store base; Channel *channel; char where[80]; } Client; // channel NULL: lost
 
-uint64_t store_job(const char *id) { // FNV-1a
-  uint64_t h = 14695981039346656037u;
-  for (const char *c = id; *c; c++) h = (h ^ (unsigned char)*c) * 1099511628211u;
-  return h;
-}
+uint64_t store_job(const char *id) { return hash_text(id); }
 
 // A call that fails half way leaves bytes that nobody reads: all later ones fail, too.
 static int lost(Client *c, const char *how, Error *error) {

@@ -1,7 +1,7 @@
 // Images of a rank's part of a checkpoint in memory: what is found of them when the rank is dead, and what is not.
 #include "checkpoint/memory_image.h"
 #include "base/fault.h"
-#include "checkpoint/checksum.h"
+#include "image_text.h"
 #include "pieces.h"
 #include <fcntl.h>
 #include <signal.h>
@@ -155,22 +155,6 @@ static void damaged_ones(void **state) {
   close(fd);
 }
 
-// Where the header has what follows, and its checksum, which is of all between RUN and it.
-enum { RUN = 16, TEXT_BYTES = RUN + 400 + 16, TEXT_CHECKSUM = TEXT_BYTES + 24, CHECKSUM = TEXT_CHECKSUM + 8 };
-
-// Replaces the text of an image, and makes the checksums right: they are no secret.
-static void set_text(int fd, int64_t at, const char *text) {
-  char header[CHECKSUM];
-  int64_t bytes = (int64_t)strlen(text);
-  uint64_t sum = checksum_of(text, strlen(text));
-  assert_int_equal(pwrite(fd, text, (size_t)bytes, at), bytes);
-  assert_int_equal(pwrite(fd, &bytes, sizeof bytes, TEXT_BYTES), sizeof bytes);
-  assert_int_equal(pwrite(fd, &sum, sizeof sum, TEXT_CHECKSUM), sizeof sum);
-  assert_int_equal(pread(fd, header, sizeof header, 0), sizeof header);
-  sum = checksum_of(header + RUN, CHECKSUM - RUN);
-  assert_int_equal(pwrite(fd, &sum, sizeof sum, CHECKSUM), sizeof sum);
-}
-
 // A copy of an image comes from another machine: its text is believed only where its pieces lie inside of the image.
 static void texts_that_lie(void **state) {
   static const struct { const char *global, *offset, *local, *at; bool good; } cases[] = {
@@ -205,7 +189,7 @@ static void texts_that_lie(void **state) {
     char *text = xformat("{\"boxes\":[{\"name\":\"x\",\"dtype\":\"F32\",\"global\":%s,\"offset\":%s,"
                          "\"local\":%s,\"at\":%s,\"spare\":false}],\"label\":{\"dir\":\"/nowhere\"}}",
                          cases[i].global, cases[i].offset, cases[i].local, cases[i].at);
-    set_text(fd, 4096 + memory_image_bytes(&t, 1), text);
+    image_set_text(fd, memory_image_bytes(&t, 1), text, strlen(text));
     if ((found(fd, run) == 5) != cases[i].good) fail_msg("%s", text);
     free(text);
   }
@@ -218,7 +202,7 @@ static void texts_that_lie(void **state) {
       {"{\"boxes\":[]", false},
   };
   for (size_t i = 0; i < sizeof labels / sizeof *labels; i++) {
-    set_text(fd, 4096 + memory_image_bytes(&t, 1), labels[i].text);
+    image_set_text(fd, memory_image_bytes(&t, 1), labels[i].text, strlen(labels[i].text));
     if ((found(fd, run) == 5) != labels[i].good) fail_msg("%s", labels[i].text);
   }
   close(fd);

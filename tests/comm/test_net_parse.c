@@ -1,5 +1,5 @@
-// What ranks of net read from each other before they know each other: each malformed field, and bytes that lack, are
-// refused. tests/fuzz gives the same functions random bytes.
+// Parsers of what ranks of net send each other: truncated messages and every malformed field are refused. The fuzz
+// targets (tests/fuzz) give the same functions random bytes.
 #include "base/error.h"
 #include "comm/net_record.h"
 #include "comm/rendezvous_parse.h"

@@ -74,8 +74,8 @@ remove_checkpoints() {
   done
 }
 # half_goes_on NAME…: these can make a round, and one of them can serve the store
-half_goes_on() { [ $# -ge 2 ] && for_store "$@"; }
-for_store() {
+half_goes_on() { [ $# -ge 2 ] && may_serve "$@"; }
+may_serve() {
   local name
   for name in "$@"; do case ${host[$name]} in hostA | hostB) return ;; esac; done
   return 1

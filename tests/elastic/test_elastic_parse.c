@@ -1,5 +1,5 @@
-// What comes over connections of the store and of copies: each malformed field, and bytes that lack, are refused.
-// tests/fuzz gives the same functions random bytes.
+// Parsers of the messages of the store and of copies: truncated messages and every malformed field are refused. The
+// fuzz targets (tests/fuzz) give the same functions random bytes.
 #include "base/error.h"
 #include "elastic/copies_protocol.h"
 #include "elastic/store_protocol.h"

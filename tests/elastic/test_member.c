@@ -22,6 +22,22 @@ static void set(Store *store, const char *key, const char *text) {
   store_value_free(&now);
 }
 
+enum { ENDPOINT = 80 };
+
+// An address at which nobody listens.
+static void find_endpoint(NetAddress *at, char text[ENDPOINT]) {
+  assert_int_equal(net_resolve("127.0.0.1", 0, at, NULL), PLAIT_OK);
+  int fd = net_listen(at);
+  assert_true(fd >= 0);
+  close(fd);
+  net_describe(at, text, ENDPOINT);
+}
+
+static MemberOptions options_of(const char *endpoint) {
+  return (MemberOptions){.endpoints = endpoint, .id = "job", .silence = 5, .patience = 20,
+                         .limits = {.least = 1, .most = 1, .unit = 1}, .recipe = "r", .nproc = 2, .node_rank = -1};
+}
+
 static void give_up_at(const char *text) {
   NetAddress at;
   Error error = {0};
@@ -31,18 +47,13 @@ static void give_up_at(const char *text) {
   Member *member;
   JobState *s;
   Machine *here;
-  char endpoint[80];
-  assert_int_equal(net_resolve("127.0.0.1", 0, &at, &error), PLAIT_OK);
-  int fd = net_listen(&at);
-  assert_true(fd >= 0);
-  close(fd);
-  net_describe(&at, endpoint, sizeof endpoint);
+  char endpoint[ENDPOINT];
+  find_endpoint(&at, endpoint);
   assert_int_equal(store_serve(&at, "job", false, &server, &error), PLAIT_OK);
   assert_int_equal(store_connect(&at, "job", 5, &store, &error), 1);
   set(store, "epoch", "1");
   set(store, "state", text);
-  MemberOptions options = {.endpoints = endpoint, .id = "job", .silence = 5, .patience = 20,
-                           .limits = {.least = 1, .most = 1, .unit = 1}, .recipe = "r", .nproc = 1, .node_rank = -1};
+  MemberOptions options = options_of(endpoint);
   assert_int_equal(member_open(&options, &member, &error), PLAIT_OK);
   int code = PLAIT_OK;
   for (double until = clock_seconds() + 10; !code && clock_seconds() < until;) {
@@ -74,14 +85,9 @@ static void a_new_job(void **state) {
   Member *member;
   JobState *s = NULL;
   Machine *here = NULL;
-  char endpoint[80];
-  assert_int_equal(net_resolve("127.0.0.1", 0, &at, &error), PLAIT_OK);
-  int fd = net_listen(&at);
-  assert_true(fd >= 0);
-  close(fd);
-  net_describe(&at, endpoint, sizeof endpoint);
-  MemberOptions options = {.endpoints = endpoint, .id = "job", .silence = 5, .patience = 20,
-                           .limits = {.least = 1, .most = 1, .unit = 1}, .recipe = "r", .nproc = 2, .node_rank = -1};
+  char endpoint[ENDPOINT];
+  find_endpoint(&at, endpoint);
+  MemberOptions options = options_of(endpoint);
   assert_int_equal(member_open(&options, &member, &error), PLAIT_OK);
   for (double until = clock_seconds() + 30; !here && clock_seconds() < until;) {
     free(s);

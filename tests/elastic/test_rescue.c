@@ -209,35 +209,48 @@ static void all_on_each(void **state) {
     for (int i = 0; i < 2; i++)
       if (i != lost) assert_non_null(r[i] = rescue_begin(&w[i], &here));
     for (int i = 0; i < 2; i++)
-      if (lost >= 0 && i != lost) rescue_lose(r[i], &(RescueLoss){1, 1, true});
+      if (lost >= 0 && i != lost) rescue_lose(r[i], &(RescueLoss){1, 1, i});
     for (int i = 0; i < 2; i++) rescue_end(r[i]);
     assert_int_equal(newest(), lost ? 6 : 9);
     for (int i = 0; i < 2; i++) free_workers(&w[i]);
   }
 }
 
-// A machine that was cut off has said that its workers have ended, without having saved anything: the other one does
-// not wait for it, whichever of them leads.
+// One of two machines saves what it can of step 6 when something is said of the other: nothing is saved, and it does
+// not wait.
+static void of_two(int other, void (*tell)(Rescue *r, int other)) {
+  make_run("1 token 3\n");
+  Workers w = make_workers(!other, 1);
+  RescuePlace here = place(2);
+  keep(&w, !other, 2, 0, 6);
+  double began = clock_seconds();
+  Rescue *r = rescue_begin(&w, &here);
+  assert_non_null(r);
+  tell(r, other);
+  wait_for(r);
+  assert_true(clock_seconds() - began < 10);
+  rescue_end(r);
+  assert_int_equal(newest(), 2);
+  char *left = xformat("%s/memory-token-3", run_folder);
+  assert_false(file_exists(left));
+  free(left);
+  free_workers(&w);
+}
+
+static void lose(Rescue *r, int other) { rescue_lose(r, &(RescueLoss){1, 1, !other}); }
+
+static void a_machine_is_lost(void **state) {
+  for (int lost = 0; lost < 2; lost++) of_two(lost, lose);
+}
+
+static void tell_end(Rescue *r, int other) {
+  rescue_ended(r, other);
+  rescue_ended(r, other); // it may be said again
+}
+
+// It was cut off, and has said that its workers have ended, without having saved anything.
 static void a_machine_has_ended(void **state) {
-  for (int other = 0; other < 2; other++) {
-    make_run("1 token 3\n");
-    Workers w = make_workers(!other, 1);
-    RescuePlace here = place(2);
-    keep(&w, !other, 2, 0, 6);
-    double began = clock_seconds();
-    Rescue *r = rescue_begin(&w, &here);
-    assert_non_null(r);
-    rescue_ended(r, other);
-    rescue_ended(r, other); // it may be said again
-    wait_for(r);
-    assert_true(clock_seconds() - began < 10);
-    rescue_end(r);
-    assert_int_equal(newest(), 2);
-    char *left = xformat("%s/memory-token-3", run_folder);
-    assert_false(file_exists(left));
-    free(left);
-    free_workers(&w);
-  }
+  for (int ended = 0; ended < 2; ended++) of_two(ended, tell_end);
 }
 
 // It has said what it has, but was cut off before it wrote its part.
@@ -267,26 +280,6 @@ static void a_part_does_not_come(void **state) {
   free_workers(&w);
 }
 
-// Whichever it is: what is on the disk stays, and nobody waits.
-static void a_machine_is_lost(void **state) {
-  for (int lost = 0; lost < 2; lost++) {
-    make_run("1 token 3\n");
-    Workers w = make_workers(!lost, 1);
-    RescuePlace here = place(2);
-    keep(&w, !lost, 2, 0, 6);
-    Rescue *r = rescue_begin(&w, &here);
-    assert_non_null(r);
-    rescue_lose(r, &(RescueLoss){1, 1, true});
-    wait_for(r);
-    rescue_end(r);
-    assert_int_equal(newest(), 2);
-    char *left = xformat("%s/memory-token-3", run_folder);
-    assert_false(file_exists(left));
-    free(left);
-    free_workers(&w);
-  }
-}
-
 // Of three machines with a rank each, where each has copies of the one before. Whichever is lost, the newest step of
 // which all ranks are there is saved; of two that are lost, one may have had the copies of the other.
 static void copies_count(void **state) {
@@ -310,14 +303,14 @@ static void copies_count(void **state) {
       here[i].copy = copy[i].worker->memory;
       here[i].copies = WORKER_MEMORIES;
     }
-    bool leads = true;
+    int leader = -1;
     for (int i = 0; i < MACHINES; i++)
       if (i != first && i != second) assert_non_null(r[i] = rescue_begin(&w[i], &here[i]));
     for (int i = 0; i < MACHINES; i++)
       if (r[i]) {
-        if (two) rescue_lose(r[i], &(RescueLoss){1, left + 1, false}); // the second one later
-        rescue_lose(r[i], &(RescueLoss){1 + two, left, leads});
-        leads = false;
+        if (leader < 0) leader = i;
+        if (two) rescue_lose(r[i], &(RescueLoss){1, left + 1, second}); // which is lost later
+        rescue_lose(r[i], &(RescueLoss){1 + two, left, leader});
       }
     for (int i = 0; i < MACHINES; i++) rescue_end(r[i]);
     assert_int_equal(newest(), two ? 2 : 9);

@@ -302,7 +302,7 @@ static void *answer(void *argument) {
   return NULL;
 }
 
-// What is no reply ends the client's connection.
+// A client that receives a malformed reply closes the connection.
 static void replies_are_refused(void **state) {
   static const StoreReply wrong[] = {{1, 5, 0, 0}, {1, STORE_VALUE + 1, 1, 0}, {7, 0, 1, 0}};
   for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {

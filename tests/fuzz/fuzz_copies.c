@@ -1,6 +1,6 @@
-// What comes over a connection of copies of memory: a greeting, then frames and their pieces, as the next machine takes
-// them (t), and replies, as the sender takes them (r). The first byte chooses. An upper-case letter makes the checksums
-// of frames right, as a fuzzer cannot. Pieces that are taken fit their frame.
+// Messages on a connection that carries copies of memory. The first byte of the input chooses: t is what the receiver
+// of copies parses (a greeting, then frames with their pieces), r what the sender parses (replies). T is t with valid
+// checksums, which a fuzzer does not find. Accepted pieces must fit into their frame.
 #include "elastic/copies_protocol.h"
 #include "fuzz.h"
 #include <string.h>

@@ -1,5 +1,5 @@
-// What comes over a connection of the rendezvous: rank 0's greeting (g), another process's answer (a), records from
-// rank 0 (t), and the record of a rank (r). The first byte chooses. Whatever passes the checks can be used.
+// Messages on a connection of the rendezvous. The first byte of the input chooses: g is rank 0's greeting, a the answer
+// of another rank, t the list of records that rank 0 sends, r the record of a rank. What is accepted must be usable.
 #include "comm/net_record.h"
 #include "comm/rendezvous_parse.h"
 #include "fuzz.h"

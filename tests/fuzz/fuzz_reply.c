@@ -1,6 +1,5 @@
-// What a client of the store reads: whose greeting it is, then replies (r); and the state of a job that a value holds
-// (s). The first byte chooses. What is read of a state is printed as text that is read as the same state; rounds move
-// it.
+// What a client of the store parses. The first byte of the input chooses: r is the server's greeting and replies, s the
+// state of a job, which is the value of a key. An accepted state, printed and parsed again, must be the same.
 #include "elastic/job_state.h"
 #include "elastic/store_protocol.h"
 #include "fuzz.h"

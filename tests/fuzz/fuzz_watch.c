@@ -1,5 +1,5 @@
-// What comes over a connection of the watch: the introduction of a rank (i), or frames, as rank 0 (0) or another rank
-// (1) reads them. The first byte chooses. A frame that was taken is written as the same bytes.
+// Messages on a connection of the watch. The first byte of the input chooses: i is the introduction of a rank, 0 and 1
+// are frames that rank 0 or another rank receives. An accepted frame, written again, must give the same bytes.
 #include "comm/watch_frame.h"
 #include "fuzz.h"
 #include <string.h>
