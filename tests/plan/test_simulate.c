@@ -3,7 +3,6 @@
 #include "op/op.h"
 #include "plan/cache.h"
 #include "plan/devices.h"
-#include "plan/flows.h"
 #include "program/cost.h"
 #include "program/traffic.h"
 #include <math.h>
@@ -14,59 +13,7 @@
 // cmocka wants the four above first
 #include <cmocka.h>
 
-#include "compiled.h"
-
-static int setup(void **state) {
-  if (make_folder()) return -1;
-  write_file(
-      "llama.json",
-      "{\"model_type\": \"llama\", \"hidden_size\": 256, \"intermediate_size\": 512, \"num_hidden_layers\": 8,"
-      " \"num_attention_heads\": 8, \"num_key_value_heads\": 8, \"max_position_embeddings\": 128,"
-      " \"vocab_size\": 1024, \"rms_norm_eps\": 1e-5, \"hidden_act\": \"silu\", \"tie_word_embeddings\": false}");
-  write_file("recipe.yaml", "model: {config: llama.json}\ndata: {train: none, seq_len: 128}\n"
-                            "batch: {global: 64, micro: 2}\nschedule: {steps: 1}\nrun: {dir: none, comm: mpi}\n"
-                            "precision: bf16\n");
-  return 0;
-}
-
-// 16 nodes of 4 devices. fast: links that take no time.
-static Cluster machines(int fast) {
-  Cluster c = {.name = "test", .levels = 2, .base = {5e-6, 8e-6}};
-  c.device = (DeviceFacts){.name = "device", .sustained = 0.8, .units = 108, .cache = 40e6, .memory = 80e9,
-                           .bandwidth = 2e12, .launch = 2e-6, .host = 1e-6};
-  for (int d = 0; d < DTYPE_COUNT; d++) c.device.matrix[d] = 300e12, c.device.vector[d] = 20e12;
-  c.level[0] = (LevelFacts){"inside", LEVEL_SWITCH, .count = 4, .ports = 1, .bandwidth = 300e9, .latency = 3e-6,
-                            .oversubscription = 1};
-  c.level[1] = (LevelFacts){"outside", LEVEL_SWITCH, .count = 16, .ports = 4, .bandwidth = 25e9, .latency = 9e-6,
-                            .oversubscription = 1};
-  if (!fast) return c;
-  c.base[0] = c.base[1] = c.device.host = 0;
-  for (int l = 0; l < 2; l++) c.level[l].bandwidth = INFINITY, c.level[l].latency = 0;
-  return c;
-}
-
-// 64 devices behind links so slow that transfers of different axes meet on them.
-static Cluster slow_links(void) {
-  Cluster c = machines(0);
-  c.level[0].count = 64, c.levels = 1;
-  c.level[0].bandwidth /= 100;
-  return c;
-}
-
-static Simulation *simulated(const Case *c, const Cluster *cluster) {
-  SimulateOptions options = {.cluster = cluster, .critical = 5};
-  Simulation *s;
-  Error error = {0};
-  if (simulate(c->job->train.program, &options, &s, &error)) fail_msg("%s", error.message);
-  return s;
-}
-
-static double seconds(const Case *c, const Cluster *cluster) {
-  Simulation *s = simulated(c, cluster);
-  double step = s->step;
-  simulation_free(s);
-  return step;
-}
+#include "simulated.h"
 
 static const char *const cases[] = {
     "mesh.dp=4",
@@ -81,10 +28,6 @@ static const char *const cases[] = {
     "mesh.cp=4 parallel.context=ring mesh.dp=2 parallel.zero=1",
 };
 enum { CASES = sizeof cases / sizeof *cases };
-
-static void assert_near(double a, double b, double within, const char *what) {
-  if (!(fabs(a - b) <= within * fabs(b))) fail_msg("%s: %.12g instead of %.12g", what, a, b);
-}
 
 // Where messages take no time, segments start and end when the replay says, given how long they take. A schedule that
 // never drains has END between its segments, for which the replay has no cost: there only products take time.
@@ -529,147 +472,6 @@ static void the_cache_keeps_what_was_touched_last(void **state) {
   release(&c);
 }
 
-// Every transfer of one rank, whose collectives and messages all cross one level.
-typedef struct Sent { const Program *program; int rank, count; double begin[4096], end[4096]; } Sent;
-
-static void note_sent(void *context, int rank, const char *name, const Node *instruction, const Action *action,
-                      double begin, double end, int in_flight) {
-  Sent *s = context;
-  const Graph *g = s->program->graph;
-  int sent = in_flight || (action && action->kind == ACTION_SEND);
-  for (int i = 0; i < g->node.count && !sent; i++)
-    sent = !strcmp(g->node.data[i].name, name) && op_def(g->node.data[i].op)->communicates;
-  if (rank != s->rank || !sent) return;
-  assert_true(s->count < 4096);
-  s->begin[s->count] = begin, s->end[s->count++] = end;
-}
-
-// Seconds in which more than one is under way: by all moments at which something begins or ends.
-static double met_by_moments(const Sent *s) {
-  double met = 0;
-  for (int i = 0; i < 2 * s->count; i++) {
-    double from = i < s->count ? s->begin[i] : s->end[i - s->count], to = INFINITY;
-    int active = 0, again = 0;
-    for (int k = 0; k < 2 * s->count; k++) {
-      double at = k < s->count ? s->begin[k] : s->end[k - s->count];
-      if (at > from && at < to) to = at;
-      again |= at == from && k < i;
-    }
-    for (int k = 0; k < s->count; k++) active += s->begin[k] <= from && s->end[k] > from;
-    if (!again && active > 1) met += (active - 1) * (to - from);
-  }
-  return met;
-}
-
-// For how long transfers have a link at once.
-static void transfers_that_meet_are_counted(void **state) {
-  Cluster cluster = slow_links();
-  Case c = compiled_by("mesh.pp=4 mesh.dp=2 parallel.zero=3 parallel.pipeline=interleaved parallel.stages_per_rank=2"),
-       d = compiled_by("mesh.dp=4 parallel.overlap=false");
-  Sent sent = {.program = c.job->train.program[0], .rank = 0};
-  SimulateOptions options = {.cluster = &cluster, .see = note_sent, .context = &sent};
-  Simulation *s;
-  Error error = {0};
-  assert_int_equal(simulate(c.job->train.program, &options, &s, &error), 0);
-  assert_true(s->rank[0].met > 1e-4 * s->step);
-  assert_near(s->rank[0].met, met_by_moments(&sent), 1e-6, "transfers of rank 0 that meet");
-  simulation_free(s);
-  s = simulated(&d, &cluster); // one after the other
-  assert_true(s->rank[0].met == 0);
-  simulation_free(s);
-  release(&c), release(&d);
-}
-
-// Every transfer of a step with its links and what it takes by itself, as flows (plan/flows.h).
-typedef struct Moved {
-  Program *const *programs;
-  const Cluster *cluster;
-  Costs *costs[8];
-  int node[4096], link[4096][16], count;
-  Flow flow[4096];
-  double end[4096]; // by the simulation
-} Moved;
-
-static const Cost *cost_of(const Moved *m, int rank, int node) {
-  const Program *p = m->programs[rank];
-  for (int a = 0; a < p->actions.count; a++) {
-    const Body *body;
-    const Cost *cost = costs_body(m->costs[rank], &p->actions.data[a], &body);
-    for (int i = 0; cost && i < body->count; i++)
-      if (body->instruction[i].node == node) return &cost[i];
-  }
-  fail_msg("node %d has no cost", node);
-  return NULL;
-}
-
-static void note_moved(void *context, int rank, const char *name, const Node *instruction, const Action *action,
-                       double begin, double end, int in_flight) {
-  Moved *m = context;
-  const Program *p = m->programs[rank];
-  int node = -1, message = in_flight && action && action->kind == ACTION_SEND, at = m->count;
-  for (int i = 0; i < p->graph->node.count && !message && node < 0; i++)
-    if (!strcmp(p->graph->node.data[i].name, name) && op_def(p->graph->node.data[i].op)->communicates) node = i;
-  if (!message && node < 0) return;
-  assert_true(at < 4096);
-  const Cost *cost = message ? NULL : cost_of(m, rank, node);
-  for (int i = 0; i < m->count && cost && cost->crossing; i++) // another rank has told of it
-    if (m->node[i] == node && m->flow[i].start == begin) at = i;
-  Flow *f = &m->flow[at];
-  if (at == m->count) {
-    MessagesOnLinks on = {0};
-    int to = message ? stage_coordinate(action->peer, p->schedule->map) : 0;
-    if (message) on = machine_messages(m->cluster, &p->mesh, rank, to, -1);
-    *f = (Flow){.start = begin, .link = m->link[at]};
-    f->bytes = message ? transfer_seconds(m->cluster, on.level, on.sharing, transfer_bytes(p, action))
-                       : cost->seconds;
-    m->node[at] = node, m->end[at] = end;
-    m->link[at][f->links++] = 2 * rank;
-    m->link[at][f->links++] = 2 * (message ? to : rank) + 1;
-    m->count++;
-    return;
-  }
-  m->link[at][f->links++] = 2 * rank;
-  m->link[at][f->links++] = 2 * rank + 1;
-  assert_true(f->links <= 16 && end == m->end[at]);
-}
-
-// From when they begin follows when they end: what plan/flows.c says of them all at once. Kernels and waits lie
-// between, and so one that ended otherwise would move others.
-static void transfers_that_meet_share_their_links(void **state) {
-  static Moved moved;
-  static const char *const keys[] = {
-      "mesh.pp=4 mesh.dp=2 parallel.zero=3 parallel.pipeline=interleaved parallel.stages_per_rank=2",
-      "mesh.pp=2 mesh.dp=4 parallel.zero=2 parallel.pipeline=1f1b",
-      "mesh.pp=2 mesh.dp=2 mesh.tp=2 parallel.zero=1 parallel.pipeline=zb-h1"};
-  Cluster cluster = slow_links();
-  cluster.base[0] = cluster.base[1] = cluster.level[0].latency = 0; // what a flow moves is all that it takes
-  for (size_t k = 0; k < sizeof keys / sizeof *keys; k++) {
-    Case c = compiled_by(keys[k]);
-    int ranks = job_pipeline_ranks(c.job), later = 0;
-    double capacity[16];
-    Simulation *s;
-    Error error = {0};
-    moved.programs = c.job->train.program;
-    moved.cluster = &cluster;
-    moved.count = 0;
-    for (int r = 0; r < ranks; r++)
-      assert_int_equal(costs_create(moved.programs[r], &cluster, -1, &moved.costs[r], &error), 0);
-    for (int l = 0; l < 16; l++) capacity[l] = 1;
-    SimulateOptions options = {.cluster = &cluster, .see = note_moved, .context = &moved};
-    assert_int_equal(simulate(moved.programs, &options, &s, &error), 0);
-    assert_true(s->shared);
-    flows_run(moved.flow, moved.count, capacity, 2 * ranks);
-    for (int i = 0; i < moved.count; i++) {
-      later += moved.end[i] > moved.flow[i].start + moved.flow[i].bytes * (1 + 1e-9);
-      assert_near(moved.end[i], moved.flow[i].end, 1e-9, keys[k]);
-    }
-    assert_true(moved.count > 40 && later > 4);
-    for (int r = 0; r < ranks; r++) costs_free(moved.costs[r]);
-    simulation_free(s);
-    release(&c);
-  }
-}
-
 static void a_cluster_must_do(void **state) {
   Case c = compiled_by("mesh.dp=4");
   Cluster cluster = machines(0);
@@ -696,8 +498,7 @@ int main(void) {
       cmocka_unit_test(stages_wait_for_each_other),     cmocka_unit_test(groups_lie_on_links),
       cmocka_unit_test(ranks_that_are_alike_are_simulated_once), cmocka_unit_test(ranks_have_links_of_their_own),
       cmocka_unit_test(islands_are_waited_for), cmocka_unit_test(the_cache_keeps_what_was_touched_last),
-      cmocka_unit_test(transfers_that_meet_are_counted), cmocka_unit_test(transfers_that_meet_share_their_links),
       cmocka_unit_test(a_cluster_must_do),
   };
-  return cmocka_run_group_tests(tests, setup, remove_folder);
+  return cmocka_run_group_tests(tests, make_model, remove_folder);
 }
