@@ -14,6 +14,8 @@
 #include <unistd.h>
 
 static const char prefix[] = "rendezvous-";
+// In place of the count of renewals: the holder has left and the job goes on; it has ended, with status ENDED - beats.
+enum { GIVEN_UP = -1, ENDED = -2 };
 
 void job_folder_open(JobFolder *f, const char *path) { *f = (JobFolder){.path = path, .fd = -1}; }
 
@@ -48,6 +50,14 @@ static void look(const JobFolder *f, int epoch, char *text, size_t size) {
   char *path = name_of(f, epoch);
   file_peek(path, text, size);
   free(path);
+}
+
+// The status that a job has ended with, when its store had the lease; -1: it may go on, or it is another job.
+static int status_of(const char *text, const char *job) {
+  char theirs[20];
+  long beats = 0;
+  if (sscanf(text, "%19s %ld", theirs, &beats) != 2 || (job && strcmp(theirs, job))) return -1;
+  return beats <= ENDED ? (int)(ENDED - beats) : -1;
 }
 
 // Its holder has given it up, or has died on this machine.
@@ -125,7 +135,8 @@ int job_folder_claim(JobFolder *f, const char *job, const char *endpoint, const 
   if (code) return error_prefix(error, "run.dir");
   if (epoch < 0) return 0;
   if (epoch) look(f, epoch, text, sizeof text);
-  bool strange = epoch && is_strange(text, job, endpoints);
+  bool is_over = epoch && status_of(text, NULL) >= 0, strange = epoch && !is_over && is_strange(text, job, endpoints);
+  if (is_over && status_of(text, job) >= 0) return 0; // this machine was cut off meanwhile
   // What a machine gave up is for its job's next machine at once; another job has to see first that none comes.
   if (epoch && (FAULT(strangers_take_leases, strange, false) || !is_given_up(text))) {
     bool known = epoch == f->seen_epoch;
@@ -154,15 +165,19 @@ bool job_folder_renew(JobFolder *f) {
   return true;
 }
 
-void job_folder_release(JobFolder *f, bool done) {
+int job_folder_status(const JobFolder *f, const char *job) {
+  char text[sizeof f->seen] = "";
+  int epoch = f->path ? newest(f->path) : 0;
+  if (epoch > 0) look(f, epoch, text, sizeof text);
+  return status_of(text, job);
+}
+
+void job_folder_release(JobFolder *f, int status) {
   if (!f->path || f->fd < 0) return;
-  char *path = name_of(f, f->epoch);
-  f->beats = -1;
-  if (done) unlink(path);
-  else write_beat(f);
+  f->beats = FAULT(job_end_is_not_kept, status < 0, true) ? GIVEN_UP : ENDED - status;
+  write_beat(f);
   close(f->fd);
   f->fd = -1;
-  free(path);
 }
 
 bool job_folder_sees(const JobFolder *f, int epoch, const char *job) {

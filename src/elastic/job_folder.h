@@ -1,6 +1,6 @@
 // The lease of a job's store in the folder that all machines share (run.dir): of several machines that could serve the
 // store only the holder does. A file run.dir/rendezvous-EPOCH, made by link(), which only one process can; its holder
-// changes it again and again. Clocks of machines are not compared.
+// changes it again and again. Clocks of machines are not compared. After the job it stays, and says the job's status.
 #pragma once
 #include "base/error.h"
 #include <stdbool.h>
@@ -27,7 +27,10 @@ int job_folder_claim(JobFolder *folder, const char *job, const char *endpoint, c
 void job_folder_watch(JobFolder *folder);
 // Says that the holder lives. false: another process has taken over.
 bool job_folder_renew(JobFolder *folder);
-// done: the job has ended; else another machine may take over at once.
-void job_folder_release(JobFolder *folder, bool done);
+// status: that the job has ended with; -1: it goes on, and another of its machines may take over at once.
+void job_folder_release(JobFolder *folder, int status);
+// The status that this job has ended with, for a machine that was cut off from it meanwhile; -1: the lease does not say
+// that it has ended.
+int job_folder_status(const JobFolder *folder, const char *job);
 // Whether this machine sees the lease of that epoch and job: the folder is the same one. Always true without a folder.
 bool job_folder_sees(const JobFolder *folder, int epoch, const char *job);

@@ -37,22 +37,22 @@ static void disconnect(JobStore *j) {
   j->lease = 0;
 }
 
-static void stop_serving(JobStore *j, bool done) {
+static void stop_serving(JobStore *j, int status) {
   store_server_stop(j->server);
   j->server = NULL;
-  job_folder_release(&j->folder, done);
+  job_folder_release(&j->folder, status);
 }
 
 void job_store_leave(JobStore *j) {
   disconnect(j);
-  if (j->server) stop_serving(j, false);
+  if (j->server) stop_serving(j, -1);
 }
 
-void job_store_close(JobStore *j, bool done) {
+void job_store_close(JobStore *j, int status) {
   Error ignored = {0};
   if (j->store && j->lease) j->store->lease(j->store, &j->lease, 0, &ignored);
   disconnect(j);
-  stop_serving(j, done);
+  stop_serving(j, status);
 }
 
 double job_store_patience(const JobStore *j) { return fmax(1, j->options->silence / 2); }

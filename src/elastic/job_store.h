@@ -46,7 +46,7 @@ int job_store_keep(JobStore *store, Error *error);
 bool job_store_begins(const JobStore *store); // this machine may make the state of a new job
 bool job_store_keeps(const JobStore *store);  // of all machines this one has the store, or the lease in run.dir
 void job_store_leave(JobStore *store);        // no connection, nothing served; what run.dir has may be taken over
-void job_store_close(JobStore *store, bool done);
+void job_store_close(JobStore *store, int status); // that the job has ended with; -1: it goes on
 
 // What both kinds use.
 double job_store_patience(const JobStore *store); // of a call

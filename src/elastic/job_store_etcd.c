@@ -56,7 +56,7 @@ static int tell(JobStore *j, uint64_t version, Error *error) {
   snprintf(text, sizeof text, "%d", j->folder.epoch);
   if (job_store_set(j, job_store_epoch_key, version, text, j->lease, &done, error)) return 0;
   if (done) j->epoch = j->folder.epoch, j->told = j->lease;
-  else if (!version) job_folder_release(&j->folder, false); // another machine was here first
+  else if (!version) job_folder_release(&j->folder, -1); // another machine was here first
   return 1;
 }
 
@@ -65,7 +65,7 @@ static int keep(JobStore *j, Error *error) {
   StoreValue now;
   if (!f->path || !j->store || !j->lease || !*j->job || clock_seconds() < j->beat_at) return 1;
   j->beat_at = clock_seconds() + job_store_beat_seconds;
-  if (f->fd >= 0 && !job_folder_renew(f)) job_folder_release(f, false); // another machine holds it now
+  if (f->fd >= 0 && !job_folder_renew(f)) job_folder_release(f, -1); // another machine holds it now
   if (j->store->get(j->store, job_store_epoch_key, &now, error)) return 0;
   uint64_t version = now.version;
   int epoch = version ? atoi(now.data) : 0;

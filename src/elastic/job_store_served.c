@@ -67,7 +67,7 @@ static int try_to_serve(JobStore *j, int i, const NetAddress *at, Error *error) 
   if (claimed <= 0) return claimed;
   Error unused = {0};
   if (!store_serve(at, o->id, o->insecure, &j->server, &unused)) return 1;
-  job_folder_release(&j->folder, false);
+  job_folder_release(&j->folder, -1);
   return 0;
 }
 

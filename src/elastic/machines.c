@@ -93,6 +93,8 @@ static void tell_failure(Machines *m) {
 
 static void tell_round(Machines *m) {
   const JobState *s = m->state;
+  if (s->phase == JOB_DONE && !s->count && !m->leaving)
+    fprintf(stderr, "plait launch: the job has ended, with status %d, while this machine was cut off\n", s->status);
   if (s->phase != JOB_RUNS || s->round <= m->announced) return;
   if (s->round > 0 && !(s->failure.counted && s->failure.round == s->round - 1))
     fprintf(stderr, "plait launch: %s; round %d has %d machine%s and %d rank%s\n", s->cause, s->round, job_members(s),
@@ -320,7 +322,7 @@ static bool is_left_by_rank_0(Machines *m) {
 // What the state says about the round that runs here.
 static void follow(Machines *m) {
   const JobState *s = m->state;
-  if (!m->here || !m->here->ranks || s->round != m->begun)
+  if (!m->here || !m->here->ranks || s->round != m->begun || s->phase == JOB_DONE)
     return abandon(m, m->here || s->phase == JOB_DONE
                           ? "the other machines have gone on without this one"
                           : "this machine said nothing for --silence seconds, and counts as lost");

@@ -146,8 +146,26 @@ static int remind(Member *m, Error *error) {
   return code;
 }
 
+// The job has ended while this machine was cut off from its store: the state has no machines any more.
+static bool learn_end(Member *m) {
+  lock(m);
+  JobState *s = m->state ? job_state_copy(m->state) : NULL;
+  unlock(m);
+  int status = s ? job_folder_status(&m->place.folder, s->job) : -1;
+  if (status < 0) return free(s), false;
+  s->changes++;
+  s->phase = JOB_DONE;
+  s->status = status;
+  s->count = 0;
+  publish(m, s);
+  free(s);
+  say_waits(m, "");
+  return true;
+}
+
 static void find_store(Member *m) {
   Error error = {0};
+  if (learn_end(m)) return (void)poll(NULL, 0, (int)(1000 * tick_seconds));
   double lost_at = m->lost_at; // a try that fails ends a connection, too
   int found = job_store_find(&m->place, &error);
   if (found > 0) {
@@ -384,10 +402,10 @@ void member_close(Member *m) {
   if (!m) return;
   lock(m);
   m->quit = true;
-  bool done = !m->state || m->state->phase == JOB_DONE;
+  int status = !m->state ? 0 : m->state->phase == JOB_DONE ? m->state->status : -1;
   unlock(m);
   if (m->thread) pthread_join(m->thread, NULL);
-  job_store_close(&m->place, done);
+  job_store_close(&m->place, status);
   if (m->event >= 0) close(m->event);
   pthread_mutex_destroy(&m->mutex);
   free(m->state);

@@ -69,7 +69,7 @@ start_etcd data http
 all_end 0 a b
 same_run whole two
 [ "$(tail -1 two/launch.jsonl)" = '{"rounds": 2, "restarts": 1, "status": 0}' ] || fail "launch.jsonl: $(cat two/launch.jsonl)"
-[ -z "$(ls two/rendezvous* 2>/dev/null)" ] || fail "the lease of run.dir is left over"
+[ "$(cut -d ' ' -f 2 two/rendezvous-*)" = -2 ] || fail "the lease of run.dir does not say that the job has ended: $(cat two/rendezvous-*)"
 is_empty || fail "keys are left in etcd: $(ask /v3/kv/range '{"key":"AA==","range_end":"AA=="}')"
 
 # ---- etcd loses all its data: the machines remind it ----

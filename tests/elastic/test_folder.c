@@ -64,12 +64,20 @@ static void one_holder(void **state) {
   assert_int_equal(claim(&second, 0), 1);   // and then not any more
   assert_int_equal(second.epoch, 2);
   assert_false(job_folder_renew(&f)); // it has been taken over
-  job_folder_release(&f, false);
-  job_folder_release(&second, false);
+  job_folder_release(&f, -1);
+  job_folder_release(&second, -1);
   assert_int_equal(claim(&f, 100), 1); // given back: nobody waits
   assert_int_equal(f.epoch, 3);
-  job_folder_release(&f, true);
-  assert_int_equal(rmdir(path), 0);
+  assert_int_equal(job_folder_status(&second, "job"), -1);
+  job_folder_release(&f, 75);
+  assert_int_equal(job_folder_status(&second, "job"), 75); // so it ends, too
+  assert_int_equal(job_folder_status(&second, "other"), -1);
+  assert_int_equal(claim(&second, 0), 0);
+  Error error = {0};
+  assert_int_equal(job_folder_claim(&second, "next", "127.0.0.1:9", "127.0.0.1:9", 100, &error), 1); // nobody waits
+  assert_int_equal(second.epoch, 4);
+  job_folder_release(&second, 0);
+  assert_int_equal(folder_remove(path, &error), PLAIT_OK);
 }
 
 static void other_processes(void **state) {
@@ -83,7 +91,9 @@ static void other_processes(void **state) {
   assert_int_equal(claim(&f, 100), 0);
   end(child); // on this machine it can be seen
   assert_int_equal(claim(&f, 100), 1);
-  job_folder_release(&f, true);
+  job_folder_release(&f, 0);
+  assert_int_equal(folder_remove(path, &error), PLAIT_OK);
+  assert_int_equal(folder_create(path, &error), PLAIT_OK);
   job_folder_open(&f, path);
   child = other_holder(path, "127.0.0.1:9"); // which nobody has told this job of
   assert_int_equal(claim(&f, 100), 0);
@@ -109,17 +119,17 @@ static void another_job(void **state) {
   job_folder_open(&next, path);
   job_folder_open(&stranger, path);
   assert_int_equal(claim(&f, 100), 1);
-  job_folder_release(&f, false);
+  job_folder_release(&f, -1);
   assert_int_equal(job_folder_claim(&stranger, "stranger", endpoint, endpoint, 100, &error), 0);
   assert_int_equal(job_folder_claim(&stranger, "stranger", endpoint, endpoint, 100, &error), 0);
   assert_int_equal(claim(&next, 100), 1);
   assert_int_equal(job_folder_claim(&stranger, "stranger", endpoint, endpoint, 0, &error), 0); // it has changed
   assert_true(job_folder_renew(&next));
   assert_int_equal(job_folder_claim(&stranger, "stranger", endpoint, endpoint, 100, &error), PLAIT_BAD_INPUT);
-  job_folder_release(&next, false);
+  job_folder_release(&next, -1);
   assert_int_equal(job_folder_claim(&stranger, "stranger", endpoint, endpoint, 100, &error), PLAIT_BAD_INPUT);
   assert_int_equal(job_folder_claim(&stranger, "stranger", endpoint, endpoint, 0, &error), 1); // nobody has come
-  job_folder_release(&stranger, true);
+  job_folder_release(&stranger, 0);
   assert_int_equal(folder_remove(path, &error), PLAIT_OK);
 }
 

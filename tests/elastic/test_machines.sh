@@ -22,7 +22,7 @@ all_end 0 a b
 same_run whole two
 [ "$(tail -1 two/launch.jsonl)" = '{"rounds": 1, "restarts": 0, "status": 0}' ] || fail "launch.jsonl: $(cat two/launch.jsonl)"
 [ "$(grep -o '"ranks": \[[01], [01]\]' two/launch.jsonl | tr '\n' ' ')" = '"ranks": [0, 0] "ranks": [1, 1] ' ] || fail "members: $(cat two/launch.jsonl)"
-[ -z "$(ls two/rendezvous* 2>/dev/null)" ] || fail "the store's lease is left over"
+[ "$(cut -d ' ' -f 2 two/rendezvous-*)" = -2 ] || fail "the store's lease does not say that the job has ended: $(cat two/rendezvous-*)"
 
 all='echo "$RANK $WORLD_SIZE $LOCAL_RANK $LOCAL_WORLD_SIZE $GROUP_RANK $GROUP_WORLD_SIZE $MASTER_ADDR $TORCHELASTIC_RUN_ID"'
 job torch
@@ -101,20 +101,36 @@ grep -q "\"first_step\": $((saved + 1))" wait/launch.jsonl || fail "it does not 
 
 # ---- one that is stopped (SIGSTOP) is lost, and comes back as another one ----
 
-job frozen
-for name in a b c; do machine $name --nnodes 2:3 --silence 1 recipe.yaml $long schedule.steps=400 run.dir=frozen; done
-at_step frozen 10
-other=$(not_serving a b c)
-while [ -z "$(workers_of "$other")" ]; do other=$(not_serving $(echo a b c | tr -d "$other")); done
-frozen="${pid[$other]} $(workers_of "$other")"
-kill -STOP $frozen
-wait_for grep -q 'was lost' $(for n in $(echo a b c | tr -d "$other"); do echo $n.log; done) || { cat ?.log; die "silence is not noticed"; }
-wait_for grep -q '"round": 1,' frozen/launch.jsonl || { cat ?.log; die "no next round"; }
+# freeze NAME STEPS: a job of three of which one, $other, with the processes $frozen, is stopped, and the others, $rest, go on
+freeze() {
+  local name
+  job "$1"
+  for name in a b c; do machine $name --nnodes 2:3 --silence 1 recipe.yaml $long schedule.steps="$2" run.dir="$1"; done
+  at_step "$1" 10
+  other=$(not_serving a b c)
+  while [ -z "$(workers_of "$other")" ]; do other=$(not_serving $(echo a b c | tr -d "$other")); done
+  rest=$(echo a b c | tr -d "$other")
+  frozen="${pid[$other]} $(workers_of "$other")"
+  kill -STOP $frozen
+  wait_for grep -q 'was lost' $(for name in $rest; do echo $name.log; done) || { cat ?.log; die "silence is not noticed"; }
+  wait_for grep -q '"round": 1,' "$1/launch.jsonl" || { cat ?.log; die "no next round"; }
+}
+freeze frozen 400
 kill -CONT $frozen
 wait_for grep -q 'the workers here are ended' $other.log || { cat $other.log; fail "the machine that woke does not notice"; }
 all_end 0 a b c
 [ "$(grep -c '"loss"' frozen/metrics.jsonl)" -eq 400 ] || fail "frozen has $(grep -c '"loss"' frozen/metrics.jsonl) lines of steps"
 grep -q '"restarts": 0, "status": 0}' frozen/launch.jsonl || fail "launch.jsonl: $(tail -1 frozen/launch.jsonl)"
+
+# ---- one that wakes when the job has ended ends, too ----
+
+freeze missed 100000
+kill -USR1 "${pid[${rest%% *}]}"
+all_end 75 $rest
+kill -CONT $frozen
+wait_for grep -q 'the job has ended, with status 75, while this machine was cut off' $other.log || { cat $other.log; die "the machine that woke does not know that the job has ended"; }
+all_end 75 "$other"
+[ "$(grep -c '"status"' missed/launch.jsonl)" -eq 1 ] || fail "the end is told twice: $(cat missed/launch.jsonl)"
 
 # ---- SIGUSR1 stops all of the job ----
 
