@@ -14,7 +14,8 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-static const double tick_seconds = 0.1, first_round_seconds = 3, folder_seconds = 5, least_quiet_seconds = 6;
+static const double tick_seconds = 0.1, first_round_seconds = 3, folder_seconds = 5, least_quiet_seconds = 6,
+                    first_hold_seconds = 5, longest_hold_seconds = 60;
 static const char state_key[] = "state";
 
 typedef struct Wish {
@@ -44,7 +45,8 @@ struct Member {
   double lost_at;        // since when there is no store
   double gather_at;      // since when the first round could begin; 0: it could not
   double folder_at;      // since when run.dir lacks the lease that it should have; 0: it does not
-  bool has_lost;         // machines, since it serves the store
+  bool has_lost;         // machines, and since then there are too few
+  double way_at, hold;   // from when on it gives the store up for them (again); seconds for which it has it until then
 };
 
 static void lock(Member *m) { pthread_mutex_lock(&m->mutex); }
@@ -85,7 +87,6 @@ static void publish(Member *m, const JobState *s) {
 // The store -----------------------------------------------------------------------------------------------------------
 
 static void note_place(Member *m) {
-  if (!m->serves && m->place.server) m->has_lost = false;
   lock(m);
   m->serves = m->place.server != NULL;
   m->keeps = job_store_keeps(&m->place);
@@ -260,14 +261,17 @@ static int sweep(Member *m, JobState *s, bool *changed, bool *first, Error *erro
   return PLAIT_OK;
 }
 
-// Of two halves of a network, too few machines are in the one that has the store: it may go to the other. Once for each
-// loss: where there is nobody else, this machine takes it again.
+// Of two halves of a network, too few machines are in the one that has the store: it may go to the other. Where there
+// is nobody else, or nobody who has taken it in time, this machine takes it again, and keeps it for longer and longer.
 static void give_way(Member *m, const JobState *s) {
   bool others = m->place.folder.path && strchr(m->options->endpoints, ',');
-  if (!m->place.server || !m->has_lost || !others || s->phase != JOB_GATHERS || rounds_possible(s, &m->options->limits))
-    return;
-  m->has_lost = FAULT(small_half_keeps_the_store, false, true);
-  m->place.quiet_until = m->has_lost ? 0 : clock_seconds() + fmax(least_quiet_seconds, 2 * m->options->silence);
+  double now = clock_seconds();
+  if (rounds_possible(s, &m->options->limits)) m->has_lost = false, m->way_at = m->hold = 0;
+  if (!m->place.server || !m->has_lost || !others || s->phase != JOB_GATHERS || now < m->way_at) return;
+  double back_at = now + fmax(least_quiet_seconds, 2 * m->options->silence);
+  m->place.quiet_until = FAULT(small_half_keeps_the_store, back_at, 0);
+  m->hold = fmin(longest_hold_seconds, fmax(first_hold_seconds, 2 * m->hold));
+  m->way_at = back_at + FAULT(store_is_given_up_once, m->hold, INFINITY);
 }
 
 static bool is_over_3_seconds(Member *m, const JobState *s) {
