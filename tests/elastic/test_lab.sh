@@ -48,11 +48,12 @@ lab_down hostA # it has the store
 apart "hostB hostC hostD" hostA
 # hostB has it now, and is cut off while hostA cannot take it: hostB takes it again, and gives it up once more
 lab_cut hostB
-# shellcheck disable=SC2086 # words on purpose
 stopped="${pid[hostA]} $(workers_of hostA)"
+# shellcheck disable=SC2086 # words on purpose
 kill -STOP $stopped
 gave_way() { [ "$(grep -c 'waiting for machines: 1 of at least 2 is here' hostB.log)" -ge 2 ]; }
 wait_for gave_way || { cat hostB.log; die "hostB does not take the store again"; }
+# shellcheck disable=SC2086 # words on purpose
 kill -CONT $stopped
 apart "hostA hostC hostD" hostB
 kill -USR1 "${pid[hostD]}"
