@@ -40,6 +40,7 @@ void play_index_sets(const Play *play, const json_t *coordinates);
 // A collective: what it moves, over which ranks, and the bytes that a rank sends.
 json_t *play_collective(Play *play, const Node *node, int microbatch);
 
-// A body as steps: runs of instructions of one layer, cut where a collective starts or is waited for. `first`: (steps +
-// 1) the step that instruction i belongs to, by instruction; the caller frees it.
+// A body: its steps, which are runs of instructions of one layer, cut where a collective starts or is waited for, and
+// the bytes that are left in its microbatch's slot afterwards. `step_of`: (instructions + 1) the step of each
+// instruction; the caller frees it.
 json_t *play_body(Play *play, const Body *body, Region region, Phase phase, int **step_of);

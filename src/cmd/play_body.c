@@ -264,9 +264,10 @@ json_t *play_body(Play *play, const Body *body, Region region, Phase phase, int 
     for (to = from + 1; to < body->count && !begins[to];) to++;
     json_array_append_new(steps, make_step(play, body, &lives, slot, from, to, microbatch, of, flops));
   }
+  json_t *made = json_pack("{s:o, s:I}", "steps", steps, "left", slot ? (json_int_t)slot[body->count] : 0);
   vec_free(&lives);
   free(needed);
   free(begins);
   *step_of = of;
-  return steps;
+  return made;
 }

@@ -63,10 +63,12 @@ function covered(intervals) {
 
 // What one pipeline rank does, one after the other: [{t0, t1, idle | event, step, held (bytes by HELD), slots, …}].
 function momentsOf(view, c, scale, total, edges) {
-  const moments = [], slots = {}, staging = {}, reduced = new Map(), memory = c.memory;
+  const moments = [], slots = {}, left = {}, staging = {}, reduced = new Map(), memory = c.memory;
   const NONE = {recv: [], enter: [], reduce: [], zero: [], send: [], leave: []};
   let notes = fresh(), at = edges.begin ? -edges.begin : 0, bodyIndex = 0, slotsNow = {}, sentNow = {}, base = null;
   function fresh() { return {recv: [], enter: [], reduce: [], zero: []}; }
+  // Between the bodies of a microbatch its slot holds what the last one has left; before the first one it counts as full.
+  function inSlot(stage, microbatch, size) { return left[stage + " " + microbatch] ?? size; }
   // Without a step's own: until a buffer is entered or left.
   function buffers() {
     const h = new Array(HELD.length).fill(0);
@@ -74,19 +76,19 @@ function momentsOf(view, c, scale, total, edges) {
     h[KIND.gradients] = memory.gradients;
     h[KIND.optimizer] = memory.optimizer;
     h[KIND.other] = memory.other + memory.inputs;
-    for (const [stage, , size] of c.slots) h[KIND.activations] += Object.keys(slots[stage] || {}).length * size;
+    for (const [stage, , size] of c.slots) for (const k of Object.values(slots[stage] || {})) h[KIND.activations] += inSlot(stage, k, size);
     for (const [stage, phase, , size] of c.staging) h[KIND.messages] += Object.keys(staging[stage + " " + (1 + phase)] || {}).length * size;
     h[KIND.messages] += covered(reduced.values());
     return h;
   }
-  // own: [stage, microbatch] of a step's slot, which fills forward and empties backward; the others are full.
+  // own: [stage, microbatch] of a step's slot, which fills forward and empties backward.
   function held(step, own) {
     base = base || buffers();
     const h = base.slice();
     let slot = 0;
     if (step) [h[KIND.gathered], h[KIND.making], h[KIND.temporary], slot, h[KIND.scratch]] = step.held;
     if (own && Object.values(slots[own[0]] || {}).includes(own[1]))
-      h[KIND.activations] += slot - c.slots.find(([stage]) => stage === own[0])[2];
+      h[KIND.activations] += slot - inSlot(...own, c.slots.find(([stage]) => stage === own[0])[2]);
     return h;
   }
   function snapshot() { base = null; slotsNow = {}; for (const s in slots) slotsNow[s] = {...slots[s]}; }
@@ -131,6 +133,7 @@ function momentsOf(view, c, scale, total, edges) {
       t = end;
     });
     if (b.kind === "end" && s1 === b.steps.length) release(Infinity, step);
+    if (b.kind !== "begin" && b.kind !== "end" && s1 === b.steps.length) left[stage + " " + microbatch] = b.left, base = null;
     if (steps.length && (t1 > t0 || !view.streams)) notes = fresh();
     bodyIndex++;
     at = Math.max(at, t1);
@@ -139,7 +142,7 @@ function momentsOf(view, c, scale, total, edges) {
   for (const e of c.events) {
     const name = view.actions[e[0]], previous = moments[moments.length - 1];
     if (e[0] === ENTER) {
-      if (e[4] === 0) (slots[e[3]] = slots[e[3]] || {})[e[5]] = e[6], snapshot(), notes.enter.push(e);
+      if (e[4] === 0) (slots[e[3]] = slots[e[3]] || {})[e[5]] = e[6], delete left[e[3] + " " + e[6]], snapshot(), notes.enter.push(e);
       else (staging[e[3] + " " + e[4]] = staging[e[3] + " " + e[4]] || {})[e[5]] = e[6], base = null;
     } else if (e[0] === LEAVE) {
       if (e[4] === 0) { if (slots[e[3]]) delete slots[e[3]][e[5]]; snapshot(); if (previous && !previous.idle) previous.after.leave.push(e); }

@@ -181,12 +181,11 @@ static void watch(void *context, int coordinate, const WalkStep *step, double be
 
 static void add_body(Rank *r, const Body *body, Region region, Phase phase, int stage, int index) {
   r->step_of = xrealloc(r->step_of, sizeof *r->step_of * (size_t)(index + 1));
-  json_t *steps = play_body(&r->play, body, region, phase, &r->step_of[index]);
-  json_array_append_new(r->bodies, json_pack("{s:s, s:i, s:o}", "kind",
-                                             region == REGION_BEGIN ? "begin"
-                                             : region == REGION_END ? "end"
-                                                                    : phase_letter(phase),
-                                             "stage", stage, "steps", steps));
+  json_t *made = play_body(&r->play, body, region, phase, &r->step_of[index]);
+  const char *kind = region == REGION_BEGIN ? "begin" : region == REGION_END ? "end" : phase_letter(phase);
+  json_object_set_new(made, "kind", json_string(kind));
+  json_object_set_new(made, "stage", json_integer(stage));
+  json_array_append_new(r->bodies, made);
 }
 
 static void make_rank(Rank *r, const Job *job, int coordinate, json_t *ops, json_t *sets, AxesList *axes) {
