@@ -143,21 +143,23 @@ static Held held_during(const Play *play, const LifeList *lives, int instruction
   return h;
 }
 
-// Of the instruction of the step that needs the most; and the most of any of the microbatch's slot, and of scratch.
+// What the instruction of the step that needs the most holds: of the workspace, of the microbatch's slot, and scratch.
 // slot: by instruction; NULL: none.
 static json_t *step_memory(const Play *play, const Body *body, const LifeList *lives, const int64_t *slot, int from,
                            int to) {
-  Held most = {.all = -1};
+  Held most = {0};
   int64_t scratch = 0, kept = 0;
   for (int i = from; i < to; i++) {
     Held h = held_during(play, lives, i);
-    if (h.all > most.all) most = h;
-    if (body->instruction[i].scratch > scratch) scratch = body->instruction[i].scratch;
-    if (slot && slot[i] > kept) kept = slot[i];
+    int64_t own = round_up(body->instruction[i].scratch, play->program->device->space.alignment);
+    int64_t in_slot = slot ? slot[i] : 0;
+    if (i > from && h.all + own + in_slot <= most.all + scratch + kept) continue;
+    most = h;
+    scratch = own;
+    kept = in_slot;
   }
   return json_pack("[I, I, I, I, I]", (json_int_t)most.bytes[HELD_WEIGHTS], (json_int_t)most.bytes[HELD_GRADIENTS],
-                   (json_int_t)most.bytes[HELD_OTHER], (json_int_t)kept,
-                   (json_int_t)round_up(scratch, play->program->device->space.alignment));
+                   (json_int_t)most.bytes[HELD_OTHER], (json_int_t)kept, (json_int_t)scratch);
 }
 
 // The groups whose weights lie in the workspace during any instruction of the step, as they were gathered.

@@ -67,8 +67,8 @@ function momentsOf(view, c, scale, total, edges) {
   const NONE = {recv: [], enter: [], reduce: [], zero: [], send: [], leave: []};
   let notes = fresh(), at = edges.begin ? -edges.begin : 0, bodyIndex = 0, slotsNow = {}, sentNow = {}, base = null;
   function fresh() { return {recv: [], enter: [], reduce: [], zero: []}; }
-  // Between the bodies of a microbatch its slot holds what the last one has left; before the first one it counts as full.
-  function inSlot(stage, microbatch, size) { return left[stage + " " + microbatch] ?? size; }
+  // Between the bodies of a microbatch its slot holds what the last one has left; before the first one, what was received.
+  function inSlot(stage, microbatch) { return left[stage + " " + microbatch] ?? c.slots.find(([s]) => s === stage)[2]; }
   // Without a step's own: until a buffer is entered or left.
   function buffers() {
     const h = new Array(HELD.length).fill(0);
@@ -76,7 +76,7 @@ function momentsOf(view, c, scale, total, edges) {
     h[KIND.gradients] = memory.gradients;
     h[KIND.optimizer] = memory.optimizer;
     h[KIND.other] = memory.other + memory.inputs;
-    for (const [stage, , size] of c.slots) for (const k of Object.values(slots[stage] || {})) h[KIND.activations] += inSlot(stage, k, size);
+    for (const [stage] of c.slots) for (const k of Object.values(slots[stage] || {})) h[KIND.activations] += inSlot(stage, k);
     for (const [stage, phase, , size] of c.staging) h[KIND.messages] += Object.keys(staging[stage + " " + (1 + phase)] || {}).length * size;
     h[KIND.messages] += covered(reduced.values());
     return h;
@@ -88,7 +88,7 @@ function momentsOf(view, c, scale, total, edges) {
     let slot = 0;
     if (step) [h[KIND.gathered], h[KIND.making], h[KIND.temporary], slot, h[KIND.scratch]] = step.held;
     if (own && Object.values(slots[own[0]] || {}).includes(own[1]))
-      h[KIND.activations] += slot - inSlot(...own, c.slots.find(([stage]) => stage === own[0])[2]);
+      h[KIND.activations] += slot - inSlot(...own);
     return h;
   }
   function snapshot() { base = null; slotsNow = {}; for (const s in slots) slotsNow[s] = {...slots[s]}; }

@@ -22,11 +22,14 @@ static json_t *memory_plan(const Program *p) {
                    (json_int_t)p->input_bytes, "total", (json_int_t)m->total);
 }
 
-// [[stage, count, bytes], …] of slots, and [[stage, phase, count, bytes], …] of staging buffers.
+// [[stage, count, bytes that a microbatch has received before its first body], …] of slots, and
+// [[stage, phase, count, bytes], …] of staging buffers.
 static void add_rings(const Program *p, json_t *coordinate) {
   json_t *slots = json_array(), *staging = json_array();
   for EACH_PROGRAM_STAGE(s, p) {
-    json_array_append_new(slots, json_pack("[i, i, I]", s, p->slots[s].count, (json_int_t)p->slots[s].bytes));
+    int64_t *needed = memory_slot_needed(p, s);
+    json_array_append_new(slots, json_pack("[i, i, I]", s, p->slots[s].count, (json_int_t)needed[0]));
+    free(needed);
     for (int phase = 0; phase < PHASE_COUNT; phase++)
       if (p->staging[s][phase].bytes)
         json_array_append_new(staging, json_pack("[i, i, i, I]", s, phase, p->staging[s][phase].count,
