@@ -10,8 +10,8 @@
 #define KC 576 // C is read and written once for so many; a panel of B comes from the second-level cache in time
 #elif LEVEL_BYTES == 32
 #define MR 6
-#define MC (MR * 16)
-#define KC 256
+#define MC (MR * 12)
+#define KC 512 // a panel of B, 32 KiB, passes through the first-level cache once for every tile of A
 #else
 #define MR 4
 #define MC (MR * 24)
@@ -267,7 +267,8 @@ static void TYPED(gemm)(const GEMM *g, void *workspace, Team *team) {
   for (job.j0 = 0; job.j0 < g->n; job.j0 += nc) {
     job.columns = g->n - job.j0 < nc ? g->n - job.j0 : nc;
     job.panels = (job.columns + NR - 1) / NR;
-    job.column_blocks = size == 1 ? 1 : (4 * size + job.row_blocks - 1) / job.row_blocks;
+    // Eight units a thread: with few, one thread waits for the last one of another.
+    job.column_blocks = size == 1 ? 1 : (8 * size + job.row_blocks - 1) / job.row_blocks;
     if (job.column_blocks > job.panels) job.column_blocks = job.panels;
     for (job.k0 = 0; job.k0 < g->k; job.k0 += kc) {
       job.depth = g->k - job.k0 < kc ? g->k - job.k0 : kc;
