@@ -176,6 +176,7 @@ static void listen_to(NetWatch *w, int rank) {
   close(l->fd);
   l->fd = -1;
   pthread_mutex_unlock(&w->lock);
+  if (FAULT(net_death_unseen, false, true)) return;
   gone(w, rank, how, false, rank);
 }
 
