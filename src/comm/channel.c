@@ -27,6 +27,13 @@ void channel_close(Channel *c) {
   free(c);
 }
 
+int channel_release(Channel *c) {
+  int fd = c->fd;
+  CHECK(!c->tls);
+  free(c);
+  return fd;
+}
+
 int channel_fd(const Channel *c) { return c->fd; }
 
 int channel_greet(Channel *c) {

@@ -8,6 +8,7 @@ typedef struct Channel Channel;
 // Takes over a socket, made non-blocking. secret NULL: plain. NULL, and the socket is closed: out of memory.
 Channel *channel_open(int fd, bool is_server, const Secret *secret);
 void channel_close(Channel *channel); // NULL is fine
+int channel_release(Channel *channel); // a plain one: frees it, and gives the socket back
 int channel_fd(const Channel *channel);
 
 // 1: it can be used; 0: call this again when more has come; -1: the other side does not have the secret.

@@ -114,9 +114,9 @@ static int connect_all(Making *m, NetWorld *w, Error *error) {
   for (int r = 0; r < n; r++) {
     const Record *other = m->records[r];
     w->peers[r].address = memcpy(xcalloc(other->address_bytes, 1), other + 1, other->address_bytes);
-    w->peers[r].proved = !w->has_secret;
   }
   w->token = first->token;
+  w->key = net_key(w, m->options.rank);
   net_set_port(&watch, (int)first->watch_port);
   if (!code)
     code = net_watch_create(&w->base, m->listener, &watch, first->token, w->has_secret ? &w->secret : NULL,
@@ -161,7 +161,7 @@ int net_world_create(const NetOptions *options, PlaitWorld **world, Error *error
   w->base.rank = options->rank;
   w->base.base.ranks = options->ranks;
   w->blamed = -1;
-  w->base.tickets = 1 << 21;
+  w->base.tickets = 1 << (TAG_BITS - 1);
   w->base.control.handle = 1;
   if (gethostname(m.mine.host, sizeof m.mine.host - 1)) strcpy(m.mine.host, "unknown host");
   memcpy(w->base.host, m.mine.host, sizeof w->base.host);
@@ -189,7 +189,17 @@ const char *net_version(void) {
   return ucx_load(&ucx, &error) ? NULL : ucx->ucp_get_version_string();
 }
 
-void net_spoil_secret(PlaitWorld *world) { ((NetWorld *)world)->spoils = 1; }
+uint64_t net_strangers(PlaitWorld *world) { return ((NetWorld *)world)->strangers; }
+
+size_t net_address(PlaitWorld *world, void *address, size_t most) {
+  NetWorld *w = (NetWorld *)world;
+  ucp_address_t *own;
+  size_t bytes;
+  CHECK(w->ucx->ucp_worker_get_address(w->worker, &own, &bytes) == UCS_OK && bytes <= most);
+  memcpy(address, own, bytes);
+  w->ucx->ucp_worker_release_address(w->worker, own);
+  return bytes;
+}
 
 void net_carriers(PlaitWorld *world, int rank, char *text, size_t size) {
   NetWorld *w = (NetWorld *)world;

@@ -20,8 +20,10 @@ enum { NET_SILENCE = 5, NET_PATIENCE = 120, NET_MOST_RANKS = 1 << 14 };
 // address that is not this machine's (see net_refuse_address); PLAIT_FAILED: not all ranks came.
 int net_world_create(const NetOptions *options, PlaitWorld **world, Error *error);
 
-// For tests: from now on this rank's proofs to ranks that it has not talked to are wrong.
-void net_spoil_secret(PlaitWorld *world);
+// For tests: messages of strangers that this rank has dropped; the address of its worker of UCX, of at most so many
+// bytes (with no call under way).
+uint64_t net_strangers(PlaitWorld *world);
+size_t net_address(PlaitWorld *world, void *address, size_t most);
 
 int net_is_built(void);             // plait was built with UCX
 const char *net_version(void);      // of UCX; NULL: there is none, or it cannot be loaded

@@ -2,6 +2,7 @@
 #include "base/clock.h"
 #include "base/fault.h"
 #include "base/thread.h"
+#include "comm/arrivals.h"
 #include "comm/net_watch.h"
 #include "comm/watch_frame.h"
 #include <errno.h>
@@ -13,7 +14,8 @@
 #include <unistd.h>
 
 // Between two pulses, at most; the shortest silence is several of them.
-static const double longest_period = 0.1, settle_seconds = 0.5, stopped_seconds = 1;
+static const double longest_period = 0.1, settle_seconds = 0.5, stopped_seconds = 1, introduction_seconds = 5;
+enum { SPARE_ARRIVALS = 256 }; // connections beyond those of ranks, at a time
 
 typedef struct Link {
   int fd, leaves;  // fd -1: it is closed
@@ -174,6 +176,7 @@ static void listen_to(NetWatch *w, int rank) {
   close(l->fd);
   l->fd = -1;
   pthread_mutex_unlock(&w->lock);
+  if (FAULT(net_death_unseen, false, true)) return;
   gone(w, rank, how, false, rank);
 }
 
@@ -241,26 +244,35 @@ static void *watch_thread(void *argument) {
 
 // Connecting --------------------------------------------------------------------------------------------------------
 
-static int is_expected(const NetWatch *w, const Introduction *who, uint64_t token, const Secret *secret) {
-  return introduction_is_valid(who, w->world->base.ranks, token, secret) && w->link[who->rank].fd < 0;
+typedef struct Expected { int ranks; uint64_t token; const Secret *secret; } Expected;
+
+// Nothing follows an introduction.
+static int64_t check_introduction(const void *head, const void *context) {
+  const Expected *e = context;
+  return introduction_is_valid(head, e->ranks, e->token, e->secret) ? 0 : -1;
 }
 
 // *strangers: connections that were closed because they did not introduce themselves as a rank.
 static int accept_all(NetWatch *w, int listener, uint64_t token, const Secret *secret, double deadline,
                       int *strangers) {
-  for (int here = 1; here < w->world->base.ranks;) {
-    Introduction who;
-    int fd = net_accept(listener, deadline);
-    if (fd < 0) return 0;
-    if (!net_read(fd, &who, sizeof who, clock_seconds() + 5) || !is_expected(w, &who, token, secret)) {
-      close(fd);
-      ++*strangers;
-      continue;
-    }
-    w->link[who.rank].fd = fd;
-    here++;
+  Expected expected = {w->world->base.ranks, token, secret};
+  Welcome welcome = {.head_bytes = sizeof(Introduction), .rest = check_introduction, .context = &expected,
+                     .answer_seconds = introduction_seconds, .most = expected.ranks + SPARE_ARRIVALS};
+  Arrivals arrivals = arrivals_of(listener, &welcome);
+  int here = 1, came = 1;
+  while (here < expected.ranks && came > 0) {
+    Channel *channel;
+    void *answer;
+    came = arrivals_next(&arrivals, deadline, &channel, &answer);
+    if (came <= 0) break;
+    Link *l = &w->link[((Introduction *)answer)->rank];
+    if (l->fd < 0) l->fd = channel_release(channel), here++;
+    else channel_close(channel), arrivals.refused++;
+    free(answer);
   }
-  return 1;
+  arrivals_end(&arrivals);
+  *strangers = arrivals.unanswered + arrivals.refused;
+  return here == expected.ranks;
 }
 
 static int connect_to_0(NetWatch *w, const NetAddress *address, uint64_t token, const Secret *secret, double deadline) {

@@ -1,4 +1,5 @@
-// The wire of UCX: tagged messages. A tag of 64 bits has the context, the rank that sends, and the tag of the call.
+// The wire of UCX: tagged messages. A tag of 64 bits has the context, the rank that sends, and the tag of the call, and
+// is known to the ranks of this world only (net_key.c).
 //
 // Failures: endpoints are made with error handling, with which shared memory and TCP move bytes only while both sides
 // make progress. So when the world has failed, and with it all calls, no memory of a caller is touched any more: no
@@ -13,7 +14,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { TAG_BITS = 22, RANK_BITS = 14, CONTROL_CONTEXT = 1, PROOF_CONTEXT = 2, CONTEXTS = (1 << RANK_BITS) - 3 };
+enum { OWN_CONTEXTS = 2, CONTEXTS = (1 << (CONTEXT_BITS - RANK_BITS)) - OWN_CONTEXTS };
 enum { PROGRESS_AT_ONCE = 16 }; // while bytes move: about a MiB of TCP's, during which the lock is held
 static const double leave_seconds = 2; // that UCX has to close connections in order
 
@@ -79,9 +80,6 @@ static void net_reserve(ProcessWorld *base, size_t pieces, size_t messages) {
 
 // Messages ----------------------------------------------------------------------------------------------------------
 
-// In a context of its own, so that nothing else is received as a proof.
-ucp_tag_t net_proof_tag(void) { return (ucp_tag_t)PROOF_CONTEXT << (RANK_BITS + TAG_BITS); }
-
 static ucp_tag_t tag_of(const WirePeer *peer, int sender) {
   return peer->context.handle << (RANK_BITS + TAG_BITS) | (ucp_tag_t)(unsigned)sender << TAG_BITS |
          (ucp_tag_t)(unsigned)peer->tag;
@@ -97,12 +95,12 @@ static void *post(NetWorld *w, WireKind kind, const WirePeer *peer, void *data, 
                   const ucp_request_param_t *how) {
   static const ucp_tag_t any = ~((((ucp_tag_t)1 << RANK_BITS) - 1) << TAG_BITS);
   if (kind == WIRE_RECEIVE)
-    return w->ucx->ucp_tag_recv_nbx(w->worker, data, count, tag_of(peer, peer->world < 0 ? 0 : peer->world),
+    return w->ucx->ucp_tag_recv_nbx(w->worker, data, count, tag_of(peer, peer->world < 0 ? 0 : peer->world) ^ w->key,
                                     peer->world < 0 ? any : ~(ucp_tag_t)0, how);
   ucs_status_t status = net_connect_peer(w, peer->world);
   if (status != UCS_OK) return UCS_STATUS_PTR(status);
   ucp_ep_h to = w->peers[peer->world].endpoint;
-  ucp_tag_t tag = tag_of(peer, w->base.rank);
+  ucp_tag_t tag = tag_of(peer, w->base.rank) ^ w->peers[peer->world].key;
   return kind == WIRE_SEND ? w->ucx->ucp_tag_send_nbx(to, data, count, tag, how)
                            : w->ucx->ucp_tag_send_sync_nbx(to, data, count, tag, how);
 }
@@ -125,7 +123,6 @@ static int net_post(ProcessWorld *base, WireKind kind, const WirePeer *peer, con
   }
   r->peer = peer->world;
   r->receives = kind == WIRE_RECEIVE;
-  if (w->has_secret && r->receives) how.op_attr_mask |= UCP_OP_ATTR_FLAG_NO_IMM_CMPL; // whose it is, `test` looks
   r->ucx = post(w, kind, peer, data, count, &how);
   if (UCS_PTR_IS_PTR(r->ucx)) {
     *request = (WireRequest){(uint64_t)(uintptr_t)r, 1, r->receives};
@@ -136,29 +133,21 @@ static int net_post(ProcessWorld *base, WireKind kind, const WirePeer *peer, con
   return status == UCS_OK ? UCS_OK : blame(w, peer->world, status);
 }
 
-// Has the sender of what was received proved who it is?
-static int is_proved(NetWorld *w, const NetRequest *r) {
-  ucp_tag_recv_info_t info = {0};
-  int from = r->peer;
-  if (from < 0 && w->ucx->ucp_tag_recv_request_test(r->ucx, &info) == UCS_OK)
-    from = (int)(info.sender_tag >> TAG_BITS & ((1 << RANK_BITS) - 1));
-  return from >= 0 && from < w->base.base.ranks && net_proof_came(w, from);
-}
-
 static int net_test(ProcessWorld *base, WireRequest *request, int *done) {
   NetWorld *w = (NetWorld *)base;
   NetRequest *r = (NetRequest *)(uintptr_t)request->handle;
   *done = !request->pending;
   if (*done || abort_code(&base->base.abort)) return UCS_OK;
   ucs_status_t status = w->ucx->ucp_request_check_status(r->ucx);
+  unsigned before = base->moved;
   for (int i = 0, moves = 1; status == UCS_INPROGRESS && moves && i < PROGRESS_AT_ONCE; i++) {
     moves = w->ucx->ucp_worker_progress(w->worker) != 0;
     base->moved += (unsigned)moves;
     status = w->ucx->ucp_request_check_status(r->ucx);
   }
+  net_strangers_look(w, base->moved - before);
   if (status == UCS_INPROGRESS)
     return r->peer >= 0 && w->peers[r->peer].failed ? blame(w, r->peer, w->peers[r->peer].failed) : UCS_OK;
-  if (status == UCS_OK && w->has_secret && r->receives && !is_proved(w, r)) status = UCS_ERR_REJECTED;
   if (status != UCS_OK) return blame(w, r->peer, status); // and whoever asks again is told again
   w->ucx->ucp_request_free(r->ucx);
   drop_request(w, r);
@@ -178,10 +167,10 @@ static void net_forget(ProcessWorld *base, WireRequest *request) {
 }
 
 // A communicator is named by the lowest of its ranks and a number that this rank counts. The number begins anew after
-// 16381 of them: a communicator is long gone then, or a program keeps more than memory has room for.
+// 16382 of them: a communicator is long gone then, or a program keeps more than memory has room for.
 static int net_context_create(ProcessWorld *base, const int *ranks, int n, uint64_t id, WireContext *context) {
   uint64_t low = id >> 32, number = (id & UINT32_MAX) % CONTEXTS;
-  context->handle = low << RANK_BITS | (number + 3); // 0 to 2 are everybody's
+  context->handle = low << RANK_BITS | (number + OWN_CONTEXTS); // everybody's are before
   return UCS_OK;
 }
 static void net_context_free(ProcessWorld *base, WireContext *context) {}
@@ -190,9 +179,7 @@ static void net_context_free(ProcessWorld *base, WireContext *context) {}
 
 static int net_explain(ProcessWorld *base, int status, char *text, size_t size) {
   NetWorld *w = (NetWorld *)base;
-  const char *words = status == UCS_ERR_REJECTED && w->strangers
-                          ? "a message came in its name from somebody who does not have the secret"
-                          : w->ucx->ucs_status_string((ucs_status_t)status);
+  const char *words = w->ucx->ucs_status_string((ucs_status_t)status);
   if (w->blamed >= 0)
     snprintf(text, size, "its connection to rank %d on %s failed: %s", w->blamed, w->hosts[w->blamed], words);
   else snprintf(text, size, "%s", words);
@@ -262,6 +249,7 @@ static void net_world_destroy(ProcessWorld *base) {
     heartbeats_forget(base);
     departures_forget(base);
   }
+  net_strangers_end(w);
   bool silent = net_watch_met_silence(w->watch);
   net_watch_destroy(w->watch);
   if (silent) abandon(w);
@@ -326,7 +314,8 @@ ucs_status_t net_connect_peer(NetWorld *w, int rank) {
       .err_handler = {connection_failed, peer}};
   if (peer->endpoint) return UCS_OK;
   ucs_status_t status = w->ucx->ucp_ep_create(w->worker, &params, &peer->endpoint);
-  return status == UCS_OK ? net_proof_send(w, rank) : status;
+  peer->key = net_key(w, rank);
+  return status;
 }
 
 // After a failure without progress, which could still write to callers' memory.
@@ -345,10 +334,7 @@ static void close_endpoints(NetWorld *w) {
 }
 
 void net_close(NetWorld *w) {
-  if (w->worker && w->peers) {
-    net_proofs_forget(w);
-    close_endpoints(w);
-  }
+  if (w->worker && w->peers) close_endpoints(w);
   if (w->worker) w->ucx->ucp_worker_destroy(w->worker);
   if (w->context) w->ucx->ucp_cleanup(w->context);
   for (NetRequests *all = w->requests, *next; all; all = next) {

@@ -5,16 +5,15 @@
 #include "comm/process.h"
 #include "comm/secret.h"
 
-// The first message of a rank to another: that it has the secret, and is that rank of this round.
-typedef struct Proof { uint32_t from, zero; unsigned char proof[PROOF_BYTES]; } Proof;
+// Tags: check bits, which are 0; the context; the rank that sends; the tag of the call. Then the receiver's key is
+// added (exclusive or).
+enum { CHECK_BITS = 8, CONTEXT_BITS = 28, RANK_BITS = 14, TAG_BITS = 14 };
 
 typedef struct NetPeer {
   ucp_ep_h endpoint;   // NULL: nothing was sent to it yet
   void *address;       // of its worker
   ucs_status_t failed; // what UCX has said of the connection; UCS_OK: nothing
-  int proved;          // it is who it says; always, where there is no secret
-  Proof mine;          // for it
-  void *sending;       // that
+  ucp_tag_t key;       // of messages to it; once there is an endpoint
 } NetPeer;
 
 // A send or receive under way. It stays where it is, and is used again.
@@ -50,20 +49,17 @@ typedef struct NetWorld {
   bool has_secret;
   Secret secret;
   uint64_t token;         // of this world, which rank 0 has drawn
-  Proof arrived;          // the next proof of another rank
-  void *arrival;          // its receive; NULL: none is under way
-  unsigned char spoils;   // for tests: bits of this rank's proofs that are wrong
-  int strangers;          // messages in the name of a rank that did not prove it
+  ucp_tag_t key;          // of messages to this rank
+  uint64_t strangers;     // messages without it that were dropped
+  unsigned moves, looks;  // steps of progress since the last look for them; the check bit of that look
 } NetWorld;
 
 extern const Wire net_wire;
 // The context and worker of UCX on this interface.
 int net_open(NetWorld *w, const char *interface, Error *error);
 ucs_status_t net_connect_peer(NetWorld *w, int rank); // with the lock: to w->peers[rank].address, if it is not yet
-// net_proof.c, with the lock: sends this rank's proof as the first message, and looks whether the one of a rank has
-// come.
-ucs_status_t net_proof_send(NetWorld *w, int rank);
-int net_proof_came(NetWorld *w, int rank);
-void net_proofs_forget(NetWorld *w);
-ucp_tag_t net_proof_tag(void);
+ucp_tag_t net_key(const NetWorld *w, int rank); // net_key.c: of messages to a rank
+// With the lock, after so many steps of progress: drops, now and then, messages without the key.
+void net_strangers_look(NetWorld *w, unsigned moves);
+void net_strangers_end(NetWorld *w); // all that are left; says how many there were
 void net_close(NetWorld *w); // all of it, also what is half made

@@ -1,7 +1,7 @@
 // The rendezvous at a TCP address of rank 0.
 #include "base/clock.h"
 #include "base/hash.h"
-#include "comm/channel.h"
+#include "comm/arrivals.h"
 #include "comm/rendezvous.h"
 #include "comm/rendezvous_parse.h"
 #include <errno.h>
@@ -11,7 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { PORTS = 16 };
+enum { PORTS = 16, SPARE_ARRIVALS = 256 }; // spare: connections beyond those of ranks, at a time
 static const double greeting_seconds = 2, meeting_seconds = 5, record_seconds = 10, retry_seconds = 0.05;
 
 typedef struct TcpRendezvous {
@@ -23,8 +23,6 @@ typedef struct TcpRendezvous {
   double deadline;
   Channel **channel; // (ranks) of rank 0; the others have one, at 0
   const Secret *secret; // NULL: there is none
-  int strangers;     // of rank 0: connections that did not have the secret
-  int malformed;     // of rank 0: connections whose answer was not one of a rank
   char reason[RENDEZVOUS_REASON]; // why the last attempt came to nothing
 } TcpRendezvous;
 
@@ -49,30 +47,26 @@ static int listen_somewhere(TcpRendezvous *r, Error *error) {
                    strerror(code));
 }
 
-// Whether a rank has come. One that does not answer may be of another run; a second one of a rank is told.
-static int admit(TcpRendezvous *r, Channel *channel, void **records, size_t *lengths) {
-  Greeting greeting = greeting_of(r);
-  Answer answer;
-  double limit = clock_seconds() + record_seconds;
-  if (!channel_meet(channel, clock_seconds() + meeting_seconds)) return r->strangers++, channel_close(channel), 0;
-  if (!channel_write(channel, &greeting, sizeof greeting, limit) ||
-      !channel_read(channel, &answer, sizeof answer, limit))
-    return channel_close(channel), 0;
-  if (!answer_is_valid(&answer, r->options.ranks)) return r->malformed++, channel_close(channel), 0;
-  void *record = xcalloc(answer.bytes, 1);
-  int whole = channel_read(channel, record, answer.bytes, limit);
-  if (whole && !records[answer.rank]) {
-    r->channel[answer.rank] = channel;
-    records[answer.rank] = record;
-    lengths[answer.rank] = answer.bytes;
+// Bytes of the record that an answer announces.
+static int64_t record_bytes(const void *head, const void *context) {
+  const Answer *answer = head;
+  const TcpRendezvous *r = context;
+  return answer_is_valid(answer, r->options.ranks) ? (int64_t)answer->bytes : -1;
+}
+
+// Whether a rank has come; a second one of a rank is told.
+static int admit(TcpRendezvous *r, Channel *channel, const Answer *answer, void **records, size_t *lengths) {
+  if (!records[answer->rank]) {
+    r->channel[answer->rank] = channel;
+    records[answer->rank] = memcpy(xcalloc(answer->bytes, 1), answer + 1, answer->bytes);
+    lengths[answer->rank] = answer->bytes;
     return 1;
   }
   char reason[RENDEZVOUS_REASON] = "";
   uint64_t none = 0;
-  snprintf(reason, sizeof reason, "another process is rank %u of this run already", answer.rank);
-  if (whole && channel_write(channel, &none, sizeof none, limit))
-    channel_write(channel, reason, sizeof reason, limit);
-  free(record);
+  snprintf(reason, sizeof reason, "another process is rank %u of this run already", answer->rank);
+  double limit = clock_seconds() + greeting_seconds;
+  if (channel_write(channel, &none, sizeof none, limit)) channel_write(channel, reason, sizeof reason, limit);
   channel_close(channel);
   return 0;
 }
@@ -85,28 +79,34 @@ static void add_closed(char *text, size_t size, int count, const char *whose) {
              count > 1 ? "were" : "was");
 }
 
-static int missing(const TcpRendezvous *r, void *const *records, Error *error) {
+static int missing(const TcpRendezvous *r, void *const *records, const Arrivals *arrivals, Error *error) {
   char list[160] = "", at[80], closed[200] = "";
   int count = 0;
   for (int p = 1; p < r->options.ranks; p++)
     if (!records[p] && count++ < 8)
       snprintf(list + strlen(list), sizeof list - strlen(list), "%s%d", *list ? ", " : "", p);
   net_describe(&r->address, at, sizeof at);
-  add_closed(closed, sizeof closed, r->strangers, "without the secret");
-  add_closed(closed, sizeof closed, r->malformed, "with an answer that no rank gives");
+  add_closed(closed, sizeof closed, arrivals->without_secret, "without the secret");
+  add_closed(closed, sizeof closed, arrivals->refused, "with an answer that no rank gives");
   return error_set(error, PLAIT_FAILED, "of %d ranks %d did not come to %s within %g s: rank%s %s%s%s",
                    r->options.ranks, count, at, r->options.patience, count > 1 ? "s" : "", list,
                    count > 8 ? " …" : "", closed);
 }
 
 static int gather(TcpRendezvous *r, void **records, size_t *lengths, Error *error) {
-  for (int here = 1; here < r->options.ranks;) {
-    int fd = net_accept(r->listener, r->deadline);
-    if (fd < 0) return missing(r, records, error);
-    Channel *channel = channel_open(fd, true, r->secret);
-    if (channel) here += admit(r, channel, records, lengths);
+  Greeting greeting = greeting_of(r);
+  Welcome welcome = {r->secret, &greeting, sizeof greeting, sizeof(Answer), record_bytes, r, meeting_seconds,
+                     record_seconds, r->options.ranks + SPARE_ARRIVALS};
+  Arrivals arrivals = arrivals_of(r->listener, &welcome);
+  int here = 1, came = 1;
+  while (here < r->options.ranks && came > 0) {
+    Channel *channel;
+    void *answer;
+    came = arrivals_next(&arrivals, r->deadline, &channel, &answer);
+    if (came > 0) here += admit(r, channel, answer, records, lengths), free(answer);
   }
-  return PLAIT_OK;
+  arrivals_end(&arrivals);
+  return came > 0 || here == r->options.ranks ? PLAIT_OK : missing(r, records, &arrivals, error);
 }
 
 // All records to all others. One that has gone meanwhile is missed later.

@@ -2,7 +2,9 @@
 #include "elastic/copies.h"
 #include "base/clock.h"
 #include "base/fault.h"
+#include "base/memory_usage.h"
 #include "base/thread.h"
+#include "base/units.h"
 #include "base/vec.h"
 #include "checkpoint/checksum.h"
 #include "comm/channel.h"
@@ -16,12 +18,14 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 enum { LOOK_EVERY = 20, RETRY_EVERY = 300 }; // milliseconds
 static const double greeting_seconds = 5, connect_seconds = 2, piece_seconds = 60, patience = 10;
 
 enum { MOST_HELD = 2 }; // the newest whole copy of a rank, and the one that is coming
+enum { RESERVE = 8 };   // of the memory that is left, copies leave one part in so many
 
 // The copies of one rank of the machine before.
 typedef struct Held { int rank, newest; } Held; // newest: index of the whole one, -1: none; its files are 2 i, 2 i + 1
@@ -242,11 +246,36 @@ static int held_of(Copies *c, int rank) {
 // Where the next copy goes, so that the newest whole one stays meanwhile.
 static int next_slot(const Held *h) { return FAULT(copies_replace_the_whole_one, h->newest == 0, h->newest == 1); }
 
-// The file descriptor for a new copy, or -1 if memory cannot be allocated.
+static int64_t file_bytes(int fd) {
+  struct stat s;
+  return fd >= 0 && !fstat(fd, &s) ? s.st_size : 0;
+}
+
+// Bytes that a copy in this file may have. What a machine announces may be anything, and is taken from the system at
+// once, which would kill processes for it.
+static int64_t room_in(const Copies *c, int fd) {
+  int64_t room = c->place.most;
+  for (int i = 0; i < c->files.count; i++) room -= file_bytes(c->files.data[i]);
+  if (!c->place.most) {
+    room = memory_usage_available();
+    if (room < 0) return INT64_MAX;
+    room -= room / RESERVE;
+  }
+  return room + file_bytes(fd);
+}
+
+static int take_memory(const Copies *c, int fd, const CopyFrame *f, Error *error) {
+  int64_t room = room_in(c, fd);
+  if (FAULT(copies_of_any_size, f->bytes <= room, true)) return memory_copy_begin(fd, f->bytes, error);
+  return error_set(error, PLAIT_NO_MEMORY, "its copy is to have %s, and there is room for %s",
+                   units_bytes((double)f->bytes).s, units_bytes(room > 0 ? (double)room : 0).s);
+}
+
+// The file descriptor for a new copy, or -1 if there is no memory for it.
 static int begin_copy(Copies *c, int held, const CopyFrame *f) {
   Error error = {0};
   int fd = c->files.data[MOST_HELD * held + next_slot(&c->held.data[held])];
-  if (!memory_copy_begin(fd, f->bytes, &error)) return fd;
+  if (!take_memory(c, fd, f, &error)) return fd;
   if (!c->told_memory)
     fprintf(stderr, "plait launch: copies of other machines' memory are not kept here: rank %d: %s\n", f->rank,
             error.message);

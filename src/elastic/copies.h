@@ -15,6 +15,7 @@ typedef struct CopiesPlace {
   int next_port;
   const char *next_host; // its name
   int ranks;           // of the round, on all machines
+  int64_t most;        // bytes that all copies here may take; 0: most of what the machine has left
   bool insecure;       // other addresses than the loopback interface's are fine
 } CopiesPlace;
 

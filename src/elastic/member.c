@@ -120,15 +120,20 @@ static int set_state(Member *m, JobState *s, uint64_t version, bool *done, Error
   return code;
 }
 
-// A store that somebody serves who has come only now begins with round -1.
+static bool is_other_start(const JobState *a, const JobState *b) {
+  return FAULT(starts_are_one, strcmp(a->job, b->job) != 0, false);
+}
+
+// A store that somebody serves who has come only now begins with round -1. Where another start of the job has begun a
+// round, that of `a` is over.
 static bool is_newer(const JobState *a, const JobState *b) {
+  if (b->round >= 0 && is_other_start(a, b)) return false;
   return a->round != b->round ? a->round > b->round : a->changes > b->changes;
 }
 
 // What the store does not know yet: all of it where it is new, or changes that its predecessor had.
-static int remind(Member *m, Error *error) {
+static int remind_once(Member *m, bool *done, Error *error) {
   StoreValue now = {0};
-  bool done = true;
   int code = m->place.store->get(m->place.store, state_key, &now, error);
   JobState *theirs = !code && now.version ? job_state_parse(now.data, now.bytes) : NULL, *made = NULL;
   lock(m);
@@ -140,10 +145,21 @@ static int remind(Member *m, Error *error) {
                      "--rdzv-id %.60s: what the store at %.100s has of the job is not a state that plait %s writes",
                      m->options->id, m->place.where, PLAIT_VERSION);
   if (!code && mine && (!theirs || is_newer(mine, theirs)))
-    code = set_state(m, mine, now.version, &done, error);
+    code = set_state(m, mine, now.version, done, error);
   store_value_free(&now);
   free(theirs);
   free(made);
+  return code;
+}
+
+// Again where another machine has changed it meanwhile.
+static int remind(Member *m, Error *error) {
+  int code;
+  bool done;
+  do {
+    done = true;
+    code = remind_once(m, &done, error);
+  } while (!code && !done);
   return code;
 }
 
@@ -197,7 +213,15 @@ static void find_store(Member *m) {
 
 static int check_job(Member *m, const JobState *s, Error *error) {
   const MemberOptions *o = m->options;
-  if (m->joined) return PLAIT_OK;
+  lock(m);
+  bool is_other = m->state && is_other_start(m->state, s), is_over = is_other && m->state->round >= 0;
+  unlock(m);
+  if (is_over)
+    return error_set(error, PLAIT_FAILED,
+                     "--rdzv-id %.60s: the job was started again while this machine was cut off from it; what it has "
+                     "taken part in is over. The same command joins the new start",
+                     o->id);
+  if (m->joined && !is_other) return PLAIT_OK;
   if (strcmp(s->version, PLAIT_VERSION))
     return error_set(error, PLAIT_BAD_INPUT, "--rdzv-id %.60s: the other machines run plait %s, and this is plait %s",
                      o->id, s->version, PLAIT_VERSION);

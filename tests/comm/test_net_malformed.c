@@ -7,6 +7,7 @@
 #include "comm/net_watch.h"
 #include "comm/rendezvous.h"
 #include "comm/rendezvous_parse.h"
+#include "comm/tls.h"
 #include "comm/watch_frame.h"
 #include <poll.h>
 #include <setjmp.h>
@@ -20,6 +21,7 @@
 #include <cmocka.h>
 
 static const double limit = 20; // seconds, of what takes none
+static const double no_delay = 4; // less than the limits of a handshake and of an answer
 
 static int listen_here(NetAddress *at) {
   assert_int_equal(net_resolve("127.0.0.1", 0, at, NULL), PLAIT_OK);
@@ -75,7 +77,7 @@ static void root_refuses_answers(void **state) {
 
 // The rendezvous: another rank ----------------------------------------------------------------------------------------
 
-typedef struct Rank1 { NetAddress at; int code; Error error; } Rank1;
+typedef struct Rank1 { NetAddress at; const Secret *secret; int code; Error error; } Rank1;
 
 static void *be_rank_1(void *argument) {
   Rank1 *me = argument;
@@ -83,7 +85,7 @@ static void *be_rank_1(void *argument) {
   void *records[2] = {NULL};
   size_t lengths[2];
   NetOptions options = {.rank = 1, .ranks = 2, .host = "127.0.0.1", .id = "run", .patience = limit};
-  me->code = rendezvous_tcp(&options, &me->at, NULL, &r, &me->error);
+  me->code = rendezvous_tcp(&options, &me->at, me->secret, &r, &me->error);
   if (me->code) return NULL;
   me->code = r->exchange(r, "mine", 4, records, lengths, &me->error);
   if (!me->code) free(records[0]), free(records[1]);
@@ -127,6 +129,49 @@ static void ranks_refuse_lists(void **state) {
   told(&list, bytes, PLAIT_FAILED, malformed);
   list.length = RENDEZVOUS_RECORD + 1;
   told(&list, sizeof list.length, PLAIT_FAILED, malformed);
+}
+
+// Others that say nothing ---------------------------------------------------------------------------------------------
+
+enum { SILENT = 20 };
+
+// So many connections, of which every second one begins an answer.
+static void be_silent(const NetAddress *at, int fds[SILENT]) {
+  for (int i = 0; i < SILENT; i++) {
+    fds[i] = connect_to(at);
+    if (i % 2) put(fds[i], "half", 4);
+  }
+}
+
+static void rank_comes_beside_silent_ones(const Secret *secret) {
+  NetAddress at;
+  Error error = {0};
+  Rendezvous *r;
+  void *records[2];
+  size_t lengths[2];
+  int silent[SILENT];
+  pthread_t thread;
+  close(listen_here(&at));
+  Rank1 rank = {.at = at, .secret = secret};
+  NetOptions options = {.rank = 0, .ranks = 2, .host = "127.0.0.1", .id = "run", .patience = limit};
+  assert_int_equal(rendezvous_tcp(&options, &at, secret, &r, &error), PLAIT_OK);
+  be_silent(&at, silent);
+  double began = clock_seconds();
+  assert_int_equal(thread_start(&thread, be_rank_1, &rank, &rank.error, "rank 1"), PLAIT_OK);
+  assert_int_equal(r->exchange(r, "mine", 4, records, lengths, &error), PLAIT_OK);
+  assert_true(clock_seconds() - began < no_delay);
+  pthread_join(thread, NULL);
+  assert_int_equal(rank.code, PLAIT_OK);
+  for (int i = 0; i < 2; i++) free(records[i]);
+  for (int i = 0; i < SILENT; i++) close(silent[i]);
+  r->close(r);
+}
+
+static void silent_ones_delay_nobody(void **state) {
+  static const Secret secret = {"the job's"};
+  Error error = {0};
+  rank_comes_beside_silent_ones(NULL);
+  if (tls_is_built() && !tls_check(&error)) rank_comes_beside_silent_ones(&secret);
 }
 
 // The watch -----------------------------------------------------------------------------------------------------------
@@ -205,6 +250,23 @@ static void watch_takes_notices(void **state) {
   end(&w);
 }
 
+// Nothing but the end of the connection tells of it here: there is no UCX, and the silence is longer than the wait.
+static void watch_sees_deaths(void **state) {
+  Watched w = {.fd = -1};
+  begin(&w);
+  net_watch_set_silence(w.watch, 10 * limit);
+  assert_int_equal(net_watch_is_gone(w.watch, 1), 0);
+  close(w.fd);
+  w.fd = -1;
+  const char *sentence = failure(&w);
+  if (!strstr(sentence, "rank 1 on there has died: its connection has ended")) fail_msg("%s", sentence);
+  assert_int_equal(w.world.base.abort.rank, 1);
+  for (double until = clock_seconds() + limit; !net_watch_is_gone(w.watch, 1) && clock_seconds() < until;)
+    poll(NULL, 0, 5);
+  assert_int_equal(net_watch_is_gone(w.watch, 1), 1);
+  end(&w);
+}
+
 static void watch_refuses_strangers(void **state) {
   NetAddress at;
   Error error = {0};
@@ -228,11 +290,59 @@ static void watch_refuses_strangers(void **state) {
   close(listener);
 }
 
+static void silent_ones_delay_no_watch(void **state) {
+  Watched w = {.fd = -1};
+  NetAddress at;
+  Error error = {0};
+  int listener = listen_here(&at), silent[SILENT];
+  Introduction me = introduction_of(1, 7, NULL);
+  process_world_init(&w.world, &wire, 0, 2, 2);
+  be_silent(&at, silent);
+  w.fd = connect_to(&at);
+  put(w.fd, &me, sizeof me);
+  double began = clock_seconds();
+  assert_int_equal(net_watch_create(&w.world, listener, &at, 7, NULL, hosts, limit, clock_seconds() + limit, &w.watch,
+                                    &error), PLAIT_OK);
+  assert_true(clock_seconds() - began < no_delay);
+  for (int i = 0; i < SILENT; i++) close(silent[i]);
+  close(listener);
+  end(&w);
+}
+
+// The secret's holder is let in, the holder of another is not.
+static void watch_wants_proofs(void **state) {
+  static const Secret secret = {"the job's"}, other = {"a stranger's"};
+  NetAddress at;
+  Error error = {0};
+  ProcessWorld world = {.rank = 0};
+  NetWatch *watch;
+  if (!tls_is_built()) return;
+  assert_int_equal(tls_check(&error), PLAIT_OK);
+  int listener = listen_here(&at);
+  Introduction rank = introduction_of(1, 7, &secret), stranger = introduction_of(1, 7, &other);
+  process_world_init(&world, &wire, 0, 2, 2);
+  int a = connect_to(&at), b = connect_to(&at);
+  put(a, &stranger, sizeof stranger);
+  put(b, &rank, sizeof rank);
+  assert_int_equal(
+      net_watch_create(&world, listener, &at, 7, &secret, hosts, limit, clock_seconds() + limit, &watch, &error),
+      PLAIT_OK);
+  char byte;
+  assert_true(net_ready(a, POLLIN, clock_seconds() + limit) && recv(a, &byte, 1, 0) == 0); // it was closed
+  net_watch_destroy(watch);
+  process_world_free(&world);
+  close(a);
+  close(b);
+  close(listener);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(root_refuses_answers),   cmocka_unit_test(ranks_refuse_lists),
       cmocka_unit_test(watch_refuses_frames),   cmocka_unit_test(watch_takes_notices),
-      cmocka_unit_test(watch_refuses_strangers),
+      cmocka_unit_test(watch_refuses_strangers), cmocka_unit_test(watch_sees_deaths),
+      cmocka_unit_test(watch_wants_proofs),
+      cmocka_unit_test(silent_ones_delay_nobody), cmocka_unit_test(silent_ones_delay_no_watch),
   };
   unsetenv("PLAIT_SECRET");
   if (getenv("TEST_ONLY")) cmocka_set_test_filter(getenv("TEST_ONLY")); // scripts/mutants chooses

@@ -91,10 +91,12 @@ static int64_t newest(const Copies *c, int rank, int *images) {
   return step;
 }
 
+static int64_t most; // bytes that copies may take; 0: no limit of the test's
+
 static Copies *start(const Workers *w, int port, int next_port, bool expected) {
   Copies *c = NULL;
   Error error = {0};
-  CopiesPlace place = {"127.0.0.1", port, "127.0.0.1", next_port, "next", 4, false};
+  CopiesPlace place = {"127.0.0.1", port, "127.0.0.1", next_port, "next", 4, most, false};
   int code = copies_start(w, &place, &c, &error);
   assert_int_equal(code == 0, expected);
   return c;
@@ -274,6 +276,29 @@ static void harm(void **state) {
   }
 }
 
+// What does not fit beside the other copies is not kept, whoever announces it; those that are here stay.
+static void too_large(void **state) {
+  int a = port_free("127.0.0.1", "b16b"), images;
+  Workers w = make_workers(0, 2), none = make_workers(2, 1);
+  most = 1 << 20;
+  Copies *to = start(&none, a, port_after("127.0.0.1", a), true);
+  most = 0;
+  keep(&w, 0, 0, SHORT, 6);
+  assert_true(offer(a, w.worker[0].memory[0], NONE));
+  keep(&w, 0, 1, LENGTH, 9); // 3 MiB
+  assert_false(offer(a, w.worker[0].memory[1], NONE));
+  keep(&w, 1, 0, LENGTH, 9);
+  assert_false(offer(a, w.worker[1].memory[0], NONE));
+  keep(&w, 1, 1, SHORT, 9);
+  assert_true(offer(a, w.worker[1].memory[1], NONE));
+  copies_stop(to);
+  assert_int_equal(newest(to, 0, &images), 6);
+  assert_int_equal(newest(to, 1, &images), 9);
+  copies_end(to);
+  free_workers(&w);
+  free_workers(&none);
+}
+
 // A machine that comes again after its connection was lost is heard; one that says nothing is not in its way.
 static void again(void **state) {
   int a = port_free("127.0.0.1", "8e44"), images;
@@ -326,9 +351,13 @@ static void with_a_secret(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(around), cmocka_unit_test(not_where_each_has_all),
-                                     cmocka_unit_test(replaced_meanwhile), cmocka_unit_test(harm),
-                                     cmocka_unit_test(again), cmocka_unit_test(with_a_secret)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(around),
+                                     cmocka_unit_test(not_where_each_has_all),
+                                     cmocka_unit_test(replaced_meanwhile),
+                                     cmocka_unit_test(harm),
+                                     cmocka_unit_test(too_large),
+                                     cmocka_unit_test(again),
+                                     cmocka_unit_test(with_a_secret)};
   unsetenv("PLAIT_SECRET");
   cmocka_set_test_filter(getenv("TEST_ONLY"));
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,4 +1,4 @@
-// A machine whose job's state cannot be read: it gives up with a sentence.
+// A machine that finds a state which is not its job's: one that cannot be read, or of another start of the job.
 #include "base/clock.h"
 #include "base/error.h"
 #include "elastic/member.h"
@@ -100,8 +100,93 @@ static void a_new_job(void **state) {
   member_close(member);
 }
 
+// A store at the address with the state of a start of the job that has come to that round.
+static StoreServer *serve_start(const NetAddress *at, const char *epoch, const char *job, int round) {
+  Error error = {0};
+  StoreServer *server;
+  Store *store;
+  JobState s = {.round = round, .failure = {.round = -1}, .recipe = "r", .version = PLAIT_VERSION};
+  snprintf(s.job, sizeof s.job, "%s", job);
+  char *text = job_state_print(&s);
+  assert_int_equal(store_serve(at, "job", false, &server, &error), PLAIT_OK);
+  assert_int_equal(store_connect(at, "job", 5, &store, &error), 1);
+  set(store, "state", text);
+  set(store, "epoch", epoch);
+  store->close(store);
+  free(text);
+  return server;
+}
+
+// The job in the store at the address. The caller frees it.
+static JobState *state_at(const NetAddress *at) {
+  Error error = {0};
+  Store *store;
+  StoreValue now;
+  assert_int_equal(store_connect(at, "job", 5, &store, &error), 1);
+  assert_int_equal(store->get(store, "state", &now, &error), PLAIT_OK);
+  JobState *s = job_state_parse(now.data, now.bytes);
+  assert_non_null(s);
+  store_value_free(&now);
+  store->close(store);
+  return s;
+}
+
+// Until the machine is in the state, or gives up with that code.
+static int await_member(Member *member, int code, Error *error) {
+  for (double until = clock_seconds() + 30; clock_seconds() < until;) {
+    JobState *s;
+    Machine *here;
+    poll(&(struct pollfd){member_event(member), POLLIN, 0}, 1, 100);
+    int now = member_look(member, &s, &here, error);
+    bool is_in = here != NULL;
+    free(s);
+    if (now || (is_in && !code)) return now;
+  }
+  fail_msg("the machine has neither joined nor given up");
+  return 0;
+}
+
+// A machine takes part in round 4 of a start, and loses its store. In its place is one of another start then, which has
+// come to `round`.
+static void meet_another_start(int round) {
+  NetAddress at;
+  Error error = {0};
+  Member *member;
+  char endpoint[ENDPOINT];
+  bool over = round >= 0;
+  find_endpoint(&at, endpoint);
+  StoreServer *server = serve_start(&at, "1", "the first", 3);
+  MemberOptions options = options_of(endpoint);
+  assert_int_equal(member_open(&options, &member, &error), PLAIT_OK);
+  assert_int_equal(await_member(member, 0, &error), PLAIT_OK);
+  store_server_stop(server);
+  server = serve_start(&at, "2", "the second", round);
+  if (over) {
+    assert_int_equal(await_member(member, PLAIT_FAILED, &error), PLAIT_FAILED);
+    if (!strstr(error.message, "--rdzv-id job: the job was started again")) fail_msg("%s", error.message);
+  }
+  JobState *s = state_at(&at);
+  for (double until = clock_seconds() + 30; !over && strcmp(s->job, "the first") && clock_seconds() < until;) {
+    poll(NULL, 0, 20);
+    free(s);
+    s = state_at(&at);
+  }
+  assert_string_equal(s->job, over ? "the second" : "the first");
+  assert_true(over ? s->round == round : s->round >= 4);
+  free(s);
+  member_close(member);
+  store_server_stop(server);
+}
+
+static void another_start(void **state) {
+  meet_another_start(0);
+  meet_another_start(7);
+  meet_another_start(-1); // it has not begun, so the machine reminds it of its own
+}
+
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(no_state), cmocka_unit_test(a_new_job)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(no_state), cmocka_unit_test(a_new_job),
+                                     cmocka_unit_test(another_start)};
   unsetenv("PLAIT_SECRET");
   if (getenv("TEST_ONLY")) cmocka_set_test_filter(getenv("TEST_ONLY")); // scripts/mutants chooses
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,6 +1,7 @@
 #!/bin/bash
-# Parity over net (tests/process/parity.sh).
+# Parity over net (tests/process/parity.sh), with the processes of plait launch.
 . "$SOURCE/tests/train/harness.sh" || exit 1
 . "$SOURCE/tests/net/environment.sh" || exit 1
 comm=net
+. "$SOURCE/tests/net/launched.sh"
 . "$SOURCE/tests/process/parity.sh"

@@ -125,6 +125,10 @@ static void settings_of_one(const char *settings, char *out, size_t size) {
   }
 }
 
+void matrix_settings_of_one(const MatrixLayout *l, char *out, size_t size) {
+  settings_of_one(l->settings, out, size);
+}
+
 int matrix_like_any(const MatrixLayout *l) {
   char settings[sizeof l->settings];
   settings_of_one(l->settings, settings, sizeof settings);

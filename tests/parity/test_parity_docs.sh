@@ -71,4 +71,11 @@ expect 'and 2 edited files |' 'edited files when it was run'
 ran_at 0123456
 write_page
 expect 'fp64 (an unknown number since 0123456)' 'an unknown commit'
+# The leg net as tests/net/parity_real.sh records it: loss, norm, gradient and evaluation are compared with one rank.
+empty=$'\t\t\t\t\t\t\t\t\t\t'
+printf 'net\treal\tpassed\t8\t\tdp + tp\tllama\t\t3e-16\t3e-06\t0e+00\t0\t5e-16\t5e-06%s\t1e-16\t1e-06\t\t\n' "$empty" >build/parity-results/net.1.of.1
+printf 'took\tnet\t7\t1\t0123456\t1\n' >build/parity-results/net.took
+write_page
+expect '| net | 1 | 0 | 0 | 0 | 1 | 8 | 0 | 7 | 0123456 |' 'the leg net'
+expect '| net | 3e-16 (3e-06) | 0 (0) | 5e-16 (5e-06) | – | – | – | – | – | 1e-16 (1e-06) | – |' 'the leg net'
 exit $failed

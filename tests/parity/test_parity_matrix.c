@@ -1,7 +1,7 @@
 // The parity matrix: a sample of it under ctest, always the same unless PARITY_SEED and PARITY_SAMPLE choose another;
 // the whole with PARITY_ALL=1, as scripts/parity does; PARITY_TABLE=1 prints the table of features for it;
-// PARITY_LIST=RANKS prints the layouts of 2 to RANKS ranks in a random order and runs nothing, for the sample under
-// MPI; with PLAIT_CHAOS=SEED under chaos (src/runtime/chaos.h), which a test here does for a few.
+// PARITY_LIST=RANKS prints the layouts of 2 to RANKS ranks in a random order and runs nothing, for the samples with
+// processes, PARITY_LIST=real the real ones; with PLAIT_CHAOS=SEED under chaos (src/runtime/chaos.h), which a test here does for a few.
 #include "corpora.h"
 #include "matrix.h"
 #include <setjmp.h>
@@ -91,7 +91,26 @@ static int list_layouts(int most) {
   return 0;
 }
 
+// ranks, layers, what one rank has of the settings, keys of a recipe, name
+static int list_real(void) {
+  MatrixLayout *layout;
+  int count = matrix_layouts(&layout);
+  for (int i = 0; i < count; i++) {
+    const MatrixLayout *l = &layout[i];
+    char same[sizeof l->settings];
+    matrix_settings_of_one(l, same, sizeof same);
+    if (l->kind == MATRIX_REAL)
+      printf("%d\t%d\tbatch.global=%d %s\tmesh.dp=%d mesh.cp=%d mesh.tp=%d mesh.pp=%d batch.global=%d batch.micro=%d "
+             "%s\t%s\n",
+             matrix_ranks(l), l->layers, l->global, same, l->mesh.dp, l->mesh.cp, l->mesh.tp, l->mesh.pp, l->global,
+             l->micro, l->settings, l->name);
+  }
+  free(layout);
+  return 0;
+}
+
 int main(void) {
+  if (getenv("PARITY_LIST") && !strcmp(getenv("PARITY_LIST"), "real")) return list_real();
   if (getenv("PARITY_LIST")) return list_layouts(atoi(getenv("PARITY_LIST")));
   if (getenv("PARITY_TABLE")) return matrix_print_table(), 0;
   const struct CMUnitTest tests[] = {cmocka_unit_test(fp64), cmocka_unit_test(fp32), cmocka_unit_test(bf16),
