@@ -1,16 +1,29 @@
-// fuse: joins nodes after partition. What makes a gradient adds it to its accumulator or stores it in its Variable,
-// products add their bias; casts before a sum, identities, what is gathered to be sliced again and moves that nobody
-// reads vanish; sums of accumulators over ranks are made in place.
+// fuse: joins nodes after partition. What makes a gradient adds it to its accumulator or stores it in its Variable, or
+// adds it to what is to be added to it; products add their bias, norms what they are to normalise; casts before a sum,
+// identities, what is gathered to be sliced again and moves that nobody reads vanish; sums of accumulators over ranks
+// are made in place.
 //
 //   y = identity x          readers of y read x                       replaced[y] = x
 //   V = identity x          the maker of x writes V                   made[x] = V
-//   V = accumulate V, x     the maker of x reads V too and writes it  joined[maker] = the accumulate (x may be rounded
-//   before) y = bias x, b           the maker of x reads b too and makes y    joined[maker] = the bias
+//   V = accumulate V, x     the maker of x reads V too and writes it  join[maker] = {V, V'} (x may be rounded before)
+//   y = bias x, b       the maker of x reads b too and makes y    join[maker] = {b, y}
+//   y = add x0, x1, x2  the maker of x1 reads x0 too, and that of x2 reads x1, and makes y
+//                                                                 join[maker of x1] = {x0, x1}, join[of x2] = {x1, y}
+//   y = add x0, x1      the first norm that reads y reads x0 and x1, and makes y too
+//                                                                 join[norm] = {x1, y}, its input 0 is x0
 #include "base/fault.h"
 #include "op/op.h"
 #include "compile/pass.h"
 #include "compile/place_node.h"
 #include <string.h>
+
+// What a node does as well: the tensor that it adds, or -1; what it gives then in place of its own output; how.
+typedef enum JoinKind { JOIN_ACCUMULATE, JOIN_BIAS, JOIN_ADD_FIRST } JoinKind; // the last: `gives` is a further output
+typedef struct Join {
+  int added, gives;
+  JoinKind kind;
+  int first; // JOIN_ADD_FIRST: the other term of the sum
+} Join;
 
 typedef struct Fuse {
   const Graph *g;
@@ -19,7 +32,7 @@ typedef struct Fuse {
   int *replaced; // per tensor: the tensor that its readers take instead
   int *made;     // per tensor: the tensor that its maker makes instead
   int *dropped;  // per node
-  int *joined;   // per node: the ACCUMULATE or BIAS node that it does as well, or -1
+  Join *join;    // per node
   int *writer;   // per (Variable, storage or Copy, region): 1 + its last writer, or 0
 } Fuse;
 
@@ -54,7 +67,7 @@ static void join_accumulate(Fuse *f, int id) {
   if (!op_def(n->op)->adds_into) return;
   int cast, x = added_tensor(f, n, &cast), producer = graph_tensor(f->g, x)->producer,
             variable = graph_tensor(f->g, n->output[0])->variable;
-  if (producer < 0 || f->readers[x] != 1 || bound(f->g, x) || f->joined[producer] >= 0) return;
+  if (producer < 0 || f->readers[x] != 1 || bound(f->g, x) || f->join[producer].added >= 0) return;
   Node m = f->g->node.data[producer];
   if (!(f->fuses & DEVICE_FUSES_ACCUMULATE) || !op_def(m.op)->accumulate || m.region != n->region ||
       m.phase != n->phase)
@@ -63,7 +76,7 @@ static void join_accumulate(Fuse *f, int id) {
   if (k < 0 || m.output[k] != x) return;
   for (int i = producer + 1; i < id; i++) // the accumulator is read where the gradient is made, not here
     if (touches(f->g, &f->g->node.data[i], variable)) return;
-  f->joined[producer] = id;
+  f->join[producer] = (Join){.added = n->input[0], .gives = n->output[0]};
   f->dropped[id] = 1;
   if (cast >= 0) f->dropped[cast] = 1;
 }
@@ -92,12 +105,71 @@ static void join_bias(Fuse *f, int id) {
       f->readers[n->input[0]] != 1 || bound(f->g, n->input[0]))
     return;
   Node m = f->g->node.data[x->producer];
-  if (!(f->fuses & DEVICE_FUSES_BIAS) || f->joined[x->producer] >= 0 || !op_def(m.op)->bias) return;
+  if (!(f->fuses & DEVICE_FUSES_BIAS) || f->join[x->producer].added >= 0 || !op_def(m.op)->bias) return;
   if (m.region != n->region || m.phase != n->phase || FAULT(bias_of_another_stage, m.stage != n->stage, 0)) return;
   int k = op_def(m.op)->bias(&m, b->shape.rank);
   if (k < 0 || m.output[k] != n->input[0]) return;
-  f->joined[x->producer] = id;
+  f->join[x->producer] = (Join){.added = n->input[1], .gives = n->output[0], .kind = JOIN_BIAS};
   f->dropped[id] = 1;
+}
+
+// Whether the maker of a term of a sum can add it to the term before, of which it then makes the sum: nobody but the
+// sum reads the one, nor the other from there on, so that it can be made in its memory.
+static int adds_to(const Fuse *f, const Node *sum, int term, int before) {
+  const Tensor *x = graph_tensor(f->g, term), *y = graph_tensor(f->g, before);
+  if (x->producer < 0 || y->producer >= x->producer || f->readers[term] != 1 || bound(f->g, term) ||
+      bound(f->g, before) || f->replaced[before] != before || x->dtype != y->dtype)
+    return 0;
+  Node m = f->g->node.data[x->producer];
+  if (f->dropped[m.id] || f->join[m.id].added >= 0 || !op_def(m.op)->accumulate || !op_def(m.op)->accumulated)
+    return 0;
+  if (m.region != sum->region || m.phase != sum->phase || FAULT(sum_of_another_stage, m.stage != sum->stage, 0))
+    return 0;
+  int k = op_def(m.op)->accumulate(&m), readers = 1; // the sum
+  if (k < 0 || m.output[k] != term) return 0;
+  for (int i = y->producer + 1; i < m.id; i++)
+    for (int j = 0; j < f->g->node.data[i].ninput; j++) readers += f->g->node.data[i].input[j] == before;
+  return readers == f->readers[before];
+}
+
+// Terms → their sum, in this order: each but the first is added by its maker to the one before.
+static void join_sum(Fuse *f, int id) {
+  const Node *n = &f->g->node.data[id];
+  if (!op_def(n->op)->is_sum || !(f->fuses & DEVICE_FUSES_SUM) || n->ninput < 2 || bound(f->g, n->output[0])) return;
+  // Of the first two the one that is made first is the first: that changes no sum.
+  int swap = graph_tensor(f->g, n->input[0])->producer > graph_tensor(f->g, n->input[1])->producer;
+  for (int join = 0; join < 2; join++) // look, then do
+    for (int k = 1, before = n->input[swap]; k < n->ninput; k++) {
+      int term = n->input[k == 1 ? !swap : k];
+      if (!join && !adds_to(f, n, term, before)) return;
+      if (join)
+        f->join[graph_tensor(f->g, term)->producer] =
+            (Join){.added = before, .gives = k + 1 < n->ninput ? term : n->output[0]};
+      before = term;
+    }
+  f->dropped[id] = 1;
+}
+
+// A sum of two → norm: this adds them as it reads them. Who else reads the sum comes behind the norm.
+static void join_norm(Fuse *f, int id) {
+  const Node *n = &f->g->node.data[id];
+  if (!op_def(n->op)->add_first || !(f->fuses & DEVICE_FUSES_NORM_SUM) || f->join[id].added >= 0) return;
+  const Tensor *x = graph_tensor(f->g, n->input[0]);
+  if (x->producer < 0 || bound(f->g, x->id) || tensor_is_compact(x) || f->replaced[x->id] != x->id ||
+      f->made[x->id] != x->id)
+    return;
+  const Node *sum = &f->g->node.data[x->producer];
+  if (!op_def(sum->op)->is_sum || sum->ninput != 2 || f->dropped[sum->id] || sum->region != n->region ||
+      sum->phase != n->phase || FAULT(norm_sum_of_another_stage, sum->stage != n->stage, 0))
+    return;
+  for (int k = 0; k < 2; k++)
+    if (bound(f->g, sum->input[k]) || graph_tensor(f->g, sum->input[k])->dtype != x->dtype) return;
+  for (int i = sum->id + 1; i < id; i++)
+    for (int k = 0; k < f->g->node.data[i].ninput; k++)
+      if (f->g->node.data[i].input[k] == x->id) return;
+  f->join[id] =
+      (Join){.added = sum->input[1], .gives = x->id, .kind = JOIN_ADD_FIRST, .first = sum->input[0]};
+  f->dropped[sum->id] = 1;
 }
 
 static int *last_writer(const Fuse *f, int variable, int copy, Region region) {
@@ -205,19 +277,24 @@ static int emit(Fuse *f, Graph *h, const Node *n) {
   return id;
 }
 
-// The node with its accumulator or bias as a further input, and what that gives in place of its own output.
+// The node with what it adds as a further input, and what it gives then in place of its own output.
 static void emit_joined(Fuse *f, Graph *h, const Node *n) {
-  const Node *sum = &f->g->node.data[f->joined[n->id]];
+  Join join = f->join[n->id];
   Node both = *n;
-  int is_bias = op_def(sum->op)->adds_vector;
   both.input = arena_array(&h->arena, int, n->ninput + 1);
   memcpy(both.input, n->input, sizeof(int) * (size_t)n->ninput);
-  both.input[both.ninput++] = is_bias ? sum->input[1] : sum->input[0]; // b, or V
-  both.output = arena_array(&h->arena, int, n->noutput);
+  both.input[both.ninput++] = join.added;
+  both.output = arena_array(&h->arena, int, n->noutput + 1);
   memcpy(both.output, n->output, sizeof(int) * (size_t)n->noutput);
-  int k = is_bias ? op_def(n->op)->bias(&both, graph_tensor(f->g, sum->input[1])->shape.rank)
-                  : op_def(n->op)->accumulate(&both);
-  both.output[k] = sum->output[0];
+  if (join.kind == JOIN_ADD_FIRST) {
+    op_def(n->op)->add_first(&both);
+    both.input[0] = join.first;
+    both.output[both.noutput++] = join.gives;
+  } else {
+    int k = join.kind == JOIN_BIAS ? op_def(n->op)->bias(&both, graph_tensor(f->g, join.added)->shape.rank)
+                                   : op_def(n->op)->accumulate(&both);
+    both.output[k] = join.gives;
+  }
   emit(f, h, &both);
 }
 
@@ -245,9 +322,9 @@ int pass_fuse(Graph **graph, const CompileOptions *o, Error *error) {
   f.replaced = xcalloc((size_t)g->tensor.count, sizeof(int));
   f.made = xcalloc((size_t)g->tensor.count, sizeof(int));
   f.dropped = xcalloc((size_t)g->node.count, sizeof(int));
-  f.joined = xcalloc((size_t)g->node.count, sizeof(int));
+  f.join = xcalloc((size_t)g->node.count, sizeof *f.join);
   for (int i = 0; i < g->tensor.count; i++) f.replaced[i] = f.made[i] = i;
-  for (int i = 0; i < g->node.count; i++) f.joined[i] = -1;
+  for (int i = 0; i < g->node.count; i++) f.join[i].added = -1;
   for (int i = 0; i < g->node.count; i++)
     for (int k = 0; k < g->node.data[i].ninput; k++)
       if (g->node.data[i].input[k] >= 0) f.readers[g->node.data[i].input[k]]++;
@@ -263,6 +340,8 @@ int pass_fuse(Graph **graph, const CompileOptions *o, Error *error) {
     join_accumulate(&f, i);
     join_cast(&f, i);
     join_bias(&f, i);
+    join_sum(&f, i);
+    join_norm(&f, i);
   }
   Graph *h = graph_copy(g);
   h->node.count = 0;
@@ -270,13 +349,13 @@ int pass_fuse(Graph **graph, const CompileOptions *o, Error *error) {
   for (int i = 0; i < h->tensor.count; i++)
     if (tensor_is_compact(&h->tensor.data[i])) h->tensor.data[i].mask = taken(&f, h->tensor.data[i].mask);
   for (int i = 0; i < g->node.count; i++)
-    if (f.joined[i] >= 0) emit_joined(&f, h, &g->node.data[i]);
+    if (f.join[i].added >= 0) emit_joined(&f, h, &g->node.data[i]);
     else if (!f.dropped[i]) emit(&f, h, &g->node.data[i]);
   free(f.readers);
   free(f.replaced);
   free(f.made);
   free(f.dropped);
-  free(f.joined);
+  free(f.join);
   free(f.writer);
   reduce_in_place(h);
   placements_adopt(h);

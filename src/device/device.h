@@ -25,7 +25,13 @@ typedef struct DeviceSpace {
 } DeviceSpace;
 
 // Sums that kernels can take over from the node that follows, for pass fuse.
-enum { DEVICE_FUSES_ACCUMULATE = 1, DEVICE_FUSES_BIAS = 2, DEVICE_FUSES_NARROW_ACCUMULATE = 4 };
+enum {
+  DEVICE_FUSES_ACCUMULATE = 1, // into Variables
+  DEVICE_FUSES_BIAS = 2,
+  DEVICE_FUSES_NARROW_ACCUMULATE = 4,
+  DEVICE_FUSES_SUM = 8,      // of what several nodes make: each adds to what the one before has made
+  DEVICE_FUSES_NORM_SUM = 16 // of two tensors, which a norm reads
+};
 
 // What a device computes a node with.
 typedef struct DeviceKernel {

@@ -10,7 +10,8 @@ typedef enum MatmulKind {
 } MatmulKind;
 typedef struct MatmulAttr {
   int32_t kind, m, n, k;   // number of dims in each group
-  int32_t accumulate;      // TN only: a third input c (n…, k…) is added, in place: dw = c + dyᵀ x; by fuse
+  int32_t accumulate;      // TN and NN: a third input c, of the output's shape, is added, in place: dw = c + dyᵀ x,
+                           // dx = c + dy w; by fuse
   int32_t bias;            // NT only: a third input (n…) is added to every row; by fuse
 } MatmulAttr;
 
@@ -27,8 +28,10 @@ typedef struct EmbeddingAttr { int64_t rows; int32_t dim, accumulate; } Embeddin
 typedef struct ReduceAttr { int32_t dims; } ReduceAttr;                    // sums over the leading `dims` dims
 typedef struct NormAttr {
   double epsilon;
-  int32_t bias;
-} NormAttr; // bias: LAYER_NORM_GRAD also gives dbias
+  int32_t bias;       // LAYER_NORM_GRAD also gives dbias
+  int32_t sum; // LAYER_NORM, RMS_NORM: a further input is added to x first, and x + that is a further output; by fuse
+  int32_t accumulate; // LAYER_NORM_GRAD, RMS_NORM_GRAD: a further input is added to dx, in place; by fuse
+} NormAttr;
 typedef struct NormSumAttr { int32_t squares; } NormSumAttr; // NORM_SUM: of squares about the mean
 typedef struct RopeAttr {
   double theta;

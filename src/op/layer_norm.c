@@ -5,7 +5,8 @@
 
 // x (…, e), gain (e), bias (e) or -1 → y (…, e), mean (…), rstd (…)
 static void forward_shape(Graph *g, Node *node) {
-  CHECK(node->ninput == 3);
+  int sum = node_attr(node, NormAttr)->sum;
+  CHECK(node->ninput == 3 + sum);
   Tensor x = *graph_tensor(g, node->input[0]), gain = *graph_tensor(g, node->input[1]);
   int rank = x.shape.rank;
   CHECK(rank >= 1 && gain.shape.rank == 1 && gain.shape.size[0] == x.shape.size[rank - 1]);
@@ -14,6 +15,7 @@ static void forward_shape(Graph *g, Node *node) {
   graph_output(g, node, "", x.dtype, x.shape);
   graph_output(g, node, "mean", op_statistics_dtype(x.dtype), rows);
   graph_output(g, node, "rstd", op_statistics_dtype(x.dtype), rows);
+  if (sum) graph_output(g, node, "sum", x.dtype, x.shape);
 }
 
 static void forward_gradient(Graph *g, int id, const int *doutput, int *dinput) {
@@ -32,8 +34,8 @@ static void forward_rule(const Graph *g, const Node *node, char *text, size_t si
   const char *e = op_row_letters(g, node->input[0], x, rows);
   lower[sizeof lower - 3] = *e;
   norm_complete_clause(clauses, sizeof clauses, *e, 3, lower);
-  op_rule(text, size, (const char *[]){x, e, node->input[2] < 0 ? "" : e}, 3, (const char *[]){x, rows, rows}, 3,
-          clauses);
+  op_rule(text, size, (const char *[]){x, e, node->input[2] < 0 ? "" : e, x}, node->ninput,
+          (const char *[]){x, rows, rows, x}, node->noutput, clauses);
 }
 
 static void forward_lower(Graph *g, const Node *node, uint32_t axes, int ranks, const int *input, int *output) {
@@ -41,7 +43,7 @@ static void forward_lower(Graph *g, const Node *node, uint32_t axes, int ranks, 
 }
 
 static void forward_reference(const KernelCall *call) {
-  const Operand *x = &call->input[0], *gain = &call->input[1], *bias = &call->input[2], *y = &call->output[0];
+  const Operand *x = norm_of_sum(call), *gain = &call->input[1], *bias = &call->input[2], *y = &call->output[0];
   int64_t width = x->size[x->rank - 1], rows = operand_extent(x, 0, x->rank - 1);
   double epsilon = ((const NormAttr *)call->attr)->epsilon;
   for (int64_t r = 0; r < rows; r++) {
@@ -64,8 +66,9 @@ static void forward_reference(const KernelCall *call) {
 
 const OpDef op_def_layer_norm = {
     .name = "layer_norm",
-    .meaning =
-        "x (…, e), gain (e), bias (e)? → y = (x - mean) rstd gain + bias, mean (…), rstd (…) = 1/sqrt(var + epsilon)",
+    .meaning = "x (…, e), gain (e), bias (e)? → y = (x - mean) rstd gain + bias, mean (…), rstd (…) = 1/sqrt(var + "
+               "epsilon); with "
+               "`sum` of x + a further input, which is a further output",
     .shape = forward_shape,
     .gradient = forward_gradient,
     .rule = forward_rule,
@@ -73,11 +76,13 @@ const OpDef op_def_layer_norm = {
     .reference = forward_reference,
     .one_pass = 1,
     .in_place = 1,
+    .add_first = norm_add_first,
+    .accumulated = norm_added_first,
 };
 
 // dy (…, e), x (…, e), gain (e), mean (…), rstd (…) → dx (…, e), dgain (e), dbias (e) when attr.bias
 static void grad_shape(Graph *g, Node *node) {
-  CHECK(node->ninput == 5);
+  CHECK(node->ninput == 5 + node_attr(node, NormAttr)->accumulate);
   Tensor x = *graph_tensor(g, node->input[1]), gain = *graph_tensor(g, node->input[2]);
   graph_output(g, node, "dx", x.dtype, x.shape);
   graph_output(g, node, "dgain", gain.dtype, gain.shape);
@@ -86,9 +91,11 @@ static void grad_shape(Graph *g, Node *node) {
 
 static void grad_rule(const Graph *g, const Node *node, char *text, size_t size) {
   char x[RULE_LETTERS], rows[RULE_LETTERS], clauses[] = "; linear 0 ; lower ?";
+  int from = node_attr(node, NormAttr)->accumulate ? 11 : 0; // what is added would be added once a rank
   const char *e = op_row_letters(g, node->input[1], x, rows);
   clauses[sizeof clauses - 2] = *e;
-  op_rule(text, size, (const char *[]){x, x, e, rows, rows}, 5, (const char *[]){x, e, e}, node->noutput, clauses);
+  op_rule(text, size, (const char *[]){x, x, e, rows, rows, x}, node->ninput, (const char *[]){x, e, e}, node->noutput,
+          clauses + from);
 }
 
 static void grad_lower(Graph *g, const Node *node, uint32_t axes, int ranks, const int *input, int *output) {
@@ -97,6 +104,7 @@ static void grad_lower(Graph *g, const Node *node, uint32_t axes, int ranks, con
 
 static void grad_reference(const KernelCall *call) {
   const Operand *dy = &call->input[0], *x = &call->input[1], *gain = &call->input[2];
+  int accumulate = ((const NormAttr *)call->attr)->accumulate;
   int64_t width = x->size[x->rank - 1], rows = operand_extent(x, 0, x->rank - 1);
   double *dgain = xcalloc((size_t)width * 2, sizeof *dgain), *dbias = dgain + width;
   for (int64_t r = 0; r < rows; r++) {
@@ -113,7 +121,8 @@ static void grad_reference(const KernelCall *call) {
     for (int64_t i = 0; i < width; i++) {
       double d = operand_load(dy, r * width + i) * operand_load(gain, i);
       double n = (operand_load(x, r * width + i) - mean) * rstd;
-      operand_store(&call->output[0], r * width + i, (d - a - n * b) * rstd);
+      double added = accumulate ? operand_load(&call->input[5], r * width + i) : 0;
+      operand_store(&call->output[0], r * width + i, (d - a - n * b) * rstd + added);
     }
   }
   for (int64_t i = 0; i < width; i++) {
@@ -125,12 +134,15 @@ static void grad_reference(const KernelCall *call) {
 
 const OpDef op_def_layer_norm_grad = {
     .name = "layer_norm_grad",
-    .meaning =
-        "dy, x (…, e), gain (e), mean, rstd (…) → dx (…, e), dgain (e) = Σ dy n, dbias (e) = Σ dy, n = (x - mean) rstd",
+    .meaning = "dy, x (…, e), gain (e), mean, rstd (…) → dx (…, e), dgain (e) = Σ dy n, dbias (e) = Σ dy, n = (x - "
+               "mean) rstd; "
+               "with `accumulate` dx + a further input, in place",
     .shape = grad_shape,
     .rule = grad_rule,
     .lower = grad_lower,
     .reference = grad_reference,
+    .accumulate = norm_grad_accumulate,
+    .accumulated = norm_grad_accumulated,
     .in_place = 1,
 };
 

@@ -31,7 +31,7 @@ static void append_group(Shape *s, const Shape operand[2], const Groups *q, cons
 static void shape(Graph *g, Node *node) {
   const MatmulAttr *attr = node_attr(node, MatmulAttr);
   CHECK(node->ninput == 2 + !!attr->accumulate + !!attr->bias);
-  CHECK((!attr->accumulate || attr->kind == MATMUL_TN) && (!attr->bias || attr->kind == MATMUL_NT));
+  CHECK((!attr->accumulate || attr->kind != MATMUL_NT) && (!attr->bias || attr->kind == MATMUL_NT));
   Groups q = groups_of(attr);
   Shape operand[2] = {graph_tensor(g, node->input[0])->shape, graph_tensor(g, node->input[1])->shape}, out = {0};
   CHECK(operand[0].rank == q.a + q.b && operand[1].rank == q.c + q.d,
@@ -92,8 +92,8 @@ static void rule(const Graph *g, const Node *node, char *text, size_t size) {
   char clauses[32] = "; linear 0 1";
   if (attr->accumulate ||
       attr->bias) { // would be added once a rank; `fuse` makes these after partition, where that is right
-    int at = snprintf(clauses, sizeof clauses, "; whole");
-    for (const char *m = group[attr->bias ? 2 : 0]; *m; m++)
+    int at = snprintf(clauses, sizeof clauses, "; whole"), contracted[] = {2, 1, 0}; // groups, by kind
+    for (const char *m = group[contracted[attr->kind]]; *m; m++)
       at += snprintf(clauses + at, sizeof clauses - (size_t)at, " %c", *m);
   }
   const char *third = attr->bias ? group[1] : side[2];
@@ -134,10 +134,12 @@ static void reference(const KernelCall *call) {
 
 static int accumulate(Node *node) {
   MatmulAttr *attr = node_attr(node, MatmulAttr);
-  if (attr->kind != MATMUL_TN || attr->accumulate) return -1;
+  if (attr->kind == MATMUL_NT || attr->accumulate) return -1;
   attr->accumulate = 1;
   return 0;
 }
+
+static int accumulated(const Node *node) { return node_attr(node, MatmulAttr)->accumulate ? 0 : -1; }
 
 static int bias(Node *node, int dims) {
   MatmulAttr *attr = node_attr(node, MatmulAttr);
@@ -159,8 +161,8 @@ static void work_of(const Operand *input, const Operand *output, const void *att
 const OpDef op_def_matmul = {
     .name = "matmul",
     .meaning = "nt: x (m…, k…), w (n…, k…) → x wᵀ (m…, n…), with `bias` + b (n…); nn: dy (m…, n…), w → dy w (m…, k…); "
-               "tn: dy, x → dyᵀ x (n…, k…), "
-               "with `accumulate` + c (n…, k…) in place",
+               "tn: dy, x → dyᵀ x (n…, k…); "
+               "nn and tn with `accumulate` + c, of the output's shape, in place",
     .shape = shape,
     .gradient = gradient,
     .rule = rule,
@@ -168,6 +170,7 @@ const OpDef op_def_matmul = {
     .work = work_of,
     .expensive = 1,
     .accumulate = accumulate,
+    .accumulated = accumulated,
     .accumulates_narrow = 1,
     .bias = bias,
     .defers_sum = 1,

@@ -216,6 +216,31 @@ const OpDef op_def_norm_grad_apply = {
     .in_place = 1,
 };
 
+// ---- what fuse makes of norms and their gradients ------------------------------------------------------------------
+
+const Operand *norm_of_sum(const KernelCall *call) {
+  if (!((const NormAttr *)call->attr)->sum) return &call->input[0];
+  Operand term[] = {call->input[0], call->input[call->ninput - 1]};
+  KernelCall add = *call;
+  add.input = term;
+  add.ninput = 2;
+  add.output = &call->output[call->noutput - 1];
+  add.noutput = 1;
+  op_def(OP_ADD)->reference(&add);
+  return add.output;
+}
+
+void norm_add_first(Node *node) { node_attr(node, NormAttr)->sum = 1; }
+int norm_added_first(const Node *node) { return node_attr(node, NormAttr)->sum ? node->noutput - 1 : -1; }
+
+int norm_grad_accumulate(Node *node) {
+  NormAttr *attr = node_attr(node, NormAttr);
+  if (attr->accumulate) return -1;
+  attr->accumulate = 1;
+  return 0;
+}
+int norm_grad_accumulated(const Node *node) { return node_attr(node, NormAttr)->accumulate ? 0 : -1; }
+
 // ---- lowering ------------------------------------------------------------------------------------------------------
 
 void norm_complete_clause(char *text, size_t size, char e, int noutput, const char *before) {

@@ -150,12 +150,19 @@ typedef struct OpDef {
   // plans of how evenly ranks share them. NULL: none.
   double (*pairs)(const Operand *input, const Operand *output, const void *attr);
   // Turns a node into one that adds one of its outputs to a further, last input, in place. Returns that output, or -1
-  // when it cannot. For `fuse`: gradients then go straight into their accumulators. NULL: never.
+  // when it cannot. For `fuse`: gradients then go straight into their accumulators, and into what is added to them.
+  // NULL: never.
   int (*accumulate)(Node *node);
+  // The output of a node that `accumulate` or `add_first` has made to which it adds its last input, and which may be
+  // made in that memory; -1: there is none. NULL: `accumulate` adds to Variables only.
+  int (*accumulated)(const Node *node);
   int accumulates_narrow; // ... and that may have the dtype of input 0 where the output would be wider: it rounds once
   // Turns a node into one that adds a further, last input of `dims` dims to one of its outputs as BIAS does. Returns
   // that output, or -1 when it cannot. For `fuse`. NULL: never.
   int (*bias)(Node *node, int dims);
+  // Turns a node into one that first adds a further, last input to input 0, and gives their sum as a further, last
+  // output. For `fuse`. NULL: never.
+  void (*add_first)(Node *node);
   // Turns a node that makes gradients of weights beside its result into one that leaves them to nodes of their own,
   // which `gradient` appends: for schedules that split backward. NULL: it is no such node.
   void (*split)(Graph *g, int node);
@@ -179,6 +186,7 @@ typedef struct OpDef {
   int is_copy;       // its output is its input (IDENTITY)
   int converts;      // its output is its input in another dtype (CAST)
   int slices;        // its output is a part of its input (SLICE)
+  int is_sum;        // its output is the sum of its inputs, each rounded as it is (ADD); see `accumulated`
   int adds_into;     // adds its second input to its first, a Variable, in place (ACCUMULATE); see `accumulate`
   int adds_vector;   // adds its second input to each row of its first (BIAS); see `bias`
   int defers_sum;    // where its output is a partial sum over ranks, others are added before it is completed

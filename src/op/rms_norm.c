@@ -5,12 +5,14 @@
 
 // x (…, e), gain (e) → y (…, e), rstd (…)
 static void forward_shape(Graph *g, Node *node) {
-  CHECK(node->ninput == 2);
+  int sum = node_attr(node, NormAttr)->sum;
+  CHECK(node->ninput == 2 + sum);
   Tensor x = *graph_tensor(g, node->input[0]), gain = *graph_tensor(g, node->input[1]);
   int rank = x.shape.rank;
   CHECK(rank >= 1 && gain.shape.rank == 1 && gain.shape.size[0] == x.shape.size[rank - 1]);
   graph_output(g, node, "", x.dtype, x.shape);
   graph_output(g, node, "rstd", op_statistics_dtype(x.dtype), shape_of(rank - 1, x.shape.size, x.shape.dim));
+  if (sum) graph_output(g, node, "sum", x.dtype, x.shape);
 }
 
 static void forward_gradient(Graph *g, int id, const int *doutput, int *dinput) {
@@ -28,7 +30,7 @@ static void forward_rule(const Graph *g, const Node *node, char *text, size_t si
   const char *e = op_row_letters(g, node->input[0], x, rows);
   lower[sizeof lower - 3] = *e;
   norm_complete_clause(clauses, sizeof clauses, *e, 2, lower);
-  op_rule(text, size, (const char *[]){x, e}, 2, (const char *[]){x, rows}, 2, clauses);
+  op_rule(text, size, (const char *[]){x, e, x}, node->ninput, (const char *[]){x, rows, x}, node->noutput, clauses);
 }
 
 static void forward_lower(Graph *g, const Node *node, uint32_t axes, int ranks, const int *input, int *output) {
@@ -36,7 +38,7 @@ static void forward_lower(Graph *g, const Node *node, uint32_t axes, int ranks, 
 }
 
 static void forward_reference(const KernelCall *call) {
-  const Operand *x = &call->input[0], *gain = &call->input[1];
+  const Operand *x = norm_of_sum(call), *gain = &call->input[1];
   int64_t width = x->size[x->rank - 1], rows = operand_extent(x, 0, x->rank - 1);
   double epsilon = ((const NormAttr *)call->attr)->epsilon;
   for (int64_t r = 0; r < rows; r++) {
@@ -51,7 +53,9 @@ static void forward_reference(const KernelCall *call) {
 
 const OpDef op_def_rms_norm = {
     .name = "rms_norm",
-    .meaning = "x (…, e), gain (e) → y = x rstd gain, rstd (…) = 1/sqrt(mean of x² + epsilon)",
+    .meaning =
+        "x (…, e), gain (e) → y = x rstd gain, rstd (…) = 1/sqrt(mean of x² + epsilon); with `sum` of x + a further "
+        "input, which is a further output",
     .shape = forward_shape,
     .gradient = forward_gradient,
     .rule = forward_rule,
@@ -59,11 +63,13 @@ const OpDef op_def_rms_norm = {
     .reference = forward_reference,
     .one_pass = 1,
     .in_place = 1,
+    .add_first = norm_add_first,
+    .accumulated = norm_added_first,
 };
 
 // dy (…, e), x (…, e), gain (e), rstd (…) → dx (…, e), dgain (e)
 static void grad_shape(Graph *g, Node *node) {
-  CHECK(node->ninput == 4);
+  CHECK(node->ninput == 4 + node_attr(node, NormAttr)->accumulate);
   Tensor x = *graph_tensor(g, node->input[1]), gain = *graph_tensor(g, node->input[2]);
   graph_output(g, node, "dx", x.dtype, x.shape);
   graph_output(g, node, "dgain", gain.dtype, gain.shape);
@@ -71,9 +77,10 @@ static void grad_shape(Graph *g, Node *node) {
 
 static void grad_rule(const Graph *g, const Node *node, char *text, size_t size) {
   char x[RULE_LETTERS], rows[RULE_LETTERS], clauses[] = "; linear 0 ; lower ?";
+  int from = node_attr(node, NormAttr)->accumulate ? 11 : 0; // what is added would be added once a rank
   const char *e = op_row_letters(g, node->input[1], x, rows);
   clauses[sizeof clauses - 2] = *e;
-  op_rule(text, size, (const char *[]){x, x, e, rows}, 4, (const char *[]){x, e}, 2, clauses);
+  op_rule(text, size, (const char *[]){x, x, e, rows, x}, node->ninput, (const char *[]){x, e}, 2, clauses + from);
 }
 
 static void grad_lower(Graph *g, const Node *node, uint32_t axes, int ranks, const int *input, int *output) {
@@ -82,6 +89,7 @@ static void grad_lower(Graph *g, const Node *node, uint32_t axes, int ranks, con
 
 static void grad_reference(const KernelCall *call) {
   const Operand *dy = &call->input[0], *x = &call->input[1], *gain = &call->input[2];
+  int accumulate = ((const NormAttr *)call->attr)->accumulate;
   int64_t width = x->size[x->rank - 1], rows = operand_extent(x, 0, x->rank - 1);
   double *dgain = xcalloc((size_t)width, sizeof *dgain);
   for (int64_t r = 0; r < rows; r++) {
@@ -94,7 +102,8 @@ static void grad_reference(const KernelCall *call) {
     b /= (double)width;
     for (int64_t i = 0; i < width; i++) {
       double d = operand_load(dy, r * width + i) * operand_load(gain, i), n = operand_load(x, r * width + i) * rstd;
-      operand_store(&call->output[0], r * width + i, (d - n * b) * rstd);
+      double added = accumulate ? operand_load(&call->input[4], r * width + i) : 0;
+      operand_store(&call->output[0], r * width + i, (d - n * b) * rstd + added);
     }
   }
   for (int64_t i = 0; i < width; i++) operand_store(&call->output[1], i, dgain[i]);
@@ -103,11 +112,14 @@ static void grad_reference(const KernelCall *call) {
 
 const OpDef op_def_rms_norm_grad = {
     .name = "rms_norm_grad",
-    .meaning = "dy, x (…, e), gain (e), rstd (…) → dx (…, e), dgain (e) = Σ dy x rstd",
+    .meaning = "dy, x (…, e), gain (e), rstd (…) → dx (…, e), dgain (e) = Σ dy x rstd; with `accumulate` dx + a "
+               "further input, in place",
     .shape = grad_shape,
     .rule = grad_rule,
     .lower = grad_lower,
     .reference = grad_reference,
+    .accumulate = norm_grad_accumulate,
+    .accumulated = norm_grad_accumulated,
     .in_place = 1,
 };
 

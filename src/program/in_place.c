@@ -1,5 +1,5 @@
-// An op says which outputs may be made in the memory of inputs (OpDef.in_place); here is found where an input's life
-// ends.
+// An op says which outputs may be made in the memory of inputs (OpDef.in_place, OpDef.accumulated); here is found where
+// an input's life ends.
 #include "program/in_place.h"
 #include "base/fault.h"
 #include "op/op.h"
@@ -62,6 +62,10 @@ static void share_in_body(const Program *p, const Body *body, int *time, const U
       if (n->input[k] >= 0 &&
           may_share(p, use, n->input[k], n->output[k], *time + i, within_areas))
         root[n->output[k]] = root[n->input[k]];
+    int sum = op->accumulated ? op->accumulated(n) : -1, added = n->ninput - 1;
+    if (sum >= 0 && root[n->output[sum]] == n->output[sum] &&
+        may_share(p, use, n->input[added], n->output[sum], *time + i, within_areas))
+      root[n->output[sum]] = root[n->input[added]];
   }
   *time += body->count + 1;
 }

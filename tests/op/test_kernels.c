@@ -14,8 +14,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-typedef enum Variant { WHOLE, SHARDED, IN_PLACE, VARIANTS } Variant;
-static const char *const variant_name[] = {"", " sharded", " in place"};
+typedef enum Variant { WHOLE, SHARDED, IN_PLACE, SUM_IN_PLACE, VARIANTS } Variant;
+static const char *const variant_name[] = {"", " sharded", " in place", " sum in place"};
 
 // ---- variants of a case
 
@@ -88,9 +88,26 @@ static int make_in_place(OpCase *c) {
   return 1;
 }
 
+// What the last input is added to lies in its memory, and what else may in that of other inputs.
+static int make_sum_in_place(OpCase *c) {
+  const OpDef *op = op_def(c->op);
+  int sum = op->accumulated ? op->accumulated(&c->graph->node.data[c->node]) : -1, last = c->ninput - 1;
+  if (sum < 0 || c->output[sum].data == c->input[last].data || c->output[sum].dtype != c->input[last].dtype) return 0;
+  for (int k = 0; k < c->noutput; k++) {
+    int from = k == sum ? last : k < op->in_place ? k : -1;
+    if (from < 0) continue;
+    free(c->output[k].data);
+    c->output[k].data = c->input[from].data;
+  }
+  return 1;
+}
+
 static int get(int i, Dtype dtype, Variant variant, OpCase *c) {
   op_case_get(i, dtype, c);
-  if (variant == WHOLE || (variant == SHARDED ? make_sharded(c) : make_in_place(c))) return 1;
+  if (variant == WHOLE || (variant == SHARDED    ? make_sharded(c)
+                           : variant == IN_PLACE ? make_in_place(c)
+                                                 : make_sum_in_place(c)))
+    return 1;
   op_case_free(c);
   return 0;
 }
@@ -249,7 +266,7 @@ static int check_case(CpuLevel level, int i, Dtype dtype, Variant variant, Team 
   if (entry) {
     KernelCall call = op_case_call(&slow);
     op_def(slow.op)->reference(&call);
-    if (variant == IN_PLACE) check_reference_in_place(i, dtype, &slow);
+    if (variant >= IN_PLACE) check_reference_in_place(i, dtype, &slow);
     for (int t = 0; t < TEAMS; t++) {
       assert_true(get(i, dtype, variant, &fast[t]));
       call = op_case_call(&fast[t]);
@@ -284,6 +301,7 @@ static void check_level(CpuLevel level, Dtype from, Dtype to) {
   assert_true(done[WHOLE] >= 85 * dtypes);
   assert_true(done[SHARDED] >= 20 * dtypes);
   assert_true(done[IN_PLACE] >= 25 * dtypes);
+  assert_true(done[SUM_IN_PLACE] >= 8 * dtypes);
 }
 
 static void portable_kernels_match_the_reference(void **state) { check_level(CPU_PORTABLE, DTYPE_F64, DTYPE_F32); }

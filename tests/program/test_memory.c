@@ -113,7 +113,7 @@ static int reads(Rank *r, const Node *n, int k) {
 // An output may lie where an input does only where the op says so, and then just there.
 static void check_operands(Rank *r, const Node *n, const Instruction *x, int number) {
   const OpDef *op = op_def(n->op);
-  int pairs = op->rooted && op->reduces ? n->noutput : op->in_place;
+  int pairs = op->rooted && op->reduces ? n->noutput : op->in_place, sum = op->accumulated ? op->accumulated(n) : -1;
   int64_t scratch = x->count ? r->p->offset[x->first + number % x->count] : -1;
   for (int o = 0; o < n->noutput; o++) {
     if (!has(r, n->output[o])) continue;
@@ -123,7 +123,8 @@ static void check_operands(Rank *r, const Node *n, const Instruction *x, int num
     for (int k = 0; k < n->ninput; k++) {
       if (!reads(r, n, k)) continue;
       Holder in = range_of(r, n->input[k], number);
-      if (in.from < out.to && out.from < in.to && !(k == o && k < pairs && in.from == out.from))
+      int may = (k == o && k < pairs) || (o == sum && k == n->ninput - 1);
+      if (in.from < out.to && out.from < in.to && !(may && in.from == out.from))
         fail_msg("%s writes result %d over its operand %d", n->name, o, k);
       if (scratch >= 0 && scratch < in.to && in.from < scratch + x->scratch)
         fail_msg("%s has scratch in an operand", n->name);

@@ -22,7 +22,7 @@ typedef struct GroupJob {
 } GroupJob;
 
 static int groups_fit(const Product *g) {
-  return g->a_column == 1 && !g->wide && !g->add && g->k > 0 && g->k % STEP == 0 && g->k <= GROUP_DEPTH;
+  return g->a_column == 1 && !g->wide && g->k > 0 && g->k % STEP == 0 && g->k <= GROUP_DEPTH;
 }
 
 // For `size` threads.
@@ -70,7 +70,7 @@ static void group_tile(const GroupJob *job, int64_t tile, int64_t p0, int64_t pa
       ahead.c = (Lines){k + depth == g->k ? c : NULL, g->c_row * (int64_t)sizeof *c, rows, 1};
       micro_ahead(depth, a + k, row, b + (p * g->k + k) * NR, sum + p * MR * NR, NR, k > 0, &ahead);
       for (int64_t r = 0; k + depth == g->k && r < rows; r++)
-        narrow_tile_row(c + r * g->c_row, sum + (p * MR + r) * NR, g->bias ? g->bias + j : NULL, 0, columns);
+        narrow_tile_row(c + r * g->c_row, sum + (p * MR + r) * NR, g->bias ? g->bias + j : NULL, g->add, columns);
     }
   }
 }

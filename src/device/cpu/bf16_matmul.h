@@ -14,7 +14,7 @@ static Product matmul_product(const Operand *input, const Operand *output, const
                    .c = output[0].data,
                    .c_row = s.n,
                    .wide = output[0].dtype == DTYPE_F32,
-                   .add = attr->kind == MATMUL_TN && attr->accumulate,
+                   .add = attr->accumulate,
                    .bias = attr->bias ? input[2].data : NULL};
 }
 

@@ -177,7 +177,8 @@ static double peak_flops(const Device *device, Dtype dtype, Team *team) {
 #define DESCRIPTION(device_name, is_the_host)                                                                          \
   .name = device_name, .space = {is_the_host, HOST_PAGE, HOST_ALIGNMENT},                                              \
   .dtypes = 1u << DTYPE_F64 | 1u << DTYPE_F32 | 1u << DTYPE_BF16 | 1u << DTYPE_F16,                                    \
-  .fuses = DEVICE_FUSES_ACCUMULATE | DEVICE_FUSES_BIAS | DEVICE_FUSES_NARROW_ACCUMULATE
+  .fuses = DEVICE_FUSES_ACCUMULATE | DEVICE_FUSES_BIAS | DEVICE_FUSES_NARROW_ACCUMULATE | DEVICE_FUSES_SUM |    \
+            DEVICE_FUSES_NORM_SUM
 // Those that multiply bf16 as such; others widen it to fp32 first.
 #define FAST(level) ((level) == CPU_AVX512_BF16 || (level) == CPU_AMX ? 1u << DTYPE_BF16 : 0)
 #define LEVEL(device_name, level)                                                                                      \

@@ -48,7 +48,35 @@ static size_t wide_workspace(const HalfLevel *level, Op op, int inputs, int outp
   return (size_t)bytes + (entry->workspace ? entry->workspace(in, out, attr, threads) : 0);
 }
 
+static void run_sum(const KernelCall *call, const HalfLevel *level, Op op);
+static void run_wide(const KernelCall *call, const HalfLevel *level, Op op, int inputs, int outputs);
+
+// A norm that adds first reads the sum as it is rounded.
+static void run_norm_of_sum(const KernelCall *call, const HalfLevel *level, Op op, int inputs, int outputs) {
+  NormAttr attr = *(const NormAttr *)call->attr;
+  Operand input[4] = {call->input[0], call->input[call->ninput - 1]};
+  const Operand *made = &call->output[call->noutput - 1];
+  CHECK(call->ninput <= 4);
+  attr.sum = 0;
+  KernelCall sum = *call, norm = *call;
+  sum.input = norm.input = input;
+  sum.ninput = 2;
+  sum.output = made;
+  sum.noutput = 1;
+  run_sum(&sum, level, OP_ADD);
+  input[0] = *made;
+  for (int k = 1; k < call->ninput - 1; k++) input[k] = call->input[k];
+  norm.attr = &attr;
+  norm.ninput--;
+  norm.noutput--;
+  run_wide(&norm, level, op, inputs, outputs);
+}
+
 static void run_wide(const KernelCall *call, const HalfLevel *level, Op op, int inputs, int outputs) {
+  if (op_def(op)->add_first && ((const NormAttr *)call->attr)->sum) {
+    run_norm_of_sum(call, level, op, inputs, outputs);
+    return;
+  }
   int operands = call->ninput + call->noutput;
   Operand x[operands];
   for (int k = 0; k < operands; k++) {

@@ -13,7 +13,7 @@ static GEMM TYPED(matmul_gemm)(const Operand *input, const Operand *output, cons
                 .b_column = s.b_column,
                 .c = output[0].data,
                 .c_row = s.n,
-                .add = FAULT(accumulate_forgets, attr->kind == MATMUL_TN && attr->accumulate, 0),
+                .add = FAULT(accumulate_forgets, attr->accumulate, 0),
                 .bias = attr->bias ? input[2].data : NULL};
 }
 

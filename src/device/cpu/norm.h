@@ -14,6 +14,8 @@ typedef struct TYPED(Norm) {
   const KernelCall *call;
   int64_t rows, width, sums; // sums: partial sums of a block in the workspace, each (width)
   const ELEMENT *dy, *x;
+  const ELEMENT *term[2]; // of which x is the sum, to be made here; or NULL
+  const ELEMENT *added;   // to dx; or NULL
   const REAL *gain, *bias, *mean, *rstd;
   ELEMENT *out;
   REAL epsilon;
@@ -62,6 +64,11 @@ static void TYPED(norm_unit)(void *argument, int slot, int64_t unit) {
   RowRange range = row_range(p->rows, n, unit);
   for (int64_t r = range.from; r < range.to; r++) {
     const ELEMENT *x = p->x + r * n;
+    if (p->term[0]) {
+      const ELEMENT *a = p->term[0] + r * n, *b = p->term[1] + r * n;
+      ELEMENT *sum = (ELEMENT *)p->call->output[p->call->noutput - 1].data + r * n; // is x
+      EACH_VECTOR TYPED(put)(sum + i, TYPED(take)(a + i, n - i) + TYPED(take)(b + i, n - i), n - i);
+    }
     REAL mean = p->layer ? TYPED(row_moment)(x, n, 0, 0) / (REAL)n : 0;
     TYPED(norm_row)(p, r, mean, 1 / MATH(root)(TYPED(row_moment)(x, n, mean, 1) / (REAL)n + p->epsilon));
   }
@@ -78,6 +85,11 @@ static void TYPED(norm)(const KernelCall *call, int layer) {
             .bias = layer ? call->input[2].data : NULL,
             .out = call->output[0].data};
   p.epsilon = (REAL)((const NormAttr *)call->attr)->epsilon;
+  if (((const NormAttr *)call->attr)->sum) {
+    p.term[0] = call->input[0].data;
+    p.term[1] = call->input[call->ninput - 1].data;
+    p.x = call->output[call->noutput - 1].data;
+  }
   team_each(call_team(call), row_units(p.rows, p.width), TYPED(norm_unit), &p);
 }
 static void TYPED(layer_norm)(const KernelCall *call) { TYPED(norm)(call, 1); }
@@ -181,7 +193,9 @@ static void TYPED(norm_grad_row)(const NORM *p, int64_t r, REAL *restrict dgain,
   V a = MATH(splat)(shift), b = MATH(splat)(dot);
   EACH_VECTOR {
     V h = (TYPED(take)(x + i, n - i) - mean) * rstd, dg = TYPED(take)(dy + i, n - i) * MATH(take)(gain + i, n - i);
-    TYPED(put)(dx + i, (dg - a - h * b) * rstd, n - i);
+    V d = (dg - a - h * b) * rstd;
+    if (p->added) d += TYPED(take)(p->added + r * n + i, n - i);
+    TYPED(put)(dx + i, d, n - i);
   }
 }
 
@@ -210,6 +224,8 @@ static void TYPED(norm_grad)(const KernelCall *call, const REAL *mean, const REA
   p.mean = mean;
   p.rstd = rstd;
   p.given = given;
+  if (FAULT(norm_gradient_adds_nothing, ((const NormAttr *)call->attr)->accumulate, 0))
+    p.added = call->input[call->ninput - 1].data;
   int64_t blocks = TYPED(row_blocks)(p.rows);
   team_each(call_team(call), blocks, TYPED(norm_grad_unit), &p);
   for (int k = 0; k < p.sums; k++)
