@@ -292,8 +292,8 @@ static void statistics_rule(const Graph *g, const Node *node, char *text, size_t
 static void statistics_reference(const KernelCall *call) {
   Head h = head_of(call);
   for (int64_t row = 0; row < h.rows; row++) {
-    double value[3];
-    row_statistics(&h, row, &value[0], &value[1], &value[2]);
+    double value[3] = {0};
+    if (target_of(&h, row) >= 0) row_statistics(&h, row, &value[0], &value[1], &value[2]);
     for (int k = 0; k < 3; k++) operand_store(&call->output[k], row, value[k]);
   }
   head_free(&h);
@@ -307,7 +307,7 @@ const OpDef op_def_cross_entropy_statistics = {
     .name = "cross_entropy_statistics",
     .meaning = "x (b, s, e), w (v, e), targets (b, s) → maximum (b, s) of the local logits, sum (b, s) of exp(logit - "
                "maximum), "
-               "target (b, s) = the target's logit, 0 where another rank holds it",
+               "target (b, s) = the target's logit, 0 where another rank holds it; all 0 of rows without a target",
     .minus_infinity = 1, // of a shard of the vocabulary that is all padding
     .shape = statistics_shape,
     .rule = statistics_rule,

@@ -31,7 +31,7 @@ static int add_input(Graph *g, const char *text, int k, Dtype dtype) {
   }
   char name[32];
   snprintf(name, sizeof name, "input%d", k);
-  Dtype of = strchr("ipt", *text)   ? DTYPE_I32
+  Dtype of = strchr("iqpt", *text)   ? DTYPE_I32
              : strchr("mk", *text)  ? DTYPE_U8
              : *text == 'h'         ? DTYPE_BF16
              : *text == 'l'         ? DTYPE_U16
@@ -65,6 +65,7 @@ static double number(const char *text, const Operand *x, PhiloxKey key, int64_t 
   case 'Z': return 0;
   case 'O': return 1;
   case 'i': return (double)(r[0] % (uint32_t)(strtol(text + 1, NULL, 10) + 1)) - 1;
+  case 'q': return (double)(i / 32 == 1 || r[1] % 3 ? 0 : r[0] % (uint32_t)strtol(text + 1, NULL, 10) + 1) - 1;
   case 'k': return r[2] % 10 < (uint32_t)strtol(text + 1, NULL, 10);
   case 'p': return (double)(column < (row + 1) * 2 ? column : column - (row + 1) * 2); // restarts once
   case 'm': return chosen(key, row, column, width, (int)strtol(text + 1, NULL, 10));

@@ -14,14 +14,18 @@ typedef struct Head {
   const KernelCall *call;
   int64_t rows, vocab, e, chunk, stride,
       blocks; // vocab: valid; chunk: rows at a time; stride: of a row of `kept`; blocks of words
-  int64_t first, n;                              // the chunk at work
+  CpuTargets targets;
+  int64_t first, n;                              // the chunk at work: of the rows with a target
+  const int64_t *row;                            // (n) of it, among all rows
+  const uint16_t *x;                             // (n, e) of it
   int gradient, add, split;                      // add: dw is added to what is there; split: dlogits are kept instead
   double seed;
   const float *known_maximum, *known_sum, *known_target; // (rows) each, of APPLY; NULL: find them
-  double *loss;         // (rows)
+  double *loss;         // (rows), of those with a target
   float *maximum, *sum; // (chunk, blocks); of a block, the sum relative to its maximum
   float *target;        // (chunk)
   float *dx;            // (chunk, e)
+  uint16_t *packed;     // (chunk, e): x of rows that do not lie one behind the other, until dx is made in its memory
   uint16_t *kept;       // (chunk, stride)
   char *product;        // workspace of products
   int64_t parts;        // of the chunk's rows: units are blocks × parts
@@ -45,11 +49,13 @@ static Head head_sizes(const Operand *input, int gradient, uintptr_t base) {
   // Again with every chunk: either packing of the head reads and writes it, and its gradient is read and written.
   h.chunk = cpu_head_rows(h.rows, h.stride, h.e, sizeof(uint16_t), 4 * sizeof(uint16_t) + 2 * sizeof(float));
   size_t cells = sizeof(float) * (size_t)(h.chunk * h.blocks);
+  h.targets.row = (int64_t *)(base + head_part(&h, sizeof(int64_t) * (size_t)h.rows));
   h.loss = (double *)(base + head_part(&h, sizeof(double) * (size_t)h.rows));
   h.maximum = (float *)(base + head_part(&h, cells));
   h.sum = (float *)(base + head_part(&h, cells));
   h.target = (float *)(base + head_part(&h, sizeof(float) * (size_t)h.chunk));
-  h.dx = (float *)(base + head_part(&h, gradient ? sizeof(float) * (size_t)(h.chunk * h.e) : 0));
+  h.dx = (float *)(base + head_part(&h, (gradient ? sizeof(float) : sizeof(uint16_t)) * (size_t)(h.chunk * h.e)));
+  h.packed = (uint16_t *)(void *)h.dx;
   h.kept = (uint16_t *)(base + head_part(&h, gradient ? sizeof(uint16_t) * (size_t)(h.chunk * h.stride) : 0));
   h.product = (char *)(base + h.bytes);
   return h;
@@ -75,9 +81,19 @@ static size_t statistics_workspace(const Operand *input, const Operand *output, 
   return head_workspace(input, 0, threads);
 }
 
-static int64_t head_word(const Head *h, int64_t row) { return integer_load(&h->call->input[2], h->first + row); }
+// The target of a row of the chunk.
 static int64_t head_local(const Head *h, int64_t row) {
-  return index_local(&h->call->input[1].map[0], head_word(h, row));
+  return index_local(&h->call->input[1].map[0], integer_load(&h->call->input[2], h->row[row]));
+}
+
+// The chunk from h->first on, or there is none.
+static int head_chunk(Head *h) {
+  int64_t left = h->targets.count - h->first;
+  h->n = left < h->chunk ? left : h->chunk;
+  if (h->n <= 0) return 0;
+  h->row = h->targets.row + h->first;
+  h->x = cpu_targets_pack(&h->targets, h->first, h->n, h->packed);
+  return 1;
 }
 
 // to = factor e^(x + shift) in bf16, unless NULL; returns the sum of the exponentials.
@@ -108,16 +124,12 @@ INLINE float greatest_row(const float *x, int64_t n) {
 
 // One row's logits of one block of n words.
 static void head_row(Head *h, const float *logit, int64_t row, int64_t block, int64_t n) {
-  int64_t from = block * HEAD_WORDS, word = head_word(h, row), local = head_local(h, row) - from;
+  int64_t from = block * HEAD_WORDS, local = head_local(h, row) - from;
   uint16_t *kept = h->gradient ? h->kept + row * h->stride + from : NULL;
-  if (word < FAULT(mask_targets_bf16, 0, -1) && h->gradient) {
-    memset(kept, 0, sizeof *kept * (size_t)n);
-    return;
-  }
   if (local >= 0 && local < n) h->target[row] = logit[local];
   if (h->known_maximum) {
-    float maximum = h->known_maximum[h->first + row];
-    if (kept) exp_row(kept, logit, n, -maximum, (float)(h->seed / (double)h->known_sum[h->first + row]));
+    float maximum = h->known_maximum[h->row[row]];
+    if (kept) exp_row(kept, logit, n, -maximum, (float)(h->seed / (double)h->known_sum[h->row[row]]));
     return;
   }
   float maximum = greatest_row(logit, n);
@@ -132,8 +144,7 @@ static void head_rows(Head *h, int64_t i0, int64_t block, int64_t n, const Packe
   TileA a[HEAD_ROWS / MR];
   for (int64_t k = 0; k < h->e; k += KC) {
     int64_t depth = h->e - k < KC ? h->e - k : KC;
-    const uint16_t *x = (const uint16_t *)h->call->input[0].data + (h->first + i0) * h->e + k;
-    tiles_of(a, memory, x, h->e, 1, m, depth);
+    tiles_of(a, memory, h->x + i0 * h->e + k, h->e, 1, m, depth);
     for (int64_t i = 0; i < m; i += MR)
       for (int64_t j = 0; j < n; j += NR)
         micro(step_up(depth), a[i / MR].data, a[i / MR].row, words + j * step_up(h->e) + k * NR,
@@ -180,13 +191,11 @@ static void head_finish(void *argument, int slot, int64_t unit) {
   Head *h = argument;
   RowRange range = row_range(h->n, h->vocab, unit);
   for (int64_t row = range.from; row < range.to; row++) {
-    int64_t at = h->first + row, local = head_local(h, row);
-    h->loss[at] = 0;
-    if (head_word(h, row) < FAULT(mask_targets_bf16, 0, -1)) continue;
+    int64_t at = h->row[row], local = head_local(h, row);
     float maximum, sum, target = h->known_target ? h->known_target[at] : h->target[row];
     if (h->known_maximum) maximum = h->known_maximum[at], sum = h->known_sum[at];
     else head_combine(h, row, &maximum, &sum);
-    h->loss[at] = (double)maximum + log((double)sum) - (double)target;
+    h->loss[h->first + row] = (double)maximum + log((double)sum) - (double)target;
     if (!h->gradient) continue;
     uint16_t *kept = h->kept + row * h->stride;
     float seed = (float)h->seed, inverse = (float)(h->seed / (double)sum);
@@ -202,21 +211,21 @@ static void head_finish(void *argument, int slot, int64_t unit) {
 
 static void head_narrow(void *argument, int slot, int64_t row) {
   const Head *h = argument;
-  narrow_row((uint16_t *)h->call->output[1].data + (h->first + row) * h->e, h->dx + row * h->e, h->e);
+  narrow_row((uint16_t *)h->call->output[1].data + h->row[row] * h->e, h->dx + row * h->e, h->e);
 }
 
-// Rows of the chunk as they are kept, with zeroes for words that are padding.
+// A row of the chunk as it is kept, with zeroes for words that are padding.
 static void head_keep(void *argument, int slot, int64_t row) {
   const Head *h = argument;
   int64_t words = h->call->output[2].size[2];
-  uint16_t *to = (uint16_t *)h->call->output[2].data + (h->first + row) * words;
+  uint16_t *to = (uint16_t *)h->call->output[2].data + h->row[row] * words;
   memcpy(to, h->kept + row * h->stride, sizeof *to * (size_t)h->vocab);
   memset(to + h->vocab, 0, sizeof *to * (size_t)(words - h->vocab));
 }
 
+// dw first: it reads x, whose packed rows dx overwrites.
 static void head_gradients(Head *h) {
   const KernelCall *call = h->call;
-  const uint16_t *x = (const uint16_t *)call->input[0].data + h->first * h->e;
   Product dx = {.m = h->n,
                 .n = h->e,
                 .k = h->vocab,
@@ -235,17 +244,17 @@ static void head_gradients(Head *h) {
                 .a = h->kept,
                 .a_row = 1,
                 .a_column = h->stride,
-                .b = x,
+                .b = h->x,
                 .b_row = h->e,
                 .b_column = 1,
                 .c = call->output[2].data,
                 .c_row = h->e,
                 .wide = call->output[2].dtype == DTYPE_F32,
                 .add = h->add || h->first > 0};
-  product(&dx, h->product, call_team(call));
-  team_each(call_team(call), h->n, head_narrow, h);
   if (h->split) team_each(call_team(call), h->n, head_keep, h);
   else product(&dw, h->product, call_team(call));
+  product(&dx, h->product, call_team(call));
+  team_each(call_team(call), h->n, head_narrow, h);
 }
 
 static void head_run(Head *h) {
@@ -253,25 +262,27 @@ static void head_run(Head *h) {
   h->add = ((const CrossEntropyAttr *)call->attr)->accumulate;
   h->split = ((const CrossEntropyAttr *)call->attr)->split;
   h->seed = h->gradient ? operand_load(&call->input[3], 0) : 0;
-  int64_t filled = h->rows ? h->vocab : 0; // words past these get no product
+  int64_t filled = FAULT(head_without_targets_leaves_dw, h->targets.count, h->rows) ? h->vocab : 0; // by products
   if (h->gradient && !h->add && !h->split)
     memset((float *)call->output[2].data + filled * h->e, 0,
            sizeof(float) * (size_t)((call->input[1].size[0] - filled) * h->e));
-  for (h->first = 0; FAULT(head_leaves_out_last_rows_bf16, h->first < h->rows, h->first + h->chunk <= h->rows);
-       h->first += h->chunk) {
-    h->n = h->rows - h->first < h->chunk ? h->rows - h->first : h->chunk;
+  if (h->gradient) cpu_targets_clear(&h->targets, &call->output[1]);
+  if (h->gradient && h->split) cpu_targets_clear(&h->targets, &call->output[2]);
+  for (; head_chunk(h); h->first += h->n) {
+    if (FAULT(head_leaves_out_last_rows_bf16, 0, h->n < h->chunk)) break;
     if (h->gradient || !h->known_maximum) head_logits(h);
     team_each(call_team(call), row_units(h->n, h->vocab), head_finish, h);
     if (h->gradient) head_gradients(h);
   }
   double loss = 0;
-  for (int64_t row = 0; row < h->rows; row++) loss += h->loss[row];
+  for (int64_t i = 0; i < h->targets.count; i++) loss += h->loss[i];
   operand_store(&call->output[0], 0, loss);
 }
 
 static Head head_of(const KernelCall *call, int gradient) {
   Head h = head_sizes(call->input, gradient, (uintptr_t)call->workspace);
   h.call = call;
+  h.targets = cpu_targets(call, h.targets.row);
   return h;
 }
 
@@ -307,13 +318,12 @@ static void cross_entropy_apply_bf16(const KernelCall *call) {
 
 static void cross_entropy_statistics_bf16(const KernelCall *call) {
   Head h = head_of(call, 0);
-  for (h.first = 0; h.first < h.rows; h.first += h.chunk) {
-    h.n = h.rows - h.first < h.chunk ? h.rows - h.first : h.chunk;
+  for (int k = 0; k < 3; k++) cpu_targets_clear(&h.targets, &call->output[k]);
+  for (; head_chunk(&h); h.first += h.n) {
     head_logits(&h);
-    for (int64_t row = 0; row < h.n; row++) {
-      head_combine(&h, row, (float *)call->output[0].data + h.first + row,
-                   (float *)call->output[1].data + h.first + row);
-      ((float *)call->output[2].data)[h.first + row] = h.target[row];
+    for (int64_t i = 0; i < h.n; i++) {
+      head_combine(&h, i, (float *)call->output[0].data + h.row[i], (float *)call->output[1].data + h.row[i]);
+      ((float *)call->output[2].data)[h.row[i]] = h.target[i];
     }
   }
 }

@@ -64,6 +64,17 @@ MatmulShape cpu_matmul_shape(const Operand *input, const MatmulAttr *attr);
 // Not by the number of threads: the gradient of the weights is a sum over chunks.
 int64_t cpu_head_rows(int64_t rows, int64_t words, int64_t e, size_t logit_bytes, size_t again_bytes);
 
+// The rows of a head (input x (b, s, e), w, targets (b, s)) that have a target, rising. Only these are multiplied: the
+// loss does not depend on others, and their gradients are 0.
+typedef struct CpuTargets { const KernelCall *call; int64_t rows, count, *row; } CpuTargets; // row: (count) of (rows)
+CpuTargets cpu_targets(const KernelCall *call, void *memory); // memory: an int64_t for each row
+static inline int cpu_targets_adjoin(const CpuTargets *t, int64_t first, int64_t n) {
+  return t->row[first + n - 1] - t->row[first] == n - 1;
+}
+// The rows of x of n targets (> 0) from `first` on, one behind the other: where they lie, or in `memory`, (n, e).
+const void *cpu_targets_pack(const CpuTargets *t, int64_t first, int64_t n, void *memory);
+void cpu_targets_clear(const CpuTargets *t, const Operand *x); // rows (b, s, …) without a target become 0
+
 // The rows of a mask (b, s, x): of each token its choices, by rising expert, with the row that each is.
 typedef struct CpuChoice { int32_t row, expert; } CpuChoice;
 typedef struct CpuRows { int64_t tokens, experts, *first; CpuChoice *choice; } CpuRows; // first: (tokens + 1)

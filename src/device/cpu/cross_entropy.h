@@ -1,15 +1,20 @@
 // LINEAR_CROSS_ENTROPY and what it is lowered to, STATISTICS and APPLY: logits exist for one chunk of rows at a time
-// and become their own gradient in place. Columns of a padded vocabulary are left out of every product.
+// and become their own gradient in place. Rows without a target and columns of a padded vocabulary are left out of every
+// product.
 
 typedef struct TYPED(Head) {
   const KernelCall *call;
   int64_t rows, vocab, e, chunk, stride; // vocab: valid; chunk: rows of logits; stride: of a row of logits
-  int64_t first, n;                      // the chunk at work
+  CpuTargets targets;
+  int64_t first, n;   // the chunk at work: of the rows with a target
+  const int64_t *row; // (n) of it, among all rows
+  const REAL *x;      // (n, e) of it
   int gradient, add, split; // add: dw is added to what is there; split: dlogits are kept in place of dw
   double seed;
   const REAL *maximum, *sum, *target; // (rows) each, of APPLY; NULL: find them
   REAL *logit;                        // (chunk, stride)
-  double *loss;                       // (rows)
+  double *loss;                       // (rows), of those with a target
+  REAL *packed;                       // (chunk, e): x, then dx, of rows that do not lie one behind the other
   void *product;                      // workspace of gemm
 } TYPED(Head);
 #define HEAD TYPED(Head)
@@ -24,9 +29,10 @@ static HEAD TYPED(head_sizes)(const Operand *input) {
   return h;
 }
 
-// Workspace: loss, logits, then that of the greatest of the three products.
+// Workspace: rows with a target, loss, logits, packed rows, then that of the greatest of the three products.
 static size_t TYPED(head_offset)(const HEAD *h) {
-  return (sizeof(double) * (size_t)h->rows + sizeof(REAL) * (size_t)(h->chunk * h->stride) + 63) / 64 * 64;
+  size_t rows = (sizeof(int64_t) + sizeof(double)) * (size_t)h->rows;
+  return (rows + sizeof(REAL) * (size_t)(h->chunk * (h->stride + h->e)) + 63) / 64 * 64;
 }
 static size_t TYPED(head_workspace)(const Operand *input, const Operand *output, const void *attr, int threads) {
   HEAD h = TYPED(head_sizes)(input);
@@ -38,10 +44,22 @@ static size_t TYPED(head_workspace)(const Operand *input, const Operand *output,
 static HEAD TYPED(head_of)(const KernelCall *call) {
   HEAD h = TYPED(head_sizes)(call->input);
   h.call = call;
-  h.loss = call->workspace;
+  h.targets = cpu_targets(call, call->workspace);
+  h.loss = (double *)(void *)((int64_t *)call->workspace + h.rows);
   h.logit = (REAL *)(void *)(h.loss + h.rows);
+  h.packed = h.logit + h.chunk * h.stride;
   h.product = (char *)call->workspace + TYPED(head_offset)(&h);
   return h;
+}
+
+// The chunk from h->first on, or there is none.
+static int TYPED(head_chunk)(HEAD *h) {
+  int64_t left = h->targets.count - h->first;
+  h->n = left < h->chunk ? left : h->chunk;
+  if (h->n <= 0) return 0;
+  h->row = h->targets.row + h->first;
+  h->x = cpu_targets_pack(&h->targets, h->first, h->n, h->packed);
+  return 1;
 }
 
 // Rows of the chunk: statistics and loss; logits become dlogits = (softmax - one-hot) seed.
@@ -49,21 +67,15 @@ static void TYPED(head_unit)(void *argument, int slot, int64_t unit) {
   const HEAD *h = argument;
   RowRange range = row_range(h->n, h->vocab, unit);
   for (int64_t i = range.from; i < range.to; i++) {
-    int64_t row = h->first + i, word = integer_load(&h->call->input[2], row), local = -1;
+    int64_t row = h->row[i], local = index_local(&h->call->input[1].map[0], integer_load(&h->call->input[2], row));
     REAL *logit = h->logit + i * h->stride;
-    h->loss[row] = 0;
-    if (word < FAULT(mask_targets_fast, 0, -1)) {
-      if (h->gradient) memset(logit, 0, sizeof(REAL) * (size_t)h->vocab);
-      continue;
-    }
-    local = index_local(&h->call->input[1].map[0], word);
     REAL target = h->target ? h->target[row] : local >= 0 ? logit[local] : 0;
     REAL maximum = h->maximum ? h->maximum[row] : TYPED(greatest)(logit, h->vocab), sum = h->sum ? h->sum[row] : 0;
     if (h->gradient || !h->sum) {
       REAL found = TYPED(exp_sum)(logit, h->vocab, -maximum);
       if (!h->sum) sum = found;
     }
-    h->loss[row] = (double)maximum + log((double)sum) - (double)target;
+    h->loss[h->first + i] = (double)maximum + log((double)sum) - (double)target;
     if (!h->gradient) continue;
     REAL factor = (REAL)(h->seed / (double)sum);
     for (int64_t v = 0; v < h->vocab; v++) logit[v] *= factor;
@@ -72,11 +84,10 @@ static void TYPED(head_unit)(void *argument, int slot, int64_t unit) {
 }
 
 static void TYPED(head_logits)(const HEAD *h) {
-  const REAL *x = (const REAL *)h->call->input[0].data + h->first * h->e;
   GEMM g = {.m = h->n,
             .n = h->vocab,
             .k = h->e,
-            .a = x,
+            .a = h->x,
             .a_row = h->e,
             .a_column = 1,
             .b = h->call->input[1].data,
@@ -87,17 +98,24 @@ static void TYPED(head_logits)(const HEAD *h) {
   TYPED(gemm)(&g, h->product, call_team(h->call));
 }
 
-// Rows of the chunk as they are kept, with zeroes for words that are padding.
-static void TYPED(head_keep)(void *argument, int slot, int64_t row) {
+// A row of the chunk's dx, from where it was packed.
+static void TYPED(head_unpack)(void *argument, int slot, int64_t i) {
+  const HEAD *h = argument;
+  memcpy((REAL *)h->call->output[1].data + h->row[i] * h->e, h->packed + i * h->e, sizeof(REAL) * (size_t)h->e);
+}
+
+// A row of the chunk as it is kept, with zeroes for words that are padding.
+static void TYPED(head_keep)(void *argument, int slot, int64_t i) {
   const HEAD *h = argument;
   int64_t words = h->call->output[2].size[2];
-  REAL *to = (REAL *)h->call->output[2].data + (h->first + row) * words;
-  memcpy(to, h->logit + row * h->stride, sizeof(REAL) * (size_t)h->vocab);
+  REAL *to = (REAL *)h->call->output[2].data + h->row[i] * words;
+  memcpy(to, h->logit + i * h->stride, sizeof(REAL) * (size_t)h->vocab);
   memset(to + h->vocab, 0, sizeof(REAL) * (size_t)(words - h->vocab));
 }
 
+// dw first: it reads x, whose packed rows dx may overwrite.
 static void TYPED(head_gradients)(HEAD *h) {
-  const REAL *x = (const REAL *)h->call->input[0].data + h->first * h->e;
+  int packed = h->x == h->packed;
   GEMM dx = {.m = h->n,
              .n = h->e,
              .k = h->vocab,
@@ -107,7 +125,7 @@ static void TYPED(head_gradients)(HEAD *h) {
              .b = h->call->input[1].data,
              .b_row = h->e,
              .b_column = 1,
-             .c = (REAL *)h->call->output[1].data + h->first * h->e,
+             .c = packed ? h->packed : (REAL *)h->call->output[1].data + h->row[0] * h->e,
              .c_row = h->e};
   GEMM dw = {.m = h->vocab,
              .n = h->e,
@@ -115,15 +133,16 @@ static void TYPED(head_gradients)(HEAD *h) {
              .a = h->logit,
              .a_row = 1,
              .a_column = h->stride,
-             .b = x,
+             .b = h->x,
              .b_row = h->e,
              .b_column = 1,
              .c = h->call->output[2].data,
              .c_row = h->e,
              .add = h->add || h->first > 0};
-  TYPED(gemm)(&dx, h->product, call_team(h->call));
   if (h->split) team_each(call_team(h->call), h->n, TYPED(head_keep), h);
   else TYPED(gemm)(&dw, h->product, call_team(h->call));
+  TYPED(gemm)(&dx, h->product, call_team(h->call));
+  if (packed) team_each(call_team(h->call), h->n, TYPED(head_unpack), h);
 }
 
 static void TYPED(head_run)(HEAD *h) {
@@ -132,19 +151,21 @@ static void TYPED(head_run)(HEAD *h) {
   h->add = ((const CrossEntropyAttr *)call->attr)->accumulate;
   h->split = ((const CrossEntropyAttr *)call->attr)->split;
   h->seed = h->gradient ? operand_load(&call->input[3], 0) : 0;
-  int64_t padding = call->input[1].size[0] - h->vocab, filled = h->rows ? h->vocab : 0;
+  int64_t padding = call->input[1].size[0] - h->vocab,
+          filled = FAULT(head_without_targets_leaves_dw, h->targets.count, h->rows) ? h->vocab : 0; // by products
   if (h->gradient && !h->add && !h->split)
     memset((REAL *)call->output[2].data + filled * h->e, 0,
            sizeof(REAL) * (size_t)((h->vocab - filled + padding) * h->e));
-  for (h->first = 0; FAULT(head_leaves_out_last_rows, h->first < h->rows, h->first + h->chunk <= h->rows);
-       h->first += h->chunk) {
-    h->n = h->rows - h->first < h->chunk ? h->rows - h->first : h->chunk;
-    TYPED(head_logits)(h);
+  if (h->gradient) cpu_targets_clear(&h->targets, &call->output[1]);
+  if (h->gradient && h->split) cpu_targets_clear(&h->targets, &call->output[2]);
+  for (; TYPED(head_chunk)(h); h->first += h->n) {
+    if (FAULT(head_leaves_out_last_rows, 0, h->n < h->chunk)) break;
+    if (h->gradient || !h->sum) TYPED(head_logits)(h);
     team_each(call_team(call), row_units(h->n, h->vocab), TYPED(head_unit), h);
     if (h->gradient) TYPED(head_gradients)(h);
   }
   double loss = 0;
-  for (int64_t row = 0; row < h->rows; row++) loss += h->loss[row];
+  for (int64_t i = 0; i < h->targets.count; i++) loss += h->loss[i];
   operand_store(&call->output[0], 0, loss);
 }
 
@@ -165,7 +186,7 @@ static void TYPED(statistics_unit)(void *argument, int slot, int64_t unit) {
   const HEAD *h = argument;
   RowRange range = row_range(h->n, h->vocab, unit);
   for (int64_t i = range.from; i < range.to; i++) {
-    int64_t row = h->first + i, local = index_local(&h->call->input[1].map[0], integer_load(&h->call->input[2], row));
+    int64_t row = h->row[i], local = index_local(&h->call->input[1].map[0], integer_load(&h->call->input[2], row));
     REAL *logit = h->logit + i * h->stride, maximum = TYPED(greatest)(logit, h->vocab);
     ((REAL *)h->call->output[2].data)[row] = local >= 0 ? logit[local] : 0;
     ((REAL *)h->call->output[0].data)[row] = maximum;
@@ -175,8 +196,8 @@ static void TYPED(statistics_unit)(void *argument, int slot, int64_t unit) {
 
 static void TYPED(cross_entropy_statistics)(const KernelCall *call) {
   HEAD h = TYPED(head_of)(call);
-  for (h.first = 0; h.first < h.rows; h.first += h.chunk) {
-    h.n = h.rows - h.first < h.chunk ? h.rows - h.first : h.chunk;
+  for (int k = 0; k < 3; k++) cpu_targets_clear(&h.targets, &call->output[k]);
+  for (; TYPED(head_chunk)(&h); h.first += h.n) {
     TYPED(head_logits)(&h);
     team_each(call_team(call), row_units(h.n, h.vocab), TYPED(statistics_unit), &h);
   }
