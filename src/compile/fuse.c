@@ -117,13 +117,13 @@ static void join_bias(Fuse *f, int id) {
 // sum reads the one, nor the other from there on, so that it can be made in its memory.
 static int adds_to(const Fuse *f, const Node *sum, int term, int before) {
   const Tensor *x = graph_tensor(f->g, term), *y = graph_tensor(f->g, before);
-  if (x->producer < 0 || y->producer >= x->producer || f->readers[term] != 1 || bound(f->g, term) ||
-      bound(f->g, before) || f->replaced[before] != before || x->dtype != y->dtype)
+  if (x->producer < 0 || y->producer >= x->producer || FAULT(sum_of_a_shared_term, f->readers[term] != 1, 0) ||
+      bound(f->g, term) || bound(f->g, before) || f->replaced[before] != before || x->dtype != y->dtype)
     return 0;
   Node m = f->g->node.data[x->producer];
   if (f->dropped[m.id] || f->join[m.id].added >= 0 || !op_def(m.op)->accumulate || !op_def(m.op)->accumulated)
     return 0;
-  if (m.region != sum->region || m.phase != sum->phase || FAULT(sum_of_another_stage, m.stage != sum->stage, 0))
+  if (m.region != sum->region || m.phase != sum->phase || m.stage != sum->stage)
     return 0;
   int k = op_def(m.op)->accumulate(&m), readers = 1; // the sum
   if (k < 0 || m.output[k] != term) return 0;

@@ -106,7 +106,43 @@ static void computed_values_are_added(void **state) {
   }
 }
 
+// y = w1 (a + b) + w2 a with a = w0 x, b = w3 x: the gradient of a + b is that of b, and a term of that of a. Nothing
+// may be added to it where it lies. Whatever the loss: dw0 = (w1 + w2)ᵀ dy xᵀ and dw3 = w1ᵀ dy xᵀ.
+static void a_gradient_of_two_is_not_added_to(void **state) {
+  PlaitGraph *g = plait_graph_create(SAMPLES, PLAIT_FP64);
+  PlaitTensor x = plait_graph_input(g, "x", SIZE(S, E)), target = plait_graph_input(g, "target", SIZE(S, 1));
+  PlaitTensor w0 = matrix(g, "w0", SIZE(WIDE, E)), w3 = matrix(g, "w3", SIZE(WIDE, E));
+  PlaitTensor w1 = matrix(g, "w1", SIZE(1, WIDE)), w2 = matrix(g, "w2", SIZE(1, WIDE));
+  PlaitTensor a = plait_graph_linear(g, "a", x, w0, -1), b = plait_graph_linear(g, "b", x, w3, -1);
+  PlaitTensor first = plait_graph_linear(g, "first", plait_graph_add(g, "both", a, b), w1, -1);
+  PlaitTensor y = plait_graph_add(g, "y", first, plait_graph_linear(g, "second", a, w2, -1));
+  plait_graph_squared_error(g, y, target);
+  PlaitTrainingOptions o = {.mesh = "dp=1", .seed = 3};
+  PlaitTraining *t;
+  PlaitError error = {0};
+  must(plait_training_create(g, &o, &t, &error), &error, o.mesh);
+  plait_graph_destroy(g);
+  double xs[SAMPLES * S * E], ys[SAMPLES * S], one[WIDE], two[WIDE], w[2][2][WIDE * E]; // w: before, after; w0, w3
+  for (int i = 0; i < SAMPLES * S * E; i++) xs[i] = sin(i * 0.7);
+  for (int i = 0; i < SAMPLES * S; i++) ys[i] = cos(i * 0.3);
+  must(plait_training_read(t, "w1", one, sizeof one, &error), &error, o.mesh);
+  must(plait_training_read(t, "w2", two, sizeof two, &error), &error, o.mesh);
+  for (int after = 0; after < 2; after++) {
+    PlaitStepResult result;
+    if (after) must(plait_training_step(t, (const void *[]){xs, ys}, 0.1, &result, &error), &error, o.mesh);
+    must(plait_training_read(t, "w0", w[after][0], sizeof w[after][0], &error), &error, o.mesh);
+    must(plait_training_read(t, "w3", w[after][1], sizeof w[after][1], &error), &error, o.mesh);
+  }
+  plait_training_destroy(t);
+  for (int i = 0; i < WIDE * E; i++) {
+    double d0 = w[1][0][i] - w[0][0][i], d3 = w[1][1][i] - w[0][1][i];
+    assert_true(d0 != 0 && d3 != 0);
+    assert_true(fabs(d0 * one[i / E] - d3 * (one[i / E] + two[i / E])) < 1e-13);
+  }
+}
+
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(computed_values_are_added)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(computed_values_are_added),
+                                     cmocka_unit_test(a_gradient_of_two_is_not_added_to)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
