@@ -207,7 +207,8 @@ static OpProduct logits_work(const Operand *input, OpWork *work) {
   return p;
 }
 
-// Logits, and with gradient dx and dw: three products. dw may be left to another node. What gradients need of the
+// Logits, and with gradient dx and dw: three products. All rows count, though kernels leave out those without a target:
+// how many these are is not known before the step. dw may be left to another node. What gradients need of the
 // logits, in the dtype of x, goes through memory: kernels keep it for a chunk of rows at a time, which is
 // more than a cache holds. It is written `passes` times, read before each but the first, and read
 // once more by either product, or to be handed on.
@@ -222,9 +223,9 @@ static void head_work(const Operand *input, const CrossEntropyAttr *attr, int pa
   if (!attr->split) work->product[work->products++] = (OpProduct){p.n, p.k, p.m, 1};
 }
 
-// Exponentials are written, and read again when a row's sum is known.
+// Kernels for narrow dtypes write exponentials once. Others write logits, and what they become, once more.
 static void loss_work(const Operand *input, const Operand *output, const void *attr, OpWork *work) {
-  head_work(input, attr, 2, work);
+  head_work(input, attr, dtype_size(input[0].dtype) < sizeof(float) ? 1 : 2, work);
 }
 
 // The loss alone.

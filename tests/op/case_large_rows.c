@@ -173,6 +173,10 @@ const Row case_large_rows[] = {
      {"f b3 s145 e33", "f v203 e33", "i203 b3 s145", "D", "f v203 e33"},
      ATTR(CrossEntropyAttr, .gradient = 1, .accumulate = 1),
      .update = 1},
+    {"linear_cross_entropy far logits", // some are greater than the target's by more than an exponential can be
+     OP_LINEAR_CROSS_ENTROPY,
+     {"f b1 s37 e533", "f v1130 e533", "i1130 b1 s37", "D"},
+     ATTR(CrossEntropyAttr, .gradient = 1)},
     {"linear_cross_entropy few targets blocks", // more than one chunk of rows with a target
      OP_LINEAR_CROSS_ENTROPY,
      {"f b3 s245 e33", "f v203 e33", "q203 b3 s245", "D"},

@@ -220,8 +220,8 @@ static void heads_by_their_formulas(void **state) {
   is_product(&w, 0, 10, 37, 6, 1);
   is_product(&w, 1, 10, 6, 37, 1);
   is_product(&w, 2, 37, 6, 10, 1);
-  is_cost("head", &w, 3 * product, 2 * (x + w37) + 4 * targets + 4 * w37 + 3 * 2 * logits,
-          2 * x + 4 * w37 + 2 * 2 * logits);
+  is_cost("head", &w, 3 * product, 2 * (x + w37) + 4 * targets + 4 * w37 + 2 * 2 * logits,
+          2 * x + 4 * w37 + 2 * logits);
   w = work_named("cross_entropy_apply split", DTYPE_F32); // the maximum, sum and target of a row are known
   assert_int_equal(w.products, 2);
   is_cost("apply", &w, 2 * product, 4 * (x + w37 + targets + 3 * 10) + 2 * 4 * logits, 4 * (x + logits) + 4 * logits);

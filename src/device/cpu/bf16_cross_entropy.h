@@ -1,13 +1,18 @@
 // LINEAR_CROSS_ENTROPY and what it is lowered to, STATISTICS and APPLY, for bf16 x and w. Logits are fp32 and exist for
-// one block of rows × words; what stays of them, for one chunk of rows, are bf16 exponentials relative to the greatest
-// logit of row and block. Once a row's maximum and sum are known they become the gradient of the logits in place. Not
-// cross_entropy.h with other loads: there all logits of a chunk are kept, in fp32, which here would be twice the memory
-// and its traffic.
+// one block of rows × words; what stays of them, for one chunk of rows, are bf16 exponentials, written once: relative
+// to the logit of the row's target, which is near the greatest if the model has learnt anything, and which a row of x
+// and one of w give before. So all blocks of a row have one factor to the gradient of the logits, seed / sum, and the
+// factor meets x and dx, which have fewer columns: dw = keptᵀ (factor x), dx = factor (kept w). Where a block has a
+// logit so much greater that its exponential could overflow (FAR), the block's are relative to its greatest, and are
+// written once more when the row's sum is known.
+// Not cross_entropy.h with other loads: there all logits of a chunk are kept, in fp32, which here would be twice the
+// memory and its traffic.
 
 enum {
   HEAD_ROWS = 128 / MR * MR, // of a unit
   HEAD_WORDS = 512,
-  HEAD_ROW = HEAD_WORDS + 16 // stride of its logits
+  HEAD_ROW = HEAD_WORDS + 16, // stride of its logits
+  FAR = 30 // e^30 · words / the sum is far from fp32's limits, as is its inverse times seed
 };
 
 typedef struct Head {
@@ -22,10 +27,11 @@ typedef struct Head {
   double seed;
   const float *known_maximum, *known_sum, *known_target; // (rows) each, of APPLY; NULL: find them
   double *loss;         // (rows), of those with a target
-  float *maximum, *sum; // (chunk, blocks); of a block, the sum relative to its maximum
-  float *target;        // (chunk)
+  float *maximum, *sum; // (chunk, blocks); of a block, what its exponentials are relative to, and their sum
+  float *target, *about; // (chunk); about: before the products, by a sum in another order
+  float *factor;        // (chunk): what is kept of a row, times this, is dlogits
   float *dx;            // (chunk, e)
-  uint16_t *packed;     // (chunk, e): x of rows that do not lie one behind the other, until dx is made in its memory
+  uint16_t *packed;     // (chunk, e): x of rows that do not lie one behind the other; factor x; then dx lies here
   uint16_t *kept;       // (chunk, stride)
   char *product;        // workspace of products
   int64_t parts;        // of the chunk's rows: units are blocks × parts
@@ -54,6 +60,8 @@ static Head head_sizes(const Operand *input, int gradient, uintptr_t base) {
   h.maximum = (float *)(base + head_part(&h, cells));
   h.sum = (float *)(base + head_part(&h, cells));
   h.target = (float *)(base + head_part(&h, sizeof(float) * (size_t)h.chunk));
+  h.about = (float *)(base + head_part(&h, sizeof(float) * (size_t)h.chunk));
+  h.factor = (float *)(base + head_part(&h, sizeof(float) * (size_t)h.chunk));
   h.dx = (float *)(base + head_part(&h, (gradient ? sizeof(float) : sizeof(uint16_t)) * (size_t)(h.chunk * h.e)));
   h.packed = (uint16_t *)(void *)h.dx;
   h.kept = (uint16_t *)(base + head_part(&h, gradient ? sizeof(uint16_t) * (size_t)(h.chunk * h.stride) : 0));
@@ -133,6 +141,7 @@ static void head_row(Head *h, const float *logit, int64_t row, int64_t block, in
     return;
   }
   float maximum = greatest_row(logit, n);
+  if (kept && FAULT(head_ignores_far_logits, maximum - h->about[row] <= FAR, 1)) maximum = h->about[row];
   h->maximum[row * h->blocks + block] = maximum;
   h->sum[row * h->blocks + block] = exp_row(kept, logit, n, -maximum, 1);
 }
@@ -169,16 +178,30 @@ static void head_unit(void *argument, int slot, int64_t unit) {
   tiles_end();
 }
 
+// What exponentials of rows will be relative to: about the target's logit.
+static void head_about(void *argument, int slot, int64_t unit) {
+  Head *h = argument;
+  RowRange range = row_range(h->n, h->e, unit);
+  for (int64_t row = range.from; row < range.to; row++) {
+    int64_t local = head_local(h, row), n = h->e;
+    const uint16_t *x = h->x + row * n, *w = (const uint16_t *)h->call->input[1].data + local * n;
+    V sum = {0};
+    if (local >= 0) EACH_VECTOR sum = fma_f32(take_bf16(x + i, n - i), take_bf16(w + i, n - i), sum);
+    h->about[row] = local < 0 ? -INFINITY : sum_f32(sum);
+  }
+}
+
 // Logits of the chunk: block by block to head_row.
 static void head_logits(Head *h) {
   int64_t groups = (h->n + HEAD_ROWS - 1) / HEAD_ROWS, enough = 4 * team_size(call_team(h->call));
   h->parts = h->blocks >= enough ? 1 : (enough + h->blocks - 1) / (h->blocks ? h->blocks : 1);
   if (h->parts > groups) h->parts = groups;
   memset(h->target, 0, sizeof *h->target * (size_t)h->n);
+  if (h->gradient && !h->known_maximum) team_each(call_team(h->call), row_units(h->n, h->e), head_about, h);
   team_each(call_team(h->call), h->blocks * h->parts, head_unit, h);
 }
 
-// Maximum and sum over all blocks of a row.
+// Of a row, the greatest of what blocks are relative to, and the sum over all blocks relative to that.
 static void head_combine(const Head *h, int64_t row, float *maximum, float *sum) {
   const float *m = h->maximum + row * h->blocks, *s = h->sum + row * h->blocks;
   *maximum = greatest_row(m, h->blocks);
@@ -186,7 +209,7 @@ static void head_combine(const Head *h, int64_t row, float *maximum, float *sum)
   for (int64_t b = 0; b < h->blocks; b++) *sum += s[b] * expf(m[b] - *maximum);
 }
 
-// Rows of the chunk: the loss; what is kept becomes dlogits = (softmax - one-hot) seed.
+// Rows of the chunk: the loss; what is kept becomes (softmax - one-hot) seed / factor.
 static void head_finish(void *argument, int slot, int64_t unit) {
   Head *h = argument;
   RowRange range = row_range(h->n, h->vocab, unit);
@@ -198,34 +221,60 @@ static void head_finish(void *argument, int slot, int64_t unit) {
     h->loss[h->first + row] = (double)maximum + log((double)sum) - (double)target;
     if (!h->gradient) continue;
     uint16_t *kept = h->kept + row * h->stride;
-    float seed = (float)h->seed, inverse = (float)(h->seed / (double)sum);
+    float seed = (float)h->seed, whole = (float)(h->seed / (double)sum), written = h->known_maximum ? whole : 1;
     for (int64_t b = 0; !h->known_maximum && b < h->blocks; b++) {
-      V factor = splat_f32(inverse * expf(h->maximum[row * h->blocks + b] - maximum));
+      float relative_to = h->maximum[row * h->blocks + b];
+      if (relative_to == maximum || FAULT(head_keeps_far_blocks, 0, 1)) continue;
+      V by = splat_f32(expf(relative_to - maximum));
       uint16_t *x = kept + b * HEAD_WORDS;
       int64_t n = h->vocab - b * HEAD_WORDS < HEAD_WORDS ? h->vocab - b * HEAD_WORDS : HEAD_WORDS;
-      EACH_VECTOR put_bf16(x + i, take_bf16(x + i, n - i) * factor, n - i);
+      EACH_VECTOR put_bf16(x + i, take_bf16(x + i, n - i) * by, n - i);
     }
-    if (local >= 0) kept[local] = bf16_from_float(expf(h->target[row] - maximum) * inverse - seed);
+    float one = h->known_maximum ? seed : sum; // as written
+    if (local >= 0) kept[local] = bf16_from_float(expf(h->target[row] - maximum) * written - one);
+    h->factor[row] = h->known_maximum ? 1 : whole;
   }
 }
 
-static void head_narrow(void *argument, int slot, int64_t row) {
-  const Head *h = argument;
-  narrow_row((uint16_t *)h->call->output[1].data + h->row[row] * h->e, h->dx + row * h->e, h->e);
+// to = factor x, in bf16; to may be x.
+static void head_times(uint16_t *to, const uint16_t *x, int64_t n, float factor) {
+  V by = splat_f32(factor);
+  EACH_VECTOR put_bf16(to + i, by * take_bf16(x + i, n - i), n - i);
 }
 
-// A row of the chunk as it is kept, with zeroes for words that are padding.
+// Rows of x for dw.
+static void head_scale(void *argument, int slot, int64_t unit) {
+  const Head *h = argument;
+  RowRange range = row_range(h->n, h->e, unit);
+  for (int64_t row = range.from; row < range.to; row++)
+    head_times(h->packed + row * h->e, h->x + row * h->e, h->e, FAULT(head_forgets_the_sum_in_dw, h->factor[row], 1));
+}
+
+static void head_narrow(void *argument, int slot, int64_t unit) {
+  const Head *h = argument;
+  RowRange range = row_range(h->n, h->e, unit);
+  for (int64_t row = range.from; row < range.to; row++) {
+    uint16_t *to = (uint16_t *)h->call->output[1].data + h->row[row] * h->e;
+    const float *dx = h->dx + row * h->e;
+    int64_t n = h->e;
+    V by = splat_f32(h->factor[row]);
+    EACH_VECTOR put_bf16(to + i, by * take_f32(dx + i, n - i), n - i);
+  }
+}
+
+// A row of dlogits as it is kept, with zeroes for words that are padding.
 static void head_keep(void *argument, int slot, int64_t row) {
   const Head *h = argument;
   int64_t words = h->call->output[2].size[2];
   uint16_t *to = (uint16_t *)h->call->output[2].data + h->row[row] * words;
-  memcpy(to, h->kept + row * h->stride, sizeof *to * (size_t)h->vocab);
+  head_times(to, h->kept + row * h->stride, h->vocab, h->factor[row]);
   memset(to + h->vocab, 0, sizeof *to * (size_t)(words - h->vocab));
 }
 
-// dw first: it reads x, whose packed rows dx overwrites.
+// dw first: it reads packed rows, which dx overwrites.
 static void head_gradients(Head *h) {
   const KernelCall *call = h->call;
+  int scaled = !h->known_maximum; // otherwise all factors are 1
   Product dx = {.m = h->n,
                 .n = h->e,
                 .k = h->vocab,
@@ -244,7 +293,7 @@ static void head_gradients(Head *h) {
                 .a = h->kept,
                 .a_row = 1,
                 .a_column = h->stride,
-                .b = h->x,
+                .b = scaled ? h->packed : h->x,
                 .b_row = h->e,
                 .b_column = 1,
                 .c = call->output[2].data,
@@ -252,9 +301,12 @@ static void head_gradients(Head *h) {
                 .wide = call->output[2].dtype == DTYPE_F32,
                 .add = h->add || h->first > 0};
   if (h->split) team_each(call_team(call), h->n, head_keep, h);
-  else product(&dw, h->product, call_team(call));
+  else {
+    if (scaled) team_each(call_team(call), row_units(h->n, h->e), head_scale, h);
+    product(&dw, h->product, call_team(call));
+  }
   product(&dx, h->product, call_team(call));
-  team_each(call_team(call), h->n, head_narrow, h);
+  team_each(call_team(call), row_units(h->n, h->e), head_narrow, h);
 }
 
 static void head_run(Head *h) {

@@ -1,6 +1,7 @@
 // LINEAR_CROSS_ENTROPY and what it is lowered to, STATISTICS and APPLY: logits exist for one chunk of rows at a time
-// and become their own gradient in place. Rows without a target and columns of a padded vocabulary are left out of every
-// product.
+// and become in place what their gradient is but for one factor a row, seed / sum. The factor meets x and dx, which
+// have fewer columns: dw = logitsᵀ (factor x), dx = factor (logits w). Rows without a target and columns of a padded
+// vocabulary are left out of every product.
 
 typedef struct TYPED(Head) {
   const KernelCall *call;
@@ -14,7 +15,8 @@ typedef struct TYPED(Head) {
   const REAL *maximum, *sum, *target; // (rows) each, of APPLY; NULL: find them
   REAL *logit;                        // (chunk, stride)
   double *loss;                       // (rows), of those with a target
-  REAL *packed;                       // (chunk, e): x, then dx, of rows that do not lie one behind the other
+  REAL *factor;                       // (chunk): of a row's logits, once they are exponentials
+  REAL *packed;                       // (chunk, e): x of rows that do not lie one behind the other; factor x; their dx
   void *product;                      // workspace of gemm
 } TYPED(Head);
 #define HEAD TYPED(Head)
@@ -32,7 +34,7 @@ static HEAD TYPED(head_sizes)(const Operand *input) {
 // Workspace: rows with a target, loss, logits, packed rows, then that of the greatest of the three products.
 static size_t TYPED(head_offset)(const HEAD *h) {
   size_t rows = (sizeof(int64_t) + sizeof(double)) * (size_t)h->rows;
-  return (rows + sizeof(REAL) * (size_t)(h->chunk * (h->stride + h->e)) + 63) / 64 * 64;
+  return (rows + sizeof(REAL) * (size_t)(h->chunk * (h->stride + 1 + h->e)) + 63) / 64 * 64;
 }
 static size_t TYPED(head_workspace)(const Operand *input, const Operand *output, const void *attr, int threads) {
   HEAD h = TYPED(head_sizes)(input);
@@ -47,7 +49,8 @@ static HEAD TYPED(head_of)(const KernelCall *call) {
   h.targets = cpu_targets(call, call->workspace);
   h.loss = (double *)(void *)((int64_t *)call->workspace + h.rows);
   h.logit = (REAL *)(void *)(h.loss + h.rows);
-  h.packed = h.logit + h.chunk * h.stride;
+  h.factor = h.logit + h.chunk * h.stride;
+  h.packed = h.factor + h.chunk;
   h.product = (char *)call->workspace + TYPED(head_offset)(&h);
   return h;
 }
@@ -62,7 +65,7 @@ static int TYPED(head_chunk)(HEAD *h) {
   return 1;
 }
 
-// Rows of the chunk: statistics and loss; logits become dlogits = (softmax - one-hot) seed.
+// Rows of the chunk: statistics and loss; logits become (softmax - one-hot) sum, and the row's factor seed / sum.
 static void TYPED(head_unit)(void *argument, int slot, int64_t unit) {
   const HEAD *h = argument;
   RowRange range = row_range(h->n, h->vocab, unit);
@@ -77,9 +80,8 @@ static void TYPED(head_unit)(void *argument, int slot, int64_t unit) {
     }
     h->loss[h->first + i] = (double)maximum + log((double)sum) - (double)target;
     if (!h->gradient) continue;
-    REAL factor = (REAL)(h->seed / (double)sum);
-    for (int64_t v = 0; v < h->vocab; v++) logit[v] *= factor;
-    if (local >= 0) logit[local] -= (REAL)h->seed;
+    if (local >= 0) logit[local] -= sum;
+    h->factor[i] = (REAL)(h->seed / (double)sum);
   }
 }
 
@@ -98,24 +100,46 @@ static void TYPED(head_logits)(const HEAD *h) {
   TYPED(gemm)(&g, h->product, call_team(h->call));
 }
 
-// A row of the chunk's dx, from where it was packed.
-static void TYPED(head_unpack)(void *argument, int slot, int64_t i) {
-  const HEAD *h = argument;
-  memcpy((REAL *)h->call->output[1].data + h->row[i] * h->e, h->packed + i * h->e, sizeof(REAL) * (size_t)h->e);
+// to = factor from: of n numbers, which may be the same.
+INLINE void TYPED(head_times)(REAL *to, const REAL *from, int64_t n, REAL factor) {
+  V by = TYPED(splat)(factor);
+  EACH_VECTOR TYPED(put)(to + i, by * TYPED(take)(from + i, n - i), n - i);
 }
 
-// A row of the chunk as it is kept, with zeroes for words that are padding.
+// Rows of x for dw.
+static void TYPED(head_scale)(void *argument, int slot, int64_t unit) {
+  const HEAD *h = argument;
+  RowRange range = row_range(h->n, h->e, unit);
+  for (int64_t i = range.from; i < range.to; i++)
+    TYPED(head_times)(h->packed + i * h->e, h->x + i * h->e, h->e, FAULT(head_forgets_the_sum_in_dw, h->factor[i], 1));
+}
+
+// Where dx is made: in its place if the chunk's rows lie one behind the other.
+static REAL *TYPED(head_dx)(const HEAD *h) {
+  return h->x == h->packed ? h->packed : (REAL *)h->call->output[1].data + h->row[0] * h->e;
+}
+
+// Rows of dx, from where they were made.
+static void TYPED(head_unpack)(void *argument, int slot, int64_t unit) {
+  const HEAD *h = argument;
+  RowRange range = row_range(h->n, h->e, unit);
+  for (int64_t i = range.from; i < range.to; i++)
+    TYPED(head_times)((REAL *)h->call->output[1].data + h->row[i] * h->e, TYPED(head_dx)(h) + i * h->e, h->e,
+                      h->factor[i]);
+}
+
+// A row of dlogits as it is kept, with zeroes for words that are padding.
 static void TYPED(head_keep)(void *argument, int slot, int64_t i) {
   const HEAD *h = argument;
   int64_t words = h->call->output[2].size[2];
   REAL *to = (REAL *)h->call->output[2].data + h->row[i] * words;
-  memcpy(to, h->logit + i * h->stride, sizeof(REAL) * (size_t)h->vocab);
+  TYPED(head_times)(to, h->logit + i * h->stride, h->vocab, h->factor[i]);
   memset(to + h->vocab, 0, sizeof(REAL) * (size_t)(words - h->vocab));
 }
 
-// dw first: it reads x, whose packed rows dx may overwrite.
+// dw first: it reads packed rows, which dx may overwrite.
 static void TYPED(head_gradients)(HEAD *h) {
-  int packed = h->x == h->packed;
+  int64_t units = row_units(h->n, h->e);
   GEMM dx = {.m = h->n,
              .n = h->e,
              .k = h->vocab,
@@ -125,7 +149,7 @@ static void TYPED(head_gradients)(HEAD *h) {
              .b = h->call->input[1].data,
              .b_row = h->e,
              .b_column = 1,
-             .c = packed ? h->packed : (REAL *)h->call->output[1].data + h->row[0] * h->e,
+             .c = TYPED(head_dx)(h),
              .c_row = h->e};
   GEMM dw = {.m = h->vocab,
              .n = h->e,
@@ -133,16 +157,19 @@ static void TYPED(head_gradients)(HEAD *h) {
              .a = h->logit,
              .a_row = 1,
              .a_column = h->stride,
-             .b = h->x,
+             .b = h->packed,
              .b_row = h->e,
              .b_column = 1,
              .c = h->call->output[2].data,
              .c_row = h->e,
              .add = h->add || h->first > 0};
   if (h->split) team_each(call_team(h->call), h->n, TYPED(head_keep), h);
-  else TYPED(gemm)(&dw, h->product, call_team(h->call));
+  else {
+    team_each(call_team(h->call), units, TYPED(head_scale), h);
+    TYPED(gemm)(&dw, h->product, call_team(h->call));
+  }
   TYPED(gemm)(&dx, h->product, call_team(h->call));
-  if (packed) team_each(call_team(h->call), h->n, TYPED(head_unpack), h);
+  team_each(call_team(h->call), units, TYPED(head_unpack), h);
 }
 
 static void TYPED(head_run)(HEAD *h) {
