@@ -128,7 +128,8 @@ static int connect_all(Making *m, NetWorld *w, Error *error) {
 static int make(Making *m, NetWorld *w, Error *error) {
   char interface[64] = "lo";
   int code = net_resolve(m->options.host, m->options.port, &m->address, error);
-  if (!code) code = refuse_address(&m->address, m->options.rank, error);
+  if (code) return error_prefix(error, "MASTER_ADDR, the machine of rank 0");
+  code = refuse_address(&m->address, m->options.rank, error);
   if (code) return code;
   net_interface(&m->address, interface, sizeof interface);
   code = net_open(w, interface, error);

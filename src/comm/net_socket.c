@@ -21,8 +21,7 @@ int net_resolve(const char *host, int port, NetAddress *address, Error *error) {
     status = getaddrinfo(host, NULL, &hints, &found);
   }
   if (status)
-    return error_set(error, PLAIT_BAD_INPUT, "%.200s has no address: %s (MASTER_ADDR is the machine of rank 0)", host,
-                     gai_strerror(status));
+    return error_set(error, PLAIT_BAD_INPUT, "%.200s has no address: %s", host, gai_strerror(status));
   memset(address, 0, sizeof *address);
   memcpy(&address->storage, found->ai_addr, found->ai_addrlen);
   address->length = found->ai_addrlen;

@@ -1,4 +1,5 @@
-// HTTP to etcd's JSON gateway, by libcurl: one call at a time, and one watch beside it. Knows nothing of what they say.
+// HTTP to etcd's JSON gateway, by libcurl: one call at a time, and one watch beside it. What they say is others'
+// matter.
 #pragma once
 #include "elastic/store_etcd_parse.h"
 
@@ -6,7 +7,7 @@ typedef struct EtcdHttp EtcdHttp;
 
 typedef struct EtcdAnswer {
   long status; // of HTTP; 0: there is no answer
-  bool never;  // and there will be none: TLS does not come about
+  bool never;  // and there will be none: TLS fails
   bool sent;   // the request may have come there, though there is no answer
   bool closed; // it was sent, and the connection then ended
   char *body;  // of `bytes` bytes; borrowed until the next call

@@ -56,7 +56,7 @@ static void tell_waiting(Machines *m) {
   const LaunchOptions *o = m->options;
   char text[sizeof m->waiting] = "";
   const JobState *s = m->state;
-  if (!s || s->phase != JOB_GATHERS || rounds_possible(s, &m->membership.limits)) return say_waiting(m, "");
+  if (!s || !m->here || s->phase != JOB_GATHERS || rounds_possible(s, &m->membership.limits)) return say_waiting(m, "");
   int ranks = 0, count = 0;
   for (int i = 0; i < s->count; i++) count += !s->machine[i].leaving;
   for (int i = 0; i < s->count; i++) ranks += s->machine[i].leaving ? 0 : s->machine[i].nproc;

@@ -245,7 +245,7 @@ static int compare_and_set(Store *store, const char *key, uint64_t version, cons
   return code;
 }
 
-// Watching only says when it is worth to look again. Where it fails, looking goes on without.
+// Watching only says when it is worth looking again. Where it fails, `wait` polls.
 static int wait_for(Store *store, const char *key, uint64_t version, double seconds, StoreValue *now, Error *error) {
   Etcd *e = (Etcd *)store;
   double until = clock_seconds() + seconds;

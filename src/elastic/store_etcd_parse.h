@@ -14,7 +14,7 @@ typedef struct EtcdUrl {
 } EtcdUrl;
 
 bool etcd_is_url(const char *text);
-int etcd_url_parse(const char *text, EtcdUrl *url, Error *error); // its messages hold no password
+int etcd_url_parse(const char *text, EtcdUrl *url, Error *error); // its error messages never have the password
 // The same text for messages and files: without user and password.
 void etcd_url_describe(const char *text, char *out, size_t size);
 

@@ -125,7 +125,8 @@ grep -q '"restarts": 0, "status": 0}' frozen/launch.jsonl || fail "launch.jsonl:
 # ---- one that wakes when the job has ended ends, too ----
 
 freeze missed 100000
-kill -USR1 "${pid[${rest%% *}]}"
+read -r one _ <<<"$rest" # where a is stopped, $rest begins with a blank
+kill -USR1 "${pid[$one]}"
 all_end 75 $rest
 kill -CONT $frozen
 wait_for grep -q 'the job has ended, with status 75, while this machine was cut off' $other.log || { cat $other.log; die "the machine that woke does not know that the job has ended"; }

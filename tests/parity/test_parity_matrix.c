@@ -1,7 +1,8 @@
 // The parity matrix: a sample of it under ctest, always the same unless PARITY_SEED and PARITY_SAMPLE choose another;
 // the whole with PARITY_ALL=1, as scripts/parity does; PARITY_TABLE=1 prints the table of features for it;
 // PARITY_LIST=RANKS prints the layouts of 2 to RANKS ranks in a random order and runs nothing, for the samples with
-// processes, PARITY_LIST=real the real ones; with PLAIT_CHAOS=SEED under chaos (src/runtime/chaos.h), which a test here does for a few.
+// processes, PARITY_LIST=real the real ones; with PLAIT_CHAOS=SEED under chaos (src/runtime/chaos.h), which a test here
+// does for a few.
 #include "corpora.h"
 #include "matrix.h"
 #include <setjmp.h>
