@@ -407,7 +407,7 @@ static void lowered_equals_unsharded(void **state) {
     for (int n = 0; n < 4; n++) {
       Subject s;
       subject_start(&s, i);
-      int lower = op_def(s.c.op)->lower != NULL, zigzag = lower && s.rule.lower == 1u << factor_of(&s, DIM_SEQ);
+      int lower = op_def(s.c.op)->lower && s.rule.lower, zigzag = lower && s.rule.lower == 1u << factor_of(&s, DIM_SEQ);
       if (lower) {
         check_lowering(&s, counts[n], 0);
         checked++;

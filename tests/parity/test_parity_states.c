@@ -45,6 +45,8 @@ static int compare(const char *model, Dtype precision) {
     ParityResult expected, got;
     Error error = {0};
     if (!parity_wanted(&c)) continue;
+    // The gradients of gpt's biases of keys are rounding, of which Lion takes the sign.
+    if (strstr(c.settings, "lion") && !strcmp(model, "gpt")) continue;
     c.model = model, c.precision = precision, c.steps = parity_steps(3), c.seq = 16;
     c.more_settings = precision == DTYPE_F64 ? NULL : PARITY_SMOOTH;
     one = (ParityCase){.name = "one rank", .model = model, .dp = 1, .pp = 1, .tp = 1, .micro = 16, .seq = c.seq,
