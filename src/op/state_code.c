@@ -1,8 +1,8 @@
 // Moments in 8 bits: the table of values, and where the blocks lie in a rank's memory.
 #include "op/state_code.h"
 
-// From the largest octave down: so many of them, each of 2^bits values. The last have one, so that below the least value
-// the distance to 0 is that to the next value.
+// From the largest octave down: so many of them, each of 2^bits values. The last have one, so that below the least
+// value the distance to 0 is that to the next value.
 typedef struct Octaves { int count, bits; } Octaves;
 static const Octaves octaves[2][5] = {
     {{4, 4}, {4, 3}, {4, 2}, {4, 1}, {6, 0}},  // of either sign
@@ -89,7 +89,8 @@ int state_next_run(StateRuns *r) {
             tail = global % r->blocks.tail, n = (end - i) * r->inner - rest;
     n = least_of(least_of(n, STATE_BLOCK - tail % STATE_BLOCK), least_of(r->blocks.tail - tail, r->to - r->at));
     int64_t block = tail / STATE_BLOCK;
-    block -= FAULT(last_block_has_no_scale, 0, block && tail / STATE_BLOCK * STATE_BLOCK + STATE_BLOCK > r->blocks.tail);
+    block -=
+        FAULT(last_block_has_no_scale, 0, block && tail / STATE_BLOCK * STATE_BLOCK + STATE_BLOCK > r->blocks.tail);
     r->run = (StateRun){r->at, n, r->at / r->local_tail * r->blocks.blocks + block, (uint64_t)global};
     r->at += n;
     return 1;

@@ -1,9 +1,9 @@
-// The moments of an optimizer in 8 bits (optimizer.states: 8bit; after Dettmers et al., "8-bit optimizers via block-wise
-// quantization", ICLR 2022, with a code of our own).
+// The moments of an optimizer in 8 bits (optimizer.states: 8bit; after Dettmers et al., "8-bit optimizers via
+// block-wise quantization", ICLR 2022, with a code of our own).
 //
 // The elements of a moment, numbered by their index in the whole (global) matrix, are cut into blocks of 256. A block
-// has a scale, the least power of 2 that is not below its largest absolute value, and each element a code: the number of
-// a value between 0 and 1, by which the scale is multiplied. Values between 2^-k-1 and 2^-k (an octave) are evenly
+// has a scale, the least power of 2 that is not below its largest absolute value, and each element a code: the number
+// of a value between 0 and 1, by which the scale is multiplied. Values between 2^-k-1 and 2^-k (an octave) are evenly
 // spaced; the largest octaves have the most of them (`octaves` in state_code.c). A moment of either sign has 127 values
 // over 22 octaves and a sign, a mean of squares 255 over 34.
 //
@@ -13,9 +13,9 @@
 // time. A checkpoint holds fp32, and a run that resumes from it has the same moments to the bit.
 //
 // An element that lies between two values becomes one of them by chance, so that it is right on the average: a mean of
-// squares that shrinks by 0.1 % a step would otherwise stay as it is, since its neighbours are 3 % away. The random bits
-// are addressed (base/philox.h) by the run's seed, the step, the moment and the element's global index. So neither the
-// mesh nor a resumed run changes them. What is a value already stays one.
+// squares that shrinks by 0.1 % a step would otherwise stay as it is, since its neighbours are 3 % away. The random
+// bits are addressed (base/philox.h) by the run's seed, the step, the moment and the element's global index. So neither
+// the mesh nor a resumed run changes them. What is a value already stays one.
 #pragma once
 #include "op/op.h"
 

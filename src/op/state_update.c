@@ -149,13 +149,14 @@ static void update_lower(Graph *g, const Node *like, uint32_t axes, int ranks, c
   for (int i = 0; i < s.count; i++) {
     int part = g->node.data[local].output[i], id = part;
     UNLESS_FAULT(scales_of_parts) {
-      id = graph_node(g, OP_ALL_REDUCE, op_derived_name(g, &node, i ? "all_reduce_scales_2" : "all_reduce_scales"), &part, 1, &reduce,
-                      sizeof reduce);
+      id = graph_node(g, OP_ALL_REDUCE, op_derived_name(g, &node, i ? "all_reduce_scales_2" : "all_reduce_scales"),
+                      &part, 1, &reduce, sizeof reduce);
       id = g->node.data[id].output[0];
     }
     all[n + i] = id;
   }
-  int id = graph_node(g, OP_STATE_UPDATE, op_derived_name(g, &node, "apply"), all, n + s.count, node.attr, sizeof(StateAttr));
+  int id = graph_node(g, OP_STATE_UPDATE, op_derived_name(g, &node, "apply"), all, n + s.count, node.attr,
+                      sizeof(StateAttr));
   for (int k = 0; k < node.noutput; k++) output[k] = g->node.data[id].output[k];
 }
 
@@ -269,8 +270,9 @@ static void scales_reference(const KernelCall *call) {
 
 const OpDef op_def_state_update = {
     .name = "state_update",
-    .meaning = "an optimizer's op, whose moments are codes of 8 bits with a scale for each block of 256 by global index "
-               "(state_code.h); scales are those of the new moments, or given; moments and scales in place",
+    .meaning =
+        "an optimizer's op, whose moments are codes of 8 bits with a scale for each block of 256 by global index "
+        "(state_code.h); scales are those of the new moments, or given; moments and scales in place",
     .shape = update_shape,
     .rule = update_rule,
     .lower = update_lower,
@@ -314,7 +316,8 @@ void op_encode_states(Graph *g, int node, Dtype dtype) {
   int *input = arena_array(&g->arena, int, n.ninput + s.count);
   memcpy(input, n.input, sizeof *input * (size_t)n.ninput);
   for (int i = 0; i < s.count; i++) {
-    input[n.ninput + i] = graph_read_apart(g, scales_of_variable(g, graph_tensor(g, n.input[s.moment[i].input])->variable));
+    input[n.ninput + i] =
+        graph_read_apart(g, scales_of_variable(g, graph_tensor(g, n.input[s.moment[i].input])->variable));
     graph_tensor(g, input[n.ninput + i])->stages = first.stages;
   }
   n.input = input;

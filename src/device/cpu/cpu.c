@@ -107,7 +107,7 @@ static const KernelEntry *find_in(const KernelEntry *const table[4], Op op, Dtyp
   find_in((const KernelEntry *const[]){dtype == DTYPE_BF16                   ? bf16                                    \
                                        : op == OP_CAST && dtype == DTYPE_F32 ? cpu_fp16_##name                         \
                                                                              : cpu_table_##name,                       \
-                                       cpu_fp16_##name, cpu_split_##name, cpu_states_##name},                                             \
+                                       cpu_fp16_##name, cpu_split_##name, cpu_states_##name},                          \
           op, dtype)
 const KernelEntry *cpu_find(CpuLevel level, Op op, Dtype dtype) {
   for (const KernelEntry *e = cpu_copies; e->kernel && level != CPU_LEVELS; e++)

@@ -1,5 +1,5 @@
-// Moments of 8 bits (op/state_code.h) go block by block through the level's kernel of the optimizer: decoded on the stack,
-// updated, encoded again. Where a rank has whole blocks, their scales are found on the way.
+// Moments of 8 bits (op/state_code.h) go block by block through the level's kernel of the optimizer: decoded on the
+// stack, updated, encoded again. Where a rank has whole blocks, their scales are found on the way.
 #include "device/cpu/states.h"
 #include "base/fault.h"
 #include "op/state_update.h"
@@ -119,8 +119,10 @@ static void decode(const Update *u, int i, int64_t from, int64_t n, void *to) {
   memset(to, 0, (size_t)n * dtype_size((Dtype)u->attr->dtype)); // padding
   while (state_next_run(&runs)) {
     const uint8_t *code = (const uint8_t *)codes->data + runs.run.at;
-    if (wide) u->loops->decode_double((double *)to + runs.run.at - from, code, runs.run.n, &u->code[i], scales[runs.run.scale]);
-    else u->loops->decode_float((float *)to + runs.run.at - from, code, runs.run.n, &u->code[i], scales[runs.run.scale]);
+    if (wide)
+      u->loops->decode_double((double *)to + runs.run.at - from, code, runs.run.n, &u->code[i], scales[runs.run.scale]);
+    else
+      u->loops->decode_float((float *)to + runs.run.at - from, code, runs.run.n, &u->code[i], scales[runs.run.scale]);
   }
 }
 
@@ -130,7 +132,8 @@ static void encode(const Update *u, int i, int64_t from, int64_t n, const void *
   float *scales = u->call->output[u->only_scales ? i : u->attr->noutput + i].data;
   const float *given = u->given ? u->call->input[u->attr->ninput + u->moments.count + i].data : NULL;
   int wide = u->attr->dtype == DTYPE_F64;
-  if (!u->only_scales) memset((char *)u->call->output[u->moments.moment[i].output].data + from, 0, (size_t)n); // padding
+  if (!u->only_scales)
+    memset((char *)u->call->output[u->moments.moment[i].output].data + from, 0, (size_t)n); // padding
   StateRuns runs = state_runs(codes, from, from + n);
   while (state_next_run(&runs)) {
     const StateRun *r = &runs.run;
@@ -140,7 +143,8 @@ static void encode(const Update *u, int i, int64_t from, int64_t n, const void *
     if (given) {
       scale = given[r->scale];
     } else {
-      uint32_t bits = state_scale_bits(wide ? u->loops->most_double(doubles, r->n) : u->loops->most_float(narrow, r->n));
+      uint32_t bits =
+          state_scale_bits(wide ? u->loops->most_double(doubles, r->n) : u->loops->most_float(narrow, r->n));
       if (u->only_scales) {
         raise_scale(&scales[r->scale], bits);
         continue;
@@ -222,7 +226,8 @@ static void run(const KernelCall *call, CpuLevel level, const StateLoops *loops,
   team_each(call_team(call), chunk_units(n), run_unit, &u);
   for (int i = 0; u.given && i < u.moments.count; i++) { // all have been decoded with the old ones
     const Operand *to = &call->output[attr->noutput + i];
-    memcpy(to->data, call->input[attr->ninput + u.moments.count + i].data, (size_t)operand_elements(to) * sizeof(float));
+    memcpy(to->data, call->input[attr->ninput + u.moments.count + i].data,
+           (size_t)operand_elements(to) * sizeof(float));
   }
 }
 
