@@ -77,7 +77,7 @@ static const char *form_of(const Variable *v) {
   return v->version                      ? "versions"
          : v->kind == VARIABLE_PARAMETER || v->of == OF_LOW ? "parameters"
          : v->kind == VARIABLE_GRADIENT  ? "gradients"
-         : v->kind == VARIABLE_OPTIMIZER ? "optimizer"
+         : v->kind == VARIABLE_OPTIMIZER || v->of == OF_SCALES ? "optimizer"
                                          : NULL;
 }
 

@@ -340,6 +340,8 @@ static int place_lowered(Partition *p, int first, const Node *like) {
     Node *n = &h->node.data[i];
     n->stage = like->stage;
     n->stages = like->stages;
+    n->update = like->update;
+    n->round = like->round;
     if (op_def(n->op)->communicates) {
       const CommAttr *attr = node_attr(n, CommAttr);
       for (int k = 0; k < n->noutput; k++) {

@@ -49,6 +49,7 @@ typedef struct CompileOptions {
   double capacity;       // of experts (ModelOptions)
   Dtype precision;
   int split_masters;     // of matrices, in bf16: the Copy and the 16 bits that make fp32 of it
+  int states_8bit;       // moments of matrices in 8 bits (op/state_code.h)
   int bf16_gradients;    // accumulators, and what is reduced; 0: as wide as the parameters
   Parallel parallel;
   RecomputeMode recompute;

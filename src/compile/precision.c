@@ -13,6 +13,7 @@
 #include "base/fault.h"
 #include "op/build.h"
 #include "op/optimizer.h"
+#include "op/state_update.h"
 #include "compile/pass.h"
 
 // Gives parameters that have a narrow Copy one in the compute dtype, and lets MICRO read that. Where it lies is for
@@ -56,6 +57,27 @@ static void split_masters(Graph *g) {
     const Node *n = &g->node.data[i];
     if (!op_def(n->op)->optimizer) continue;
     if (g->variable.data[graph_tensor(g, n->input[0])->variable].encoding == ENCODING_SPLIT) op_optimizer_split(g, i);
+  }
+}
+
+// Moments of matrices: of Variables that a node with moments has as such. Those of vectors stay as they are.
+static void encode_states(Graph *g, Dtype compute) {
+  Dtype dtype = compute == DTYPE_F64 ? DTYPE_F64 : DTYPE_F32;
+  for (int i = 0; i < g->node.count; i++) {
+    const Node *n = &g->node.data[i];
+    uint32_t squares, moments = op_moments(n->op, &squares);
+    for (int k = 0; moments >> k; k++) {
+      if (!(moments >> k & 1) || n->input[k] < 0) continue;
+      Variable *v = &g->variable.data[graph_tensor(g, n->input[k])->variable];
+      if (!g->variable.data[v->parameter].narrow_copy) continue;
+      v->dtype = DTYPE_U8;
+      v->encoding = squares >> k & 1 ? ENCODING_8BIT_POSITIVE : ENCODING_8BIT;
+    }
+  }
+  follow_storage(g);
+  for (int i = 0; i < g->node.count; i++) {
+    uint32_t squares;
+    if (op_moments(g->node.data[i].op, &squares)) op_encode_states(g, i, dtype);
   }
 }
 
@@ -181,7 +203,7 @@ int pass_precision(Graph **graph, const CompileOptions *o, Error *error) {
   Graph *g = *graph;
   if (o->bf16_gradients) narrow_gradients(g, DTYPE_BF16, o->split_masters);
   switch (o->precision) {
-  case DTYPE_F32: return PLAIT_OK;
+  case DTYPE_F32: break;
   case DTYPE_F64: widen(g, o->precision); break;
   case DTYPE_BF16:
   case DTYPE_F16:
@@ -192,6 +214,8 @@ int pass_precision(Graph **graph, const CompileOptions *o, Error *error) {
     return error_set(error, PLAIT_BAD_INPUT, "precision: %s is not built yet; fp64, fp32, bf16 and fp16 are",
                      dtype_name(o->precision));
   }
+  if (o->states_8bit) encode_states(g, o->precision);
+  if (o->precision == DTYPE_F32) return PLAIT_OK;
   infer(g);
   cast_outputs(g);
   return PLAIT_OK;

@@ -224,11 +224,20 @@ static void place_updates_in_backward(Graph *g, const Mesh *mesh, const Placemen
   }
 }
 
+// Scales of a moment: their last dim counts blocks, of which a rank has all; those before it are the parameter's.
+static const Placement *scales_storage(Graph *g, const Variable *v) {
+  Placement p = *g->variable.data[v->parameter].storage;
+  p.rank = v->shape.rank;
+  for (int d = p.rank - 1; d < MAX_RANK; d++) p.dim[d] = (AxisList){0};
+  return placement_new(g, &p);
+}
+
 // What belongs to a parameter (moments, dumps) lies as that does.
 static void store_as_parameters(Graph *g) {
   for (int i = 0; i < g->variable.count; i++) {
     Variable *v = &g->variable.data[i];
-    if (!v->storage && v->parameter >= 0) v->storage = g->variable.data[v->parameter].storage;
+    if (v->storage || v->parameter < 0) continue;
+    v->storage = v->of == OF_SCALES ? scales_storage(g, v) : g->variable.data[v->parameter].storage;
   }
 }
 

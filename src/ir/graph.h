@@ -164,6 +164,8 @@ typedef enum Encoding {
   ENCODING_PLAIN,
   ENCODING_SPLIT, // fp32 as the nearest bf16 (halves away from zero) and, in OF_LOW, the 16 bits that lead back; as
                   // bf16 alone where there is no OF_LOW
+  ENCODING_8BIT,          // codes of 8 bits, and in OF_SCALES the scales of blocks (op/state_code.h)
+  ENCODING_8BIT_POSITIVE, // the same of numbers that are never negative
 } Encoding;
 
 typedef struct Init {

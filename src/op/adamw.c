@@ -27,6 +27,7 @@ static void reference(const KernelCall *call) {
 static const OptimizerDef optimizer = {
     .meaning = "Adam with decoupled weight decay (Loshchilov and Hutter, 2019)",
     .state = {"moment1", "moment2"},
+    .squares = 1 << 1,
     .reads = "betas epsilon",
     .betas = {0.9, 0.999},
 };

@@ -90,6 +90,13 @@ typedef struct OptimizerAttr {
 typedef enum MuonScale { MUON_SCALE_ADAMW, MUON_SCALE_ORIGINAL } MuonScale;
 // MUON_MOMENTUM and MUON. scale: of the orthogonal matrix, by its global sizes
 typedef struct MuonAttr { double momentum, decay, scale; } MuonAttr;
+// STATE_UPDATE and STATE_SCALES: the optimizer's op (an Op), its attribute and how many operands it has; dtype: in
+// which it computes moments; stream: philox_name of the parameter, for rounding
+typedef struct StateAttr {
+  int32_t op, dtype, ninput, noutput;
+  uint64_t stream;
+  union { OptimizerAttr optimizer; MuonAttr muon; } attr;
+} StateAttr;
 // The leading `matrices` dims count matrices (0: there is one), the next `rows` dims are their rows, all others
 // columns.
 typedef struct OrthogonalizeAttr { int32_t matrices, rows; } OrthogonalizeAttr;

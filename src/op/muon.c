@@ -38,6 +38,7 @@ const OpDef op_def_muon_momentum = {
     .rule = optimizer_rule,
     .reference = momentum_reference,
     .in_place = 1,
+    .moments = 1 << 0,
 };
 
 static void shape(Graph *g, Node *node) {

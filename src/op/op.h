@@ -193,6 +193,8 @@ typedef struct OpDef {
   int spreads;       // its output is made of its inputs, and larger: these are moved rather than that (DISPATCH)
   int for_host;      // the host reads its output while the graph runs (runtime/outputs.h)
   int needs_owner;   // it needs a dim whole that is cut, or is repeated, and takes long: one rank does it for all
+  uint32_t moments;  // inputs (bits) that are moments of an optimizer, updated in place; those of one with an
+                     // OptimizerDef are its states (op_moments)
   int norm_term;     // its output is a term of the gradients' norm, and its input the gradient
   const OptimizerDef *optimizer; // it updates parameters; NULL: it does not
 } OpDef;

@@ -18,6 +18,7 @@ struct OptimizerDef {
   const char
       *state[OPTIMIZER_STATES + 1]; // Variables of each parameter, "moment1" for "moment1.PARAMETER"; NULL ends them
   int (*keeps)(const OptimizerAttr *attr, int state); // is the state needed with these attributes? NULL: always
+  uint32_t squares; // states (bits) that are means of squares: never negative
   // Appends the update of a matrix of a layer (Variable.outputs); parameters that are none get the op `others`. NULL:
   // one node of the optimizer's own op updates any parameter.
   void (*build)(Graph *g, const OptimizerInputs *inputs, const OptimizerAttr *attr);

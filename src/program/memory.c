@@ -16,7 +16,7 @@ static int64_t *category(MemoryPlan *m, const Variable *v) {
   return v->version                  ? &m->versions
          : kind == VARIABLE_PARAMETER || v->of == OF_LOW ? &m->parameters
          : kind == VARIABLE_GRADIENT  ? &m->gradients
-         : kind == VARIABLE_OPTIMIZER ? &m->optimizer
+         : kind == VARIABLE_OPTIMIZER || v->of == OF_SCALES ? &m->optimizer
                                       : &m->other;
 }
 

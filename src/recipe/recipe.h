@@ -20,6 +20,7 @@ typedef enum RecipeRecompute {
 } RecipeRecompute;
 typedef enum RecipeAccumulate { RECIPE_ACCUMULATE_REDUCED, RECIPE_ACCUMULATE_LOCAL } RecipeAccumulate;
 typedef enum RecipeMaster { RECIPE_MASTER_FP32, RECIPE_MASTER_SPLIT } RecipeMaster;
+typedef enum RecipeStates { RECIPE_STATES_FP32, RECIPE_STATES_8BIT } RecipeStates;
 typedef enum RecipeUpdate { RECIPE_UPDATE_END, RECIPE_UPDATE_IN_BACKWARD } RecipeUpdate;
 typedef enum RecipeSchedule { RECIPE_COSINE, RECIPE_LINEAR, RECIPE_WSD, RECIPE_CONSTANT } RecipeSchedule;
 typedef enum RecipeComm {
@@ -124,6 +125,7 @@ typedef struct Recipe {
     double lr, betas[2], weight_decay, epsilon, momentum;
     int muon_scale; // MuonScale
     int master;     // RecipeMaster
+    int states;     // RecipeStates
     double clip; // largest global gradient norm; 0: no clipping
     RecipeInts delay; // steps that the weights of gradients are old: one number for all layers, or one for each
   } optimizer;

@@ -220,6 +220,7 @@ int setup_compile_options(const Recipe *recipe, const ModelConfig *config, Compi
       .seq = recipe->data.seq_len,
       .precision = (Dtype)recipe->precision,
       .split_masters = recipe_splits_masters(recipe),
+      .states_8bit = recipe->optimizer.states == RECIPE_STATES_8BIT,
       .bf16_gradients = recipe->parallel.grad_dtype == DTYPE_BF16,
       .parallel = parallel_create(&parallel, &workload),
       .recompute = recompute_mode(recipe),

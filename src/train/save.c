@@ -125,6 +125,7 @@ int save_explain(const Recipe *recipe, Checkpoint *checkpoint, Error *error) {
 int save_load(Rank *r, Checkpoint *checkpoint, Error *error) {
   CheckpointTensor *tensors;
   int count = state_tensors(r->state, CHECKPOINT_KINDS, &tensors);
+  state_clear_scales(r->state);
   int code = checkpoint_load(checkpoint, tensors, count, 1, error);
   free(tensors);
   return code;

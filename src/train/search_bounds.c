@@ -54,7 +54,8 @@ static ParameterBytes parameter_bytes(const Recipe *r) {
   bool copied = recipe_splits_masters(r) ? r->parallel.zero >= 1 && !(r->parallel.zero == 3 && r->parallel.reshard) &&
                                                r->mesh.dp * r->mesh.cp > 1
                                          : narrow < wide || r->parallel.zero;
-  return (ParameterBytes){wide * (1 + states_of(r)),
+  double state = r->optimizer.states == RECIPE_STATES_8BIT ? 1 : wide;
+  return (ParameterBytes){wide + state * states_of(r),
                           applied ? 0 : r->parallel.grad_dtype == DTYPE_BF16 ? 2 : wide,
                           copied ? narrow : 0};
 }

@@ -31,8 +31,9 @@ static int add_input(Graph *g, const char *text, int k, Dtype dtype) {
   }
   char name[32];
   snprintf(name, sizeof name, "input%d", k);
-  Dtype of = strchr("iqpt", *text)   ? DTYPE_I32
-             : strchr("mk", *text)  ? DTYPE_U8
+  Dtype of = strchr("ijpt", *text)   ? DTYPE_I32
+             : strchr("mkq", *text)  ? DTYPE_U8
+             : *text == 'z'         ? DTYPE_F32
              : *text == 'h'         ? DTYPE_BF16
              : *text == 'l'         ? DTYPE_U16
              : strchr("DZO", *text) ? DTYPE_F64
@@ -62,10 +63,12 @@ static double number(const char *text, const Operand *x, PhiloxKey key, int64_t 
   case '+': case 'R': case 'D': return positive;
   case 'M': return r[1] % 2 ? normal : -INFINITY;
   case 'l': return r[3] & 0xffff;
+  case 'q': return r[1] & 0xff;
+  case 'z': return ldexp(1, -(int)(r[2] % 8));
   case 'Z': return 0;
   case 'O': return 1;
   case 'i': return (double)(r[0] % (uint32_t)(strtol(text + 1, NULL, 10) + 1)) - 1;
-  case 'q': return (double)(i / 32 == 1 || r[1] % 3 ? 0 : r[0] % (uint32_t)strtol(text + 1, NULL, 10) + 1) - 1;
+  case 'j': return (double)(i / 32 == 1 || r[1] % 3 ? 0 : r[0] % (uint32_t)strtol(text + 1, NULL, 10) + 1) - 1;
   case 'k': return r[2] % 10 < (uint32_t)strtol(text + 1, NULL, 10);
   case 'p': return (double)(column < (row + 1) * 2 ? column : column - (row + 1) * 2); // restarts once
   case 'm': return chosen(key, row, column, width, (int)strtol(text + 1, NULL, 10));
@@ -113,6 +116,11 @@ static int updated_input(const Graph *g, const Node *n, int k) {
   case OP_EMBEDDING_GRAD: return 2;
   case OP_GROUPED_WEIGHT: return 3;
   case OP_MUON_MOMENTUM: return k ? -1 : 0;
+  case OP_STATE_UPDATE: {
+    const StateAttr *attr = node_attr(n, StateAttr);
+    if (k >= attr->noutput) return attr->ninput + k - attr->noutput;
+    return attr->op == OP_MUON_MOMENTUM && k ? -1 : k;
+  }
   case OP_LINEAR_CROSS_ENTROPY: return k == 2 ? 4 : -1;
   case OP_CROSS_ENTROPY_APPLY: return k == 2 ? 7 : -1;
   default: return k;
@@ -125,13 +133,17 @@ void op_case_get(int i, Dtype dtype, OpCase *c) {
   c->parameters = (CallParameters){.seed = 5, .step = 3, .microbatch = 1, .sample_base = 8};
   Graph *g = c->graph;
   int input[CASE_INPUTS], n = 0;
-  for (; n < 9 && row->input[n]; n++) input[n] = add_input(g, row->input[n], n, dtype);
+  for (; n < CASE_INPUTS && row->input[n]; n++) input[n] = add_input(g, row->input[n], n, dtype);
   for (int k = 0; k < n; k++)
     if (row->input[k][0] == 'c') {
       int mask = (int)strtol(row->input[k] + 1, NULL, 10);
       graph_compact(g, input[k], input[mask], (int)strtol(row->input[mask] + 1, NULL, 10));
     }
-  c->node = graph_node(g, row->op, row->name, input, n, row->attr, row->attr_size);
+  _Alignas(8) char attr[NODE_ATTR_BYTES] = {0};
+  if (row->attr_size) memcpy(attr, row->attr, row->attr_size);
+  if ((row->op == OP_STATE_UPDATE || row->op == OP_STATE_SCALES) && dtype == DTYPE_F64)
+    ((StateAttr *)(void *)attr)->dtype = DTYPE_F64; // moments are as wide as the rest
+  c->node = graph_node(g, row->op, row->name, input, n, attr, row->attr_size);
   Values v;
   values_start(&v, g);
   for (int compact = 0; compact < 2; compact++) // their masks first

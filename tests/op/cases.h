@@ -3,7 +3,7 @@
 #pragma once
 #include "op/op.h"
 
-enum { CASE_INPUTS = 12, CASE_OUTPUTS = 4 };
+enum { CASE_INPUTS = 12, CASE_OUTPUTS = 6 };
 
 // One row, filled for one dtype. Maps of operands are those of a single rank.
 typedef struct OpCase {

@@ -199,6 +199,7 @@ static void check_splits(const Subject *s, const Split *split, const char *how) 
 // A factor that the rule lets be sharded without more ado. The local maximum of statistics is combined by `lower`.
 static int shardable(const Subject *s, int f) {
   if (s->c.op == OP_CROSS_ENTROPY_STATISTICS && dim_of_factor(s, f) == DIM_VOCAB) return 0;
+  if (s->c.op == OP_STATE_SCALES && dim_of_factor(s, f) == DIM_EMBED) return 0; // of parts of a block it is a maximum
   int of_capacity = s->c.op == OP_CAPACITY_COUNTS || s->c.op == OP_CAPACITY_APPLY;
   if (of_capacity && dim_of_factor(s, f) == DIM_SEQ) return 0; // how it is sharded is in `counts`
   return s->rule.size[f] > 1 && !((s->rule.whole | s->rule.lower) >> f & 1);
@@ -406,7 +407,7 @@ static void lowered_equals_unsharded(void **state) {
     for (int n = 0; n < 4; n++) {
       Subject s;
       subject_start(&s, i);
-      int lower = op_def(s.c.op)->lower != NULL, zigzag = lower && s.rule.lower == 1u << factor_of(&s, DIM_SEQ);
+      int lower = op_def(s.c.op)->lower && s.rule.lower, zigzag = lower && s.rule.lower == 1u << factor_of(&s, DIM_SEQ);
       if (lower) {
         check_lowering(&s, counts[n], 0);
         checked++;

@@ -4,6 +4,7 @@
 #include "device/cpu/copies.h"
 #include "device/cpu/fp16.h"
 #include "device/cpu/split.h"
+#include "device/cpu/states.h"
 #include "device/far.h"
 #include "device/host.h"
 #include <math.h>
@@ -95,8 +96,8 @@ CpuWish cpu_simd_wish(char *text, size_t size) {
   return CPU_WISH_UNKNOWN;
 }
 
-static const KernelEntry *find_in(const KernelEntry *const table[3], Op op, Dtype dtype) {
-  for (int i = 0; i < 3; i++)
+static const KernelEntry *find_in(const KernelEntry *const table[4], Op op, Dtype dtype) {
+  for (int i = 0; i < 4; i++)
     for (const KernelEntry *e = table[i]; e->kernel; e++)
       if (e->op == op && e->dtype == dtype) return e;
   return NULL;
@@ -106,7 +107,7 @@ static const KernelEntry *find_in(const KernelEntry *const table[3], Op op, Dtyp
   find_in((const KernelEntry *const[]){dtype == DTYPE_BF16                   ? bf16                                    \
                                        : op == OP_CAST && dtype == DTYPE_F32 ? cpu_fp16_##name                         \
                                                                              : cpu_table_##name,                       \
-                                       cpu_fp16_##name, cpu_split_##name},                                             \
+                                       cpu_fp16_##name, cpu_split_##name, cpu_states_##name},                          \
           op, dtype)
 const KernelEntry *cpu_find(CpuLevel level, Op op, Dtype dtype) {
   for (const KernelEntry *e = cpu_copies; e->kernel && level != CPU_LEVELS; e++)

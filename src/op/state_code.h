@@ -1,0 +1,100 @@
+// The moments of an optimizer in 8 bits (optimizer.states: 8bit; after Dettmers et al., "8-bit optimizers via
+// block-wise quantization", ICLR 2022, with a code of our own).
+//
+// The elements of a moment, numbered by their index in the whole (global) matrix, are cut into blocks of 256. A block
+// has a scale, the least power of 2 that is not below its largest absolute value, and each element a code: the number
+// of a value between 0 and 1, by which the scale is multiplied. Values between 2^-k-1 and 2^-k (an octave) are evenly
+// spaced; the largest octaves have the most of them (`octaves` in state_code.c). A moment of either sign has 127 values
+// over 22 octaves and a sign, a mean of squares 255 over 34.
+//
+// As scales are powers of 2 and an octave has no more values than the one above it, every value of a block is also a
+// value of the same block with a smaller scale that still covers it. So scales need not be kept with what is decoded:
+// fp32 moments that came from codes become codes of the same values again, whichever part of a block is encoded at a
+// time. A checkpoint holds fp32, and a run that resumes from it has the same moments to the bit.
+//
+// An element that lies between two values becomes one of them by chance, so that it is right on the average: a mean of
+// squares that shrinks by 0.1 % a step would otherwise stay as it is, since its neighbours are 3 % away. The random
+// bits are addressed (base/philox.h) by the run's seed, the step, the moment and the element's global index. So neither
+// the mesh nor a resumed run changes them. What is a value already stays one.
+#pragma once
+#include "op/op.h"
+
+enum { STATE_BLOCK = 256, STATE_OCTAVES = 40, STATE_NEAREST = 0x8000 };
+
+// `first`, `shift`: by the octave, 0 for 1.0 itself, 1 for [1/2, 1) …: number of its least value, and of how many bits
+// of an fp32 mantissa the distance of its values is.
+typedef struct StateCode {
+  float value[256]; // by code
+  uint32_t first[STATE_OCTAVES], shift[STATE_OCTAVES];
+  uint32_t octaves, positive;
+} StateCode;
+void state_code(int positive, StateCode *code);
+
+// The least power of 2 that is not below a largest absolute value, given and returned as the bits of an fp32 number: 0
+// for 0, infinity for what is not finite, and at least 2^-92, so that all values are normal fp32 numbers.
+static inline uint32_t state_scale_bits(uint32_t most) {
+  if (!most) return 0;
+  if (most >= 0x7f800000u) return 0x7f800000u;
+  if (most < 35u << 23) return 35u << 23;
+  return (most + 0x7fffffu) & 0x7f800000u;
+}
+static inline float state_scale(float most) {
+  uint32_t bits;
+  memcpy(&bits, &most, 4);
+  bits = state_scale_bits(bits & 0x7fffffffu);
+  memcpy(&most, &bits, 4);
+  return most;
+}
+// By what elements are multiplied to be encoded.
+static inline float state_inverse(float scale) { return scale > 0 && scale <= 0x1p127f ? 1 / scale : 0; }
+
+// The code of x, of which x · inverse is between -1 and 1. random: 16 bits, or STATE_NEAREST for the nearest value.
+static inline uint8_t state_encode(const StateCode *c, float x, float inverse, uint32_t random) {
+  float y = x * inverse, least, z;
+  uint32_t sign, u;
+  random = FAULT(codes_are_the_nearest, random, STATE_NEAREST);
+  memcpy(&u, &y, 4);
+  sign = u >> 31;
+  u &= 0x7fffffffu;
+  u = u > 0x3f800000u ? 0x3f800000u : u; // NaN: its block's scale is infinite
+  memcpy(&y, &u, 4);
+  // Below the least value numbers are as in the octave above it, which has one value.
+  uint32_t bits = (127 - c->octaves) << 23;
+  memcpy(&least, &bits, 4);
+  uint32_t below = y < least;
+  z = below ? y + least : y;
+  memcpy(&u, &z, 4);
+  uint32_t octave = 127 - (u >> 23), shift = c->shift[octave];
+  uint32_t add = (random << 16) >> (32 - shift);
+  uint32_t code = c->first[octave] + (((u & 0x7fffffu) + add) >> shift) - below;
+  // A mean of squares that became 0 would let its weight move without bound.
+  if (c->positive) return (uint8_t)(FAULT(squares_become_zero, code | (!code && y > 0), code));
+  return (uint8_t)(code | (sign && code ? 0x80 : 0));
+}
+static inline float state_decode(const StateCode *c, uint8_t code, float scale) { return c->value[code] * scale; }
+
+// 16 random bits for the element with this global index of moment number `moment`.
+static inline uint32_t state_random(PhiloxKey key, int moment, uint64_t index) {
+  uint32_t word[4];
+  philox4x32(key, (uint32_t)(index >> 2), (uint32_t)(index >> 34), (uint32_t)moment >> 1, 0, word);
+  return word[index & 3] >> (moment & 1 ? 16 : 0) & 0xffff;
+}
+
+// Where the blocks of a shape lie: the dims before `lead` are dims of its scales too; the dims from it on are numbered
+// through and cut into `blocks` blocks, the scales' last dim.
+typedef struct StateBlocks { int lead; int64_t tail, blocks; } StateBlocks; // tail: elements of the dims from `lead` on
+StateBlocks state_blocks(int rank, const int64_t *global);
+Shape state_scales_shape(const Shape *shape);
+
+// Goes through a rank's elements of a moment from `from` to `to` (of its memory) in runs of one block whose global
+// indices follow each other; padding is left out.
+typedef struct StateRun { int64_t at, n, scale; uint64_t index; } StateRun; // scale: of the rank's scales
+typedef struct StateRuns {
+  const Operand *x;
+  StateBlocks blocks;
+  int row; // the dims behind this one are whole on this rank: what follows each other in memory is cut by this dim only
+  int64_t inner, local_tail, at, to;
+  StateRun run;
+} StateRuns;
+StateRuns state_runs(const Operand *x, int64_t from, int64_t to);
+int state_next_run(StateRuns *runs); // 0: that was the last one

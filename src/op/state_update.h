@@ -1,0 +1,20 @@
+// Optimizers' ops on moments of 8 bits: STATE_UPDATE and STATE_SCALES (state_update.c).
+#pragma once
+#include "op/optimizer.h"
+#include "op/state_code.h"
+
+enum { STATE_MOST = OPTIMIZER_STATES + 7 }; // operands of an optimizer's op at most
+
+// The inputs (bits) of an op that are moments of an optimizer, which it updates in place, and those of them that are
+// means of squares, and so never negative.
+uint32_t op_moments(Op op, uint32_t *squares);
+
+// A moment of 8 bits among the operands of the op in StateAttr.
+typedef struct StateMoment { int input, output, positive; } StateMoment;
+typedef struct StateMoments { int count; StateMoment moment[OPTIMIZER_STATES]; } StateMoments;
+StateMoments state_moments(const StateAttr *attr, const int *present, const Dtype *dtype); // (attr->ninput) each
+StateMoments state_moments_of_call(const KernelCall *call);
+
+// Turns a node with moments that are of 8 bits (Variable.encoding) into a STATE_UPDATE that computes in `dtype`, and
+// makes the Variables of their scales (OF_SCALES of a moment).
+void op_encode_states(Graph *g, int node, Dtype dtype);
