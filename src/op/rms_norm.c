@@ -28,6 +28,7 @@ static void forward_gradient(Graph *g, int id, const int *doutput, int *dinput) 
 static void forward_rule(const Graph *g, const Node *node, char *text, size_t size) {
   char x[RULE_LETTERS], rows[RULE_LETTERS], lower[] = "; lower ? ", clauses[64];
   const char *e = op_row_letters(g, node->input[0], x, rows);
+  if (node_attr(node, NormAttr)->sum) memcpy(lower, "; whole", 7); // by fuse, after partition, which lowers
   lower[sizeof lower - 3] = *e;
   norm_complete_clause(clauses, sizeof clauses, *e, 2, lower);
   op_rule(text, size, (const char *[]){x, e, x}, node->ninput, (const char *[]){x, rows, x}, node->noutput, clauses);
@@ -78,6 +79,7 @@ static void grad_shape(Graph *g, Node *node) {
 static void grad_rule(const Graph *g, const Node *node, char *text, size_t size) {
   char x[RULE_LETTERS], rows[RULE_LETTERS], clauses[] = "; linear 0 ; lower ?";
   int from = node_attr(node, NormAttr)->accumulate ? 11 : 0; // what is added would be added once a rank
+  if (from) memcpy(clauses + from, "; whole", 7); // by fuse, after partition, which lowers
   const char *e = op_row_letters(g, node->input[1], x, rows);
   clauses[sizeof clauses - 2] = *e;
   op_rule(text, size, (const char *[]){x, x, e, rows, x}, node->ninput, (const char *[]){x, e}, 2, clauses + from);
