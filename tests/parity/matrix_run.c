@@ -111,7 +111,7 @@ int matrix_mine(int index) {
 // One rank ----------------------------------------------------------------------------------------------------------
 
 typedef struct Oracle { ParityCase c; int leg, chooses; char settings[256]; ParityResult result; } Oracle;
-static Oracle oracle[512]; // of this test program
+static Oracle oracle[1024]; // of this test program
 static int oracles;
 
 // What of the settings of a layout is no layout, and changes the numbers of one rank as well.
