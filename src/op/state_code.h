@@ -51,25 +51,25 @@ static inline float state_inverse(float scale) { return scale > 0 && scale <= 0x
 // The code of x, of which x · inverse is between -1 and 1. random: 16 bits, or STATE_NEAREST for the nearest value.
 static inline uint8_t state_encode(const StateCode *c, float x, float inverse, uint32_t random) {
   float y = x * inverse, least, z;
-  uint32_t sign, u;
+  uint32_t sign, size, u;
   random = FAULT(codes_are_the_nearest, random, STATE_NEAREST);
   memcpy(&u, &y, 4);
   sign = u >> 31;
-  u &= 0x7fffffffu;
-  u = u > 0x3f800000u ? 0x3f800000u : u; // NaN: its block's scale is infinite
-  memcpy(&y, &u, 4);
+  size = u & 0x7fffffffu;
+  size = size > 0x3f800000u ? 0x3f800000u : size; // NaN: its block's scale is infinite
+  memcpy(&y, &size, 4);
   // Below the least value numbers are as in the octave above it, which has one value.
-  uint32_t bits = (127 - c->octaves) << 23;
-  memcpy(&least, &bits, 4);
-  uint32_t below = y < least;
-  z = below ? y + least : y;
+  u = (127 - c->octaves) << 23;
+  memcpy(&least, &u, 4);
+  uint32_t below = size < u;
+  z = y + (below ? least : 0);
   memcpy(&u, &z, 4);
   uint32_t octave = 127 - (u >> 23), shift = c->shift[octave];
   uint32_t add = (random << 16) >> (32 - shift);
-  uint32_t code = c->first[octave] + (((u & 0x7fffffu) + add) >> shift) - below;
-  // A mean of squares that became 0 would let its weight move without bound.
-  if (c->positive) return (uint8_t)(FAULT(squares_become_zero, code | (!code && y > 0), code));
-  return (uint8_t)(code | (sign && code ? 0x80 : 0));
+  uint32_t code = c->first[octave] + (((u & 0x7fffffu) + add) >> shift) - below, zero = code == 0;
+  // A mean of squares that became 0 would let its weight move without bound. Without branches, for vectors.
+  uint32_t kept = c->positive & zero & (size != 0);
+  return (uint8_t)(code | FAULT(squares_become_zero, kept, 0) | (sign & (zero ^ 1) & (c->positive ^ 1)) << 7);
 }
 static inline float state_decode(const StateCode *c, uint8_t code, float scale) { return c->value[code] * scale; }
 

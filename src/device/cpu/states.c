@@ -126,8 +126,19 @@ static void decode(const Update *u, int i, int64_t from, int64_t n, void *to) {
   }
 }
 
-// random: (AT_ONCE + 8) words, of which a run has those of its elements' indices.
-static void encode(const Update *u, int i, int64_t from, int64_t n, const void *x, uint32_t *random) {
+// A word for each element, whose halves are those of two moments. out: (n)
+static void draw(const Update *u, int i, int64_t from, int64_t n, uint32_t *out) {
+  uint32_t words[STATE_BLOCK + 8 * PHILOX_AT_ONCE];
+  StateRuns runs = state_runs(&u->call->input[u->moments.moment[i].input], from, from + n);
+  while (state_next_run(&runs)) {
+    const StateRun *r = &runs.run;
+    uint64_t index = FAULT(rounding_by_local_index, r->index, (uint64_t)r->at), first = index & ~UINT64_C(3);
+    u->loops->random(u->key, (uint32_t)i >> 1, first, r->n + (int64_t)(index - first), words);
+    memcpy(out + r->at - from, words + (index - first), sizeof *out * (size_t)r->n);
+  }
+}
+
+static void encode(const Update *u, int i, int64_t from, int64_t n, const void *x, const uint32_t *random) {
   const Operand *codes = &u->call->input[u->moments.moment[i].input];
   float *scales = u->call->output[u->only_scales ? i : u->attr->noutput + i].data;
   const float *given = u->given ? u->call->input[u->attr->ninput + u->moments.count + i].data : NULL;
@@ -153,9 +164,7 @@ static void encode(const Update *u, int i, int64_t from, int64_t n, const void *
       scales[r->scale] = scale;
     }
     uint8_t *to = (uint8_t *)u->call->output[u->moments.moment[i].output].data + r->at;
-    uint64_t index = FAULT(rounding_by_local_index, r->index, (uint64_t)r->at);
-    u->loops->random(u->key, (uint32_t)i >> 1, index & ~UINT64_C(3), r->n + (int64_t)(index & 3), random);
-    const uint32_t *own = random + (index & 3);
+    const uint32_t *own = random + r->at - from;
     uint32_t shift = i & 1 ? 16 : 0;
     if (wide) u->loops->encode_double(to, doubles, r->n, &u->code[i], state_inverse(scale), own, shift);
     else u->loops->encode_float(to, narrow, r->n, &u->code[i], state_inverse(scale), own, shift);
@@ -167,7 +176,7 @@ static void run_part(const Update *u, int64_t from, int64_t n) {
   const StateAttr *attr = u->attr;
   Operand input[STATE_MOST], output[STATE_MOST];
   double moment[OPTIMIZER_STATES][AT_ONCE], other[2][AT_ONCE]; // room for elements of any dtype
-  uint32_t random[STATE_BLOCK + 8 * PHILOX_AT_ONCE];
+  uint32_t random[AT_ONCE];
   KernelCall wide = *call;
   wide.ninput = attr->ninput;
   wide.noutput = attr->noutput;
@@ -196,7 +205,10 @@ static void run_part(const Update *u, int64_t from, int64_t n) {
   }
   int old = FAULT(scales_before_the_update, 0, u->only_scales);
   if (!old) u->kernel(&wide);
-  for (int i = 0; i < u->moments.count; i++) encode(u, i, from, n, moment[i], random);
+  for (int i = 0; i < u->moments.count; i++) {
+    if (!u->only_scales && i % 2 == 0) draw(u, i, from, n, random);
+    encode(u, i, from, n, moment[i], random);
+  }
 }
 
 static void run_unit(void *argument, int slot, int64_t unit) {
