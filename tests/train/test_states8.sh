@@ -52,4 +52,11 @@ expect 0 'step 4' "$PLAIT" train recipe.yaml run.dir=exact $short precision=fp64
 expect 0 'resuming from .*step-2' "$PLAIT" train recipe.yaml run.dir=exact-tp $short precision=fp64 optimizer.states=8bit \
   mesh.dp=1 mesh.tp=2 parallel.zero=0 checkpoint.resume=exact/checkpoints/step-2
 near exact exact-tp 1e-10 2 4
+# Blocks that come in pieces from two ranks' parts, the second of which may have the larger values.
+# shellcheck disable=SC2086
+expect 0 'step 4' "$PLAIT" train recipe.yaml run.dir=cut $short precision=fp64 optimizer.states=8bit mesh.dp=1 mesh.tp=2 parallel.zero=0
+# shellcheck disable=SC2086
+expect 0 'resuming from .*step-2' "$PLAIT" train recipe.yaml run.dir=joined $short precision=fp64 optimizer.states=8bit \
+  mesh.dp=1 parallel.zero=0 checkpoint.resume=cut/checkpoints/step-2
+near cut joined 1e-10 2 4
 finish
