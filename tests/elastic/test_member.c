@@ -146,21 +146,23 @@ static int await_member(Member *member, int code, Error *error) {
   return 0;
 }
 
-// A machine takes part in round 4 of a start, and loses its store. In its place is one of another start then, which has
-// come to `round`.
+// A machine takes part in round 4 of a start, and loses its store. At the endpoint before that one is the store of
+// another start by then, which has come to `round`. (At the same endpoint the machine could have served one itself.)
 static void meet_another_start(int round) {
-  NetAddress at;
+  NetAddress at, first_at;
   Error error = {0};
   Member *member;
-  char endpoint[ENDPOINT];
+  char endpoint[ENDPOINT], first_endpoint[ENDPOINT], endpoints[2 * ENDPOINT];
   bool over = round >= 0;
   find_endpoint(&at, endpoint);
-  StoreServer *server = serve_start(&at, "1", "the first", 3);
-  MemberOptions options = options_of(endpoint);
+  find_endpoint(&first_at, first_endpoint);
+  snprintf(endpoints, sizeof endpoints, "%s,%s", endpoint, first_endpoint);
+  StoreServer *first = serve_start(&first_at, "1", "the first", 3);
+  MemberOptions options = options_of(endpoints);
   assert_int_equal(member_open(&options, &member, &error), PLAIT_OK);
   assert_int_equal(await_member(member, 0, &error), PLAIT_OK);
-  store_server_stop(server);
-  server = serve_start(&at, "2", "the second", round);
+  StoreServer *server = serve_start(&at, "2", "the second", round);
+  store_server_stop(first);
   if (over) {
     assert_int_equal(await_member(member, PLAIT_FAILED, &error), PLAIT_FAILED);
     if (!strstr(error.message, "--rdzv-id job: the job was started again")) fail_msg("%s", error.message);

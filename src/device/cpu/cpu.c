@@ -177,22 +177,23 @@ static double peak_flops(const Device *device, Dtype dtype, Team *team) {
 
 #define DESCRIPTION(device_name, is_the_host)                                                                          \
   .name = device_name, .space = {is_the_host, HOST_PAGE, HOST_ALIGNMENT},                                              \
-  .dtypes = 1u << DTYPE_F64 | 1u << DTYPE_F32 | 1u << DTYPE_BF16 | 1u << DTYPE_F16,                                    \
-  .fuses = DEVICE_FUSES_ACCUMULATE | DEVICE_FUSES_BIAS | DEVICE_FUSES_NARROW_ACCUMULATE | DEVICE_FUSES_SUM |    \
-            DEVICE_FUSES_NORM_SUM
+  .dtypes = 1u << DTYPE_F64 | 1u << DTYPE_F32 | 1u << DTYPE_BF16 | 1u << DTYPE_F16
+// Terms of a sum that are not rounded on their own are nothing for the reference, which rounds what the dtypes say.
+#define FUSES(level)                                                                                                   \
+  (DEVICE_FUSES_ACCUMULATE | DEVICE_FUSES_BIAS | DEVICE_FUSES_NARROW_ACCUMULATE | DEVICE_FUSES_NORM_SUM |              \
+   ((level) == CPU_LEVELS ? 0 : DEVICE_FUSES_SUM))
 // Those that multiply bf16 as such; others widen it to fp32 first.
 #define FAST(level) ((level) == CPU_AVX512_BF16 || (level) == CPU_AMX ? 1u << DTYPE_BF16 : 0)
 #define LEVEL(device_name, level)                                                                                      \
   {                                                                                                                    \
-    DESCRIPTION(device_name, 1), .find = find, .peak_flops = peak_flops, .own = &levels[level],                        \
-                                 .variant = &#level[4], .fast_dtypes = FAST(level),                                    \
-                                 .implementation = &device_host                                                        \
+    DESCRIPTION(device_name, 1), .fuses = FUSES(level), .find = find, .peak_flops = peak_flops, .own = &levels[level], \
+                                 .variant = &#level[4], .fast_dtypes = FAST(level), .implementation = &device_host     \
   }
 #define FAR_LEVEL(device_name, level)                                                                                  \
   {                                                                                                                    \
-    DESCRIPTION(device_name, 0), .find = device_imitated_find, .peak_flops = device_imitated_peak,                     \
-                                 .own = &near[level], .variant = &#level[4], .fast_dtypes = FAST(level),               \
-                                 .implementation = &device_far                                                         \
+    DESCRIPTION(device_name, 0), .fuses = FUSES(level), .find = device_imitated_find,                                  \
+                                 .peak_flops = device_imitated_peak, .own = &near[level], .variant = &#level[4],       \
+                                 .fast_dtypes = FAST(level), .implementation = &device_far                             \
   }
 
 static const CpuLevel levels[] = {CPU_PORTABLE, CPU_AVX2, CPU_AVX512, CPU_AVX512_BF16, CPU_AMX, CPU_LEVELS};
