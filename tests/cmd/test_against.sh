@@ -1,16 +1,15 @@
 #!/bin/bash
 # plait simulate --against: a trace of a run beside its simulation; wrong files and traces of other recipes are refused.
 . "$SOURCE/tests/train/harness.sh" || exit 1
-# Devices differ in what passes fuse for them, and the traces are of CPUs.
-mkdir clusters
-sed 's/^device:$/&\n  backend: cpu/' "$SOURCE/clusters/h200-node.yaml" >clusters/node.yaml
-export PLAIT_CLUSTERS=$PWD/clusters
+# Devices differ in what fuse joins for them, and the traces are of CPUs.
+export PLAIT_CLUSTERS=$SOURCE/clusters
+expect 0 '' "$PLAIT" probe --quick --out node.yaml
 common=(schedule.steps=6 eval.every=0 checkpoint.every=0 batch.micro=2)
 trace=(run.trace_first=2 run.trace_steps=2)
 
 expect 0 'step 6' "$PLAIT" train recipe.yaml run.dir=traced run.trace=t.json "${trace[@]}" "${common[@]}"
 expect 0 'beside t.json, 2 steps of 2 ranks: a step of one rank' \
-  "$PLAIT" simulate recipe.yaml --cluster node --against t.json "${common[@]}"
+  "$PLAIT" simulate recipe.yaml --cluster node.yaml --against t.json "${common[@]}"
 grep -qE '^  layer\.\*\.[a-z.]+ +[0-9]+ +[0-9.]+ +[0-9.]+ +[0-9.]+$' output || fail "no op has both times"
 grep -qE '^  the step +[0-9.]+ +[0-9.]+ +[0-9.]+$' output || fail "the step is missing"
 cp output beside
@@ -29,7 +28,7 @@ PYTHON
 fi
 
 if command -v python3 >/dev/null; then # as JSON: the same steps
-  "$PLAIT" simulate recipe.yaml --cluster node --against t.json "${common[@]}" --json >beside.json || fail "--json"
+  "$PLAIT" simulate recipe.yaml --cluster node.yaml --against t.json "${common[@]}" --json >beside.json || fail "--json"
   python3 - <<'PYTHON' || fail "--json has other times: $(tail -20 beside.json)"
 import json
 found = json.load(open("beside.json"))
@@ -42,7 +41,7 @@ PYTHON
 fi
 
 # another recipe: ranks, layers, kernels
-against() { refuse 2 "$1" "$PLAIT" simulate recipe.yaml --cluster node --against "${@:2}"; }
+against() { refuse 2 "$1" "$PLAIT" simulate recipe.yaml --cluster node.yaml --against "${@:2}"; }
 against 't.json: is of a run on 2 ranks, and the recipe has 1$' t.json "${common[@]}" mesh.dp=1
 against 't.json: is a trace of another recipe: .* times a step in it, .* times in this recipe$' t.json "${common[@]}" batch.micro=1
 against 't.json: is a trace of another recipe: [0-9]+ kernels? ' t.json "${common[@]}" parallel.recompute=full
@@ -59,9 +58,9 @@ head -c 2000 t.json >cut && against 'cut:[0-9]+:[0-9]+: is not JSON: ' cut "${co
 # never drains
 for keys in 'mesh.dp=2' 'mesh.pp=2 mesh.dp=2 parallel.zero=1' 'mesh.pp=2 mesh.dp=1 parallel.pipeline=2bw optimizer.delay=1'; do
   # shellcheck disable=SC2086 # words on purpose
-  "$PLAIT" simulate recipe.yaml --cluster node --timeline s.json "${common[@]}" $keys >log 2>&1 || fail "--timeline $keys: $(cat log)"
+  "$PLAIT" simulate recipe.yaml --cluster h200-node --timeline s.json "${common[@]}" $keys >log 2>&1 || fail "--timeline $keys: $(cat log)"
   # shellcheck disable=SC2086
-  expect 0 "beside s.json" "$PLAIT" simulate recipe.yaml --cluster node --against s.json "${common[@]}" $keys
+  expect 0 "beside s.json" "$PLAIT" simulate recipe.yaml --cluster h200-node --against s.json "${common[@]}" $keys
   awk '/^beside s.json/ { on = 1; next } on && NF > 2 && $(NF - 2) ~ /^[0-9.]+$/ && $(NF - 1) ~ /^[0-9.]+$/ {
     rows++; d = $(NF - 1) - $(NF - 2); if (d * d > 4e-6) { print "unequal: " $0; bad = 1 }
   } END { exit bad || rows < 20 }' output || fail "$keys: a timeline beside itself is not equal"
