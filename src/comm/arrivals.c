@@ -43,7 +43,7 @@ static void drop(Arrivals *a, Arrival *one, int *counter) {
 
 static void drop_silent(Arrivals *a, Arrival *one) { drop(a, one, one->met ? &a->unanswered : &a->without_secret); }
 
-// Adds it to the list, unless there is no memory for TLS.
+// Adds it to the list, unless memory for TLS cannot be allocated.
 static void add(Arrivals *a, int fd) {
   Channel *channel = channel_open(fd, true, a->welcome.secret);
   if (!channel) return;

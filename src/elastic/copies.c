@@ -271,7 +271,7 @@ static int take_memory(const Copies *c, int fd, const CopyFrame *f, Error *error
                    units_bytes((double)f->bytes).s, units_bytes(room > 0 ? (double)room : 0).s);
 }
 
-// The file descriptor for a new copy, or -1 if there is no memory for it.
+// The file descriptor for a new copy, or -1 if memory for it cannot be allocated.
 static int begin_copy(Copies *c, int held, const CopyFrame *f) {
   Error error = {0};
   int fd = c->files.data[MOST_HELD * held + next_slot(&c->held.data[held])];

@@ -22,6 +22,14 @@ static inline int64_t index_map(const IndexMap *m, int64_t i) {
   int r = m->runs > 1 && i >= m->run[1].local;
   return m->run[r].global + (i - m->run[r].local);
 }
+// Where the run of local index i ends; padding is in none.
+static inline int64_t index_run_end(const IndexMap *m, int64_t i) {
+  return m->runs > 1 && i < m->run[1].local ? m->run[1].local : m->valid;
+}
+// Whether it is the whole dim, without padding.
+static inline int index_is_whole(const IndexMap *m) {
+  return m->runs == 1 && m->valid == m->global && m->local == m->global;
+}
 // Global → local: the local index of global index i, or -1 when this rank does not hold it.
 static inline int64_t index_local(const IndexMap *m, int64_t i) {
   for (int r = 0; r < m->runs; r++) {

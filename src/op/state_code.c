@@ -53,13 +53,11 @@ Shape state_scales_shape(const Shape *shape) {
   return s;
 }
 
-static int is_whole(const IndexMap *m) { return m->runs == 1 && m->valid == m->global && m->local == m->global; }
-
 StateRuns state_runs(const Operand *x, int64_t from, int64_t to) {
   int64_t global[MAX_RANK];
   for (int d = 0; d < x->rank; d++) global[d] = x->map[d].global;
   StateRuns r = {.x = x, .blocks = state_blocks(x->rank, global), .row = x->rank - 1, .inner = 1, .at = from, .to = to};
-  while (r.row > 0 && is_whole(&x->map[r.row])) r.inner *= x->size[r.row--];
+  while (r.row > 0 && index_is_whole(&x->map[r.row])) r.inner *= x->size[r.row--];
   r.local_tail = operand_extent(x, r.blocks.lead, x->rank);
   return r;
 }
@@ -84,7 +82,7 @@ int state_next_run(StateRuns *r) {
       r->at = (row + 1) * length;
       continue;
     }
-    int64_t end = m->runs > 1 && i < m->run[1].local ? m->run[1].local : m->valid, rest = in_row % r->inner,
+    int64_t end = index_run_end(m, i), rest = in_row % r->inner,
             global = (int64_t)before * m->global * r->inner + index_map(m, i) * r->inner + rest,
             tail = global % r->blocks.tail, n = (end - i) * r->inner - rest;
     n = least_of(least_of(n, STATE_BLOCK - tail % STATE_BLOCK), least_of(r->blocks.tail - tail, r->to - r->at));

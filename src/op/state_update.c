@@ -142,18 +142,14 @@ static void scales_rule(const Graph *g, const Node *node, char *text, size_t siz
 static void update_lower(Graph *g, const Node *like, uint32_t axes, int ranks, const int *input, int *output) {
   Node node = *like;
   StateMoments s = moments_of_node(g, like);
-  CommAttr reduce = {.axes = axes, .maximum = 1};
+  CommAttr reduce = {.axes = axes, .maximum = FAULT(scales_are_added, 1, 0)};
   int all[3 * STATE_MOST], n = node.ninput;
   memcpy(all, input, sizeof *all * (size_t)n);
   int local = graph_node(g, OP_STATE_SCALES, op_derived_name(g, &node, "scales"), all, n, node.attr, sizeof(StateAttr));
   for (int i = 0; i < s.count; i++) {
-    int part = g->node.data[local].output[i], id = part;
-    UNLESS_FAULT(scales_of_parts) {
-      id = graph_node(g, OP_ALL_REDUCE, op_derived_name(g, &node, i ? "all_reduce_scales_2" : "all_reduce_scales"),
-                      &part, 1, &reduce, sizeof reduce);
-      id = g->node.data[id].output[0];
-    }
-    all[n + i] = id;
+    const char *name = op_derived_name(g, &node, arena_format(&g->arena, "all_reduce_scales%d", i));
+    int reduced = graph_node(g, OP_ALL_REDUCE, name, &g->node.data[local].output[i], 1, &reduce, sizeof reduce);
+    all[n + i] = g->node.data[reduced].output[0];
   }
   int id = graph_node(g, OP_STATE_UPDATE, op_derived_name(g, &node, "apply"), all, n + s.count, node.attr,
                       sizeof(StateAttr));

@@ -1,4 +1,4 @@
-// A process that is no rank of a world of net, but knows plait's messages and the address of one of its ranks.
+// A process outside a world of net that knows the format of plait's messages and the address of one of the ranks.
 #pragma once
 #include "comm/net.h"
 

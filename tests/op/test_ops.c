@@ -168,7 +168,7 @@ static void every_case_has_a_rule_and_runs(void **state) {
     if (!seen[op] && !op_def((Op)op)->communicates && op != OP_CUSTOM) fail_msg("no case for %s", op_name((Op)op));
 }
 
-// What adds first goes on with the sum as it is rounded, and so backward, which reads that again, makes the same bits:
+// A norm that adds first reads the sum after it is rounded. Backward reads that sum again, so it gives the same bits:
 // it stands in the exact case for the first term, and 0 for the second.
 static void sum_is_rounded(const OpCase *c, const OpCase *exact) {
   const Operand *a = &exact->input[0], *b = &exact->input[c->ninput - 1], *sum = &c->output[c->noutput - 1];

@@ -86,7 +86,7 @@ MatrixLayout matrix_fitted(const MatrixLayout *layout, int model, MatrixLeg leg)
 MatrixLayout matrix_dense(const MatrixLayout *layout);
 // Is it compared with the one rank that most are, of MATRIX_GLOBAL sequences and with clipping?
 int matrix_like_any(const MatrixLayout *layout);
-// What of its settings is no layout, and changes the numbers of one rank as well: "optimizer.kind=lion ".
+// Those of its settings that change the numbers of one rank, too: "optimizer.kind=lion ".
 void matrix_settings_of_one(const MatrixLayout *layout, char *out, size_t size);
 // The layout with model m of matrix_models; where 3 ranks divide heads and widths, with
 // its twin whose sizes divide by 3.

@@ -35,8 +35,6 @@ static int compare(const char *model, Dtype precision) {
   int bad = 0;
   for (size_t i = 0; i < sizeof layouts / sizeof *layouts; i++) {
     ParityCase c = layouts[i], one = c;
-    ParityResult expected, got;
-    Error error = {0};
     if (!parity_wanted(&c)) continue;
     c.model = model, c.precision = precision, c.steps = parity_steps(3), c.seq = 16;
     c.more_settings = precision == DTYPE_F64 ? NULL : PARITY_SMOOTH;
@@ -45,14 +43,7 @@ static int compare(const char *model, Dtype precision) {
                        .settings = i + 1 < sizeof layouts / sizeof *layouts ? MUON : c.settings};
     if (strstr(c.settings, "clip=0"))
       one.settings = MUON "optimizer.clip=0";
-    const char *corpus = corpus_for(model, CORPUS_RAGGED);
-    if (parity_run(&one, corpus, &expected, &error) || parity_run(&c, corpus, &got, &error))
-      fail_msg("%s: %s", c.name, error.message);
-    ParityTolerance t = parity_tolerance(&c, &expected);
-    ParityDifference d = parity_compare(&got, &expected, &t);
-    bad += parity_report(&c, &d, &t, 1);
-    parity_free(&got);
-    parity_free(&expected);
+    bad += parity_against(&c, &one, corpus_for(model, CORPUS_RAGGED));
   }
   return bad;
 }

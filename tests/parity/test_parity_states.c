@@ -42,8 +42,6 @@ static int compare(const char *model, Dtype precision) {
   int bad = 0;
   for (size_t i = 0; i < sizeof layouts / sizeof *layouts; i++) {
     ParityCase c = layouts[i], one = c;
-    ParityResult expected, got;
-    Error error = {0};
     if (!parity_wanted(&c)) continue;
     // The gradients of gpt's biases of keys are rounding, of which Lion takes the sign.
     if (strstr(c.settings, "lion") && !strcmp(model, "gpt")) continue;
@@ -52,14 +50,7 @@ static int compare(const char *model, Dtype precision) {
     one = (ParityCase){.name = "one rank", .model = model, .dp = 1, .pp = 1, .tp = 1, .micro = 16, .seq = c.seq,
                        .precision = precision, .steps = c.steps, .more_settings = c.more_settings,
                        .settings = settings_of_one(&c)};
-    const char *corpus = corpus_for(model, CORPUS_RAGGED);
-    if (parity_run(&one, corpus, &expected, &error) || parity_run(&c, corpus, &got, &error))
-      fail_msg("%s: %s", c.name, error.message);
-    ParityTolerance t = parity_tolerance(&c, &expected);
-    ParityDifference d = parity_compare(&got, &expected, &t);
-    bad += parity_report(&c, &d, &t, 1);
-    parity_free(&got);
-    parity_free(&expected);
+    bad += parity_against(&c, &one, corpus_for(model, CORPUS_RAGGED));
   }
   return bad;
 }

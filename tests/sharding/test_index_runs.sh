@@ -5,8 +5,7 @@ cd "$SOURCE/src" || exit 1
 allowed='sharding/placement.c
 sharding/shard.c
 op/op.h
-op/capacity.c
-op/state_code.c'
+op/capacity.c'
 found=$(grep -rlE --include='*.[ch]' '[.>](run\[|runs\b)|\.run =' . | sed 's|^\./||' | LC_ALL=C sort)
 found=$(for file in $found; do [ "$file" = op/op.h ] || grep -q IndexMap "$file" && echo "$file"; done)
 difference=$(diff <(LC_ALL=C sort <<<"$allowed") <(echo "$found")) && exit 0

@@ -209,6 +209,16 @@ const Device *device_cpu(void) { return device_cpu_at(cpu_simd_level()); }
 
 const Device *device_reference(void) { return device_cpu_at(CPU_LEVELS); }
 
+Operand cpu_operand_part(const Operand *x, int64_t from, int64_t n) {
+  Operand part = *x;
+  if (!x->data || !x->rank) return part;
+  part.data = (char *)x->data + from * (int64_t)dtype_size(x->dtype);
+  part.rank = 1;
+  part.size[0] = n;
+  part.map[0] = index_whole(n);
+  return part;
+}
+
 MatmulShape cpu_matmul_shape(const Operand *input, const MatmulAttr *attr) {
   const Operand *a = &input[0], *b = &input[1];
   int64_t rows = operand_extent(a, 0, attr->m), columns = operand_extent(a, attr->m, a->rank), n, k;

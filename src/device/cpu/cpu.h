@@ -55,6 +55,9 @@ static inline int64_t integer_load(const Operand *x, int64_t i) {
   return (int64_t)operand_load(x, i);
 }
 
+// `n` elements of an operand from `from` on; scalars, and what is absent, as they are.
+Operand cpu_operand_part(const Operand *x, int64_t from, int64_t n);
+
 // The product that the operands of a MATMUL are: C (m × n) = A (m × k) · B (k × n), and the strides of A and B.
 typedef struct MatmulShape { int64_t m, n, k, a_row, a_column, b_row, b_column; } MatmulShape;
 MatmulShape cpu_matmul_shape(const Operand *input, const MatmulAttr *attr);

@@ -1,28 +1,18 @@
 // Dropout masks: the bits of op/formula.h, many counters at a time. The same code for all real types.
 
-enum { PHILOX_BATCH = 16 };
+#include "device/cpu/philox_batch.h"
 
 // Philox4x32-10 at the counters (c0, c1, c2 + i step2, c3 + i step3), i < PHILOX_BATCH: out[4 i + word].
 static void JOIN(philox_batch_, LEVEL)(PhiloxKey key, uint32_t c0, uint32_t c1, uint32_t c2, uint32_t c3,
                                        uint32_t step2, uint32_t step3, uint32_t out[4 * PHILOX_BATCH]) {
-  uint32_t k0 = key.k[0], k1 = key.k[1], c[4][PHILOX_BATCH];
+  uint32_t c[4][PHILOX_BATCH];
   for (uint32_t i = 0; i < PHILOX_BATCH; i++) {
     c[0][i] = c0;
     c[1][i] = c1;
     c[2][i] = c2 + i * step2;
     c[3][i] = c3 + i * step3;
   }
-  for (int round = 0; round < 10; round++) {
-    for (int i = 0; i < PHILOX_BATCH; i++) {
-      uint64_t p0 = (uint64_t)0xD2511F53u * c[0][i], p1 = (uint64_t)0xCD9E8D57u * c[2][i];
-      c[0][i] = (uint32_t)(p1 >> 32) ^ c[1][i] ^ k0;
-      c[2][i] = (uint32_t)(p0 >> 32) ^ c[3][i] ^ k1;
-      c[1][i] = (uint32_t)p1;
-      c[3][i] = (uint32_t)p0;
-    }
-    k0 += 0x9E3779B9u;
-    k1 += 0xBB67AE85u;
-  }
+  philox_rounds(key, c);
   for (int i = 0; i < PHILOX_BATCH; i++)
     for (int word = 0; word < 4; word++) out[4 * i + word] = c[word][i];
 }

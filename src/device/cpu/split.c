@@ -38,17 +38,6 @@ typedef struct Split {
   Kernel kernel; // of fp32
 } Split;
 
-// `n` elements of an operand from `from` on; scalars, and what is absent, as they are.
-static Operand block_of(const Operand *x, int64_t from, int64_t n) {
-  Operand block = *x;
-  if (!x->data || !x->rank) return block;
-  block.data = (char *)x->data + from * (int64_t)dtype_size(x->dtype);
-  block.rank = 1;
-  block.size[0] = n;
-  block.map[0] = index_whole(n);
-  return block;
-}
-
 static void run_block(const Split *s, int64_t from, int64_t n) {
   const KernelCall *call = s->call;
   Operand input[MOST], output[MOST];
@@ -60,13 +49,13 @@ static void run_block(const Split *s, int64_t from, int64_t n) {
   wide.output = output;
   wide.queue = NULL;
   for (int k = 0; k < wide.ninput; k++) {
-    input[k] = block_of(&call->input[k], from, n);
+    input[k] = cpu_operand_part(&call->input[k], from, n);
     if (!k || !input[k].data || !input[k].rank || input[k].dtype != DTYPE_BF16) continue;
     s->loops->widen(gradient, input[k].data, n);
     input[k].data = gradient;
     input[k].dtype = DTYPE_F32;
   }
-  for (int k = 0; k < wide.noutput; k++) output[k] = block_of(&call->output[k], from, n);
+  for (int k = 0; k < wide.noutput; k++) output[k] = cpu_operand_part(&call->output[k], from, n);
   const uint16_t *low = (const uint16_t *)call->input[wide.ninput].data + from;
   uint16_t *new_low = (uint16_t *)call->output[wide.noutput].data + from, *new_high = output[0].data;
   s->loops->join(w, input[0].data, low, n);

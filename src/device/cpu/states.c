@@ -2,11 +2,13 @@
 // stack, updated, encoded again. Where a rank has whole blocks, their scales are found on the way.
 #include "device/cpu/states.h"
 #include "base/fault.h"
+#include "device/cpu/philox_batch.h"
 #include "op/state_update.h"
 
 enum { AT_ONCE = 2048 }; // elements; a multiple of STATE_BLOCK, as units are, so that whole blocks stay whole
 
-// What a level does with the elements of one run; `random`: 16 bits of each element.
+// What a level does with the elements of one run. `random` of the first: a word for each element from `index`, a
+// multiple of 4, on, and room for PHILOX_BATCH counters more; of encode: 16 bits of each word, from bit `shift` on.
 typedef struct StateLoops {
   void (*random)(PhiloxKey key, uint32_t stream, uint64_t index, int64_t n, uint32_t *out);
   void (*decode_float)(float *to, const uint8_t *from, int64_t n, const StateCode *code, float scale);
@@ -18,9 +20,6 @@ typedef struct StateLoops {
   void (*encode_double)(uint8_t *to, const double *from, int64_t n, const StateCode *code, float inverse,
                         const uint32_t *random, uint32_t shift);
 } StateLoops;
-
-// Counters of PHILOX_AT_ONCE words each, for elements from `index` & ~3 on: word i is element i's.
-enum { PHILOX_AT_ONCE = 16 };
 
 #define LOOPS_OF(level, attribute, real)                                                                               \
   attribute static void decode_##real##_##level(real *restrict to, const uint8_t *restrict from, int64_t n,            \
@@ -47,28 +46,17 @@ enum { PHILOX_AT_ONCE = 16 };
 
 #define LOOPS(level, attribute)                                                                                        \
   attribute static void random_##level(PhiloxKey key, uint32_t stream, uint64_t index, int64_t n, uint32_t *out) {     \
-    uint32_t c[4][PHILOX_AT_ONCE];                                                                                     \
-    for (int64_t from = 0; from < n; from += 4 * PHILOX_AT_ONCE) {                                                     \
-      uint32_t k0 = key.k[0], k1 = key.k[1];                                                                           \
-      for (int i = 0; i < PHILOX_AT_ONCE; i++) {                                                                       \
+    uint32_t c[4][PHILOX_BATCH];                                                                                     \
+    for (int64_t from = 0; from < n; from += 4 * PHILOX_BATCH) {                                                     \
+      for (int i = 0; i < PHILOX_BATCH; i++) {                                                                       \
         uint64_t number = (index + (uint64_t)from) / 4 + (uint64_t)i;                                                  \
         c[0][i] = (uint32_t)number;                                                                                    \
         c[1][i] = (uint32_t)(number >> 32);                                                                            \
         c[2][i] = stream;                                                                                              \
         c[3][i] = 0;                                                                                                   \
       }                                                                                                                \
-      for (int round = 0; round < 10; round++) {                                                                       \
-        for (int i = 0; i < PHILOX_AT_ONCE; i++) {                                                                     \
-          uint64_t p0 = (uint64_t)0xD2511F53u * c[0][i], p1 = (uint64_t)0xCD9E8D57u * c[2][i];                         \
-          c[0][i] = (uint32_t)(p1 >> 32) ^ c[1][i] ^ k0;                                                               \
-          c[2][i] = (uint32_t)(p0 >> 32) ^ c[3][i] ^ k1;                                                               \
-          c[1][i] = (uint32_t)p1;                                                                                      \
-          c[3][i] = (uint32_t)p0;                                                                                      \
-        }                                                                                                              \
-        k0 += 0x9E3779B9u;                                                                                             \
-        k1 += 0xBB67AE85u;                                                                                             \
-      }                                                                                                                \
-      for (int i = 0; i < PHILOX_AT_ONCE; i++)                                                                         \
+      philox_rounds(key, c);                                                                                           \
+      for (int i = 0; i < PHILOX_BATCH; i++)                                                                         \
         for (int word = 0; word < 4; word++) out[from + 4 * i + word] = c[word][i];                                    \
     }                                                                                                                  \
   }                                                                                                                    \
@@ -95,17 +83,6 @@ typedef struct Update {
   int given;       // new scales are
 } Update;
 
-// `n` elements of an operand from `from` on; scalars, and what is absent, as they are.
-static Operand part_of(const Operand *x, int64_t from, int64_t n) {
-  Operand part = *x;
-  if (!x->data || !x->rank) return part;
-  part.data = (char *)x->data + from * (int64_t)dtype_size(x->dtype);
-  part.rank = 1;
-  part.size[0] = n;
-  part.map[0] = index_whole(n);
-  return part;
-}
-
 static void raise_scale(float *scale, uint32_t bits) {
   uint32_t *at = (uint32_t *)(void *)scale, now = __atomic_load_n(at, __ATOMIC_RELAXED);
   while (now < bits && !__atomic_compare_exchange_n(at, &now, bits, 1, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {}
@@ -128,7 +105,7 @@ static void decode(const Update *u, int i, int64_t from, int64_t n, void *to) {
 
 // A word for each element, whose halves are those of two moments. out: (n)
 static void draw(const Update *u, int i, int64_t from, int64_t n, uint32_t *out) {
-  uint32_t words[STATE_BLOCK + 8 * PHILOX_AT_ONCE];
+  uint32_t words[STATE_BLOCK + 8 * PHILOX_BATCH];
   StateRuns runs = state_runs(&u->call->input[u->moments.moment[i].input], from, from + n);
   while (state_next_run(&runs)) {
     const StateRun *r = &runs.run;
@@ -184,14 +161,14 @@ static void run_part(const Update *u, int64_t from, int64_t n) {
   wide.output = output;
   wide.attr = &attr->attr;
   wide.queue = NULL;
-  for (int k = 0; k < wide.ninput; k++) input[k] = part_of(&call->input[k], from, n);
+  for (int k = 0; k < wide.ninput; k++) input[k] = cpu_operand_part(&call->input[k], from, n);
   const Operand *last = &input[wide.ninput - 1];
   for (int k = 0; k < wide.noutput; k++) {
     if (!u->only_scales) {
-      output[k] = part_of(&call->output[k], from, n);
+      output[k] = cpu_operand_part(&call->output[k], from, n);
       continue;
     }
-    // Of STATE_SCALES what is no moment is thrown away: w and its lower bits, or what a moment becomes.
+    // STATE_SCALES needs the new moments only: other outputs (w and its lower bits) go to memory that nobody reads.
     output[k] = k == wide.noutput - 1 && last->dtype == DTYPE_U16 ? *last : input[0];
     if (output[k].dtype == DTYPE_U8) output[k].dtype = (Dtype)attr->dtype;
     output[k].data = other[k > 0];
