@@ -33,13 +33,16 @@ enum {
   DEVICE_FUSES_NORM_SUM = 16 // of two tensors, which a norm reads
 };
 
+enum { DEVICE_OPTIONAL_OPERANDS = 3 };
+
 // What a device computes a node with.
 typedef struct DeviceKernel {
   Op op;            // by device_kernel: what was asked for
   Dtype dtype;
   Kernel host;      // a function that the CPU runs; NULL: the implementation has its own
   int is_reference; // the op's reference kernel, for lack of a faster one
-  // Bytes of workspace for one call, from local shapes; NULL: none. An upper bound over `threads` threads.
+  // Bytes of workspace for one call, from local shapes; NULL: none. An upper bound over `threads` threads. Reads operands that
+  // the node may lack: input and output end with DEVICE_OPTIONAL_OPERANDS empty ones.
   size_t (*workspace)(const Operand *input, const Operand *output, const void *attr, int threads);
 } DeviceKernel;
 

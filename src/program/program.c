@@ -40,9 +40,8 @@ Dtype node_dtype(const Graph *g, const Node *n) {
 static int64_t scratch_of(const Program *p, const Node *n, const DeviceKernel *kernel, int threads) {
   if (!kernel->workspace) return 0;
   Arena scratch = {0};
-  enum { OPTIONAL = 3 }; // operands that a node may lack and a workspace function looks at all the same
-  Operand *input = arena_array(&scratch, Operand, n->ninput + OPTIONAL),
-          *output = arena_array(&scratch, Operand, n->noutput + OPTIONAL);
+  Operand *input = arena_array(&scratch, Operand, n->ninput + DEVICE_OPTIONAL_OPERANDS),
+          *output = arena_array(&scratch, Operand, n->noutput + DEVICE_OPTIONAL_OPERANDS);
   program_operands(p, n, 0, input, output);
   int64_t bytes = (int64_t)kernel->workspace(input, output, n->attr, threads);
   arena_free(&scratch);

@@ -41,7 +41,8 @@ json_t *save_extra_json(const SaveExtra *e) {
   return o;
 }
 
-int save_fence(const char *dir, Error *error) {
+// run_folder_fence of the run whose checkpoints lie in dir.
+static int folder_fence(const char *dir, Error *error) {
   char *folder = xstrdup(dir), *inner = strrchr(folder, '/'); // not DIR/..: the first time there is no DIR yet
   if (inner) *inner = 0;
   int code = run_folder_fence(folder, error);
@@ -49,22 +50,40 @@ int save_fence(const char *dir, Error *error) {
   return code;
 }
 
+// A later round that takes run.dir over removes what it finds half written. What then fails here is told as that.
+static int tell_of_fence(const char *dir, int code, Error *error) {
+  Error fenced = {0};
+  int later = code ? folder_fence(dir, &fenced) : PLAIT_OK;
+  if (later) *error = fenced;
+  return later ? later : code;
+}
+
+int save_begin(const char *dir, int64_t step, Error *error) {
+  int code = folder_fence(dir, error);
+  return code ? code : tell_of_fence(dir, checkpoint_begin(dir, step, error), error);
+}
+
+int save_part(const char *dir, int64_t step, int rank, const CheckpointTensor *tensors, int count, Error *error) {
+  int code = folder_fence(dir, error);
+  return code ? code : tell_of_fence(dir, checkpoint_write_part(dir, step, rank, tensors, count, error), error);
+}
+
 int save_commit(const SaveCommit *c, Error *error) {
-  int code = save_fence(c->dir, error);
-  if (!code) code = checkpoint_finish(c->dir, c->step, c->parts, c->extra, error);
+  int code = folder_fence(c->dir, error);
+  if (code) return code;
+  code = checkpoint_finish(c->dir, c->step, c->parts, c->extra, error);
   if (!code && c->is_best) code = checkpoint_mark_best(c->dir, c->step, error);
-  return code ? code : checkpoint_prune(c->dir, c->step, c->keep, error);
+  if (!code) code = checkpoint_prune(c->dir, c->step, c->keep, error);
+  return tell_of_fence(c->dir, code, error);
 }
 
 int save_checkpoint(Rank *r, const char *dir, const SaveExtra *extra, int keep, Error *error) {
-  int code = r->rank == 0 ? save_fence(dir, error) : PLAIT_OK;
-  if (!code && r->rank == 0) code = checkpoint_begin(dir, extra->step, error);
+  int code = r->rank == 0 ? save_begin(dir, extra->step, error) : PLAIT_OK;
   if (!code) code = rank_barrier(r, error);
-  if (!code) code = save_fence(dir, error);
   if (code) return code;
   CheckpointTensor *tensors;
   int count = state_tensors(r->state, CHECKPOINT_KINDS, &tensors);
-  code = checkpoint_write_part(dir, extra->step, r->rank, tensors, count, error);
+  code = save_part(dir, extra->step, r->rank, tensors, count, error);
   free(tensors);
   if (!code) code = rank_barrier(r, error);
   if (r->rank != 0) return code ? code : rank_barrier(r, error);

@@ -34,7 +34,9 @@ typedef struct SaveCommit {
   json_t *extra;
 } SaveCommit;
 int save_commit(const SaveCommit *commit, Error *error);
-int save_fence(const char *dir, Error *error); // run_folder_fence of the run whose checkpoints lie in dir
+// What rank 0 does before any part is written: DIR/step-N.tmp. Then what each rank does: its part of it.
+int save_begin(const char *dir, int64_t step, Error *error);
+int save_part(const char *dir, int64_t step, int rank, const CheckpointTensor *tensors, int count, Error *error);
 json_t *save_extra_json(const SaveExtra *extra); // the caller's; shares objects with `extra`
 
 // Does the checkpoint hold exactly the Variables of the model and the optimizer, in their shapes? Reads no data.

@@ -97,8 +97,7 @@ static void *write_part(void *context) {
   FAULT(image_that_is_written_is_taken, (void)0, be_late());
 #endif
   const CheckpointTensor *pieces = staging_tensors(w->staging, w->image, &count);
-  if (!code) code = save_fence(w->options.dir, &w->error);
-  if (!code) code = checkpoint_write_part(w->options.dir, w->step, w->rank->rank, pieces, count, &w->error);
+  if (!code) code = save_part(w->options.dir, w->step, w->rank->rank, pieces, count, &w->error);
   pthread_mutex_lock(&w->mutex);
   w->code = code;
   w->took = clock_seconds() - began;
@@ -156,8 +155,7 @@ static int older_image(const SaveLater *w) { return w->options.keeps ? !w->newes
 int save_later_begin(SaveLater *w, const SaveExtra *extra, int keep, Error *error) {
   Rank *r = w->rank;
   CHECK(!w->step, "a checkpoint is under way");
-  int code = r->rank == 0 ? save_fence(w->options.dir, error) : PLAIT_OK;
-  if (!code && r->rank == 0) code = checkpoint_begin(w->options.dir, extra->step, error);
+  int code = r->rank == 0 ? save_begin(w->options.dir, extra->step, error) : PLAIT_OK;
   if (!code) code = rank_barrier(r, error);
   if (code) return code;
   w->step = extra->step;

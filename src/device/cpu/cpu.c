@@ -149,8 +149,9 @@ static double peak_flops(const Device *device, Dtype dtype, Team *team) {
   const int64_t m = kernel.is_reference ? 32 : 1344 * team_slots(team), n = kernel.is_reference ? 32 : 256, k = n;
   DeviceQueue queue = {device, team};
   MatmulAttr attr = {.kind = MATMUL_NT, .m = 1, .n = 1, .k = 1};
-  Operand input[2] = {operand_of(dtype, m, k), operand_of(dtype, n, k)}, output = operand_of(dtype, m, n);
-  size_t workspace = kernel.workspace ? kernel.workspace(input, &output, &attr, team_slots(team)) : 0;
+  Operand input[2 + DEVICE_OPTIONAL_OPERANDS] = {operand_of(dtype, m, k), operand_of(dtype, n, k)},
+          output[1 + DEVICE_OPTIONAL_OPERANDS] = {operand_of(dtype, m, n)};
+  size_t workspace = kernel.workspace ? kernel.workspace(input, output, &attr, team_slots(team)) : 0;
   size_t bytes = dtype_size(dtype) * (size_t)(m * k + n * k + m * n);
   char *memory =
       aligned_alloc(HOST_ALIGNMENT, (bytes + workspace + 2 * HOST_ALIGNMENT - 1) / HOST_ALIGNMENT * HOST_ALIGNMENT);
@@ -158,8 +159,8 @@ static double peak_flops(const Device *device, Dtype dtype, Team *team) {
   memset(memory, 0, bytes);
   input[0].data = memory;
   input[1].data = memory + dtype_size(dtype) * (size_t)(m * k);
-  output.data = memory + dtype_size(dtype) * (size_t)(m * k + n * k);
-  KernelCall call = {.ninput = 2, .noutput = 1, .input = input, .output = &output, .attr = &attr, .queue = &queue,
+  output->data = memory + dtype_size(dtype) * (size_t)(m * k + n * k);
+  KernelCall call = {.ninput = 2, .noutput = 1, .input = input, .output = output, .attr = &attr, .queue = &queue,
                      .workspace = memory + bytes, .workspace_size = workspace};
   double best = 0, product = 2.0 * (double)(m * n * k);
   kernel.host(&call); // touches the memory
