@@ -60,13 +60,23 @@ static int status_of(const char *text, const char *job) {
   return beats <= ENDED ? (int)(ENDED - beats) : -1;
 }
 
+// A process that has died and that its parent has not waited for has died all the same.
+static bool has_died(long pid) {
+  char path[40], text[512] = "";
+  if (kill((pid_t)pid, 0)) return errno == ESRCH;
+  snprintf(path, sizeof path, "/proc/%ld/stat", pid);
+  file_peek(path, text, sizeof text);
+  const char *behind_name = strrchr(text, ')'); // "PID (NAME) STATE …"
+  return behind_name && behind_name[1] == ' ' && strchr("ZX", behind_name[2]);
+}
+
 // Its holder has given it up, or has died on this machine.
 static int is_given_up(const char *text) {
   char job[20], here[180], mine[180];
   long beats = 0, pid = 0;
   name_here(mine, sizeof mine);
   if (sscanf(text, "%19s %ld %ld %179s", job, &beats, &pid, here) != 4) return 0;
-  return beats < 0 || (!strcmp(mine, here) && kill((pid_t)pid, 0) && errno == ESRCH);
+  return beats < 0 || (!strcmp(mine, here) && FAULT(zombies_hold_leases, has_died(pid), kill((pid_t)pid, 0)));
 }
 
 // It is of another job: at an endpoint that this machine was not told of, or under another name.

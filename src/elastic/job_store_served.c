@@ -1,6 +1,7 @@
 // A store that one of the job's machines serves: the first endpoint that answers. Where none does, this machine serves
 // it if one of the endpoints is its own; another than the first one only with the lease in run.dir.
 #include "base/clock.h"
+#include "base/fault.h"
 #include "elastic/job_state.h"
 #include "elastic/job_store.h"
 #include <math.h>
@@ -32,6 +33,14 @@ static int read_epoch(JobStore *j, int *epoch, Error *error) {
   return code;
 }
 
+// How long the lease in run.dir must be without a change before another machine takes it. Where the hosts of all
+// endpoints say that nothing listens there, its holder's process is gone, or behind a firewall that speaks for it: then
+// it would still renew the lease, every job_store_beat_seconds.
+static double quiet_of_holder(const JobStore *j, bool refused) {
+  return FAULT(refusals_say_nothing, refused, false) ? fmin(3 * job_store_beat_seconds, j->options->silence)
+                                                     : j->options->silence;
+}
+
 // Whether it is this job's, and not one that was given up for another.
 static bool accept_store(JobStore *j, Error *error) {
   int epoch, code;
@@ -51,7 +60,7 @@ static bool accept_store(JobStore *j, Error *error) {
 }
 
 // 1: this process serves it now; 0: not yet.
-static int try_to_serve(JobStore *j, int i, const NetAddress *at, Error *error) {
+static int try_to_serve(JobStore *j, int i, const NetAddress *at, bool refused, Error *error) {
   const MemberOptions *o = j->options;
   NetAddress free_now = *at;
   char endpoint[80], job[sizeof j->job];
@@ -63,7 +72,7 @@ static int try_to_serve(JobStore *j, int i, const NetAddress *at, Error *error) 
   snprintf(endpoint, sizeof endpoint, "%.*s", (int)strcspn(list, ","), list);
   memcpy(job, j->job, sizeof job);
   if (!*job) job_make_name(job, sizeof job);
-  int claimed = job_folder_claim(&j->folder, job, endpoint, o->endpoints, o->silence, error);
+  int claimed = job_folder_claim(&j->folder, job, endpoint, o->endpoints, quiet_of_holder(j, refused), error);
   if (claimed <= 0) return claimed;
   Error unused = {0};
   if (!store_serve(at, o->id, o->insecure, &j->server, &unused)) return 1;
@@ -75,10 +84,13 @@ static int find(JobStore *j, Error *error) {
   const MemberOptions *o = j->options;
   NetAddress at;
   int found = 0;
+  bool all_refused = true;
   for (int i = 0; (found = store_endpoint(o->endpoints, i, &at, error)) > 0; i++) {
     Error why = {0};
     if ((found = store_check_address(&at, o->insecure, error))) return found;
-    found = store_connect(&at, o->id, greeting_patience(j), &j->store, &why);
+    bool refused = false;
+    found = store_connect(&at, o->id, greeting_patience(j), &j->store, &refused, &why);
+    all_refused = all_refused && refused;
     if (found < 0 && !j->epoch) return *error = why, found;
     if (found <= 0) continue;
     if (accept_store(j, &why)) return 1;
@@ -89,10 +101,10 @@ static int find(JobStore *j, Error *error) {
   if (clock_seconds() < j->quiet_until) most = 0;
   for (int i = 0; i < most && (found = store_endpoint(o->endpoints, i, &at, error)) > 0; i++) {
     Error unused = {0};
-    found = try_to_serve(j, i, &at, error);
+    found = try_to_serve(j, i, &at, all_refused, error);
     if (found < 0) return found;
     if (!found) continue;
-    if (store_connect(&at, o->id, greeting_patience(j), &j->store, &unused) > 0 && accept_store(j, &unused)) return 1;
+    if (store_connect(&at, o->id, greeting_patience(j), &j->store, NULL, &unused) > 0 && accept_store(j, &unused)) return 1;
     job_store_leave(j);
   }
   return found < 0 ? found : 0;

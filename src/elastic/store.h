@@ -40,7 +40,8 @@ typedef struct StoreServer StoreServer;
 // Endpoint i of "hostA:29400,hostB:29400". 1, or 0 where there are not so many; PLAIT_BAD_INPUT.
 int store_endpoint(const char *endpoints, int i, NetAddress *at, Error *error);
 // 1: connected; 0: nobody answers within `seconds`; PLAIT_BAD_INPUT: somebody else than a store of the job `id` does.
-int store_connect(const NetAddress *at, const char *id, double seconds, Store **store, Error *error);
+// *refused (may be NULL): the host is there and says that nothing listens at the address.
+int store_connect(const NetAddress *at, const char *id, double seconds, Store **store, bool *refused, Error *error);
 // PLAIT_BAD_INPUT: not a loopback address, and not `insecure`: nothing is encrypted, nobody is asked who they are.
 int store_check_address(const NetAddress *at, bool insecure, Error *error);
 // Serves a store at the address from a thread. PLAIT_BAD_INPUT: as store_check_address; PLAIT_FAILED: the address is

@@ -4,6 +4,7 @@
 #include "comm/channel.h"
 #include "comm/net_socket.h"
 #include "elastic/store_protocol.h"
+#include <errno.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -83,7 +84,8 @@ static void close_client(Store *s) {
 // Finding it ---------------------------------------------------------------------------------------------------------
 
 // 1: connected; 0: nobody answers; PLAIT_BAD_INPUT: somebody else does.
-static int greet(const NetAddress *at, uint64_t job, const char *id, double seconds, Channel **channel, Error *error) {
+static int greet(const NetAddress *at, uint64_t job, const char *id, double seconds, Channel **channel, bool *refused,
+                 Error *error) {
   StoreGreeting mine = STORE_GREETING(job), theirs;
   double until = clock_seconds() + seconds;
   char text[80];
@@ -91,6 +93,7 @@ static int greet(const NetAddress *at, uint64_t job, const char *id, double seco
   bool given;
   net_describe(at, text, sizeof text);
   int code = secret_of_environment(&secret, &given, error), fd = code ? -1 : net_connect(at, until);
+  if (refused) *refused = fd == -ECONNREFUSED;
   if (fd < 0) return code;
   *channel = channel_open(fd, false, given ? &secret : NULL);
   if (!*channel) return 0;
@@ -151,9 +154,9 @@ static Store *make_client(Channel *channel, const NetAddress *at) {
   return &c->base;
 }
 
-int store_connect(const NetAddress *at, const char *id, double seconds, Store **store, Error *error) {
+int store_connect(const NetAddress *at, const char *id, double seconds, Store **store, bool *refused, Error *error) {
   Channel *channel = NULL;
-  int found = greet(at, store_job(id), id, seconds, &channel, error);
+  int found = greet(at, store_job(id), id, seconds, &channel, refused, error);
   if (found > 0) *store = make_client(channel, at);
   return found;
 }
@@ -188,7 +191,7 @@ int store_open(const char *endpoints, const char *id, bool insecure, double pati
   net_describe(&at, text, sizeof text);
   for (;;) {
     Error unused = {0};
-    found = store_connect(&at, id, usual_greeting, store, error);
+    found = store_connect(&at, id, usual_greeting, store, NULL, error);
     if (found) return found < 0 ? found : PLAIT_OK;
     if (!*server && store_serve(&at, id, insecure, server, &unused) == PLAIT_BAD_INPUT) {
       *error = unused;

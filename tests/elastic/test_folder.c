@@ -89,8 +89,11 @@ static void other_processes(void **state) {
   pid_t child = other_holder(path, "127.0.0.1:1");
   assert_int_equal(claim(&f, 100), 0);
   assert_int_equal(claim(&f, 100), 0);
-  end(child); // on this machine it can be seen
+  kill(child, SIGKILL); // on this machine it can be seen, whether its parent has waited for it or not
+  siginfo_t died;
+  assert_int_equal(waitid(P_PID, (id_t)child, &died, WEXITED | WNOWAIT), 0);
   assert_int_equal(claim(&f, 100), 1);
+  end(child);
   job_folder_release(&f, 0);
   assert_int_equal(folder_remove(path, &error), PLAIT_OK);
   assert_int_equal(folder_create(path, &error), PLAIT_OK);

@@ -1,6 +1,7 @@
 // A machine that finds a state which is not its job's: one that cannot be read, or of another start of the job.
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/file.h"
 #include "elastic/member.h"
 #include "elastic/store.h"
 #include <poll.h>
@@ -50,7 +51,7 @@ static void give_up_at(const char *text) {
   char endpoint[ENDPOINT];
   find_endpoint(&at, endpoint);
   assert_int_equal(store_serve(&at, "job", false, &server, &error), PLAIT_OK);
-  assert_int_equal(store_connect(&at, "job", 5, &store, &error), 1);
+  assert_int_equal(store_connect(&at, "job", 5, &store, NULL, &error), 1);
   set(store, "epoch", "1");
   set(store, "state", text);
   MemberOptions options = options_of(endpoint);
@@ -109,7 +110,7 @@ static StoreServer *serve_start(const NetAddress *at, const char *epoch, const c
   snprintf(s.job, sizeof s.job, "%s", job);
   char *text = job_state_print(&s);
   assert_int_equal(store_serve(at, "job", false, &server, &error), PLAIT_OK);
-  assert_int_equal(store_connect(at, "job", 5, &store, &error), 1);
+  assert_int_equal(store_connect(at, "job", 5, &store, NULL, &error), 1);
   set(store, "state", text);
   set(store, "epoch", epoch);
   store->close(store);
@@ -122,7 +123,7 @@ static JobState *state_at(const NetAddress *at) {
   Error error = {0};
   Store *store;
   StoreValue now;
-  assert_int_equal(store_connect(at, "job", 5, &store, &error), 1);
+  assert_int_equal(store_connect(at, "job", 5, &store, NULL, &error), 1);
   assert_int_equal(store->get(store, "state", &now, &error), PLAIT_OK);
   JobState *s = job_state_parse(now.data, now.bytes);
   assert_non_null(s);
@@ -186,9 +187,44 @@ static void another_start(void **state) {
   meet_another_start(-1); // it has not begun, so the machine reminds it of its own
 }
 
+// The host of the store that a machine has lost says that nothing listens there any more, and the lease in run.dir is not
+// renewed: the machine serves the job itself, without waiting for --silence.
+static void a_refusal(void **state) {
+  char folder[] = "/tmp/test_member_XXXXXX", endpoint[ENDPOINT];
+  NetAddress at;
+  Error error = {0};
+  Member *member;
+  assert_non_null(mkdtemp(folder));
+  find_endpoint(&at, endpoint);
+  char *path = xformat("%s/rendezvous-1", folder);
+  FILE *lease = fopen(path, "w");
+  fprintf(lease, "first 7 1 elsewhere/pid:[1]/boot %s\n", endpoint);
+  fclose(lease);
+  StoreServer *server = serve_start(&at, "1", "first", 3);
+  MemberOptions options = options_of(endpoint);
+  options.silence = 1000;
+  options.folder = folder;
+  assert_int_equal(member_open(&options, &member, &error), PLAIT_OK);
+  assert_int_equal(await_member(member, 0, &error), PLAIT_OK);
+  store_server_stop(server);
+  Store *store = NULL;
+  for (double until = clock_seconds() + 60; !store && clock_seconds() < until;) {
+    store_connect(&at, "job", 1, &store, NULL, &error);
+    poll(NULL, 0, 20);
+  }
+  assert_non_null(store);
+  store->close(store);
+  JobState *s = state_at(&at);
+  assert_string_equal(s->job, "first");
+  free(s);
+  member_close(member);
+  free(path);
+  assert_int_equal(folder_remove(folder, &error), PLAIT_OK);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(no_state), cmocka_unit_test(a_new_job),
-                                     cmocka_unit_test(another_start)};
+                                     cmocka_unit_test(another_start), cmocka_unit_test(a_refusal)};
   unsetenv("PLAIT_SECRET");
   if (getenv("TEST_ONLY")) cmocka_set_test_filter(getenv("TEST_ONLY")); // scripts/mutants chooses
   return cmocka_run_group_tests(tests, NULL, NULL);

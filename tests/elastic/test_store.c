@@ -315,7 +315,7 @@ static void replies_are_refused(void **state) {
     Answerer a = {net_listen(&at), wrong[i]};
     assert_true(a.listener >= 0);
     assert_int_equal(thread_start(&thread, answer, &a, &error, "a server"), PLAIT_OK);
-    assert_int_equal(store_connect(&at, "job", 10, &store, &error), 1);
+    assert_int_equal(store_connect(&at, "job", 10, &store, NULL, &error), 1);
     assert_int_equal(store->get(store, "round", &v, &error), PLAIT_FAILED);
     assert_non_null(strstr(error.message, "has sent what is not a reply, so the connection was closed"));
     assert_null(v.data);
