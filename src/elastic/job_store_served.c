@@ -20,9 +20,13 @@ static int check(const char *endpoints, bool insecure, Error *error) {
   return found;
 }
 
-// A stopped machine takes connections, and says nothing. Two tries fit between the end of the last call and --silence.
+static const double own_patience = 2; // with the store that this process has just begun to serve
+
+// A stopped machine takes connections, and says nothing. Where one has done so, the next tries are short, or the new
+// store at another endpoint would be found late; they grow, since a busy machine answers slowly.
 static double greeting_patience(const JobStore *j) {
-  return j->epoch ? fmin(2, fmax(1, j->options->silence / 4)) : 2;
+  double usual = j->epoch ? fmin(2, fmax(1, j->options->silence / 4)) : 2;
+  return j->silent_tries && j->epoch ? fmin(2, ldexp(0.3, j->silent_tries - 1)) : usual;
 }
 
 static int read_epoch(JobStore *j, int *epoch, Error *error) {
@@ -84,19 +88,21 @@ static int find(JobStore *j, Error *error) {
   const MemberOptions *o = j->options;
   NetAddress at;
   int found = 0;
-  bool all_refused = true;
+  bool all_refused = true, is_silent = false;
   for (int i = 0; (found = store_endpoint(o->endpoints, i, &at, error)) > 0; i++) {
     Error why = {0};
     if ((found = store_check_address(&at, o->insecure, error))) return found;
     bool refused = false;
     found = store_connect(&at, o->id, greeting_patience(j), &j->store, &refused, &why);
     all_refused = all_refused && refused;
+    is_silent = is_silent || (!found && !refused);
     if (found < 0 && !j->epoch) return *error = why, found;
     if (found <= 0) continue;
-    if (accept_store(j, &why)) return 1;
+    if (accept_store(j, &why)) return j->silent_tries = 0, 1;
     job_store_leave(j);
   }
   if (found < 0) return found;
+  j->silent_tries = is_silent ? j->silent_tries + (j->silent_tries < 10) : 0;
   int most = j->epoch && j->folder.path ? JOB_MACHINES : 1; // another one than the first only where a lease decides
   if (clock_seconds() < j->quiet_until) most = 0;
   for (int i = 0; i < most && (found = store_endpoint(o->endpoints, i, &at, error)) > 0; i++) {
@@ -104,7 +110,7 @@ static int find(JobStore *j, Error *error) {
     found = try_to_serve(j, i, &at, all_refused, error);
     if (found < 0) return found;
     if (!found) continue;
-    if (store_connect(&at, o->id, greeting_patience(j), &j->store, NULL, &unused) > 0 && accept_store(j, &unused)) return 1;
+    if (store_connect(&at, o->id, own_patience, &j->store, NULL, &unused) > 0 && accept_store(j, &unused)) return 1;
     job_store_leave(j);
   }
   return found < 0 ? found : 0;
