@@ -82,7 +82,7 @@ static void update(const Memory *m, CpuLevel level, int kind, uint64_t step) {
 
 static void measure(int64_t n, int rounds) {
   Memory m = memory_of(n);
-  int repeats = n < 1 << 22 ? (int)((1 << 22) / n) : 1;
+  int repeats = n < 1 << 17 ? (int)((1 << 17) / n) : 1; // short: something else may run on the machine
   for (int level = 0; level < CPU_LEVELS; level++) {
     if (!cpu_level_available((CpuLevel)level)) continue;
     double best[KINDS] = {1e9, 1e9, 1e9};
@@ -103,7 +103,7 @@ static void measure(int64_t n, int rounds) {
 
 int main(int argc, char **argv) {
   int64_t n = argc > 1 ? strtoll(argv[1], NULL, 10) / COLUMNS * COLUMNS : 0;
-  int rounds = argc > 2 ? atoi(argv[2]) : 15;
+  int rounds = argc > 2 ? atoi(argv[2]) : 200;
   if (argc > 1 && n <= 0) return fprintf(stderr, "usage: bench_states [ELEMENTS [ROUNDS]], at least 1024\n"), 2;
   if (n) return measure(n, rounds), 0;
   measure(1 << 15, rounds);

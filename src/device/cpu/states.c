@@ -75,20 +75,21 @@ typedef struct Part {
   StateRun run[RUNS];
 } Part;
 
-static Part part_of(const Update *u, int64_t from, int64_t to) {
+static void find_part(const Update *u, int64_t from, int64_t to, Part *p) {
   int64_t end = (from / AT_ONCE + 1) * AT_ONCE, covered = 0;
-  Part p = {.from = from, .n = (to < end ? to : end) - from};
-  StateRuns runs = state_runs(&u->call->input[u->moments.moment[0].input], from, from + p.n);
+  p->from = from;
+  p->n = (to < end ? to : end) - from;
+  p->count = 0;
+  StateRuns runs = state_runs(&u->call->input[u->moments.moment[0].input], from, from + p->n);
   while (state_next_run(&runs)) {
-    if (p.count == RUNS) { // the next part begins with this one
-      p.n = FAULT(parts_forget_runs, runs.run.at - from, p.n);
+    if (p->count == RUNS) { // the next part begins with this one
+      p->n = FAULT(parts_forget_runs, runs.run.at - from, p->n);
       break;
     }
-    p.run[p.count++] = runs.run;
+    p->run[p->count++] = runs.run;
     covered += runs.run.n;
   }
-  p.padding = covered < p.n;
-  return p;
+  p->padding = covered < p->n;
 }
 
 static int is_wide(const Update *u) { return u->attr->dtype == DTYPE_F64; }
@@ -154,49 +155,77 @@ static void encode(const Update *u, const Part *part, double moment[][AT_ONCE]) 
     }
 }
 
-static void run_part(const Update *u, const Part *part) {
-  const KernelCall *call = u->call;
-  const StateAttr *attr = u->attr;
+// The optimizer's call on one part after the other, whose moments are here. Operands are large: only what differs
+// between parts is written for each.
+typedef struct Wide {
+  KernelCall call;
   Operand input[STATE_MOST], output[STATE_MOST];
   double moment[OPTIMIZER_STATES][AT_ONCE], other[2][AT_ONCE]; // room for elements of any dtype
-  KernelCall wide = *call;
-  wide.ninput = attr->ninput;
-  wide.noutput = attr->noutput;
-  wide.input = input;
-  wide.output = output;
-  wide.attr = &attr->attr;
-  wide.queue = NULL;
-  for (int k = 0; k < wide.ninput; k++) input[k] = cpu_operand_part(&call->input[k], part->from, part->n);
-  const Operand *last = &input[wide.ninput - 1];
-  for (int k = 0; k < wide.noutput; k++) {
+} Wide;
+
+static void prepare(const Update *u, Wide *w) {
+  const KernelCall *call = u->call;
+  const StateAttr *attr = u->attr;
+  w->call = *call;
+  w->call.ninput = attr->ninput;
+  w->call.noutput = attr->noutput;
+  w->call.input = w->input;
+  w->call.output = w->output;
+  w->call.attr = &attr->attr;
+  w->call.queue = NULL;
+  for (int k = 0; k < attr->ninput; k++) w->input[k] = cpu_operand_part(&call->input[k], 0, AT_ONCE);
+  const Operand *last = &w->input[attr->ninput - 1];
+  for (int k = 0; k < attr->noutput; k++) {
     if (!u->only_scales) {
-      output[k] = cpu_operand_part(&call->output[k], part->from, part->n);
+      w->output[k] = cpu_operand_part(&call->output[k], 0, AT_ONCE);
       continue;
     }
     // STATE_SCALES needs the new moments only: other outputs (w and its lower bits) go to memory that nobody reads.
-    output[k] = k == wide.noutput - 1 && last->dtype == DTYPE_U16 ? *last : input[0];
-    if (output[k].dtype == DTYPE_U8) output[k].dtype = (Dtype)attr->dtype;
-    output[k].data = other[k > 0];
+    w->output[k] = k == attr->noutput - 1 && last->dtype == DTYPE_U16 ? *last : w->input[0];
+    if (w->output[k].dtype == DTYPE_U8) w->output[k].dtype = (Dtype)attr->dtype;
+    w->output[k].data = w->other[k > 0];
   }
   for (int i = 0; i < u->moments.count; i++) {
     const StateMoment *m = &u->moments.moment[i];
-    decode(u, i, part, moment[i]);
-    input[m->input].data = moment[i];
-    input[m->input].dtype = (Dtype)attr->dtype;
-    output[m->output] = input[m->input];
+    w->input[m->input].data = w->moment[i];
+    w->input[m->input].dtype = (Dtype)attr->dtype;
+    w->output[m->output] = w->input[m->input];
   }
+}
+
+// of: what `prepare` made of x; a moment and what nobody reads stay where they are.
+static void set_part(const Part *part, const Operand *x, Operand *of, int stays) {
+  if (!x->data || !x->rank) return;
+  if (!stays) of->data = (char *)x->data + part->from * (int64_t)dtype_size(x->dtype);
+  if (of->size[0] == part->n) return;
+  of->size[0] = part->n;
+  of->map[0] = index_whole(part->n);
+}
+
+static void run_part(const Update *u, const Part *part, Wide *w) {
+  uint32_t in = 0, out = 0; // moments
+  for (int i = 0; i < u->moments.count; i++) {
+    in |= 1u << u->moments.moment[i].input;
+    out |= 1u << u->moments.moment[i].output;
+    decode(u, i, part, w->moment[i]);
+  }
+  for (int k = 0; k < w->call.ninput; k++) set_part(part, &u->call->input[k], &w->input[k], in >> k & 1);
+  for (int k = 0; k < w->call.noutput; k++)
+    set_part(part, u->only_scales ? &w->output[k] : &u->call->output[k], &w->output[k], u->only_scales || out >> k & 1);
   int old = FAULT(scales_before_the_update, 0, u->only_scales);
-  if (!old) u->kernel(&wide);
-  encode(u, part, moment);
+  if (!old) u->kernel(&w->call);
+  encode(u, part, w->moment);
 }
 
 static void run_unit(void *argument, int slot, int64_t unit) {
   const Update *u = argument;
   RowRange r = chunk_range(operand_elements(&u->call->input[u->moments.moment[0].input]), unit);
-  for (int64_t from = r.from; from < r.to;) {
-    Part part = part_of(u, from, r.to);
-    run_part(u, &part);
-    from += part.n;
+  Wide wide;
+  Part part;
+  prepare(u, &wide);
+  for (int64_t from = r.from; from < r.to; from += part.n) {
+    find_part(u, from, r.to, &part);
+    run_part(u, &part, &wide);
   }
 }
 
