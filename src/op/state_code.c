@@ -12,9 +12,11 @@ void state_code(int positive, StateCode *c) {
   *c = (StateCode){.positive = positive != 0};
   uint32_t number = positive ? 255 : 127, exponent = 127;
   c->value[number] = 1;
+  memset(c->segment, STATE_SEGMENTS - 1, sizeof c->segment);
+  c->segment[127] = 0;
   for (uint32_t s = 0; s < STATE_SEGMENTS; s++) {
     uint32_t shift = state_shift(s), top = exponent << 23 >> shift;
-    exponent -= octaves[positive != 0][s];
+    for (uint32_t o = 0; o < octaves[positive != 0][s]; o++) c->segment[--exponent] = (uint8_t)s;
     c->least[s] = exponent << 23;
     c->base[s] = number - top;
     for (uint32_t v = c->least[s] >> shift; v < top; v++) {

@@ -28,6 +28,7 @@ typedef struct StateCode {
   float value[256];               // by code
   uint32_t least[STATE_SEGMENTS]; // fp32 bits of a segment's least value
   uint32_t base[STATE_SEGMENTS];  // modulo 2^32
+  uint8_t segment[128];           // by the exponent of an fp32 number up to 1; below the least value, the last one
   uint32_t positive;
 } StateCode;
 void state_code(int positive, StateCode *code);
@@ -70,10 +71,9 @@ static inline uint8_t state_encode(const StateCode *c, float x, float inverse, u
   uint32_t below = size < u;
   z = y + (below ? least : 0);
   memcpy(&u, &z, 4);
-  uint32_t segment = (u < c->least[0]) + (u < c->least[1]) + (u < c->least[2]) + (u < c->least[3]);
-  uint32_t shift = state_shift(segment), add = (random << 16) >> (32 - shift);
+  uint32_t segment = c->segment[u >> 23], shift = state_shift(segment), add = (random << 16) >> (32 - shift);
   uint32_t code = c->base[segment] + ((u + add) >> shift) - below, zero = code == 0;
-  // A mean of squares that became 0 would let its weight move without bound. Without branches, for vectors.
+  // A mean of squares that became 0 would let its weight move without bound.
   uint32_t kept = c->positive & zero & (size != 0);
   return (uint8_t)(code | FAULT(squares_become_zero, kept, 0) | (sign & (zero ^ 1) & (c->positive ^ 1)) << 7);
 }

@@ -8,12 +8,7 @@
 // whole blocks stay whole; or after RUNS runs, where blocks are not whole anyway: whole ones are fewer.
 enum { AT_ONCE = 1024, RUNS = 64 };
 
-// The last segment that is not above a number's bits.
-static uint32_t segment_of(const StateCode *c, uint32_t bits) {
-  uint32_t s = 0;
-  while (s < STATE_SEGMENTS - 1 && bits < c->least[s]) s++;
-  return s;
-}
+static uint32_t segment_of(const StateCode *c, uint32_t bits) { return bits >> 23 < 127 ? c->segment[bits >> 23] : 0; }
 
 void state_tables(int positive, StateTables *t) {
   *t = (StateTables){.by_bits = {0}};
