@@ -1,33 +1,31 @@
 // Moments in 8 bits: the table of values, and where the blocks lie in a rank's memory.
 #include "op/state_code.h"
 
-// From the largest octave down: so many of them, each of 2^bits values. The last have one, so that below the least
-// value the distance to 0 is that to the next value.
-typedef struct Octaves { int count, bits; } Octaves;
-static const Octaves octaves[2][5] = {
-    {{4, 4}, {4, 3}, {4, 2}, {4, 1}, {6, 0}},  // of either sign
-    {{10, 4}, {6, 3}, {8, 2}, {4, 1}, {6, 0}}, // means of squares
+// How many octaves each segment has. The last one's have one value, so that below the least value the distance to 0 is
+// that to the next value.
+static const uint32_t octaves[2][STATE_SEGMENTS] = {
+    {4, 4, 4, 4, 6},  // of either sign
+    {10, 6, 8, 4, 6}, // means of squares
 };
 
 void state_code(int positive, StateCode *c) {
   *c = (StateCode){.positive = positive != 0};
-  uint32_t number = positive ? 255 : 127, octave = 0;
+  uint32_t number = positive ? 255 : 127, exponent = 127;
   c->value[number] = 1;
-  c->first[0] = number;
-  c->shift[0] = 23;
-  for (int i = 0; i < 5; i++)
-    for (int k = 0; k < octaves[positive != 0][i].count; k++) {
-      uint32_t n = 1u << octaves[positive != 0][i].bits;
-      float least = 1;
-      for (uint32_t o = 0; o <= octave; o++) least /= 2;
-      octave++;
-      number -= n;
-      c->first[octave] = number;
-      c->shift[octave] = 23 - (uint32_t)octaves[positive != 0][i].bits;
-      for (uint32_t v = 0; v < n; v++) c->value[number + v] = least * (1 + (float)v / (float)n);
+  memset(c->segment, STATE_SEGMENTS - 1, sizeof c->segment);
+  c->segment[127] = 0;
+  for (uint32_t s = 0; s < STATE_SEGMENTS; s++) {
+    uint32_t shift = state_shift(s), top = exponent << 23 >> shift;
+    for (uint32_t o = 0; o < octaves[positive != 0][s]; o++) c->segment[--exponent] = (uint8_t)s;
+    c->least[s] = exponent << 23;
+    c->base[s] = number - top;
+    for (uint32_t v = c->least[s] >> shift; v < top; v++) {
+      uint32_t bits = v << shift;
+      memcpy(&c->value[c->base[s] + v], &bits, 4);
     }
-  CHECK(number == 1 && octave + 1 < STATE_OCTAVES, "the values of a code");
-  c->octaves = octave;
+    number -= top - (c->least[s] >> shift);
+  }
+  CHECK(number == 1, "the values of a code");
   for (int i = 1; !positive && i < 128; i++) c->value[0x80 | i] = -c->value[i];
 }
 
@@ -64,8 +62,26 @@ StateRuns state_runs(const Operand *x, int64_t from, int64_t to) {
 
 static int64_t least_of(int64_t a, int64_t b) { return a < b ? a : b; }
 
+// `left` elements from r->at on follow each other. The first has this global index and this place in its tail, whose
+// scales begin at `scale`.
+static void take_run(StateRuns *r, uint64_t index, int64_t tail, int64_t scale, int64_t left) {
+  int64_t n = least_of(left, STATE_BLOCK - tail % STATE_BLOCK), block = tail / STATE_BLOCK;
+  n = least_of(least_of(n, r->blocks.tail - tail), r->to - r->at);
+  block -= FAULT(last_block_has_no_scale, 0, block && tail / STATE_BLOCK * STATE_BLOCK + STATE_BLOCK > r->blocks.tail);
+  r->run = (StateRun){r->at, n, scale + block, index};
+  r->at += n;
+  r->left = left - n;
+  r->tail = tail + n;
+  r->scale = scale;
+}
+
 int state_next_run(StateRuns *r) {
   const Operand *x = r->x;
+  if (r->left && r->tail < r->blocks.tail && r->at < r->to) { // the next block of the same tail, without a division
+    uint64_t index = r->run.index + FAULT(next_run_has_the_first_index, (uint64_t)r->run.n, 0);
+    take_run(r, index, r->tail, r->scale, r->left);
+    return 1;
+  }
   while (r->at < r->to) {
     const IndexMap *m = &x->map[r->row];
     int64_t length = x->size[r->row] * r->inner, row = r->at / length, in_row = r->at % length, i = in_row / r->inner,
@@ -83,14 +99,9 @@ int state_next_run(StateRuns *r) {
       continue;
     }
     int64_t end = index_run_end(m, i), rest = in_row % r->inner,
-            global = (int64_t)before * m->global * r->inner + index_map(m, i) * r->inner + rest,
-            tail = global % r->blocks.tail, n = (end - i) * r->inner - rest;
-    n = least_of(least_of(n, STATE_BLOCK - tail % STATE_BLOCK), least_of(r->blocks.tail - tail, r->to - r->at));
-    int64_t block = tail / STATE_BLOCK;
-    block -=
-        FAULT(last_block_has_no_scale, 0, block && tail / STATE_BLOCK * STATE_BLOCK + STATE_BLOCK > r->blocks.tail);
-    r->run = (StateRun){r->at, n, r->at / r->local_tail * r->blocks.blocks + block, (uint64_t)global};
-    r->at += n;
+            global = (int64_t)before * m->global * r->inner + index_map(m, i) * r->inner + rest;
+    take_run(r, (uint64_t)global, global % r->blocks.tail, r->at / r->local_tail * r->blocks.blocks,
+             (end - i) * r->inner - rest);
     return 1;
   }
   return 0;

@@ -19,16 +19,20 @@
 #pragma once
 #include "op/op.h"
 
-enum { STATE_BLOCK = 256, STATE_OCTAVES = 40, STATE_NEAREST = 0x8000 };
+enum { STATE_BLOCK = 256, STATE_SEGMENTS = 5, STATE_NEAREST = 0x8000 };
 
-// `first`, `shift`: by the octave, 0 for 1.0 itself, 1 for [1/2, 1) …: number of its least value, and of how many bits
-// of an fp32 mantissa the distance of its values is.
+// Octaves with equally many values are a segment; segment 0 is the largest values and 1.0. The octaves of segment s
+// have 2^(4-s) values. So within a segment the bits of an fp32 number, shifted right by 19 + s, count the values: the
+// number of a value is that plus `base`. Kernels encode and decode by shifts and need no table of values.
 typedef struct StateCode {
-  float value[256]; // by code
-  uint32_t first[STATE_OCTAVES], shift[STATE_OCTAVES];
-  uint32_t octaves, positive;
+  float value[256];               // by code
+  uint32_t least[STATE_SEGMENTS]; // fp32 bits of a segment's least value
+  uint32_t base[STATE_SEGMENTS];  // modulo 2^32
+  uint8_t segment[128];           // by the exponent of an fp32 number up to 1; below the least value, the last one
+  uint32_t positive;
 } StateCode;
 void state_code(int positive, StateCode *code);
+static inline uint32_t state_shift(uint32_t segment) { return 19 + segment; }
 
 // The least power of 2 that is not below a largest absolute value, given and returned as the bits of an fp32 number: 0
 // for 0, infinity for what is not finite, and at least 2^-92, so that all values are normal fp32 numbers.
@@ -49,6 +53,9 @@ static inline float state_scale(float most) {
 static inline float state_inverse(float scale) { return scale > 0 && scale <= 0x1p127f ? 1 / scale : 0; }
 
 // The code of x, of which x · inverse is between -1 and 1. random: 16 bits, or STATE_NEAREST for the nearest value.
+//
+// 16 bits, not 8: a mean of squares with beta2 = 0.999 moves by 1/1000 of a value's distance in the octaves that have
+// one value. That must happen once in 1000 steps. With 8 bits it would happen never or once in 256 steps.
 static inline uint8_t state_encode(const StateCode *c, float x, float inverse, uint32_t random) {
   float y = x * inverse, least, z;
   uint32_t sign, size, u;
@@ -59,15 +66,14 @@ static inline uint8_t state_encode(const StateCode *c, float x, float inverse, u
   size = size > 0x3f800000u ? 0x3f800000u : size; // NaN: its block's scale is infinite
   memcpy(&y, &size, 4);
   // Below the least value numbers are as in the octave above it, which has one value.
-  u = (127 - c->octaves) << 23;
+  u = c->least[STATE_SEGMENTS - 1];
   memcpy(&least, &u, 4);
   uint32_t below = size < u;
   z = y + (below ? least : 0);
   memcpy(&u, &z, 4);
-  uint32_t octave = 127 - (u >> 23), shift = c->shift[octave];
-  uint32_t add = (random << 16) >> (32 - shift);
-  uint32_t code = c->first[octave] + (((u & 0x7fffffu) + add) >> shift) - below, zero = code == 0;
-  // A mean of squares that became 0 would let its weight move without bound. Without branches, for vectors.
+  uint32_t segment = c->segment[u >> 23], shift = state_shift(segment), add = (random << 16) >> (32 - shift);
+  uint32_t code = c->base[segment] + ((u + add) >> shift) - below, zero = code == 0;
+  // A mean of squares that became 0 would let its weight move without bound.
   uint32_t kept = c->positive & zero & (size != 0);
   return (uint8_t)(code | FAULT(squares_become_zero, kept, 0) | (sign & (zero ^ 1) & (c->positive ^ 1)) << 7);
 }
@@ -94,6 +100,7 @@ typedef struct StateRuns {
   StateBlocks blocks;
   int row; // the dims behind this one are whole on this rank: what follows each other in memory is cut by this dim only
   int64_t inner, local_tail, at, to;
+  int64_t left, tail, scale; // what follows the run in memory and by index: elements, place in the tail; its scales
   StateRun run;
 } StateRuns;
 StateRuns state_runs(const Operand *x, int64_t from, int64_t to);

@@ -111,6 +111,29 @@ static void blocks_are_counted_through_the_matrix(void **state) {
   assert_int_equal(seen, 120);
 }
 
+// Runs that are found one after the other are those that are found from each place on.
+static void next_runs_are_runs(void **state) {
+  Operand x[] = {
+      {.rank = 2, .size = {7, 512}, .map = {index_whole(7), index_whole(512)}},
+      {.rank = 2, .size = {7, 100}, .map = {index_whole(7), index_whole(100)}},
+      {.rank = 3, .size = {2, 4, 192}, .map = {index_range(3, 2, 9), index_whole(4), index_whole(192)}},
+      {.rank = 3, .size = {2, 2, 700}, .map = {index_whole(2), index_range(1, 2, 4), index_whole(700)}},
+      {.rank = 2, .size = {5, 600}, .map = {index_range(1, 5, 8), index_range(300, 600, 2048)}},
+  };
+  for (int k = 0; k < (int)(sizeof x / sizeof *x); k++) {
+    int64_t n = operand_elements(&x[k]), seen = 0;
+    StateRuns runs = state_runs(&x[k], 0, n);
+    while (state_next_run(&runs)) {
+      StateRuns own = state_runs(&x[k], runs.run.at, n);
+      assert_int_equal(state_next_run(&own), 1);
+      assert_true(own.run.at == seen && runs.run.at == seen && own.run.n == runs.run.n);
+      assert_true(own.run.scale == runs.run.scale && own.run.index == runs.run.index);
+      seen += runs.run.n;
+    }
+    assert_int_equal(seen, n);
+  }
+}
+
 // ---- updates: every level has the reference's codes, but where one rounds to the other side
 
 enum { ROWS = 37, COLUMNS = 300, N = ROWS * COLUMNS, BLOCKS = (N + 255) / 256 };
@@ -118,12 +141,22 @@ enum { ROWS = 37, COLUMNS = 300, N = ROWS * COLUMNS, BLOCKS = (N + 255) / 256 };
 typedef struct Numbers {
   double w[N], other[N];
   uint8_t moment[2][N];
-  float g[N], scales[2][BLOCKS];
+  float g[N], scales[2][BLOCKS], given[2][BLOCKS];
 } Numbers;
 
-static Operand matrix(void *data, Dtype dtype) {
-  return (Operand){.data = data, .dtype = dtype, .rank = 2, .size = {ROWS, COLUMNS},
-                   .map = {index_whole(ROWS), index_whole(COLUMNS)}};
+// What is updated: all of a matrix or a part of it, by which AdamW, with new scales given or not.
+typedef struct Call {
+  IndexMap rows, columns;
+  double beta1, beta2, factor, skip;
+  int given;
+} Call;
+static Call whole(double skip) {
+  return (Call){index_whole(ROWS), index_whole(COLUMNS), 0.9, 0.999, 0.5, skip, 0};
+}
+
+static Operand matrix(void *data, Dtype dtype, const Call *c) {
+  return (Operand){.data = data, .dtype = dtype, .rank = 2, .size = {c->rows.local, c->columns.local},
+                   .map = {c->rows, c->columns}};
 }
 
 static void fill(Numbers *m) {
@@ -133,24 +166,31 @@ static void fill(Numbers *m) {
     m->moment[0][i] = (uint8_t)(i * 7919 % 256);
     m->moment[1][i] = (uint8_t)(i * 104729 % 256);
   }
-  for (int i = 0; i < BLOCKS; i++) m->scales[0][i] = ldexpf(1, -3 - i % 5), m->scales[1][i] = ldexpf(1, -9 - i % 7);
+  for (int i = 0; i < BLOCKS; i++) {
+    m->scales[0][i] = ldexpf(1, -3 - i % 5), m->scales[1][i] = ldexpf(1, -9 - i % 7);
+    m->given[0][i] = ldexpf(1, i % 9 - 3), m->given[1][i] = ldexpf(1, i % 7 - 4);
+  }
 }
 
-static void update(Numbers *m, Kernel kernel, uint64_t step, double skip) {
-  double scalar[] = {0.01, 0.5, skip, (double)step};
+static void update(Numbers *m, Kernel kernel, uint64_t step, const Call *c) {
+  double scalar[] = {0.01, c->factor, c->skip, (double)step};
   StateAttr attr = {.op = OP_ADAMW, .dtype = DTYPE_F32, .ninput = 8, .noutput = 3, .stream = 9,
-                    .attr.optimizer = {.beta1 = 0.9, .beta2 = 0.999, .epsilon = 1e-8, .decay = 0.1}};
-  Operand scales[2], in[10], out[5];
-  for (int i = 0; i < 2; i++)
-    scales[i] =
-        (Operand){.data = m->scales[i], .dtype = DTYPE_F32, .rank = 1, .size = {BLOCKS}, .map = {index_whole(BLOCKS)}};
-  in[0] = out[0] = matrix(m->w, DTYPE_F32);
-  for (int i = 0; i < 2; i++) in[1 + i] = out[1 + i] = matrix(m->moment[i], DTYPE_U8);
-  in[3] = matrix(m->g, DTYPE_F32);
+                    .attr.optimizer = {.beta1 = c->beta1, .beta2 = c->beta2, .epsilon = 1e-8, .decay = 0.1}};
+  int64_t blocks = (c->rows.global * c->columns.global + STATE_BLOCK - 1) / STATE_BLOCK;
+  Operand scales = {.dtype = DTYPE_F32, .rank = 1, .size = {blocks}, .map = {index_whole(blocks)}}, in[12], out[5];
+  in[0] = out[0] = matrix(m->w, DTYPE_F32, c);
+  for (int i = 0; i < 2; i++) in[1 + i] = out[1 + i] = matrix(m->moment[i], DTYPE_U8, c);
+  in[3] = matrix(m->g, DTYPE_F32, c);
   for (int i = 0; i < 4; i++) in[4 + i] = (Operand){.data = &scalar[i], .dtype = DTYPE_F64};
-  for (int i = 0; i < 2; i++) in[8 + i] = out[3 + i] = scales[i];
+  for (int i = 0; i < 2; i++) {
+    in[8 + i] = in[10 + i] = scales;
+    in[8 + i].data = m->scales[i];
+    in[10 + i].data = m->given[i];
+    out[3 + i] = in[8 + i];
+  }
   CallParameters parameters = {.seed = 1, .step = step};
-  KernelCall call = {.ninput = 10, .noutput = 5, .input = in, .output = out, .attr = &attr, .parameters = &parameters};
+  KernelCall call = {.ninput = c->given ? 12 : 10, .noutput = 5, .input = in, .output = out, .attr = &attr,
+                     .parameters = &parameters};
   kernel(&call);
 }
 
@@ -166,9 +206,10 @@ static void levels_have_the_codes_of_the_reference(void **state) {
   for (int level = 0; level < CPU_LEVELS; level++) {
     if (!cpu_level_available((CpuLevel)level)) continue;
     for (int skip = 0; skip < 2; skip++) {
+      Call c = whole(skip);
       slow = fast = before;
-      update(&slow, op_def(OP_STATE_UPDATE)->reference, 4, skip);
-      update(&fast, cpu_find((CpuLevel)level, OP_STATE_UPDATE, DTYPE_F32)->kernel, 4, skip);
+      update(&slow, op_def(OP_STATE_UPDATE)->reference, 4, &c);
+      update(&fast, cpu_find((CpuLevel)level, OP_STATE_UPDATE, DTYPE_F32)->kernel, 4, &c);
       int other = 0;
       assert_memory_equal(slow.scales, fast.scales, sizeof slow.scales);
       for (int k = 0; k < 2; k++)
@@ -185,6 +226,71 @@ static void levels_have_the_codes_of_the_reference(void **state) {
   }
 }
 
+// Gradients of every kind: some blocks have numbers of all sizes, some numbers beside powers of 2, some any bits, some
+// numbers too small to be normal.
+static void any_gradients(Numbers *m) {
+  uint32_t state = 1;
+  for (int i = 0; i < N; i++) {
+    uint32_t word = state = state * 1664525u + 1013904223u, other = state = state * 1664525u + 1013904223u;
+    word ^= word >> 15, other ^= other >> 15;
+    switch (i / 256 % 5) {
+    case 0: word = (word & 0x807fffffu) | (127 - other % 45) << 23; break;
+    case 1: word = (word & 0x80000000u) | (((127 - other % 25) << 23) + (other >> 9) % 3 - 1); break;
+    case 2: break;
+    case 3: word &= 0x80ffffffu; break;
+    case 4: word = other % 3 ? (word & 0x80700000u) | (127 - other % 20) << 23 : 0; break;
+    }
+    memcpy(&m->g[i], &word, 4);
+  }
+}
+
+// With beta 0 the moments are the gradients and their squares at every level, exactly: so codes and scales have the
+// same bits whatever the gradients are, of whole matrices and of parts of blocks, whose scales are given.
+static void levels_have_the_bits_of_the_reference(void **state) {
+  static Numbers before, slow, fast;
+  Call calls[] = {
+      {index_whole(ROWS), index_whole(COLUMNS), 0, 0, 1, 0, 0},
+      {index_whole(N / 37), index_range(11, 5, 37), 0, 0, 1, 0, 1},               // runs of 5
+      {index_range(1, 33, ROWS), index_range(101, 130, COLUMNS), 0, 0, 1, 0, 1},  // of 130
+      {index_range(24, 20, ROWS), index_range(150, 150, COLUMNS), 0, 0, 1, 0, 1}, // with padding
+      {index_whole(3), index_whole(1021), 0, 0, 1, 0, 0},                          // a block that is not full
+  };
+  calls[3].rows.valid = 13;
+  fill(&before);
+  any_gradients(&before);
+  for (int k = 0; k < (int)(sizeof calls / sizeof *calls); k++) {
+    slow = before;
+    update(&slow, op_def(OP_STATE_UPDATE)->reference, 4, &calls[k]);
+    for (int level = 0; level < CPU_LEVELS; level++) {
+      if (!cpu_level_available((CpuLevel)level)) continue;
+      fast = before;
+      update(&fast, cpu_find((CpuLevel)level, OP_STATE_UPDATE, DTYPE_F32)->kernel, 4, &calls[k]);
+      assert_memory_equal(slow.scales, fast.scales, sizeof slow.scales);
+      for (int i = 0; i < 2 * N; i++)
+        if (slow.moment[i / N][i % N] != fast.moment[i / N][i % N])
+          fail_msg("%s, call %d: moment %d of %a becomes %d, not %d", cpu_level_name((CpuLevel)level), k, i,
+                   (double)before.g[i % N], fast.moment[i / N][i % N], slow.moment[i / N][i % N]);
+    }
+  }
+}
+
+// A decoded moment has the same bits at every level: with beta 1 it stays.
+static void levels_decode_the_bits_of_the_reference(void **state) {
+  static Numbers before, fast;
+  Call c = {index_whole(ROWS), index_whole(COLUMNS), 1, 1, 1, 0, 0};
+  fill(&before);
+  for (int level = 0; level < CPU_LEVELS; level++) {
+    if (!cpu_level_available((CpuLevel)level)) continue;
+    fast = before;
+    for (int i = 0; i < N; i++) fast.g[i] = 0;
+    update(&fast, cpu_find((CpuLevel)level, OP_STATE_UPDATE, DTYPE_F32)->kernel, 4, &c);
+    for (int k = 0; k < 2; k++)
+      for (int i = 0; i < N; i++)
+        if (decoded(&before, k, i) != decoded(&fast, k, i))
+          fail_msg("%s: code %d becomes %d", cpu_level_name((CpuLevel)level), before.moment[k][i], fast.moment[k][i]);
+  }
+}
+
 // A mean of squares whose gradients have become small follows them, although each step changes it by less than the
 // distance of two values.
 static void means_of_squares_decay(void **state) {
@@ -193,8 +299,9 @@ static void means_of_squares_decay(void **state) {
   for (int i = 0; i < N; i++) m.moment[1][i] = 254;
   double begin = 0, end = 0;
   for (int i = 0; i < N; i++) begin += decoded(&m, 1, i), m.g[i] *= 1e-6f;
+  Call c = whole(0);
   for (uint64_t step = 1; step <= 1000; step++)
-    update(&m, cpu_find(CPU_PORTABLE, OP_STATE_UPDATE, DTYPE_F32)->kernel, step, 0);
+    update(&m, cpu_find(CPU_PORTABLE, OP_STATE_UPDATE, DTYPE_F32)->kernel, step, &c);
   for (int i = 0; i < N; i++) end += decoded(&m, 1, i);
   print_message("1000 steps of 0.999: %.4f of what it was, e^-1 = 0.368\n", end / begin);
   assert_true(fabs(end / begin - pow(0.999, 1000)) < 0.01);
@@ -207,7 +314,10 @@ int main(void) {
       cmocka_unit_test(rounding_is_right_on_the_average),
       cmocka_unit_test(scales_are_powers_of_two),
       cmocka_unit_test(blocks_are_counted_through_the_matrix),
+      cmocka_unit_test(next_runs_are_runs),
       cmocka_unit_test(levels_have_the_codes_of_the_reference),
+      cmocka_unit_test(levels_have_the_bits_of_the_reference),
+      cmocka_unit_test(levels_decode_the_bits_of_the_reference),
       cmocka_unit_test(means_of_squares_decay),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -114,13 +114,13 @@ static void TYPED(tile_factors)(const ATTENTION *a, const PLACE *t, REAL *factor
       a->call->parameters->sample_base + FAULT(address_of_attention_sample, index_map(&q->map[0], t->b), t->b);
   int64_t head = FAULT(address_of_attention_head, index_map(&q->map[2], t->g), t->g) * q->map[3].global +
                  index_map(&q->map[3], t->r);
+  uint64_t counter = (uint32_t)sample | (uint64_t)head << 32;
   uint32_t threshold = a->threshold, bits[4 * PHILOX_BATCH];
   _Static_assert(TILE <= 4 * PHILOX_BATCH, "one batch for a row of a tile");
   for (int64_t i = 0; i < t->rows; i++) {
     int64_t first = -1; // position of the batch's first bits
     if (t->aligned) {
-      philox_batch(a->key, (uint32_t)sample, (uint32_t)head, (uint32_t)t->query_position[i],
-                   (uint32_t)(t->key_position[0] / 4), 0, 1, bits);
+      philox_batch(a->key, counter, 0, (uint32_t)t->query_position[i], 0, (uint32_t)(t->key_position[0] / 4), 1, bits);
       for (int64_t j = 0; j < t->columns; j++) factor[i * query + j * key] = bits[j] >= threshold ? a->keep : 0;
       continue;
     }
@@ -128,8 +128,7 @@ static void TYPED(tile_factors)(const ATTENTION *a, const PLACE *t, REAL *factor
       int64_t p = t->key_position[j];
       if (first < 0 || p < first || p >= first + 4 * PHILOX_BATCH) {
         first = p / 4 * 4;
-        philox_batch(a->key, (uint32_t)sample, (uint32_t)head, (uint32_t)t->query_position[i], (uint32_t)(first / 4), 0,
-                     1, bits);
+        philox_batch(a->key, counter, 0, (uint32_t)t->query_position[i], 0, (uint32_t)(first / 4), 1, bits);
       }
       factor[i * query + j * key] = bits[p - first] >= threshold ? a->keep : 0;
     }

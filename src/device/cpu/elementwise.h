@@ -166,7 +166,7 @@ static void TYPED(dropout_unit)(void *argument, int slot, int64_t unit) {
     for (int64_t at = 0, n; at < width; at += n, skip = 0) {
       REAL factor[4 * PHILOX_BATCH];
       n = 4 * PHILOX_BATCH - skip < width - at ? 4 * PHILOX_BATCH - skip : width - at;
-      philox_batch(key, sample, position, (uint32_t)((first + at) / 4), 0, 1, 0, bits);
+      philox_batch(key, sample | (uint64_t)position << 32, 0, (uint32_t)((first + at) / 4), 1, 0, 0, bits);
       for (int64_t j = 0; j < n; j++) factor[j] = bits[skip + j] >= threshold ? keep : 0;
       EACH_VECTOR {
         V by = MATH(take)(factor + i, n - i);

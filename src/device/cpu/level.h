@@ -24,6 +24,7 @@ INLINE void transpose4_f64(double *to, int64_t to_row, const double *from, int64
 }
 
 #include "device/cpu/random.h"
+#include "device/cpu/state_loops.h"
 
 #define WIDTH_F64 (LEVEL_BYTES / 8)
 #define TYPED(name) JOIN(name, _f64)

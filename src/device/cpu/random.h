@@ -1,20 +1,10 @@
-// Dropout masks: the bits of op/formula.h, many counters at a time. The same code for all real types.
+// Random bits at a level, for dropout masks (op/formula.h) and for rounding moments. The same code for all real types.
 
 #include "device/cpu/philox_batch.h"
 
-// Philox4x32-10 at the counters (c0, c1, c2 + i step2, c3 + i step3), i < PHILOX_BATCH: out[4 i + word].
-static void JOIN(philox_batch_, LEVEL)(PhiloxKey key, uint32_t c0, uint32_t c1, uint32_t c2, uint32_t c3,
-                                       uint32_t step2, uint32_t step3, uint32_t out[4 * PHILOX_BATCH]) {
-  uint32_t c[4][PHILOX_BATCH];
-  for (uint32_t i = 0; i < PHILOX_BATCH; i++) {
-    c[0][i] = c0;
-    c[1][i] = c1;
-    c[2][i] = c2 + i * step2;
-    c[3][i] = c3 + i * step3;
-  }
-  philox_rounds(key, c);
-  for (int i = 0; i < PHILOX_BATCH; i++)
-    for (int word = 0; word < 4; word++) out[4 * i + word] = c[word][i];
+static void JOIN(philox_batch_, LEVEL)(PhiloxKey key, uint64_t c01, uint32_t step01, uint32_t c2, uint32_t step2,
+                                       uint32_t c3, uint32_t step3, uint32_t out[4 * PHILOX_BATCH]) {
+  philox_inline(key, c01, step01, c2, step2, c3, step3, out);
 }
 
 // An element is kept when its 32 bits are at least this: bits · 2^-32 >= probability, which is below 1.

@@ -1,75 +1,55 @@
-// Moments of 8 bits (op/state_code.h) go block by block through the level's kernel of the optimizer: decoded on the
-// stack, updated, encoded again. Where a rank has whole blocks, their scales are found on the way.
+// Moments of 8 bits (op/state_code.h) go some blocks at a time through the level's kernel of the optimizer: decoded on
+// the stack, updated, encoded again. Where a rank has whole blocks, their scales are found on the way.
 #include "device/cpu/states.h"
 #include "base/fault.h"
-#include "device/cpu/philox_batch.h"
 #include "op/state_update.h"
 
-enum { AT_ONCE = 2048 }; // elements; a multiple of STATE_BLOCK, as units are, so that whole blocks stay whole
+// Elements and runs at a time. Parts end at multiples of AT_ONCE, which is one of STATE_BLOCK, as units are, so that
+// whole blocks stay whole; or after RUNS runs, where blocks are not whole anyway: whole ones are fewer.
+enum { AT_ONCE = 1024, RUNS = 64 };
 
-// What a level does with the elements of one run. `random` of the first: a word for each element from `index`, a
-// multiple of 4, on, and room for PHILOX_BATCH counters more; of encode: 16 bits of each word, from bit `shift` on.
-typedef struct StateLoops {
-  void (*random)(PhiloxKey key, uint32_t stream, uint64_t index, int64_t n, uint32_t *out);
-  void (*decode_float)(float *to, const uint8_t *from, int64_t n, const StateCode *code, float scale);
-  void (*decode_double)(double *to, const uint8_t *from, int64_t n, const StateCode *code, float scale);
-  uint32_t (*most_float)(const float *x, int64_t n); // bits of the largest absolute value
-  uint32_t (*most_double)(const double *x, int64_t n);
-  void (*encode_float)(uint8_t *to, const float *from, int64_t n, const StateCode *code, float inverse,
-                       const uint32_t *random, uint32_t shift);
-  void (*encode_double)(uint8_t *to, const double *from, int64_t n, const StateCode *code, float inverse,
-                        const uint32_t *random, uint32_t shift);
-} StateLoops;
+static uint32_t segment_of(const StateCode *c, uint32_t bits) { return bits >> 23 < 127 ? c->segment[bits >> 23] : 0; }
 
-#define LOOPS_OF(level, attribute, real)                                                                               \
-  attribute static void decode_##real##_##level(real *restrict to, const uint8_t *restrict from, int64_t n,            \
-                                                const StateCode *code, float scale) {                                  \
-    for (int64_t i = 0; i < n; i++) to[i] = (real)state_decode(code, from[i], scale);                                  \
-  }                                                                                                                    \
-  attribute static uint32_t most_##real##_##level(const real *restrict x, int64_t n) {                                 \
-    uint32_t most = 0;                                                                                                 \
-    for (int64_t i = 0; i < n; i++) {                                                                                  \
-      float y = (float)x[i];                                                                                           \
-      uint32_t u;                                                                                                      \
-      memcpy(&u, &y, 4);                                                                                               \
-      u &= 0x7fffffffu;                                                                                                \
-      most = u > most ? u : most;                                                                                      \
-    }                                                                                                                  \
-    return most;                                                                                                       \
-  }                                                                                                                    \
-  attribute static void encode_##real##_##level(uint8_t *restrict to, const real *restrict from, int64_t n,            \
-                                                const StateCode *code, float inverse, const uint32_t *restrict random, \
-                                                uint32_t shift) {                                                      \
-    for (int64_t i = 0; i < n; i++)                                                                                    \
-      to[i] = state_encode(code, (float)from[i], inverse, random[i] >> shift & 0xffff);                                \
+void state_tables(int positive, StateTables *t) {
+  *t = (StateTables){.by_bits = {0}};
+  state_code(positive, &t->code);
+  const uint32_t last = STATE_SEGMENTS - 1;
+  for (uint32_t i = 0; i < 16; i++) { // each for two octaves, which are of one segment; the first for all below, too
+    uint32_t from = (i << STATE_BITS_SHIFT) - (uint32_t)STATE_BITS_OFFSET, segment = segment_of(&t->code, from);
+    CHECK(segment == segment_of(&t->code, from + (1 << 23)) && (i || segment == last), "segments are of two octaves");
+    t->by_bits[i] = (uint8_t)(last - segment);
   }
+  for (uint32_t code = positive ? 255 : 127, known = 16; code > 0; code--) {
+    uint32_t bits, at = (code + 1) / 8 < 15 ? (code + 1) / 8 : 15;
+    memcpy(&bits, &t->code.value[code], 4);
+    uint8_t by = (uint8_t)(last - segment_of(&t->code, bits));
+    CHECK(at != known || t->by_code[at] == by, "segments are of 8 codes");
+    t->by_code[known = at] = by;
+  }
+  for (uint32_t s = 0; s < STATE_SEGMENTS; s++) t->base[last - s] = t->code.base[s];
+  CHECK(!t->by_code[0], "small codes are of the last segment");
+}
 
-#define LOOPS(level, attribute)                                                                                        \
-  attribute static void random_##level(PhiloxKey key, uint32_t stream, uint64_t index, int64_t n, uint32_t *out) {     \
-    uint32_t c[4][PHILOX_BATCH];                                                                                     \
-    for (int64_t from = 0; from < n; from += 4 * PHILOX_BATCH) {                                                     \
-      for (int i = 0; i < PHILOX_BATCH; i++) {                                                                       \
-        uint64_t number = (index + (uint64_t)from) / 4 + (uint64_t)i;                                                  \
-        c[0][i] = (uint32_t)number;                                                                                    \
-        c[1][i] = (uint32_t)(number >> 32);                                                                            \
-        c[2][i] = stream;                                                                                              \
-        c[3][i] = 0;                                                                                                   \
-      }                                                                                                                \
-      philox_rounds(key, c);                                                                                           \
-      for (int i = 0; i < PHILOX_BATCH; i++)                                                                         \
-        for (int word = 0; word < 4; word++) out[from + 4 * i + word] = c[word][i];                                    \
-    }                                                                                                                  \
-  }                                                                                                                    \
-  LOOPS_OF(level, attribute, float)                                                                                    \
-  LOOPS_OF(level, attribute, double)                                                                                   \
-  static const StateLoops loops_##level = {random_##level,       decode_float_##level,  decode_double_##level,         \
-                                           most_float_##level,   most_double_##level,   encode_float_##level,          \
-                                           encode_double_##level};
-
-LOOPS(portable, )
-#if defined(__x86_64__)
-LOOPS(avx2, __attribute__((target("avx2"))))
-#endif
+// The same for moments that are computed in fp64, at every level.
+static void decode_doubles(double *to, const uint8_t *from, int64_t n, const StateCode *code, float scale) {
+  for (int64_t i = 0; i < n; i++) to[i] = (double)state_decode(code, from[i], scale);
+}
+static uint32_t most_of_doubles(const double *x, int64_t n) {
+  uint32_t most = 0;
+  for (int64_t i = 0; i < n; i++) {
+    float y = (float)x[i];
+    uint32_t u;
+    memcpy(&u, &y, 4);
+    u &= 0x7fffffffu;
+    most = u > most ? u : most;
+  }
+  return most;
+}
+static void encode_doubles(uint8_t *to, const double *from, int64_t n, const StateCode *code, float inverse,
+                           const uint32_t *random, int half) {
+  for (int64_t i = 0; i < n; i++)
+    to[i] = state_encode(code, (float)from[i], inverse, random[i] >> 16 * half & 0xffff);
+}
 
 typedef struct Update {
   const KernelCall *call;
@@ -78,121 +58,170 @@ typedef struct Update {
   Kernel kernel; // of the optimizer's op
   PhiloxKey key;
   StateMoments moments;
-  StateCode code[OPTIMIZER_STATES];
+  StateTables tables[OPTIMIZER_STATES];
   int only_scales; // STATE_SCALES
   int given;       // new scales are
 } Update;
+
+// Elements of a rank from `from` on: all of these runs, and padding. Moments have the same runs.
+typedef struct Part {
+  int64_t from, n;
+  int count, padding;
+  StateRun run[RUNS];
+} Part;
+
+static void find_part(const Update *u, int64_t from, int64_t to, Part *p) {
+  int64_t end = (from / AT_ONCE + 1) * AT_ONCE, covered = 0;
+  p->from = from;
+  p->n = (to < end ? to : end) - from;
+  p->count = 0;
+  StateRuns runs = state_runs(&u->call->input[u->moments.moment[0].input], from, from + p->n);
+  while (state_next_run(&runs)) {
+    if (p->count == RUNS) { // the next part begins with this one
+      p->n = FAULT(parts_forget_runs, runs.run.at - from, p->n);
+      break;
+    }
+    p->run[p->count++] = runs.run;
+    covered += runs.run.n;
+  }
+  p->padding = covered < p->n;
+}
+
+static int is_wide(const Update *u) { return u->attr->dtype == DTYPE_F64; }
 
 static void raise_scale(float *scale, uint32_t bits) {
   uint32_t *at = (uint32_t *)(void *)scale, now = __atomic_load_n(at, __ATOMIC_RELAXED);
   while (now < bits && !__atomic_compare_exchange_n(at, &now, bits, 1, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {}
 }
 
-static void decode(const Update *u, int i, int64_t from, int64_t n, void *to) {
-  const Operand *codes = &u->call->input[u->moments.moment[i].input];
+// Moment number i. to: (part->n)
+static void decode(const Update *u, int i, const Part *part, void *to) {
+  const uint8_t *codes = u->call->input[u->moments.moment[i].input].data;
   const float *scales = u->call->input[u->attr->ninput + i].data;
-  int wide = u->attr->dtype == DTYPE_F64;
-  StateRuns runs = state_runs(codes, from, from + n);
-  memset(to, 0, (size_t)n * dtype_size((Dtype)u->attr->dtype)); // padding
-  while (state_next_run(&runs)) {
-    const uint8_t *code = (const uint8_t *)codes->data + runs.run.at;
-    if (wide)
-      u->loops->decode_double((double *)to + runs.run.at - from, code, runs.run.n, &u->code[i], scales[runs.run.scale]);
-    else
-      u->loops->decode_float((float *)to + runs.run.at - from, code, runs.run.n, &u->code[i], scales[runs.run.scale]);
+  if (part->padding) memset(to, 0, (size_t)part->n * dtype_size((Dtype)u->attr->dtype));
+  for (const StateRun *r = part->run; r < part->run + part->count; r++) {
+    int64_t at = r->at - part->from;
+    if (is_wide(u)) decode_doubles((double *)to + at, codes + r->at, r->n, &u->tables[i].code, scales[r->scale]);
+    else u->loops->decode((float *)to + at, codes + r->at, r->n, &u->tables[i], scales[r->scale]);
   }
 }
 
-// A word for each element, whose halves are those of two moments. out: (n)
-static void draw(const Update *u, int i, int64_t from, int64_t n, uint32_t *out) {
-  uint32_t words[STATE_BLOCK + 8 * PHILOX_BATCH];
-  StateRuns runs = state_runs(&u->call->input[u->moments.moment[i].input], from, from + n);
-  while (state_next_run(&runs)) {
-    const StateRun *r = &runs.run;
-    uint64_t index = FAULT(rounding_by_local_index, r->index, (uint64_t)r->at), first = index & ~UINT64_C(3);
-    u->loops->random(u->key, (uint32_t)i >> 1, first, r->n + (int64_t)(index - first), words);
-    memcpy(out + r->at - from, words + (index - first), sizeof *out * (size_t)r->n);
+// The scale of a run of moment number i, whose elements are x. 0 if it is a part of one (STATE_SCALES).
+static int scale_of(const Update *u, int i, const StateRun *r, const void *x, float *scale) {
+  if (u->given) {
+    const float *given = u->call->input[u->attr->ninput + u->moments.count + i].data;
+    *scale = given[r->scale];
+    return 1;
   }
-}
-
-static void encode(const Update *u, int i, int64_t from, int64_t n, const void *x, const uint32_t *random) {
-  const Operand *codes = &u->call->input[u->moments.moment[i].input];
   float *scales = u->call->output[u->only_scales ? i : u->attr->noutput + i].data;
-  const float *given = u->given ? u->call->input[u->attr->ninput + u->moments.count + i].data : NULL;
-  int wide = u->attr->dtype == DTYPE_F64;
-  if (!u->only_scales)
-    memset((char *)u->call->output[u->moments.moment[i].output].data + from, 0, (size_t)n); // padding
-  StateRuns runs = state_runs(codes, from, from + n);
-  while (state_next_run(&runs)) {
-    const StateRun *r = &runs.run;
-    const float *narrow = (const float *)x + r->at - from;
-    const double *doubles = (const double *)x + r->at - from;
-    float scale;
-    if (given) {
-      scale = given[r->scale];
-    } else {
-      uint32_t bits =
-          state_scale_bits(wide ? u->loops->most_double(doubles, r->n) : u->loops->most_float(narrow, r->n));
-      if (u->only_scales) {
-        raise_scale(&scales[r->scale], bits);
-        continue;
-      }
-      memcpy(&scale, &bits, 4);
-      scales[r->scale] = scale;
-    }
-    uint8_t *to = (uint8_t *)u->call->output[u->moments.moment[i].output].data + r->at;
-    const uint32_t *own = random + r->at - from;
-    uint32_t shift = i & 1 ? 16 : 0;
-    if (wide) u->loops->encode_double(to, doubles, r->n, &u->code[i], state_inverse(scale), own, shift);
-    else u->loops->encode_float(to, narrow, r->n, &u->code[i], state_inverse(scale), own, shift);
+  uint32_t bits = state_scale_bits(is_wide(u) ? most_of_doubles(x, r->n) : u->loops->most(x, r->n));
+  if (u->only_scales) {
+    raise_scale(&scales[r->scale], bits);
+    return 0;
   }
+  memcpy(scale, &bits, 4);
+  scales[r->scale] = *scale;
+  return 1;
 }
 
-static void run_part(const Update *u, int64_t from, int64_t n) {
-  const KernelCall *call = u->call;
-  const StateAttr *attr = u->attr;
+// A word for each element of the run, whose halves round two moments: number i, which is even, and the next one.
+static const uint32_t *draw(const Update *u, int i, const StateRun *r, uint32_t *room) {
+  uint64_t index = FAULT(rounding_by_local_index, r->index, (uint64_t)r->at), first = index & ~UINT64_C(3);
+  u->loops->random(u->key, (uint32_t)i >> 1, first, r->n + (int64_t)(index - first), room);
+  return room + (index - first);
+}
+
+static void encode(const Update *u, const Part *part, double moment[][AT_ONCE]) {
+  uint32_t room[STATE_BLOCK + 4 + STATE_RANDOM_ROOM];
+  const uint32_t *random = room;
+  for (int i = 0; part->padding && !u->only_scales && i < u->moments.count; i++)
+    memset((uint8_t *)u->call->output[u->moments.moment[i].output].data + part->from, 0, (size_t)part->n);
+  for (const StateRun *r = part->run; r < part->run + part->count; r++)
+    for (int i = 0; i < u->moments.count; i++) {
+      int64_t at = r->at - part->from;
+      const void *x = is_wide(u) ? (const void *)(moment[i] + at) : (const void *)((const float *)moment[i] + at);
+      float scale;
+      if (!scale_of(u, i, r, x, &scale)) continue;
+      if (i % 2 == 0) random = draw(u, i, r, room);
+      uint8_t *to = (uint8_t *)u->call->output[u->moments.moment[i].output].data + r->at;
+      float inverse = state_inverse(scale);
+      if (is_wide(u)) encode_doubles(to, x, r->n, &u->tables[i].code, inverse, random, i & 1);
+      else u->loops->encode(to, x, r->n, &u->tables[i], inverse, random, i & 1);
+    }
+}
+
+// The optimizer's call on one part after the other, whose moments are here. Operands are large: only what differs
+// between parts is written for each.
+typedef struct Wide {
+  KernelCall call;
   Operand input[STATE_MOST], output[STATE_MOST];
   double moment[OPTIMIZER_STATES][AT_ONCE], other[2][AT_ONCE]; // room for elements of any dtype
-  uint32_t random[AT_ONCE];
-  KernelCall wide = *call;
-  wide.ninput = attr->ninput;
-  wide.noutput = attr->noutput;
-  wide.input = input;
-  wide.output = output;
-  wide.attr = &attr->attr;
-  wide.queue = NULL;
-  for (int k = 0; k < wide.ninput; k++) input[k] = cpu_operand_part(&call->input[k], from, n);
-  const Operand *last = &input[wide.ninput - 1];
-  for (int k = 0; k < wide.noutput; k++) {
+} Wide;
+
+static void prepare(const Update *u, Wide *w) {
+  const KernelCall *call = u->call;
+  const StateAttr *attr = u->attr;
+  w->call = *call;
+  w->call.ninput = attr->ninput;
+  w->call.noutput = attr->noutput;
+  w->call.input = w->input;
+  w->call.output = w->output;
+  w->call.attr = &attr->attr;
+  w->call.queue = NULL;
+  for (int k = 0; k < attr->ninput; k++) w->input[k] = cpu_operand_part(&call->input[k], 0, AT_ONCE);
+  const Operand *last = &w->input[attr->ninput - 1];
+  for (int k = 0; k < attr->noutput; k++) {
     if (!u->only_scales) {
-      output[k] = cpu_operand_part(&call->output[k], from, n);
+      w->output[k] = cpu_operand_part(&call->output[k], 0, AT_ONCE);
       continue;
     }
     // STATE_SCALES needs the new moments only: other outputs (w and its lower bits) go to memory that nobody reads.
-    output[k] = k == wide.noutput - 1 && last->dtype == DTYPE_U16 ? *last : input[0];
-    if (output[k].dtype == DTYPE_U8) output[k].dtype = (Dtype)attr->dtype;
-    output[k].data = other[k > 0];
+    w->output[k] = k == attr->noutput - 1 && last->dtype == DTYPE_U16 ? *last : w->input[0];
+    if (w->output[k].dtype == DTYPE_U8) w->output[k].dtype = (Dtype)attr->dtype;
+    w->output[k].data = w->other[k > 0];
   }
   for (int i = 0; i < u->moments.count; i++) {
     const StateMoment *m = &u->moments.moment[i];
-    decode(u, i, from, n, moment[i]);
-    input[m->input].data = moment[i];
-    input[m->input].dtype = (Dtype)attr->dtype;
-    output[m->output] = input[m->input];
+    w->input[m->input].data = w->moment[i];
+    w->input[m->input].dtype = (Dtype)attr->dtype;
+    w->output[m->output] = w->input[m->input];
   }
-  int old = FAULT(scales_before_the_update, 0, u->only_scales);
-  if (!old) u->kernel(&wide);
+}
+
+// of: what `prepare` made of x; a moment and what nobody reads stay where they are.
+static void set_part(const Part *part, const Operand *x, Operand *of, int stays) {
+  if (!x->data || !x->rank) return;
+  if (!stays) of->data = (char *)x->data + part->from * (int64_t)dtype_size(x->dtype);
+  if (of->size[0] == part->n) return;
+  of->size[0] = part->n;
+  of->map[0] = index_whole(part->n);
+}
+
+static void run_part(const Update *u, const Part *part, Wide *w) {
+  uint32_t in = 0, out = 0; // moments
   for (int i = 0; i < u->moments.count; i++) {
-    if (!u->only_scales && i % 2 == 0) draw(u, i, from, n, random);
-    encode(u, i, from, n, moment[i], random);
+    in |= 1u << u->moments.moment[i].input;
+    out |= 1u << u->moments.moment[i].output;
+    decode(u, i, part, w->moment[i]);
   }
+  for (int k = 0; k < w->call.ninput; k++) set_part(part, &u->call->input[k], &w->input[k], in >> k & 1);
+  for (int k = 0; k < w->call.noutput; k++)
+    set_part(part, u->only_scales ? &w->output[k] : &u->call->output[k], &w->output[k], u->only_scales || out >> k & 1);
+  int old = FAULT(scales_before_the_update, 0, u->only_scales);
+  if (!old) u->kernel(&w->call);
+  encode(u, part, w->moment);
 }
 
 static void run_unit(void *argument, int slot, int64_t unit) {
   const Update *u = argument;
   RowRange r = chunk_range(operand_elements(&u->call->input[u->moments.moment[0].input]), unit);
-  for (int64_t from = r.from; from < r.to; from += AT_ONCE)
-    run_part(u, from, r.to - from < AT_ONCE ? r.to - from : AT_ONCE);
+  Wide wide;
+  Part part;
+  prepare(u, &wide);
+  for (int64_t from = r.from; from < r.to; from += part.n) {
+    find_part(u, from, r.to, &part);
+    run_part(u, &part, &wide);
+  }
 }
 
 // The dtype of w, by which the optimizer's kernel is looked up; of an op without w, that in which it computes.
@@ -208,7 +237,7 @@ static void run(const KernelCall *call, CpuLevel level, const StateLoops *loops,
   u.key = philox_key(call->parameters->seed, call->parameters->step, attr->stream);
   const KernelEntry *entry = cpu_find(level, (Op)attr->op, kernel_dtype(call, attr));
   u.kernel = entry ? entry->kernel : op_def((Op)attr->op)->reference;
-  for (int i = 0; i < u.moments.count; i++) state_code(u.moments.moment[i].positive, &u.code[i]);
+  for (int i = 0; i < u.moments.count; i++) state_tables(u.moments.moment[i].positive, &u.tables[i]);
   for (int i = 0; only_scales && i < u.moments.count; i++)
     memset(call->output[i].data, 0, (size_t)operand_elements(&call->output[i]) * sizeof(float));
   int64_t n = operand_elements(&call->input[u.moments.moment[0].input]);
@@ -229,8 +258,8 @@ static void run(const KernelCall *call, CpuLevel level, const StateLoops *loops,
       {OP_STATE_SCALES, DTYPE_F64, scales_##level, NULL},  {OP_STATE_SCALES, DTYPE_BF16, scales_##level, NULL},        \
       {OP_COUNT, DTYPE_COUNT, NULL, NULL},                                                                             \
   };
-KERNELS(portable, CPU_PORTABLE, loops_portable)
+KERNELS(portable, CPU_PORTABLE, state_loops_portable)
 #if defined(__x86_64__)
-KERNELS(avx2, CPU_AVX2, loops_avx2)
-KERNELS(avx512, CPU_AVX512, loops_avx2)
+KERNELS(avx2, CPU_AVX2, state_loops_avx2)
+KERNELS(avx512, CPU_AVX512, state_loops_avx512)
 #endif
