@@ -41,8 +41,8 @@ typedef struct DeviceKernel {
   Dtype dtype;
   Kernel host;      // a function that the CPU runs; NULL: the implementation has its own
   int is_reference; // the op's reference kernel, for lack of a faster one
-  // Bytes of workspace for one call, from local shapes; NULL: none. An upper bound over `threads` threads. Reads operands that
-  // the node may lack: input and output end with DEVICE_OPTIONAL_OPERANDS empty ones.
+  // Bytes of workspace for one call, from local shapes; NULL: none. An upper bound over `threads` threads. Reads
+  // operands that the node may lack: input and output end with DEVICE_OPTIONAL_OPERANDS empty ones.
   size_t (*workspace)(const Operand *input, const Operand *output, const void *attr, int threads);
 } DeviceKernel;
 

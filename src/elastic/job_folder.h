@@ -17,9 +17,9 @@ typedef struct JobFolder {
 
 void job_folder_open(JobFolder *folder, const char *path);
 // 1: this process holds the lease now, of an epoch above all before. 0: somebody else does, or may: ask again. It is
-// free at once where one of this job's machines gave it back, or was a process of this machine that has died; else after
-// `silence` seconds without a change. PLAIT_BAD_INPUT: a job at an endpoint that is not among `endpoints` holds it, or
-// another one than `job` where `endpoints` is NULL; PLAIT_FAILED: the folder cannot be written.
+// free at once where one of this job's machines gave it back, or was a process of this machine that has died; else
+// after `silence` seconds without a change. PLAIT_BAD_INPUT: a job at an endpoint that is not among `endpoints` holds
+// it, or another one than `job` where `endpoints` is NULL; PLAIT_FAILED: the folder cannot be written.
 int job_folder_claim(JobFolder *folder, const char *job, const char *endpoint, const char *endpoints, double silence,
                      Error *error);
 // For a machine that another one serves: looks at the lease, so that a holder that falls silent is known to be silent

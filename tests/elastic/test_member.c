@@ -187,8 +187,8 @@ static void another_start(void **state) {
   meet_another_start(-1); // it has not begun, so the machine reminds it of its own
 }
 
-// The host of the store that a machine has lost says that nothing listens there any more, and the lease in run.dir is not
-// renewed: the machine serves the job itself, without waiting for --silence.
+// The host of the store that a machine has lost says that nothing listens there any more, and the lease in run.dir is
+// not renewed: the machine serves the job itself, without waiting for --silence.
 static void a_refusal(void **state) {
   char folder[] = "/tmp/test_member_XXXXXX", endpoint[ENDPOINT];
   NetAddress at;

@@ -83,9 +83,9 @@ static void run(const ParityCase *c, ParityResult *result) {
   if (parity_run(c, corpus_for(c->model, CORPUS_RAGGED), result, &error)) fail_msg("%s: %s", c->name, error.message);
 }
 
-// A run may come to a point at which rounding is magnified, as a row that is nearly nothing before its norm. How much is
-// measured: by how much one rank differs from itself when it sums in another order. A layout may differ by
-// MAGNIFIED times as much, where that is more than the roundings of a run that magnifies nothing.
+// A run may come to a point at which rounding is magnified, as a row that is nearly nothing before its norm. How much
+// is measured: by how much one rank differs from itself when it sums in another order. A layout may differ by MAGNIFIED
+// times as much, where that is more than the roundings of a run that magnifies nothing.
 enum { MAGNIFIED = 3 };
 static ParityDifference noise_of_one_rank(const ParityCase *base, const ParityResult *one) {
   ParityCase halves = *base;
