@@ -76,16 +76,16 @@ static void note_times(Chaos *c, const int *root) {
   timeline_make(p, root, &c->line);
 }
 
-// Of a stream they have several instances, of which others may be in use.
+// Of the State's own Program: others find their Variables by name. In a stream there are several instances, of
+// which some may be in use.
 static void find_empty(Chaos *c, const State *state) {
-  const Program *p = c->p, *owner = state->program;
+  const Program *p = c->p;
   c->variables = state->memory;
-  for (int i = 0; i < p->graph->node.count && !owner->schedule->streams; i++) {
+  for (int i = 0; i < p->graph->node.count && p == state->program && !p->schedule->streams; i++) {
     if (!p->stores[i]) continue;
     const Tensor *t = graph_tensor(p->graph, p->graph->node.data[i].input[p->stores[i] - 1]);
-    int v = graph_find_variable(owner->graph, p->graph->variable.data[t->variable].name);
-    if (v < 0 || owner->variable_offset[v] < 0 || !placement_here(&p->mesh, t->placement, c->rank)) continue;
-    int64_t at = program_variable_offset(owner, v, -1, state->turn);
+    if (!placement_here(&p->mesh, t->placement, c->rank)) continue;
+    int64_t at = program_variable_offset(p, t->variable, -1, state->turn);
     vec_push(&c->empty, (Need){at, at + tensor_local_elements(p->graph, t) * (int64_t)dtype_size(t->dtype)});
   }
 }
