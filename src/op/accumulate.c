@@ -14,13 +14,14 @@ static void rule(const Graph *g, const Node *node, char *text, size_t size) {
 
 static void reference(const KernelCall *call) {
   int64_t n = operand_elements(&call->output[0]);
+  int add = call->input[0].data != NULL;
   for (int64_t i = 0; i < n; i++)
-    operand_store(&call->output[0], i, operand_load(&call->input[0], i) + operand_load(&call->input[1], i));
+    operand_store(&call->output[0], i, (add ? operand_load(&call->input[0], i) : 0) + operand_load(&call->input[1], i));
 }
 
 const OpDef op_def_accumulate = {
     .name = "accumulate",
-    .meaning = "a, x → a + x in the dtype of a; in place",
+    .meaning = "a, x → a + x in the dtype of a; in place; without a: x",
     .shape = shape,
     .rule = rule,
     .reference = reference,

@@ -108,7 +108,7 @@ static void embedding_grad_reference(const KernelCall *call) {
     int64_t row = index_local(&out->map[0], (int64_t)operand_load(ids, i));
     for (int64_t e = 0; row >= 0 && e < width; e++) sum[row * width + e] += operand_load(dy, i * width + e);
   }
-  int add = ((const EmbeddingAttr *)call->attr)->accumulate;
+  int add = call_adds(call, ((const EmbeddingAttr *)call->attr)->accumulate);
   for (int64_t i = 0; i < rows * width; i++)
     operand_store(out, i, sum[i] + (add ? operand_load(&call->input[2], i) : 0));
   free(sum);
@@ -125,8 +125,9 @@ static int embedding_grad_accumulate(Node *node) {
 static void embedding_grad_work(const Operand *input, const Operand *output, const void *attr, OpWork *work) {
   const Operand *ids = &input[0], *dy = &input[1], *table = &output[0];
   double rows = rows_looked_up(table, ids) * (double)dtype_size(table->dtype);
+  int add = ((const EmbeddingAttr *)attr)->accumulate && input[2].rank;
   work->read = operand_bytes(ids) + operand_bytes(dy) + rows;
-  work->written = rows + (((const EmbeddingAttr *)attr)->accumulate ? 0 : operand_bytes(table));
+  work->written = rows + (add ? 0 : operand_bytes(table));
   work->vector = (double)operand_elements(dy);
 }
 

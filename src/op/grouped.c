@@ -113,11 +113,12 @@ static void weight_reference(const KernelCall *call) {
   ExpertRows m = expert_rows(&call->input[2]);
   double *dy = operand_doubles(&call->input[0]), *x = operand_doubles(&call->input[1]);
   int64_t n = dw->size[1], k = dw->size[2], first = 0;
+  int add = call_adds(call, ((const GroupedAttr *)call->attr)->accumulate);
   for (int64_t e = 0; e < m.experts; e++) {
     int64_t rows = expert_rows_of(&m, e);
     for (int64_t i = 0; i < n; i++)
       for (int64_t j = 0; j < k; j++) {
-        double sum = call->ninput > 3 ? operand_load(&call->input[3], (e * n + i) * k + j) : 0;
+        double sum = add ? operand_load(&call->input[3], (e * n + i) * k + j) : 0;
         for (int64_t r = first; r < first + rows; r++) sum += dy[r * n + i] * x[r * k + j];
         operand_store(dw, (e * n + i) * k + j, sum);
       }

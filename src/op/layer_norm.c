@@ -106,7 +106,7 @@ static void grad_lower(Graph *g, const Node *node, uint32_t axes, int ranks, con
 
 static void grad_reference(const KernelCall *call) {
   const Operand *dy = &call->input[0], *x = &call->input[1], *gain = &call->input[2];
-  int accumulate = ((const NormAttr *)call->attr)->accumulate;
+  int accumulate = call_adds(call, ((const NormAttr *)call->attr)->accumulate);
   int64_t width = x->size[x->rank - 1], rows = operand_extent(x, 0, x->rank - 1);
   double *dgain = xcalloc((size_t)width * 2, sizeof *dgain), *dbias = dgain + width;
   for (int64_t r = 0; r < rows; r++) {

@@ -143,7 +143,7 @@ static void store_rows(Head *h, const Statistics *s, double seed, const Operand 
 static void store_weight(Head *h, const Statistics *s, double seed, const Operand *dw) {
   const IndexMap *map = &h->call->input[1].map[0];
   double *column = xcalloc((size_t)h->e, sizeof *column);
-  int add = ((const CrossEntropyAttr *)h->call->attr)->accumulate; // dw is the accumulator's memory
+  int add = call_adds(h->call, ((const CrossEntropyAttr *)h->call->attr)->accumulate); // dw is the accumulator's memory
   for (int64_t v = 0; v < dw->size[0]; v++) {
     memset(column, 0, (size_t)h->e * sizeof *column);
     for (int64_t row = 0; row < h->rows && v < h->vocab; row++) {

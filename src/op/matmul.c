@@ -120,11 +120,12 @@ static void reference(const KernelCall *call) {
   const Operand *out = &call->output[0];
   Product p = product_of(call->input, attr);
   double *x = operand_doubles(&call->input[0]), *w = operand_doubles(&call->input[1]);
+  int add = call_adds(call, attr->accumulate);
   for (int64_t i = 0; i < p.rows; i++)
     for (int64_t j = 0; j < p.columns; j++) {
       double sum = 0;
       for (int64_t k = 0; k < p.depth; k++) sum += x[i * p.x_row + k * p.x_depth] * w[j * p.w_column + k * p.w_depth];
-      if (attr->accumulate) sum += operand_load(&call->input[2], i * p.columns + j);
+      if (add) sum += operand_load(&call->input[2], i * p.columns + j);
       if (attr->bias) sum += operand_load(&call->input[2], j);
       operand_store(out, i * p.columns + j, sum);
     }

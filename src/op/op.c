@@ -85,6 +85,17 @@ void op_update(Graph *g, int node, int k, int i) {
   new->parameter = old.parameter;
 }
 
+int op_accumulator(const Graph *g, const Node *n) {
+  const OpDef *op = op_def(n->op);
+  int i = op->adds_into ? 0 : op->accumulate ? n->ninput - 1 : -1, x = i < 0 ? -1 : n->input[i];
+  if (x < 0 || graph_tensor(g, x)->variable < 0 || graph_tensor(g, x)->copy >= 0) return -1;
+  for (int k = 0; k < n->noutput; k++) {
+    const Tensor *y = graph_tensor(g, n->output[k]);
+    if (y->variable == graph_tensor(g, x)->variable && y->copy < 0) return i;
+  }
+  return -1;
+}
+
 char op_letter(uint32_t *used, DimName dim) {
   static const char letter[DIM_COUNT] = {
       [DIM_BATCH] = 'b',    [DIM_SEQ] = 's', [DIM_EMBED] = 'e', [DIM_KV_HEADS] = 'g', [DIM_GROUP] = 'r',

@@ -99,6 +99,11 @@ typedef struct KernelCall {
                       // depend on the number of threads that a device has
 } KernelCall;
 typedef void (*Kernel)(const KernelCall *call);
+// Whether a call adds to an accumulator, its last input, where its attribute says that it can (OpDef.accumulate). The
+// first call of a step may lack it: there is nothing to add to yet, and the sum is what would be added.
+static inline int call_adds(const KernelCall *call, int accumulate) {
+  return accumulate && call->input[call->ninput - 1].data;
+}
 
 // The elements of an operand, and the product of its dims [from, to).
 int64_t operand_elements(const Operand *x);
@@ -158,8 +163,8 @@ typedef struct OpDef {
   // plans of how evenly ranks share them. NULL: none.
   double (*pairs)(const Operand *input, const Operand *output, const void *attr);
   // Turns a node into one that adds one of its outputs to a further, last input, in place. Returns that output, or -1
-  // when it cannot. For `fuse`: gradients then go straight into their accumulators, and into what is added to them.
-  // NULL: never.
+  // when it cannot. For `fuse`: gradients then go straight into their accumulators, and into what is added to them. A
+  // call may lack that input, and then stores all of the output (call_adds). NULL: never.
   int (*accumulate)(Node *node);
   // The output of a node that `accumulate` or `add_first` has made to which it adds its last input, and which may be
   // made in that memory; -1: there is none. NULL: `accumulate` adds to Variables only.
@@ -195,7 +200,9 @@ typedef struct OpDef {
   int converts;      // its output is its input in another dtype (CAST)
   int slices;        // its output is a part of its input (SLICE)
   int is_sum;        // its output is the sum of its inputs, each rounded as it is (ADD); see `accumulated`
-  int adds_into;     // adds its second input to its first, a Variable, in place (ACCUMULATE); see `accumulate`
+  int adds_into;     // adds its second input to its first, a Variable, in place, and a call may lack that (ACCUMULATE);
+                     // see `accumulate`
+  int fills;         // its output, in place, is FillAttr.value everywhere; it does not read its input (FILL)
   int adds_vector;   // adds its second input to each row of its first (BIAS); see `bias`
   int defers_sum;    // where its output is a partial sum over ranks, others are added before it is completed
   int spreads;       // its output is made of its inputs, and larger: these are moved rather than that (DISPATCH)
@@ -228,6 +235,9 @@ Dtype op_statistics_dtype(Dtype dtype);
 const char *op_derived_name(Graph *g, const Node *node, const char *suffix);
 // After an in-place node: output k becomes the new value of the Variable that input i is bound to.
 void op_update(Graph *g, int node, int k, int i);
+// The input of a node that is a Variable's storage to which the node adds one of its outputs in place; -1: none. Calls
+// may lack it (`accumulate`, `adds_into`).
+int op_accumulator(const Graph *g, const Node *node);
 // The graph's node as it is now; a copy, because appending nodes moves them.
 static inline Node op_node(const Graph *g, int node) { return g->node.data[node]; }
 // Rule texts: a letter that is not in `used` (bits) for a dim; a string of letters for all dims of a tensor ("" if -1).

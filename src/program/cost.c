@@ -2,7 +2,7 @@
 #include "program/cost.h"
 #include "program/rows.h"
 
-// The operands of a node, inputs and then outputs, as the first rank has them in a call.
+// The operands of a node, inputs and then outputs, as the first rank has them in a call; what this lacks is absent.
 static Operand *operands(const Program *p, const Node *n, int microbatch, Arena *scratch) {
   int count = n->ninput + n->noutput;
   Operand *x = arena_array(scratch, Operand, count + 1);
@@ -12,6 +12,8 @@ static Operand *operands(const Program *p, const Node *n, int microbatch, Arena 
     Rows rows = tensor < 0 ? (Rows){0} : rows_of(p, graph_tensor(p->graph, tensor), 0);
     if (rows.count) rows_set(p, rows, microbatch, &x[k]);
   }
+  for (int k = 0; k < n->ninput; k++)
+    if (program_call_lacks(p, n, k, microbatch)) x[k] = (Operand){0};
   return x;
 }
 
@@ -29,7 +31,8 @@ void program_operand_bytes(const Program *p, const Node *n, int microbatch, doub
   Operand *x = operands(p, n, microbatch, &scratch);
   rows_balance(p, n, microbatch, x);
   for (int k = 0; k < n->ninput + n->noutput; k++) {
-    int present = (k < n->ninput ? n->input[k] : n->output[k - n->ninput]) >= 0;
+    int present = (k < n->ninput ? n->input[k] : n->output[k - n->ninput]) >= 0 &&
+                  !(k < n->ninput && program_call_lacks(p, n, k, microbatch));
     bytes[k] = present ? (double)operand_elements(&x[k]) * (double)dtype_size(x[k].dtype) : 0;
   }
   arena_free(&scratch);
@@ -48,6 +51,7 @@ static void add_body(const Program *p, const Body *b, int microbatch, double tim
     for (int k = 0; k < n->ninput + n->noutput; k++) {
       double elements = (double)operand_elements(&x[k]);
       if ((k < n->ninput ? n->input[k] : n->output[k - n->ninput]) < 0) continue;
+      if (k < n->ninput && program_call_lacks(p, n, k, microbatch)) continue;
       bytes += elements * (double)dtype_size(x[k].dtype);
       if (elements > most) most = elements;
     }

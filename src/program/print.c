@@ -33,11 +33,17 @@ static void print_group(const Program *p, const Node *n, FILE *out) {
   if (node_attr(n, CommAttr)->maximum) fprintf(out, " (max)");
 }
 
+// An accumulator that the first microbatch finds empty is read by the others alone.
+static void print_readers(const Program *p, const Node *n, const int *tensor, int k, FILE *out) {
+  if (tensor != n->input || !program_call_lacks(p, n, k, 0)) return;
+  fputs(p->schedule->microbatches > 1 ? " from microbatch 1 on" : " unread", out);
+}
+
 static void print_operands(const Program *p, const Node *n, const int *tensor, int count, const char *only, FILE *out) {
   int hidden = 0;
   for (int k = 0; k < count; k++)
     if (only && graph_operand_hidden(p->graph, n, tensor[k], only)) hidden++;
-    else print_place(p, tensor[k], out);
+    else print_place(p, tensor[k], out), print_readers(p, n, tensor, k, out);
   if (hidden) fprintf(out, " … %d more", hidden);
 }
 

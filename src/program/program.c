@@ -1,6 +1,7 @@
 // Compiles a partitioned graph into one pipeline coordinate's Program.
 #include "program/program.h"
 #include "program/cost.h"
+#include "program/first_writes.h"
 #include "program/memory.h"
 #include "program/overlap.h"
 #include "program/rows.h"
@@ -163,6 +164,7 @@ int program_create(const Graph *graph, const Mesh *mesh, const ProgramOptions *o
   memory_place_variables(p);
   memory_place_tensors(p);
   code = make_bodies(p, o, error);
+  if (!code) first_writes(p);
   if (!code && p->schedule->streams) code = cut_end(p, error);
   if (code) {
     program_destroy(p);

@@ -96,6 +96,8 @@ struct Program {
   int borrows;        // both, from another coordinate's Program
   Body begin, end;
   Body (*micro)[PHASE_COUNT]; // [stage]; empty for stages of other coordinates
+  int *stores;                // (nodes) 1 + the input that the step's first microbatch finds empty, of the node that
+                              // adds to it first (first_writes.h): this call lacks it, and stores. 0: none
   Place *place;               // per tensor
   int64_t *variable_offset;   // per Variable, bytes into State's memory; -1: not on this coordinate
   int64_t (*copy_offset)[MAX_COPIES];
@@ -145,6 +147,10 @@ WalkPlan program_walk(const Program *p); // along p->actions
 
 // Fills the operands of a node as this rank sees them (sizes and IndexMaps; data NULL).
 void program_operands(const Program *p, const Node *n, int rank, Operand *input, Operand *output);
+// Whether a node's call on a microbatch lacks an input: an accumulator that is empty until then.
+static inline int program_call_lacks(const Program *p, const Node *n, int input, int microbatch) {
+  return p->stores[n->id] == input + 1 && !microbatch;
+}
 // The dtype by which a node finds its kernel: of its first floating-point operand.
 Dtype node_dtype(const Graph *g, const Node *n);
 // Where a Variable (copy -1) or one of its Copies lies, bytes into State's memory.

@@ -58,9 +58,14 @@ void rows_balance(const Program *p, const Node *n, int microbatch, Operand *oper
   }
 }
 
+// The first one stores where others add (Program.stores).
+static int alike(const Program *p, int a, int b) {
+  return shares_same(p->shares, a, b) && (!a == !b || FAULT(first_microbatch_costs_as_others, 0, 1));
+}
+
 int rows_kind(const Program *p, const RowsKinds *kinds, int microbatch) {
   int k = 0;
-  while (k < kinds->count && !shares_same(p->shares, kinds->kind[k].microbatch, microbatch)) k++;
+  while (k < kinds->count && !alike(p, kinds->kind[k].microbatch, microbatch)) k++;
   return k < kinds->count || k < ROWS_MOST_KINDS ? k : ROWS_MOST_KINDS - 1;
 }
 

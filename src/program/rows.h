@@ -25,7 +25,8 @@ int64_t rows_balanced(const Program *p, const Tensor *tensor, int rank, int micr
 // Gives the compact ones among the operands of a node (inputs, then outputs) as many, on the first rank. For costs.
 void rows_balance(const Program *p, const Node *n, int microbatch, Operand *operand);
 
-// Microbatches by their sizes: those of one kind are alike on every rank. For sums over all microbatches of a step.
+// Microbatches by their sizes, and the first one of a step apart from others, since it stores where they add: those of
+// one kind are alike on every rank. For sums over all microbatches of a step.
 // Even shares have few kinds; of weighed ones those beyond the most count as the last kind, which only estimates
 // notice.
 enum { ROWS_MOST_KINDS = 64 };

@@ -22,6 +22,8 @@ struct Chaos {
   Timeline line;  // of a Program that is packed by the list
   int64_t *bytes; // (instances)
   Need *needed;   // (instances) room for those that are needed at a time
+  char *variables;           // State's memory, and of it
+  Vec(Need) empty;           // the accumulators that a step's first microbatch stores into (Program.stores)
 };
 
 uint64_t chaos_of_environment(void) {
@@ -74,6 +76,20 @@ static void note_times(Chaos *c, const int *root) {
   timeline_make(p, root, &c->line);
 }
 
+// Of the State's own Program: others find their Variables by name. In a stream there are several instances, of
+// which some may be in use.
+static void find_empty(Chaos *c, const State *state) {
+  const Program *p = c->p;
+  c->variables = state->memory;
+  for (int i = 0; i < p->graph->node.count && p == state->program && !p->schedule->streams; i++) {
+    if (!p->stores[i]) continue;
+    const Tensor *t = graph_tensor(p->graph, p->graph->node.data[i].input[p->stores[i] - 1]);
+    if (!placement_here(&p->mesh, t->placement, c->rank)) continue;
+    int64_t at = program_variable_offset(p, t->variable, -1, state->turn);
+    vec_push(&c->empty, (Need){at, at + tensor_local_elements(p->graph, t) * (int64_t)dtype_size(t->dtype)});
+  }
+}
+
 Chaos *chaos_create(const Program *p, const State *state, DeviceQueue *queue) {
   if (!p->chaos) return NULL;
   Chaos *c = xcalloc(1, sizeof *c);
@@ -91,6 +107,7 @@ Chaos *chaos_create(const Program *p, const State *state, DeviceQueue *queue) {
   for (int s = 0; s < p->graph->stages; s++)
     for (int phase = 0; phase < PHASE_COUNT; phase++) find_last_uses(c, &p->micro[s][phase], root, shared, last);
   if (p->packed) note_times(c, root);
+  find_empty(c, state);
   free(last);
   free(shared);
   free(root);
@@ -104,6 +121,7 @@ void chaos_destroy(Chaos *c) {
   timeline_free(&c->line);
   free(c->bytes);
   free(c->needed);
+  vec_free(&c->empty);
   free(c);
 }
 
@@ -144,6 +162,12 @@ static void poison_body(const Chaos *c, const Action *a) {
   memory_body_lives(c->p, body, &lives);
   for (int i = 0; i < lives.count; i++) poison_tensor(c, lives.data[i].tensor, 0);
   vec_free(&lives);
+}
+
+// What the last step has left in its accumulators.
+static void poison_empty(const Chaos *c, const Action *a) {
+  for (int i = 0; i < c->empty.count && a->kind == ACTION_BEGIN; i++)
+    poison(c, c->variables + c->empty.data[i].from, c->empty.data[i].to - c->empty.data[i].from);
 }
 
 static int by_from(const void *a, const void *b) {
@@ -196,6 +220,7 @@ static void see(void *self, const Observation *o) {
     break;
   case OBSERVE_ENTER: poison_buffer(c, o->buffer); break;
   case OBSERVE_BODY:
+    poison_empty(c, o->action);
     if (p->packed) poison_rest(c, o->action);
     else poison_body(c, o->action);
     break;

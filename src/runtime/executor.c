@@ -232,6 +232,11 @@ static int wait_due(Executor *e, BoundBody *body, const Bound *b) {
 
 // Bodies ------------------------------------------------------------------------------------------------------------
 
+static int lacks(const Program *p, const Node *n, int input, int microbatch) {
+  if (FAULT(second_microbatch_stores, 0, microbatch == 1)) microbatch = 0;
+  return FAULT(first_microbatch_adds, program_call_lacks(p, n, input, microbatch), 0);
+}
+
 static void point_operands(const Executor *e, Bound *b, int microbatch) {
   Turn turn = e->binding.turn;
   const Instruction *of = b->instruction;
@@ -240,7 +245,9 @@ static void point_operands(const Executor *e, Bound *b, int microbatch) {
     b->call.workspace =
         e->binding.state->work + e->program->offset[of->first + (microbatch + e->binding.base) % of->count];
   for (int k = 0; k < b->ninput; k++)
-    b->input[k].data = b->tensor[k] < 0 ? NULL : binding_address(&e->binding, b->tensor[k], microbatch, turn);
+    b->input[k].data = b->tensor[k] < 0 || lacks(e->program, b->node, k, microbatch)
+                           ? NULL
+                           : binding_address(&e->binding, b->tensor[k], microbatch, turn);
   for (int k = 0; k < b->node->noutput; k++)
     b->output[k].data = binding_address(&e->binding, b->node->output[k], microbatch, turn);
   for (int k = 0; b->rows && k < b->ninput + b->node->noutput; k++)

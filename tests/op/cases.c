@@ -184,6 +184,17 @@ void op_case_free(OpCase *c) {
   *c = (OpCase){0};
 }
 
+int op_case_empty(OpCase *c) {
+  const OpDef *op = op_def(c->op);
+  int i = op->adds_into ? 0 : c->ninput - 1;
+  if (!op->adds_into && !(op->accumulate && strstr(c->name, " accumulate"))) return 0;
+  int shared = 0;
+  for (int k = 0; k < c->noutput; k++) shared |= c->output[k].data == c->input[i].data;
+  if (!shared) free(c->input[i].data);
+  c->input[i].data = NULL;
+  return 1;
+}
+
 KernelCall op_case_call(const OpCase *c) {
   const Node *node = &c->graph->node.data[c->node];
   return (KernelCall){.ninput = c->ninput,

@@ -14,8 +14,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-typedef enum Variant { WHOLE, SHARDED, IN_PLACE, SUM_IN_PLACE, VARIANTS } Variant;
-static const char *const variant_name[] = {"", " sharded", " in place", " sum in place"};
+// EMPTY: the call lacks its accumulator; of a shard; of no rows at all.
+typedef enum Variant { WHOLE, SHARDED, EMPTY, EMPTY_SHARDED, EMPTY_NO_ROWS, IN_PLACE, SUM_IN_PLACE, VARIANTS } Variant;
+static const char *const variant_name[] = {
+    "", " sharded", " empty", " empty sharded", " empty of no rows", " in place", " sum in place"};
 
 // ---- variants of a case
 
@@ -77,6 +79,38 @@ static int make_sharded(OpCase *c) {
   }
 }
 
+static void drop_rows(Operand *x) { x->size[0] = 0; }
+
+static int make_rowless(OpCase *c) {
+  switch (c->op) {
+  case OP_MATMUL:
+    if (node_attr(&c->graph->node.data[c->node], MatmulAttr)->kind != MATMUL_TN) return 0;
+    for (int k = 0; k < 2; k++) drop_rows(&c->input[k]);
+    return 1;
+  case OP_EMBEDDING_GRAD:
+    for (int k = 0; k < 2; k++) drop_rows(&c->input[k]);
+    return 1;
+  case OP_GROUPED_WEIGHT:
+    for (int k = 0; k < 3; k++) drop_rows(&c->input[k]);
+    return 1;
+  case OP_LINEAR_CROSS_ENTROPY:
+  case OP_CROSS_ENTROPY_APPLY:
+    for (int k = 0; k < c->ninput - 1; k++)
+      if (c->input[k].rank > 1 && k != 1) drop_rows(&c->input[k]);
+    drop_rows(&c->output[1]);
+    return 1;
+  default: return 0;
+  }
+}
+
+// Whatever the output holds, all of it is stored.
+static int make_empty(OpCase *c, int sharded, int rows) {
+  if (!op_case_empty(c)) return 0;
+  for (int k = 0; k < c->noutput; k++)
+    memset(c->output[k].data, 0xff, (size_t)operand_elements(&c->output[k]) * dtype_size(c->output[k].dtype));
+  return (!sharded || make_sharded(c)) && (rows || make_rowless(c));
+}
+
 static int make_in_place(OpCase *c) {
   int pairs = op_def(c->op)->in_place;
   if (!pairs || c->op == OP_CAST) return 0;
@@ -105,6 +139,7 @@ static int make_sum_in_place(OpCase *c) {
 static int get(int i, Dtype dtype, Variant variant, OpCase *c) {
   op_case_get(i, dtype, c);
   if (variant == WHOLE || (variant == SHARDED    ? make_sharded(c)
+                           : variant < IN_PLACE  ? make_empty(c, variant == EMPTY_SHARDED, variant != EMPTY_NO_ROWS)
                            : variant == IN_PLACE ? make_in_place(c)
                                                  : make_sum_in_place(c)))
     return 1;
@@ -300,6 +335,9 @@ static void check_level(CpuLevel level, Dtype from, Dtype to) {
   if (only) return;
   assert_true(done[WHOLE] >= 85 * dtypes);
   assert_true(done[SHARDED] >= 20 * dtypes);
+  assert_true(done[EMPTY] >= 20 * dtypes);
+  assert_true(done[EMPTY_SHARDED] >= 8 * dtypes);
+  assert_true(done[EMPTY_NO_ROWS] >= 12 * dtypes);
   assert_true(done[IN_PLACE] >= 25 * dtypes);
   assert_true(done[SUM_IN_PLACE] >= 8 * dtypes);
 }
@@ -409,14 +447,15 @@ static void fp16_conversions_are_exact(void **state) {
 // Accumulators of gradients in bf16: each addition is rounded once, sums of squares are those of what is stored.
 static void bf16_accumulators_match_the_reference(void **state) {
   enum { N = 40000 };
-  static const Op ops[] = {OP_ACCUMULATE, OP_FILL, OP_SUM_SQUARES, OP_ACCUMULATE}; // the last adds fp32
+  static const Op ops[] = {OP_ACCUMULATE, OP_FILL, OP_SUM_SQUARES, OP_ACCUMULATE, OP_ACCUMULATE,
+                           OP_ACCUMULATE}; // of the last three the first and last add fp32, and two to nothing
   static uint16_t a[N], b[N], got[N], expected[N];
   static double workspace[64];
   static float wide[N];
   for (int i = 0; i < N; i++) wide[i] = (float)cos(3 * i) / 64;
   for (int i = 0; i < N; i++) a[i] = bf16_from_float((float)sin(i)), b[i] = bf16_from_float((float)cos(3 * i) / 64);
   for (int level = 0; level < CPU_LEVELS; level++)
-    for (int k = 0; k < 4; k++) {
+    for (int k = 0; k < 6; k++) {
       if (!cpu_level_available((CpuLevel)level)) continue;
       double sum[2] = {0};
       FillAttr zero = {0};
@@ -424,8 +463,9 @@ static void bf16_accumulators_match_the_reference(void **state) {
         Operand in[2] = {{.data = a, .dtype = DTYPE_BF16, .rank = 1, .size = {N}, .map = {index_whole(N)}}},
                 out = in[0];
         in[1] = in[0];
-        in[1].data = k == 3 ? (void *)wide : b;
-        if (k == 3) in[1].dtype = DTYPE_F32;
+        in[1].data = k % 2 ? (void *)wide : b;
+        if (k % 2) in[1].dtype = DTYPE_F32;
+        if (k > 3) in[0].data = NULL;
         out.data = fast ? got : expected;
         if (ops[k] == OP_SUM_SQUARES) out = (Operand){.data = &sum[fast], .dtype = DTYPE_F64};
         KernelCall call = {.ninput = ops[k] == OP_ACCUMULATE ? 2 : 1,

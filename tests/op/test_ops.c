@@ -144,6 +144,11 @@ static void gradients_match_finite_differences(void **state) {
   assert_true(tested >= 40);
 }
 
+static void run_case(OpCase *c) {
+  KernelCall call = op_case_call(c);
+  op_def(c->op)->reference(&call);
+}
+
 // ---- every row: the rule parses, all outputs are written, low precision is the rounded result
 
 static void every_case_has_a_rule_and_runs(void **state) {
@@ -166,6 +171,34 @@ static void every_case_has_a_rule_and_runs(void **state) {
   }
   for (int op = 0; op < OP_COUNT; op++)
     if (!seen[op] && !op_def((Op)op)->communicates && op != OP_CUSTOM) fail_msg("no case for %s", op_name((Op)op));
+}
+
+// A call without its accumulator stores what one adds to zeros, wherever its output lies and whatever is there.
+static void calls_without_an_accumulator_store(void **state) {
+  int seen[OP_COUNT] = {0};
+  for (int i = 0; i < op_cases_with_large(); i++) {
+    OpCase c, zero;
+    if (!strstr(op_case_name(i), "accumulate")) continue;
+    op_case_get(i, DTYPE_F64, &c);
+    op_case_get(i, DTYPE_F64, &zero);
+    const Operand *a = &zero.input[op_def(c.op)->adds_into ? 0 : c.ninput - 1];
+    if (op_case_empty(&c)) {
+      for (int64_t e = operand_elements(a) - 1; e >= 0; e--) operand_store(a, e, 0);
+      for (int k = 0; k < c.noutput; k++)
+        for (int64_t e = operand_elements(&c.output[k]) - 1; e >= 0; e--) operand_store(&c.output[k], e, NAN);
+      run_case(&c);
+      run_case(&zero);
+      for (int k = 0; k < c.noutput; k++)
+        for (int64_t e = operand_elements(&c.output[k]) - 1; e >= 0; e--)
+          close_to(operand_load(&c.output[k], e), operand_load(&zero.output[k], e), 0, c.name, e);
+      seen[c.op] = 1;
+    }
+    op_case_free(&c);
+    op_case_free(&zero);
+  }
+  for (int op = 0; op < OP_COUNT; op++)
+    if (!seen[op] && (op_def((Op)op)->accumulate || op_def((Op)op)->adds_into))
+      fail_msg("no case for %s", op_name((Op)op));
 }
 
 // A norm that adds first reads the sum after it is rounded. Backward reads that sum again, so it gives the same bits:
@@ -216,11 +249,6 @@ static OpCase case_named(const char *name) {
   }
   fail_msg("no case %s", name);
   abort();
-}
-
-static void run_case(OpCase *c) {
-  KernelCall call = op_case_call(c);
-  op_def(c->op)->reference(&call);
 }
 
 static void activations_have_their_values(void **state) {
@@ -672,6 +700,7 @@ static void matmul_rules_name_their_groups(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(every_case_has_a_rule_and_runs),
+      cmocka_unit_test(calls_without_an_accumulator_store),
       cmocka_unit_test(gradients_match_finite_differences),
       cmocka_unit_test(bf16_is_the_rounded_result),
       cmocka_unit_test(activations_have_their_values),

@@ -311,13 +311,14 @@ static void head_gradients(Head *h) {
 
 static void head_run(Head *h) {
   const KernelCall *call = h->call;
-  h->add = ((const CrossEntropyAttr *)call->attr)->accumulate;
+  h->add = call_adds(call, ((const CrossEntropyAttr *)call->attr)->accumulate);
   h->split = ((const CrossEntropyAttr *)call->attr)->split;
   h->seed = h->gradient ? operand_load(&call->input[3], 0) : 0;
   int64_t filled = FAULT(head_without_targets_leaves_dw, h->targets.count, h->rows) ? h->vocab : 0; // by products
-  if (h->gradient && !h->add && !h->split)
-    memset((float *)call->output[2].data + filled * h->e, 0,
-           sizeof(float) * (size_t)((call->input[1].size[0] - filled) * h->e));
+  if (h->gradient && !h->add && !h->split) {
+    size_t row = dtype_size(call->output[2].dtype) * (size_t)h->e;
+    memset((char *)call->output[2].data + (size_t)filled * row, 0, (size_t)(call->input[1].size[0] - filled) * row);
+  }
   if (h->gradient) cpu_targets_clear(&h->targets, &call->output[1]);
   if (h->gradient && h->split) cpu_targets_clear(&h->targets, &call->output[2]);
   for (; head_chunk(h); h->first += h->n) {

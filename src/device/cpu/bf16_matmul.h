@@ -14,7 +14,6 @@ static Product matmul_product(const Operand *input, const Operand *output, const
                    .c = output[0].data,
                    .c_row = s.n,
                    .wide = output[0].dtype == DTYPE_F32,
-                   .add = attr->accumulate,
                    .bias = attr->bias ? input[2].data : NULL};
 }
 
@@ -25,6 +24,7 @@ static size_t matmul_bf16_workspace(const Operand *input, const Operand *output,
 
 static void matmul_bf16(const KernelCall *call) {
   Product g = matmul_product(call->input, call->output, call->attr);
+  g.add = call_adds(call, ((const MatmulAttr *)call->attr)->accumulate);
   Dtype added = g.bias ? DTYPE_F32 : call->output[0].dtype;
   if ((g.bias && (g.wide || !g.k)) || ((g.bias || g.add) && call->input[2].dtype != added)) {
     op_def(OP_MATMUL)->reference(call);

@@ -27,6 +27,12 @@ const KernelEntry *cpu_find(CpuLevel level, Op op, Dtype dtype); // NULL: none b
 
 // The threads that a kernel works with.
 static inline Team *call_team(const KernelCall *call) { return call->queue ? call->queue->team : NULL; }
+// A sum whose first term is absent, as an accumulator is that has nothing yet, as the sum of the others.
+static inline KernelCall cpu_call_without_absent(const KernelCall *call) {
+  KernelCall others = *call;
+  if (!others.input[0].data) others.input++, others.ninput--;
+  return others;
+}
 
 // Tables end with a NULL kernel.
 extern const KernelEntry cpu_table_portable[], cpu_table_avx2[], cpu_table_avx512[];

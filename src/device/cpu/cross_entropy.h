@@ -175,7 +175,7 @@ static void TYPED(head_gradients)(HEAD *h) {
 static void TYPED(head_run)(HEAD *h) {
   const KernelCall *call = h->call;
   h->gradient = ((const CrossEntropyAttr *)call->attr)->gradient;
-  h->add = ((const CrossEntropyAttr *)call->attr)->accumulate;
+  h->add = call_adds(call, ((const CrossEntropyAttr *)call->attr)->accumulate);
   h->split = ((const CrossEntropyAttr *)call->attr)->split;
   h->seed = h->gradient ? operand_load(&call->input[3], 0) : 0;
   int64_t padding = call->input[1].size[0] - h->vocab,

@@ -34,7 +34,7 @@ static size_t TYPED(grouped_weight_workspace)(const Operand *input, const Operan
 static void TYPED(grouped_weight)(const KernelCall *call) {
   const Operand *drows = &call->input[0], *rows = &call->input[1], *dw = &call->output[0];
   int64_t *count = call->workspace, experts = dw->size[0], n = dw->size[1], k = dw->size[2], at = 0;
-  int add = ((const GroupedAttr *)call->attr)->accumulate;
+  int add = call_adds(call, ((const GroupedAttr *)call->attr)->accumulate);
   if (add && call->input[3].data != dw->data)
     memcpy(dw->data, call->input[3].data, sizeof(REAL) * (size_t)(experts * n * k));
   cpu_rows_of_experts(&call->input[2], count);

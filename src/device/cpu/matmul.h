@@ -13,7 +13,6 @@ static GEMM TYPED(matmul_gemm)(const Operand *input, const Operand *output, cons
                 .b_column = s.b_column,
                 .c = output[0].data,
                 .c_row = s.n,
-                .add = FAULT(accumulate_forgets, attr->accumulate, 0),
                 .bias = attr->bias ? input[2].data : NULL};
 }
 
@@ -24,6 +23,7 @@ static size_t TYPED(matmul_workspace)(const Operand *input, const Operand *outpu
 
 static void TYPED(matmul)(const KernelCall *call) {
   GEMM g = TYPED(matmul_gemm)(call->input, call->output, call->attr);
+  g.add = FAULT(accumulate_forgets, call_adds(call, ((const MatmulAttr *)call->attr)->accumulate), 0);
   if (g.add && call->input[2].data != call->output[0].data)
     memcpy(g.c, call->input[2].data, sizeof(REAL) * (size_t)(g.m * g.n));
   TYPED(gemm)(&g, call->workspace, call_team(call));

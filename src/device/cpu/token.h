@@ -27,7 +27,7 @@ static void TYPED(embedding_grad_unit)(void *argument, int slot, int64_t unit) {
   int64_t tokens = operand_elements(ids), n = operand_extent(out, 1, out->rank);
   int64_t from = out->size[0] * unit / 16, to = out->size[0] * (unit + 1) / 16;
   REAL *sum = out->data;
-  if (!((const EmbeddingAttr *)call->attr)->accumulate)
+  if (!call_adds(call, ((const EmbeddingAttr *)call->attr)->accumulate))
     memset(sum + from * n, 0, sizeof(REAL) * (size_t)((to - from) * n));
   for (int64_t t = 0; t < tokens; t++) {
     int64_t row = index_local(&out->map[0], integer_load(ids, t));

@@ -20,7 +20,10 @@ static void TYPED(fill)(const KernelCall *call) {
     TYPED(each_chunk)(call, TYPED(fill_unit));
   else op_def(OP_FILL)->reference(call);
 }
-static void TYPED(accumulate)(const KernelCall *call) { TYPED(add)(call); }
+static void TYPED(accumulate)(const KernelCall *call) {
+  KernelCall added = cpu_call_without_absent(call);
+  TYPED(add)(&added);
+}
 
 enum { TYPED(SQUARES) = 4096 }; // elements of one partial sum
 static size_t TYPED(sum_squares_workspace)(const Operand *input, const Operand *output, const void *attr, int threads) {
