@@ -29,11 +29,25 @@ int pack_meet(const PackProblem *p, const PackItem *a, const PackItem *b) {
 // ---- the bound ------------------------------------------------------------------------------------------------------
 
 typedef struct Edge { int time, item, begins; } Edge;
+typedef Vec(Edge) EdgeList;
 
 static int by_time(const void *a, const void *b) {
   const Edge *x = a, *y = b;
   if (x->time != y->time) return x->time < y->time ? -1 : 1;
   return x->begins != y->begins ? x->begins - y->begins : x->item - y->item; // what ends gives way to what begins
+}
+
+static EdgeList find_edges(const PackProblem *p) {
+  EdgeList edges = {0};
+  vec_reserve(&edges, 2 * p->time.count + 1);
+  for (int i = 0; i < p->item.count; i++)
+    for (int k = 0; k < p->item.data[i].count; k++) {
+      PackTime t = p->time.data[p->item.data[i].first + k];
+      vec_push(&edges, (Edge){t.lower, i, 1});
+      vec_push(&edges, (Edge){t.upper, i, 0});
+    }
+  if (edges.count) qsort(edges.data, (size_t)edges.count, sizeof *edges.data, by_time);
+  return edges;
 }
 
 typedef struct Owned { uint32_t owners; int owner; int64_t live; } Owned;
@@ -47,17 +61,9 @@ static Owned *owned_of(OwnedList *list, const PackItem *item) {
 }
 
 int64_t pack_bound(const PackProblem *p, int *at) {
-  Vec(Edge) edges = {0};
+  EdgeList edges = find_edges(p);
   OwnedList owned = {0};
   int64_t live = 0, most = 0;
-  vec_reserve(&edges, 2 * p->time.count + 1);
-  for (int i = 0; i < p->item.count; i++)
-    for (int k = 0; k < p->item.data[i].count; k++) {
-      PackTime t = p->time.data[p->item.data[i].first + k];
-      vec_push(&edges, (Edge){t.lower, i, 1});
-      vec_push(&edges, (Edge){t.upper, i, 0});
-    }
-  if (edges.count) qsort(edges.data, (size_t)edges.count, sizeof *edges.data, by_time);
   if (at) *at = 0;
   for (int i = 0; i < edges.count; i++) {
     const PackItem *item = &p->item.data[edges.data[i].item];
@@ -75,45 +81,50 @@ int64_t pack_bound(const PackProblem *p, int *at) {
   return most;
 }
 
+// ---- who meets whom --------------------------------------------------------------------------------------------------
+
+// Along the edges in time: what begins meets what is needed already.
+PackMeets pack_find_meets(const PackProblem *p) {
+  int n = p->item.count;
+  PackMeets m = {.words = ((size_t)n + 63) / 64};
+  m.bits = xcalloc((size_t)n * m.words + 1, sizeof *m.bits);
+  uint64_t *now = xcalloc(m.words + 1, sizeof *now);
+  EdgeList edges = find_edges(p);
+  for (int i = 0; i < edges.count; i++) {
+    const Edge *e = &edges.data[i];
+    uint64_t bit = (uint64_t)1 << (e->item % 64), *row = m.bits + (size_t)e->item * m.words;
+    for (size_t w = 0; w < m.words && e->begins; w++) row[w] |= now[w];
+    now[e->item / 64] ^= bit;
+  }
+  for (int a = 0; a < n; a++)
+    for (size_t w = 0; w < m.words; w++)
+      for (uint64_t left = m.bits[(size_t)a * m.words + w]; left; left &= left - 1) {
+        int b = (int)(64 * w) + __builtin_ctzll(left);
+        uint64_t *there = &m.bits[(size_t)b * m.words + (size_t)a / 64];
+        if (!apart(p, &p->item.data[a], &p->item.data[b])) *there |= (uint64_t)1 << (a % 64);
+        else {
+          m.bits[(size_t)a * m.words + w] &= ~((uint64_t)1 << (b % 64));
+          *there &= ~((uint64_t)1 << (a % 64));
+        }
+      }
+  vec_free(&edges);
+  free(now);
+  return m;
+}
+
 // ---- first fit in an order ------------------------------------------------------------------------------------------
 
-// Of an item: from the first to the last time, for a quick look; how long it is needed in all.
-typedef struct Span { int lower, upper; int64_t duration; } Span;
 typedef struct Placed { int64_t from, to; int item; } Placed;
 
 typedef struct Packer {
   PackProblem *p;
-  Span *span;
-  Placed *placed;   // by rising offset
-  uint64_t *meets; // (n, words) bits: the items that each one meets
-  size_t words;
+  PackMeets meets;
+  int64_t *duration; // (items) how long each is needed in all
+  int *lower;        // (items) since when
+  Placed *placed;    // by rising offset
   int64_t *offset, *best, end, bound, looked, effort;
   int n;
 } Packer;
-
-static int meet_now(const Packer *k, int a, int b) {
-  if (k->span[a].lower >= k->span[b].upper || k->span[b].lower >= k->span[a].upper) return 0;
-  const PackItem *x = &k->p->item.data[a], *y = &k->p->item.data[b];
-  return (x->count == 1 && y->count == 1 && !(x->owners && y->owners)) || pack_meet(k->p, x, y);
-}
-
-static int meet(const Packer *k, int a, int b) {
-  if (!k->meets) return meet_now(k, a, b);
-  return k->meets[(size_t)a * k->words + (size_t)b / 64] >> (b % 64) & 1;
-}
-
-// Once for all orders.
-static void find_meetings(Packer *k) {
-  k->words = ((size_t)k->n + 63) / 64;
-  uint64_t *meets = xcalloc((size_t)k->n * k->words, sizeof *meets);
-  for (int a = 0; a < k->n; a++)
-    for (int b = 0; b < a; b++) {
-      if (!meet_now(k, a, b)) continue;
-      meets[(size_t)a * k->words + (size_t)b / 64] |= (uint64_t)1 << (b % 64);
-      meets[(size_t)b * k->words + (size_t)a / 64] |= (uint64_t)1 << (a % 64);
-    }
-  k->meets = meets;
-}
 
 // Each item at the lowest offset where it fits. Stops at the first that would end above `limit`, and returns its number
 // in the order; n: none does. k->end is the end then, and k->best the offsets.
@@ -122,15 +133,15 @@ static int fit(Packer *k, const int *order, int64_t limit) {
   for (int i = 0; i < k->n; i++) {
     const PackItem *item = &k->p->item.data[order[i]];
     int64_t at = 0;
-    int before = i, c = 0;
+    int before = i, c = item->count ? 0 : i; // what is never needed lies anywhere
     for (; c < i; c++) {
       const Placed *other = &k->placed[c];
-      if (other->to <= at || !meet(k, order[i], other->item)) continue;
+      if (other->to <= at || !pack_meets(&k->meets, order[i], other->item)) continue;
       if (other->from - at >= item->size) break;
       at = other->to;
     }
     k->looked += c + 1;
-    if (at + item->size > end) end = at + item->size;
+    if (item->count && at + item->size > end) end = at + item->size;
     if (end > limit) return i;
     while (before > 0 && k->placed[before - 1].from > at) before--;
     memmove(&k->placed[before + 1], &k->placed[before], sizeof *k->placed * (size_t)(i - before));
@@ -154,7 +165,7 @@ static int by_key(const void *a, const void *b) {
 
 static Key key_of(const Packer *k, Order order, int i) {
   const PackItem *item = &k->p->item.data[i];
-  double size = (double)item->size, duration = (double)k->span[i].duration;
+  double size = (double)item->size, duration = (double)k->duration[i];
   if (k->p->shuffle) {
     uint64_t seed = k->p->shuffle * 0x9e3779b97f4a7c15;
     return (Key){(double)((seed ^ (uint64_t)i) * 0xbf58476d1ce4e5b9 >> 11), 0, i};
@@ -163,7 +174,7 @@ static Key key_of(const Packer *k, Order order, int i) {
   case BY_SIZE: return (Key){size, duration, i};
   case BY_AREA: return (Key){size * duration, size, i};
   case BY_DURATION: return (Key){duration, size, i};
-  default: return (Key){-(double)k->span[i].lower, duration, i};
+  default: return (Key){-(double)k->lower[i], duration, i};
   }
 }
 
@@ -196,15 +207,12 @@ static void move_forward(Packer *k, int *order) {
   free(now);
 }
 
-static void prepare(Packer *k) {
+static void measure(Packer *k) {
   for (int i = 0; i < k->n; i++) {
     const PackItem *item = &k->p->item.data[i];
-    Span *s = &k->span[i];
-    if (!item->count) continue; // it meets nothing
-    s->lower = k->p->time.data[item->first].lower;
-    s->upper = k->p->time.data[item->first + item->count - 1].upper;
+    if (item->count) k->lower[i] = k->p->time.data[item->first].lower;
     for (int t = 0; t < item->count; t++)
-      s->duration += k->p->time.data[item->first + t].upper - k->p->time.data[item->first + t].lower;
+      k->duration[i] += k->p->time.data[item->first + t].upper - k->p->time.data[item->first + t].lower;
   }
 }
 
@@ -214,34 +222,31 @@ int64_t pack(PackProblem *p, int64_t effort) {
   if (!n) return 0;
   Packer k = {.p = p, .n = n, .end = INT64_MAX, .bound = pack_bound(p, NULL), .effort = effort};
   if (k.bound < p->enough) k.bound = p->enough;
-  k.span = xcalloc((size_t)n, sizeof *k.span);
+  k.meets = pack_find_meets(p);
+  k.duration = xcalloc((size_t)n, sizeof *k.duration);
+  k.lower = xcalloc((size_t)n, sizeof *k.lower);
   k.placed = xcalloc((size_t)n, sizeof *k.placed);
   k.offset = xcalloc((size_t)n, sizeof *k.offset);
   k.best = xcalloc((size_t)n, sizeof *k.best);
   int *order = xcalloc((size_t)n, sizeof *order), *start = xcalloc((size_t)n, sizeof *start);
-  prepare(&k);
+  measure(&k);
   // Without effort, or of very many items, one order will do.
   int orders = p->shuffle || n > MOST_ITEMS || !effort ? 1 : ORDERS;
   for (int by = 0; by < orders && k.end > k.bound; by++) {
-    if (by == 1) find_meetings(&k);
     int64_t before = k.end;
     sort_by(&k, (Order)by, order);
     fit(&k, order, k.end - 1);
     if (k.end < before) memcpy(start, order, sizeof *start * (size_t)n);
   }
-  if (k.end > k.bound && k.meets) {
-    k.looked = 0;
+  const char *only = getenv("PACK_ONLY");
+  if (k.end > k.bound && orders > 1 && (!only || strchr(only, 'i')))
+    k.end = pack_insert(p, &k.meets, k.bound, k.end, effort, k.best);
+  if (k.end > k.bound && orders > 1 && (!only || strchr(only, 's')))
     k.end = pack_search(p, k.bound, k.end, effort / 4, k.best);
-    k.looked = 0;
-    if (k.end > k.bound) move_forward(&k, start);
-  }
+  k.looked = 0;
+  if (k.end > k.bound && orders > 1 && (!only || strchr(only, 'f'))) move_forward(&k, start);
   for (int i = 0; i < n; i++) p->item.data[i].offset = k.best[i];
-  free(k.span);
-  free(k.placed);
-  free(k.meets);
-  free(k.offset);
-  free(k.best);
-  free(order);
-  free(start);
+  free(k.duration), free(k.lower), free(k.placed), free(k.meets.bits), free(k.offset), free(k.best);
+  free(order), free(start);
   return k.end;
 }

@@ -34,7 +34,7 @@ typedef struct PackProblem {
 // first order alone.
 enum { PACK_EFFORT = 20 * 1000 * 1000 };
 
-// Fills the offsets. Returns the end of the highest item.
+// Fills the offsets. Returns the end of the highest item that is needed.
 int64_t pack(PackProblem *problem, int64_t effort);
 // No packing ends lower: the greatest sum of sizes that are needed at one time (on one rank). at (may be NULL) gets the
 // first such time.
