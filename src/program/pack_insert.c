@@ -4,6 +4,7 @@
 // vehicles; here for bytes).
 #include "program/pack_search.h"
 #include "base/error.h"
+#include "base/fault.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -121,7 +122,7 @@ static void clear(Pool *s, int item, int64_t at) {
   for (int k = s->placed - 1; k >= 0; k--) {
     int other = s->begin[k].item;
     if (s->begin[k].at >= end || !(row[other >> 6] >> (other & 63) & 1)) continue;
-    if (s->begin[k].at + size_of(s, other) > at) push_out(s, other);
+    if (FAULT(insertion_pushes_nothing_out, s->begin[k].at + size_of(s, other) > at, 0)) push_out(s, other);
   }
 }
 

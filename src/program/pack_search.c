@@ -176,6 +176,7 @@ static void order_by(Search *s, int way) {
   qsort(ranked, (size_t)s->n, sizeof *ranked, by_rank);
   for (int i = 0; i < s->n; i++) order[i] = ranked[i].item;
   list_needed(s, order);
+  s->looked += 2 * s->begin[s->sections + 1] + 4 * s->n;
   free(ranked);
   free(order);
 }
@@ -195,7 +196,7 @@ static int find_below(Search *s, int64_t capacity, int64_t effort) {
 }
 
 int64_t pack_search(const PackProblem *p, int64_t bound, int64_t end, int64_t effort, int64_t *offset) {
-  enum { MOST_ITEMS = 2000, PARTS = 5 };
+  enum { MOST_ITEMS = 1000, PARTS = 5 };
   int n = p->item.count;
   for (int i = 0; i < n; i++)
     if (p->item.data[i].owners) return end; // a time has several sums there
