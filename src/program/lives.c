@@ -489,7 +489,7 @@ static int64_t pack_bodies(const Program *p, Lives *l) {
 }
 
 void memory_pack(Program *p) {
-  enum { EFFORT = 5 * 1000 * 1000 };
+  enum { EFFORT = 8 * 1000 * 1000 };
   Lives l;
   int at;
   lives_make(p, &l);

@@ -199,7 +199,7 @@ static int fit(Packer *k, const int *order, int64_t limit) {
 // An order: first what is needed for less than `least` (below 0: for at least -least) ticks, then the rest; of these
 // the largest first, by size times duration to a power in fourths; among equals what begins first.
 typedef struct Order { int least, power; } Order;
-static const Order orders[] = {{0, 0}, {0, 4},  {8, 0}, {-8, 0}, {0, 2},    {-32, 0}, {32, 0}, {0, 1},
+static const Order orders[] = {{0, 0}, {0, 4},  {0, 2}, {8, 0}, {-8, 0},    {-32, 0}, {32, 0}, {0, 1},
                                {0, 3}, {-2, 0}, {8, 2}, {-8, 2}, {-100, 0}, {32, 2},  {-32, 2}, {128, 0}};
 enum { ORDERS = sizeof orders / sizeof *orders };
 
@@ -291,9 +291,9 @@ static void try_all(Packer *k) {
     if (k->end < before) memcpy(start, order, sizeof *start * (size_t)k->n);
   }
   if (!one && k->end > k->bound)
-    k->end = pack_insert(k->p, &k->meets, k->bound, k->end, k->effort / 4, k->best);
-  if (!one && k->end > k->bound) k->end = pack_search(k->p, k->bound, k->end, k->effort / 4, k->best);
-  k->looked = 0, k->effort /= 4;
+    k->end = pack_insert(k->p, &k->meets, k->bound, k->end, k->effort / 5, k->best);
+  if (!one && k->end > k->bound) k->end = pack_search(k->p, k->bound, k->end, k->effort / 20, k->best);
+  k->looked = 0, k->effort /= 10;
   if (!one && k->end > k->bound) move_forward(k, start);
   free(order);
   free(start);

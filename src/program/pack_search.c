@@ -78,7 +78,10 @@ static int lowest(Search *s) {
 // The highest floor at the times of an item.
 static int64_t floor_of(Search *s, int item) {
   int64_t most = 0;
-  EACH_SECTION(x, s, item) most = s->floor[x] > most ? s->floor[x] : most;
+  EACH_SECTION(x, s, item) {
+    most = s->floor[x] > most ? s->floor[x] : most;
+    s->looked++;
+  }
   s->looked += 4;
   return most;
 }
@@ -107,6 +110,7 @@ static int64_t above_hole(Search *s, int section) {
           if (!s->placed[s->needed[j]] && end < next && s->needed[j] != item) next = end;
         }
         s->looked += s->begin[x + 2] - s->begin[x + 1];
+        if (s->looked > s->stop) return INT64_MAX;
       }
   }
   return next;
