@@ -86,6 +86,15 @@ static int64_t floor_of(Search *s, int item) {
   return most;
 }
 
+// Whether all floors at its times are at most this one.
+static int lies_on(Search *s, int item, int64_t floor) {
+  EACH_SECTION(x, s, item) {
+    s->looked++;
+    if (s->floor[x] > floor) return 0;
+  }
+  return 1;
+}
+
 static void set_floor(Search *s, int item, int64_t floor, int64_t left) {
   EACH_SECTION(x, s, item) {
     s->floor[x] = floor;
@@ -123,7 +132,7 @@ static int search(Search *s, int left) {
   for (int k = s->begin[section + 1]; k < s->begin[section + 2]; k++) {
     int item = s->needed[k];
     s->looked++;
-    if (s->placed[item] || floor_of(s, item) > floor) continue;
+    if (s->placed[item] || !lies_on(s, item, floor)) continue;
     int64_t size = s->p->item.data[item].size;
     s->placed[item] = 1;
     s->offset[item] = floor;
