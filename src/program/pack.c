@@ -279,11 +279,11 @@ static void measure(Packer *k) {
   }
 }
 
-// Half of the effort for orders, and what is left for what starts from the best of them.
+// Two fifths of the effort for orders, and what is left for what starts from the best of them.
 static void try_all(Packer *k) {
   int *order = xcalloc((size_t)k->n, sizeof *order), *start = xcalloc((size_t)k->n, sizeof *start);
   int one = k->p->shuffle || !k->effort; // order will do
-  for (int i = 0; !i || (!one && k->end > k->bound && k->looked < k->effort / 2); i++) {
+  for (int i = 0; !i || (!one && k->end > k->bound && k->looked < k->effort / 5 * 2); i++) {
     int64_t before = k->end;
     sort_by(k, i, order);
     fit(k, order, k->end - 1);
@@ -291,7 +291,7 @@ static void try_all(Packer *k) {
     if (k->end < before) memcpy(start, order, sizeof *start * (size_t)k->n);
   }
   if (!one && k->end > k->bound)
-    k->end = pack_insert(k->p, &k->meets, k->bound, k->end, k->effort / 5, k->best);
+    k->end = pack_insert(k->p, &k->meets, k->bound, k->end, k->effort / 2, k->best);
   if (!one && k->end > k->bound) k->end = pack_search(k->p, k->bound, k->end, k->effort / 20, k->best);
   k->looked = 0, k->effort /= 10;
   if (!one && k->end > k->bound) move_forward(k, start);
