@@ -1,6 +1,6 @@
-// Packs rectangles of a file: bench_pack FILE [EFFORT [PERCENT]]. Lines "id,lower,upper,size" (times half-open) below a header,
-// as MiniMalloc's benchmarks have them (github.com/google/minimalloc). Prints "id,lower,upper,size,offset", then the
-// end, the bound, their ratio, and how long it took. It stops at so many percent above the bound (0).
+// Packs rectangles of a file: bench_pack FILE [EFFORT [PERCENT]]. Lines "id,lower,upper,size" (times half-open) below a
+// header, as MiniMalloc's benchmarks have them (github.com/google/minimalloc). Prints "id,lower,upper,size,offset",
+// then the end, the bound, their ratio, and how long it took. It stops at so many percent above the bound (0).
 #include "program/pack.h"
 #include <inttypes.h>
 #include <stdio.h>

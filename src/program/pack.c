@@ -1,5 +1,5 @@
-// Packing: many orders of first fit; insertion (pack_insert.c); a tree search (pack_search.c); and what lies too high moved
-// forward in the order.
+// Packing: many orders of first fit; insertion (pack_insert.c); a tree search (pack_search.c); and what lies too high
+// moved forward in the order.
 #include "program/pack.h"
 #include "program/pack_search.h"
 #include "base/error.h"
@@ -85,7 +85,7 @@ int64_t pack_bound(const PackProblem *p, int *at) {
   return most;
 }
 
-// ---- who meets whom --------------------------------------------------------------------------------------------------
+// ---- who meets whom -------------------------------------------------------------------------------------------------
 
 // Along the edges in time: what begins meets what is needed already.
 PackMeets pack_find_meets(const PackProblem *p) {

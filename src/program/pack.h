@@ -3,8 +3,8 @@
 // several orders of first fit, by size and duration, and where none is low enough others of random priorities. What is
 // found is improved by pushing out what is in the way (pack_insert.c), a tree search from the lowest offset up
 // (pack_search.c, as in TelaMalloc, Maas et al., 2022, and MiniMalloc, Moffitt, 2023), and first fit with what lies too
-// high moved forward. What it tries is bounded by counts, never by a clock, and random numbers come from fixed seeds: the
-// same problem has the same answer everywhere.
+// high moved forward. What it tries is bounded by counts, never by a clock, and random numbers come from fixed seeds:
+// the same problem has the same answer everywhere.
 #pragma once
 #include "base/vec.h"
 #include <stdint.h>

@@ -42,9 +42,9 @@ static void find_sections(Search *s) {
   free(edge);
 }
 
-#define EACH_SECTION(x, s, number)                                                                                       \
-  for (const PackTime *time_ = (s)->time + (s)->p->item.data[number].first,                                              \
-                      *end_ = time_ + (s)->p->item.data[number].count;                                                   \
+#define EACH_SECTION(x, s, number)                                                                                     \
+  for (const PackTime *time_ = (s)->time + (s)->p->item.data[number].first,                                            \
+                      *end_ = time_ + (s)->p->item.data[number].count;                                                 \
        time_ < end_; time_++)                                                                                          \
     for (int x = time_->lower; x < time_->upper; x++)
 
