@@ -365,7 +365,7 @@ static double ticks_of(const Program *p) {
 }
 
 void lives_make(Program *p, Lives *l) {
-  enum { MOST_BY_MICROBATCH = 2000, MOST_BY_SLOT = 2000, MOST_TICKS = 1000 * 1000, MOST_COORDINATES = 4 };
+  enum { MOST_BY_MICROBATCH = 6000, MOST_BY_SLOT = 2000, MOST_TICKS = 1000 * 1000, MOST_COORDINATES = 4 };
   p->packed = PACKED_BY_MICROBATCH;
   if (p->schedule->streams || p->schedule->map.coordinates > MOST_COORDINATES || ticks_of(p) > MOST_TICKS)
     p->packed = PACKED_BY_BODY;
@@ -438,6 +438,7 @@ static int lives_in_body(const Lives *l, int item) {
 
 // Items of one body among those of all, packed from `base` on. Returns their end.
 static int64_t pack_body(Lives *l, int lower, int upper, int64_t base) {
+  enum { EFFORT = 200 * 1000 };
   PackProblem own = {.apart = l->problem.apart, .context = NULL, .shuffle = l->problem.shuffle};
   Lives some = {.p = l->p};
   Vec(int) from = {0}, tensor = {0};
@@ -454,7 +455,8 @@ static int64_t pack_body(Lives *l, int lower, int upper, int64_t base) {
   some.tensor = tensor.data;
   some.problem = own;
   some.problem.context = &some;
-  int64_t end = base + pack(&some.problem, 0);
+  some.problem.enough = l->problem.enough - base; // no body need be lower than all
+  int64_t end = base + pack(&some.problem, l->p->sketch ? 0 : EFFORT);
   for (int i = 0; i < from.count; i++)
     l->problem.item.data[from.data[i]].offset = base + some.problem.item.data[i].offset;
   pack_free(&some.problem);
@@ -487,7 +489,7 @@ static int64_t pack_bodies(const Program *p, Lives *l) {
 }
 
 void memory_pack(Program *p) {
-  enum { EFFORT = 1000 * 1000 };
+  enum { EFFORT = 8 * 1000 * 1000 };
   Lives l;
   int at;
   lives_make(p, &l);

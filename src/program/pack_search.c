@@ -1,24 +1,26 @@
 // Search: items are placed from the lowest offset up, each on what lies below it. Any packing can be pushed down until
 // every item lies at 0 or on another one that it meets; in the order of rising offsets that is how it is found here.
-// A branch ends where at some time what has been placed and what is left do not fit below the capacity.
+// The first of the lowest times is looked at: some item that is needed then is placed there, or a hole stays. A branch
+// ends where at some time what has been placed and what is left do not fit below the capacity. Only holes can do that:
+// an item that is placed lies on one floor at all its times. After some steps the search begins anew, with other items
+// first.
 #include "program/pack_search.h"
 #include "base/error.h"
 #include <stdlib.h>
 #include <string.h>
 
-// Times between two edges, at which the same items are needed: numbered.
+// Times between two edges, at which the same items are needed, are sections: numbered.
 typedef struct Search {
   const PackProblem *p;
   int n, sections;
-  PackTime *time;         // as the problem's, in sections
-  int64_t *floor, *left;  // (sections) end of what is placed, bytes of what is not
-  int64_t *low;           // (items) where it would lie now
+  PackTime *time;          // as the problem's, in sections
+  int64_t *floor, *left;   // (sections) end of what is placed, bytes of what is not
   char *placed;
-  int *rank;              // (items) which is tried first
-  int *neighbour, *begin; // (begin[i] … begin[i + 1]) items that meet item i
-  int64_t capacity, looked, effort;
+  double *rank;            // (items) the highest is tried first
+  int *needed, *begin;     // (begin[x] … begin[x + 1]) items that are needed in section x, the highest rank first
+  int64_t capacity, looked, stop;
   int64_t *offset;
-  Vec(int64_t) undo;
+  uint64_t random;
 } Search;
 
 static int by_number(const void *a, const void *b) { return *(const int *)a - *(const int *)b; }
@@ -40,119 +42,113 @@ static void find_sections(Search *s) {
   free(edge);
 }
 
-static void find_neighbours(Search *s) {
-  const PackItem *item = s->p->item.data;
-  Vec(int) all = {0};
-  s->begin = xcalloc((size_t)s->n + 1, sizeof *s->begin);
-  for (int i = 0; i < s->n; i++) {
-    for (int k = 0; k < s->n; k++)
-      if (k != i && pack_meet(s->p, &item[i], &item[k])) vec_push(&all, k);
-    s->begin[i + 1] = all.count;
-  }
-  s->neighbour = all.data;
+#define EACH_SECTION(x, s, number)                                                                                     \
+  for (const PackTime *time_ = (s)->time + (s)->p->item.data[number].first,                                            \
+                      *end_ = time_ + (s)->p->item.data[number].count;                                                 \
+       time_ < end_; time_++)                                                                                          \
+    for (int x = time_->lower; x < time_->upper; x++)
+
+static void count_needed(Search *s) {
+  s->begin = xcalloc((size_t)s->sections + 2, sizeof *s->begin);
+  for (int i = 0; i < s->n; i++)
+    EACH_SECTION(x, s, i) s->begin[x + 2]++;
+  for (int x = 0; x < s->sections; x++) s->begin[x + 2] += s->begin[x + 1];
+  s->needed = xcalloc((size_t)s->begin[s->sections + 1] + 1, sizeof *s->needed);
 }
 
-// Places an item; 0 where something does not fit any more.
-static int place(Search *s, int i) {
-  const PackItem *item = &s->p->item.data[i];
-  int64_t end = s->low[i] + item->size;
-  int good = end <= s->capacity;
-  s->placed[i] = 1;
-  s->offset[i] = s->low[i];
-  for (int t = item->first; t < item->first + item->count; t++)
-    for (int x = s->time[t].lower; x < s->time[t].upper; x++) {
-      vec_push(&s->undo, s->floor[x]);
-      s->floor[x] = end;
-      s->left[x] -= item->size;
-      good &= end + s->left[x] <= s->capacity;
-    }
-  for (int k = s->begin[i]; k < s->begin[i + 1]; k++) {
-    int other = s->neighbour[k];
-    vec_push(&s->undo, s->low[other]);
-    if (s->placed[other] || s->low[other] >= end) continue;
-    s->low[other] = end;
-    good &= end + s->p->item.data[other].size <= s->capacity;
-  }
-  s->looked += s->begin[i + 1] - s->begin[i] + 4;
-  return good;
-}
-
-static void take_back(Search *s, int i) {
-  const PackItem *item = &s->p->item.data[i];
-  for (int k = s->begin[i + 1] - 1; k >= s->begin[i]; k--) s->low[s->neighbour[k]] = s->undo.data[--s->undo.count];
-  for (int t = item->first + item->count - 1; t >= item->first; t--)
-    for (int x = s->time[t].upper - 1; x >= s->time[t].lower; x--) {
-      s->floor[x] = s->undo.data[--s->undo.count];
-      s->left[x] += item->size;
-    }
-  s->placed[i] = 0;
-}
-
-static int covers(const Search *s, int item, int section) {
-  const PackItem *x = &s->p->item.data[item];
-  for (int t = x->first; t < x->first + x->count; t++)
-    if (s->time[t].lower <= section && section < s->time[t].upper) return 1;
-  return 0;
+// Items of each section by rank.
+static void list_needed(Search *s, const int *order) {
+  int *next = xcalloc((size_t)s->sections + 1, sizeof *next);
+  memcpy(next, s->begin + 1, sizeof *next * (size_t)s->sections);
+  for (int k = 0; k < s->n; k++)
+    EACH_SECTION(x, s, order[k]) s->needed[next[x]++] = order[k];
+  free(next);
 }
 
 // The lowest time that something is left for, among equally low ones the first: a valley's left end.
-static int lowest(const Search *s) {
+static int lowest(Search *s) {
   int at = -1;
+  int64_t floor = INT64_MAX;
   for (int x = 0; x < s->sections; x++)
-    if (s->left[x] && (at < 0 || s->floor[x] < s->floor[at])) at = x;
+    if (s->floor[x] < floor && s->left[x]) floor = s->floor[x], at = x;
+  s->looked += s->sections / 4 + 4;
   return at;
 }
 
-// The items that can lie on the floor there, those of the lowest rank first. *higher: where the next one could begin.
-static int candidates(Search *s, int section, int *list, int64_t *higher) {
+// The highest floor at the times of an item.
+static int64_t floor_of(Search *s, int item) {
+  int64_t most = 0;
+  EACH_SECTION(x, s, item) {
+    most = s->floor[x] > most ? s->floor[x] : most;
+    s->looked++;
+  }
+  s->looked += 4;
+  return most;
+}
+
+// Whether all floors at its times are at most this one.
+static int lies_on(Search *s, int item, int64_t floor) {
+  EACH_SECTION(x, s, item) {
+    s->looked++;
+    if (s->floor[x] > floor) return 0;
+  }
+  return 1;
+}
+
+static void set_floor(Search *s, int item, int64_t floor, int64_t left) {
+  EACH_SECTION(x, s, item) {
+    s->floor[x] = floor;
+    s->left[x] += left;
+    s->looked++;
+  }
+}
+
+// The lowest floor that a hole at a section can have: where an item lies on others' floors, or on the smallest one that
+// could be placed beside.
+static int64_t above_hole(Search *s, int section) {
+  int64_t floor = s->floor[section], next = INT64_MAX;
+  for (int k = s->begin[section + 1]; k < s->begin[section + 2]; k++) {
+    int item = s->needed[k];
+    if (s->placed[item]) continue;
+    int64_t low = floor_of(s, item);
+    if (low > floor) next = low < next ? low : next;
+    else
+      EACH_SECTION(x, s, item) { // what could be below it
+        for (int j = s->begin[x + 1]; j < s->begin[x + 2] && x > section; j++) {
+          int64_t end = floor + s->p->item.data[s->needed[j]].size;
+          if (!s->placed[s->needed[j]] && end < next && s->needed[j] != item) next = end;
+        }
+        s->looked += s->begin[x + 2] - s->begin[x + 1];
+        if (s->looked > s->stop) return INT64_MAX;
+      }
+  }
+  return next;
+}
+
+static int search(Search *s, int left) {
+  if (!left) return 1;
+  int section = lowest(s);
   int64_t floor = s->floor[section];
-  int count = 0;
-  *higher = INT64_MAX;
-  for (int i = 0; i < s->n; i++) {
-    if (s->placed[i] || !covers(s, i, section)) continue;
-    if (s->low[i] > floor) *higher = s->low[i] < *higher ? s->low[i] : *higher;
-    if (s->low[i] > floor) continue;
-    int at = count++;
-    while (at > 0 && s->rank[i] < s->rank[list[at - 1]]) list[at] = list[at - 1], at--;
-    list[at] = i;
+  for (int k = s->begin[section + 1]; k < s->begin[section + 2]; k++) {
+    int item = s->needed[k];
+    s->looked++;
+    if (s->placed[item] || !lies_on(s, item, floor)) continue;
+    int64_t size = s->p->item.data[item].size;
+    s->placed[item] = 1;
+    s->offset[item] = floor;
+    set_floor(s, item, floor + size, -size);
+    if (search(s, left - 1)) return 1;
+    set_floor(s, item, floor, size);
+    s->placed[item] = 0;
+    if (s->looked > s->stop) return 0;
   }
-  s->looked += s->n + s->sections;
-  return count;
-}
-
-static int search(Search *s, int depth);
-
-// Nothing lies on the floor of a section: it is as if it were higher.
-static int leave_hole(Search *s, int section, int64_t floor, int depth) {
-  int64_t was = s->floor[section];
-  int from = s->undo.count, good = 0;
+  if (floor + s->left[section] >= s->capacity) return 0;
+  int64_t next = above_hole(s, section);
+  if (next > s->capacity - s->left[section]) return 0;
+  s->floor[section] = next;
+  if (search(s, left)) return 1;
   s->floor[section] = floor;
-  if (floor + s->left[section] <= s->capacity) {
-    for (int i = 0; i < s->n; i++) {
-      vec_push(&s->undo, s->low[i]);
-      if (!s->placed[i] && s->low[i] < floor && covers(s, i, section)) s->low[i] = floor;
-    }
-    good = search(s, depth);
-    if (good) return 1;
-    for (int i = s->n - 1; i >= 0; i--) s->low[i] = s->undo.data[--s->undo.count];
-  }
-  s->undo.count = from;
-  s->floor[section] = was;
   return 0;
-}
-
-static int search(Search *s, int depth) {
-  if (depth == s->n) return 1;
-  int64_t higher;
-  int section = lowest(s), *list = xcalloc((size_t)s->n, sizeof *list), good = 0,
-      count = candidates(s, section, list, &higher);
-  for (int c = 0; c < count && s->looked < s->effort && !good; c++) {
-    good = place(s, list[c]) && search(s, depth + 1);
-    if (!good) take_back(s, list[c]);
-  }
-  if (!good && s->looked < s->effort && higher < INT64_MAX) good = leave_hole(s, section, higher, depth);
-  free(list);
-  return good;
 }
 
 // Nothing is placed but what is never needed. Returns how many items are left.
@@ -160,77 +156,80 @@ static int start(Search *s) {
   int needed = 0;
   memset(s->floor, 0, sizeof *s->floor * (size_t)s->sections);
   memset(s->left, 0, sizeof *s->left * (size_t)s->sections);
-  memset(s->low, 0, sizeof *s->low * (size_t)s->n);
-  memset(s->placed, 0, (size_t)s->n);
-  s->undo.count = 0;
   for (int i = 0; i < s->n; i++) {
     const PackItem *item = &s->p->item.data[i];
     s->offset[i] = 0;
     s->placed[i] = !item->count;
     needed += item->count > 0;
-    for (int t = item->first; t < item->first + item->count; t++)
-      for (int x = s->time[t].lower; x < s->time[t].upper; x++) s->left[x] += item->size;
+    EACH_SECTION(x, s, i) s->left[x] += item->size;
   }
   return needed;
 }
 
-// Three orders of trying: by area, by size, by how long an item is needed.
-static double worth(const Search *s, int order, int i) {
-  const PackItem *item = &s->p->item.data[i];
-  double duration = 0;
-  for (int t = item->first; t < item->first + item->count; t++)
-    duration += s->p->time.data[t].upper - s->p->time.data[t].lower;
-  return order == 0 ? duration * (double)item->size : order == 1 ? (double)item->size : duration;
+typedef struct Ranked { double rank; int item; } Ranked;
+
+static int by_rank(const void *a, const void *b) {
+  const Ranked *x = a, *y = b;
+  return x->rank != y->rank ? x->rank < y->rank ? 1 : -1 : x->item - y->item;
 }
 
-static void rank_by(Search *s, int order) {
-  double *value = xcalloc((size_t)s->n, sizeof *value);
-  for (int i = 0; i < s->n; i++) value[i] = worth(s, order, i);
+// Ways of trying: by area, by size, by how long an item is needed; from the second round on each times a random number.
+static void order_by(Search *s, int way) {
+  Ranked *ranked = xcalloc((size_t)s->n + 1, sizeof *ranked);
+  int *order = xcalloc((size_t)s->n + 1, sizeof *order);
   for (int i = 0; i < s->n; i++) {
-    s->rank[i] = 0;
-    for (int k = 0; k < s->n; k++) s->rank[i] += value[k] > value[i] || (value[k] == value[i] && k < i);
+    const PackItem *item = &s->p->item.data[i];
+    double duration = 0, size = (double)item->size;
+    for (int t = item->first; t < item->first + item->count; t++)
+      duration += s->p->time.data[t].upper - s->p->time.data[t].lower;
+    s->random ^= s->random << 13, s->random ^= s->random >> 7, s->random ^= s->random << 17;
+    double chance = way < 3 ? 1 : 0.5 + (double)(s->random % 1024) / 1024;
+    ranked[i] = (Ranked){chance * (way % 3 == 0 ? duration * size : way % 3 == 1 ? size : duration), i};
   }
-  free(value);
+  qsort(ranked, (size_t)s->n, sizeof *ranked, by_rank);
+  for (int i = 0; i < s->n; i++) order[i] = ranked[i].item;
+  list_needed(s, order);
+  s->looked += 2 * s->begin[s->sections + 1] + 4 * s->n;
+  free(ranked);
+  free(order);
+}
+
+// Below a capacity, within so much effort; tries last longer and longer.
+static int find_below(Search *s, int64_t capacity, int64_t effort) {
+  int64_t end = s->looked + effort, length = effort / 40 + 1;
+  s->capacity = capacity;
+  for (int way = 0; s->looked < end; way++) {
+    order_by(s, way);
+    s->stop = s->looked + length < end ? s->looked + length : end;
+    if (search(s, start(s))) return 1;
+    if (s->looked < s->stop) return 0; // all has been tried
+    if (way % 3 == 2) length += length / 2;
+  }
+  return 0;
 }
 
 int64_t pack_search(const PackProblem *p, int64_t bound, int64_t end, int64_t effort, int64_t *offset) {
-  enum { MOST_ITEMS = 1000, TRIES = 12, ORDERS = 3 };
+  enum { MOST_ITEMS = 1000, PARTS = 5 };
   int n = p->item.count;
   for (int i = 0; i < n; i++)
     if (p->item.data[i].owners) return end; // a time has several sums there
   if (n > MOST_ITEMS || !p->time.count) return end;
-  Search s = {.p = p, .n = n};
+  Search s = {.p = p, .n = n, .random = 88172645463325252};
   find_sections(&s);
-  find_neighbours(&s);
+  count_needed(&s);
   s.floor = xcalloc((size_t)s.sections, sizeof *s.floor);
   s.left = xcalloc((size_t)s.sections, sizeof *s.left);
-  s.low = xcalloc((size_t)n, sizeof *s.low);
   s.offset = xcalloc((size_t)n, sizeof *s.offset);
   s.placed = xcalloc((size_t)n, 1);
-  s.rank = xcalloc((size_t)n, sizeof *s.rank);
-  for (int i = 0; i < TRIES && end > bound; i++) { // the bound itself, then what is left to it in ever larger parts
-    int64_t capacity = bound + (end - bound) * (i / ORDERS) / (TRIES / ORDERS);
+  for (int part = 0; part < PARTS && end > bound; part++) { // the bound itself, then ever larger parts of the rest
+    int64_t capacity = bound + (end - bound) * part / PARTS;
     if (capacity >= end) break;
-    rank_by(&s, i % ORDERS);
-    int needed = start(&s);
-    s.capacity = capacity;
-    s.looked = 0;
-    s.effort = effort / TRIES;
-    if (!search(&s, n - needed)) continue;
+    if (!find_below(&s, capacity, (effort - s.looked) / 2)) continue;
     memcpy(offset, s.offset, sizeof *offset * (size_t)n);
     end = 0;
     for (int k = 0; k < n; k++)
-      if (offset[k] + p->item.data[k].size > end) end = offset[k] + p->item.data[k].size;
+      if (p->item.data[k].count && offset[k] + p->item.data[k].size > end) end = offset[k] + p->item.data[k].size;
   }
-  free(s.time);
-  free(s.floor);
-  free(s.left);
-  free(s.low);
-  free(s.offset);
-  free(s.placed);
-  free(s.rank);
-  free(s.neighbour);
-  free(s.begin);
-  vec_free(&s.undo);
+  free(s.time), free(s.floor), free(s.left), free(s.offset), free(s.placed), free(s.needed), free(s.begin);
   return end;
 }

@@ -329,6 +329,15 @@ static int compile(const ParityCase *c, const ModelConfig *config, Routing *rout
   return code;
 }
 
+int parity_job(const ParityCase *c, Job **job, Error *error) {
+  ModelConfig config = {0};
+  *job = NULL;
+  int code = parity_config(c, &config, error);
+  if (!code) code = compile(c, &config, NULL, job, error);
+  model_config_free(&config);
+  return code;
+}
+
 static void randomize_inits(Graph *g) {
   for (int i = 0; i < g->variable.count; i++)
     if (g->variable.data[i].kind == VARIABLE_PARAMETER && g->variable.data[i].init.kind != INIT_NORMAL)

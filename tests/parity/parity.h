@@ -77,6 +77,8 @@ void parity_free(ParityResult *result);
 // The case as a recipe, which the caller frees; and its model's config.
 int parity_recipe(const ParityCase *c, Recipe *recipe, Error *error);
 int parity_config(const ParityCase *c, ModelConfig *config, Error *error);
+// The case compiled, which nothing runs. The caller destroys the job.
+int parity_job(const ParityCase *c, Job **job, Error *error);
 
 // Steps to run: `full`, fewer under a sanitizer; environment PARITY_STEPS takes precedence (for scripts/mutants).
 int parity_steps(int full);

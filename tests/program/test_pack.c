@@ -1,6 +1,6 @@
 // Packing: nothing that is needed at the same time overlaps, tilings of a rectangle are found again, and a few items
 // are packed as well as any order of them can be.
-#include "program/pack.h"
+#include "program/pack_search.h"
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -24,7 +24,7 @@ static int64_t check(const PackProblem *p) {
   for (int i = 0; i < p->item.count; i++) {
     const PackItem *a = &p->item.data[i];
     assert_true(a->offset >= 0);
-    if (a->offset + a->size > end) end = a->offset + a->size;
+    if (a->count && a->offset + a->size > end) end = a->offset + a->size;
     for (int k = 0; k < i; k++) {
       const PackItem *b = &p->item.data[k];
       if ((a->owners && b->owners == a->owners && a->owner != b->owner) || a->offset >= b->offset + b->size ||
@@ -87,24 +87,65 @@ static void tilings_are_found(void **state) {
     }
 }
 
-// With several times an item, with owners, with and without effort, shuffled.
+// Items with several times, some with owners.
+static PackProblem several_times(Random *r, int owners) {
+  PackProblem p = {0};
+  int n = 1 + below(r, 60);
+  for (int i = 0; i < n; i++) {
+    int at = 0, times = below(r, 4);
+    vec_push(&p.item, (PackItem){.size = 64 * (1 + below(r, 100)), .first = p.time.count, .count = times});
+    if (owners && below(r, 2)) p.item.data[i].owners = 1, p.item.data[i].owner = below(r, 3);
+    for (int t = 0; t < times; t++) {
+      int lower = at + 1 + below(r, 30), upper = lower + 1 + below(r, 30);
+      vec_push(&p.time, (PackTime){lower, upper});
+      at = upper;
+    }
+  }
+  return p;
+}
+
+// With and without effort, shuffled.
 static void nothing_overlaps(void **state) {
   (void)state;
   Random r = {777};
   for (int round = 0; round < 200; round++) {
-    PackProblem p = {.shuffle = round % 4 == 3 ? (uint64_t)round : 0};
-    int n = 1 + below(&r, 60);
-    for (int i = 0; i < n; i++) {
-      int at = 0, times = below(&r, 4);
-      vec_push(&p.item, (PackItem){.size = 64 * (1 + below(&r, 100)), .first = p.time.count, .count = times});
-      if (round % 3 == 2 && below(&r, 2)) p.item.data[i].owners = 1, p.item.data[i].owner = below(&r, 3);
-      for (int t = 0; t < times; t++) {
-        int lower = at + 1 + below(&r, 30), upper = lower + 1 + below(&r, 30);
-        vec_push(&p.time, (PackTime){lower, upper});
-        at = upper;
-      }
-    }
+    PackProblem p = several_times(&r, round % 3 == 2);
+    p.shuffle = round % 4 == 3 ? (uint64_t)round : 0;
     pack_and_check(&p, round % 2 ? 100000 : 0);
+    pack_free(&p);
+  }
+}
+
+static void meetings_are_found_pair_by_pair(void **state) {
+  (void)state;
+  Random r = {31};
+  for (int round = 0; round < 100; round++) {
+    PackProblem p = several_times(&r, round % 2);
+    PackMeets m = pack_find_meets(&p);
+    for (int a = 0; a < p.item.count; a++)
+      for (int b = 0; b < p.item.count; b++)
+        if (a != b && pack_meets(&m, a, b) != pack_meet(&p, &p.item.data[a], &p.item.data[b]))
+          fail_msg("round %d: whether %d and %d meet", round, a, b);
+    free(m.bits);
+    pack_free(&p);
+  }
+}
+
+// From items that lie one above the other, which is many times as high: to no more than a third above the bound.
+static void insertion_finds_a_packing(void **state) {
+  (void)state;
+  Random r = {2024};
+  for (int round = 0; round < 20; round++) {
+    PackProblem p = tiling(&r, 60, 100, 100000);
+    p.item.count -= 4;
+    PackMeets m = pack_find_meets(&p);
+    int64_t offset[60], stacked = 0, bound = pack_bound(&p, NULL);
+    for (int i = 0; i < p.item.count; i++) offset[i] = stacked, stacked += p.item.data[i].size;
+    int64_t end = pack_insert(&p, &m, bound, stacked, PACK_EFFORT, offset);
+    for (int i = 0; i < p.item.count; i++) p.item.data[i].offset = offset[i];
+    assert_true(check(&p) == end);
+    if (end > bound + bound / 3) fail_msg("round %d: end %lld, bound %lld", round, (long long)end, (long long)bound);
+    free(m.bits);
     pack_free(&p);
   }
 }
@@ -172,6 +213,8 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(tilings_are_found),
       cmocka_unit_test(nothing_overlaps),
+      cmocka_unit_test(meetings_are_found_pair_by_pair),
+      cmocka_unit_test(insertion_finds_a_packing),
       cmocka_unit_test(few_items_are_packed_as_well_as_any_order),
       cmocka_unit_test(the_answer_is_always_the_same),
       cmocka_unit_test(nothing_is_packed_in_nothing),
