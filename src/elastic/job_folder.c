@@ -83,7 +83,11 @@ static int is_given_up(const char *text) {
 static int is_strange(const char *text, const char *job, const char *endpoints) {
   char theirs[20], endpoint[80];
   if (sscanf(text, "%19s %*d %*d %*s %79s", theirs, endpoint) != 2) return 0;
-  return endpoints ? !strstr(endpoints, endpoint) : strcmp(theirs, job) != 0;
+  if (!endpoints) return strcmp(theirs, job) != 0;
+  size_t length = strlen(endpoint);
+  for (const char *at = endpoints; (at = strstr(at, endpoint)); at++)
+    if ((at == endpoints || at[-1] == ',') && (!at[length] || at[length] == ',')) return 0;
+  return 1;
 }
 
 static bool write_beat(JobFolder *f) {
@@ -167,9 +171,19 @@ int job_folder_claim(JobFolder *f, const char *job, const char *endpoint, const 
   return made;
 }
 
+// Somebody has emptied run.dir. Who finds no lease there would begin with the first epoch, and yields to this one.
+static void make_again(JobFolder *f) {
+  Error ignored = {0};
+  int lost = f->fd, made = make(f, f->epoch, &ignored);
+  if (made == 1) close(lost);
+  else f->fd = lost;
+}
+
 bool job_folder_renew(JobFolder *f) {
   if (!f->path) return true;
-  if (f->fd < 0 || FAULT(store_is_not_fenced, newest(f->path) > f->epoch, 0)) return false;
+  int now = newest(f->path);
+  if (f->fd < 0 || FAULT(store_is_not_fenced, now > f->epoch, 0)) return false;
+  if (now >= 0 && FAULT(removed_leases_stay_away, now < f->epoch, 0)) make_again(f);
   f->beats++;
   write_beat(f); // a full disk is no reason to end the job
   return true;

@@ -1,6 +1,7 @@
 // The lease of a job's store in the folder that all machines share (run.dir): of several machines that could serve the
-// store only the holder does. A file run.dir/rendezvous-EPOCH, made by link(), which only one process can; its holder
-// changes it again and again. Clocks of machines are not compared. After the job it stays, and says the job's status.
+// store only the holder does. A file run.dir/rendezvous-EPOCH, created with link(), so that only one process succeeds;
+// its holder rewrites it twice a second to show that it lives. Clocks of machines are not compared. After the job it
+// stays, and says the job's status.
 #pragma once
 #include "base/error.h"
 #include <stdbool.h>

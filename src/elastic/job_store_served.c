@@ -45,7 +45,7 @@ static double quiet_of_holder(const JobStore *j, bool refused) {
                                                      : j->options->silence;
 }
 
-// Whether it is this job's, and not one that was given up for another.
+// Refuses a store whose epoch is older than the newest one that this machine has seen.
 static bool accept_store(JobStore *j, Error *error) {
   int epoch, code;
   char text[16];
@@ -89,10 +89,14 @@ static int find(JobStore *j, Error *error) {
   NetAddress at;
   int found = 0;
   bool all_refused = true, is_silent = false;
-  for (int i = 0; (found = store_endpoint(o->endpoints, i, &at, error)) > 0; i++) {
+  for (int i = 0; (found = store_endpoint(o->endpoints, i, &at, error)); i++) {
     Error why = {0};
-    if ((found = store_check_address(&at, o->insecure, error))) return found;
     bool refused = false;
+    if (found < 0 && FAULT(lost_names_end_the_job, j->epoch, 0)) { // with a machine its name may go
+      all_refused = false;
+      continue;
+    }
+    if (found < 0 || (found = store_check_address(&at, o->insecure, error))) return found;
     found = store_connect(&at, o->id, greeting_patience(j), &j->store, &refused, &why);
     all_refused = all_refused && refused;
     is_silent = is_silent || (!found && !refused);
@@ -101,19 +105,19 @@ static int find(JobStore *j, Error *error) {
     if (accept_store(j, &why)) return j->silent_tries = 0, 1;
     job_store_leave(j);
   }
-  if (found < 0) return found;
   j->silent_tries = is_silent ? j->silent_tries + (j->silent_tries < 10) : 0;
   int most = j->epoch && j->folder.path ? JOB_MACHINES : 1; // another one than the first only where a lease decides
   if (clock_seconds() < j->quiet_until) most = 0;
-  for (int i = 0; i < most && (found = store_endpoint(o->endpoints, i, &at, error)) > 0; i++) {
+  for (int i = 0; i < most && (found = store_endpoint(o->endpoints, i, &at, error)); i++) {
     Error unused = {0};
+    if (found < 0) continue;
     found = try_to_serve(j, i, &at, all_refused, error);
     if (found < 0) return found;
     if (!found) continue;
     if (store_connect(&at, o->id, own_patience, &j->store, NULL, &unused) > 0 && accept_store(j, &unused)) return 1;
     job_store_leave(j);
   }
-  return found < 0 ? found : 0;
+  return 0;
 }
 
 static int keep(JobStore *j, Error *error) {

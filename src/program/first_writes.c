@@ -30,8 +30,8 @@ static void note_body(const Program *p, const Body *body, int microbatch, Touch 
   }
 }
 
-// Along the actions of one step. In a stream these are in several bodies of the list, those that come first under the
-// highest number. A body's first run is enough: others touch nothing new.
+// Along the actions of one step. In a stream one turn of the list has actions of several steps: the highest number is
+// that of the newest, and so has a step's first actions. A body's first run is enough: others touch nothing new.
 static void find_first(const Program *p, Touch *first) {
   const ActionList *list = &p->schedule->list[p->coordinate];
   char *seen = xcalloc((size_t)p->graph->stages * PHASE_COUNT, 1);
@@ -40,7 +40,9 @@ static void find_first(const Program *p, Touch *first) {
       const Action *a = &list->data[i];
       if (a->part != LIST_BODY || a->step != step || !action_runs_body(a)) continue;
       int body = a->stage * PHASE_COUNT + (int)action_phase(a);
-      if (!seen[body]++) note_body(p, &p->micro[a->stage][action_phase(a)], a->microbatch, first);
+      if (seen[body]) continue;
+      seen[body] = 1;
+      note_body(p, &p->micro[a->stage][action_phase(a)], a->microbatch, first);
     }
   free(seen);
 }

@@ -5,5 +5,6 @@
 #pragma once
 #include "program/program.h"
 
-// Fills p->stores, and takes the zeros out of BEGIN. Bodies are there, and nothing has counted their instructions.
+// Fills p->stores, and takes the zeros out of BEGIN. To be called when bodies are made, before anything counts the
+// instructions of BEGIN.
 void first_writes(Program *p);

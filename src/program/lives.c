@@ -185,7 +185,7 @@ static void set_times(const Program *p, const Timeline *t, const int *to, Lives 
     if (lower == upper) continue;
     if (!item->count) item->first = l->problem.time.count;
     PackTime *last = item->count ? &l->problem.time.data[item->first + item->count - 1] : NULL;
-    if (last && last->upper >= lower) last->upper = upper;
+    if (last && last->upper >= lower) last->upper = upper > last->upper ? upper : last->upper;
     else {
       vec_push(&l->problem.time, (PackTime){lower, upper});
       item->count++;

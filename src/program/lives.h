@@ -9,9 +9,9 @@
 // Each microbatch has its own instances where there are not too many, else those of a slot or buffer are shared by the
 // microbatches that take turns in it: then an item has several times, and no packing may reach the bound.
 //
-// Where a list has no end (a schedule that never drains), or there are too many instances, the time is that of the
-// bodies, one after the other, each once: a slot or staging buffer is one item, for as long as microbatches may be in
-// it, and what lives within bodies has one instance.
+// Where a list has no end (a schedule that never drains), a pipeline has many ranks, or there are too many instances
+// or instructions (lives_make), the time is that of the bodies, one after the other, each once: a slot or staging
+// buffer is one item, for as long as microbatches may be in it, and what lives within bodies has one instance.
 #pragma once
 #include "program/pack.h"
 #include "program/program.h"
@@ -27,8 +27,7 @@ typedef struct Timeline {
 void timeline_make(const Program *p, const int *root, Timeline *timeline);
 void timeline_free(Timeline *timeline);
 
-// Numbers instances (Place, Instruction) and makes the problem. origin: (items) an instance of each item: it names the
-// tensor. Which mode it is follows from how many there are.
+// Numbers instances (Place, Instruction) and makes the problem. Which mode it is follows from how many there are.
 typedef struct Lives {
   PackProblem problem;
   int *item;        // (instances) its item, or -1: never needed; of a slot as one: that of the slot

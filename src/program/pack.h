@@ -1,10 +1,10 @@
 // Packing: items that are needed at certain times get offsets so that those needed at the same time lie apart, and the
 // end of all is as low as can be found. It knows nothing of Programs. Dynamic storage allocation is NP-hard; this takes
-// several orders of first fit, by size and duration, and where none is low enough others of random priorities. What is
-// found is improved by pushing out what is in the way (pack_insert.c), a tree search from the lowest offset up
-// (pack_search.c, as in TelaMalloc, Maas et al., 2022, and MiniMalloc, Moffitt, 2023), and first fit with what lies too
-// high moved forward. What it tries is bounded by counts, never by a clock, and random numbers come from fixed seeds:
-// the same problem has the same answer everywhere.
+// several orders of first fit, by size and duration, and where none is low enough others of random priorities. Then
+// come insertion, in which what does not fit pushes out what is in the way (pack_insert.c), a tree search from the
+// lowest offset up (pack_search.c, as in TelaMalloc, Maas et al., 2022, and MiniMalloc, Moffitt, 2023), and first fit
+// with what lies too high moved forward. What it tries is bounded by counts, never by a clock, and random numbers come
+// from fixed seeds: the same problem has the same answer everywhere.
 #pragma once
 #include "base/vec.h"
 #include <stdint.h>
@@ -27,17 +27,19 @@ typedef struct PackProblem {
   // differ.
   int (*apart)(const void *context, const PackItem *a, const PackItem *b);
   const void *context;
-  int64_t enough;   // an end that is low enough; the bound is always
+  int64_t enough;   // packing stops at an end of at most this, or at the bound
   uint64_t shuffle; // above 0: one random order is taken instead (tests: any order must do)
 } PackProblem;
 
-// How much is tried until the bound is reached, in items that are looked at. 0: the first order alone.
+// How much is tried until the bound is reached, in items that are looked at. 0: the first order alone. PACK_EFFORT is
+// for tests and benches; plans take less (memory.c).
 enum { PACK_EFFORT = 20 * 1000 * 1000 };
 
 // Fills the offsets. Returns the end of the highest item that is needed.
 int64_t pack(PackProblem *problem, int64_t effort);
-// No packing ends lower: the greatest sum of sizes that are needed at one time (on one rank). at (may be NULL) gets the
-// first such time.
+// No packing ends lower: the greatest sum of sizes that are needed at one time (on one rank; of items that have owners
+// only those of the owner with the most count, though a rank may own in several sets). at (may be NULL) gets the first
+// such time.
 int64_t pack_bound(const PackProblem *problem, int *at);
 int pack_meet(const PackProblem *problem, const PackItem *a, const PackItem *b); // needed at the same time on one rank?
 void pack_free(PackProblem *problem);

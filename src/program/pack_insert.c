@@ -156,7 +156,7 @@ static int settle(Pool *s) {
   return !s->waiting;
 }
 
-// Below a lower capacity: what lies too high waits, the largest last.
+// Below a lower capacity: what ends too high waits; what ends lowest of it is tried first.
 static void lower(Pool *s, int64_t capacity) {
   s->capacity = capacity;
   for (int k = s->placed - 1; k >= 0; k--)

@@ -16,14 +16,14 @@
 //   operand      VARIABLE v      storage (or Copy) of a Variable, owned by State
 //                INPUT i         memory of the loader, microbatch by microbatch, or a copy of it where the device
 //                                cannot read that
-//                SLOT s          what crosses F → B → W: an instance for each slot of stage s
-//                STAGING s p     what stage s's segment F or B sends or receives and no other body reads: an instance
-//                                for each staging buffer of the segment
+//                SLOT s          what crosses F → B → W of stage s
+//                STAGING s p     what stage s's segment F or B sends or receives and no other body reads
 //                WORK            lives within one body
 //                COMM            results of REDUCE, from its start to END, and in a stream what the second half of END
 //                                reads of the first
 //                All of these have offsets in one working memory, where what is needed at other times lies in the
-//                same bytes.
+//                same bytes. Of SLOT and STAGING there is an instance for each microbatch, or in long lists for each
+//                slot or buffer, which microbatches take in turn (Packed).
 // Nothing here depends on a rank's coordinates but the one on the pp axis; peers, IndexMaps, and which instructions a
 // rank leaves to the owner of their operands (node_owner) are bound at load.
 #pragma once
@@ -34,8 +34,8 @@
 
 typedef enum Area { AREA_NONE, AREA_VARIABLE, AREA_INPUT, AREA_SLOT, AREA_STAGING, AREA_WORK, AREA_COMM } Area;
 // Where in a rank's memory a tensor lies. All of it is in the device's space; offload will add a space to this. A
-// tensor of a microbatch has an instance for every slot or staging buffer that the microbatch may be in, each with an
-// offset (program_offset).
+// tensor of a microbatch has an instance for every microbatch, slot or staging buffer, each with an offset
+// (program_offset, Packed).
 typedef struct Place {
   Area area;
   int stage;   // of SLOT, STAGING, and WORK of MICRO

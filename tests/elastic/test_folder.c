@@ -60,6 +60,11 @@ static void one_holder(void **state) {
   assert_false(job_folder_sees(&second, 2, "job"));
   assert_int_equal(claim(&second, 100), 0); // it lives
   assert_true(job_folder_renew(&f));
+  char *file = xformat("%s/rendezvous-1", path);
+  assert_int_equal(unlink(file), 0); // somebody empties the folder
+  assert_true(job_folder_renew(&f));
+  assert_int_equal(access(file, F_OK), 0);
+  free(file);
   assert_int_equal(claim(&second, 0), 0);   // it has changed since
   assert_int_equal(claim(&second, 0), 1);   // and then not any more
   assert_int_equal(second.epoch, 2);
@@ -116,7 +121,7 @@ static void another_job(void **state) {
   char path[] = "/tmp/test_folder_XXXXXX";
   JobFolder f, next, stranger;
   Error error = {0};
-  static const char endpoint[] = "127.0.0.1:9";
+  static const char endpoint[] = "127.0.0.1:29"; // which the other job's, 127.0.0.1:2, is a part of
   assert_non_null(mkdtemp(path));
   job_folder_open(&f, path);
   job_folder_open(&next, path);

@@ -2,6 +2,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/file.h"
+#include "elastic/job_store.h"
 #include "elastic/member.h"
 #include "elastic/store.h"
 #include <poll.h>
@@ -222,9 +223,30 @@ static void a_refusal(void **state) {
   assert_int_equal(folder_remove(folder, &error), PLAIT_OK);
 }
 
+// The name of an endpoint can no longer be resolved, as that of a machine that is gone: the next endpoint is tried. Who
+// has not found the job yet is told of it.
+static void a_lost_name(void **state) {
+  char name[70], endpoint[ENDPOINT], endpoints[2 * ENDPOINT];
+  NetAddress at;
+  Error error = {0};
+  memset(name, 'a', sizeof name); // longer than a part of a name may be: refused without a network
+  find_endpoint(&at, endpoint);
+  snprintf(endpoints, sizeof endpoints, "%.*s:1,%s", (int)sizeof name, name, endpoint);
+  StoreServer *server = serve_start(&at, "1", "first", 3);
+  MemberOptions options = options_of(endpoints);
+  JobStore store;
+  job_store_open(&store, &options);
+  assert_true(job_store_find(&store, &error) < 0);
+  store.epoch = 1;
+  assert_int_equal(job_store_find(&store, &error), 1);
+  job_store_close(&store, -1);
+  store_server_stop(server);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(no_state), cmocka_unit_test(a_new_job),
-                                     cmocka_unit_test(another_start), cmocka_unit_test(a_refusal)};
+                                     cmocka_unit_test(another_start), cmocka_unit_test(a_refusal),
+                                     cmocka_unit_test(a_lost_name)};
   unsetenv("PLAIT_SECRET");
   if (getenv("TEST_ONLY")) cmocka_set_test_filter(getenv("TEST_ONLY")); // scripts/mutants chooses
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,4 +1,4 @@
-// Loops of one level over fp32 elements of moments of 8 bits (StateLoops). They have the bits of op/state_code.h.
+// Loops of one level over fp32 elements of moments of 8 bits (StateLoops). They give the bits of op/state_code.h.
 #include "device/cpu/states.h"
 
 static void JOIN(state_random_, LEVEL)(PhiloxKey key, uint32_t stream, uint64_t index, int64_t n, uint32_t *out) {

@@ -106,7 +106,8 @@ static void decode(const Update *u, int i, const Part *part, void *to) {
   }
 }
 
-// The scale of a run of moment number i, whose elements are x. 0 if it is a part of one (STATE_SCALES).
+// The scale of a run of moment number i, whose elements are x. Returns 0 where only scales are asked for
+// (STATE_SCALES).
 static int scale_of(const Update *u, int i, const StateRun *r, const void *x, float *scale) {
   if (u->given) {
     const float *given = u->call->input[u->attr->ninput + u->moments.count + i].data;

@@ -7,8 +7,8 @@
 extern const KernelEntry cpu_states_portable[], cpu_states_avx2[], cpu_states_avx512[];
 
 // A code's segments for vectors, counted from the last: 4 - s. `by_bits` is indexed by bits of a number at least as
-// large as the least value (STATE_BITS_INDEX; less is 0), by_code by (code + 1) / 8, 15 at most. Both fit a shuffle of
-// bytes. base: of these numbers; number 5 is that of code 0, whose value is 0.
+// large as the least value ((bits + STATE_BITS_OFFSET) >> STATE_BITS_SHIFT; below 0 it is 0), by_code by (code + 1) /
+// 8, 15 at most. Both fit a shuffle of bytes. base: of these numbers; number 5 is that of code 0, whose value is 0.
 typedef struct StateTables {
   StateCode code;
   uint8_t by_bits[16], by_code[16];
