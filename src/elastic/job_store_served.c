@@ -38,10 +38,11 @@ static int read_epoch(JobStore *j, int *epoch, Error *error) {
 }
 
 // How long the lease in run.dir must be without a change before another machine takes it. Where the hosts of all
-// endpoints say that nothing listens there, its holder's process is gone, or behind a firewall that speaks for it: then
-// it would still renew the lease, every job_store_beat_seconds.
+// endpoints of this machine's job say that nothing listens there, its holder's process is gone, or behind a firewall
+// that speaks for it: then it would still renew the lease, every job_store_beat_seconds. Before this machine has joined
+// a job that says nothing: the holder may be of another one.
 static double quiet_of_holder(const JobStore *j, bool refused) {
-  return FAULT(refusals_say_nothing, refused, false) ? fmin(3 * job_store_beat_seconds, j->options->silence)
+  return FAULT(refusals_say_nothing, refused && j->epoch, false) ? fmin(3 * job_store_beat_seconds, j->options->silence)
                                                      : j->options->silence;
 }
 
