@@ -35,7 +35,7 @@ typedef struct PackProblem {
 // for tests and benches; plans take less (memory.c).
 enum { PACK_EFFORT = 20 * 1000 * 1000 };
 
-// Fills the offsets. Returns the end of the highest item that is needed.
+// Fills the offsets, multiples of what all sizes are multiples of. Returns the end of the highest item that is needed.
 int64_t pack(PackProblem *problem, int64_t effort);
 // No packing ends lower: the greatest sum of sizes that are needed at one time (on one rank; of items that have owners
 // only those of the owner with the most count, though a rank may own in several sets). at (may be NULL) gets the first

@@ -164,6 +164,17 @@ static void lower(Pool *s, int64_t capacity) {
     else break;
 }
 
+// What all sizes are multiples of. Then so are all ends of items, and a capacity has to be: items are placed below it.
+static int64_t unit_of(const PackProblem *p) {
+  int64_t unit = 0;
+  for (int i = 0; i < p->item.count; i++)
+    for (int64_t a = p->item.data[i].size; a;) {
+      int64_t rest = unit % a;
+      unit = a, a = rest;
+    }
+  return FAULT(capacities_lie_anywhere, unit ? unit : 1, 1);
+}
+
 int64_t pack_insert(const PackProblem *p, const PackMeets *meets, int64_t bound, int64_t end, int64_t effort,
                     int64_t *offset) {
   int n = p->item.count;
@@ -177,9 +188,9 @@ int64_t pack_insert(const PackProblem *p, const PackMeets *meets, int64_t bound,
   s.wait = xcalloc((size_t)n + 1, sizeof *s.wait);
   for (int i = 0; i < n; i++) s.worth[i] = 1;
   int failed = 0;
-  int64_t all = effort;
+  int64_t all = effort, unit = unit_of(p);
   while (end > bound && s.looked < all) {
-    int64_t capacity = bound + (end - bound) * failed / 4;
+    int64_t capacity = bound + (end - bound) * failed / 4 / unit * unit;
     if (failed > 3) break;
     s.placed = s.waiting = 0;
     for (int i = 0; i < n; i++) {

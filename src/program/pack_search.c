@@ -125,8 +125,10 @@ static int64_t above_hole(Search *s, int section) {
   return next;
 }
 
-static int search(Search *s, int left) {
+static int search(Search *s, int left, int depth) {
+  enum { MOST_DEPTH = 8000 }; // what has been placed, and holes that were raised: a stack is not endless
   if (!left) return 1;
+  if (depth > MOST_DEPTH) return s->looked = s->stop + 1, 0;
   int section = lowest(s);
   int64_t floor = s->floor[section];
   for (int k = s->begin[section + 1]; k < s->begin[section + 2]; k++) {
@@ -137,7 +139,7 @@ static int search(Search *s, int left) {
     s->placed[item] = 1;
     s->offset[item] = floor;
     set_floor(s, item, floor + size, -size);
-    if (search(s, left - 1)) return 1;
+    if (search(s, left - 1, depth + 1)) return 1;
     set_floor(s, item, floor, size);
     s->placed[item] = 0;
     if (s->looked > s->stop) return 0;
@@ -146,7 +148,7 @@ static int search(Search *s, int left) {
   int64_t next = above_hole(s, section);
   if (next > s->capacity - s->left[section]) return 0;
   s->floor[section] = next;
-  if (search(s, left)) return 1;
+  if (search(s, left, depth + 1)) return 1;
   s->floor[section] = floor;
   return 0;
 }
@@ -201,7 +203,7 @@ static int find_below(Search *s, int64_t capacity, int64_t effort) {
   for (int way = 0; s->looked < end; way++) {
     order_by(s, way);
     s->stop = s->looked + length < end ? s->looked + length : end;
-    if (search(s, start(s))) return 1;
+    if (search(s, start(s), 0)) return 1;
     if (s->looked < s->stop) return 0; // all has been tried
     if (way % 3 == 2) length += length / 2;
   }

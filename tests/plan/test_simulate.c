@@ -48,7 +48,8 @@ static void without_links_it_is_the_replay(void **state) {
     snprintf(keys, sizeof keys, "mesh.pp=4 parallel.pipeline=%s", names[i]);
     Case c = compiled_by(keys);
     const Program *p = c.job->train.program[0];
-    // Only products take time, and all microbatches as long: the first one of a step moves fewer bytes (first_writes.h).
+    // Only products take time, and all microbatches as long: the first one of a step moves fewer bytes
+    // (first_writes.h).
     cluster.device.bandwidth = INFINITY;
     for (int d = 0; d < DTYPE_COUNT; d++) cluster.device.vector[d] = INFINITY;
     if (p->schedule->streams) cluster.device.launch = 0;

@@ -18,12 +18,13 @@ static void add(PackProblem *p, int lower, int upper, int64_t size) {
   vec_push(&p->time, (PackTime){lower, upper});
 }
 
-// Returns the end. By pairs of times, without pack_meet.
+// Returns the end. By pairs of times, without pack_meet. Where all sizes are multiples of 64, offsets are.
 static int64_t check(const PackProblem *p) {
-  int64_t end = 0;
+  int64_t end = 0, unit = 64;
+  for (int i = 0; i < p->item.count; i++) unit = p->item.data[i].size % 64 ? 1 : unit;
   for (int i = 0; i < p->item.count; i++) {
     const PackItem *a = &p->item.data[i];
-    assert_true(a->offset >= 0);
+    assert_true(a->offset >= 0 && a->offset % unit == 0);
     if (a->count && a->offset + a->size > end) end = a->offset + a->size;
     for (int k = 0; k < i; k++) {
       const PackItem *b = &p->item.data[k];
@@ -138,6 +139,7 @@ static void insertion_finds_a_packing(void **state) {
   for (int round = 0; round < 20; round++) {
     PackProblem p = tiling(&r, 60, 100, 100000);
     p.item.count -= 4;
+    for (int i = 0; i < p.item.count; i++) p.item.data[i].size *= 64;
     PackMeets m = pack_find_meets(&p);
     int64_t offset[60], stacked = 0, bound = pack_bound(&p, NULL);
     for (int i = 0; i < p.item.count; i++) offset[i] = stacked, stacked += p.item.data[i].size;
