@@ -190,7 +190,7 @@ int64_t pack_insert(const PackProblem *p, const PackMeets *meets, int64_t bound,
   int failed = 0;
   int64_t all = effort, unit = unit_of(p);
   while (end > bound && s.looked < all) {
-    int64_t capacity = bound + (end - bound) * failed / 4 / unit * unit;
+    int64_t capacity = (bound + (end - bound) * failed / 4) / unit * unit;
     if (failed > 3) break;
     s.placed = s.waiting = 0;
     for (int i = 0; i < n; i++) {
