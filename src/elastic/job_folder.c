@@ -67,7 +67,7 @@ static bool has_died(long pid) {
   snprintf(path, sizeof path, "/proc/%ld/stat", pid);
   file_peek(path, text, sizeof text);
   const char *behind_name = strrchr(text, ')'); // "PID (NAME) STATE …"
-  return behind_name && behind_name[1] == ' ' && strchr("ZX", behind_name[2]);
+  return behind_name && behind_name[1] == ' ' && (behind_name[2] == 'Z' || behind_name[2] == 'X');
 }
 
 // Its holder has given it up, or has died on this machine.

@@ -36,8 +36,7 @@ struct JobStore {
   double hold_until;   // until when no round begins
   double reunion;      // until when machines may come back to the store
   double quiet_until;  // until when this machine does not serve it again
-  int silent_tries;    // of finding the store, one after the other, in which an endpoint took the connection and was
-                       // silent
+  int silent_tries;    // how many searches for the store in a row have met an endpoint that did not answer
   double beat_at;      // when `keep` has something to do again
 };
 

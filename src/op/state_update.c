@@ -156,6 +156,18 @@ static void update_lower(Graph *g, const Node *like, uint32_t axes, int ranks, c
   for (int k = 0; k < node.noutput; k++) output[k] = g->node.data[id].output[k];
 }
 
+KernelCall state_inner_call(const KernelCall *call, const Operand *input, Operand *output) {
+  const StateAttr *attr = call->attr;
+  KernelCall inner = *call;
+  inner.ninput = attr->ninput;
+  inner.noutput = attr->noutput;
+  inner.input = input;
+  inner.output = output;
+  inner.attr = &attr->attr;
+  inner.queue = NULL;
+  return inner;
+}
+
 // Reference kernels --------------------------------------------------------------------------------------------------
 
 typedef struct Wide {
@@ -172,13 +184,8 @@ static void *wide_memory(Wide *w, const Operand *x, Dtype dtype) {
 // The op on copies of its moments, decoded; its other outputs are those of the call, or with `apart` copies too.
 static void run_op(Wide *w, const KernelCall *call, const StateMoments *s, int apart) {
   const StateAttr *attr = call->attr;
-  *w = (Wide){.call = *call};
-  w->call.ninput = attr->ninput;
-  w->call.noutput = attr->noutput;
-  w->call.input = w->input;
-  w->call.output = w->output;
-  w->call.attr = &attr->attr;
-  w->call.queue = NULL;
+  *w = (Wide){.n = 0};
+  w->call = state_inner_call(call, w->input, w->output);
   memcpy(w->input, call->input, sizeof *w->input * (size_t)attr->ninput);
   for (int k = 0, out = 0; k < attr->ninput && out < attr->noutput; k++) {
     if (!call->input[k].data) continue;

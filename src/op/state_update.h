@@ -14,6 +14,8 @@ typedef struct StateMoment { int input, output, positive; } StateMoment;
 typedef struct StateMoments { int count; StateMoment moment[OPTIMIZER_STATES]; } StateMoments;
 StateMoments state_moments(const StateAttr *attr, const int *present, const Dtype *dtype); // (attr->ninput) each
 StateMoments state_moments_of_call(const KernelCall *call);
+// The optimizer's call within it, on operands of the caller's: (STATE_MOST) each, to be filled.
+KernelCall state_inner_call(const KernelCall *call, const Operand *input, Operand *output);
 
 // Turns a node with moments that are of 8 bits (Variable.encoding) into a STATE_UPDATE that computes in `dtype`, and
 // makes the Variables of their scales (OF_SCALES of a moment).

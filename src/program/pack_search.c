@@ -16,7 +16,6 @@ typedef struct Search {
   PackTime *time;          // as the problem's, in sections
   int64_t *floor, *left;   // (sections) end of what is placed, bytes of what is not
   char *placed;
-  double *rank;            // (items) the highest is tried first
   int *needed, *begin;     // (begin[x] … begin[x + 1]) items that are needed in section x, the highest rank first
   int64_t capacity, looked, stop;
   int64_t *offset;

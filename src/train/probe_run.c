@@ -87,8 +87,8 @@ static void add_kernels(const Job *job, const Program *p, double cache, Samples 
   for (int i = 0; i < p->graph->node.count; i++) {
     const Node *n = &p->graph->node.data[i];
     if (!of[i].count || op_def(n->op)->communicates) continue;
-    int usual = p->schedule->microbatches > 1; // the first one does not read accumulators
-    OpWork work = program_work(p, n, n->region == REGION_MICRO ? usual : -1);
+    int microbatch = p->schedule->microbatches > 1; // the first one does not read accumulators, the others do
+    OpWork work = program_work(p, n, n->region == REGION_MICRO ? microbatch : -1);
     MeasuredKernel k;
     kernel_describe(p, n, &work, cache, &k);
     k.threads = job->run.threads, k.active = k.threads * ranks;

@@ -20,14 +20,7 @@ static int setup(void **state) {
   write_file("untied.json",
              "{\"model_type\": \"gpt2\", \"n_layer\": 4, \"n_embd\": 32, \"n_head\": 4, \"n_positions\": 16,"
              " \"vocab_size\": 126, \"activation_function\": \"gelu_new\", \"tie_word_embeddings\": false}");
-  write_file("moe.json",
-             "{\"model_type\": \"mixtral\", \"hidden_size\": 32, \"intermediate_size\": 64, \"num_hidden_layers\": 3,"
-             " \"num_attention_heads\": 4, \"num_key_value_heads\": 4, \"max_position_embeddings\": 16,"
-             " \"vocab_size\": 128, \"num_local_experts\": 4, \"num_experts_per_tok\": 2, \"rms_norm_eps\": 1e-5,"
-             " \"hidden_act\": \"silu\", \"tie_word_embeddings\": false}");
-  write_file("recipe.yaml",
-             "model: {config: gpt.json}\ndata: {train: none, seq_len: 16}\nbatch: {global: 8, micro: 1}\n"
-             "schedule: {steps: 1}\nrun: {dir: none, comm: mpi}\nprecision: fp32\n");
+  write_experts_and_recipe();
   return 0;
 }
 

@@ -9,8 +9,8 @@ enum { PHILOX_BATCH = 16 };
 #if LEVEL_BYTES >= 32
 
 // Each word of a counter has 64 bits of a vector, so that a product with a constant is one instruction. The upper
-// halves of the words may contain anything: products read the lower halves only. Two groups of counters at a time, as
-// one waits for its products while the other goes on.
+// halves of the words may contain anything: products read the lower halves only. Two groups of counters at a
+// time: they do not depend on each other, so one computes while the other's multiplications are in flight.
 #if LEVEL_BYTES == 64
 typedef __m512i PhiloxVector;
 #define PHILOX(name) _mm512_##name

@@ -162,13 +162,7 @@ typedef struct Wide {
 static void prepare(const Update *u, Wide *w) {
   const KernelCall *call = u->call;
   const StateAttr *attr = u->attr;
-  w->call = *call;
-  w->call.ninput = attr->ninput;
-  w->call.noutput = attr->noutput;
-  w->call.input = w->input;
-  w->call.output = w->output;
-  w->call.attr = &attr->attr;
-  w->call.queue = NULL;
+  w->call = state_inner_call(call, w->input, w->output);
   for (int k = 0; k < attr->ninput; k++) w->input[k] = cpu_operand_part(&call->input[k], 0, AT_ONCE);
   const Operand *last = &w->input[attr->ninput - 1];
   for (int k = 0; k < attr->noutput; k++) {
