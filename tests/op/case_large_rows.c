@@ -128,6 +128,16 @@ const Row case_large_rows[] = {
        {"f b2 s33 g2 r2 d20", "f b2 s200 g2 d20", "f b2 s200 g2 d20", "i40 b2 s33", "i40 b2 s200"},                    \
        ATTR(AttentionAttr, 0.2, 0.1, 1, 0, 7),                                                                         \
        .backward = backward_flag},                                                                                     \
+      {name " many blocks of keys",                                                                                    \
+       OP_ATTENTION,                                                                                                   \
+       {"f b1 s70 g1 r2 d20", "f b1 s580 g1 d20", "f b1 s580 g1 d20", "i2 b1 s70", "i2 b1 s580"},                      \
+       ATTR(AttentionAttr, 0.2, 0, 0, 0, 7),                                                                           \
+       .backward = backward_flag},                                                                                     \
+      {name " many blocks of queries",                                                                                 \
+       OP_ATTENTION,                                                                                                   \
+       {"f b1 s580 g2 r2 d20", "f b1 s70 g2 d20", "f b1 s70 g2 d20", "t b1 s580", "t b1 s70"},                         \
+       ATTR(AttentionAttr, 0.2, 0, 0, 0, 7),                                                                           \
+       .backward = backward_flag},                                                                                     \
   {                                                                                                                    \
     name " full blocks", OP_ATTENTION,                                                                                 \
         {"f b2 s130 g2 r1 d70", "f b2 s130 g2 d70", "f b2 s130 g2 d70", "t b2 s130", "t b2 s130"},                     \

@@ -1,165 +1,227 @@
 // ATTENTION and its gradient in tiles of queries × keys: never more than one tile of scores a thread (Dao et al.,
-// "FlashAttention", 2022). Tiles that causality or documents hide are skipped. A tile of keys is transposed once for
-// several tiles of queries: forward for QUERY_TILES, backward for all of a head.
+// "FlashAttention", 2022). Tiles that causality or documents hide are skipped.
+//
+// Scores lie with keys as rows, (keys, queries). So keys need not be transposed, a tile of queries is transposed once
+// for many tiles of keys, and maxima and sums over keys are vectors of queries. Scores are in base 2: turned queries
+// are multiplied by scale · log2 e, so that a probability is 2^(score - shift). All that products read is copied first:
+// a head's rows lie g · d elements apart, which costs more at each of the products than a copy does once.
 
-enum { TYPED(QUERY_TILES) = 4 }; // of a unit of the forward pass
+enum {
+  // Eight fill half a second-level cache of CPUs with AVX-512, at least 1 MiB; others have less.
+  TYPED(QUERY_TILES) =
+      LEVEL_BYTES == 64 ? 8 : 4, // of a unit of the forward pass: a tile of keys is copied once for them
+  TYPED(KEY_TILES) = LEVEL_BYTES == 64
+                         ? 8
+                         : 4 // of a stripe of the backward pass: a tile of queries is turned and copied once for them
+};
 #define QUERY_TILES TYPED(QUERY_TILES)
+#define KEY_TILES TYPED(KEY_TILES)
 
-// A thread's part of the workspace.
+// A thread's part of the workspace. `width` is d rounded up to whole panels. Panels: (n / NR, rows, NR) of (rows, n).
 typedef struct TYPED(AttentionTile) {
-  REAL score[TILE * TILE], dscore[TILE * TILE], factor[TILE * TILE]; // (queries, keys)
-  REAL maximum[QUERY_TILES * TILE], sum[QUERY_TILES * TILE];
-  PLACE at;
-  REAL *accumulator;   // (QUERY_TILES, queries, d)
-  REAL *keys, *values; // transposed: panels (d, NR) of TILE keys
-  REAL *delta;         // (s), backward: products of rows of dout and out
-  void *product;       // workspace of gemm
+  REAL score[TILE * TILE], dscore[TILE * TILE], factor[TILE * TILE]; // (keys, queries)
+  REAL maximum[QUERY_TILES * TILE], sum[QUERY_TILES * TILE];         // forward, per query; maxima in base 2
+  REAL logsumexp[TILE], delta[TILE];                                 // backward, per query; logsumexp in base 2
+  SIDE query[QUERY_TILES], key[KEY_TILES];
+  int64_t width;
+  REAL *turned;       // panels of xᵀ (d, queries). Forward: QUERY_TILES of q. Backward: of q, then of dout
+  REAL *keys, *values; // (keys, d), panels (keys, width); backward: (keys, d) both, KEY_TILES of them
+  REAL *accumulator;  // forward: (QUERY_TILES, queries, width)
+  REAL *key_panels;   // backward, the rest too: panels (keys, width), KEY_TILES of them
+  REAL *queries, *douts; // panels (queries, width)
+  REAL *dq, *dk, *dv; // (queries, width), (KEY_TILES, keys, width) twice
+  REAL *deltas;       // (r, s): products of rows of dout and out
+  void *product;      // workspace of gemm
 } TYPED(AttentionTile);
 #define TILE_STATE TYPED(AttentionTile)
-_Static_assert(TILE % NR == 0, "whole panels of a tile's keys");
+_Static_assert(TILE % NR == 0, "whole panels of a tile's queries");
 
-static size_t TYPED(attention_slot)(int64_t d) {
-  size_t product = TYPED(gemm_workspace)(TILE > d ? TILE : d, TILE > d ? TILE : d, 1);
-  size_t bytes = sizeof(TILE_STATE) + sizeof(REAL) * (size_t)((QUERY_TILES + 2) * TILE * d) + product;
-  return (bytes + 3 * 64) / 64 * 64;
+static int64_t TYPED(attention_width)(int64_t d) { return (d + NR - 1) / NR * NR; }
+
+// Lays a thread's part out from `base` on, NULL to measure it. Returns its bytes.
+static size_t TYPED(attention_slot)(const ATTENTION *a, int backward, char *base) {
+  int64_t width = TYPED(attention_width)(a->d), across = TILE * a->d, along = TILE * width;
+  TILE_STATE unused, *t = base ? (TILE_STATE *)(void *)base : &unused;
+  size_t used = (sizeof *t + 63) / 64 * 64;
+  t->width = width;
+  struct { REAL **at; int64_t forward, backward; } part[] = {
+      {&t->turned, QUERY_TILES * across, 2 * across},
+      {&t->keys, across, KEY_TILES * across},
+      {&t->values, along, KEY_TILES * across},
+      {&t->accumulator, QUERY_TILES * along, 0},
+      {&t->key_panels, 0, KEY_TILES * along},
+      {&t->queries, 0, along},
+      {&t->douts, 0, along},
+      {&t->dq, 0, along},
+      {&t->dk, 0, KEY_TILES * along},
+      {&t->dv, 0, KEY_TILES * along},
+      {&t->deltas, 0, a->r * a->s},
+  };
+  for (size_t i = 0; i < sizeof part / sizeof *part; i++) {
+    *part[i].at = base ? (REAL *)(void *)(base + used) : NULL;
+    used += (sizeof(REAL) * (size_t)(backward ? part[i].backward : part[i].forward) + 63) / 64 * 64;
+  }
+  t->product = base ? base + used : NULL;
+  return (used + TYPED(gemm_workspace)(0, 1, 1) + 2 * 64) / 64 * 64; // no product packs its B
 }
-
 static size_t TYPED(attention_workspace)(const Operand *input, const Operand *output, const void *attr, int threads) {
-  return TYPED(attention_slot)(input[0].size[4]) * (size_t)threads;
-}
-// Backward has a number for each query of a head beside it.
-static size_t TYPED(attention_grad_slot)(const ATTENTION *a) {
-  return TYPED(attention_slot)(a->d) + (sizeof(REAL) * (size_t)a->s + 63) / 64 * 64;
+  ATTENTION a = TYPED(attention_sizes)(input);
+  return TYPED(attention_slot)(&a, 0, NULL) * (size_t)threads;
 }
 static size_t TYPED(attention_grad_workspace)(const Operand *input, const Operand *output, const void *attr,
                                               int threads) {
   ATTENTION a = TYPED(attention_sizes)(input);
-  return TYPED(attention_grad_slot)(&a) * (size_t)threads;
+  return TYPED(attention_slot)(&a, 1, NULL) * (size_t)threads;
 }
-
-static TILE_STATE *TYPED(attention_state)(const ATTENTION *a, int slot) {
+static TILE_STATE *TYPED(attention_state)(const ATTENTION *a, int backward, int slot) {
   char *base = (char *)a->call->workspace + (size_t)slot * a->slot_bytes;
-  TILE_STATE *t = (TILE_STATE *)(void *)base;
-  t->accumulator = (REAL *)(void *)(base + (sizeof *t + 63) / 64 * 64);
-  t->keys = t->accumulator + QUERY_TILES * TILE * a->d;
-  t->values = t->keys + TILE * a->d;
-  t->product = t->values + TILE * a->d;
-  return t;
+  TYPED(attention_slot)(a, backward, base);
+  return (TILE_STATE *)(void *)base;
 }
 
-// Whether a product reads rows of d elements where they lie as its B (Gemm.b_panel): a tile uses them too seldom to
-// pack them.
-static int64_t TYPED(panel_of)(const ATTENTION *a) { return a->d % NR ? 0 : NR; }
-
-// to = xᵀ of the keys of a tile (keys, d), as panels that products read.
-static void TYPED(turn_keys)(const ATTENTION *a, const TILE_STATE *t, const REAL *x, REAL *to) {
-  for (int64_t j = 0; j < t->at.columns; j += NR)
-    TYPED(pack_b)
-  (to + j * a->d, x + TYPED(keys_at)(a, &t->at) + j * a->k_row, 1, a->k_row, a->d,
-   t->at.columns - j < NR ? t->at.columns - j : NR);
+// to (rows, d) = from (rows, d), whose rows lie `row` apart.
+static void TYPED(copy_tile)(REAL *to, const REAL *from, int64_t row, int64_t rows, int64_t d) {
+  for (int64_t i = 0; i < rows; i++) memcpy(to + i * d, from + i * row, sizeof(REAL) * (size_t)d);
+}
+// The same as panels (rows, NR), the last one padded with zeros.
+static void TYPED(panel_tile)(REAL *to, const REAL *from, int64_t row, int64_t rows, int64_t d) {
+  for (int64_t j = 0; j < d; j += NR)
+    TYPED(pack_b)(to + j * rows, from + j, row, 1, rows, d - j < NR ? d - j : NR);
+}
+// Panels of factor · fromᵀ (d, rows).
+static void TYPED(turn_tile)(REAL *to, const REAL *from, int64_t row, int64_t rows, int64_t d, REAL factor) {
+  for (int64_t j = 0; j < rows; j += NR)
+    TYPED(pack_b)(to + j * d, from + j * row, 1, row, d, rows - j < NR ? rows - j : NR);
+  int64_t n = (rows + NR - 1) / NR * NR * d;
+  if (factor != 1) EACH_VECTOR TYPED(store)(to + i, TYPED(load)(to + i) * TYPED(splat)(factor));
 }
 
-// c (queries, TILE) = rows of x (queries, d) · turned keys.
-static void TYPED(tile_product)(const ATTENTION *a, TILE_STATE *t, const REAL *x, const REAL *turned, REAL *c) {
-  GEMM g = {.m = t->at.rows,
-            .n = (t->at.columns + NR - 1) / NR * NR,
-            .k = a->d,
-            .a = x + TYPED(query_at)(a, &t->at),
-            .a_row = a->q_row,
-            .a_column = 1,
-            .b = turned,
+// c (m, n) [+]= a (m, k) · panels b (k, n). Rows of a lie a_row apart; 0: a lies as (k, TILE).
+static void TYPED(tile_product)(TILE_STATE *t, const REAL *a, int64_t a_row, int64_t m, int64_t k, const REAL *b,
+                                int64_t n, REAL *c, int64_t c_row, int add) {
+  GEMM g = {.m = m,
+            .n = (n + NR - 1) / NR * NR,
+            .k = k,
+            .a = a,
+            .a_row = a_row ? a_row : 1,
+            .a_column = a_row ? 1 : TILE,
+            .a_near = !a_row,
+            .b = b,
             .b_row = NR,
             .b_column = 1,
-            .b_panel = NR * a->d,
+            .b_panel = NR * k,
             .c = c,
-            .c_row = TILE};
+            .c_row = c_row,
+            .add = add};
   TYPED(gemm)(&g, t->product, NULL);
 }
 
-// score = scale q kᵀ, -inf where hidden.
-static void TYPED(tile_scores)(const ATTENTION *a, TILE_STATE *t, int visible) {
-  TYPED(tile_product)(a, t, a->q, t->keys, t->score);
-  for (int64_t i = 0; i < t->at.rows; i++)
+// score = keys (keys, d) · turned queries, -inf where hidden.
+static void TYPED(tile_scores)(const ATTENTION *a, TILE_STATE *t, const PLACE *at, const REAL *keys,
+                               const REAL *turned, int visible) {
+  int64_t n = at->query->count;
+  TYPED(tile_product)(t, keys, a->d, at->key->count, a->d, turned, n, t->score, TILE, 0);
+  for (int64_t k = 0; visible != 2 && k < at->key->count; k++)
     TYPED(mask_row)
-    (t->score + i * TILE, t->at.columns, (REAL)a->attr->scale, visible, 1, a->attr->causal, t->at.query_position[i],
-     t->at.query_document[i], t->at.key_position, t->at.key_document);
+    (t->score + k * TILE, n, 0, a->attr->causal, at->key->position[k], at->key->document[k], at->query->position,
+     at->query->document);
+}
+
+static REAL TYPED(score_factor)(const ATTENTION *a) { return (REAL)(a->attr->scale * 1.44269504088896340736); }
+
+// Vectors of queries that a loop over keys holds in registers.
+#define TOGETHER (TILE / WIDTH < 4 ? TILE / WIDTH : 4)
+
+// Online softmax of one tile: score = 2^(score - maximum), with maxima and sums over all keys so far; shrink (TILE):
+// the factor of what was accumulated before.
+static void TYPED(soften)(TILE_STATE *t, const PLACE *at, REAL *maximum, REAL *sums, REAL *shrink) {
+  int64_t keys = at->key->count;
+  for (int64_t c = 0; c < at->query->count; c += TOGETHER * WIDTH) {
+    V most[TOGETHER], sum[TOGETHER], least = TYPED(splat)((REAL)-INFINITY);
+    UNROLL for (int u = 0; u < TOGETHER; u++) most[u] = TYPED(load)(maximum + c + u * WIDTH);
+    for (int64_t k = 0; k < keys; k++)
+      UNROLL for (int u = 0; u < TOGETHER; u++)
+        most[u] = TYPED(max)(most[u], TYPED(load)(t->score + k * TILE + c + u * WIDTH));
+    UNROLL for (int u = 0; u < TOGETHER; u++) {
+      int64_t i = c + u * WIDTH;
+      V old = TYPED(load)(maximum + i);
+      TYPED(store)(maximum + i, most[u]);
+      most[u] = TYPED(select)(most[u] > least, most[u], (V){0}); // of a query that sees no key yet
+      V shrinks = TYPED(exp2)(old - most[u]);
+      TYPED(store)(shrink + i, shrinks);
+      sum[u] = TYPED(load)(sums + i) * shrinks;
+    }
+    for (int64_t k = 0; k < keys; k++)
+      UNROLL for (int u = 0; u < TOGETHER; u++) {
+        REAL *p = t->score + k * TILE + c + u * WIDTH;
+        V e = TYPED(exp2)(TYPED(load)(p) - most[u]);
+        TYPED(store)(p, e);
+        sum[u] += e;
+      }
+    UNROLL for (int u = 0; u < TOGETHER; u++) TYPED(store)(sums + c + u * WIDTH, sum[u]);
+  }
 }
 
 // One tile of keys for tile `place` of the unit's queries: online softmax, then accumulator += p v.
-static void TYPED(forward_tile)(const ATTENTION *a, TILE_STATE *t, int64_t place, int visible) {
-  REAL *accumulator = t->accumulator + place * TILE * a->d, *maximum = t->maximum + place * TILE,
-       *sums = t->sum + place * TILE;
-  TYPED(tile_scores)(a, t, visible);
-  if (a->attr->dropout > 0) TYPED(tile_factors)(a, &t->at, t->factor, TILE, 1);
-  for (int64_t i = 0; i < t->at.rows; i++) {
-    REAL *p = t->score + i * TILE, *o = accumulator + i * a->d;
-    REAL old = maximum[i], tile = TYPED(greatest)(p, t->at.columns), new = tile > old ? tile : old;
-    if (new == (REAL)-INFINITY) {
-      memset(p, 0, sizeof(REAL) * (size_t)t->at.columns);
-      continue;
-    }
-    REAL sum = TYPED(exp_sum)(p, t->at.columns, -new);
-    if (new > old) {
-      REAL shrink = old == (REAL)-INFINITY ? 0 : (REAL)exp((double)(old - new));
-      for (int64_t e = 0; e < a->d; e++) o[e] *= shrink;
-      sums[i] *= shrink;
-      maximum[i] = new;
-    }
-    sums[i] += sum;
-    if (a->attr->dropout > 0)
-      for (int64_t j = 0; j < t->at.columns; j++) p[j] *= t->factor[i * TILE + j];
+static void TYPED(forward_tile)(const ATTENTION *a, TILE_STATE *t, const PLACE *at, int64_t place, int visible) {
+  REAL *accumulator = t->accumulator + place * TILE * t->width, shrink[TILE];
+  TYPED(tile_scores)(a, t, at, t->keys, t->turned + place * TILE * a->d, visible);
+  TYPED(soften)(t, at, t->maximum + place * TILE, t->sum + place * TILE, shrink);
+  for (int64_t i = 0; i < at->query->count; i++)
+    if (FAULT(attention_forgets_to_shrink, shrink[i], 1) != 1)
+      for (int64_t e = 0; e < a->d; e++) accumulator[i * t->width + e] *= shrink[i];
+  if (a->attr->dropout > 0) {
+    TYPED(tile_factors)(a, at, t->factor, 1, TILE);
+    for (int64_t k = 0; k < at->key->count; k++)
+      for (int64_t i = 0; i < at->query->count; i++) t->score[k * TILE + i] *= t->factor[k * TILE + i];
   }
-  GEMM g = {.m = t->at.rows,
-            .n = a->d,
-            .k = t->at.columns,
-            .a = t->score,
-            .a_row = TILE,
-            .a_column = 1,
-            .b = a->v + TYPED(keys_at)(a, &t->at),
-            .b_row = a->k_row,
-            .b_column = 1,
-            .b_panel = TYPED(panel_of)(a),
-            .c = accumulator,
-            .c_row = a->d,
-            .add = 1};
-  TYPED(gemm)(&g, t->product, NULL);
+  TYPED(tile_product)
+  (t, t->score, 0, at->query->count, at->key->count, t->values, a->d, accumulator, t->width, 1);
 }
 
 // A few tiles of queries of one head against all keys.
 static void TYPED(attention_unit)(void *argument, int slot, int64_t unit) {
   const ATTENTION *a = argument;
-  TILE_STATE *t = TYPED(attention_state)(a, slot);
+  TILE_STATE *t = TYPED(attention_state)(a, 0, slot);
   int64_t groups = (a->tiles + a->unit_tiles - 1) / a->unit_tiles, head = unit / groups;
   int64_t first = unit % groups * a->unit_tiles, left = a->tiles - first,
           count = left < a->unit_tiles ? left : a->unit_tiles;
-  t->at.r = head % a->r;
-  t->at.g = head / a->r % a->g;
-  t->at.b = head / a->r / a->g;
-  memset(t->accumulator, 0, sizeof(REAL) * (size_t)(count * TILE * a->d));
+  PLACE at = {.b = head / a->r / a->g, .g = head / a->r % a->g, .r = head % a->r, .key = t->key};
+  memset(t->accumulator, 0, sizeof(REAL) * (size_t)(count * TILE * t->width));
   for (int64_t i = 0; i < count * TILE; i++) {
     t->maximum[i] = (REAL)-INFINITY;
     t->sum[i] = 0;
   }
+  for (int64_t i = 0; i < count; i++) {
+    TYPED(set_queries)(a, at.b, first + i, &t->query[i]);
+    at.query = &t->query[i];
+    TYPED(turn_tile)
+    (t->turned + i * TILE * a->d, a->q + TYPED(query_at)(a, &at), a->q_row, at.query->count, a->d,
+     TYPED(score_factor)(a));
+  }
   for (int64_t j = 0; j < a->key_tiles; j++) {
-    int turned = 0;
-    TYPED(set_keys)(a, &t->at, j);
+    int copied = 0;
+    TYPED(set_keys)(a, at.b, j, t->key);
     for (int64_t i = 0; i < count; i++) {
-      TYPED(set_queries)(a, &t->at, first + i);
-      int visible = TYPED(tile_visible)(a, &t->at);
+      at.query = &t->query[i];
+      int visible = TYPED(tile_visible)(a, &at);
       if (!visible) continue;
-      if (!turned) TYPED(turn_keys)(a, t, a->k, t->keys);
-      turned = 1;
-      TYPED(forward_tile)(a, t, i, visible);
+      if (!copied) {
+        TYPED(copy_tile)(t->keys, a->k + TYPED(keys_at)(a, &at), a->k_row, t->key->count, a->d);
+        TYPED(panel_tile)(t->values, a->v + TYPED(keys_at)(a, &at), a->k_row, t->key->count, a->d);
+      }
+      copied = 1;
+      TYPED(forward_tile)(a, t, &at, i, visible);
     }
   }
   for (int64_t i = 0; i < count; i++) {
-    TYPED(set_queries)(a, &t->at, first + i);
-    REAL *out = (REAL *)a->call->output[0].data + TYPED(query_at)(a, &t->at),
-         *rows = (REAL *)a->call->output[1].data + TYPED(rows_at)(a, &t->at), *o = t->accumulator + i * TILE * a->d;
-    for (int64_t k = 0; k < t->at.rows; k++, o += a->d) {
+    at.query = &t->query[i];
+    REAL *out = (REAL *)a->call->output[0].data + TYPED(query_at)(a, &at),
+         *rows = (REAL *)a->call->output[1].data + TYPED(rows_at)(a, &at), *o = t->accumulator + i * TILE * t->width;
+    for (int64_t k = 0; k < at.query->count; k++, o += t->width) {
       REAL sum = t->sum[i * TILE + k], inverse = sum > 0 ? 1 / sum : 0;
       for (int64_t e = 0; e < a->d; e++) out[k * a->q_row + e] = o[e] * inverse;
-      rows[k] = t->maximum[i * TILE + k] + (REAL)log((double)sum);
+      rows[k] = (REAL)((double)t->maximum[i * TILE + k] * 0.69314718055994530942 + log((double)sum));
     }
   }
 }
@@ -167,102 +229,124 @@ static void TYPED(attention_unit)(void *argument, int slot, int64_t unit) {
 static void TYPED(attention)(const KernelCall *call) {
   ATTENTION a = TYPED(attention_of)(call);
   Team *team = call_team(call);
-  a.slot_bytes = TYPED(attention_slot)(a.d);
+  a.slot_bytes = TYPED(attention_slot)(&a, 0, NULL);
   a.unit_tiles = QUERY_TILES;
   while (a.unit_tiles > 1 && a.b * a.g * a.r * (a.tiles / a.unit_tiles) < 4 * team_size(team)) a.unit_tiles /= 2;
   team_each(team, a.b * a.g * a.r * ((a.tiles + a.unit_tiles - 1) / a.unit_tiles), TYPED(attention_unit), &a);
 }
 
-// score = p, dscore = scale p (dp - delta), and what dv needs, p with dropout, in factor.
-static void TYPED(gradient_scores)(const ATTENTION *a, TILE_STATE *t, int visible) {
-  TYPED(tile_scores)(a, t, visible);
-  if (a->attr->dropout > 0) TYPED(tile_factors)(a, &t->at, t->factor, TILE, 1);
-  TYPED(tile_product)(a, t, a->dout, t->values, t->dscore);
-  const REAL *logsumexp = a->logsumexp + TYPED(rows_at)(a, &t->at);
-  REAL scale = (REAL)a->attr->scale;
-  for (int64_t i = 0; i < t->at.rows; i++) {
-    REAL *p = t->score + i * TILE, *dp = t->dscore + i * TILE, *factor = t->factor + i * TILE;
-    REAL delta = t->delta[t->at.s0 + i];
-    TYPED(exp_sum)(p, t->at.columns, -TYPED(shift_of)(logsumexp[i]));
-    if (a->attr->dropout > 0) {
-      for (int64_t j = 0; j < t->at.columns; j++) {
-        dp[j] = scale * p[j] * (dp[j] * factor[j] - delta);
-        p[j] *= factor[j];
-      }
-    } else {
-      for (int64_t j = 0; j < t->at.columns; j++) dp[j] = scale * p[j] * (dp[j] - delta);
+// From scores and dp in dscore: score = p, with dropout for dv, and dscore = p (dp - delta).
+static void TYPED(gradient_scores)(TILE_STATE *t, const PLACE *at, int dropout) {
+  for (int64_t c = 0; c < at->query->count; c += TOGETHER * WIDTH) {
+    V logsumexp[TOGETHER], delta[TOGETHER];
+    UNROLL for (int u = 0; u < TOGETHER; u++) {
+      logsumexp[u] = TYPED(load)(t->logsumexp + c + u * WIDTH);
+      delta[u] = TYPED(load)(t->delta + c + u * WIDTH);
     }
+    for (int64_t k = 0; k < at->key->count; k++)
+      UNROLL for (int u = 0; u < TOGETHER; u++) {
+        int64_t i = k * TILE + c + u * WIDTH;
+        V p = TYPED(exp2)(TYPED(load)(t->score + i) - logsumexp[u]), dp = TYPED(load)(t->dscore + i), kept = p;
+        if (dropout) {
+          V factor = TYPED(load)(t->factor + i);
+          kept = p * factor;
+          dp *= factor;
+        }
+        TYPED(store)(t->score + i, kept);
+        TYPED(store)(t->dscore + i, p * (dp - delta[u]));
+      }
   }
 }
 
-static void TYPED(gradient_tile)(const ATTENTION *a, TILE_STATE *t, int visible) {
-  TYPED(gradient_scores)(a, t, visible);
-  int64_t q = TYPED(query_at)(a, &t->at), k = TYPED(keys_at)(a, &t->at);
-  GEMM dv = {.m = t->at.columns,
-             .n = a->d,
-             .k = t->at.rows,
-             .a = t->score,
-             .a_row = 1,
-             .a_column = TILE,
-             .b = a->dout + q,
-             .b_row = a->q_row,
-             .b_column = 1,
-             .b_panel = TYPED(panel_of)(a),
-             .c = a->dv + k,
-             .c_row = a->k_row,
-             .add = 1};
-  GEMM dk = dv, dq = {.m = t->at.rows,
-                      .n = a->d,
-                      .k = t->at.columns,
-                      .a = t->dscore,
-                      .a_row = TILE,
-                      .a_column = 1,
-                      .b = a->k + k,
-                      .b_row = a->k_row,
-                      .b_column = 1,
-                      .b_panel = TYPED(panel_of)(a),
-                      .c = a->dq + q,
-                      .c_row = a->q_row,
-                      .add = 1};
-  dk.a = t->dscore;
-  dk.b = a->q + q;
-  dk.c = a->dk + k;
-  TYPED(gemm)(&dv, t->product, NULL);
-  TYPED(gemm)(&dk, t->product, NULL);
-  TYPED(gemm)(&dq, t->product, NULL);
+// The parts of dv, dk / scale and dq / scale of tile `place` of the stripe's keys.
+static void TYPED(gradient_tile)(const ATTENTION *a, TILE_STATE *t, const PLACE *at, int64_t place, int visible) {
+  int64_t across = place * TILE * a->d, along = place * TILE * t->width, n = at->query->count, keys = at->key->count;
+  TYPED(tile_scores)(a, t, at, t->keys + across, t->turned, visible);
+  TYPED(tile_product)(t, t->values + across, a->d, keys, a->d, t->turned + TILE * a->d, n, t->dscore, TILE, 0);
+  if (a->attr->dropout > 0) TYPED(tile_factors)(a, at, t->factor, 1, TILE);
+  TYPED(gradient_scores)(t, at, a->attr->dropout > 0);
+  TYPED(tile_product)(t, t->score, TILE, keys, n, t->douts, a->d, t->dv + along, t->width, 1);
+  TYPED(tile_product)(t, t->dscore, TILE, keys, n, t->queries, a->d, t->dk + along, t->width, 1);
+  TYPED(tile_product)(t, t->dscore, 0, n, keys, t->key_panels + along, a->d, t->dq, t->width, 1);
+}
+
+// What products of a tile of queries read, and its logsumexps and deltas.
+static void TYPED(gradient_begin)(const ATTENTION *a, TILE_STATE *t, const PLACE *at) {
+  int64_t q = TYPED(query_at)(a, at), n = at->query->count;
+  TYPED(turn_tile)(t->turned, a->q + q, a->q_row, n, a->d, TYPED(score_factor)(a));
+  TYPED(turn_tile)(t->turned + TILE * a->d, a->dout + q, a->q_row, n, a->d, 1);
+  TYPED(panel_tile)(t->queries, a->q + q, a->q_row, n, a->d);
+  TYPED(panel_tile)(t->douts, a->dout + q, a->q_row, n, a->d);
+  for (int64_t i = 0; i < n; i++) {
+    t->logsumexp[i] =
+        TYPED(shift_of)(a->logsumexp[TYPED(rows_at)(a, at) + i]) * (REAL)1.44269504088896340736;
+    t->delta[i] = t->deltas[at->r * a->s + at->query->from + i];
+  }
+}
+
+// Tile `tile` of queries against the `count` tiles of keys of a stripe. dq is stored by the first stripe, and then
+// added to.
+static void TYPED(gradient_queries)(const ATTENTION *a, TILE_STATE *t, PLACE *at, int64_t tile, int64_t count,
+                                    int first) {
+  int begun = 0;
+  TYPED(set_queries)(a, at->b, tile, t->query);
+  for (int64_t j = 0; j < count; j++) {
+    at->key = &t->key[j];
+    int visible = TYPED(tile_visible)(a, at);
+    if (!visible) continue;
+    if (!begun) {
+      TYPED(gradient_begin)(a, t, at);
+      memset(t->dq, 0, sizeof(REAL) * (size_t)(TILE * t->width));
+    }
+    begun = 1;
+    TYPED(gradient_tile)(a, t, at, j, visible);
+  }
+  first = FAULT(stripes_overwrite_dq, first, 1);
+  REAL *dq = a->dq + TYPED(query_at)(a, at), scale = (REAL)a->attr->scale;
+  for (int64_t i = 0; i < at->query->count; i++, dq += a->q_row)
+    for (int64_t e = 0; (first || begun) && e < a->d; e++)
+      dq[e] = (first ? 0 : dq[e]) + (begun ? scale * t->dq[i * t->width + e] : 0);
+}
+
+// `count` tiles of keys from tile j on, of one key-value head, against all queries.
+static void TYPED(gradient_stripe)(const ATTENTION *a, TILE_STATE *t, PLACE *at, int64_t j, int64_t count) {
+  for (int64_t i = 0; i < count; i++) {
+    TYPED(set_keys)(a, at->b, j + i, &t->key[i]);
+    at->key = &t->key[i];
+    const REAL *k = a->k + TYPED(keys_at)(a, at), *v = a->v + TYPED(keys_at)(a, at);
+    TYPED(copy_tile)(t->keys + i * TILE * a->d, k, a->k_row, at->key->count, a->d);
+    TYPED(copy_tile)(t->values + i * TILE * a->d, v, a->k_row, at->key->count, a->d);
+    TYPED(panel_tile)(t->key_panels + i * TILE * t->width, k, a->k_row, at->key->count, a->d);
+  }
+  memset(t->dk, 0, sizeof(REAL) * (size_t)(count * TILE * t->width));
+  memset(t->dv, 0, sizeof(REAL) * (size_t)(count * TILE * t->width));
+  for (at->r = 0; at->r < a->r; at->r++)
+    for (int64_t i = 0; i < a->tiles; i++) TYPED(gradient_queries)(a, t, at, i, count, j == 0);
+  for (int64_t i = 0; i < count; i++) {
+    at->key = &t->key[i];
+    for (int64_t k = 0; k < at->key->count; k++) {
+      int64_t to = TYPED(keys_at)(a, at) + k * a->k_row, from = (i * TILE + k) * t->width;
+      for (int64_t e = 0; e < a->d; e++) {
+        a->dk[to + e] = t->dk[from + e] * (REAL)a->attr->scale;
+        a->dv[to + e] = t->dv[from + e];
+      }
+    }
+  }
 }
 
 // One key-value head of one sample: all tiles, in one order.
 static void TYPED(attention_grad_unit)(void *argument, int slot, int64_t unit) {
   const ATTENTION *a = argument;
-  TILE_STATE *t = TYPED(attention_state)(a, slot);
-  t->at.b = unit / a->g;
-  t->at.g = unit % a->g;
-  for (int64_t s = 0; s < a->s; s++)
-    memset(a->dq + ((t->at.b * a->s + s) * a->g + t->at.g) * a->r * a->d, 0, sizeof(REAL) * (size_t)(a->r * a->d));
-  for (int64_t s = 0; s < a->t; s++) {
-    int64_t k = ((t->at.b * a->t + s) * a->g + t->at.g) * a->d;
-    memset(a->dk + k, 0, sizeof(REAL) * (size_t)a->d);
-    memset(a->dv + k, 0, sizeof(REAL) * (size_t)a->d);
-  }
-  t->delta = (REAL *)(void *)((char *)t + TYPED(attention_slot)(a->d));
-  for (t->at.r = 0; t->at.r < a->r; t->at.r++) {
-    t->at.s0 = 0;
-    const REAL *dout = a->dout + TYPED(query_at)(a, &t->at), *out = a->out + TYPED(query_at)(a, &t->at);
-    for (int64_t i = 0; i < a->s; i++) t->delta[i] = TYPED(dot)(dout + i * a->q_row, out + i * a->q_row, a->d);
-    for (int64_t j = 0; j < a->key_tiles; j++) {
-      int turned = 0;
-      TYPED(set_keys)(a, &t->at, j);
-      for (int64_t i = 0; i < a->tiles; i++) {
-        TYPED(set_queries)(a, &t->at, i);
-        int visible = TYPED(tile_visible)(a, &t->at);
-        if (!visible) continue;
-        if (!turned) TYPED(turn_keys)(a, t, a->k, t->keys), TYPED(turn_keys)(a, t, a->v, t->values);
-        turned = 1;
-        TYPED(gradient_tile)(a, t, visible);
-      }
+  TILE_STATE *t = TYPED(attention_state)(a, 1, slot);
+  PLACE at = {.b = unit / a->g, .g = unit % a->g, .query = t->query};
+  t->query->from = 0;
+  for (at.r = 0; at.r < a->r; at.r++)
+    for (int64_t i = 0; i < a->s; i++) {
+      int64_t row = TYPED(query_at)(a, &at) + i * a->q_row;
+      t->deltas[at.r * a->s + i] = TYPED(dot)(a->dout + row, a->out + row, a->d);
     }
-  }
+  for (int64_t j = 0; j < a->key_tiles; j += KEY_TILES)
+    TYPED(gradient_stripe)(a, t, &at, j, a->key_tiles - j < KEY_TILES ? a->key_tiles - j : KEY_TILES);
 }
 
 static void TYPED(attention_grad)(const KernelCall *call) {
@@ -273,6 +357,6 @@ static void TYPED(attention_grad)(const KernelCall *call) {
   a.dq = call->output[0].data;
   a.dk = call->output[1].data;
   a.dv = call->output[2].data;
-  a.slot_bytes = TYPED(attention_grad_slot)(&a);
+  a.slot_bytes = TYPED(attention_slot)(&a, 1, NULL);
   team_each(call_team(call), a.b * a.g, TYPED(attention_grad_unit), &a);
 }

@@ -20,11 +20,21 @@ typedef struct TYPED(Attention) {
 } TYPED(Attention);
 #define ATTENTION TYPED(Attention)
 
-// The tile at work.
+typedef struct TYPED(Extent) { INTEGER least, most; } TYPED(Extent);
+
+// One side of a tile: up to TILE queries or keys that follow each other.
+typedef struct TYPED(TileSide) {
+  int64_t from, count;
+  INTEGER position[TILE], document[TILE];
+  TYPED(Extent) positions, documents;
+  int aligned; // its positions follow each other from a multiple of 4
+} TYPED(TileSide);
+#define SIDE TYPED(TileSide)
+
+// The tile at work, of query head r of key-value head g of sample b.
 typedef struct TYPED(TilePlace) {
-  int64_t b, g, r, s0, rows, t0, columns;
-  INTEGER key_position[TILE], key_document[TILE], query_position[TILE], query_document[TILE];
-  int aligned; // its keys' positions follow each other from a multiple of 4
+  int64_t b, g, r;
+  const SIDE *query, *key;
 } TYPED(TilePlace);
 #define PLACE TYPED(TilePlace)
 
@@ -55,38 +65,15 @@ static ATTENTION TYPED(attention_of)(const KernelCall *call) {
 }
 
 static int64_t TYPED(query_at)(const ATTENTION *a, const PLACE *t) {
-  return (((t->b * a->s + t->s0) * a->g + t->g) * a->r + t->r) * a->d;
+  return (((t->b * a->s + t->query->from) * a->g + t->g) * a->r + t->r) * a->d;
 }
 static int64_t TYPED(keys_at)(const ATTENTION *a, const PLACE *t) {
-  return ((t->b * a->t + t->t0) * a->g + t->g) * a->d;
+  return ((t->b * a->t + t->key->from) * a->g + t->g) * a->d;
 }
 static int64_t TYPED(rows_at)(const ATTENTION *a, const PLACE *t) {
-  return ((t->b * a->g + t->g) * a->r + t->r) * a->s + t->s0;
+  return ((t->b * a->g + t->g) * a->r + t->r) * a->s + t->query->from;
 }
 
-static void TYPED(read_positions)(const Operand *documents, const IndexMap *map, int64_t row, int64_t from, int64_t n,
-                                  INTEGER *position, INTEGER *document) {
-  for (int64_t i = 0; i < n; i++) {
-    position[i] = (INTEGER)FAULT(zigzag_of_attention_fast, index_map(map, from + i), index_map(map, 0) + from + i);
-    document[i] = (INTEGER)integer_load(documents, row + from + FAULT(document_border_fast, i, i ? i - 1 : 0));
-  }
-}
-static void TYPED(set_queries)(const ATTENTION *a, PLACE *t, int64_t tile) {
-  t->s0 = tile * TILE;
-  t->rows = a->s - t->s0 < TILE ? a->s - t->s0 : TILE;
-  TYPED(read_positions)
-  (&a->call->input[3], &a->call->input[0].map[1], t->b * a->s, t->s0, t->rows, t->query_position, t->query_document);
-}
-static void TYPED(set_keys)(const ATTENTION *a, PLACE *t, int64_t tile) {
-  t->t0 = tile * TILE;
-  t->columns = a->t - t->t0 < TILE ? a->t - t->t0 : TILE;
-  TYPED(read_positions)
-  (&a->call->input[4], &a->call->input[1].map[1], t->b * a->t, t->t0, t->columns, t->key_position, t->key_document);
-  t->aligned = t->key_position[0] % 4 == 0;
-  for (int64_t j = 1; j < t->columns; j++) t->aligned &= t->key_position[j] == t->key_position[0] + j;
-}
-
-typedef struct TYPED(Extent) { INTEGER least, most; } TYPED(Extent);
 static TYPED(Extent) TYPED(extent)(const INTEGER *x, int64_t n) {
   TYPED(Extent) e = {x[0], x[0]};
   for (int64_t i = 1; i < n; i++) {
@@ -96,10 +83,32 @@ static TYPED(Extent) TYPED(extent)(const INTEGER *x, int64_t n) {
   return e;
 }
 
+// Tile `tile` of the n queries or keys of sample b. documents: (b, n).
+static void TYPED(set_side)(SIDE *side, const Operand *documents, const IndexMap *map, int64_t b, int64_t n,
+                            int64_t tile) {
+  int64_t from = tile * TILE, row = b * n + from;
+  side->from = from;
+  side->count = n - from < TILE ? n - from : TILE;
+  for (int64_t i = 0; i < side->count; i++) {
+    side->position[i] =
+        (INTEGER)FAULT(zigzag_of_attention_fast, index_map(map, from + i), index_map(map, 0) + from + i);
+    side->document[i] = (INTEGER)integer_load(documents, row + FAULT(document_border_fast, i, i ? i - 1 : 0));
+  }
+  side->positions = TYPED(extent)(side->position, side->count);
+  side->documents = TYPED(extent)(side->document, side->count);
+  side->aligned = side->position[0] % 4 == 0;
+  for (int64_t i = 1; i < side->count; i++) side->aligned &= side->position[i] == side->position[0] + i;
+}
+static void TYPED(set_queries)(const ATTENTION *a, int64_t b, int64_t tile, SIDE *side) {
+  TYPED(set_side)(side, &a->call->input[3], &a->call->input[0].map[1], b, a->s, tile);
+}
+static void TYPED(set_keys)(const ATTENTION *a, int64_t b, int64_t tile, SIDE *side) {
+  TYPED(set_side)(side, &a->call->input[4], &a->call->input[1].map[1], b, a->t, tile);
+}
+
 // 0: no key is visible to any query, 1: some may be, 2: all are.
 static int TYPED(tile_visible)(const ATTENTION *a, const PLACE *t) {
-  TYPED(Extent) q = TYPED(extent)(t->query_position, t->rows), k = TYPED(extent)(t->key_position, t->columns);
-  TYPED(Extent) qd = TYPED(extent)(t->query_document, t->rows), kd = TYPED(extent)(t->key_document, t->columns);
+  TYPED(Extent) q = t->query->positions, k = t->key->positions, qd = t->query->documents, kd = t->key->documents;
   if ((a->attr->causal && k.least > q.most) || kd.least > qd.most || kd.most < qd.least)
     return FAULT(hidden_tiles_are_computed, 0, 1);
   return (!a->attr->causal || k.most <= q.least) && qd.least == qd.most && kd.least == kd.most && kd.least == qd.least
@@ -117,18 +126,20 @@ static void TYPED(tile_factors)(const ATTENTION *a, const PLACE *t, REAL *factor
   uint64_t counter = (uint32_t)sample | (uint64_t)head << 32;
   uint32_t threshold = a->threshold, bits[4 * PHILOX_BATCH];
   _Static_assert(TILE <= 4 * PHILOX_BATCH, "one batch for a row of a tile");
-  for (int64_t i = 0; i < t->rows; i++) {
+  const SIDE *queries = t->query, *keys = t->key;
+  for (int64_t i = 0; i < queries->count; i++) {
     int64_t first = -1; // position of the batch's first bits
-    if (t->aligned) {
-      philox_batch(a->key, counter, 0, (uint32_t)t->query_position[i], 0, (uint32_t)(t->key_position[0] / 4), 1, bits);
-      for (int64_t j = 0; j < t->columns; j++) factor[i * query + j * key] = bits[j] >= threshold ? a->keep : 0;
+    uint32_t position = (uint32_t)queries->position[i];
+    if (keys->aligned) {
+      philox_batch(a->key, counter, 0, position, 0, (uint32_t)(keys->position[0] / 4), 1, bits);
+      for (int64_t j = 0; j < keys->count; j++) factor[i * query + j * key] = bits[j] >= threshold ? a->keep : 0;
       continue;
     }
-    for (int64_t j = 0; j < t->columns; j++) {
-      int64_t p = t->key_position[j];
+    for (int64_t j = 0; j < keys->count; j++) {
+      int64_t p = keys->position[j];
       if (first < 0 || p < first || p >= first + 4 * PHILOX_BATCH) {
         first = p / 4 * 4;
-        philox_batch(a->key, counter, 0, (uint32_t)t->query_position[i], 0, (uint32_t)(first / 4), 1, bits);
+        philox_batch(a->key, counter, 0, position, 0, (uint32_t)(first / 4), 1, bits);
       }
       factor[i * query + j * key] = bits[p - first] >= threshold ? a->keep : 0;
     }
@@ -141,17 +152,13 @@ INLINE REAL TYPED(shift_of)(REAL logsumexp) {
   return logsumexp == (REAL)-INFINITY ? FAULT(attention_to_nothing, 0, logsumexp) : logsumexp;
 }
 
-// One row of scores against n others, scaled; hidden ones are -inf. `before`: the row's position must not be before
-// others'.
-INLINE void TYPED(mask_row)(REAL *score, int64_t n, REAL scale, int visible, int before, int causal, INTEGER position,
-                            INTEGER document, const INTEGER *positions, const INTEGER *documents) {
-  if (visible == 2) {
-    for (int64_t j = 0; j < n; j++) score[j] *= scale;
-    return;
-  }
+// One row of scores against n others: hidden ones are -inf. `before`: the row's position must not be before others'.
+INLINE void TYPED(mask_row)(REAL *score, int64_t n, int before, int causal, INTEGER position, INTEGER document,
+                            const INTEGER *positions, const INTEGER *documents) {
+  INTEGER late = FAULT(mask_causal_fast, 0, 1);
   for (int64_t j = 0; j < n; j++) {
-    INTEGER order = before ? positions[j] <= FAULT(mask_causal_fast, position, position + 1) : position <= positions[j];
+    INTEGER order = before ? positions[j] <= position + late : position - late <= positions[j];
     INTEGER seen = (order | !causal) & FAULT(mask_documents_fast, documents[j] == document, 1);
-    score[j] = seen ? score[j] * scale : (REAL)-INFINITY;
+    score[j] = seen ? score[j] : (REAL)-INFINITY;
   }
 }

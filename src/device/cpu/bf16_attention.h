@@ -17,7 +17,7 @@ typedef struct AttentionTile {
   float factor[TILE * TILE];                                         // dropout: 0 or keep, laid out as the scores
   uint16_t p[TILE * FACTOR_ROW], ds[TILE * FACTOR_ROW];
   float maximum[QUERY_TILES * TILE], sum[QUERY_TILES * TILE], delta[TILE], logsumexp[TILE];
-  PLACE at;
+  SIDE query[QUERY_TILES], key; // backward: one tile of queries
 } AttentionTile;
 
 static int64_t panels_of(int64_t n) { return (n + NR - 1) / NR; }
@@ -76,18 +76,26 @@ static float dropout_row(uint16_t *to, const float *x, const float *factor, int6
   return sum_f32(sum);
 }
 
+// One row of scores against n others, scaled; -inf where hidden.
+static void scale_row(const ATTENTION *a, float *score, int64_t n, int visible, int before, int32_t position,
+                      int32_t document, const SIDE *others) {
+  for (int64_t j = 0; j < n; j++) score[j] *= (float)a->attr->scale;
+  if (visible != 2)
+    TYPED(mask_row)
+    (score, n, before, a->attr->causal, position, document, others->position, others->document);
+}
+
 // Online softmax of one tile of scores: p in bf16, accumulator rows shrunk where the maximum grew.
-static void forward_rows(const ATTENTION *a, AttentionTile *t, int visible, float *accumulator, float *maximum,
-                         float *sum) {
-  for (int64_t i = 0; i < t->at.rows; i++) {
+static void forward_rows(const ATTENTION *a, AttentionTile *t, const PLACE *at, int visible, float *accumulator,
+                         float *maximum, float *sum) {
+  int64_t n = at->key->count;
+  for (int64_t i = 0; i < at->query->count; i++) {
     float *score = t->score + i * SCORE_ROW, *o = accumulator + i * width_of(a);
     uint16_t *p = t->p + i * FACTOR_ROW;
-    TYPED(mask_row)
-    (score, t->at.columns, (float)a->attr->scale, visible, 1, a->attr->causal, t->at.query_position[i],
-     t->at.query_document[i], t->at.key_position, t->at.key_document);
-    float old = maximum[i], tile = greatest_row(score, t->at.columns), new = tile > old ? tile : old;
+    scale_row(a, score, n, visible, 1, at->query->position[i], at->query->document[i], at->key);
+    float old = maximum[i], tile = greatest_row(score, n), new = tile > old ? tile : old;
     if (new == -INFINITY) {
-      memset(p, 0, sizeof *p * (size_t)t->at.columns);
+      memset(p, 0, sizeof *p * (size_t)n);
       continue;
     }
     if (new > old) {
@@ -96,8 +104,8 @@ static void forward_rows(const ATTENTION *a, AttentionTile *t, int visible, floa
       sum[i] *= shrink;
       maximum[i] = new;
     }
-    sum[i] += a->attr->dropout > 0 ? dropout_row(p, score, t->factor + i * TILE, t->at.columns, -new)
-                                   : exp_row(p, score, t->at.columns, -new, 1);
+    sum[i] += a->attr->dropout > 0 ? dropout_row(p, score, t->factor + i * TILE, n, -new)
+                                   : exp_row(p, score, n, -new, 1);
   }
 }
 
@@ -111,39 +119,39 @@ static void attention_unit(void *argument, int slot, int64_t unit) {
       (float *)(void *)((char *)keys + rounded(sizeof(Packed) * (size_t)(packed_across(a) + packed_along(a))));
   int64_t groups = (a->tiles + QUERY_TILES - 1) / QUERY_TILES, head = unit / groups, from = unit % groups * QUERY_TILES;
   int64_t count = a->tiles - from < QUERY_TILES ? a->tiles - from : QUERY_TILES;
-  t->at.r = head % a->r;
-  t->at.g = head / a->r % a->g;
-  t->at.b = head / a->r / a->g;
+  PLACE at = {.b = head / a->r / a->g, .g = head / a->r % a->g, .r = head % a->r, .key = &t->key};
+  for (int64_t i = 0; i < count; i++) TYPED(set_queries)(a, at.b, from + i, &t->query[i]);
   memset(accumulator, 0, sizeof(float) * (size_t)(count * accumulator_size(a)));
   for (int64_t i = 0; i < count * TILE; i++) t->maximum[i] = -INFINITY, t->sum[i] = 0;
   tiles_begin();
   for (int64_t j = 0; j < a->key_tiles; j++) {
     int packed = 0;
-    TYPED(set_keys)(a, &t->at, j);
+    TYPED(set_keys)(a, at.b, j, &t->key);
+    int64_t rows, columns = t->key.count;
     for (int64_t i = 0; i < count; i++) {
-      TYPED(set_queries)(a, &t->at, from + i);
-      int visible = TYPED(tile_visible)(a, &t->at);
+      at.query = &t->query[i];
+      rows = at.query->count;
+      int visible = TYPED(tile_visible)(a, &at);
       if (!visible) continue;
       if (!packed) {
-        pack_b(keys, a->k + TYPED(keys_at)(a, &t->at), 1, a->k_row, a->d, t->at.columns);
-        pack_b(values, a->v + TYPED(keys_at)(a, &t->at), a->k_row, 1, t->at.columns, a->d);
+        pack_b(keys, a->k + TYPED(keys_at)(a, &at), 1, a->k_row, a->d, columns);
+        pack_b(values, a->v + TYPED(keys_at)(a, &at), a->k_row, 1, columns, a->d);
         packed = 1;
       }
       float *o = accumulator + i * accumulator_size(a);
-      tile_product(t, a->q + TYPED(query_at)(a, &t->at), a->q_row, 1, t->at.rows, a->d, keys, t->at.columns, t->score,
-                   SCORE_ROW, 0);
-      if (a->attr->dropout > 0) TYPED(tile_factors)(a, &t->at, t->factor, TILE, 1);
-      forward_rows(a, t, visible, o, t->maximum + i * TILE, t->sum + i * TILE);
-      tile_product(t, t->p, FACTOR_ROW, 1, t->at.rows, t->at.columns, values, a->d, o, width_of(a), 1);
+      tile_product(t, a->q + TYPED(query_at)(a, &at), a->q_row, 1, rows, a->d, keys, columns, t->score, SCORE_ROW, 0);
+      if (a->attr->dropout > 0) TYPED(tile_factors)(a, &at, t->factor, TILE, 1);
+      forward_rows(a, t, &at, visible, o, t->maximum + i * TILE, t->sum + i * TILE);
+      tile_product(t, t->p, FACTOR_ROW, 1, rows, columns, values, a->d, o, width_of(a), 1);
     }
   }
   tiles_end();
   for (int64_t i = 0; i < count; i++) {
-    TYPED(set_queries)(a, &t->at, from + i);
-    int64_t out = TYPED(query_at)(a, &t->at);
+    at.query = &t->query[i];
+    int64_t out = TYPED(query_at)(a, &at);
     float *o = accumulator + i * accumulator_size(a),
-          *rows = (float *)a->call->output[1].data + TYPED(rows_at)(a, &t->at);
-    for (int64_t k = 0; k < t->at.rows; k++, o += width_of(a)) {
+          *rows = (float *)a->call->output[1].data + TYPED(rows_at)(a, &at);
+    for (int64_t k = 0; k < at.query->count; k++, o += width_of(a)) {
       float sum = t->sum[i * TILE + k], inverse = sum > 0 ? 1 / sum : 0;
       for (int64_t e = 0; e < a->d; e++) o[e] *= inverse;
       store_row(&a->call->output[0], out + k * a->q_row, o, a->d);
@@ -165,14 +173,12 @@ static void attention_bf16(const KernelCall *call) {
 // ---- backward: scores lie with keys as rows, so that three of the five products read them as they are
 
 // p and ds of one tile, (keys, queries), in bf16: p = dropout of the probabilities, ds = scale p (dp - delta).
-static void backward_rows(const ATTENTION *a, AttentionTile *t, int visible) {
+static void backward_rows(const ATTENTION *a, AttentionTile *t, const PLACE *at, int visible) {
   V scale = splat_f32((float)a->attr->scale);
-  int64_t n = t->at.rows;
-  for (int64_t k = 0; k < t->at.columns; k++) {
+  int64_t n = at->query->count;
+  for (int64_t k = 0; k < at->key->count; k++) {
     float *score = t->score + k * SCORE_ROW, *dscore = t->dscore + k * SCORE_ROW, *factor = t->factor + k * TILE;
-    TYPED(mask_row)
-    (score, n, (float)a->attr->scale, visible, 0, a->attr->causal, t->at.key_position[k], t->at.key_document[k],
-     t->at.query_position, t->at.query_document);
+    scale_row(a, score, n, visible, 0, at->key->position[k], at->key->document[k], at->query);
     EACH_VECTOR {
       V p = exp_fast(take_f32(score + i, n - i) - take_f32(t->logsumexp + i, n - i)), dp = take_f32(dscore + i, n - i),
         kept = p;
@@ -193,30 +199,31 @@ typedef struct Backward { // of one key-value head
   float *dq, *dk, *dv;                                   // accumulators: one tile, (key tiles) twice
 } Backward;
 
-static void backward_tile(const ATTENTION *a, AttentionTile *t, const Backward *w, int64_t j, int visible) {
-  int64_t k = TYPED(keys_at)(a, &t->at);
+static void backward_tile(const ATTENTION *a, AttentionTile *t, const PLACE *at, const Backward *w, int64_t j,
+                          int visible) {
+  int64_t k = TYPED(keys_at)(a, at), rows = at->query->count, columns = at->key->count;
   float *dk = w->dk + j * accumulator_size(a), *dv = w->dv + j * accumulator_size(a);
-  tile_product(t, a->k + k, a->k_row, 1, t->at.columns, a->d, w->q_across, t->at.rows, t->score, SCORE_ROW, 0);
-  tile_product(t, a->v + k, a->k_row, 1, t->at.columns, a->d, w->dout_across, t->at.rows, t->dscore, SCORE_ROW, 0);
-  if (a->attr->dropout > 0) TYPED(tile_factors)(a, &t->at, t->factor, 1, TILE);
-  backward_rows(a, t, visible);
-  tile_product(t, t->p, FACTOR_ROW, 1, t->at.columns, t->at.rows, w->dout_along, a->d, dv, width_of(a), 1);
-  tile_product(t, t->ds, FACTOR_ROW, 1, t->at.columns, t->at.rows, w->q_along, a->d, dk, width_of(a), 1);
-  tile_product(t, t->ds, 1, FACTOR_ROW, t->at.rows, t->at.columns, w->keys + j * packed_along(a), a->d, w->dq,
+  tile_product(t, a->k + k, a->k_row, 1, columns, a->d, w->q_across, rows, t->score, SCORE_ROW, 0);
+  tile_product(t, a->v + k, a->k_row, 1, columns, a->d, w->dout_across, rows, t->dscore, SCORE_ROW, 0);
+  if (a->attr->dropout > 0) TYPED(tile_factors)(a, at, t->factor, 1, TILE);
+  backward_rows(a, t, at, visible);
+  tile_product(t, t->p, FACTOR_ROW, 1, columns, rows, w->dout_along, a->d, dv, width_of(a), 1);
+  tile_product(t, t->ds, FACTOR_ROW, 1, columns, rows, w->q_along, a->d, dk, width_of(a), 1);
+  tile_product(t, t->ds, 1, FACTOR_ROW, rows, columns, w->keys + j * packed_along(a), a->d, w->dq,
                width_of(a), 1);
 }
 
 // A tile of queries against all keys.
-static void backward_queries(const ATTENTION *a, AttentionTile *t, const Backward *w, int64_t tile) {
-  TYPED(set_queries)(a, &t->at, tile);
-  int64_t q = TYPED(query_at)(a, &t->at);
-  pack_b(w->q_across, a->q + q, 1, a->q_row, a->d, t->at.rows);
-  pack_b(w->dout_across, a->dout + q, 1, a->q_row, a->d, t->at.rows);
-  pack_b(w->q_along, a->q + q, a->q_row, 1, t->at.rows, a->d);
-  pack_b(w->dout_along, a->dout + q, a->q_row, 1, t->at.rows, a->d);
-  for (int64_t row = 0; row < t->at.rows; row++)
-    t->logsumexp[row] = TYPED(shift_of)(a->logsumexp[TYPED(rows_at)(a, &t->at) + row]);
-  for (int64_t row = 0; row < t->at.rows; row++) {
+static void backward_queries(const ATTENTION *a, AttentionTile *t, const PLACE *at, const Backward *w, int64_t tile) {
+  TYPED(set_queries)(a, at->b, tile, t->query);
+  int64_t q = TYPED(query_at)(a, at), rows = t->query->count;
+  pack_b(w->q_across, a->q + q, 1, a->q_row, a->d, rows);
+  pack_b(w->dout_across, a->dout + q, 1, a->q_row, a->d, rows);
+  pack_b(w->q_along, a->q + q, a->q_row, 1, rows, a->d);
+  pack_b(w->dout_along, a->dout + q, a->q_row, 1, rows, a->d);
+  for (int64_t row = 0; row < rows; row++)
+    t->logsumexp[row] = TYPED(shift_of)(a->logsumexp[TYPED(rows_at)(a, at) + row]);
+  for (int64_t row = 0; row < rows; row++) {
     const uint16_t *x = a->dout + q + row * a->q_row, *y = a->out + q + row * a->q_row;
     int64_t n = a->d;
     V sum = {0};
@@ -225,11 +232,11 @@ static void backward_queries(const ATTENTION *a, AttentionTile *t, const Backwar
   }
   memset(w->dq, 0, sizeof(float) * (size_t)accumulator_size(a));
   for (int64_t j = 0; j < a->key_tiles; j++) {
-    TYPED(set_keys)(a, &t->at, j);
-    int visible = TYPED(tile_visible)(a, &t->at);
-    if (visible) backward_tile(a, t, w, j, visible);
+    TYPED(set_keys)(a, at->b, j, &t->key);
+    int visible = TYPED(tile_visible)(a, at);
+    if (visible) backward_tile(a, t, at, w, j, visible);
   }
-  for (int64_t row = 0; row < t->at.rows; row++)
+  for (int64_t row = 0; row < rows; row++)
     store_row(&a->call->output[0], q + row * a->q_row, w->dq + row * width_of(a), a->d);
 }
 
@@ -248,23 +255,22 @@ static void attention_grad_unit(void *argument, int slot, int64_t unit) {
                                                                                (2 + a->key_tiles) * packed_along(a))));
   w.dk = w.dq + accumulator_size(a);
   w.dv = w.dk + a->key_tiles * accumulator_size(a);
-  t->at.b = unit / a->g;
-  t->at.g = unit % a->g;
+  PLACE at = {.b = unit / a->g, .g = unit % a->g, .query = t->query, .key = &t->key};
   memset(w.dk, 0, sizeof(float) * (size_t)(2 * a->key_tiles * accumulator_size(a)));
   for (int64_t j = 0; j < a->key_tiles; j++) {
-    TYPED(set_keys)(a, &t->at, j);
-    pack_b(w.keys + j * packed_along(a), a->k + TYPED(keys_at)(a, &t->at), a->k_row, 1, t->at.columns, a->d);
+    TYPED(set_keys)(a, at.b, j, &t->key);
+    pack_b(w.keys + j * packed_along(a), a->k + TYPED(keys_at)(a, &at), a->k_row, 1, t->key.count, a->d);
   }
   tiles_begin();
-  for (t->at.r = 0; t->at.r < a->r; t->at.r++)
-    for (int64_t i = 0; i < a->tiles; i++) backward_queries(a, t, &w, i);
+  for (at.r = 0; at.r < a->r; at.r++)
+    for (int64_t i = 0; i < a->tiles; i++) backward_queries(a, t, &at, &w, i);
   tiles_end();
   for (int64_t j = 0; j < a->key_tiles; j++) {
-    TYPED(set_keys)(a, &t->at, j);
-    for (int64_t row = 0; row < t->at.columns; row++) {
-      int64_t at = TYPED(keys_at)(a, &t->at) + row * a->k_row, from = j * accumulator_size(a) + row * width_of(a);
-      store_row(&a->call->output[1], at, w.dk + from, a->d);
-      store_row(&a->call->output[2], at, w.dv + from, a->d);
+    TYPED(set_keys)(a, at.b, j, &t->key);
+    for (int64_t row = 0; row < t->key.count; row++) {
+      int64_t k = TYPED(keys_at)(a, &at) + row * a->k_row, from = j * accumulator_size(a) + row * width_of(a);
+      store_row(&a->call->output[1], k, w.dk + from, a->d);
+      store_row(&a->call->output[2], k, w.dv + from, a->d);
     }
   }
 }

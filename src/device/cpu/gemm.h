@@ -1,5 +1,6 @@
 // Matrix product of one SIMD level and real type: blocked for the caches, B packed, one register-tile kernel.
 // C (m × n, row major) = [C +] A (m × k) · B (k × n). A and B are read through strides, one of which must be 1.
+// A whose columns are contiguous is packed, unless `a_near` says that it is in a cache anyway.
 //
 // An element of C is a sum over k in steps of KC in rising order, whatever the blocking of m and n, so a result does
 // not depend on the number of threads or on which other rows are in the product.
@@ -26,6 +27,7 @@ typedef struct TYPED(Gemm) {
   int64_t m, n, k;
   const REAL *a;
   int64_t a_row, a_column; // strides
+  int a_near; // A is read where it lies, a_row is 1; up to MR - 1 elements after a column's last may be read
   const REAL *b;
   int64_t b_row, b_column;
   int64_t b_panel; // not 0: B is read where it lies, b_column is 1 and its panels of NR columns are so far apart; NR
@@ -106,7 +108,8 @@ static void TYPED(copy_rows)(REAL *restrict to, const REAL *restrict a, int64_t 
 typedef struct TYPED(Tile) {
   int64_t depth;
   const REAL *a;
-  int64_t a_row; // of an A that is read where it lies: its rows are contiguous
+  int64_t a_row;    // stride of rows that are contiguous
+  int64_t a_column; // or stride of columns that are: of packed ones MR
   const REAL *b;
   int64_t b_row;
   REAL *c;
@@ -140,11 +143,12 @@ INLINE void TYPED(tile_store)(const TYPED(Tile) *q, V t[][2], int most) {
     }
 }
 
-// Sums of one register tile of `most` rows: packed is whether A is (depth, MR), else its rows lie a_row apart.
-INLINE void TYPED(micro)(const TYPED(Tile) *q, int most, int packed) {
+// Sums of one register tile of `most` rows, which is at most MR. A's columns are contiguous, or its rows are.
+INLINE void TYPED(micro)(const TYPED(Tile) *q, int most, int columns) {
   V t[MR][2];
   const REAL *a[MR / 3 + 1], *b = q->b; // a: every third row, or there would be more pointers than registers
-  int64_t a_row = packed ? 1 : q->a_row, b_row = q->b_row, depth = q->depth;
+  int64_t a_row = columns ? 1 : q->a_row, a_column = q->a_column, b_row = q->b_row, depth = q->depth;
+  const REAL *column = q->a;
   UNROLL for (int i = 0; i < most; i++) {
     t[i][0] = t[i][1] = (V){0};
     a[i / 3] = q->a + i / 3 * 3 * a_row;
@@ -152,11 +156,11 @@ INLINE void TYPED(micro)(const TYPED(Tile) *q, int most, int packed) {
     __builtin_prefetch(q->c + i * q->c_row + NR - 1, 1);
   }
   const char *ahead = q->ahead;
-  for (int64_t k = 0; k < depth; k++, b += b_row, ahead += q->ahead_step) {
+  for (int64_t k = 0; k < depth; k++, b += b_row, column += a_column, ahead += q->ahead_step) {
     __builtin_prefetch(ahead, 0, 2); // in a burst they would wait for each other
     V b0 = TYPED(load)(b), b1 = TYPED(load)(b + WIDTH);
     UNROLL for (int i = 0; i < most; i++) {
-      V x = TYPED(splat)(*(packed ? q->a + k * MR + i : a[i / 3] + k + i % 3 * a_row));
+      V x = TYPED(splat)(*(columns ? column + i : a[i / 3] + k + i % 3 * a_row));
       t[i][0] = TYPED(fma)(x, b0, t[i][0]);
       t[i][1] = TYPED(fma)(x, b1, t[i][1]);
     }
@@ -196,7 +200,7 @@ static int64_t TYPED(panels_at_once)(const GEMM *g, int64_t m, int64_t panels) {
 static void TYPED(gemm_block)(const TYPED(GemmJob) *job, REAL *tiles, int64_t i0, int64_t p0, int64_t p1) {
   const GEMM *g = job->g;
   int64_t m = g->m - i0 < MC ? g->m - i0 : MC;
-  int packed = g->a_column != 1;
+  int packed = g->a_column != 1 && !g->a_near;
   int far = !g->b_panel &&
             job->panels * NR * job->depth * (int64_t)sizeof(REAL) > 1 << 20; // B is not in the second-level cache
   int copied = TYPED(rows_collide)(g);
@@ -206,11 +210,12 @@ static void TYPED(gemm_block)(const TYPED(GemmJob) *job, REAL *tiles, int64_t i0
     TYPED(Tile)
     q = {.depth = job->depth - k < KC ? job->depth - k : KC,
          .a_row = g->a_row,
+         .a_column = g->a_near ? g->a_column : MR,
          .b_row = g->b_panel ? g->b_row : NR,
          .c_row = g->c_row,
          .add = g->add || !first};
     // Rows are read where they lie, but for those that fill no register tile.
-    int64_t whole = packed ? 0 : m % MR == FEW ? m : m / MR * MR;
+    int64_t whole = packed ? 0 : g->a_near || m % MR == FEW ? m : m / MR * MR;
     REAL *rest = tiles + whole * COPIED_ROW;
     if (whole < m) TYPED(pack_a)(rest, a + whole * g->a_row, g->a_row, g->a_column, m - whole, q.depth);
     if (copied) {
@@ -233,8 +238,9 @@ static void TYPED(gemm_block)(const TYPED(GemmJob) *job, REAL *tiles, int64_t i0
         q.c = g->c + (i0 + i) * g->c_row + j;
         q.ahead = (const char *)(far ? next + i / MR * share : q.b),
         q.ahead_step = far ? (share * (int64_t)sizeof(REAL) + q.depth - 1) / q.depth : 0;
-        if (q.rows > FEW) (i < whole ? TYPED(micro_rows) : TYPED(micro_columns))(&q);
-        else (i < whole ? TYPED(micro_few_rows) : TYPED(micro_few_columns))(&q);
+        int rows = i < whole && !g->a_near;
+        if (q.rows > FEW) (rows ? TYPED(micro_rows) : TYPED(micro_columns))(&q);
+        else (rows ? TYPED(micro_few_rows) : TYPED(micro_few_columns))(&q);
       }
     }
   }

@@ -36,6 +36,9 @@
 #undef TILE_STATE
 #undef QUERY_TILES
 #undef PLACE
+#undef SIDE
+#undef KEY_TILES
+#undef TOGETHER
 #undef NORM
 #undef HEAD
 #undef CHUNK_OF
