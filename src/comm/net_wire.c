@@ -1,10 +1,14 @@
 // The wire of UCX: tagged messages. A tag of 64 bits has the context, the rank that sends, and the tag of the call, and
 // is known to the ranks of this world only (net_key.c).
 //
-// Failures: endpoints are made with error handling, with which shared memory and TCP move bytes only while both sides
-// make progress. So when the world has failed, and with it all calls, no memory of a caller is touched any more: no
-// thread makes progress from then on. UCX ends sends to a peer that is gone, but never receives from it: those are
-// found here; and who died is mostly known earlier, by the watch (net_watch.h).
+// Failures: shared memory and TCP move bytes only while both sides make progress. So when the world has failed, and
+// with it all calls, no memory of a caller is touched any more: no thread makes progress from then on. UCX ends sends
+// to a peer that is gone, but never receives from it: those are found here; and who died is mostly known earlier, by
+// the watch (net_watch.h).
+//
+// Endpoints are made without UCX's error handling. All that it would add is for memory that moves without progress:
+// with it UCX lets nobody write into a receiver's memory, and so copies all that TCP brings once more. A broken
+// connection is reported without it, too.
 #ifdef PLAIT_UCX
 #include "comm/net_world.h"
 #include <pthread.h>
@@ -16,7 +20,6 @@
 
 enum { OWN_CONTEXTS = 2, CONTEXTS = (1 << (CONTEXT_BITS - RANK_BITS)) - OWN_CONTEXTS };
 enum { PROGRESS_AT_ONCE = 16 }; // while bytes move: about a MiB of TCP's, during which the lock is held
-static const double leave_seconds = 2; // that UCX has to close connections in order
 
 // Requests ----------------------------------------------------------------------------------------------------------
 
@@ -303,14 +306,15 @@ static void connection_failed(void *peer, ucp_ep_h endpoint, ucs_status_t status
   ((NetPeer *)peer)->failed = status;
 }
 
-// When the first message goes to it. Many ranks never talk to each other.
+// When the first message goes to it. Many ranks never talk to each other. When the world ends its endpoints end with
+// the worker: in net_leave everything has been sent, and after a failure nobody may make progress for them.
 ucs_status_t net_connect_peer(NetWorld *w, int rank) {
   NetPeer *peer = &w->peers[rank];
   ucp_ep_params_t params = {
       .field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS | UCP_EP_PARAM_FIELD_ERR_HANDLER |
                     UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE,
       .address = peer->address,
-      .err_mode = UCP_ERR_HANDLING_MODE_PEER,
+      .err_mode = UCP_ERR_HANDLING_MODE_NONE,
       .err_handler = {connection_failed, peer}};
   if (peer->endpoint) return UCS_OK;
   ucs_status_t status = w->ucx->ucp_ep_create(w->worker, &params, &peer->endpoint);
@@ -318,23 +322,7 @@ ucs_status_t net_connect_peer(NetWorld *w, int rank) {
   return status;
 }
 
-// After a failure without progress, which could still write to callers' memory.
-static void close_endpoints(NetWorld *w) {
-  int in_order = !abort_code(&w->base.base.abort);
-  ucp_request_param_t force = {.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS, .flags = UCP_EP_CLOSE_FLAG_FORCE};
-  time_t end = time(NULL) + (time_t)leave_seconds;
-  for (int r = 0; r < w->base.base.ranks; r++) {
-    if (!w->peers[r].endpoint) continue;
-    void *closing = w->ucx->ucp_ep_close_nbx(w->peers[r].endpoint, &force);
-    if (!UCS_PTR_IS_PTR(closing)) continue;
-    while (in_order && w->ucx->ucp_request_check_status(closing) == UCS_INPROGRESS && time(NULL) <= end)
-      w->ucx->ucp_worker_progress(w->worker);
-    w->ucx->ucp_request_free(closing);
-  }
-}
-
 void net_close(NetWorld *w) {
-  if (w->worker && w->peers) close_endpoints(w);
   if (w->worker) w->ucx->ucp_worker_destroy(w->worker);
   if (w->context) w->ucx->ucp_cleanup(w->context);
   for (NetRequests *all = w->requests, *next; all; all = next) {

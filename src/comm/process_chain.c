@@ -203,8 +203,7 @@ static void reserve(ProcessChain *chain, size_t bytes, size_t requests) {
   if (bytes <= chain->staging_bytes) return;
   for (int i = 0; i < 2; i++) {
     free(chain->staging[i]);
-    chain->staging[i] = xcalloc(bytes, 1);
-    memset(chain->staging[i], 0, bytes); // the pages are there from now on
+    chain->staging[i] = staging_take(bytes);
   }
   chain->staging_bytes = bytes;
 }

@@ -6,7 +6,7 @@
 #include <string.h>
 
 // Up to DIRECT_BYTES everybody who wants the result gets all ranks' elements: one hop instead of two.
-enum { DIRECT_BYTES = 8192, CHUNK_BYTES = 1 << 20, LEAST_SHARE = 65536 };
+enum { DIRECT_BYTES = 8192, CHUNK_BYTES = 2 << 20, LEAST_SHARE = 65536 };
 
 typedef struct Work {
   ProcessComm *c;
@@ -128,8 +128,7 @@ static void staging_reserve(ProcessComm *c, size_t bytes) {
   if (bytes <= c->staging_bytes) return;
   for (int i = 0; i < 2; i++) {
     free(c->staging[i]);
-    c->staging[i] = xcalloc(bytes, 1);
-    memset(c->staging[i], 0, bytes); // the pages are there from now on
+    c->staging[i] = staging_take(bytes);
   }
   c->staging_bytes = bytes;
 }

@@ -62,6 +62,13 @@ void view_copy(const View *to, const View *from) {
   }
 }
 
+char *staging_take(size_t bytes) {
+  size_t page = 4096, whole = (bytes + page - 1) / page * page;
+  char *memory = aligned_alloc(page, whole);
+  CHECK(memory, "out of memory (%zu bytes)", whole);
+  return memset(memory, 0, whole);
+}
+
 int process_post_memory(const ProcessComm *c, Batch *batch, WireKind kind, void *data, size_t bytes, int peer,
                         int tag) {
   ProcessWorld *w = (ProcessWorld *)c->base.world;

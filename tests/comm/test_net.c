@@ -7,15 +7,21 @@
 #include "comm/net.h"
 #include "comm/secret.h"
 #include "stranger.h"
+#include <errno.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <stddef.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -58,6 +64,8 @@ static int sum(Member *m) {
   return s == (float)(m->ranks * (m->ranks + 1) / 2) ? 0 : wrong(m, "another sum");
 }
 
+static void (*before_joining)(void); // what each process does first; NULL: nothing
+
 // Runs a task on so many processes, whose world has this silence; each has a minute. The victim (-1: there is none) is
 // not expected to end well; where it is stopped it is woken at the end, and must then. Returns how many went wrong.
 static int run(int ranks, Task task, double silence, int victim, int signal) {
@@ -71,6 +79,7 @@ static int run(int ranks, Task task, double silence, int victim, int signal) {
     Member m = {.rank = r, .ranks = ranks, .port = port};
     Error error = {0};
     alarm(60);
+    if (before_joining) before_joining();
     if (join(&m, "test_net", silence, &error)) _exit(wrong(&m, error.message));
     int status = task(&m);
     fflush(stdout);
@@ -179,6 +188,38 @@ static int give_up(Member *m) {
     return wrong(m, "something else is told");
   leave(m);
   return 0;
+}
+
+// Where processes may not read each other's memory, long messages on a machine go through shared memory, not by TCP.
+static void forbid_reading(void) {
+  struct sock_filter calls[] = {
+      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_process_vm_readv, 1, 0),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_process_vm_writev, 0, 1),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+  };
+  struct sock_fprog program = {sizeof calls / sizeof *calls, calls};
+  if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) || prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program)) _exit(1);
+}
+
+static int sum_in_sandbox(Member *m) {
+  char carriers[256];
+  net_carriers(m->world, 1 - m->rank, carriers, sizeof carriers);
+  if (!strstr(carriers, "/memory") || strstr(carriers, "tcp")) return wrong(m, carriers);
+  for (int i = 0; i < LARGE; i++) x[i] = (float)(i % 1000 + m->rank);
+  if (plait_all_reduce(m->comm, &(PlaitBuffer){x, x, LARGE}, 1, PLAIT_FP32, PLAIT_SUM, NULL, NULL))
+    return wrong(m, "a long sum");
+  for (int i = 0; i < LARGE; i++)
+    if (x[i] != (float)(2 * (i % 1000) + 1)) return wrong(m, "another long sum");
+  leave(m);
+  return 0;
+}
+
+static void test_sandbox(void **state) {
+  before_joining = forbid_reading;
+  assert_int_equal(run(2, sum_in_sandbox, 0, -1, 0), 0);
+  before_joining = NULL;
 }
 
 static void test_words(void **state) { assert_int_equal(run(3, give_up, 0, -1, 0), 0); }
@@ -420,6 +461,7 @@ int main(void) {
       cmocka_unit_test(test_stopped),
       cmocka_unit_test(test_cause_is_named),
       cmocka_unit_test(test_words),
+      cmocka_unit_test(test_sandbox),
       cmocka_unit_test(test_send),
       cmocka_unit_test(test_ids),
       cmocka_unit_test(test_messages_of_strangers),
