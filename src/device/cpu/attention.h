@@ -96,6 +96,14 @@ static void TYPED(turn_tile)(REAL *to, const REAL *from, int64_t row, int64_t ro
   if (factor != 1) EACH_VECTOR TYPED(store)(to + i, TYPED(load)(to + i) * TYPED(splat)(factor));
 }
 
+// to (n) [+]= factor · from (n)
+INLINE void TYPED(scale_row)(REAL *to, const REAL *from, int64_t n, REAL factor, int add) {
+  EACH_VECTOR {
+    V x = TYPED(take)(from + i, n - i) * TYPED(splat)(factor);
+    TYPED(put)(to + i, add ? x + TYPED(take)(to + i, n - i) : x, n - i);
+  }
+}
+
 // c (m, n) [+]= a (m, k) · panels b (k, n). Rows of a lie a_row apart; 0: a lies as (k, TILE).
 static void TYPED(tile_product)(TILE_STATE *t, const REAL *a, int64_t a_row, int64_t m, int64_t k, const REAL *b,
                                 int64_t n, REAL *c, int64_t c_row, int add) {
@@ -220,7 +228,7 @@ static void TYPED(attention_unit)(void *argument, int slot, int64_t unit) {
          *rows = (REAL *)a->call->output[1].data + TYPED(rows_at)(a, &at), *o = t->accumulator + i * TILE * t->width;
     for (int64_t k = 0; k < at.query->count; k++, o += t->width) {
       REAL sum = t->sum[i * TILE + k], inverse = sum > 0 ? 1 / sum : 0;
-      for (int64_t e = 0; e < a->d; e++) out[k * a->q_row + e] = o[e] * inverse;
+      TYPED(scale_row)(out + k * a->q_row, o, a->d, inverse, 0);
       rows[k] = (REAL)((double)t->maximum[i * TILE + k] * 0.69314718055994530942 + log((double)sum));
     }
   }
@@ -302,10 +310,10 @@ static void TYPED(gradient_queries)(const ATTENTION *a, TILE_STATE *t, PLACE *at
     TYPED(gradient_tile)(a, t, at, j, visible);
   }
   first = FAULT(stripes_overwrite_dq, first, 1);
-  REAL *dq = a->dq + TYPED(query_at)(a, at), scale = (REAL)a->attr->scale;
+  REAL *dq = a->dq + TYPED(query_at)(a, at);
   for (int64_t i = 0; i < at->query->count; i++, dq += a->q_row)
-    for (int64_t e = 0; (first || begun) && e < a->d; e++)
-      dq[e] = (first ? 0 : dq[e]) + (begun ? scale * t->dq[i * t->width + e] : 0);
+    if (begun) TYPED(scale_row)(dq, t->dq + i * t->width, a->d, (REAL)a->attr->scale, !first);
+    else if (first) memset(dq, 0, sizeof(REAL) * (size_t)a->d);
 }
 
 // `count` tiles of keys from tile j on, of one key-value head, against all queries.
@@ -326,10 +334,8 @@ static void TYPED(gradient_stripe)(const ATTENTION *a, TILE_STATE *t, PLACE *at,
     at->key = &t->key[i];
     for (int64_t k = 0; k < at->key->count; k++) {
       int64_t to = TYPED(keys_at)(a, at) + k * a->k_row, from = (i * TILE + k) * t->width;
-      for (int64_t e = 0; e < a->d; e++) {
-        a->dk[to + e] = t->dk[from + e] * (REAL)a->attr->scale;
-        a->dv[to + e] = t->dv[from + e];
-      }
+      TYPED(scale_row)(a->dk + to, t->dk + from, a->d, (REAL)a->attr->scale, 0);
+      memcpy(a->dv + to, t->dv + from, sizeof(REAL) * (size_t)a->d);
     }
   }
 }
