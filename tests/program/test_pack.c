@@ -144,11 +144,12 @@ static void insertion_finds_a_packing(void **state) {
     PackMeets m = pack_find_meets(&p);
     int64_t offset[60], stacked = 0, bound = pack_bound(&p, NULL);
     for (int i = 0; i < p.item.count; i++) offset[i] = stacked, stacked += p.item.data[i].size;
-    int64_t end = pack_insert(&p, &m, bound + 33, stacked, PACK_EFFORT, offset);
+    int64_t *load = pack_loads(&p), end = pack_insert(&p, &m, load, bound + 33, stacked, PACK_EFFORT, offset);
     for (int i = 0; i < p.item.count; i++) p.item.data[i].offset = offset[i];
     assert_true(check(&p) == end);
     if (end > bound + bound / 3) fail_msg("round %d: end %lld, bound %lld", round, (long long)end, (long long)bound);
     free(m.bits);
+    free(load);
     pack_free(&p);
   }
 }
