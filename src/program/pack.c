@@ -128,7 +128,7 @@ int64_t *pack_loads(const PackProblem *p) {
   for (int i = 0; i < p->item.count; i++)
     for (int k = 0; k < p->item.data[i].count; k++) {
       PackTime t = p->time.data[p->item.data[i].first + k];
-      int from = step_at(&steps, t.lower), to = step_at(&steps, t.upper), level = 0;
+      int from = step_at(&steps, t.lower), to = FAULT(loads_end_early, step_at(&steps, t.upper), from + 1), level = 0;
       while (2 << level <= to - from) level++;
       const int64_t *of = most + (size_t)level * n;
       int64_t high = of[from] > of[to - (1 << level)] ? of[from] : of[to - (1 << level)];

@@ -43,24 +43,27 @@ static void push_out(Pool *s, int item) {
 static int gather(Pool *s, int item) {
   const PackShelf *shelf = pack_shelf_of(&s->shelves, item);
   const uint64_t *row = s->meets->bits + (size_t)item * s->meets->words;
-  int64_t worth = 0;
+  const int64_t *size = s->size, *worth = s->worth;
+  Near *first = s->first, *last = s->last;
+  int64_t before_first = 0, before_last = 0;
   int count = 0, moved = 0;
   for (int k = 0; k < shelf->count; k++) { // without branches: which items meet is hard to foresee
-    int other = shelf->data[k].item;
-    s->first[count] = (Near){shelf->data[k].at, s->worth[other]};
-    s->last[count] = (Near){shelf->data[k].at + s->size[other], s->worth[other]};
-    count += row[other >> 6] >> (other & 63) & 1;
+    PackMark m = shelf->data[k];
+    first[count] = (Near){m.at, worth[m.item]};
+    last[count] = (Near){m.at + size[m.item], worth[m.item]};
+    count += row[m.item >> 6] >> (m.item & 63) & 1;
   }
   for (int k = 1; k < count; k++) {
-    Near x = s->last[k];
+    Near x = last[k];
     int j = k;
-    for (; j && s->last[j - 1].at > x.at; j--) s->last[j] = s->last[j - 1];
-    s->last[j] = x;
+    for (; j && last[j - 1].at > x.at; j--) last[j] = last[j - 1];
+    last[j] = x;
     moved += k - j;
   }
-  for (int k = 0; k < count; k++) worth += s->first[k].worth, s->first[k].worth = worth;
-  worth = 0;
-  for (int k = 0; k < count; k++) worth += s->last[k].worth, s->last[k].worth = worth;
+  for (int k = 0; k < count; k++) {
+    before_first = first[k].worth += before_first;
+    before_last = last[k].worth += before_last;
+  }
   s->looked += shelf->count + moved + 2 * count + 32;
   return count;
 }
@@ -92,12 +95,6 @@ static int64_t find_place(Pool *s, int item, int64_t *cost) {
   }
   *cost = least;
   return best;
-}
-
-// In the beginning as the size, so that one large item is worth as much as the small ones in its place.
-enum { HARDER = 1, WHOLE = 0 }; // of one that found no free place; of one as large as all that is needed at one time
-static int64_t first_worth(const Pool *s, int item) {
-  return 1 + (int64_t)((double)s->size[item] / (double)s->most * WHOLE);
 }
 
 // What lies there must go.
@@ -135,7 +132,7 @@ static int settle(Pool *s, int64_t effort, int64_t patience) {
     int item = s->wait[--s->waiting];
     int64_t cost, at = find_place(s, item, &cost);
     if (cost) {
-      s->worth[item] += HARDER;
+      s->worth[item]++;
       clear(s, item, at);
     }
     put(s, item, at);
@@ -185,6 +182,7 @@ static PackKey key_in(const Pool *s, const Way *way, int i) {
   for (int q = 0; q < way->power; q++) worth *= sqrt(duration);
   if (way->power == LONGEST) worth = duration;
   int class = part >= 0.97 ? 0 : part >= 0.93 ? 1 : part >= 0.87 ? 2 : part >= 0.75 ? 3 : 4;
+  if (FAULT(insertion_forgets_the_peak, 0, 1)) return (PackKey){0, -worth, 0, i};
   return (PackKey){way->classes ? class : -(int)(part * 1e6), worth, 0, i};
 }
 
@@ -199,7 +197,7 @@ static void start_empty(Pool *s, int number) {
   for (int k = s->n - 1; k >= 0; k--) {
     int i = key[k].item, needed = s->p->item.data[i].count > 0;
     s->offset[i] = needed ? -1 : 0;
-    s->worth[i] = first_worth(s, i);
+    s->worth[i] = 1;
     if (needed) s->wait[s->waiting++] = i;
   }
   s->looked += 16 * s->n;
@@ -211,7 +209,7 @@ static void start_from(Pool *s, const int64_t *offset) {
   pack_shelves_clear(&s->shelves);
   for (int i = 0; i < s->n; i++) {
     s->offset[i] = -1;
-    s->worth[i] = first_worth(s, i);
+    s->worth[i] = 1;
     if (s->p->item.data[i].count) put(s, i, offset[i]);
     else s->offset[i] = 0;
   }
@@ -233,7 +231,7 @@ int64_t pack_insert(const PackProblem *p, const PackMeets *meets, const int64_t 
   for (int number = 0; end > bound && s.looked < effort / 8 * 7; number++) {
     s.capacity = bound / unit * unit;
     start_empty(&s, number);
-    if (settle(&s, effort - s.looked, effort / 12)) end = keep(&s, offset);
+    if (settle(&s, effort - s.looked, effort / 16)) end = keep(&s, offset);
   }
   while (end > bound && s.looked < effort && failed < 4) {
     start_from(&s, offset);
