@@ -229,7 +229,8 @@ int64_t pack_insert(const PackProblem *p, const PackMeets *meets, const int64_t 
   for (int i = 0; i < n; i++) s.size[i] = p->item.data[i].size, s.most = load[i] > s.most ? load[i] : s.most;
   int64_t unit = unit_of(p);
   for (int number = 0; end > bound && s.looked < effort / 8 * 7; number++) {
-    s.capacity = bound / unit * unit;
+    // Once all orders have failed at the bound, every other attempt takes half of what lies above it.
+    s.capacity = (bound + (number >= WAYS && number % 2 ? (end - bound) / 2 : 0)) / unit * unit;
     start_empty(&s, number);
     if (settle(&s, effort - s.looked, effort / 16)) end = keep(&s, offset);
   }
