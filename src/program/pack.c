@@ -350,6 +350,8 @@ int64_t pack(PackProblem *p, int64_t effort) {
   if (k.bound < p->enough) k.bound = p->enough;
   if (n <= MOST_ITEMS) k.meets = pack_find_meets(p);
   else k.effort = 0;
+  int64_t pairs = (int64_t)n * n / 8; // what it costs to find these, as items looked at
+  k.effort = k.effort / 2 > pairs ? k.effort - pairs : k.effort / 2;
   k.duration = xcalloc((size_t)n, sizeof *k.duration);
   k.offset = xcalloc((size_t)n, sizeof *k.offset);
   k.to = xcalloc((size_t)n, sizeof *k.to);
