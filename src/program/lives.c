@@ -1,6 +1,7 @@
 // From a Program to the packing problem of its working memory, and back to offsets.
 #include "program/lives.h"
 #include "base/fault.h"
+#include "base/hash.h"
 #include "program/in_place.h"
 #include "program/memory.h"
 #include "sharding/redistribute.h"
@@ -129,12 +130,6 @@ static void add_all_scratch(const Program *p, Lives *l) {
 
 // ---- along the list -------------------------------------------------------------------------------------------------
 
-static uint64_t mix(uint64_t a, uint64_t b) {
-  uint64_t h = (a ^ (b + 0x9e3779b97f4a7c15)) * 0xbf58476d1ce4e5b9;
-  h ^= h >> 29;
-  return (h * 0x94d049bb133111eb) ^ h >> 32;
-}
-
 static int seen_before(uint64_t *table, size_t size, uint64_t h) {
   size_t i = h % size;
   for (h |= 1; table[i] && table[i] != h;) i = (i + 1) % size;
@@ -152,7 +147,7 @@ static int *shorten(const Program *p, const Timeline *t) {
   size_t size = 2 * (size_t)p->actions.count + 7;
   uint64_t *table = xcalloc(size, sizeof *table);
   for (int i = 0; i < t->span.count; i++) {
-    uint64_t h = mix((uint64_t)t->span.data[i].instance, 1);
+    uint64_t h = hash_mix((uint64_t)t->span.data[i].instance, 1);
     needed[t->span.data[i].lower] += h, needed[t->span.data[i].upper] -= h;
   }
   for (int i = 1; i <= t->end; i++) needed[i] += needed[i - 1];
@@ -161,8 +156,8 @@ static int *shorten(const Program *p, const Timeline *t) {
     if (!action_runs_body(a) || a->from) continue;
     int from = t->start[i], length = p->micro[a->stage][action_phase(a)].count + 1;
     if (a->to && a->to < length - 1) continue; // cut: it is followed by a REDUCE
-    uint64_t h = mix((uint64_t)length, 2);
-    for (int k = 0; k < length; k++) h = mix(h, needed[from + k]);
+    uint64_t h = hash_mix((uint64_t)length, 2);
+    for (int k = 0; k < length; k++) h = hash_mix(h, needed[from + k]);
     if (seen_before(table, size, h)) memset(drop + from, 1, (size_t)length);
   }
   for (int i = 0; i <= t->end; i++) to[i + 1] = to[i] + !drop[i];
@@ -436,9 +431,12 @@ static int lives_in_body(const Lives *l, int item) {
   return l->area[item] == AREA_WORK || l->area[item] == AREA_NONE;
 }
 
-// Items of one body among those of all, packed from `base` on. Returns their end.
+// What a plan may take (pack.h): 30 ms.
+enum { EFFORT = 13 * 1000 * 1000 };
+
+// Items of one body among those of all, packed from `base` on. Returns their end. Bodies share the effort by how many
+// items they have.
 static int64_t pack_body(Lives *l, int lower, int upper, int64_t base) {
-  enum { EFFORT = 200 * 1000 };
   PackProblem own = {.apart = l->problem.apart, .context = NULL, .shuffle = l->problem.shuffle};
   Lives some = {.p = l->p};
   Vec(int) from = {0}, tensor = {0};
@@ -456,7 +454,8 @@ static int64_t pack_body(Lives *l, int lower, int upper, int64_t base) {
   some.problem = own;
   some.problem.context = &some;
   some.problem.enough = l->problem.enough - base; // no body need be lower than all
-  int64_t end = base + pack(&some.problem, l->p->sketch ? 0 : EFFORT);
+  int64_t effort = l->p->sketch ? 0 : (int64_t)EFFORT / 2 * from.count / (l->problem.item.count + 1);
+  int64_t end = base + pack(&some.problem, effort);
   for (int i = 0; i < from.count; i++)
     l->problem.item.data[from.data[i]].offset = base + some.problem.item.data[i].offset;
   pack_free(&some.problem);
@@ -488,15 +487,29 @@ static int64_t pack_bodies(const Program *p, Lives *l) {
   return ends > end ? ends : end;
 }
 
+// Body by body, and where that is not good enough all at once, the better of both: what lives in several bodies may
+// then lie where no body needs anything.
+static int64_t pack_bodies_or_all(const Program *p, Lives *l) {
+  int64_t end = pack_bodies(p, l);
+  if (p->sketch || end <= l->problem.enough || p->chaos) return end;
+  int n = l->problem.item.count;
+  int64_t *offset = xcalloc((size_t)n + 1, sizeof *offset), other;
+  for (int i = 0; i < n; i++) offset[i] = l->problem.item.data[i].offset;
+  other = pack(&l->problem, EFFORT / 2);
+  for (int i = 0; i < n && other >= end; i++)
+    l->problem.item.data[i].offset = offset[i];
+  free(offset);
+  return other < end ? other : end;
+}
+
 void memory_pack(Program *p) {
-  enum { EFFORT = 8 * 1000 * 1000 };
   Lives l;
   int at;
   lives_make(p, &l);
   MemoryPlan *m = &p->memory;
   m->live = pack_bound(&l.problem, &at);
   l.problem.enough = m->live + m->live / 100;
-  p->arena_bytes = !p->packed  ? pack_bodies(p, &l)
+  p->arena_bytes = !p->packed  ? pack_bodies_or_all(p, &l)
                    : p->sketch ? l.problem.enough
                                : pack(&l.problem, EFFORT);
   p->offset = arena_array(&p->arena, int64_t, p->instances + 1);

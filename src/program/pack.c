@@ -64,30 +64,125 @@ static Owned *owned_of(OwnedList *list, const PackItem *item) {
   return &list->data[list->count - 1];
 }
 
-int64_t pack_bound(const PackProblem *p, int *at) {
+// What is needed from `time` on until the next step, on the rank that has most of it.
+typedef struct Step { int time; int64_t live; } Step;
+typedef Vec(Step) StepList;
+
+static StepList find_steps(const PackProblem *p) {
   EdgeList edges = find_edges(p);
   OwnedList owned = {0};
-  int64_t live = 0, most = 0;
-  if (at) *at = 0;
+  StepList steps = {0};
+  int64_t live = 0;
+  vec_reserve(&steps, edges.count + 1);
   for (int i = 0; i < edges.count; i++) {
     const PackItem *item = &p->item.data[edges.data[i].item];
     int64_t *sum = item->owners ? &owned_of(&owned, item)->live : &live, largest = 0;
     *sum += edges.data[i].begins ? item->size : -item->size;
+    if (i + 1 < edges.count && edges.data[i + 1].time == edges.data[i].time) continue;
     for (int k = 0; k < owned.count; k++)
       if (owned.data[k].live > largest) largest = owned.data[k].live;
-    if (live + largest > most) {
-      most = live + largest;
-      if (at) *at = edges.data[i].time;
-    }
+    vec_push(&steps, (Step){edges.data[i].time, live + largest});
   }
   vec_free(&edges);
   vec_free(&owned);
+  return steps;
+}
+
+int64_t pack_bound(const PackProblem *p, int *at) {
+  StepList steps = find_steps(p);
+  int64_t most = 0;
+  if (at) *at = 0;
+  for (int i = 0; i < steps.count; i++)
+    if (steps.data[i].live > most) {
+      most = steps.data[i].live;
+      if (at) *at = steps.data[i].time;
+    }
+  vec_free(&steps);
   return most;
+}
+
+static int step_at(const StepList *steps, int time) {
+  int low = 0, count = steps->count;
+  while (count > 0) {
+    int half = count / 2;
+    if (steps->data[low + half].time < time) low += half + 1, count -= half + 1;
+    else count = half;
+  }
+  return low;
+}
+
+// most[level * steps + i]: of the steps i … i + 2^level − 1. Two of these cover any stretch.
+int64_t *pack_loads(const PackProblem *p) {
+  StepList steps = find_steps(p);
+  size_t n = (size_t)steps.count;
+  int levels = 1;
+  while (n >> levels) levels++;
+  int64_t *load = xcalloc((size_t)p->item.count + 1, sizeof *load),
+          *most = xcalloc((size_t)levels * n + 1, sizeof *most);
+  for (size_t i = 0; i < n; i++) most[i] = steps.data[i].live;
+  for (int level = 1; level < levels; level++)
+    for (size_t i = 0, half = (size_t)1 << (level - 1); i + 2 * half <= n; i++) {
+      const int64_t *below = most + (size_t)(level - 1) * n;
+      most[(size_t)level * n + i] = below[i] > below[i + half] ? below[i] : below[i + half];
+    }
+  for (int i = 0; i < p->item.count; i++)
+    for (int k = 0; k < p->item.data[i].count; k++) {
+      PackTime t = p->time.data[p->item.data[i].first + k];
+      int from = step_at(&steps, t.lower), to = FAULT(loads_end_early, step_at(&steps, t.upper), from + 1), level = 0;
+      while (2 << level <= to - from) level++;
+      const int64_t *of = most + (size_t)level * n;
+      int64_t high = of[from] > of[to - (1 << level)] ? of[from] : of[to - (1 << level)];
+      if (high > load[i]) load[i] = high;
+    }
+  vec_free(&steps);
+  free(most);
+  return load;
 }
 
 // ---- who meets whom -------------------------------------------------------------------------------------------------
 
-// Along the edges in time: what begins meets what is needed already.
+// A block of 64 × 64 bits, its columns as rows (Warren, Hacker's Delight, 7-3).
+static void transpose(uint64_t block[64]) {
+  uint64_t mask = 0x00000000ffffffff;
+  for (int j = 32; j; j >>= 1, mask ^= mask << j)
+    for (int k = 0; k < 64; k = (k + j + 1) & ~j) {
+      uint64_t t = ((block[k] >> j) ^ block[k + j]) & mask;
+      block[k] ^= t << j, block[k + j] ^= t;
+    }
+}
+
+// Two blocks that mirror each other: each gets the bits of both.
+static void mirror(PackMeets *m, int n, size_t a, size_t b) {
+  uint64_t here[64] = {0}, there[64] = {0}, any = 0;
+  for (size_t k = 0; k < 64; k++) {
+    if (64 * a + k < (size_t)n) any |= here[k] = m->bits[(64 * a + k) * m->words + b];
+    if (64 * b + k < (size_t)n) any |= there[k] = m->bits[(64 * b + k) * m->words + a];
+  }
+  if (!any) return;
+  transpose(here);
+  transpose(there);
+  for (size_t k = 0; k < 64; k++) {
+    if (64 * a + k < (size_t)n) m->bits[(64 * a + k) * m->words + b] |= there[k];
+    if (64 * b + k < (size_t)n) m->bits[(64 * b + k) * m->words + a] |= FAULT(meetings_are_one_sided, here[k], 0);
+  }
+}
+
+// What lies on different ranks does not meet.
+static void part_owners(const PackProblem *p, PackMeets *m) {
+  uint64_t *owned = xcalloc(m->words + 1, sizeof *owned);
+  for (int i = 0; i < p->item.count; i++) owned[i / 64] |= (uint64_t)!!p->item.data[i].owners << (i % 64);
+  for (int a = 0; a < p->item.count; a++)
+    for (size_t w = 0; w < m->words && p->item.data[a].owners; w++) {
+      uint64_t *row = &m->bits[(size_t)a * m->words + w];
+      for (uint64_t left = *row & owned[w]; left; left &= left - 1) {
+        int bit = __builtin_ctzll(left);
+        if (apart(p, &p->item.data[a], &p->item.data[64 * w + (size_t)bit])) *row &= ~((uint64_t)1 << bit);
+      }
+    }
+  free(owned);
+}
+
+// Along the edges in time: what begins meets what is needed already. Then the other way round.
 PackMeets pack_find_meets(const PackProblem *p) {
   int n = p->item.count;
   PackMeets m = {.words = ((size_t)n + 63) / 64};
@@ -96,22 +191,13 @@ PackMeets pack_find_meets(const PackProblem *p) {
   EdgeList edges = find_edges(p);
   for (int i = 0; i < edges.count; i++) {
     const Edge *e = &edges.data[i];
-    uint64_t bit = (uint64_t)1 << (e->item % 64), *row = m.bits + (size_t)e->item * m.words;
+    uint64_t *row = m.bits + (size_t)e->item * m.words;
     for (size_t w = 0; w < m.words && e->begins; w++) row[w] |= now[w];
-    now[e->item / 64] ^= bit;
+    now[e->item / 64] ^= (uint64_t)1 << (e->item % 64);
   }
-  for (int a = 0; a < n; a++)
-    for (size_t w = 0; w < m.words; w++)
-      for (uint64_t left = m.bits[(size_t)a * m.words + w]; left; left &= left - 1) {
-        int b = (int)(64 * w) + __builtin_ctzll(left);
-        uint64_t *there = &m.bits[(size_t)b * m.words + (size_t)a / 64];
-        if (!apart(p, &p->item.data[a], &p->item.data[b]))
-          *there |= (uint64_t)FAULT(meetings_are_one_sided, 1, 0) << (a % 64);
-        else {
-          m.bits[(size_t)a * m.words + w] &= ~((uint64_t)1 << (b % 64));
-          *there &= ~((uint64_t)1 << (a % 64));
-        }
-      }
+  for (size_t a = 0; a < m.words; a++)
+    for (size_t b = a; b < m.words; b++) mirror(&m, n, a, b);
+  part_owners(p, &m);
   vec_free(&edges);
   free(now);
   return m;
@@ -119,43 +205,15 @@ PackMeets pack_find_meets(const PackProblem *p) {
 
 // ---- first fit in an order ------------------------------------------------------------------------------------------
 
-enum { PERIODS = 64 }; // that time is cut into
-
-typedef struct Placed { int64_t from, to; int item; } Placed;
-typedef Vec(Placed) Shelf; // by rising offset
-
 typedef struct Packer {
   PackProblem *p;
   PackMeets meets;
-  int64_t *duration;   // (items) how long each is needed in all
-  PackTime *span;      // (items) from the first to the last time
-  int begin, end_time; // of all
-  Shelf shelf[PERIODS + 1]; // what has been placed and is needed in a period; the last: at any time
-  int64_t *offset, *best, end, bound, looked, effort;
+  PackShelves shelves;
+  int64_t *duration;            // (items) how long each is needed in all
+  int64_t *offset, *to, *best;  // (items) to: where it ends
+  int64_t end, bound, looked, effort;
   int n;
 } Packer;
-
-static int period(const Packer *k, int time) {
-  return (int)((int64_t)(time - k->begin) * PERIODS / (k->end_time - k->begin));
-}
-
-// What an item may meet: short ones look at what is placed in their period alone.
-static const Shelf *shelf_of(const Packer *k, int item) {
-  int from = period(k, k->span[item].lower), to = period(k, k->span[item].upper - 1);
-  return &k->shelf[from == to ? from : PERIODS];
-}
-
-static void add_to_shelf(Shelf *shelf, Placed x) {
-  int low = 0, count = shelf->count;
-  while (count > 0) {
-    int half = count / 2;
-    if (shelf->data[low + half].from <= x.from) low += half + 1, count -= half + 1;
-    else count = half;
-  }
-  vec_push(shelf, x);
-  memmove(&shelf->data[low + 1], &shelf->data[low], sizeof x * (size_t)(shelf->count - 1 - low));
-  shelf->data[low] = x;
-}
 
 static int meet(const Packer *k, int a, int b) {
   if (k->meets.bits) return pack_meets(&k->meets, a, b);
@@ -166,7 +224,7 @@ static int meet(const Packer *k, int a, int b) {
 // in the order; n: none does. k->end is the end then, and k->best the offsets.
 static int fit(Packer *k, const int *order, int64_t limit) {
   int64_t end = 0;
-  for (int i = 0; i <= PERIODS; i++) k->shelf[i].count = 0;
+  pack_shelves_clear(&k->shelves);
   for (int i = 0; i < k->n; i++) {
     const PackItem *item = &k->p->item.data[order[i]];
     int64_t at = 0;
@@ -174,22 +232,20 @@ static int fit(Packer *k, const int *order, int64_t limit) {
       k->offset[order[i]] = 0;
       continue;
     }
-    const Shelf *shelf = shelf_of(k, order[i]);
+    const PackShelf *shelf = pack_shelf_of(&k->shelves, order[i]);
     int c = 0;
     for (; c < shelf->count; c++) {
-      const Placed *other = &shelf->data[c];
-      if (other->to <= at || !meet(k, order[i], other->item)) continue;
-      if (other->from - at >= item->size) break;
-      at = other->to;
+      int other = shelf->data[c].item;
+      if (k->to[other] <= at || !meet(k, order[i], other)) continue;
+      if (shelf->data[c].at - at >= item->size) break;
+      at = k->to[other];
     }
     k->looked += c + 8;
     if (at + item->size > end) end = at + item->size;
     if (end > limit) return i;
-    Placed placed = {at, at + item->size, order[i]};
-    int last = period(k, k->span[order[i]].upper - 1);
-    for (int t = period(k, k->span[order[i]].lower); t <= last; t++) add_to_shelf(&k->shelf[t], placed);
-    add_to_shelf(&k->shelf[PERIODS], placed);
+    k->looked += pack_shelves_put(&k->shelves, (PackMark){at, order[i]});
     k->offset[order[i]] = at;
+    k->to[order[i]] = at + item->size;
   }
   k->end = end;
   memcpy(k->best, k->offset, sizeof *k->best * (size_t)k->n);
@@ -203,29 +259,24 @@ static const Order orders[] = {{0, 0}, {0, 4},  {0, 2}, {8, 0}, {-8, 0},    {-32
                                {0, 3}, {-2, 0}, {8, 2}, {-8, 2}, {-100, 0}, {32, 2},  {-32, 2}, {128, 0}};
 enum { ORDERS = sizeof orders / sizeof *orders };
 
-typedef struct Key { int class; double major; int64_t minor; int item; } Key;
-
-static int by_key(const void *a, const void *b) {
-  const Key *x = a, *y = b;
-  if (x->class != y->class) return x->class > y->class ? 1 : -1;
-  if (x->major != y->major) return x->major < y->major ? 1 : -1;
-  if (x->minor != y->minor) return x->minor > y->minor ? 1 : -1;
-  return x->item - y->item;
-}
-
 static uint64_t scramble(uint64_t x) {
   x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9;
   x = (x ^ x >> 27) * 0x94d049bb133111eb;
   return x ^ x >> 31;
 }
 
+static int first_time(const Packer *k, int i) {
+  const PackItem *item = &k->p->item.data[i];
+  return item->count ? k->p->time.data[item->first].lower : 0;
+}
+
 // From the second round of the orders on, each times a random number, which items of one size and duration share: these
 // are one tensor's, in several microbatches. Square roots are the same on all machines; powers need not be.
-static Key key_of(const Packer *k, int number, int i) {
+static PackKey key_of(const Packer *k, int number, int i) {
   const Order *by = &orders[number % ORDERS];
   int64_t size = k->p->item.data[i].size, duration = k->duration[i];
   if (k->p->shuffle)
-    return (Key){0, (double)(scramble(k->p->shuffle * 0x9e3779b97f4a7c15 ^ (uint64_t)i) >> 11), 0, i};
+    return (PackKey){0, (double)(scramble(k->p->shuffle * 0x9e3779b97f4a7c15 ^ (uint64_t)i) >> 11), 0, i};
   double root = sqrt((double)duration), worth = (double)size;
   for (int q = 0; q < by->power / 2; q++) worth *= root;
   if (by->power % 2) worth *= sqrt(root);
@@ -233,14 +284,16 @@ static Key key_of(const Packer *k, int number, int i) {
     uint64_t random = scramble(scramble((uint64_t)size) + scramble((uint64_t)duration) + (uint64_t)number);
     worth *= 0.5 + (double)(random % 1024) / 1024;
   }
-  return (Key){by->least > 0 ? duration >= by->least : by->least < 0 ? duration < -by->least : 0, worth,
-               k->span[i].lower, i};
+  return (PackKey){by->least > 0 ? duration >= by->least : by->least < 0 ? duration < -by->least : 0, worth,
+                   first_time(k, i), i};
 }
 
+enum { SORT_COST = 12 }; // of an item, as items looked at
+
 static void sort_by(const Packer *k, int number, int *order) {
-  Key *key = xcalloc((size_t)k->n + 1, sizeof *key);
+  PackKey *key = xcalloc((size_t)k->n + 1, sizeof *key);
   for (int i = 0; i < k->n; i++) key[i] = key_of(k, number, i);
-  if (k->n) qsort(key, (size_t)k->n, sizeof *key, by_key);
+  pack_sort(key, k->n);
   for (int i = 0; i < k->n; i++) order[i] = key[i].item;
   free(key);
 }
@@ -250,14 +303,13 @@ static void sort_by(const Packer *k, int number, int *order) {
 // to the bound; what fits below one lowers those that follow.
 static void move_forward(Packer *k, int *order) {
   enum { TRIES = 6 };
-  uint64_t random = 88172645463325252;
+  uint64_t random = PACK_SEED;
   int *now = xcalloc((size_t)k->n, sizeof *now);
   for (int part = TRIES; part >= 0 && k->end > k->bound && k->looked < k->effort; part--) {
     int64_t limit = k->bound + (k->end - k->bound) * part / (TRIES + 1), stop = k->looked + k->effort / (TRIES + 1);
     memcpy(now, order, sizeof *now * (size_t)k->n);
     for (int failed; (failed = fit(k, now, limit)) < k->n && k->looked < stop;) {
-      random ^= random << 13, random ^= random >> 7, random ^= random << 17;
-      int to = (int)(random % (uint64_t)(failed ? failed : 1)), item = now[failed];
+      int to = (int)(pack_draw(&random) % (uint64_t)(failed ? failed : 1)), item = now[failed];
       memmove(now + to + 1, now + to, sizeof *now * (size_t)(failed - to));
       now[to] = item;
     }
@@ -266,34 +318,24 @@ static void move_forward(Packer *k, int *order) {
   free(now);
 }
 
-static void measure(Packer *k) {
-  k->begin = INT_MAX, k->end_time = INT_MIN;
-  for (int i = 0; i < k->n; i++) {
-    const PackItem *item = &k->p->item.data[i];
-    const PackTime *time = k->p->time.data + item->first;
-    if (!item->count) continue;
-    k->span[i] = (PackTime){time[0].lower, time[item->count - 1].upper};
-    if (k->span[i].lower < k->begin) k->begin = k->span[i].lower;
-    if (k->span[i].upper > k->end_time) k->end_time = k->span[i].upper;
-    for (int t = 0; t < item->count; t++) k->duration[i] += time[t].upper - time[t].lower;
-  }
-}
-
-// Orders take two fifths of the effort at most, insertion half, the tree search a twentieth, move_forward a tenth. Only
-// the last starts from the best order.
+// Of the effort, orders take 15% at most, insertion 72%, the tree search 3%, move_forward 10%. Only the last starts
+// from the best order.
 static void try_all(Packer *k) {
   int *order = xcalloc((size_t)k->n, sizeof *order), *start = xcalloc((size_t)k->n, sizeof *start);
   int one = k->p->shuffle || !k->effort; // one order will do
-  for (int i = 0; !i || (!one && k->end > k->bound && k->looked < k->effort / 5 * 2); i++) {
+  for (int i = 0; !i || (!one && k->end > k->bound && k->looked < k->effort / 100 * 15); i++) {
     int64_t before = k->end;
     sort_by(k, i, order);
     fit(k, order, k->end - 1);
-    k->looked += k->n;
+    k->looked += SORT_COST * k->n;
     if (k->end < before) memcpy(start, order, sizeof *start * (size_t)k->n);
   }
-  if (!one && k->end > k->bound)
-    k->end = pack_insert(k->p, &k->meets, k->bound, k->end, k->effort / 2, k->best);
-  if (!one && k->end > k->bound) k->end = pack_search(k->p, k->bound, k->end, k->effort / 20, k->best);
+  if (!one && k->end > k->bound) {
+    int64_t *load = pack_loads(k->p);
+    k->end = pack_insert(k->p, &k->meets, load, k->bound, k->end, k->effort / 100 * 72, k->best);
+    free(load);
+  }
+  if (!one && k->end > k->bound) k->end = pack_search(k->p, k->bound, k->end, k->effort / 100 * 3, k->best);
   k->looked = 0, k->effort /= 10;
   if (!one && k->end > k->bound) move_forward(k, start);
   free(order);
@@ -308,14 +350,19 @@ int64_t pack(PackProblem *p, int64_t effort) {
   if (k.bound < p->enough) k.bound = p->enough;
   if (n <= MOST_ITEMS) k.meets = pack_find_meets(p);
   else k.effort = 0;
+  int64_t pairs = (int64_t)n * n / 8; // what it costs to find these, as items looked at
+  k.effort = k.effort / 2 > pairs ? k.effort - pairs : k.effort / 2;
   k.duration = xcalloc((size_t)n, sizeof *k.duration);
-  k.span = xcalloc((size_t)n, sizeof *k.span);
   k.offset = xcalloc((size_t)n, sizeof *k.offset);
+  k.to = xcalloc((size_t)n, sizeof *k.to);
   k.best = xcalloc((size_t)n, sizeof *k.best);
-  measure(&k);
+  k.shelves = pack_shelves(p);
+  for (int i = 0; i < n; i++)
+    for (int t = p->item.data[i].first; t < p->item.data[i].first + p->item.data[i].count; t++)
+      k.duration[i] += p->time.data[t].upper - p->time.data[t].lower;
   try_all(&k);
   for (int i = 0; i < n; i++) p->item.data[i].offset = k.best[i];
-  for (int i = 0; i <= PERIODS; i++) vec_free(&k.shelf[i]);
-  free(k.duration), free(k.span), free(k.meets.bits), free(k.offset), free(k.best);
+  pack_shelves_free(&k.shelves);
+  free(k.duration), free(k.meets.bits), free(k.offset), free(k.to), free(k.best);
   return k.end;
 }

@@ -5,98 +5,80 @@
 #include "program/pack_search.h"
 #include "base/error.h"
 #include "base/fault.h"
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-typedef struct Mark { int64_t at; int item; } Mark;   // where a placed item begins or ends
 typedef struct Near { int64_t at, worth; } Near; // of those that one item meets; worth: of it and all before
 
 typedef struct Pool {
   const PackProblem *p;
   const PackMeets *meets;
+  const int64_t *load; // (items) pack_loads
   int n, placed, waiting;
-  Mark *begin, *end;   // (placed) by rising address
-  Near *first, *last; // (of those that an item meets) the same
-  int64_t *offset;     // -1: it waits
-  int64_t *worth;
-  int *wait;           // (waiting) the last is taken first
-  int64_t capacity, looked, effort;
+  PackShelves shelves;      // what is placed, by where it begins
+  Near *first, *last;       // (of those that an item meets) by where they begin, and by where they end
+  int64_t *offset;          // -1: it waits
+  int64_t *size, *worth;    // (items)
+  int *wait;                // (waiting) the last is taken first
+  int64_t capacity, most, looked; // most: the greatest load
   uint64_t random;
 } Pool;
 
-static uint64_t draw(Pool *s) {
-  s->random ^= s->random << 13, s->random ^= s->random >> 7, s->random ^= s->random << 17;
-  return s->random;
-}
-
-static int64_t size_of(const Pool *s, int item) { return s->p->item.data[item].size; }
-
-// How many marks are below an address.
-static int below(const Mark *mark, int count, int64_t at) {
-  int low = 0;
-  while (count > 0) {
-    int half = count / 2;
-    if (mark[low + half].at < at) low += half + 1, count -= half + 1;
-    else count = half;
-  }
-  return low;
-}
-
-static void add_mark(Mark *mark, int count, Mark m) {
-  int k = below(mark, count, m.at);
-  memmove(mark + k + 1, mark + k, sizeof *mark * (size_t)(count - k));
-  mark[k] = m;
-}
-
-static void remove_mark(Mark *mark, int count, Mark m) {
-  int k = below(mark, count, m.at);
-  while (mark[k].item != m.item) k++;
-  memmove(mark + k, mark + k + 1, sizeof *mark * (size_t)(count - k - 1));
-}
-
 static void put(Pool *s, int item, int64_t at) {
-  add_mark(s->begin, s->placed, (Mark){at, item});
-  add_mark(s->end, s->placed, (Mark){at + size_of(s, item), item});
+  s->looked += pack_shelves_put(&s->shelves, (PackMark){at, item});
   s->placed++;
   s->offset[item] = at;
 }
 
 static void push_out(Pool *s, int item) {
-  int64_t at = s->offset[item];
-  remove_mark(s->begin, s->placed, (Mark){at, item});
-  remove_mark(s->end, s->placed, (Mark){at + size_of(s, item), item});
+  s->looked += pack_shelves_take(&s->shelves, (PackMark){s->offset[item], item});
   s->placed--;
   s->offset[item] = -1;
   s->wait[s->waiting++] = item;
 }
 
-// Of the placed items that this one meets. Returns how many.
-static int gather(Pool *s, int item, const Mark *mark, Near *near) {
+// What of the placed this one meets, by where it begins and by where it ends. Returns how many. What is needed at one
+// time lies in the same order either way, so that little is left to sort.
+static int gather(Pool *s, int item) {
+  const PackShelf *shelf = pack_shelf_of(&s->shelves, item);
   const uint64_t *row = s->meets->bits + (size_t)item * s->meets->words;
-  int64_t worth = 0;
-  int count = 0;
-  for (int k = 0; k < s->placed; k++) {
-    int other = mark[k].item;
-    if (!(row[other >> 6] >> (other & 63) & 1)) continue;
-    worth += s->worth[other];
-    near[count++] = (Near){mark[k].at, worth};
+  const int64_t *size = s->size, *worth = s->worth;
+  Near *first = s->first, *last = s->last;
+  int64_t before_first = 0, before_last = 0;
+  int count = 0, moved = 0;
+  for (int k = 0; k < shelf->count; k++) { // without branches: which items meet is hard to foresee
+    PackMark m = shelf->data[k];
+    first[count] = (Near){m.at, worth[m.item]};
+    last[count] = (Near){m.at + size[m.item], worth[m.item]};
+    count += row[m.item >> 6] >> (m.item & 63) & 1;
   }
-  s->looked += s->placed + 16;
+  for (int k = 1; k < count; k++) {
+    Near x = last[k];
+    int j = k;
+    for (; j && last[j - 1].at > x.at; j--) last[j] = last[j - 1];
+    last[j] = x;
+    moved += k - j;
+  }
+  for (int k = 0; k < count; k++) {
+    before_first = first[k].worth += before_first;
+    before_last = last[k].worth += before_last;
+  }
+  s->looked += shelf->count + moved + 2 * count + 32;
   return count;
 }
 
 // Where what must go is worth least: on another item's end, or below another's begin. *cost: what that is worth.
 static int64_t find_place(Pool *s, int item, int64_t *cost) {
-  int64_t size = size_of(s, item), best = 0, least = INT64_MAX;
-  int count = gather(s, item, s->begin, s->first), equal = 0;
-  gather(s, item, s->end, s->last);
+  int64_t size = s->size[item], best = 0, least = INT64_MAX;
+  int count = gather(s, item), equal = 0;
   for (int k = -1, j = 0; k < count; k++) { // on an end, or at 0
     int64_t at = k < 0 ? 0 : s->last[k].at;
     if (at + size > s->capacity) break;
     if (k >= 0 && k + 1 < count && s->last[k + 1].at == at) continue;
     while (j < count && s->first[j].at < at + size) j++;
     int64_t out = (j ? s->first[j - 1].worth : 0) - (k < 0 ? 0 : s->last[k].worth);
-    if (out > least || (out == least && draw(s) % (uint64_t)++equal)) continue;
+    if (out > least || (out == least && pack_draw(&s->random) % (uint64_t)++equal)) continue;
     if (out < least) equal = 1;
     least = out, best = at;
     if (!out) break;
@@ -107,7 +89,7 @@ static int64_t find_place(Pool *s, int item, int64_t *cost) {
     if (at + size > s->capacity) break;
     while (j < count && s->last[j].at <= at) j++;
     int64_t out = (k ? s->first[k - 1].worth : 0) - (j ? s->last[j - 1].worth : 0);
-    if (out > least || (out == least && draw(s) % (uint64_t)++equal)) continue;
+    if (out > least || (out == least && pack_draw(&s->random) % (uint64_t)++equal)) continue;
     if (out < least) equal = 1;
     least = out, best = at;
   }
@@ -117,33 +99,36 @@ static int64_t find_place(Pool *s, int item, int64_t *cost) {
 
 // What lies there must go.
 static void clear(Pool *s, int item, int64_t at) {
+  const PackShelf *shelf = pack_shelf_of(&s->shelves, item);
   const uint64_t *row = s->meets->bits + (size_t)item * s->meets->words;
-  int64_t end = at + size_of(s, item);
-  for (int k = s->placed - 1; k >= 0; k--) {
-    int other = s->begin[k].item;
-    if (s->begin[k].at >= end || !(row[other >> 6] >> (other & 63) & 1)) continue;
-    if (FAULT(insertion_pushes_nothing_out, s->begin[k].at + size_of(s, other) > at, 0)) push_out(s, other);
+  s->looked += shelf->count;
+  for (int k = shelf->count - 1; k >= 0; k--) {
+    int other = shelf->data[k].item;
+    if (s->offset[other] >= at + s->size[item] || !(row[other >> 6] >> (other & 63) & 1)) continue;
+    if (FAULT(insertion_pushes_nothing_out, s->offset[other] + s->size[other] > at, 0)) push_out(s, other);
   }
 }
 
 // Everything sinks as far as what lies below lets it.
 static void sink(Pool *s) {
-  int count = s->placed;
-  Mark *was = xcalloc((size_t)count + 1, sizeof *was);
-  memcpy(was, s->begin, sizeof *was * (size_t)count);
+  const PackShelf *all = &s->shelves.shelf[PACK_PERIODS];
+  int count = all->count;
+  PackMark *was = xcalloc((size_t)count + 1, sizeof *was);
+  memcpy(was, all->data, sizeof *was * (size_t)count);
   s->placed = 0;
+  pack_shelves_clear(&s->shelves);
   for (int i = 0; i < count; i++) {
-    int64_t cost;
-    s->offset[was[i].item] = -1;
-    put(s, was[i].item, find_place(s, was[i].item, &cost));
+    int64_t cost, at = find_place(s, was[i].item, &cost);
+    put(s, was[i].item, at);
   }
   free(was);
 }
 
-static int settle(Pool *s) {
-  int64_t stop = s->looked + s->effort;
-  int rounds = 0;
-  while (s->waiting && s->looked < stop) {
+// Until nothing waits, or for so much effort, or until there has been none of fewer waiting items for `patience`.
+static int settle(Pool *s, int64_t effort, int64_t patience) {
+  int64_t stop = s->looked + effort, stuck = s->looked + patience;
+  int rounds = 0, least = s->waiting;
+  while (s->waiting && s->looked < stop && s->looked < stuck) {
     int item = s->wait[--s->waiting];
     int64_t cost, at = find_place(s, item, &cost);
     if (cost) {
@@ -151,17 +136,24 @@ static int settle(Pool *s) {
       clear(s, item, at);
     }
     put(s, item, at);
+    if (s->waiting < least) least = s->waiting, stuck = s->looked + patience;
     if (++rounds % (4 * s->n) == 0) sink(s);
   }
   return !s->waiting;
 }
 
-// Below a lower capacity: what ends too high waits; what ends lowest of it is tried first.
+// What has been found becomes the result. Returns its end.
+static int64_t keep(const Pool *s, int64_t *offset) {
+  memcpy(offset, s->offset, sizeof *offset * (size_t)s->n);
+  return pack_end(s->p, offset);
+}
+
+// Below a lower capacity: what ends too high waits; what begins lowest of it is tried first.
 static void lower(Pool *s, int64_t capacity) {
   s->capacity = capacity;
-  for (int k = s->placed - 1; k >= 0; k--)
-    if (s->end[k].at > capacity) push_out(s, s->end[k].item);
-    else break;
+  const PackShelf *all = &s->shelves.shelf[PACK_PERIODS];
+  for (int k = all->count - 1; k >= 0; k--)
+    if (all->data[k].at + s->size[all->data[k].item] > capacity) push_out(s, all->data[k].item);
 }
 
 // What all sizes are multiples of. Then so are all ends of items, and a capacity has to be: items are placed below it.
@@ -175,41 +167,80 @@ static int64_t unit_of(const PackProblem *p) {
   return FAULT(capacities_lie_anywhere, unit ? unit : 1, 1);
 }
 
-int64_t pack_insert(const PackProblem *p, const PackMeets *meets, int64_t bound, int64_t end, int64_t effort,
-                    int64_t *offset) {
-  int n = p->item.count;
-  Pool s = {.p = p, .meets = meets, .n = n, .random = 88172645463325252};
-  s.begin = xcalloc((size_t)n + 1, sizeof *s.begin);
-  s.end = xcalloc((size_t)n + 1, sizeof *s.end);
+// Ways of starting from nothing. classes: first what is needed when at least 97% of the most is, then 93%, 87% and 75%;
+// else by the load alone. Then the largest size times duration to a power in halves; LONGEST: by duration alone.
+enum { LONGEST = -1 };
+typedef struct Way { int classes, power; } Way;
+static const Way ways[] = {{1, 1}, {1, LONGEST}, {1, 2}, {0, 1}, {0, 0}, {0, LONGEST}, {1, 0}, {0, 2}};
+enum { WAYS = sizeof ways / sizeof *ways };
+
+static PackKey key_in(const Pool *s, const Way *way, int i) {
+  double part = (double)s->load[i] / (double)s->most, duration = 0, worth = (double)s->size[i];
+  const PackItem *item = &s->p->item.data[i];
+  for (int t = item->first; t < item->first + item->count; t++)
+    duration += s->p->time.data[t].upper - s->p->time.data[t].lower;
+  for (int q = 0; q < way->power; q++) worth *= sqrt(duration);
+  if (way->power == LONGEST) worth = duration;
+  int class = part >= 0.97 ? 0 : part >= 0.93 ? 1 : part >= 0.87 ? 2 : part >= 0.75 ? 3 : 4;
+  if (FAULT(insertion_forgets_the_peak, 0, 1)) return (PackKey){0, -worth, 0, i};
+  return (PackKey){way->classes ? class : -(int)(part * 1e6), worth, 0, i};
+}
+
+// Nothing is placed. What is needed when most is needed comes first, while there is room to choose from, and what would
+// fit in many places comes last.
+static void start_empty(Pool *s, int number) {
+  PackKey *key = xcalloc((size_t)s->n + 1, sizeof *key);
+  s->placed = s->waiting = 0;
+  pack_shelves_clear(&s->shelves);
+  for (int i = 0; i < s->n; i++) key[i] = key_in(s, &ways[number % WAYS], i);
+  pack_sort(key, s->n);
+  for (int k = s->n - 1; k >= 0; k--) {
+    int i = key[k].item, needed = s->p->item.data[i].count > 0;
+    s->offset[i] = needed ? -1 : 0;
+    s->worth[i] = 1;
+    if (needed) s->wait[s->waiting++] = i;
+  }
+  s->looked += 16 * s->n;
+  free(key);
+}
+
+static void start_from(Pool *s, const int64_t *offset) {
+  s->placed = s->waiting = 0;
+  pack_shelves_clear(&s->shelves);
+  for (int i = 0; i < s->n; i++) {
+    s->offset[i] = -1;
+    s->worth[i] = 1;
+    if (s->p->item.data[i].count) put(s, i, offset[i]);
+    else s->offset[i] = 0;
+  }
+}
+
+int64_t pack_insert(const PackProblem *p, const PackMeets *meets, const int64_t *load, int64_t bound, int64_t end,
+                    int64_t effort, int64_t *offset) {
+  int n = p->item.count, failed = 0;
+  Pool s = {.p = p, .meets = meets, .load = load, .n = n, .random = PACK_SEED, .most = 1};
+  s.shelves = pack_shelves(p);
+  s.size = xcalloc((size_t)n + 1, sizeof *s.size);
   s.first = xcalloc((size_t)n + 1, sizeof *s.first);
   s.last = xcalloc((size_t)n + 1, sizeof *s.last);
   s.offset = xcalloc((size_t)n + 1, sizeof *s.offset);
   s.worth = xcalloc((size_t)n + 1, sizeof *s.worth);
   s.wait = xcalloc((size_t)n + 1, sizeof *s.wait);
-  for (int i = 0; i < n; i++) s.worth[i] = 1;
-  int failed = 0;
-  int64_t all = effort, unit = unit_of(p);
-  while (end > bound && s.looked < all) {
-    int64_t capacity = (bound + (end - bound) * failed / 4) / unit * unit;
-    if (failed > 3) break;
-    s.placed = s.waiting = 0;
-    for (int i = 0; i < n; i++) {
-      s.offset[i] = -1;
-      if (p->item.data[i].count) put(&s, i, offset[i]);
-      else s.offset[i] = 0;
-    }
-    s.effort = failed ? (all - s.looked) / 2 : all / 2;
-    lower(&s, capacity);
-    if (!settle(&s)) {
-      failed++;
-      continue;
-    }
-    end = 0;
-    for (int i = 0; i < n; i++) {
-      offset[i] = s.offset[i];
-      if (p->item.data[i].count && offset[i] + p->item.data[i].size > end) end = offset[i] + p->item.data[i].size;
-    }
+  for (int i = 0; i < n; i++) s.size[i] = p->item.data[i].size, s.most = load[i] > s.most ? load[i] : s.most;
+  int64_t unit = unit_of(p);
+  for (int number = 0; end > bound && s.looked < effort / 8 * 7; number++) {
+    // Once all orders have failed at the bound, every other attempt takes half of what lies above it.
+    s.capacity = (bound + (number >= WAYS && number % 2 ? (end - bound) / 2 : 0)) / unit * unit;
+    start_empty(&s, number);
+    if (settle(&s, effort - s.looked, effort / 16)) end = keep(&s, offset);
   }
-  free(s.begin), free(s.end), free(s.first), free(s.last), free(s.offset), free(s.worth), free(s.wait);
+  while (end > bound && s.looked < effort && failed < 4) {
+    start_from(&s, offset);
+    lower(&s, (bound + (end - bound) * failed / 4) / unit * unit);
+    if (settle(&s, (effort - s.looked) / 2, effort)) end = keep(&s, offset);
+    else failed++;
+  }
+  pack_shelves_free(&s.shelves);
+  free(s.size), free(s.first), free(s.last), free(s.offset), free(s.worth), free(s.wait);
   return end;
 }

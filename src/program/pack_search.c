@@ -109,6 +109,7 @@ static int64_t above_hole(Search *s, int section) {
   for (int k = s->begin[section + 1]; k < s->begin[section + 2]; k++) {
     int item = s->needed[k];
     if (s->placed[item]) continue;
+    if (s->looked > s->stop) return INT64_MAX;
     int64_t low = floor_of(s, item);
     if (low > floor) next = low < next ? low : next;
     else
@@ -167,31 +168,24 @@ static int start(Search *s) {
   return needed;
 }
 
-typedef struct Ranked { double rank; int item; } Ranked;
-
-static int by_rank(const void *a, const void *b) {
-  const Ranked *x = a, *y = b;
-  return x->rank != y->rank ? x->rank < y->rank ? 1 : -1 : x->item - y->item;
-}
-
 // Ways of trying: by area, by size, by how long an item is needed; from the second round on each times a random number.
 static void order_by(Search *s, int way) {
-  Ranked *ranked = xcalloc((size_t)s->n + 1, sizeof *ranked);
+  PackKey *key = xcalloc((size_t)s->n + 1, sizeof *key);
   int *order = xcalloc((size_t)s->n + 1, sizeof *order);
   for (int i = 0; i < s->n; i++) {
     const PackItem *item = &s->p->item.data[i];
     double duration = 0, size = (double)item->size;
     for (int t = item->first; t < item->first + item->count; t++)
       duration += s->p->time.data[t].upper - s->p->time.data[t].lower;
-    s->random ^= s->random << 13, s->random ^= s->random >> 7, s->random ^= s->random << 17;
-    double chance = way < 3 ? 1 : 0.5 + (double)(s->random % 1024) / 1024;
-    ranked[i] = (Ranked){chance * (way % 3 == 0 ? duration * size : way % 3 == 1 ? size : duration), i};
+    double random = (double)(pack_draw(&s->random) % 1024) / 1024, chance = way < 3 ? 1 : 0.5 + random;
+    key[i].worth = chance * (way % 3 == 0 ? duration * size : way % 3 == 1 ? size : duration);
+    key[i].item = i;
   }
-  qsort(ranked, (size_t)s->n, sizeof *ranked, by_rank);
-  for (int i = 0; i < s->n; i++) order[i] = ranked[i].item;
+  pack_sort(key, s->n);
+  for (int i = 0; i < s->n; i++) order[i] = key[i].item;
   list_needed(s, order);
   s->looked += 2 * s->begin[s->sections + 1] + 4 * s->n;
-  free(ranked);
+  free(key);
   free(order);
 }
 
@@ -215,7 +209,7 @@ int64_t pack_search(const PackProblem *p, int64_t bound, int64_t end, int64_t ef
   for (int i = 0; i < n; i++)
     if (p->item.data[i].owners) return end; // a time has several sums there
   if (n > MOST_ITEMS || !p->time.count) return end;
-  Search s = {.p = p, .n = n, .random = 88172645463325252};
+  Search s = {.p = p, .n = n, .random = PACK_SEED};
   find_sections(&s);
   count_needed(&s);
   s.floor = xcalloc((size_t)s.sections, sizeof *s.floor);
@@ -227,9 +221,7 @@ int64_t pack_search(const PackProblem *p, int64_t bound, int64_t end, int64_t ef
     if (capacity >= end) break;
     if (!find_below(&s, capacity, (effort - s.looked) / 2)) continue;
     memcpy(offset, s.offset, sizeof *offset * (size_t)n);
-    end = 0;
-    for (int k = 0; k < n; k++)
-      if (p->item.data[k].count && offset[k] + p->item.data[k].size > end) end = offset[k] + p->item.data[k].size;
+    end = pack_end(p, offset);
   }
   free(s.time), free(s.floor), free(s.left), free(s.offset), free(s.placed), free(s.needed), free(s.begin);
   return end;

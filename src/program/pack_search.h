@@ -1,4 +1,4 @@
-// What pack.c tries beside first fit.
+// What pack.c tries beside first fit, and what the packers share.
 #pragma once
 #include "program/pack.h"
 
@@ -10,10 +10,46 @@ static inline int pack_meets(const PackMeets *m, int a, int b) {
 
 PackMeets pack_find_meets(const PackProblem *problem); // freed by free(bits)
 
-// Each looks for a packing that ends below `end`, at best at `bound`, with at most about `effort` items looked at.
+// (items) The most bytes that are needed at one of the item's times, of all items. Freed by free.
+int64_t *pack_loads(const PackProblem *problem);
+
+// Each looks for a packing that ends below `end`, at best at `bound`, with at most about `effort` (pack.h).
 // Returns the lowest end found, and its offsets, or `end`, and leaves the offsets as they are.
 // Tree search from the lowest offset up.
 int64_t pack_search(const PackProblem *problem, int64_t bound, int64_t end, int64_t effort, int64_t *offset);
-// Insertion, from a packing.
-int64_t pack_insert(const PackProblem *problem, const PackMeets *meets, int64_t bound, int64_t end, int64_t effort,
-                    int64_t *offset);
+// Insertion, from nothing and from a packing.
+int64_t pack_insert(const PackProblem *problem, const PackMeets *meets, const int64_t *load, int64_t bound, int64_t end,
+                    int64_t effort, int64_t *offset);
+
+// The end of the highest item that is needed.
+int64_t pack_end(const PackProblem *problem, const int64_t *offset);
+
+// What has been placed, by rising address: once for all times, and once for each period of time, so that what is needed
+// briefly looks at few.
+typedef struct PackMark { int64_t at; int item; } PackMark;
+typedef Vec(PackMark) PackShelf;
+enum { PACK_PERIODS = 32 };
+typedef struct PackShelves {
+  PackShelf shelf[PACK_PERIODS + 1]; // the last: of all times
+  unsigned char *first, *last;       // (items) periods in which it is needed first and last
+  int begin, end;                    // of all times
+} PackShelves;
+PackShelves pack_shelves(const PackProblem *problem); // freed by pack_shelves_free
+void pack_shelves_clear(PackShelves *shelves);
+void pack_shelves_free(PackShelves *shelves);
+// Where all that this item meets lies, with others.
+const PackShelf *pack_shelf_of(const PackShelves *shelves, int item);
+// Both return what that costs, as items looked at.
+int pack_shelves_put(PackShelves *shelves, PackMark mark);
+int pack_shelves_take(PackShelves *shelves, PackMark mark);
+
+// Random numbers that are the same everywhere: xorshift (Marsaglia, 2003).
+#define PACK_SEED 88172645463325252u
+static inline uint64_t pack_draw(uint64_t *random) {
+  *random ^= *random << 13, *random ^= *random >> 7, *random ^= *random << 17;
+  return *random;
+}
+
+// An order of items: the lowest class first, in a class the greatest worth, among equals the lowest `after`.
+typedef struct PackKey { int class; double worth; int64_t after; int item; } PackKey;
+void pack_sort(PackKey *key, int count);

@@ -49,7 +49,10 @@ static void measure(Program *p, const char *name, const char *kind, int all, con
   s->tight += tight;
   s->seconds += took;
   if (ratio > s->worst) s->worst = ratio;
-  if (took > s->slowest) s->slowest = took;
+  if (took > s->slowest) {
+    s->slowest = took;
+    snprintf(s->slowest_name, sizeof s->slowest_name, "%05d: %s, pp %d, %s", s->plans - 1, kind, p->coordinate, name);
+  }
 }
 
 void plan_sizes_of_job(const Job *job, const char *name, int all, const char *folder, FILE *out, PlanSizes *sizes) {
@@ -63,7 +66,7 @@ void plan_sizes_of_job(const Job *job, const char *name, int all, const char *fo
 void plan_sizes_print(const PlanSizes *s, FILE *out) {
   fprintf(out,
           "%d plans: %d (%.2f%%) within 1%% of their bound, the worst %.3f times it; %.2f ms on average, at most %.1f "
-          "ms\n",
+          "ms (%s)\n",
           s->plans, s->tight, s->plans ? 100.0 * s->tight / s->plans : 100.0, s->worst,
-          s->plans ? 1e3 * s->seconds / s->plans : 0.0, 1e3 * s->slowest);
+          s->plans ? 1e3 * s->seconds / s->plans : 0.0, 1e3 * s->slowest, s->slowest_name);
 }

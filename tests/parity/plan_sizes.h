@@ -7,6 +7,7 @@
 typedef struct PlanSizes {
   int plans, tight; // those within 1% of the bound
   double worst, slowest, seconds; // the largest ratio, the longest plan, all of them
+  char slowest_name[256];
 } PlanSizes;
 
 // Plans the memory of each Program of a job again, and adds it up. Prints a line of each one that is more than 1% above

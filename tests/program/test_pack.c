@@ -133,6 +133,59 @@ static void meetings_are_found_pair_by_pair(void **state) {
   }
 }
 
+// (items) The greatest sum of what is needed at one time of the item, time by time.
+static void loads_are_the_greatest_sums(void **state) {
+  (void)state;
+  Random r = {5};
+  for (int round = 0; round < 100; round++) {
+    PackProblem p = several_times(&r, 0);
+    int64_t *load = pack_loads(&p), most = 0;
+    for (int i = 0; i < p.item.count; i++) {
+      const PackItem *item = &p.item.data[i];
+      int64_t high = 0;
+      for (int k = item->first; k < item->first + item->count; k++)
+        for (int at = p.time.data[k].lower; at < p.time.data[k].upper; at++) {
+          int64_t sum = 0;
+          for (int j = 0; j < p.item.count; j++)
+            for (int t = p.item.data[j].first; t < p.item.data[j].first + p.item.data[j].count; t++)
+              if (p.time.data[t].lower <= at && at < p.time.data[t].upper) sum += p.item.data[j].size;
+          high = sum > high ? sum : high;
+        }
+      if (load[i] != high) fail_msg("round %d: item %d, %lld of %lld", round, i, (long long)load[i], (long long)high);
+      most = high > most ? high : most;
+    }
+    assert_true(most == pack_bound(&p, NULL));
+    free(load);
+    pack_free(&p);
+  }
+}
+
+// Layers of a network, forward and backward, of four microbatches that overlap: what a layer leaves is needed until its
+// backward, and each instruction has scratch that is half as large as all that is left. First fit alone ends above the
+// bound; insertion that starts with what is needed at the peaks reaches it.
+static void insertion_packs_a_pipeline(void **state) {
+  (void)state;
+  enum { LAYERS = 24, MICROBATCHES = 4, STEP = 30 };
+  PackProblem p = {0};
+  for (int m = 0; m < MICROBATCHES; m++)
+    for (int l = 0; l < LAYERS; l++) {
+      int forward = 1 + STEP * m + l, backward = forward + 2 * STEP + 2 * (LAYERS - l);
+      for (int k = 0; k < 4; k++) add(&p, forward, backward - k % 2, 64 * (k == 3 ? 4000 : 1000));
+      add(&p, forward, forward + 1, 64 * (50000 + 900 * l));
+      add(&p, backward - 1, backward, 64 * (42000 + 1300 * l));
+    }
+  PackMeets m = pack_find_meets(&p);
+  int64_t *load = pack_loads(&p), bound = pack_bound(&p, NULL), enough = bound + bound / 100, stacked = 0;
+  int64_t *offset = calloc((size_t)p.item.count, sizeof *offset);
+  for (int i = 0; i < p.item.count; i++) offset[i] = stacked, stacked += p.item.data[i].size;
+  int64_t end = pack_insert(&p, &m, load, enough, stacked, 900 * 1000, offset);
+  for (int i = 0; i < p.item.count; i++) p.item.data[i].offset = offset[i];
+  assert_true(check(&p) == end);
+  if (end > enough) fail_msg("end %lld, bound %lld", (long long)end, (long long)bound);
+  free(offset), free(load), free(m.bits);
+  pack_free(&p);
+}
+
 // From items that lie one above the other, which is many times as high: to no more than a third above the bound.
 static void insertion_finds_a_packing(void **state) {
   (void)state;
@@ -144,11 +197,12 @@ static void insertion_finds_a_packing(void **state) {
     PackMeets m = pack_find_meets(&p);
     int64_t offset[60], stacked = 0, bound = pack_bound(&p, NULL);
     for (int i = 0; i < p.item.count; i++) offset[i] = stacked, stacked += p.item.data[i].size;
-    int64_t end = pack_insert(&p, &m, bound + 33, stacked, PACK_EFFORT, offset);
+    int64_t *load = pack_loads(&p), end = pack_insert(&p, &m, load, bound + 33, stacked, PACK_EFFORT, offset);
     for (int i = 0; i < p.item.count; i++) p.item.data[i].offset = offset[i];
     assert_true(check(&p) == end);
     if (end > bound + bound / 3) fail_msg("round %d: end %lld, bound %lld", round, (long long)end, (long long)bound);
     free(m.bits);
+    free(load);
     pack_free(&p);
   }
 }
@@ -217,6 +271,8 @@ int main(void) {
       cmocka_unit_test(tilings_are_found),
       cmocka_unit_test(nothing_overlaps),
       cmocka_unit_test(meetings_are_found_pair_by_pair),
+      cmocka_unit_test(loads_are_the_greatest_sums),
+      cmocka_unit_test(insertion_packs_a_pipeline),
       cmocka_unit_test(insertion_finds_a_packing),
       cmocka_unit_test(few_items_are_packed_as_well_as_any_order),
       cmocka_unit_test(the_answer_is_always_the_same),
