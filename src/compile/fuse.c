@@ -220,7 +220,8 @@ static void find_updates(Fuse *f) {
 // BEGIN's cast of a parameter's storage to its Copy: from now on of one that is stale.
 static void join_copy(Fuse *f, int id) {
   const Node *n = &f->g->node.data[id];
-  if (n->region != REGION_BEGIN || !op_def(n->op)->converts || !(f->fuses & DEVICE_FUSES_COPY) || f->streams) return;
+  if (n->region != REGION_BEGIN || !op_def(n->op)->converts || !(f->fuses & DEVICE_FUSES_COPY) ||
+      FAULT(copy_of_the_newest_in_a_stream, f->streams, 0)) return;
   const Tensor *v = graph_tensor(f->g, n->input[0]), *copy = graph_tensor(f->g, n->output[0]);
   if (v->variable < 0 || v->copy >= 0 || copy->variable != v->variable || copy->copy < 0) return;
   if (f->update[v->variable] == MANY_WRITE) return;

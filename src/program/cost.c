@@ -42,7 +42,8 @@ void program_operand_bytes(const Program *p, const Node *n, int microbatch, doub
 static void add_body(const Program *p, const Body *b, int microbatch, double times, ProgramCost *cost) {
   for (int i = 0; i < b->count; i++) {
     const Node *n = &p->graph->node.data[b->instruction[i].node];
-    if (op_def(n->op)->communicates || n->refreshes) continue; // of a step behind others
+    if (op_def(n->op)->communicates) continue;
+    if (FAULT(fresh_copies_move_bytes, n->refreshes, 0)) continue; // of a step behind others
     Arena scratch = {0};
     const Placement *owner = op_def(n->op)->needs_owner ? node_owner(p->graph, n) : NULL;
     double share = owner ? times / mesh_size(&p->mesh, owner->owner_axes) : times; // a rank's of all owners' work
