@@ -1,7 +1,7 @@
 // fuse: joins nodes after partition. What makes a gradient adds it to its accumulator or stores it in its Variable, or
 // adds it to what is to be added to it; products add their bias, norms what they are to normalise; casts before a sum,
 // identities, what is gathered to be sliced again and moves that nobody reads vanish; sums of accumulators over ranks
-// are made in place.
+// are made in place; updates write the Copies that BEGIN would cast.
 //
 //   y = identity x          readers of y read x                       replaced[y] = x
 //   V = identity x          the maker of x writes V                   made[x] = V
@@ -11,6 +11,7 @@
 //                                                                 join[maker of x1] = {x0, x1}, join[of x2] = {x1, y}
 //   y = add x0, x1      the first norm that reads y reads x0 and x1, and makes y too
 //                                                                 join[norm] = {x1, y}, its input 0 is x0
+//   V#copy = cast V      what updates V writes V#copy too            copy[update] = V#copy; the cast only refreshes it
 #include "base/fault.h"
 #include "op/op.h"
 #include "compile/pass.h"
@@ -25,6 +26,8 @@ typedef struct Join {
   int first; // JOIN_ADD_FIRST: the other term of the sum
 } Join;
 
+enum { MANY_WRITE = -1 }; // Fuse.update: several nodes, or too early
+
 typedef struct Fuse {
   const Graph *g;
   unsigned fuses; // of the device
@@ -34,6 +37,10 @@ typedef struct Fuse {
   int *dropped;  // per node
   Join *join;    // per node
   int *writer;   // per (Variable, storage or Copy, region): 1 + its last writer, or 0
+  int *update;    // per Variable: 1 + the node that writes its storage, behind all that reads a Copy; 0: none does
+  int streams;    // steps overlap
+  int *copy;      // per node: what BEGIN makes of the Variable that the node updates, which it writes as well; or -1
+  int *refreshes; // per node
 } Fuse;
 
 static int bound(const Graph *g, int t) { return graph_tensor(g, t)->variable >= 0; }
@@ -185,6 +192,51 @@ static void find_writers(Fuse *f) {
     }
 }
 
+static int before(const Node *n, const Node *m) {
+  return n->region != m->region ? n->region < m->region
+                                : n->stage == m->stage && (n->phase != m->phase ? n->phase < m->phase : n->id < m->id);
+}
+
+// A Copy is as its Variable between two steps where the one node that writes this can write the Copy as well, behind
+// all that reads it in a step; or where nothing writes the Variable.
+static void find_updates(Fuse *f) {
+  const Graph *g = f->g;
+  f->update = xcalloc((size_t)g->variable.count + 1, sizeof(int));
+  for (int i = 0; i < g->node.count; i++)
+    for (int k = 0; k < g->node.data[i].noutput; k++) {
+      const Tensor *t = graph_tensor(g, g->node.data[i].output[k]);
+      if (t->variable >= 0 && t->copy < 0) f->update[t->variable] = f->update[t->variable] ? MANY_WRITE : i + 1;
+    }
+  for (int i = 0; i < g->node.count; i++)
+    for (int k = 0; k < g->node.data[i].ninput; k++) {
+      int id = g->node.data[i].input[k];
+      const Tensor *t = id < 0 ? NULL : graph_tensor(g, id);
+      if (!t || t->variable < 0 || t->copy < 0 || f->update[t->variable] <= 0) continue;
+      if (FAULT(copy_is_written_too_early, !before(&g->node.data[i], &g->node.data[f->update[t->variable] - 1]), 0))
+        f->update[t->variable] = MANY_WRITE;
+    }
+}
+
+// BEGIN's cast of a parameter's storage to its Copy: from now on of one that is stale.
+static void join_copy(Fuse *f, int id) {
+  const Node *n = &f->g->node.data[id];
+  if (n->region != REGION_BEGIN || !op_def(n->op)->converts || !(f->fuses & DEVICE_FUSES_COPY) ||
+      FAULT(copy_of_the_newest_in_a_stream, f->streams, 0)) return;
+  const Tensor *v = graph_tensor(f->g, n->input[0]), *copy = graph_tensor(f->g, n->output[0]);
+  if (v->variable < 0 || v->copy >= 0 || copy->variable != v->variable || copy->copy < 0) return;
+  if (f->update[v->variable] == MANY_WRITE) return;
+  if (f->update[v->variable]) {
+    Node update = f->g->node.data[f->update[v->variable] - 1];
+    const Tensor *w = graph_tensor(f->g, update.output[0]);
+    if (w->variable != v->variable || update.stages != n->stages || f->copy[update.id] >= 0 ||
+        !placement_equal(w->placement, copy->placement) || !op_def(update.op)->writes_copy ||
+        op_def(update.op)->writes_copy(&update, copy->dtype) < 0)
+      return;
+    f->copy[update.id] = copy->id;
+  }
+  f->refreshes[id] = 1;
+}
+
 static int taken(const Fuse *f, int tensor) {
   while (f->replaced[tensor] != tensor) tensor = f->replaced[tensor];
   return tensor;
@@ -298,6 +350,18 @@ static void emit_joined(Fuse *f, Graph *h, const Node *n) {
   emit(f, h, &both);
 }
 
+// An update that writes the Copy as well: a further tensor, bound to the Copy as BEGIN's is.
+static void emit_copying(Fuse *f, Graph *h, const Node *n) {
+  int id = emit(f, h, n), copy = graph_add_tensor(h, graph_tensor(f->g, f->copy[n->id]));
+  Node *update = &h->node.data[id];
+  int *output = arena_array(&h->arena, int, n->noutput + 1),
+      at = op_def(n->op)->writes_copy(update, graph_tensor(h, copy)->dtype);
+  for (int k = 0; k <= n->noutput; k++) output[k] = k == at ? copy : update->output[k - (k > at)];
+  update->output = output;
+  update->noutput++;
+  graph_tensor(h, copy)->producer = id;
+}
+
 // A sum over ranks of an accumulator, on all or one of them, is made in its own memory when nothing else reads the
 // terms.
 static void reduce_in_place(Graph *h) {
@@ -317,20 +381,24 @@ static void reduce_in_place(Graph *h) {
 
 int pass_fuse(Graph **graph, const CompileOptions *o, Error *error) {
   const Graph *g = *graph;
-  Fuse f = {.g = g, .fuses = o->device->fuses};
+  const ScheduleGenerator *schedule = o->parallel.pipeline.schedule;
+  Fuse f = {.g = g, .fuses = o->device->fuses, .streams = schedule && schedule->streams};
   f.readers = xcalloc((size_t)g->tensor.count, sizeof(int));
   f.replaced = xcalloc((size_t)g->tensor.count, sizeof(int));
   f.made = xcalloc((size_t)g->tensor.count, sizeof(int));
   f.dropped = xcalloc((size_t)g->node.count, sizeof(int));
   f.join = xcalloc((size_t)g->node.count, sizeof *f.join);
+  f.copy = xcalloc((size_t)g->node.count, sizeof(int));
+  f.refreshes = xcalloc((size_t)g->node.count, sizeof(int));
   for (int i = 0; i < g->tensor.count; i++) f.replaced[i] = f.made[i] = i;
-  for (int i = 0; i < g->node.count; i++) f.join[i].added = -1;
+  for (int i = 0; i < g->node.count; i++) f.join[i].added = f.copy[i] = -1;
   for (int i = 0; i < g->node.count; i++)
     for (int k = 0; k < g->node.data[i].ninput; k++)
       if (g->node.data[i].input[k] >= 0) f.readers[g->node.data[i].input[k]]++;
   for (int i = 0; i < g->tensor.count; i++)
     if (tensor_is_compact(&g->tensor.data[i])) f.readers[g->tensor.data[i].mask]++;
   find_writers(&f);
+  find_updates(&f);
   for (int i = g->node.count - 1; i >= 0; i--) drop_unread(&f, i);
   for (int i = 0; i < g->node.count; i++) {
     if (f.dropped[i]) continue;
@@ -342,6 +410,7 @@ int pass_fuse(Graph **graph, const CompileOptions *o, Error *error) {
     join_bias(&f, i);
     join_sum(&f, i);
     join_norm(&f, i);
+    join_copy(&f, i);
   }
   Graph *h = graph_copy(g);
   h->node.count = 0;
@@ -350,13 +419,17 @@ int pass_fuse(Graph **graph, const CompileOptions *o, Error *error) {
     if (tensor_is_compact(&h->tensor.data[i])) h->tensor.data[i].mask = taken(&f, h->tensor.data[i].mask);
   for (int i = 0; i < g->node.count; i++)
     if (f.join[i].added >= 0) emit_joined(&f, h, &g->node.data[i]);
-    else if (!f.dropped[i]) emit(&f, h, &g->node.data[i]);
+    else if (f.copy[i] >= 0) emit_copying(&f, h, &g->node.data[i]);
+    else if (!f.dropped[i]) h->node.data[emit(&f, h, &g->node.data[i])].refreshes = f.refreshes[i];
   free(f.readers);
   free(f.replaced);
   free(f.made);
   free(f.dropped);
   free(f.join);
+  free(f.copy);
+  free(f.refreshes);
   free(f.writer);
+  free(f.update);
   reduce_in_place(h);
   placements_adopt(h);
   return pass_replace(graph, h);

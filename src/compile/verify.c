@@ -22,6 +22,9 @@ static int verify_node(const Graph *g, const Node *n, const char *after, Error *
       return broken(error, after, n, "an input crosses a region without a Variable");
     if (t->producer < 0 && t->variable < 0 && t->input < 0) return broken(error, after, n, "an input has no source");
   }
+  if (n->refreshes && (n->region != REGION_BEGIN || op_def(n->op)->communicates || n->noutput != 1 ||
+                       graph_tensor(g, n->output[0])->copy < 0))
+    return broken(error, after, n, "it may be passed over, but is not what makes a Copy in BEGIN on each rank alone");
   for (int k = 0; k < n->noutput; k++) {
     if (n->output[k] < 0 || n->output[k] >= g->tensor.count) return broken(error, after, n, "an output does not exist");
     if (graph_tensor(g, n->output[k])->producer != n->id)

@@ -133,6 +133,8 @@ typedef struct Node {
   int stage;       // MICRO: its stage; by stage
   int update;      // MICRO: it applies a gradient, and so sees storage and not Copies; zero places it like nodes of END
   int stages;      // those that run it: one of Graph.stage_set; by stage
+  int refreshes;   // BEGIN: it makes a Copy that stays as the Variable is from step to step, so that it runs only where
+                   // something else has written Variables since the last one (runtime/state.h); by fuse
   // END: not 0 in what updates a matrix that one rank makes for all (OpDef.needs_owner); matrices of one round are made
   // side by side by their owners; by zero
   int round;

@@ -91,7 +91,7 @@ void graph_print(const Graph *g, FILE *out, PlacementPrinter placement, const vo
     fprintf(out, " = %s", op_name(n->op));
     print_algorithm(&p, n);
     for (int k = 0; k < n->ninput; k++) print_tensor(&p, n->input[k]);
-    fprintf(out, "   # %s\n", n->name);
+    fprintf(out, "%s   # %s\n", n->refreshes ? " where it is stale" : "", n->name);
   }
 }
 

@@ -41,5 +41,6 @@ const OpDef op_def_adamw = {
     .rule = optimizer_rule,
     .reference = reference,
     .in_place = 3,
+    .writes_copy = optimizer_writes_copy,
     .optimizer = &optimizer,
 };

@@ -86,10 +86,11 @@ typedef struct LossScaleAttr { int64_t interval; } LossScaleAttr;
 typedef struct OptimizerAttr {
   double beta1, beta2, epsilon, momentum, decay;
   int32_t muon_scale; // MuonScale
+  int32_t copy;       // 1 + the Dtype of a last output, w rounded to that (OpDef.writes_copy); 0: there is none
 } OptimizerAttr;
 typedef enum MuonScale { MUON_SCALE_ADAMW, MUON_SCALE_ORIGINAL } MuonScale;
-// MUON_MOMENTUM and MUON. scale: of the orthogonal matrix, by its global sizes
-typedef struct MuonAttr { double momentum, decay, scale; } MuonAttr;
+// MUON_MOMENTUM and MUON. scale: of the orthogonal matrix, by its global sizes; copy: of MUON, as in OptimizerAttr
+typedef struct MuonAttr { double momentum, decay, scale; int32_t copy; } MuonAttr;
 // STATE_UPDATE and STATE_SCALES: the optimizer's op (an Op), its attribute and how many operands it has; dtype: in
 // which it computes moments; stream: philox_name of the parameter, for rounding
 typedef struct StateAttr {

@@ -38,5 +38,6 @@ const OpDef op_def_lion = {
     .rule = optimizer_rule,
     .reference = reference,
     .in_place = 2,
+    .writes_copy = optimizer_writes_copy,
     .optimizer = &optimizer,
 };

@@ -46,6 +46,11 @@ static void shape(Graph *g, Node *node) {
   Tensor w = *graph_tensor(g, node->input[0]);
   graph_output(g, node, "w", w.dtype, w.shape);
   optimizer_split_shape(g, node, 4);
+  optimizer_copy_shape(g, node, node_attr(node, MuonAttr)->copy);
+}
+
+static int writes_copy(Node *node, Dtype dtype) {
+  return optimizer_add_copy(node, &node_attr(node, MuonAttr)->copy, dtype);
 }
 
 // w, o, lr, skip → w
@@ -109,5 +114,6 @@ const OpDef op_def_muon = {
     .rule = optimizer_rule,
     .reference = reference,
     .in_place = 1,
+    .writes_copy = writes_copy,
     .optimizer = &optimizer,
 };

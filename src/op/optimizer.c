@@ -49,6 +49,7 @@ void optimizer_shape(Graph *g, Node *node) {
     graph_output(g, node, k ? d->state[k - 1] : "w", x.dtype, x.shape);
   }
   optimizer_split_shape(g, node, states + 6);
+  optimizer_copy_shape(g, node, node_attr(node, OptimizerAttr)->copy);
 }
 
 void optimizer_split_shape(Graph *g, Node *node, int inputs) {
@@ -60,11 +61,35 @@ void optimizer_split_shape(Graph *g, Node *node, int inputs) {
   graph_output(g, node, "low", low.dtype, low.shape);
 }
 
+void optimizer_copy_shape(Graph *g, Node *node, int32_t copy) {
+  if (!copy) return;
+  const Tensor w = *graph_tensor(g, node->input[0]);
+  CHECK(dtype_is_float((Dtype)(copy - 1)) && dtype_size((Dtype)(copy - 1)) < dtype_size(w.dtype), "%s", node->name);
+  graph_output(g, node, "copy", (Dtype)(copy - 1), w.shape);
+}
+
+int optimizer_add_copy(Node *node, int32_t *copy, Dtype dtype) {
+  if (*copy || dtype_size(dtype) != sizeof(uint16_t)) return -1;
+  *copy = 1 + (int32_t)dtype;
+  return node->noutput;
+}
+
+int optimizer_writes_copy(Node *node, Dtype dtype) {
+  return optimizer_add_copy(node, &node_attr(node, OptimizerAttr)->copy, dtype);
+}
+
 void optimizer_rule(const Graph *g, const Node *node, char *text, size_t size) {
   op_rule_elementwise(g, node, text, size, "");
 }
 
 int optimizer_is_split(const KernelCall *call) { return call->input[call->ninput - 1].dtype == DTYPE_U16; }
+
+const Operand *optimizer_copy(const KernelCall *call) {
+  const Operand *w = &call->output[0], *last = &call->output[call->noutput - 1];
+  int is = dtype_is_float(last->dtype) && dtype_size(last->dtype) == sizeof(uint16_t) && // moments are as wide as w
+           dtype_size(w->dtype) > sizeof(uint16_t);
+  return is ? last : NULL;
+}
 
 double optimizer_load(const KernelCall *call, int64_t i) {
   if (!optimizer_is_split(call)) return operand_load(&call->input[0], i);
@@ -74,7 +99,9 @@ double optimizer_load(const KernelCall *call, int64_t i) {
 
 void optimizer_store(const KernelCall *call, int64_t i, double w) {
   if (!optimizer_is_split(call)) {
+    const Operand *copy = optimizer_copy(call);
     operand_store(&call->output[0], i, w);
+    if (copy) operand_store(copy, i, operand_load(&call->output[0], i)); // of w as it is stored, as CAST makes it
     return;
   }
   uint16_t low;

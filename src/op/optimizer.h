@@ -4,7 +4,7 @@
 // kept), the gradient, all of one shape, then lr (), factor () of the gradient, skip () and step (), which counts
 // applied steps: 1 in the first. Outputs, in place: w and the states that are there. A step with skip changes nothing.
 // Where w is split (ENCODING_SPLIT) it is bf16, its lower bits are a last input and output, of uint16, and the gradient
-// may be bf16 too.
+// may be bf16 too. Where `fuse` has let the op write the Copy of w as well (OpDef.writes_copy), that is a last output.
 #pragma once
 #include "op/op.h"
 
@@ -50,5 +50,11 @@ void optimizer_rule(const Graph *g, const Node *node, char *text, size_t size);
 typedef struct OptimizerScalars { double lr, factor, step; int skip; } OptimizerScalars;
 OptimizerScalars optimizer_scalars(const KernelCall *call);
 int optimizer_is_split(const KernelCall *call);
+// The output that takes w rounded to bf16 or fp16; NULL: there is none.
+const Operand *optimizer_copy(const KernelCall *call);
+// OpDef.writes_copy of ops with an OptimizerAttr. *copy: that of the op's attribute; returns the new output.
+int optimizer_writes_copy(Node *node, Dtype dtype);
+int optimizer_add_copy(Node *node, int32_t *copy, Dtype dtype);
+void optimizer_copy_shape(Graph *g, Node *node, int32_t copy); // declares that output
 double optimizer_load(const KernelCall *call, int64_t i);
 void optimizer_store(const KernelCall *call, int64_t i, double w);

@@ -37,5 +37,6 @@ const OpDef op_def_sgd = {
     .rule = optimizer_rule,
     .reference = reference,
     .in_place = 2,
+    .writes_copy = optimizer_writes_copy,
     .optimizer = &optimizer,
 };

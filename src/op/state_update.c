@@ -60,10 +60,12 @@ static void shape_of_op(Graph *g, Node *node, const StateMoments *s) {
   const StateAttr attr = *node_attr(node, StateAttr);
   Op op = node->op;
   int ninput = node->ninput;
+  memcpy(node->attr, &attr.attr, sizeof attr.attr);
   for (int i = 0; i < s->count; i++) graph_tensor(g, node->input[s->moment[i].input])->dtype = (Dtype)attr.dtype;
   node->op = (Op)attr.op;
   node->ninput = attr.ninput;
   op_def((Op)attr.op)->shape(g, node);
+  memcpy(node->attr, &attr, sizeof attr);
   node->op = op;
   node->ninput = ninput;
   CHECK(node->noutput == attr.noutput, "%s", node->name);
@@ -271,6 +273,20 @@ static void scales_reference(const KernelCall *call) {
   wide_free(&w);
 }
 
+// Behind the outputs of the op, before the scales.
+static int writes_copy(Node *node, Dtype dtype) {
+  StateAttr *attr = node_attr(node, StateAttr);
+  const OpDef *op = op_def((Op)attr->op);
+  Node inner = *node;
+  memcpy(inner.attr, &attr->attr, sizeof attr->attr);
+  inner.noutput = attr->noutput;
+  int k = op->writes_copy ? op->writes_copy(&inner, dtype) : -1;
+  if (k < 0) return -1;
+  memcpy(&attr->attr, inner.attr, sizeof attr->attr);
+  attr->noutput++;
+  return k;
+}
+
 const OpDef op_def_state_update = {
     .name = "state_update",
     .meaning =
@@ -280,6 +296,7 @@ const OpDef op_def_state_update = {
     .rule = update_rule,
     .lower = update_lower,
     .reference = update_reference,
+    .writes_copy = writes_copy,
 };
 
 const OpDef op_def_state_scales = {

@@ -20,6 +20,7 @@ void cache_held(const Program *p, const Body *body, int microbatch, double cache
   for (int i = 0; i < body->count; i++) { // since: 1 + the bytes touched before a storage's last kernel; 0: none yet
     const Node *n = &g->node.data[body->instruction[i].node];
     int operands = n->ninput + n->noutput;
+    if (n->refreshes) continue; // passed over
     double *bytes = arena_array(&arena, double, operands + 1), begin = touched;
     program_operand_bytes(p, n, microbatch, bytes);
     held[i] = 0;

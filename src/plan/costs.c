@@ -108,6 +108,7 @@ static Cost measured_cost(Costs *costs, const Cluster *c, const Node *n, const O
 // held: of each device, bytes of the inputs that its cache has.
 static Cost kernel_cost(Costs *costs, const Cluster *c, const Node *n, int microbatch, const double *held) {
   const Program *p = costs->program;
+  if (FAULT(fresh_copies_cost_time, n->refreshes, 0)) return (Cost){.left = 1};
   OpWork work = program_work(p, n, microbatch);
   if (c->table) return measured_cost(costs, c, n, &work);
   Dtype dtype = node_dtype(p->graph, n);

@@ -22,6 +22,8 @@ struct Executor {
   PlaitStream *stream;        // of all collectives in flight; NULL when there are none
   PlaitStream *sums;          // of those of END in a stream, which wait for other stages; NULL: none
   uint64_t step;              // that the call is for
+  uint64_t left;              // State.changes behind its last step; 0: it has run none
+  int fresh;                  // Copies are as its last step left them: nodes that refresh them are passed over
   int64_t turn;               // of the step, in a stream: 0, 1, …, fewer by those that were skipped
   int under_way;              // later steps that have begun
   int *in_flight, *most_in_flight; // (stages) microbatches in slots, now and at most
@@ -313,7 +315,7 @@ static int run_body(Executor *e, BoundBody *body, const Action *a) {
   for (int i = a->from; i < end && !code; i++) {
     Bound *b = &body->bound[i];
     if (b->due) code = wait_due(e, body, b);
-    if (!code) code = run_instruction(e, b, a->microbatch);
+    if (!code && !(e->fresh && b->node->refreshes)) code = run_instruction(e, b, a->microbatch);
   }
   if (!code && end == body->count) code = wait_due(e, body, &body->bound[end]);
   return code;
@@ -496,8 +498,13 @@ int executor_run(Executor *e, uint64_t step, const StepInputs *inputs, int ahead
     memset(e->in_flight, 0, sizeof *e->in_flight * (size_t)e->program->graph->stages);
     walk_rewind(e->walk);
   }
+  State *s = e->binding.state;
+  // Else another Program has run, or something was loaded or put back.
+  e->fresh = FAULT(fresh_copies_are_made_again, FAULT(copies_are_always_fresh, s->changes == e->left, 1), 0);
+  UNLESS_FAULT(other_programs_leave_copies) s->changes++;
   code = streams ? run_stream(e, ahead) : walk_run(e->walk, visit, e);
   int finished = device_drain(e->queue, code ? NULL : e->error); // inputs and kernels' operands are the caller's again
+  e->left = code || finished ? 0 : s->changes;
   e->error = NULL;
   return code ? code : finished;
 }

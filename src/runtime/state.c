@@ -15,7 +15,8 @@ int64_t state_plan_bytes(const Program *program, int64_t work_bytes) {
 int state_create(const Program *program, const Device *device, int64_t work_bytes, int rank, State **out,
                  Error *error) {
   State *s = xcalloc(1, sizeof *s);
-  *s = (State){.program = program, .device = device, .rank = rank, .bytes = state_plan_bytes(program, work_bytes)};
+  *s = (State){.program = program, .device = device, .rank = rank, .bytes = state_plan_bytes(program, work_bytes),
+               .changes = 1};
   int code = device_allocate(device, s->bytes, &s->memory, error);
   if (code) error_prefix(error, "rank %d", rank);
   if (!code) code = device_queue_create(device, NULL, &s->queue, error);
@@ -238,6 +239,7 @@ void state_read(const State *s, int variable, int copy, const Box *part, void *o
 
 void state_write(State *s, int variable, int copy, const Box *part, const void *in) {
   copy_decoded(s, variable, copy, part, DEVICE_FROM_HOST, (void *)(uintptr_t)in);
+  UNLESS_FAULT(written_state_is_not_stale) s->changes++;
 }
 
 int state_has(const State *s, KnownVariable known) { return s->program->graph->known[known] >= 0; }

@@ -110,7 +110,9 @@ static int backward_node(const Row *row, Graph *g, Values *v, const CallParamete
 
 // The input that output k of an update is the memory of; -1: none.
 static int updated_input(const Graph *g, const Node *n, int k) {
-  if (graph_tensor(g, n->output[k])->dtype == DTYPE_U16) return n->ninput - 1; // of split weights
+  Dtype dtype = graph_tensor(g, n->output[k])->dtype;
+  if (dtype == DTYPE_U16) return n->ninput - 1; // of split weights
+  if (op_def(n->op)->writes_copy && k && (dtype == DTYPE_BF16 || dtype == DTYPE_F16)) return -1; // a Copy of w
   switch (n->op) {
   case OP_MATMUL:
   case OP_EMBEDDING_GRAD: return 2;

@@ -473,6 +473,40 @@ static void the_cache_keeps_what_was_touched_last(void **state) {
   release(&c);
 }
 
+static void count_refreshes(void *context, int coordinate, const char *name, const Node *instruction,
+                            const Action *action, double begin, double end, int in_flight) {
+  *(int *)context += !strncmp(name, "refresh.", 8) && op_def(instruction->op)->converts;
+}
+
+// Copies that updates write are not cast in BEGIN: neither its bytes nor its time are counted.
+static void fresh_copies_cost_nothing(void **state) {
+  Cluster cluster = machines(0);
+  for (int zero = 0; zero < 2; zero++) { // 1: Copies are gathered, and so are made in BEGIN
+    Case c = compiled_by(zero ? "mesh.dp=4 precision=bf16 parallel.zero=1" : "mesh.dp=4 precision=bf16");
+    const Program *p = c.job->train.program[0];
+    int seen = 0, passed_over = 0;
+    double moved = 0, with = 0;
+    SimulateOptions looking = {.cluster = &cluster, .see = count_refreshes, .context = &seen};
+    Simulation *s;
+    Error error = {0};
+    assert_int_equal(simulate(c.job->train.program, &looking, &s, &error), 0);
+    double without = program_cost(p).bytes;
+    for (int i = 0; i < p->begin.count; i++) {
+      Node *n = &c.job->train.graph->node.data[p->begin.instruction[i].node];
+      if (!n->refreshes) continue;
+      OpWork work = program_work(p, n, -1);
+      moved += work.read + work.written;
+      n->refreshes = 0;
+      passed_over++;
+    }
+    with = program_cost(p).bytes;
+    assert_true(zero ? !passed_over && seen > 0 : passed_over > 0 && !seen);
+    assert_near(with - without, moved, 1e-9, "bytes of casts");
+    simulation_free(s);
+    release(&c);
+  }
+}
+
 static void a_cluster_must_do(void **state) {
   Case c = compiled_by("mesh.dp=4");
   Cluster cluster = machines(0);
@@ -499,6 +533,7 @@ int main(void) {
       cmocka_unit_test(stages_wait_for_each_other),     cmocka_unit_test(groups_lie_on_links),
       cmocka_unit_test(ranks_that_are_alike_are_simulated_once), cmocka_unit_test(ranks_have_links_of_their_own),
       cmocka_unit_test(islands_are_waited_for), cmocka_unit_test(the_cache_keeps_what_was_touched_last),
+      cmocka_unit_test(fresh_copies_cost_nothing),
       cmocka_unit_test(a_cluster_must_do),
   };
   return cmocka_run_group_tests(tests, make_model, remove_folder);

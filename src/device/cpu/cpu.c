@@ -4,6 +4,7 @@
 #include "device/cpu/copies.h"
 #include "device/cpu/fp16.h"
 #include "device/cpu/split.h"
+#include "device/cpu/update_copy.h"
 #include "device/cpu/states.h"
 #include "device/far.h"
 #include "device/host.h"
@@ -96,15 +97,15 @@ CpuWish cpu_simd_wish(char *text, size_t size) {
   return CPU_WISH_UNKNOWN;
 }
 
-static const KernelEntry *find_in(const KernelEntry *const table[4], Op op, Dtype dtype) {
-  for (int i = 0; i < 4; i++)
+static const KernelEntry *find_in(const KernelEntry *const table[5], Op op, Dtype dtype) {
+  for (int i = 0; i < 5; i++)
     for (const KernelEntry *e = table[i]; e->kernel; e++)
       if (e->op == op && e->dtype == dtype) return e;
   return NULL;
 }
-// A cast from fp32 is looked for among fp16's kernels first: it may be to fp16.
+// A cast from fp32 is looked for among fp16's kernels first: it may be to fp16. Optimizers on fp32 may write a Copy.
 #define FIND(name, bf16)                                                                                               \
-  find_in((const KernelEntry *const[]){dtype == DTYPE_BF16                   ? bf16                                    \
+  find_in((const KernelEntry *const[]){cpu_copy_##name, dtype == DTYPE_BF16  ? bf16                                    \
                                        : op == OP_CAST && dtype == DTYPE_F32 ? cpu_fp16_##name                         \
                                                                              : cpu_table_##name,                       \
                                        cpu_fp16_##name, cpu_split_##name, cpu_states_##name},                          \
@@ -182,7 +183,7 @@ static double peak_flops(const Device *device, Dtype dtype, Team *team) {
 // Terms of a sum that are not rounded on their own are nothing for the reference, which rounds what the dtypes say.
 #define FUSES(level)                                                                                                   \
   (DEVICE_FUSES_ACCUMULATE | DEVICE_FUSES_BIAS | DEVICE_FUSES_NARROW_ACCUMULATE | DEVICE_FUSES_NORM_SUM |              \
-   ((level) == CPU_LEVELS ? 0 : DEVICE_FUSES_SUM))
+   DEVICE_FUSES_COPY | ((level) == CPU_LEVELS ? 0 : DEVICE_FUSES_SUM))
 // Those that multiply bf16 as such; others widen it to fp32 first.
 #define FAST(level) ((level) == CPU_AVX512_BF16 || (level) == CPU_AMX ? 1u << DTYPE_BF16 : 0)
 #define LEVEL(device_name, level)                                                                                      \

@@ -1,0 +1,64 @@
+// An update that writes the Copy goes chunk by chunk through the level's kernel and then, while the new weights are in
+// the cache, through its CAST: so the Copy has the bits of a CAST of its own, which would read all weights again.
+#include "device/cpu/update_copy.h"
+#include "base/fault.h"
+#include "op/optimizer.h"
+
+enum { MOST = OPTIMIZER_STATES + 7 }; // operands of an optimizer's op
+
+typedef struct Update {
+  const KernelCall *call;
+  Kernel kernel, cast; // of fp32
+} Update;
+
+static void run_unit(void *argument, int slot, int64_t unit) {
+  const Update *u = argument;
+  const KernelCall *call = u->call;
+  RowRange r = chunk_range(operand_elements(&call->output[0]), unit);
+  Operand input[MOST], output[MOST];
+  KernelCall part = *call, cast = {.ninput = 1, .noutput = 1, .parameters = call->parameters};
+  part.noutput--; // without the Copy
+  part.input = input;
+  part.output = output;
+  part.queue = NULL;
+  for (int k = 0; k < call->ninput; k++) input[k] = cpu_operand_part(&call->input[k], r.from, r.to - r.from);
+  for (int k = 0; k < call->noutput; k++) output[k] = cpu_operand_part(&call->output[k], r.from, r.to - r.from);
+  u->kernel(&part);
+  cast.input = output;
+  cast.output = &output[part.noutput];
+  UNLESS_FAULT(update_leaves_the_copy) u->cast(&cast);
+}
+
+static void run(const KernelCall *call, const KernelEntry *table, CpuLevel level, Op op) {
+  while (table->op != op || table->dtype != DTYPE_F32) table++;
+  Update u = {call, table->kernel, cpu_find(level, OP_CAST, DTYPE_F32)->kernel};
+  if (!optimizer_copy(call)) u.kernel(call);
+  else team_each(call_team(call), chunk_units(operand_elements(&call->output[0])), run_unit, &u);
+}
+
+#define OPTIMIZER(id, name) static void portable_##name(const KernelCall *call) { \
+  run(call, cpu_table_portable, CPU_PORTABLE, OP_##id); }
+#include "ir/optimizers.def"
+const KernelEntry cpu_copy_portable[] = {
+#define OPTIMIZER(id, name) {OP_##id, DTYPE_F32, portable_##name, NULL},
+#include "ir/optimizers.def"
+    {OP_COUNT, DTYPE_COUNT, NULL, NULL},
+};
+#if defined(__x86_64__)
+#define OPTIMIZER(id, name) static void avx2_##name(const KernelCall *call) { \
+  run(call, cpu_table_avx2, CPU_AVX2, OP_##id); }
+#include "ir/optimizers.def"
+const KernelEntry cpu_copy_avx2[] = {
+#define OPTIMIZER(id, name) {OP_##id, DTYPE_F32, avx2_##name, NULL},
+#include "ir/optimizers.def"
+    {OP_COUNT, DTYPE_COUNT, NULL, NULL},
+};
+#define OPTIMIZER(id, name) static void avx512_##name(const KernelCall *call) { \
+  run(call, cpu_table_avx512, CPU_AVX512, OP_##id); }
+#include "ir/optimizers.def"
+const KernelEntry cpu_copy_avx512[] = {
+#define OPTIMIZER(id, name) {OP_##id, DTYPE_F32, avx512_##name, NULL},
+#include "ir/optimizers.def"
+    {OP_COUNT, DTYPE_COUNT, NULL, NULL},
+};
+#endif
