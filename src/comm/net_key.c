@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { MOVES_PER_LOOK = 16 }; // at most 8 MiB of TCP's
+enum { MOVES_PER_LOOK = 16 }; // about a MiB of TCP's: UCX_TCP_RX_SEG_SIZE each
 
 ucp_tag_t net_key(const NetWorld *w, int rank) {
   const uint64_t words[] = {w->token, (uint64_t)rank};

@@ -11,7 +11,8 @@
 #include <unistd.h>
 
 // What UCX is told, unless the user tells it something else. It reads these when it is loaded.
-static const struct { const char *name, *value; } settings[] = {
+typedef struct Setting { const char *name, *value; } Setting;
+static const Setting settings[] = {
     {"UCX_HANDLE_ERRORS", "none"},      // plait catches SIGBUS of files that shrink, and sanitizers catch SIGSEGV
     {"UCX_MEM_EVENTS", "n"},            // no hooks in malloc and mmap, which sanitizers have, too
     {"UCX_TLS", "^xpmem"},              // another process's memory is read by system calls: they report that it is gone
@@ -22,11 +23,19 @@ static const struct { const char *name, *value; } settings[] = {
     {"UCX_WARN_UNUSED_ENV_VARS", "n"},  // not every version knows all of these
 };
 
+// And with an adapter that moves memory by itself: a sender that has failed must not write into a receiver's memory.
+static const Setting adapter_settings[] = {
+    {"UCX_POSIX_ERROR_HANDLING", "y"},  // or shared memory is not used where failures are to be reported
+    {"UCX_SYSV_ERROR_HANDLING", "y"},
+    {"UCX_CMA_MEMORY_INVALIDATE", "y"}, // or long messages do not go in one copy where failures are to be reported
+    {"UCX_RNDV_SCHEME", "get_zcopy"},   // receivers fetch
+};
+
 static Ucx loaded;
 static char problem[256];
 
 // May processes of this user read each other's memory? A sandbox can forbid the call itself, and Yama, from level 2 on,
-// all but administrators.
+// all but administrators. Not seen are containers with process numbers of their own: between those UCX uses TCP.
 static int processes_read_each_other(void) {
   char here = 1, there = 0;
   struct iovec from = {&here, 1}, to = {&there, 1};
@@ -37,7 +46,14 @@ static int processes_read_each_other(void) {
   return level < 2 && process_vm_readv(getpid(), &to, 1, &from, 1, 0) == 1 && there;
 }
 
+int ucx_uses_adapters(void) {
+  const char *devices = getenv("UCX_NET_DEVICES");
+  return devices && (strchr(devices, ':') || strstr(devices, "all"));
+}
+
 static void load(void) {
+  for (size_t i = 0; i < sizeof adapter_settings / sizeof *adapter_settings && ucx_uses_adapters(); i++)
+    setenv(adapter_settings[i].name, adapter_settings[i].value, 0);
   for (size_t i = 0; i < sizeof settings / sizeof *settings; i++) setenv(settings[i].name, settings[i].value, 0);
   // Else UCX would put long messages by TCP on this machine, too: three times slower than through shared memory.
   if (FAULT(net_long_by_tcp, !processes_read_each_other(), 0)) setenv("UCX_TCP_PUT_ENABLE", "n", 0);

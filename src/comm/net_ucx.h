@@ -10,5 +10,10 @@ typedef struct Ucx {
 #undef UCX
 } Ucx;
 
+// Whether UCX_NET_DEVICES lets UCX use adapters that move memory while no process makes progress: those of InfiniBand
+// and RoCE, whose names have a port (mlx5_0:1), or all devices. Unless the user sets it, plait names one network
+// interface (eth0), which is TCP.
+int ucx_uses_adapters(void);
+
 // PLAIT_FAILED with what to install where it cannot be loaded. Loads it once; from several threads.
 int ucx_load(const Ucx **ucx, Error *error);

@@ -6,9 +6,9 @@
 // to a peer that is gone, but never receives from it: those are found here; and who died is mostly known earlier, by
 // the watch (net_watch.h).
 //
-// Endpoints are made without UCX's error handling. All that it would add is for memory that moves without progress:
-// with it UCX lets nobody write into a receiver's memory, and so copies all that TCP brings once more. A broken
-// connection is reported without it, too.
+// So endpoints are made without UCX's error handling: with it UCX lets nobody write into a receiver's memory, and
+// copies all that TCP brings once more. A broken connection is reported without it, too. An adapter of InfiniBand or
+// RoCE moves memory while nobody makes progress; where the user lets UCX have one, endpoints have error handling.
 #ifdef PLAIT_UCX
 #include "comm/net_world.h"
 #include <pthread.h>
@@ -314,7 +314,7 @@ ucs_status_t net_connect_peer(NetWorld *w, int rank) {
       .field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS | UCP_EP_PARAM_FIELD_ERR_HANDLER |
                     UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE,
       .address = peer->address,
-      .err_mode = UCP_ERR_HANDLING_MODE_NONE,
+      .err_mode = ucx_uses_adapters() ? UCP_ERR_HANDLING_MODE_PEER : UCP_ERR_HANDLING_MODE_NONE,
       .err_handler = {connection_failed, peer}};
   if (peer->endpoint) return UCS_OK;
   ucs_status_t status = w->ucx->ucp_ep_create(w->worker, &params, &peer->endpoint);

@@ -190,8 +190,8 @@ View view_call(const CommCall *call, int receives, int part);
 View view_memory(const void *data, size_t bytes);
 char *view_at(const View *view, size_t at, size_t *left); // address of byte `at`; how many follow it in one piece
 void view_copy(const View *to, const View *from);         // cut alike; does nothing where both are the same memory
-// Memory of whole pages for elements on their way: so they are not spread over more of them, or of cache lines, than
-// needed. Zero, and its pages are there. The caller frees it.
+// Memory of whole pages (of 4 KiB) for elements on their way: so they are not spread over more of them, or of cache
+// lines, than needed. Zero, and its pages are there. The caller frees it.
 char *staging_take(size_t bytes);
 // With the lock: room for a message of this many pieces.
 void pieces_reserve(ProcessWorld *w, size_t pieces);

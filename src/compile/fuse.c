@@ -26,7 +26,7 @@ typedef struct Join {
   int first; // JOIN_ADD_FIRST: the other term of the sum
 } Join;
 
-enum { MANY_WRITE = -1 }; // Fuse.update: several nodes, or too early
+enum { NO_UPDATE_CAN = -1 }; // Fuse.update: several nodes write it, or one that comes too early
 
 typedef struct Fuse {
   const Graph *g;
@@ -197,15 +197,15 @@ static int before(const Node *n, const Node *m) {
                                 : n->stage == m->stage && (n->phase != m->phase ? n->phase < m->phase : n->id < m->id);
 }
 
-// A Copy is as its Variable between two steps where the one node that writes this can write the Copy as well, behind
-// all that reads it in a step; or where nothing writes the Variable.
+// A Copy stays equal to its Variable from step to step if one node alone writes the Variable, behind all that reads the
+// Copy, and can write the Copy as well; or if nothing writes the Variable.
 static void find_updates(Fuse *f) {
   const Graph *g = f->g;
   f->update = xcalloc((size_t)g->variable.count + 1, sizeof(int));
   for (int i = 0; i < g->node.count; i++)
     for (int k = 0; k < g->node.data[i].noutput; k++) {
       const Tensor *t = graph_tensor(g, g->node.data[i].output[k]);
-      if (t->variable >= 0 && t->copy < 0) f->update[t->variable] = f->update[t->variable] ? MANY_WRITE : i + 1;
+      if (t->variable >= 0 && t->copy < 0) f->update[t->variable] = f->update[t->variable] ? NO_UPDATE_CAN : i + 1;
     }
   for (int i = 0; i < g->node.count; i++)
     for (int k = 0; k < g->node.data[i].ninput; k++) {
@@ -213,7 +213,7 @@ static void find_updates(Fuse *f) {
       const Tensor *t = id < 0 ? NULL : graph_tensor(g, id);
       if (!t || t->variable < 0 || t->copy < 0 || f->update[t->variable] <= 0) continue;
       if (FAULT(copy_is_written_too_early, !before(&g->node.data[i], &g->node.data[f->update[t->variable] - 1]), 0))
-        f->update[t->variable] = MANY_WRITE;
+        f->update[t->variable] = NO_UPDATE_CAN;
     }
 }
 
@@ -224,7 +224,7 @@ static void join_copy(Fuse *f, int id) {
       FAULT(copy_of_the_newest_in_a_stream, f->streams, 0)) return;
   const Tensor *v = graph_tensor(f->g, n->input[0]), *copy = graph_tensor(f->g, n->output[0]);
   if (v->variable < 0 || v->copy >= 0 || copy->variable != v->variable || copy->copy < 0) return;
-  if (f->update[v->variable] == MANY_WRITE) return;
+  if (f->update[v->variable] == NO_UPDATE_CAN) return;
   if (f->update[v->variable]) {
     Node update = f->g->node.data[f->update[v->variable] - 1];
     const Tensor *w = graph_tensor(f->g, update.output[0]);

@@ -59,8 +59,8 @@ static const Placement *owned_storage(Graph *g, const Parallel *parallel, const 
   return placement_new(g, &p);
 }
 
-// Parameters: shard the storage by the table, and keep what MICRO reads as a Copy, refreshed in BEGIN so that it is
-// never stale. precision may have made the Copy already, in a narrower dtype.
+// Parameters: shard the storage by the table, and keep what MICRO reads as a Copy, which BEGIN makes, so that it is
+// never stale (fuse may let the update make it). precision may have made the Copy already, in a narrower dtype.
 static void store_parameter(Graph *g, const Parallel *parallel, int id, const int *owner) {
   Variable *v = &g->variable.data[id];
   const Placement *seen = v->storage;

@@ -176,9 +176,9 @@ typedef struct OpDef {
   // Turns a node into one that first adds a further, last input to input 0, and gives their sum as a further, last
   // output. For `fuse`. NULL: never.
   void (*add_first)(Node *node);
-  // Turns a node that updates a parameter, output 0 in the memory of input 0, into one that also gives it rounded to
-  // `dtype`, as a further output. Returns which output that is, those behind it move on; -1 when it cannot. For `fuse`:
-  // that is the parameter's Copy, which BEGIN then need not make again. NULL: never.
+  // Makes a node that updates a parameter, output 0 in the memory of input 0, one that also gives it rounded to
+  // `dtype`. Returns the index at which the caller must insert that output; -1 when it cannot. For `fuse`: it is the
+  // parameter's Copy, which BEGIN then need not make again. NULL: never.
   int (*writes_copy)(Node *node, Dtype dtype);
   // Turns a node that makes gradients of weights beside its result into one that leaves them to nodes of their own,
   // which `gradient` appends: for schedules that split backward. NULL: it is no such node.

@@ -86,7 +86,8 @@ int optimizer_is_split(const KernelCall *call) { return call->input[call->ninput
 
 const Operand *optimizer_copy(const KernelCall *call) {
   const Operand *w = &call->output[0], *last = &call->output[call->noutput - 1];
-  int is = dtype_is_float(last->dtype) && dtype_size(last->dtype) == sizeof(uint16_t) && // moments are as wide as w
+  int is = dtype_is_float(last->dtype) &&
+           dtype_size(last->dtype) == sizeof(uint16_t) && // moments of such a w are as wide as it
            dtype_size(w->dtype) > sizeof(uint16_t);
   return is ? last : NULL;
 }

@@ -12,7 +12,7 @@
 // has the inputs that it says.
 typedef struct OptimizerInputs { int w, gradient, lr, factor, skip, step; } OptimizerInputs;
 
-enum { OPTIMIZER_STATES = 3 };
+enum { OPTIMIZER_STATES = 3, OPTIMIZER_OPERANDS = OPTIMIZER_STATES + 7 }; // at most; inputs, of which outputs are fewer
 struct OptimizerDef {
   const char *meaning;                     // a sentence for docs/recipes.md
   const char

@@ -3,7 +3,7 @@
 #include "op/optimizer.h"
 #include "op/state_code.h"
 
-enum { STATE_MOST = OPTIMIZER_STATES + 7 }; // operands of an optimizer's op at most
+enum { STATE_MOST = OPTIMIZER_OPERANDS };
 
 // The inputs (bits) of an op that are moments of an optimizer, which it updates in place, and those of them that are
 // means of squares, and so never negative.

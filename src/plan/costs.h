@@ -18,7 +18,7 @@ typedef struct Cost {
   double launches; // of kernels by the host
   double flops, bytes;
   int ranks;
-  int left;        // to other ranks, which own what it works on; or to a step whose Copies are stale (Node.refreshes)
+  int left;        // this rank passes it over: other ranks own what it works on, or Copies are fresh (Node.refreshes)
   int group;       // index into Costs.group
   uint32_t axes;   // of the collective; along pp: of `crossing` coordinates
   int crossing;    // pipeline coordinates that take part; 0: it stays within one

@@ -43,7 +43,7 @@ static void add_body(const Program *p, const Body *b, int microbatch, double tim
   for (int i = 0; i < b->count; i++) {
     const Node *n = &p->graph->node.data[b->instruction[i].node];
     if (op_def(n->op)->communicates) continue;
-    if (FAULT(fresh_copies_move_bytes, n->refreshes, 0)) continue; // of a step behind others
+    if (FAULT(fresh_copies_move_bytes, n->refreshes, 0)) continue; // a step that follows another passes it over
     Arena scratch = {0};
     const Placement *owner = op_def(n->op)->needs_owner ? node_owner(p->graph, n) : NULL;
     double share = owner ? times / mesh_size(&p->mesh, owner->owner_axes) : times; // a rank's of all owners' work

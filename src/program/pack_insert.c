@@ -167,8 +167,9 @@ static int64_t unit_of(const PackProblem *p) {
   return FAULT(capacities_lie_anywhere, unit ? unit : 1, 1);
 }
 
-// Ways of starting from nothing. classes: first what is needed when at least 97% of the most is, then 93%, 87% and 75%;
-// else by the load alone. Then the largest size times duration to a power in halves; LONGEST: by duration alone.
+// Ways of starting from an empty packing. classes: first what is needed when at least 97% of the most is, then 93%, 87%
+// and 75%; else by the load alone. Then the largest size times duration to a power in halves; LONGEST: by duration
+// alone.
 enum { LONGEST = -1 };
 typedef struct Way { int classes, power; } Way;
 static const Way ways[] = {{1, 1}, {1, LONGEST}, {1, 2}, {0, 1}, {0, 0}, {0, LONGEST}, {1, 0}, {0, 2}};

@@ -17,7 +17,7 @@ int64_t *pack_loads(const PackProblem *problem);
 // Returns the lowest end found, and its offsets, or `end`, and leaves the offsets as they are.
 // Tree search from the lowest offset up.
 int64_t pack_search(const PackProblem *problem, int64_t bound, int64_t end, int64_t effort, int64_t *offset);
-// Insertion, from nothing and from a packing.
+// Insertion, from an empty packing and from a given one.
 int64_t pack_insert(const PackProblem *problem, const PackMeets *meets, const int64_t *load, int64_t bound, int64_t end,
                     int64_t effort, int64_t *offset);
 

@@ -499,7 +499,7 @@ int executor_run(Executor *e, uint64_t step, const StepInputs *inputs, int ahead
     walk_rewind(e->walk);
   }
   State *s = e->binding.state;
-  // Else another Program has run, or something was loaded or put back.
+  // It differs where another Program has run, or something was loaded or put back.
   e->fresh = FAULT(fresh_copies_are_made_again, FAULT(copies_are_always_fresh, s->changes == e->left, 1), 0);
   UNLESS_FAULT(other_programs_leave_copies) s->changes++;
   code = streams ? run_stream(e, ahead) : walk_run(e->walk, visit, e);

@@ -14,8 +14,8 @@ typedef struct State {
   int rank;
   char *memory;           // an address of the device's
   int64_t bytes;
-  uint64_t changes;       // how often it was written to, or a step was run on it: who finds the number that he left has
-                          // what he left; from 1 on
+  uint64_t changes;       // writes and steps so far, from 1 on. An executor whose last step left this number knows that
+                          // nothing has changed since
   Turn turn;              // which instances of the Variables are those of the step that was finished last
   char *work;             // slots, workspace and scratch of whichever Program runs
 } State;

@@ -1,6 +1,6 @@
 #!/bin/bash
 # The comm matrix, streams, messages, communicators, large calls, reserved memory and heartbeats over net with 1, 2 and 4 processes,
-# through shared memory, and where net_comm_tcp.sh calls it through TCP (UCX must say that it was these); that training steps allocate
+# through shared memory (once with the settings for adapters), and where net_comm_tcp.sh calls it through TCP (UCX must say that it was these); that training steps allocate
 # nothing; half by hand.
 . "$SOURCE/tests/net/environment.sh" || exit 1
 failures=0
@@ -41,6 +41,9 @@ else
   all '(sysv|posix)/memory.* cma/memory.*'
   for n in 3 5; do
     ranks $n "$FOLDER/process_chains" >"$logs/log" 2>&1 || { echo "FAILED: process_chains with $n"; cat "$logs/log"; failures=1; }
+  done
+  for program in process_comm_calls process_large process_departure; do # with UCX's error handling, as adapters need it
+    UCX_NET_DEVICES=all ranks 2 "$FOLDER/$program" >"$logs/log" 2>&1 || { echo "FAILED: $program with all devices"; cat "$logs/log"; failures=1; }
   done
 fi
 exit $failures

@@ -86,7 +86,7 @@ static void every_number_comes_back(void **state) {
 
 // ---- updates
 
-enum { N = 3 * 4096 + 100, OPERANDS = OPTIMIZER_STATES + 7 };
+enum { N = 3 * 4096 + 100, OPERANDS = OPTIMIZER_OPERANDS };
 
 typedef struct Update {
   Op op;

@@ -9,7 +9,7 @@
 #include <math.h>
 #include <string.h>
 
-enum { N = 3 * 16384 + 100, OPERANDS = OPTIMIZER_STATES + 7, MOST_VALUES = 1 + OPTIMIZER_STATES };
+enum { N = 3 * 16384 + 100, OPERANDS = OPTIMIZER_OPERANDS, MOST_VALUES = 1 + OPTIMIZER_STATES };
 
 // `copy` of the attribute is set for the second call.
 typedef struct Update {

@@ -2,18 +2,14 @@
 // "FlashAttention", 2022). Tiles that causality or documents hide are skipped.
 //
 // Scores lie with keys as rows, (keys, queries). So keys need not be transposed, a tile of queries is transposed once
-// for many tiles of keys, and maxima and sums over keys are vectors of queries. Scores are in base 2: turned queries
-// are multiplied by scale · log2 e, so that a probability is 2^(score - shift). All that products read is copied first:
-// a head's rows lie g · d elements apart, which costs more at each of the products than a copy does once.
+// for many tiles of keys, and maxima and sums over keys are vectors of queries. Scores are in base 2: transposed
+// queries are multiplied by scale · log2 e, so that a probability is 2^(score - shift). All that products read is
+// copied first: a head's rows lie g · d elements apart, which costs more at each of the products than a copy does once.
 
-enum {
-  // Eight fill half a second-level cache of CPUs with AVX-512, at least 1 MiB; others have less.
-  TYPED(QUERY_TILES) =
-      LEVEL_BYTES == 64 ? 8 : 4, // of a unit of the forward pass: a tile of keys is copied once for them
-  TYPED(KEY_TILES) = LEVEL_BYTES == 64
-                         ? 8
-                         : 4 // of a stripe of the backward pass: a tile of queries is turned and copied once for them
-};
+// Tiles of queries that a unit of the forward pass has, for which a tile of keys is copied once; tiles of keys that a
+// block of the backward pass has, for which a tile of queries is transposed and copied once. With fp32 and d = 64 eight
+// need 350 KB and 700 KB of the second-level cache: CPUs with AVX-512 have at least 1 MiB, others less.
+enum { TYPED(QUERY_TILES) = LEVEL_BYTES == 64 ? 8 : 4, TYPED(KEY_TILES) = LEVEL_BYTES == 64 ? 8 : 4 };
 #define QUERY_TILES TYPED(QUERY_TILES)
 #define KEY_TILES TYPED(KEY_TILES)
 
@@ -24,7 +20,7 @@ typedef struct TYPED(AttentionTile) {
   REAL logsumexp[TILE], delta[TILE];                                 // backward, per query; logsumexp in base 2
   SIDE query[QUERY_TILES], key[KEY_TILES];
   int64_t width;
-  REAL *turned;       // panels of xᵀ (d, queries). Forward: QUERY_TILES of q. Backward: of q, then of dout
+  REAL *transposed;       // panels of xᵀ (d, queries). Forward: QUERY_TILES of q. Backward: of q, then of dout
   REAL *keys, *values; // (keys, d), panels (keys, width); backward: (keys, d) both, KEY_TILES of them
   REAL *accumulator;  // forward: (QUERY_TILES, queries, width)
   REAL *key_panels;   // backward, the rest too: panels (keys, width), KEY_TILES of them
@@ -45,7 +41,7 @@ static size_t TYPED(attention_slot)(const ATTENTION *a, int backward, char *base
   size_t used = (sizeof *t + 63) / 64 * 64;
   t->width = width;
   struct { REAL **at; int64_t forward, backward; } part[] = {
-      {&t->turned, QUERY_TILES * across, 2 * across},
+      {&t->transposed, QUERY_TILES * across, 2 * across},
       {&t->keys, across, KEY_TILES * across},
       {&t->values, along, KEY_TILES * across},
       {&t->accumulator, QUERY_TILES * along, 0},
@@ -89,7 +85,7 @@ static void TYPED(panel_tile)(REAL *to, const REAL *from, int64_t row, int64_t r
     TYPED(pack_b)(to + j * rows, from + j, row, 1, rows, d - j < NR ? d - j : NR);
 }
 // Panels of factor · fromᵀ (d, rows).
-static void TYPED(turn_tile)(REAL *to, const REAL *from, int64_t row, int64_t rows, int64_t d, REAL factor) {
+static void TYPED(transpose_tile)(REAL *to, const REAL *from, int64_t row, int64_t rows, int64_t d, REAL factor) {
   for (int64_t j = 0; j < rows; j += NR)
     TYPED(pack_b)(to + j * d, from + j * row, 1, row, d, rows - j < NR ? rows - j : NR);
   int64_t n = (rows + NR - 1) / NR * NR * d;
@@ -124,11 +120,11 @@ static void TYPED(tile_product)(TILE_STATE *t, const REAL *a, int64_t a_row, int
   TYPED(gemm)(&g, t->product, NULL);
 }
 
-// score = keys (keys, d) · turned queries, -inf where hidden.
+// score = keys (keys, d) · transposed queries, -inf where hidden.
 static void TYPED(tile_scores)(const ATTENTION *a, TILE_STATE *t, const PLACE *at, const REAL *keys,
-                               const REAL *turned, int visible) {
+                               const REAL *transposed, int visible) {
   int64_t n = at->query->count;
-  TYPED(tile_product)(t, keys, a->d, at->key->count, a->d, turned, n, t->score, TILE, 0);
+  TYPED(tile_product)(t, keys, a->d, at->key->count, a->d, transposed, n, t->score, TILE, 0);
   for (int64_t k = 0; visible != 2 && k < at->key->count; k++)
     TYPED(mask_row)
     (t->score + k * TILE, n, 0, a->attr->causal, at->key->position[k], at->key->document[k], at->query->position,
@@ -137,12 +133,13 @@ static void TYPED(tile_scores)(const ATTENTION *a, TILE_STATE *t, const PLACE *a
 
 static REAL TYPED(score_factor)(const ATTENTION *a) { return (REAL)(a->attr->scale * 1.44269504088896340736); }
 
-// Vectors of queries that a loop over keys holds in registers.
+// Vectors of queries that a loop over keys holds in registers. Loops work on whole ones: what lies behind the last
+// query is garbage, which no product reads into a result.
 #define TOGETHER (TILE / WIDTH < 4 ? TILE / WIDTH : 4)
 
-// Online softmax of one tile: score = 2^(score - maximum), with maxima and sums over all keys so far; shrink (TILE):
+// Online softmax of one tile: score = 2^(score - maximum), with maxima and sums over all keys so far; rescale (TILE):
 // the factor of what was accumulated before.
-static void TYPED(soften)(TILE_STATE *t, const PLACE *at, REAL *maximum, REAL *sums, REAL *shrink) {
+static void TYPED(online_softmax)(TILE_STATE *t, const PLACE *at, REAL *maximum, REAL *sums, REAL *rescale) {
   int64_t keys = at->key->count;
   for (int64_t c = 0; c < at->query->count; c += TOGETHER * WIDTH) {
     V most[TOGETHER], sum[TOGETHER], least = TYPED(splat)((REAL)-INFINITY);
@@ -155,9 +152,9 @@ static void TYPED(soften)(TILE_STATE *t, const PLACE *at, REAL *maximum, REAL *s
       V old = TYPED(load)(maximum + i);
       TYPED(store)(maximum + i, most[u]);
       most[u] = TYPED(select)(most[u] > least, most[u], (V){0}); // of a query that sees no key yet
-      V shrinks = TYPED(exp2)(old - most[u]);
-      TYPED(store)(shrink + i, shrinks);
-      sum[u] = TYPED(load)(sums + i) * shrinks;
+      V rescales = TYPED(exp2)(old - most[u]);
+      TYPED(store)(rescale + i, rescales);
+      sum[u] = TYPED(load)(sums + i) * rescales;
     }
     for (int64_t k = 0; k < keys; k++)
       UNROLL for (int u = 0; u < TOGETHER; u++) {
@@ -172,12 +169,12 @@ static void TYPED(soften)(TILE_STATE *t, const PLACE *at, REAL *maximum, REAL *s
 
 // One tile of keys for tile `place` of the unit's queries: online softmax, then accumulator += p v.
 static void TYPED(forward_tile)(const ATTENTION *a, TILE_STATE *t, const PLACE *at, int64_t place, int visible) {
-  REAL *accumulator = t->accumulator + place * TILE * t->width, shrink[TILE];
-  TYPED(tile_scores)(a, t, at, t->keys, t->turned + place * TILE * a->d, visible);
-  TYPED(soften)(t, at, t->maximum + place * TILE, t->sum + place * TILE, shrink);
+  REAL *accumulator = t->accumulator + place * TILE * t->width, rescale[TILE];
+  TYPED(tile_scores)(a, t, at, t->keys, t->transposed + place * TILE * a->d, visible);
+  TYPED(online_softmax)(t, at, t->maximum + place * TILE, t->sum + place * TILE, rescale);
   for (int64_t i = 0; i < at->query->count; i++)
-    if (FAULT(attention_forgets_to_shrink, shrink[i], 1) != 1)
-      for (int64_t e = 0; e < a->d; e++) accumulator[i * t->width + e] *= shrink[i];
+    if (FAULT(attention_forgets_to_rescale, rescale[i], 1) != 1)
+      for (int64_t e = 0; e < a->d; e++) accumulator[i * t->width + e] *= rescale[i];
   if (a->attr->dropout > 0) {
     TYPED(tile_factors)(a, at, t->factor, 1, TILE);
     for (int64_t k = 0; k < at->key->count; k++)
@@ -203,8 +200,8 @@ static void TYPED(attention_unit)(void *argument, int slot, int64_t unit) {
   for (int64_t i = 0; i < count; i++) {
     TYPED(set_queries)(a, at.b, first + i, &t->query[i]);
     at.query = &t->query[i];
-    TYPED(turn_tile)
-    (t->turned + i * TILE * a->d, a->q + TYPED(query_at)(a, &at), a->q_row, at.query->count, a->d,
+    TYPED(transpose_tile)
+    (t->transposed + i * TILE * a->d, a->q + TYPED(query_at)(a, &at), a->q_row, at.query->count, a->d,
      TYPED(score_factor)(a));
   }
   for (int64_t j = 0; j < a->key_tiles; j++) {
@@ -266,11 +263,11 @@ static void TYPED(gradient_scores)(TILE_STATE *t, const PLACE *at, int dropout) 
   }
 }
 
-// The parts of dv, dk / scale and dq / scale of tile `place` of the stripe's keys.
+// The parts of dv, dk / scale and dq / scale of tile `place` of a block of keys.
 static void TYPED(gradient_tile)(const ATTENTION *a, TILE_STATE *t, const PLACE *at, int64_t place, int visible) {
   int64_t across = place * TILE * a->d, along = place * TILE * t->width, n = at->query->count, keys = at->key->count;
-  TYPED(tile_scores)(a, t, at, t->keys + across, t->turned, visible);
-  TYPED(tile_product)(t, t->values + across, a->d, keys, a->d, t->turned + TILE * a->d, n, t->dscore, TILE, 0);
+  TYPED(tile_scores)(a, t, at, t->keys + across, t->transposed, visible);
+  TYPED(tile_product)(t, t->values + across, a->d, keys, a->d, t->transposed + TILE * a->d, n, t->dscore, TILE, 0);
   if (a->attr->dropout > 0) TYPED(tile_factors)(a, at, t->factor, 1, TILE);
   TYPED(gradient_scores)(t, at, a->attr->dropout > 0);
   TYPED(tile_product)(t, t->score, TILE, keys, n, t->douts, a->d, t->dv + along, t->width, 1);
@@ -281,8 +278,8 @@ static void TYPED(gradient_tile)(const ATTENTION *a, TILE_STATE *t, const PLACE 
 // What products of a tile of queries read, and its logsumexps and deltas.
 static void TYPED(gradient_begin)(const ATTENTION *a, TILE_STATE *t, const PLACE *at) {
   int64_t q = TYPED(query_at)(a, at), n = at->query->count;
-  TYPED(turn_tile)(t->turned, a->q + q, a->q_row, n, a->d, TYPED(score_factor)(a));
-  TYPED(turn_tile)(t->turned + TILE * a->d, a->dout + q, a->q_row, n, a->d, 1);
+  TYPED(transpose_tile)(t->transposed, a->q + q, a->q_row, n, a->d, TYPED(score_factor)(a));
+  TYPED(transpose_tile)(t->transposed + TILE * a->d, a->dout + q, a->q_row, n, a->d, 1);
   TYPED(panel_tile)(t->queries, a->q + q, a->q_row, n, a->d);
   TYPED(panel_tile)(t->douts, a->dout + q, a->q_row, n, a->d);
   for (int64_t i = 0; i < n; i++) {
@@ -292,7 +289,7 @@ static void TYPED(gradient_begin)(const ATTENTION *a, TILE_STATE *t, const PLACE
   }
 }
 
-// Tile `tile` of queries against the `count` tiles of keys of a stripe. dq is stored by the first stripe, and then
+// Tile `tile` of queries against the `count` tiles of a block of keys. dq is stored by the first block, and then
 // added to.
 static void TYPED(gradient_queries)(const ATTENTION *a, TILE_STATE *t, PLACE *at, int64_t tile, int64_t count,
                                     int first) {
@@ -309,7 +306,7 @@ static void TYPED(gradient_queries)(const ATTENTION *a, TILE_STATE *t, PLACE *at
     begun = 1;
     TYPED(gradient_tile)(a, t, at, j, visible);
   }
-  first = FAULT(stripes_overwrite_dq, first, 1);
+  first = FAULT(blocks_overwrite_dq, first, 1);
   REAL *dq = a->dq + TYPED(query_at)(a, at);
   for (int64_t i = 0; i < at->query->count; i++, dq += a->q_row)
     if (begun) TYPED(scale_row)(dq, t->dq + i * t->width, a->d, (REAL)a->attr->scale, !first);
@@ -317,7 +314,7 @@ static void TYPED(gradient_queries)(const ATTENTION *a, TILE_STATE *t, PLACE *at
 }
 
 // `count` tiles of keys from tile j on, of one key-value head, against all queries.
-static void TYPED(gradient_stripe)(const ATTENTION *a, TILE_STATE *t, PLACE *at, int64_t j, int64_t count) {
+static void TYPED(gradient_block)(const ATTENTION *a, TILE_STATE *t, PLACE *at, int64_t j, int64_t count) {
   for (int64_t i = 0; i < count; i++) {
     TYPED(set_keys)(a, at->b, j + i, &t->key[i]);
     at->key = &t->key[i];
@@ -340,6 +337,13 @@ static void TYPED(gradient_stripe)(const ATTENTION *a, TILE_STATE *t, PLACE *at,
   }
 }
 
+// dq of a head that has no keys is 0.
+static void TYPED(no_keys)(const ATTENTION *a, PLACE *at) {
+  for (at->r = 0; at->r < a->r; at->r++)
+    for (int64_t i = 0; i < a->s; i++)
+      memset(a->dq + TYPED(query_at)(a, at) + i * a->q_row, 0, sizeof(REAL) * (size_t)a->d);
+}
+
 // One key-value head of one sample: all tiles, in one order.
 static void TYPED(attention_grad_unit)(void *argument, int slot, int64_t unit) {
   const ATTENTION *a = argument;
@@ -351,8 +355,9 @@ static void TYPED(attention_grad_unit)(void *argument, int slot, int64_t unit) {
       int64_t row = TYPED(query_at)(a, &at) + i * a->q_row;
       t->deltas[at.r * a->s + i] = TYPED(dot)(a->dout + row, a->out + row, a->d);
     }
+  if (!a->key_tiles) TYPED(no_keys)(a, &at);
   for (int64_t j = 0; j < a->key_tiles; j += KEY_TILES)
-    TYPED(gradient_stripe)(a, t, &at, j, a->key_tiles - j < KEY_TILES ? a->key_tiles - j : KEY_TILES);
+    TYPED(gradient_block)(a, t, &at, j, a->key_tiles - j < KEY_TILES ? a->key_tiles - j : KEY_TILES);
 }
 
 static void TYPED(attention_grad)(const KernelCall *call) {

@@ -1,7 +1,8 @@
 // ATTENTION and its gradient on bf16 in tiles of queries × keys (Dao et al., "FlashAttention", 2022): scores, sums and
 // accumulators are fp32; probabilities and gradients of scores are rounded to bf16 for the products that read them.
 // Tiles that causality or documents hide are skipped. Not attention.h with other loads: products of bf16 want all
-// packed that they read, so that keys are packed for several tiles of queries, and backward turns the scores over.
+// packed that they read. Forward has scores as (queries, keys), exponentials to base e, and backward all keys of a head
+// at once.
 
 enum {
   TILE_ROWS = (TILE + MR - 1) / MR * MR, // of fp32 tiles in memory

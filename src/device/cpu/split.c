@@ -4,7 +4,7 @@
 #include "base/fault.h"
 #include "op/optimizer.h"
 
-enum { BLOCK = 4096, MOST = OPTIMIZER_STATES + 7 }; // elements at a time; operands of an optimizer's op
+enum { BLOCK = 4096, MOST = OPTIMIZER_OPERANDS }; // elements at a time
 
 #define LOOPS(level, attribute)                                                                                        \
   attribute static void join_##level(float *restrict to, const uint16_t *restrict high, const uint16_t *restrict low, \

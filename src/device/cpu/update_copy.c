@@ -4,8 +4,6 @@
 #include "base/fault.h"
 #include "op/optimizer.h"
 
-enum { MOST = OPTIMIZER_STATES + 7 }; // operands of an optimizer's op
-
 typedef struct Update {
   const KernelCall *call;
   Kernel kernel, cast; // of fp32
@@ -15,7 +13,7 @@ static void run_unit(void *argument, int slot, int64_t unit) {
   const Update *u = argument;
   const KernelCall *call = u->call;
   RowRange r = chunk_range(operand_elements(&call->output[0]), unit);
-  Operand input[MOST], output[MOST];
+  Operand input[OPTIMIZER_OPERANDS], output[OPTIMIZER_OPERANDS];
   KernelCall part = *call, cast = {.ninput = 1, .noutput = 1, .parameters = call->parameters};
   part.noutput--; // without the Copy
   part.input = input;
