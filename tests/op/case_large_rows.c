@@ -133,6 +133,11 @@ const Row case_large_rows[] = {
        {"f b1 s70 g1 r2 d20", "f b1 s580 g1 d20", "f b1 s580 g1 d20", "i2 b1 s70", "i2 b1 s580"},                      \
        ATTR(AttentionAttr, 0.2, 0, 0, 0, 7),                                                                           \
        .backward = backward_flag},                                                                                     \
+      {name " no keys",                                                                                                \
+       OP_ATTENTION,                                                                                                   \
+       {"f b1 s5 g1 r2 d20", "f b1 s0 g1 d20", "f b1 s0 g1 d20", "i2 b1 s5", "i2 b1 s0"},                              \
+       ATTR(AttentionAttr, 0.2, 0, 0, 0, 7),                                                                           \
+       .backward = backward_flag},                                                                                     \
       {name " many blocks of queries",                                                                                 \
        OP_ATTENTION,                                                                                                   \
        {"f b1 s580 g2 r2 d20", "f b1 s70 g2 d20", "f b1 s70 g2 d20", "t b1 s580", "t b1 s70"},                         \

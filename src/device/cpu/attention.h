@@ -355,7 +355,7 @@ static void TYPED(attention_grad_unit)(void *argument, int slot, int64_t unit) {
       int64_t row = TYPED(query_at)(a, &at) + i * a->q_row;
       t->deltas[at.r * a->s + i] = TYPED(dot)(a->dout + row, a->out + row, a->d);
     }
-  if (!a->key_tiles) TYPED(no_keys)(a, &at);
+  if (FAULT(no_keys_leave_dq, !a->key_tiles, 0)) TYPED(no_keys)(a, &at);
   for (int64_t j = 0; j < a->key_tiles; j += KEY_TILES)
     TYPED(gradient_block)(a, t, &at, j, a->key_tiles - j < KEY_TILES ? a->key_tiles - j : KEY_TILES);
 }
