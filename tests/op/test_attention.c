@@ -296,11 +296,33 @@ static void flops_count_visible_pairs(void **state) {
   }
 }
 
+// However great scores are, backward computes the probabilities of forward: those of a query have the sum 1, so over
+// all keys dv has the sum of dout.
+static void great_scores_keep_probabilities(void **state) {
+  for (int level = 0; level < CPU_LEVELS; level++)
+    for (int dtype = 0; dtype < 2 && cpu_level_available((CpuLevel)level); dtype++) {
+      Whole w = whole_of(level, (Dtype[]){DTYPE_F64, DTYPE_F32}[dtype], 1, 40, 0, 1);
+      for (int64_t i = operand_elements(&w.input[Q]) - 1; i >= 0; i--)
+        operand_store(&w.input[Q], i, 1e12 * operand_load(&w.input[Q], i));
+      run(&w, OP_ATTENTION, w.input, 5, &w.input[OUT], 2);
+      run(&w, OP_ATTENTION_GRAD, w.input, INPUTS, w.gradient, 3);
+      double all = 0, seen = 0;
+      for (int64_t i = operand_elements(&w.input[DOUT]) - 1; i >= 0; i--) all += operand_load(&w.input[DOUT], i);
+      for (int64_t i = operand_elements(&w.gradient[V]) - 1; i >= 0; i--) seen += operand_load(&w.gradient[V], i);
+      assert_true(fabs(seen - all) < 1e-3 * sqrt((double)operand_elements(&w.input[DOUT])));
+      for (int k = Q; k <= K; k++)
+        for (int64_t i = operand_elements(&w.gradient[k]) - 1; i >= 0; i--)
+          assert_true(isfinite(operand_load(&w.gradient[k], i)));
+      whole_free(&w);
+    }
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(reference_parts_equal_the_whole),
       cmocka_unit_test(fast_parts_equal_the_whole),
       cmocka_unit_test(hidden_blocks_are_not_computed),
+      cmocka_unit_test(great_scores_keep_probabilities),
       cmocka_unit_test(flops_count_visible_pairs),
   };
   if (getenv("TEST_ONLY")) cmocka_set_test_filter(getenv("TEST_ONLY"));

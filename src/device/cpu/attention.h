@@ -2,8 +2,8 @@
 // "FlashAttention", 2022). Tiles that causality or documents hide are skipped.
 //
 // Scores lie with keys as rows, (keys, queries). So keys need not be transposed, a tile of queries is transposed once
-// for many tiles of keys, and maxima and sums over keys are vectors of queries. Scores are in base 2: transposed
-// queries are multiplied by scale · log2 e, so that a probability is 2^(score - shift). All that products read is
+// for many tiles of keys, and maxima and sums over keys are vectors of queries. Transposed queries are multiplied by
+// the scale. All that products read is
 // copied first: a head's rows lie g · d elements apart, which costs more at each of the products than a copy does once.
 
 // Tiles of queries that a unit of the forward pass has, for which a tile of keys is copied once; tiles of keys that a
@@ -16,8 +16,8 @@ enum { TYPED(QUERY_TILES) = LEVEL_BYTES == 64 ? 8 : 4, TYPED(KEY_TILES) = LEVEL_
 // A thread's part of the workspace. `width` is d rounded up to whole panels. Panels: (n / NR, rows, NR) of (rows, n).
 typedef struct TYPED(AttentionTile) {
   REAL score[TILE * TILE], dscore[TILE * TILE], factor[TILE * TILE]; // (keys, queries)
-  REAL maximum[QUERY_TILES * TILE], sum[QUERY_TILES * TILE];         // forward, per query; maxima in base 2
-  REAL logsumexp[TILE], delta[TILE];                                 // backward, per query; logsumexp in base 2
+  REAL maximum[QUERY_TILES * TILE], sum[QUERY_TILES * TILE];         // forward, per query
+  REAL logsumexp[TILE], delta[TILE];                                 // backward, per query
   SIDE query[QUERY_TILES], key[KEY_TILES];
   int64_t width;
   REAL *transposed;       // panels of xᵀ (d, queries). Forward: QUERY_TILES of q. Backward: of q, then of dout
@@ -131,13 +131,11 @@ static void TYPED(tile_scores)(const ATTENTION *a, TILE_STATE *t, const PLACE *a
      at->query->document);
 }
 
-static REAL TYPED(score_factor)(const ATTENTION *a) { return (REAL)(a->attr->scale * 1.44269504088896340736); }
-
 // Vectors of queries that a loop over keys holds in registers. Loops work on whole ones: what lies behind the last
 // query is garbage, which no product reads into a result.
 #define TOGETHER (TILE / WIDTH < 4 ? TILE / WIDTH : 4)
 
-// Online softmax of one tile: score = 2^(score - maximum), with maxima and sums over all keys so far; rescale (TILE):
+// Online softmax of one tile: score = e^(score - maximum), with maxima and sums over all keys so far; rescale (TILE):
 // the factor of what was accumulated before.
 static void TYPED(online_softmax)(TILE_STATE *t, const PLACE *at, REAL *maximum, REAL *sums, REAL *rescale) {
   int64_t keys = at->key->count;
@@ -152,14 +150,14 @@ static void TYPED(online_softmax)(TILE_STATE *t, const PLACE *at, REAL *maximum,
       V old = TYPED(load)(maximum + i);
       TYPED(store)(maximum + i, most[u]);
       most[u] = TYPED(select)(most[u] > least, most[u], (V){0}); // of a query that sees no key yet
-      V rescales = TYPED(exp2)(old - most[u]);
+      V rescales = TYPED(softmax_exp)(old - most[u]);
       TYPED(store)(rescale + i, rescales);
       sum[u] = TYPED(load)(sums + i) * rescales;
     }
     for (int64_t k = 0; k < keys; k++)
       UNROLL for (int u = 0; u < TOGETHER; u++) {
         REAL *p = t->score + k * TILE + c + u * WIDTH;
-        V e = TYPED(exp2)(TYPED(load)(p) - most[u]);
+        V e = TYPED(softmax_exp)(TYPED(load)(p) - most[u]);
         TYPED(store)(p, e);
         sum[u] += e;
       }
@@ -202,7 +200,7 @@ static void TYPED(attention_unit)(void *argument, int slot, int64_t unit) {
     at.query = &t->query[i];
     TYPED(transpose_tile)
     (t->transposed + i * TILE * a->d, a->q + TYPED(query_at)(a, &at), a->q_row, at.query->count, a->d,
-     TYPED(score_factor)(a));
+     (REAL)a->attr->scale);
   }
   for (int64_t j = 0; j < a->key_tiles; j++) {
     int copied = 0;
@@ -226,7 +224,7 @@ static void TYPED(attention_unit)(void *argument, int slot, int64_t unit) {
     for (int64_t k = 0; k < at.query->count; k++, o += t->width) {
       REAL sum = t->sum[i * TILE + k], inverse = sum > 0 ? 1 / sum : 0;
       TYPED(scale_row)(out + k * a->q_row, o, a->d, inverse, 0);
-      rows[k] = (REAL)((double)t->maximum[i * TILE + k] * 0.69314718055994530942 + log((double)sum));
+      rows[k] = t->maximum[i * TILE + k] + (REAL)log((double)sum);
     }
   }
 }
@@ -251,7 +249,7 @@ static void TYPED(gradient_scores)(TILE_STATE *t, const PLACE *at, int dropout) 
     for (int64_t k = 0; k < at->key->count; k++)
       UNROLL for (int u = 0; u < TOGETHER; u++) {
         int64_t i = k * TILE + c + u * WIDTH;
-        V p = TYPED(exp2)(TYPED(load)(t->score + i) - logsumexp[u]), dp = TYPED(load)(t->dscore + i), kept = p;
+        V p = TYPED(softmax_exp)(TYPED(load)(t->score + i) - logsumexp[u]), dp = TYPED(load)(t->dscore + i), kept = p;
         if (dropout) {
           V factor = TYPED(load)(t->factor + i);
           kept = p * factor;
@@ -278,13 +276,12 @@ static void TYPED(gradient_tile)(const ATTENTION *a, TILE_STATE *t, const PLACE 
 // What products of a tile of queries read, and its logsumexps and deltas.
 static void TYPED(gradient_begin)(const ATTENTION *a, TILE_STATE *t, const PLACE *at) {
   int64_t q = TYPED(query_at)(a, at), n = at->query->count;
-  TYPED(transpose_tile)(t->transposed, a->q + q, a->q_row, n, a->d, TYPED(score_factor)(a));
+  TYPED(transpose_tile)(t->transposed, a->q + q, a->q_row, n, a->d, (REAL)a->attr->scale);
   TYPED(transpose_tile)(t->transposed + TILE * a->d, a->dout + q, a->q_row, n, a->d, 1);
   TYPED(panel_tile)(t->queries, a->q + q, a->q_row, n, a->d);
   TYPED(panel_tile)(t->douts, a->dout + q, a->q_row, n, a->d);
   for (int64_t i = 0; i < n; i++) {
-    t->logsumexp[i] =
-        TYPED(shift_of)(a->logsumexp[TYPED(rows_at)(a, at) + i]) * (REAL)1.44269504088896340736;
+    t->logsumexp[i] = TYPED(shift_of)(a->logsumexp[TYPED(rows_at)(a, at) + i]);
     t->delta[i] = t->deltas[at->r * a->s + at->query->from + i];
   }
 }

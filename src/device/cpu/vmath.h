@@ -22,33 +22,28 @@ INLINE V TYPED(exp)(V x) {
   return TYPED(select)(x == x, p, x); // NaN stays
 }
 
-// 2^x of exponents of softmax, x < 128: p(x - n) · 2^n, n the nearest integer. 0 below the range of normal numbers
-// (hidden scores are -inf), a NaN stays. Less work than exp; p is the polynomial of least relative error (2e-9) that is
-// 1 at 0 for fp32, Taylor's for fp64.
-INLINE V TYPED(exp2)(V x) {
+// e^x of the exponents of a softmax, x < 88 (fp64: 709): p(x - n ln 2) · 2^n, n the integer next to x / ln 2. 0 below
+// the range of normal numbers (hidden scores are -inf), a NaN stays. Less work than exp: p is the polynomial of least
+// relative error (2e-9) that is 1 at 0 for fp32, and n ln 2 one product, which is off by 2e-9 n; fp64 takes Taylor's.
+INLINE V TYPED(softmax_exp)(V x) {
 #if BITS == 32
-  enum { DEGREE = 6, FRACTION = 23 };
-  static const float c[] = {1, 0.6931472f, 0.24022648f, 0.055503324f, 0.009618437f, 0.0013398874f, 0.00015353362f};
-  const float magic = 0x1.8p23f, least = -126;
-#else
-  enum { DEGREE = 13, FRACTION = 52 };
-  static const double c[] = {1, 0.69314718055994529, 0.24022650695910069, 0.055504108664821576, 0.0096181291076284769,
-                             0.0013333558146428441, 0.00015403530393381606, 1.5252733804059838e-05,
-                             1.3215486790144305e-06, 1.0178086009239696e-07, 7.0549116208011209e-09,
-                             4.4455382718708101e-10, 2.5678435993488196e-11, 1.3691488853904124e-12};
-  const double magic = 0x1.8p52, least = -1022;
-#endif
+  enum { DEGREE = 6 };
+  static const float c[] = {1, 1.0f, 0.49999994f, 0.166664317f, 0.0416680016f, 0.0083741555f, 0.00138436537f};
+  const float magic = 0x1.8p23f, high = 0x1.62e43p-1f, least = -87.0f;
   V clamped = TYPED(max)(TYPED(splat)(least), x); // in this order a NaN stays
-  V shifted = clamped + TYPED(splat)(magic);      // leaves the rounded n in the low bits
-  V n = shifted - TYPED(splat)(magic), f = clamped - n, p = TYPED(splat)(c[DEGREE]);
-  UNROLL for (int k = DEGREE - 1; k >= 0; k--) p = TYPED(fma)(p, f, TYPED(splat)(c[k]));
-#if LEVEL_BYTES == 64 && BITS == 32
+  V shifted = TYPED(fma)(clamped, TYPED(splat)(1.44269504f), TYPED(splat)(magic)); // has the rounded n in its low bits
+  V n = shifted - TYPED(splat)(magic), r = TYPED(fma)(n, TYPED(splat)(-high), clamped), p = TYPED(splat)(c[DEGREE]);
+  UNROLL for (int k = DEGREE - 1; k >= 0; k--) p = TYPED(fma)(p, r, TYPED(splat)(c[k]));
+#if LEVEL_BYTES == 64
   __mmask16 some = _mm512_cmp_ps_mask((__m512)x, (__m512)TYPED(splat)(least), _CMP_NLT_UQ);
   return (V)_mm512_maskz_scalef_ps(some, (__m512)p, (__m512)n);
 #else
-  p = (V)((TYPED(Bits))p + ((TYPED(Bits))shifted << FRACTION));
+  p = (V)((TYPED(Bits))p + ((TYPED(Bits))shifted << 23));
   p = TYPED(select)(x < TYPED(splat)(least), (V){0}, p);
   return TYPED(select)(x == x, p, x);
+#endif
+#else
+  return TYPED(exp)(x);
 #endif
 }
 
