@@ -21,7 +21,9 @@ expect 0 '^this run     40 steps in .*s, 10\.2k tokens, .* tokens/s$' "$PLAIT" t
 cp output log
 grep -qx 'finished at step 40 of 40' log || fail 'it does not say that it is finished'
 grep -q $'\033\\|\r' log && fail 'colours or lines that are rewritten, to a file'
-[ "$(grep -c '^step ' log)" -eq $((5 + 20)) ] || fail "not the steps 1, 10, 20, 30 and 40, and 20 checkpoints: $(grep -c '^step ' log)"
+# On a busy machine a checkpoint also waits for the one before, and says so.
+said=$(grep '^step ' log | grep -cv ': waited ')
+[ "$said" -eq $((5 + 20)) ] || fail "not the steps 1, 10, 20, 30 and 40, and 20 checkpoints: $said"
 grep -q 'MFU *n/a\|nan' log run/metrics.jsonl && fail 'what is not known is shown'
 loss=$(sed -n 's/^step 40\/40  loss \([0-9.]*\).*/\1/p' log)
 grep -q "^loss  *$loss in the last step$" log || fail "the summary's loss is not that of the last step, $loss"
