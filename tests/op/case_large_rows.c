@@ -130,7 +130,7 @@ const Row case_large_rows[] = {
        .backward = backward_flag},                                                                                     \
       {name " many blocks of keys",                                                                                    \
        OP_ATTENTION,                                                                                                   \
-       {"f b1 s70 g1 r2 d20", "f b1 s580 g1 d20", "f b1 s580 g1 d20", "i2 b1 s70", "i2 b1 s580"},                      \
+       {"f b1 s3 g1 r1 d5", "f b1 s580 g1 d5", "f b1 s580 g1 d5", "i2 b1 s3", "i2 b1 s580"},                          \
        ATTR(AttentionAttr, 0.2, 0, 0, 0, 7),                                                                           \
        .backward = backward_flag},                                                                                     \
       {name " no keys",                                                                                                \
@@ -140,7 +140,7 @@ const Row case_large_rows[] = {
        .backward = backward_flag},                                                                                     \
       {name " many blocks of queries",                                                                                 \
        OP_ATTENTION,                                                                                                   \
-       {"f b1 s580 g2 r2 d20", "f b1 s70 g2 d20", "f b1 s70 g2 d20", "t b1 s580", "t b1 s70"},                         \
+       {"f b1 s580 g2 r2 d5", "f b1 s3 g2 d5", "f b1 s3 g2 d5", "t b1 s580", "t b1 s3"},                             \
        ATTR(AttentionAttr, 0.2, 0, 0, 0, 7),                                                                           \
        .backward = backward_flag},                                                                                     \
   {                                                                                                                    \
