@@ -357,9 +357,7 @@ int64_t pack(PackProblem *p, int64_t effort) {
   k.to = xcalloc((size_t)n, sizeof *k.to);
   k.best = xcalloc((size_t)n, sizeof *k.best);
   k.shelves = pack_shelves(p);
-  for (int i = 0; i < n; i++)
-    for (int t = p->item.data[i].first; t < p->item.data[i].first + p->item.data[i].count; t++)
-      k.duration[i] += p->time.data[t].upper - p->time.data[t].lower;
+  for (int i = 0; i < n; i++) k.duration[i] = pack_duration(p, &p->item.data[i]);
   try_all(&k);
   for (int i = 0; i < n; i++) p->item.data[i].offset = k.best[i];
   pack_shelves_free(&k.shelves);

@@ -176,10 +176,8 @@ static const Way ways[] = {{1, 1}, {1, LONGEST}, {1, 2}, {0, 1}, {0, 0}, {0, LON
 enum { WAYS = sizeof ways / sizeof *ways };
 
 static PackKey key_in(const Pool *s, const Way *way, int i) {
-  double part = (double)s->load[i] / (double)s->most, duration = 0, worth = (double)s->size[i];
-  const PackItem *item = &s->p->item.data[i];
-  for (int t = item->first; t < item->first + item->count; t++)
-    duration += s->p->time.data[t].upper - s->p->time.data[t].lower;
+  double part = (double)s->load[i] / (double)s->most, worth = (double)s->size[i],
+         duration = (double)pack_duration(s->p, &s->p->item.data[i]);
   for (int q = 0; q < way->power; q++) worth *= sqrt(duration);
   if (way->power == LONGEST) worth = duration;
   int class = part >= 0.97 ? 0 : part >= 0.93 ? 1 : part >= 0.87 ? 2 : part >= 0.75 ? 3 : 4;

@@ -174,9 +174,7 @@ static void order_by(Search *s, int way) {
   int *order = xcalloc((size_t)s->n + 1, sizeof *order);
   for (int i = 0; i < s->n; i++) {
     const PackItem *item = &s->p->item.data[i];
-    double duration = 0, size = (double)item->size;
-    for (int t = item->first; t < item->first + item->count; t++)
-      duration += s->p->time.data[t].upper - s->p->time.data[t].lower;
+    double duration = (double)pack_duration(s->p, item), size = (double)item->size;
     double random = (double)(pack_draw(&s->random) % 1024) / 1024, chance = way < 3 ? 1 : 0.5 + random;
     key[i].worth = chance * (way % 3 == 0 ? duration * size : way % 3 == 1 ? size : duration);
     key[i].item = i;

@@ -21,6 +21,9 @@ int64_t pack_search(const PackProblem *problem, int64_t bound, int64_t end, int6
 int64_t pack_insert(const PackProblem *problem, const PackMeets *meets, const int64_t *load, int64_t bound, int64_t end,
                     int64_t effort, int64_t *offset);
 
+// How long an item is needed in all.
+int64_t pack_duration(const PackProblem *problem, const PackItem *item);
+
 // The end of the highest item that is needed.
 int64_t pack_end(const PackProblem *problem, const int64_t *offset);
 

@@ -5,6 +5,13 @@
 
 enum { SHELF_COST = 20 }; // of a shelf on which something is put, or from which it is taken, as items looked at
 
+int64_t pack_duration(const PackProblem *p, const PackItem *item) {
+  int64_t duration = 0;
+  for (int t = item->first; t < item->first + item->count; t++)
+    duration += p->time.data[t].upper - p->time.data[t].lower;
+  return duration;
+}
+
 int64_t pack_end(const PackProblem *p, const int64_t *offset) {
   int64_t end = 0;
   for (int i = 0; i < p->item.count; i++)

@@ -1,7 +1,7 @@
 #!/bin/bash
 # The comm matrix, streams, messages, communicators, large calls, reserved memory and heartbeats over net with 1, 2 and 4 processes,
-# through shared memory (once with the settings for adapters), and where net_comm_tcp.sh calls it through TCP (UCX must say that it was these); that training steps allocate
-# nothing; half by hand.
+# through shared memory (once with the settings for adapters), and where net_comm_tcp.sh calls it through TCP (UCX must say that it
+# was these); that training steps allocate nothing; half by hand.
 . "$SOURCE/tests/net/environment.sh" || exit 1
 failures=0
 rank_limit=600 # with a sanitizer, beside other tests; together they have ctest's 900 s

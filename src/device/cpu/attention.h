@@ -3,8 +3,8 @@
 //
 // Scores lie with keys as rows, (keys, queries). So keys need not be transposed, a tile of queries is transposed once
 // for many tiles of keys, and maxima and sums over keys are vectors of queries. Transposed queries are multiplied by
-// the scale. All that products read is
-// copied first: a head's rows lie g · d elements apart, which costs more at each of the products than a copy does once.
+// the scale. All that products read is copied first: a head's rows lie g · d elements apart, which costs more at each of
+// the products than a copy does once.
 
 // Tiles of queries that a unit of the forward pass has, for which a tile of keys is copied once; tiles of keys that a
 // block of the backward pass has, for which a tile of queries is transposed and copied once. With fp32 and d = 64 eight
@@ -20,14 +20,14 @@ typedef struct TYPED(AttentionTile) {
   REAL logsumexp[TILE], delta[TILE];                                 // backward, per query
   SIDE query[QUERY_TILES], key[KEY_TILES];
   int64_t width;
-  REAL *transposed;       // panels of xᵀ (d, queries). Forward: QUERY_TILES of q. Backward: of q, then of dout
-  REAL *keys, *values; // (keys, d), panels (keys, width); backward: (keys, d) both, KEY_TILES of them
-  REAL *accumulator;  // forward: (QUERY_TILES, queries, width)
-  REAL *key_panels;   // backward, the rest too: panels (keys, width), KEY_TILES of them
+  REAL *transposed;      // panels of xᵀ (d, queries). Forward: QUERY_TILES of q. Backward: of q, then of dout
+  REAL *keys, *values;   // (keys, d), panels (keys, width); backward: (keys, d) both, KEY_TILES of them
+  REAL *accumulator;     // forward: (QUERY_TILES, queries, width)
+  REAL *key_panels;      // backward, the rest too: panels (keys, width), KEY_TILES of them
   REAL *queries, *douts; // panels (queries, width)
-  REAL *dq, *dk, *dv; // (queries, width), (KEY_TILES, keys, width) twice
-  REAL *deltas;       // (r, s): products of rows of dout and out
-  void *product;      // workspace of gemm
+  REAL *dq, *dk, *dv;    // (queries, width), (KEY_TILES, keys, width) twice
+  REAL *deltas;          // (r, s): products of rows of dout and out
+  void *product;         // workspace of gemm
 } TYPED(AttentionTile);
 #define TILE_STATE TYPED(AttentionTile)
 _Static_assert(TILE % NR == 0, "whole panels of a tile's queries");
