@@ -3,8 +3,8 @@
 //
 // Scores lie with keys as rows, (keys, queries). So keys need not be transposed, a tile of queries is transposed once
 // for many tiles of keys, and maxima and sums over keys are vectors of queries. Transposed queries are multiplied by
-// the scale. All that products read is copied first: a head's rows lie g · d elements apart, which costs more at each of
-// the products than a copy does once.
+// the scale. All that products read is copied first: a head's rows lie g · d elements apart, which costs more at each
+// of the products than a copy does once.
 
 // Tiles of queries that a unit of the forward pass has, for which a tile of keys is copied once; tiles of keys that a
 // block of the backward pass has, for which a tile of queries is transposed and copied once. With fp32 and d = 64 eight
@@ -150,14 +150,14 @@ static void TYPED(online_softmax)(TILE_STATE *t, const PLACE *at, REAL *maximum,
       V old = TYPED(load)(maximum + i);
       TYPED(store)(maximum + i, most[u]);
       most[u] = TYPED(select)(most[u] > least, most[u], (V){0}); // of a query that sees no key yet
-      V rescales = TYPED(softmax_exp)(old - most[u]);
+      V rescales = TYPED(exp_fast)(old - most[u]);
       TYPED(store)(rescale + i, rescales);
       sum[u] = TYPED(load)(sums + i) * rescales;
     }
     for (int64_t k = 0; k < keys; k++)
       UNROLL for (int u = 0; u < TOGETHER; u++) {
         REAL *p = t->score + k * TILE + c + u * WIDTH;
-        V e = TYPED(softmax_exp)(TYPED(load)(p) - most[u]);
+        V e = TYPED(exp_fast)(TYPED(load)(p) - most[u]);
         TYPED(store)(p, e);
         sum[u] += e;
       }
@@ -249,7 +249,7 @@ static void TYPED(gradient_scores)(TILE_STATE *t, const PLACE *at, int dropout) 
     for (int64_t k = 0; k < at->key->count; k++)
       UNROLL for (int u = 0; u < TOGETHER; u++) {
         int64_t i = k * TILE + c + u * WIDTH;
-        V p = TYPED(softmax_exp)(TYPED(load)(t->score + i) - logsumexp[u]), dp = TYPED(load)(t->dscore + i), kept = p;
+        V p = TYPED(exp_fast)(TYPED(load)(t->score + i) - logsumexp[u]), dp = TYPED(load)(t->dscore + i), kept = p;
         if (dropout) {
           V factor = TYPED(load)(t->factor + i);
           kept = p * factor;

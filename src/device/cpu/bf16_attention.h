@@ -70,7 +70,7 @@ static void store_row(const Operand *to, int64_t at, const float *from, int64_t 
 static float dropout_row(uint16_t *to, const float *x, const float *factor, int64_t n, float shift) {
   V sum = {0};
   EACH_VECTOR {
-    V e = first_lanes_f32(exp_fast(take_f32(x + i, n - i) + splat_f32(shift)), n - i);
+    V e = first_lanes_f32(exp_fast_f32(take_f32(x + i, n - i) + splat_f32(shift)), n - i);
     sum += e;
     put_bf16(to + i, e * take_f32(factor + i, n - i), n - i);
   }
@@ -181,8 +181,8 @@ static void backward_rows(const ATTENTION *a, AttentionTile *t, const PLACE *at,
     float *score = t->score + k * SCORE_ROW, *dscore = t->dscore + k * SCORE_ROW, *factor = t->factor + k * TILE;
     scale_row(a, score, n, visible, 0, at->key->position[k], at->key->document[k], at->query);
     EACH_VECTOR {
-      V p = exp_fast(take_f32(score + i, n - i) - take_f32(t->logsumexp + i, n - i)), dp = take_f32(dscore + i, n - i),
-        kept = p;
+      V p = exp_fast_f32(take_f32(score + i, n - i) - take_f32(t->logsumexp + i, n - i)),
+        dp = take_f32(dscore + i, n - i), kept = p;
       if (a->attr->dropout > 0) {
         V f = take_f32(factor + i, n - i);
         kept = p * f;

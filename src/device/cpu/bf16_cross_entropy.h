@@ -109,12 +109,12 @@ INLINE float exp_row(uint16_t *to, const float *x, int64_t n, float shift, float
   V sum = {0}, by = splat_f32(factor), s = splat_f32(shift);
   int64_t i = 0;
   for (; i + WIDTH <= n; i += WIDTH) {
-    V e = exp_fast(load_f32(x + i) + s);
+    V e = exp_fast_f32(load_f32(x + i) + s);
     sum += e;
     if (to) store_bf16(to + i, e * by);
   }
   if (i < n) {
-    V e = first_lanes_f32(exp_fast(take_f32(x + i, n - i) + s), n - i);
+    V e = first_lanes_f32(exp_fast_f32(take_f32(x + i, n - i) + s), n - i);
     sum += e;
     if (to) store_part_bf16(to + i, e * by, n - i);
   }

@@ -53,27 +53,6 @@ INLINE void narrow_row(uint16_t *restrict to, const float *restrict from, int64_
   if (i < n) store_part_bf16(to + i, load_part_f32(from + i, n - i), n - i);
 }
 
-// e^x to about 2e-7; NaN stays. For x <= 88.
-INLINE V exp_fast(V x) {
-#if LEVEL_BYTES == 64
-  // 0 where the result would not be a normal number: such are a hundred times slower.
-  __mmask16 normal = _mm512_cmp_ps_mask((__m512)x, _mm512_set1_ps(-87.0f), _CMP_NLT_UQ);
-  __m512 v = (__m512)x, p;
-  __m512 n = _mm512_roundscale_ps(_mm512_mul_ps(v, _mm512_set1_ps(1.44269504f)), 8);
-  __m512 r = _mm512_fmadd_ps(n, _mm512_set1_ps(-0x1.62e4p-1f), v);
-  r = _mm512_fmadd_ps(n, _mm512_set1_ps(-0x1.7f7d1cp-20f), r);
-  p = _mm512_fmadd_ps(r, _mm512_set1_ps(1.0f / 720), _mm512_set1_ps(1.0f / 120));
-  p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(1.0f / 24));
-  p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(1.0f / 6));
-  p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(0.5f));
-  p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(1.0f));
-  p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(1.0f));
-  return (V)_mm512_maskz_scalef_ps(normal, p, n);
-#else
-  return exp_f32(x);
-#endif
-}
-
 INLINE float greatest_lane(V v) {
 #if LEVEL_BYTES == 64
   return _mm512_reduce_max_ps((__m512)v);
@@ -97,7 +76,8 @@ INLINE void put_bf16(uint16_t *p, V v, int64_t left) {
 // To about 2^-13, which is below the rounding of what is stored.
 INLINE V sigmoid_bf16(V x) {
 #if LEVEL_BYTES == 64
-  return (V)_mm512_rcp14_ps((__m512)(splat_f32(1) + exp_fast(min_f32(splat_f32(87), -x)))); // NaN is the second operand
+  return (V)_mm512_rcp14_ps(
+      (__m512)(splat_f32(1) + exp_fast_f32(min_f32(splat_f32(87), -x)))); // NaN is the second operand
 #else
   return sigmoid_f32(x);
 #endif

@@ -22,10 +22,11 @@ INLINE V TYPED(exp)(V x) {
   return TYPED(select)(x == x, p, x); // NaN stays
 }
 
-// e^x of the exponents of a softmax, x < 88 (fp64: 709): p(x - n ln 2) · 2^n, n the integer next to x / ln 2. 0 below
-// the range of normal numbers (hidden scores are -inf), a NaN stays. Less work than exp: p is the polynomial of least
-// relative error (2e-9) that is 1 at 0 for fp32, and n ln 2 one product, which is off by 2e-9 n; fp64 takes Taylor's.
-INLINE V TYPED(softmax_exp)(V x) {
+// e^x for x < 88 (fp64: 709), as softmax needs it: p(x - n ln 2) · 2^n, n the integer next to x / ln 2. 0 where the
+// result would not be a normal number: such are a hundred times slower, and hidden scores are -inf. A NaN stays. Less
+// work than exp: p is the polynomial of least relative error (2e-9) that is 1 at 0 for fp32, and n ln 2 one product,
+// which is off by 2e-9 n; fp64 takes Taylor's.
+INLINE V TYPED(exp_fast)(V x) {
 #if BITS == 32
   enum { DEGREE = 6 };
   static const float c[] = {1, 1.0f, 0.49999994f, 0.166664317f, 0.0416680016f, 0.0083741555f, 0.00138436537f};
