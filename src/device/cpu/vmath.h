@@ -24,16 +24,18 @@ INLINE V TYPED(exp)(V x) {
 
 // e^x for x < 88 (fp64: 709), as softmax needs it: p(x - n ln 2) · 2^n, n the integer next to x / ln 2. 0 where the
 // result would not be a normal number: such are a hundred times slower, and hidden scores are -inf. A NaN stays. Less
-// work than exp: p is the polynomial of least relative error (2e-9) that is 1 at 0 for fp32, and n ln 2 one product,
-// which is off by 2e-9 n; fp64 takes Taylor's.
+// work than exp: for fp32 p is the polynomial of least relative error (2e-9) that is 1 at 0; fp64 takes Taylor's. n ln 2
+// takes two products, since its error of 2e-9 n in one would be a bias: forward has the n of x - maximum, backward that
+// of x - logsumexp, so gradients of a softmax would not add up to 0.
 INLINE V TYPED(exp_fast)(V x) {
 #if BITS == 32
   enum { DEGREE = 6 };
   static const float c[] = {1, 1.0f, 0.49999994f, 0.166664317f, 0.0416680016f, 0.0083741555f, 0.00138436537f};
-  const float magic = 0x1.8p23f, high = 0x1.62e43p-1f, least = -87.0f;
+  const float magic = 0x1.8p23f, high = 0x1.62e4p-1f, low = 0x1.7f7d1cp-20f, least = -87.0f;
   V clamped = TYPED(max)(TYPED(splat)(least), x); // in this order a NaN stays
   V shifted = TYPED(fma)(clamped, TYPED(splat)(1.44269504f), TYPED(splat)(magic)); // has the rounded n in its low bits
-  V n = shifted - TYPED(splat)(magic), r = TYPED(fma)(n, TYPED(splat)(-high), clamped), p = TYPED(splat)(c[DEGREE]);
+  V n = shifted - TYPED(splat)(magic);
+  V r = TYPED(fma)(n, TYPED(splat)(-low), TYPED(fma)(n, TYPED(splat)(-high), clamped)), p = TYPED(splat)(c[DEGREE]);
   UNROLL for (int k = DEGREE - 1; k >= 0; k--) p = TYPED(fma)(p, r, TYPED(splat)(c[k]));
 #if LEVEL_BYTES == 64
   __mmask16 some = _mm512_cmp_ps_mask((__m512)x, (__m512)TYPED(splat)(least), _CMP_NLT_UQ);
