@@ -7,21 +7,25 @@
 
 #if LEVEL_BYTES == 64
 #define MR 14 // 28 accumulators, 2 of B, 1 broadcast of 32 registers
+#define PACKED_ROW 16 // rows of packed A are whole vectors, since stores that cross lines of a cache cost twice
 #define MC (MR * 8)
-#define KC 576 // C is read and written once for so many; a panel of B comes from the second-level cache in time
+#define KC 768 // C is read and written once for so many; a panel of B comes from the second-level cache in time
 #elif LEVEL_BYTES == 32
 #define MR 6
+#define PACKED_ROW MR
 #define MC (MR * 12)
 #define KC 512 // a panel of B, 32 KiB, passes through the first-level cache once for every tile of A
 #else
 #define MR 4
+#define PACKED_ROW MR
 #define MC (MR * 24)
 #define KC 256
 #endif
 #define FEW (MR / 2 + 1) // rows of the smaller register tile, for what is left of m
 #define NR (2 * WIDTH)
 #define COPIED_ROW (KC + 64 / (int)sizeof(REAL)) // of rows of A that are copied: see rows_collide
-#define PACKED_B (1 << 20)               // elements of packed B at a time, about
+#define ROOM_A (MC / MR * PACKED_ROW * COPIED_ROW) // elements of packed or copied A of a thread
+#define PACKED_B (1 << 20) // elements of packed B at a time, of all threads
 
 typedef struct TYPED(Gemm) {
   int64_t m, n, k;
@@ -39,22 +43,30 @@ typedef struct TYPED(Gemm) {
 } TYPED(Gemm);
 #define GEMM TYPED(Gemm)
 
-// Columns of B that are packed at a time, and rows (k) of it.
-static int64_t TYPED(gemm_columns)(int64_t n, int64_t k) {
-  int64_t room = PACKED_B / (k < 1 ? 1 : k) / NR * NR, all = (n + NR - 1) / NR * NR;
-  if (room < 8 * NR) room = 8 * NR;
-  return all < room ? all : room;
-}
-static int64_t TYPED(gemm_depth)(int64_t k) {
-  int64_t most = 3072 / KC * KC;
+// Rows (k) and columns of B that are packed at a time, up to `room` elements: all columns if they fit, since A is
+// packed or copied, and C is read and written, for each such block; then as many steps of KC as fit, up to 5.
+static int64_t TYPED(gemm_depth)(int64_t n, int64_t k, int64_t room) {
+  int64_t all = (n + NR - 1) / NR * NR, steps = room / ((all < 1 ? 1 : all) * KC);
+  int64_t most = (steps < 1 ? 1 : steps > 5 ? 5 : steps) * KC;
   return k < most ? k : most;
 }
+static int64_t TYPED(gemm_columns)(int64_t n, int64_t depth, int64_t room) {
+  int64_t fit = room / (depth < 1 ? 1 : depth) / NR * NR, all = (n + NR - 1) / NR * NR;
+  if (fit < 4 * NR) fit = 4 * NR;
+  return all < fit ? all : fit;
+}
 
-// Bytes of workspace for a product of n columns on `slots` threads; also for a smaller k, which may pack more columns.
+// Elements of packed B of one of `slots` threads that pack each their own.
+static int64_t TYPED(gemm_room)(int slots) {
+  int64_t room = (PACKED_B + slots - 1) / slots, least = 4 * NR * KC;
+  return room < least ? least : room;
+}
+
+// Bytes of workspace for a product of n columns on `slots` threads; also for a smaller k.
 static size_t TYPED(gemm_workspace)(int64_t n, int64_t k, int slots) {
-  int64_t depth = TYPED(gemm_depth)(k), all = (n + NR - 1) / NR * NR * depth, most = 8 * NR * depth;
-  if (most < PACKED_B) most = PACKED_B;
-  return sizeof(REAL) * (size_t)((int64_t)slots * MC * COPIED_ROW + (all < most ? all : most)) + 64;
+  int64_t all = (n + NR - 1) / NR * NR * (k < 5 * KC ? k : 5 * KC), room = TYPED(gemm_room)(slots);
+  int64_t packed_b = slots * (all < room ? all : room);
+  return (size_t)slots * (sizeof(REAL) * (size_t)(ROOM_A) + 64) + sizeof(REAL) * (size_t)packed_b;
 }
 
 // B (depth × up to NR columns) → panel (depth, NR), zero padded.
@@ -78,16 +90,21 @@ static void TYPED(pack_b)(REAL *restrict to, const REAL *restrict b, int64_t row
   }
 }
 
-// A (rows ≤ MC × depth ≤ KC) → tiles (depth, MR), KC · MR elements apart. Missing rows are 0.
+// A (rows ≤ MC × depth ≤ KC) → tiles (depth, PACKED_ROW), of which MR columns are A's, KC · PACKED_ROW elements apart.
+// Missing rows are 0.
 static void TYPED(pack_a)(REAL *restrict to, const REAL *restrict a, int64_t row, int64_t column, int64_t rows,
                           int64_t depth) {
   int64_t whole = row == 1 ? rows / MR * MR : 0, padded = (rows + MR - 1) / MR * MR;
   for (int64_t k = 0; k < depth; k++) { // along the contiguous dim, for all tiles
     const REAL *from = a + k * column;
-    REAL *at = to + k * MR;
-    for (int64_t i = 0; i < whole; i += MR, at += MR * KC) memcpy(at, from + i, sizeof(REAL) * MR);
-    for (int64_t i = whole; i < padded; i++)
-      at[i / MR * MR * KC - whole / MR * MR * KC + i % MR] = i < rows ? from[i * row] : 0;
+    REAL *at = to + k * PACKED_ROW;
+    int64_t i = 0;
+#if LEVEL_BYTES == 64
+    for (; i + PACKED_ROW <= (row == 1 ? rows : 0); i += MR, at += PACKED_ROW * KC)
+      for (int j = 0; j < PACKED_ROW; j += WIDTH) TYPED(store)(at + j, TYPED(load)(from + i + j));
+#endif
+    for (; i < whole; i += MR, at += PACKED_ROW * KC) memcpy(at, from + i, sizeof(REAL) * MR);
+    for (; i < padded; i++) at[(i - whole) / MR * PACKED_ROW * KC + i % MR] = i < rows ? from[i * row] : 0;
   }
 }
 
@@ -109,7 +126,7 @@ typedef struct TYPED(Tile) {
   int64_t depth;
   const REAL *a;
   int64_t a_row;    // stride of rows that are contiguous
-  int64_t a_column; // or stride of columns that are: of packed ones MR
+  int64_t a_column; // or stride of columns that are: of packed ones PACKED_ROW
   const REAL *b;
   int64_t b_row;
   REAL *c;
@@ -177,7 +194,7 @@ typedef struct TYPED(GemmJob) {
   const GEMM *g;
   int64_t j0, columns, k0, depth;      // this block of B
   int64_t row_blocks, column_blocks, panels; // units: row_blocks × column_blocks; panels of the block
-  REAL *packed_b, *packed_a;           // (panels, depth, NR); (slots, MC · COPIED_ROW)
+  REAL *packed_b, *packed_a;           // (panels, depth, NR); (slots, ROOM_A)
 } TYPED(GemmJob);
 
 static void TYPED(gemm_pack)(void *argument, int slot, int64_t panel) {
@@ -196,10 +213,9 @@ static int64_t TYPED(panels_at_once)(const GEMM *g, int64_t m, int64_t panels) {
   return g->a_column != 1 || TYPED(rows_collide)(g) ? panels : room < 4 ? 4 : room;
 }
 
-// Rows of one block of MC, from row i0 on, against the panels p0 to p1 - 1.
-static void TYPED(gemm_block)(const TYPED(GemmJob) *job, REAL *tiles, int64_t i0, int64_t p0, int64_t p1) {
+// m <= MC rows, from row i0 on, against the panels p0 to p1 - 1.
+static void TYPED(gemm_block)(const TYPED(GemmJob) *job, REAL *tiles, int64_t i0, int64_t m, int64_t p0, int64_t p1) {
   const GEMM *g = job->g;
-  int64_t m = g->m - i0 < MC ? g->m - i0 : MC;
   int packed = g->a_column != 1 && !g->a_near;
   int far = !g->b_panel &&
             job->panels * NR * job->depth * (int64_t)sizeof(REAL) > 1 << 20; // B is not in the second-level cache
@@ -210,7 +226,7 @@ static void TYPED(gemm_block)(const TYPED(GemmJob) *job, REAL *tiles, int64_t i0
     TYPED(Tile)
     q = {.depth = job->depth - k < KC ? job->depth - k : KC,
          .a_row = g->a_row,
-         .a_column = g->a_near ? g->a_column : MR,
+         .a_column = g->a_near ? g->a_column : PACKED_ROW,
          .b_row = g->b_panel ? g->b_row : NR,
          .c_row = g->c_row,
          .add = g->add || !first};
@@ -234,7 +250,7 @@ static void TYPED(gemm_block)(const TYPED(GemmJob) *job, REAL *tiles, int64_t i0
           (q.depth * NR * MR + m - 1) / m; // elements of the next panel that are brought near beside one tile of A
       for (int64_t i = 0; i < m; i += MR) {
         q.rows = m - i < MR ? m - i : MR;
-        q.a = i < whole ? a + i * q.a_row : rest + (i - whole) * KC;
+        q.a = i < whole ? a + i * q.a_row : rest + (i - whole) / MR * PACKED_ROW * KC;
         q.c = g->c + (i0 + i) * g->c_row + j;
         q.ahead = (const char *)(far ? next + i / MR * share : q.b),
         q.ahead_step = far ? (share * (int64_t)sizeof(REAL) + q.depth - 1) / q.depth : 0;
@@ -250,26 +266,30 @@ static void TYPED(gemm_block)(const TYPED(GemmJob) *job, REAL *tiles, int64_t i0
 static void TYPED(gemm_unit)(void *argument, int slot, int64_t unit) {
   const TYPED(GemmJob) *job = argument;
   const GEMM *g = job->g;
-  int64_t i0 = unit / job->column_blocks * MC, m = g->m - i0 < MC ? g->m - i0 : MC, part = unit % job->column_blocks;
+  int64_t tiles = (g->m + MR - 1) / MR, block = unit / job->column_blocks, part = unit % job->column_blocks;
+  int64_t i0 = tiles * block / job->row_blocks * MR, i1 = tiles * (block + 1) / job->row_blocks * MR;
+  int64_t m = (i1 < g->m ? i1 : g->m) - i0;
   int64_t p0 = job->panels * part / job->column_blocks, p1 = job->panels * (part + 1) / job->column_blocks;
-  REAL *tiles = job->packed_a + (int64_t)slot * MC * COPIED_ROW;
+  REAL *room = job->packed_a + (int64_t)slot * ROOM_A;
   int64_t step = TYPED(panels_at_once)(g, m, p1 - p0);
-  for (int64_t p = p0; p < p1; p += step) TYPED(gemm_block)(job, tiles, i0, p, p + step < p1 ? p + step : p1);
+  for (int64_t p = p0; p < p1; p += step) TYPED(gemm_block)(job, room, i0, m, p, p + step < p1 ? p + step : p1);
 }
 
-// team NULL: in the calling thread. workspace: gemm_workspace(n, k, team slots) bytes.
-static void TYPED(gemm)(const GEMM *g, void *workspace, Team *team) {
+// All threads of the team pack B together, `room` elements at a time, and then multiply. They wait for each other after
+// both. team NULL: in the calling thread.
+static void TYPED(gemm_together)(const GEMM *g, void *workspace, int64_t room, Team *team) {
   int size = team_size(team);
   TYPED(GemmJob) job = {.g = g};
   job.packed_a = (REAL *)(((uintptr_t)workspace + 63) & ~(uintptr_t)63);
-  job.packed_b = job.packed_a + (int64_t)team_slots(team) * MC * COPIED_ROW;
+  job.packed_b = job.packed_a + (int64_t)team_slots(team) * ROOM_A;
   if (g->k == 0)
     for (int64_t i = 0; i < g->m; i++)
       for (int64_t j = 0; j < g->n; j++)
         g->c[i * g->c_row + j] = (g->add ? g->c[i * g->c_row + j] : 0) + (g->bias ? g->bias[j] : 0);
-  int64_t nc = TYPED(gemm_columns)(g->n, g->k), kc = TYPED(gemm_depth)(g->k);
-  job.row_blocks = (g->m + MC - 1) / MC;
-  if (!job.row_blocks) return;
+  int64_t kc = TYPED(gemm_depth)(g->n, g->k, room), nc = TYPED(gemm_columns)(g->n, kc, room);
+  if (!g->m) return;
+  int64_t tiles = (g->m + MR - 1) / MR;
+  job.row_blocks = (tiles * MR + MC - 1) / MC;
   for (job.j0 = 0; job.j0 < g->n; job.j0 += nc) {
     job.columns = g->n - job.j0 < nc ? g->n - job.j0 : nc;
     job.panels = (job.columns + NR - 1) / NR;
@@ -282,4 +302,52 @@ static void TYPED(gemm)(const GEMM *g, void *workspace, Team *team) {
       team_each(team, job.row_blocks * job.column_blocks, TYPED(gemm_unit), &job);
     }
   }
+}
+
+typedef struct TYPED(GemmParts) {
+  const GEMM *g;
+  int64_t count;
+  int by_rows; // parts are rows of C, else columns
+  char *workspace;
+  size_t bytes; // of it for a slot
+  int64_t room;
+} TYPED(GemmParts);
+
+static void TYPED(gemm_part)(void *argument, int slot, int64_t part) {
+  const TYPED(GemmParts) *p = argument;
+  GEMM g = *p->g;
+  int64_t step = p->by_rows ? MR : NR, all = p->by_rows ? g.m : g.n, tiles = (all + step - 1) / step;
+  int64_t from = tiles * part / p->count * step, to = tiles * (part + 1) / p->count * step;
+  if (to > all) to = all;
+  if (p->by_rows) {
+    g.m = to - from;
+    g.a += FAULT(row_parts_repeat_rows, from, 0) * g.a_row;
+    g.c += from * g.c_row;
+  } else {
+    g.n = to - from;
+    g.b += from * g.b_column;
+    g.c += from;
+    if (g.bias) g.bias += FAULT(column_parts_repeat_bias, from, 0);
+  }
+  TYPED(gemm_together)(&g, p->workspace + (size_t)slot * p->bytes, p->room, NULL);
+}
+
+// team NULL: in the calling thread. workspace: gemm_workspace(n, k, team slots) bytes.
+//
+// Few threads take a part of C each and pack what it needs themselves: packed B that another core has written comes
+// from there, and no thread waits for others within the product. The parts are columns, unless A must be packed and is
+// larger than B. More threads pack B together.
+static void TYPED(gemm)(const GEMM *g, void *workspace, Team *team) {
+  enum { FEW_THREADS = 4 };
+  int size = team_size(team), slots = team_slots(team);
+  int64_t panels = (g->n + NR - 1) / NR, tiles = (g->m + MR - 1) / MR;
+  int by_rows = g->a_column != 1 && !g->a_near && g->m > g->n;
+  if (size == 1 || size > FEW_THREADS || g->b_panel || !g->k || (by_rows ? tiles < 4 * size : panels < 2 * size)) {
+    TYPED(gemm_together)(g, workspace, PACKED_B, team);
+    return;
+  }
+  TYPED(GemmParts)
+  parts = {.g = g, .count = size, .by_rows = by_rows, .workspace = workspace, .room = TYPED(gemm_room)(slots)};
+  parts.bytes = TYPED(gemm_workspace)(g->n, g->k, slots) / (size_t)slots;
+  team_each(team, parts.count, TYPED(gemm_part), &parts);
 }
