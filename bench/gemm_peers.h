@@ -5,6 +5,7 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <time.h>
 
 enum { ROW_MAJOR = 101, PLAIN = 111, TRANSPOSED = 112 };
 
@@ -56,6 +57,16 @@ static void peer_load(Peer *p) {
   p->bf16 = (CblasBf16 *)dlsym(library, "cblas_gemm_bf16bf16f32");
   if (p->threads_symbol) p->set_threads = (void (*)(int))dlsym(library, p->threads_symbol);
 }
+
+// Threads of libraries spin for a while after each call (Intel's OpenMP for 200 ms), and keep the cores from others.
+// They are told to do so for 1 ms at most.
+static void peers_load(void) {
+  setenv("KMP_BLOCKTIME", "1", 1);           // ms; MKL with Intel's OpenMP
+  setenv("OPENBLAS_THREAD_TIMEOUT", "20", 1); // 2^20 cycles
+  for (int i = 0; i < PEERS; i++) peer_load(&peers[i]);
+}
+// Until they have stopped.
+static void peers_sleep(void) { nanosleep(&(struct timespec){.tv_nsec = 3000000}, NULL); }
 
 static int peer_can(const Peer *p, int is_bf16) { return is_bf16 ? p->bf16 != NULL : p->fp32 || p->dnnl; }
 
