@@ -102,7 +102,7 @@ static double dense(const Bench *b, MatmulKind kind, int extra, int64_t m, int64
                      .accumulate = extra && kind == MATMUL_TN};
   Dtype wide = b->dtype == DTYPE_BF16 ? DTYPE_F32 : b->dtype;
   Operand x = {.dtype = b->dtype, .rank = 2, .size = {m, k}}, w = {.dtype = b->dtype, .rank = 2, .size = {n, k}},
-          y = {.dtype = b->dtype, .rank = 2, .size = {m, n}}, bias = {.dtype = b->dtype, .rank = 1, .size = {n}};
+          y = {.dtype = b->dtype, .rank = 2, .size = {m, n}}, bias = {.dtype = wide, .rank = 1, .size = {n}};
   if (kind == MATMUL_TN) w.dtype = wide; // gradients of weights stay wide
   fill(&x), fill(&w), fill(&y);
   Operand output = kind == MATMUL_NT ? y : kind == MATMUL_NN ? x : w;

@@ -23,7 +23,7 @@ typedef struct Product {
 } Product;
 
 enum {
-  PACKED_B = 1 << 21,    // elements of packed B at a time, about
+  PACKED_B = 1 << 21,    // elements of packed B at a time, about, of all threads
   PACKED_DEPTH = 8 * KC, // and rows of it, where sums may wait in C
   PACK_PANELS = 4,       // of one unit of packing
   NEAR_B = 256 << 10,    // bytes of packed B that all tiles of A meet before the next: it stays in the level 2 cache
@@ -39,19 +39,20 @@ typedef struct Blocks {
   int scratch;            // sums wait in a slot's memory
 } Blocks;
 
-static Blocks blocks_of(int64_t n, int64_t k, int wide) {
+// room: elements of packed B at a time, about.
+static Blocks blocks_of(int64_t n, int64_t k, int wide, int64_t room) {
   int64_t most = wide && KC > (int)WIDE_DEPTH ? (int)WIDE_DEPTH : (int)KC, count = (k + most - 1) / most;
   Blocks b = {.depth = count > 1 ? step_up((k + count - 1) / count) : step_up(k),
               .packed_depth = k,
               .scratch = count > 1 && !wide};
   int64_t all = (n + NR - 1) / NR * NR;
   if (wide && k > PACKED_DEPTH) { // many columns rather than a great depth: A is read once for each block of columns
-    int64_t columns = all < PACKED_B / b.depth ? all : PACKED_B / b.depth;
-    b.packed_depth = PACKED_B / columns / b.depth * b.depth;
+    int64_t columns = all < room / b.depth ? all : room / b.depth;
+    b.packed_depth = room / columns / b.depth * b.depth;
   }
-  int64_t room = PACKED_B / (b.packed_depth < 1 ? 1 : step_up(b.packed_depth)) / NR * NR;
-  if (room < 8 * NR) room = 8 * NR;
-  b.columns = all < room ? all : room;
+  int64_t fit = room / (b.packed_depth < 1 ? 1 : step_up(b.packed_depth)) / NR * NR;
+  if (fit < 8 * NR) fit = 8 * NR;
+  b.columns = all < fit ? all : fit;
   return b;
 }
 
@@ -60,13 +61,20 @@ static size_t slot_bytes(int scratch) {
   return sizeof(Packed) * (size_t)(MC * KA) + (scratch ? sizeof(float) * (size_t)(MC * SCRATCH_ROW) : 0);
 }
 
+// Elements of packed B of one of `slots` threads that pack each their own.
+static int64_t part_room(int slots) {
+  int64_t room = (PACKED_B + slots - 1) / slots, least = 8 * NR * PACKED_DEPTH;
+  _Static_assert(8 * NR * PACKED_DEPTH <= PACKED_B, "a wide C never packs more than its room");
+  return room < least ? least : room;
+}
+
 // Bytes of workspace for a product of n columns on `slots` threads; also for a smaller k, which may pack more columns.
 static size_t product_workspace(int64_t n, int64_t k, int wide, int slots) {
-  int64_t depth = step_up(k), all = (n + NR - 1) / NR * NR * depth, most = wide ? 0 : 8 * NR * depth;
-  _Static_assert(8 * NR * PACKED_DEPTH <= PACKED_B, "a wide C never packs more than PACKED_B");
-  if (most < PACKED_B) most = PACKED_B;
-  return (size_t)slots * slot_bytes(blocks_of(n, k, wide).scratch) +
-         sizeof(Packed) * (size_t)(all < most ? all : most) + 64;
+  int64_t depth = step_up(k), all = (n + NR - 1) / NR * NR * depth, most = wide ? 0 : 8 * NR * depth,
+          room = part_room(slots);
+  if (most < room) most = room;
+  return (size_t)slots * (slot_bytes(blocks_of(n, k, wide, room).scratch) +
+                          sizeof(Packed) * (size_t)(all < most ? all : most) + 64);
 }
 
 typedef struct ProductJob {
@@ -205,10 +213,11 @@ static void product_unit(void *argument, int slot, int64_t unit) {
   tiles_end();
 }
 
-// team NULL: in the calling thread. workspace: product_workspace(n, k, wide, team slots) bytes.
-static void product(const Product *g, void *workspace, Team *team) {
+// All threads of the team pack B together, about `room` elements at a time, and then multiply. They wait for each other
+// after both. team NULL: in the calling thread.
+static void product_together(const Product *g, void *workspace, int64_t room, Team *team) {
   int size = team_size(team);
-  ProductJob job = {.g = g, .threads = size, .blocks = blocks_of(g->n, g->k, g->wide)};
+  ProductJob job = {.g = g, .threads = size, .blocks = blocks_of(g->n, g->k, g->wide, room)};
   job.slots = (char *)(((uintptr_t)workspace + 63) & ~(uintptr_t)63);
   job.packed = (Packed *)(void *)(job.slots + (size_t)team_slots(team) * slot_bytes(job.blocks.scratch));
   if (g->k == 0 && !g->add)
@@ -229,4 +238,50 @@ static void product(const Product *g, void *workspace, Team *team) {
       team_each(team, job.row_blocks * job.column_blocks, product_unit, &job);
     }
   }
+}
+
+typedef struct ProductParts {
+  const Product *g;
+  int64_t count;
+  int by_rows; // parts are rows of C, else columns
+  char *workspace;
+  size_t bytes; // of it for a slot
+  int64_t room;
+} ProductParts;
+
+static void product_part(void *argument, int slot, int64_t part) {
+  const ProductParts *p = argument;
+  Product g = *p->g;
+  int64_t step = p->by_rows ? MR : NR, all = p->by_rows ? g.m : g.n, tiles = (all + step - 1) / step;
+  int64_t from = tiles * part / p->count * step, to = tiles * (part + 1) / p->count * step, size = g.wide ? 4 : 2;
+  if (to > all) to = all;
+  if (p->by_rows) {
+    g.m = to - from;
+    g.a += FAULT(row_parts_repeat_rows_bf16, from, 0) * g.a_row;
+    g.c = (char *)g.c + from * g.c_row * size;
+  } else {
+    g.n = to - from;
+    g.b += FAULT(column_parts_repeat_columns_bf16, from, 0) * g.b_column;
+    g.c = (char *)g.c + from * size;
+    if (g.bias) g.bias += from;
+  }
+  product_together(&g, p->workspace + (size_t)slot * p->bytes, p->room, NULL);
+}
+
+// team NULL: in the calling thread. workspace: product_workspace(n, k, wide, team slots) bytes.
+//
+// Few threads take a part of C each and pack what it needs themselves, as in gemm.h; both A and B are packed, so the
+// larger of them is parted. Not where rows of A are contiguous (NT, NN): packing is dearer there, and waiting costs
+// less than to do a part of it twice.
+static void product(const Product *g, void *workspace, Team *team) {
+  enum { FEW_THREADS = 4 };
+  int size = team_size(team), slots = team_slots(team), by_rows = g->m > g->n;
+  int64_t step = by_rows ? MR : NR, tiles = ((by_rows ? g->m : g->n) + step - 1) / step;
+  if (g->a_column == 1 || size == 1 || size > FEW_THREADS || !g->k || tiles < 2 * size) {
+    product_together(g, workspace, PACKED_B, team);
+    return;
+  }
+  ProductParts parts = {.g = g, .count = size, .by_rows = by_rows, .workspace = workspace, .room = part_room(slots)};
+  parts.bytes = product_workspace(g->n, g->k, g->wide, slots) / (size_t)slots;
+  team_each(team, parts.count, product_part, &parts);
 }
