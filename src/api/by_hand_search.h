@@ -4,7 +4,8 @@
 // Each choice of mesh, ZeRO stage, microbatches and schedule waits in the queue with a lower bound of its time. The
 // first one is compiled whole and simulated, until no bound is below the best. Over "tp" a choice needs cuts of
 // parameters: the first choice with so many ranks finds them, kind by kind (by_hand_cuts.h), and others begin with
-// these; the best choice looks for better ones once more.
+// these; where they are fast but do not fit, a choice looks for its own, and the best choice looks for better ones once
+// more.
 #pragma once
 #include "api/by_hand_cuts.h"
 #include "api/by_hand_predict.h"

@@ -1,6 +1,7 @@
 // The memory plan of real Programs: each rank's list is gone along with all that it reads and writes. What is read has
 // not been written over, nothing touches what collectives and messages under way work on, and all of it fits.
 #include "op/op.h"
+#include "program/memory.h"
 #include "runtime/state.h"
 #include "runtime/job.h"
 #include <setjmp.h>
@@ -396,7 +397,66 @@ static void plans_of_llama(void **state) {
   check_model(llama, DTYPE_F64, 4000);
 }
 
+// Models that are nearly all one feed-forward layer. `kept`: its wide tensors that backward reads, which forward makes.
+static const struct { const char *json; int kept; } wide[] = {
+    {"{\"model_type\": \"gpt2\", \"n_layer\": 1, \"n_embd\": 8, \"n_head\": 1, \"n_positions\": 32, \"n_inner\": 2048,"
+     " \"vocab_size\": 16, \"activation_function\": \"gelu_new\", \"resid_pdrop\": 0, \"embd_pdrop\": 0,"
+     " \"attn_pdrop\": 0}",
+     1},
+    {"{\"model_type\": \"llama\", \"hidden_size\": 8, \"intermediate_size\": 2048, \"num_hidden_layers\": 1,"
+     " \"num_attention_heads\": 1, \"num_key_value_heads\": 1, \"max_position_embeddings\": 32, \"vocab_size\": 16,"
+     " \"rms_norm_eps\": 1e-5, \"hidden_act\": \"silu\", \"tie_word_embeddings\": false}",
+     2},
+    {"{\"model_type\": \"mixtral\", \"hidden_size\": 8, \"intermediate_size\": 2048, \"num_hidden_layers\": 1,"
+     " \"num_attention_heads\": 1, \"num_key_value_heads\": 1, \"max_position_embeddings\": 32, \"vocab_size\": 16,"
+     " \"num_local_experts\": 2, \"num_experts_per_tok\": 1, \"rms_norm_eps\": 1e-5, \"hidden_act\": \"silu\","
+     " \"tie_word_embeddings\": false}",
+     2}};
+
+// Bytes of the wide activation that backward makes again: the largest that one pass makes of what is kept.
+static int64_t activation_bytes(const Program *p) {
+  int64_t most = 0;
+  for (int i = 0; i < p->graph->node.count; i++) {
+    const Node *n = &p->graph->node.data[i];
+    if (n->region != REGION_MICRO || n->phase != PHASE_BACKWARD || !op_def(n->op)->one_pass) continue;
+    int64_t bytes = memory_tensor_bytes(p, graph_tensor(p->graph, n->output[0]));
+    if (bytes > most) most = bytes;
+  }
+  return most;
+}
+
+// The activation that backward makes again for the gradient of the matrix behind it is gone before its own gradient,
+// which is as wide, is made: backward has one wide tensor beside what forward kept. Reference kernels have no
+// workspace.
+static void activations_are_gone_before_their_gradients(void **state) {
+  for (size_t i = 0; i < sizeof wide / sizeof *wide; i++) {
+    ModelConfig config = {0};
+    Error error = {0};
+    ParallelOptions parallel = parallel_default(1, 1, 1, 0);
+    CompileOptions o = {
+        .mode = MODEL_TRAIN,
+        .device = device_reference(),
+        .seq = 32,
+        .precision = DTYPE_F32,
+        .parallel = parallel_create(&parallel, &(Workload){.size = {[DIM_KV_HEADS] = 1}}),
+        .update = {.optimizer = OP_ADAMW, .beta1 = 0.9, .beta2 = 0.95, .epsilon = 1e-8, .decay = 0.1, .clip = 1.0}};
+    compile_set_batch(&o, 8, 8);
+    JobOptions run = {.threads = 1, .seed = 1, .evaluate_samples = 8};
+    Job *job = NULL;
+    if (model_config_parse(&config, wide[i].json, strlen(wide[i].json), "wide", &error)) fail_msg("%s", error.message);
+    if (job_create(&config, &o, &run, &job, &error)) fail_msg("model %zu: %s", i, error.message);
+    const Program *p = job->train.program[0];
+    double width = (double)activation_bytes(p), widths = (double)p->memory.live / width;
+    assert_true(width >= 8 * 32 * 2048 * 4.0);
+    print_message("model %zu: %.2f wide tensors at one time\n", i, widths);
+    assert_true(widths >= wide[i].kept + 1 && widths < wide[i].kept + 1.5);
+    job_destroy(job);
+    model_config_free(&config);
+  }
+}
+
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(plans_of_gpt), cmocka_unit_test(plans_of_llama)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(plans_of_gpt), cmocka_unit_test(plans_of_llama),
+                                     cmocka_unit_test(activations_are_gone_before_their_gradients)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
