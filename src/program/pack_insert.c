@@ -6,7 +6,6 @@
 #include "base/error.h"
 #include "base/fault.h"
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -216,7 +215,8 @@ static void start_from(Pool *s, const int64_t *offset) {
   }
 }
 
-// Whether the most that items of less than `small` bytes take at any time is no more than what is above the most of all.
+// Whether the most that items of less than `small` bytes take at any time is no more than what is above the most of
+// all.
 static int smalls_fit(const Pool *s, int64_t small) {
   PackProblem some = {0};
   for (int i = 0; i < s->n; i++)
@@ -227,10 +227,12 @@ static int smalls_fit(const Pool *s, int64_t small) {
   return bytes <= s->capacity - s->most;
 }
 
-// Ways of searching: what is needed when at least so much of the most is, in an order.
+// Ways of searching: what is needed when at least so much of the most is, in an order. From the second round on only
+// all, and by random orders, too.
 typedef struct Part { double least; int order; } Part;
-static const Part parts[] = {{0.95, 0}, {0.9, 0}, {0.985, 2}, {0.9, 1}, {0.95, 1}, {0.4, 0}, {0, 2}, {0, 0}, {0, 1}};
-enum { PARTS = sizeof parts / sizeof *parts };
+static const Part parts[] = {{0.95, 0}, {0.9, 0}, {0.985, 2}, {0.9, 1}, {0.95, 1}, {0.4, 0},
+                             {0, 2},    {0, 0},   {0, 1},     {0, 3},   {0, 4},    {0, 5}};
+enum { PARTS = sizeof parts / sizeof *parts, FIRST_ROUND = 9 };
 
 // Whether less than all items are needed when at least so much is.
 static int is_part(const Pool *s, int64_t least) {
@@ -239,17 +241,19 @@ static int is_part(const Pool *s, int64_t least) {
   return less;
 }
 
-// Searches what is needed when much is, in each way once, and inserts the rest.
-static int64_t search_then_insert(Pool *s, int round, int64_t *bound, int64_t end, int64_t unit, int64_t effort, int64_t *offset) {
+// Searches what is needed when much is, in each way of a round, and inserts the rest. Each round has twice as many
+// steps.
+static int64_t search_then_insert(Pool *s, int round, int64_t *bound, int64_t end, int64_t unit, int64_t effort,
+                                  int64_t *offset) {
   int64_t *found = xcalloc((size_t)s->n + 1, sizeof *found);
   int64_t small = s->capacity / 300, share = effort / 3;
   if (!smalls_fit(s, small)) small = 0;
   for (int q = 0; q < PARTS && end > *bound && s->looked < effort; q++) {
     int64_t least = (int64_t)(parts[q].least * (double)s->most), left = effort - s->looked;
-    if (parts[q].least > 0 && (round || !is_part(s, least))) continue;
-    PackAim aim = {s->capacity, least, small, parts[q].order, (int64_t)2 << round, left < share ? left : share};
+    if (parts[q].least > 0 ? round || !is_part(s, least) : !round && q >= FIRST_ROUND) continue;
+    PackAim aim = {s->capacity, least, small, parts[q].order, (int64_t)2 << (round < 40 ? round : 40),
+                   left < share ? left : share};
     PackFound f = pack_search(s->p, s->meets, s->load, &aim, &s->looked, found);
-    if (getenv("PT")) fprintf(stderr, "least %.3f order %d small %lld rounds %d: %d looked %.2f M\n", parts[q].least, parts[q].order, (long long)small, 2 << round, f, 1e-6 * (double)s->looked);
     if (f == PACK_NONE) {
       *bound = s->capacity + unit;
       break;
@@ -279,7 +283,7 @@ int64_t pack_insert(const PackProblem *p, const PackMeets *meets, const int64_t 
   int64_t unit = unit_of(p);
   s.capacity = *bound / unit * unit;
   end = search_then_insert(&s, 0, bound, end, unit, effort, offset);
-  for (int number = 0; end > *bound && s.looked < effort / 8 * (getenv("IN") ? atoi(getenv("IN")) : 5); number++) {
+  for (int number = 0; end > *bound && s.looked < effort / 8 * 5; number++) {
     // Once all orders have failed at the bound, every other attempt takes half of what lies above it.
     s.capacity = (*bound + (number >= WAYS && number % 2 ? (end - *bound) / 2 : 0)) / unit * unit;
     start_empty(&s, number, NULL);

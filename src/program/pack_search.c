@@ -1,9 +1,9 @@
-// Search: items are placed by rising offset, each at the lowest one that what has been placed before allows. Every packing
-// can be pushed down into this form. Of items that could be placed in any order only one order is tried, and no gap is
-// left in which another item would fit (canonical solutions and dominance: MiniMalloc, Moffitt, 2023; TelaMalloc, Maas et
-// al., 2022). A branch ends where at some time what is left does not fit between the lowest of its offsets and the
-// capacity. What nothing connects any more is searched part by part. An order of the items decides what is tried
-// first; most often hardly anything has to be taken back, or too much for any order to wait for.
+// Search: items are placed by rising offset, each at the lowest one that what has been placed before allows. Every
+// packing can be pushed down into this form. Of items that could be placed in any order only one order is tried, and no
+// gap is left in which another item would fit (canonical solutions and dominance: MiniMalloc, Moffitt, 2023;
+// TelaMalloc, Maas et al., 2022). A branch ends where at some time what is left does not fit between the lowest of its
+// offsets and the capacity. What nothing connects any more is searched part by part. An order of the items decides what
+// is tried first; most often hardly anything has to be taken back, or too much for any order to wait for.
 #include "program/pack_search.h"
 #include "base/error.h"
 #include "base/fault.h"
@@ -99,7 +99,7 @@ static void place(Search *s, int item, int64_t offset) {
       int other = s->rank[64 * w + (size_t)__builtin_ctzll(bits)];
       if (s->cell[other].low >= top) continue;
       vec_push(&s->change, (Change){other, s->cell[other].low});
-      s->cell[other].low = top;
+      s->cell[other].low = FAULT(search_lifts_nothing, top, s->cell[other].low);
     }
   EACH_SECTION(x, s, item) s->left[x] -= counted(s, item);
   PackTime span = span_of(s, item);
@@ -145,12 +145,14 @@ static int search(Search *s, int *rank, int count, PackTime span, Last last) {
     for (int k = 0; k < count; k++) {
       Cell c = s->cell[rank[k]];
       least = c.low + c.size < least ? c.low + c.size : least;
-      if (c.low > low || c.low < last.low || (c.low == last.low && rank[k] <= last.rank)) continue;
+      if (c.low > low || c.low < last.low ||
+          (c.low == last.low && FAULT(search_skips_equal_offsets, rank[k] <= last.rank, last.rank >= 0)))
+        continue;
       if (c.low == low && rank[k] > rank[best]) continue;
       low = c.low, best = k;
     }
     s->looked += count / 2;
-    if (FAULT(search_leaves_gaps, low >= least, best < 0)) return 0;
+    if (low >= least) return 0; // none is left, or a gap would stay in which another one fits
     int now = rank[best], item = s->at[now], changes = s->change.count, parts = 0;
     PackTime own = span_of(s, item);
     rank[best] = rank[count - 1], rank[count - 1] = now;
@@ -174,8 +176,11 @@ static int width_of(const Search *s, int i) {
   return width;
 }
 
-enum { WIDTH, AREA, LOAD, KEYS };
-static const int orders[PACK_ORDERS][KEYS] = {{WIDTH, AREA, LOAD}, {LOAD, AREA, WIDTH}, {LOAD, WIDTH, AREA}};
+// Orders: the greatest first, by one value, among equals by the next. In the last three the first value is times a
+// random number.
+enum { WIDTH, AREA, LOAD, SIZE, VALUES, KEYS = 3, FIRST_RANDOM = 3 };
+static const int orders[PACK_ORDERS][KEYS] = {{WIDTH, AREA, LOAD}, {LOAD, AREA, WIDTH}, {LOAD, WIDTH, AREA},
+                                              {AREA, LOAD, WIDTH}, {SIZE, LOAD, WIDTH}, {WIDTH, LOAD, SIZE}};
 
 typedef struct Key { int64_t value[KEYS]; int item; } Key;
 
@@ -186,12 +191,14 @@ static int by_values(const void *a, const void *b) {
   return x->item - y->item;
 }
 
-static void rank_by(Search *s, int order, const int64_t *load, const int *item, int count) {
+static void rank_by(Search *s, int order, uint64_t random, const int64_t *load, const int *item, int count) {
   Key *key = xcalloc((size_t)count + 1, sizeof *key);
   for (int k = 0; k < count; k++) {
-    int i = item[k], width = width_of(s, i);
-    int64_t of[KEYS] = {[WIDTH] = width, [AREA] = width * s->p->item.data[i].size, [LOAD] = load[i]};
-    for (int q = 0; q < KEYS; q++) key[k].value[q] = of[orders[order][q]];
+    int i = item[k];
+    int64_t width = width_of(s, i), size = s->p->item.data[i].size,
+            of[VALUES] = {[WIDTH] = width, [AREA] = width * size, [LOAD] = load[i], [SIZE] = size};
+    int64_t chance = order < FIRST_RANDOM ? 1024 : 512 + (int64_t)(pack_draw(&random) % 1024);
+    for (int q = 0; q < KEYS; q++) key[k].value[q] = of[orders[order][q]] * (q ? 1 : chance);
     key[k].item = i;
   }
   qsort(key, (size_t)count, sizeof *key, by_values);
@@ -266,15 +273,18 @@ PackFound pack_search(const PackProblem *p, const PackMeets *meets, const int64_
   int count = find_items(&s, aim->small, item);
   s.nodes = aim->rounds * count;
   s.looked += 16 * s.n;
-  rank_by(&s, aim->order, load, item, count);
+  rank_by(&s, aim->order, PACK_SEED + (uint64_t)aim->rounds * 1000003 + (uint64_t)aim->order, load, item, count);
   int *rank = xcalloc((size_t)count + 1, sizeof *rank);
   for (int k = 0; k < count; k++) rank[k] = k;
   if (count <= MOST_ITEMS && search_parts(&s, rank, count, (PackTime){0, s.sections}, (Last){0, -1})) found = PACK_FITS;
-  else if (count <= MOST_ITEMS && s.nodes > 0 && s.looked <= s.stop && !aim->small) found = PACK_NONE;
+  else if (FAULT(search_proves_by_giving_up, count <= MOST_ITEMS && s.nodes > 0 && s.looked <= s.stop, 1) &&
+           !aim->small)
+    found = PACK_NONE;
   for (size_t i = 0; i < n && found == PACK_FITS; i++) offset[i] = -1;
   for (int k = 0; k < count && found == PACK_FITS; k++) offset[item[k]] = s.offset[item[k]];
   *looked += s.looked;
-  free(item), free(rank), free(s.open), free(s.cell), free(s.at), free(s.rank), free(s.offset), free(s.tight), free(s.first_tight), free(s.cut);
+  free(item), free(rank), free(s.open), free(s.cell), free(s.at), free(s.rank), free(s.offset), free(s.tight),
+      free(s.first_tight), free(s.cut);
   free(s.left), free(s.witness), free(s.begin), free(s.needed), free(s.time);
   vec_free(&s.change);
   return found;

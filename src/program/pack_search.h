@@ -14,9 +14,9 @@ PackMeets pack_find_meets(const PackProblem *problem); // freed by free(bits)
 int64_t *pack_loads(const PackProblem *problem);
 
 // Tree search, below a capacity, of what is needed when at least `least` bytes are (0: of all). Items of less than
-// `small` bytes are left out, and the capacity is lower by the most of these. It ends after `rounds` times as many steps
-// as there are items, or at the effort (pack.h).
-enum { PACK_ORDERS = 3 };
+// `small` bytes are left out, and the capacity is lower by the most of these. It ends after `rounds` times as many
+// steps as there are items, or at the effort (pack.h).
+enum { PACK_ORDERS = 6 };
 typedef struct PackAim {
   int64_t capacity, least, small;
   int order;              // below PACK_ORDERS: what is tried first
@@ -27,8 +27,8 @@ typedef enum PackFound { PACK_GAVE_UP, PACK_FITS, PACK_NONE } PackFound; // none
 PackFound pack_search(const PackProblem *problem, const PackMeets *meets, const int64_t *load, const PackAim *aim,
                       int64_t *looked, int64_t *offset);
 // Search and insertion, from an empty packing and from a given one: for a packing that ends below `end`, at best at
-// *bound, with at most about `effort`. Returns the lowest end found, and its offsets, or `end`, and leaves the offsets as
-// they are. *bound rises where all has been tried.
+// *bound, with at most about `effort`. Returns the lowest end found, and its offsets, or `end`, and leaves the offsets
+//   as they are. *bound rises where all has been tried.
 int64_t pack_insert(const PackProblem *problem, const PackMeets *meets, const int64_t *load, int64_t *bound,
                     int64_t end, int64_t effort, int64_t *offset);
 
