@@ -332,7 +332,7 @@ static void try_all(Packer *k) {
   }
   if (!one && k->end > k->bound) {
     int64_t *load = pack_loads(k->p);
-    k->end = pack_insert(k->p, &k->meets, load, &k->bound, k->end, k->effort / 100 * 75, k->best);
+    k->end = pack_insert(k->p, &k->meets, load, &k->bound, k->end, 1, k->effort / 100 * 75, k->best);
     free(load);
   }
   k->looked = 0, k->effort /= 10;

@@ -269,7 +269,7 @@ static int64_t search_then_insert(Pool *s, int round, int64_t *bound, int64_t en
 }
 
 int64_t pack_insert(const PackProblem *p, const PackMeets *meets, const int64_t *load, int64_t *bound, int64_t end,
-                    int64_t effort, int64_t *offset) {
+                    int search, int64_t effort, int64_t *offset) {
   int n = p->item.count, failed = 0;
   Pool s = {.p = p, .meets = meets, .load = load, .n = n, .random = PACK_SEED, .most = 1};
   s.shelves = pack_shelves(p);
@@ -282,14 +282,14 @@ int64_t pack_insert(const PackProblem *p, const PackMeets *meets, const int64_t 
   for (int i = 0; i < n; i++) s.size[i] = p->item.data[i].size, s.most = load[i] > s.most ? load[i] : s.most;
   int64_t unit = unit_of(p);
   s.capacity = *bound / unit * unit;
-  end = search_then_insert(&s, 0, bound, end, unit, effort, offset);
+  if (search) end = search_then_insert(&s, 0, bound, end, unit, effort, offset);
   for (int number = 0; end > *bound && s.looked < effort / 8 * 5; number++) {
     // Once all orders have failed at the bound, every other attempt takes half of what lies above it.
     s.capacity = (*bound + (number >= WAYS && number % 2 ? (end - *bound) / 2 : 0)) / unit * unit;
     start_empty(&s, number, NULL);
     if (settle(&s, effort - s.looked, effort / 16)) end = keep(&s, offset);
   }
-  for (int round = 1; end > *bound && s.looked < effort / 8 * 7; round++) {
+  for (int round = 1; search && end > *bound && s.looked < effort / 8 * 7; round++) {
     s.capacity = (*bound + (round % 2 ? 0 : (end - *bound) / 2)) / unit * unit;
     end = search_then_insert(&s, round, bound, end, unit, effort / 8 * 7, offset);
   }

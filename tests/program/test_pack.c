@@ -178,7 +178,7 @@ static void insertion_packs_a_pipeline(void **state) {
   int64_t *load = pack_loads(&p), bound = pack_bound(&p, NULL), enough = bound + bound / 100, stacked = 0;
   int64_t *offset = calloc((size_t)p.item.count, sizeof *offset);
   for (int i = 0; i < p.item.count; i++) offset[i] = stacked, stacked += p.item.data[i].size;
-  int64_t end = pack_insert(&p, &m, load, &enough, stacked, 2000 * 1000, offset);
+  int64_t end = pack_insert(&p, &m, load, &enough, stacked, 0, 2000 * 1000, offset);
   for (int i = 0; i < p.item.count; i++) p.item.data[i].offset = offset[i];
   assert_true(check(&p) == end);
   if (end > enough) fail_msg("end %lld, bound %lld", (long long)end, (long long)bound);
@@ -198,7 +198,7 @@ static void insertion_finds_a_packing(void **state) {
     int64_t offset[60], stacked = 0, bound = pack_bound(&p, NULL);
     for (int i = 0; i < p.item.count; i++) offset[i] = stacked, stacked += p.item.data[i].size;
     int64_t *load = pack_loads(&p), aim = bound + 33,
-            end = pack_insert(&p, &m, load, &aim, stacked, PACK_EFFORT, offset);
+            end = pack_insert(&p, &m, load, &aim, stacked, 0, PACK_EFFORT, offset);
     for (int i = 0; i < p.item.count; i++) p.item.data[i].offset = offset[i];
     assert_true(check(&p) == end);
     if (end > bound + bound / 3) fail_msg("round %d: end %lld, bound %lld", round, (long long)end, (long long)bound);
