@@ -431,8 +431,8 @@ static int lives_in_body(const Lives *l, int item) {
   return l->area[item] == AREA_WORK || l->area[item] == AREA_NONE;
 }
 
-// What a plan may take (pack.h): 30 ms.
-enum { EFFORT = 13 * 1000 * 1000 };
+// What a plan may take (pack.h): 50 ms.
+enum { EFFORT = 16 * 1000 * 1000 };
 
 // Items of one body among those of all, packed from `base` on. Returns their end. Bodies share the effort by how many
 // items they have.

@@ -318,8 +318,8 @@ static void move_forward(Packer *k, int *order) {
   free(now);
 }
 
-// Of the effort, orders take 15% at most, insertion 72%, the tree search 3%, move_forward 10%. Only the last starts
-// from the best order.
+// Of the effort, orders take 15% at most, search and insertion 75%, move_forward 10%. Only the last starts from the
+// best order.
 static void try_all(Packer *k) {
   int *order = xcalloc((size_t)k->n, sizeof *order), *start = xcalloc((size_t)k->n, sizeof *start);
   int one = k->p->shuffle || !k->effort; // one order will do
@@ -332,10 +332,9 @@ static void try_all(Packer *k) {
   }
   if (!one && k->end > k->bound) {
     int64_t *load = pack_loads(k->p);
-    k->end = pack_insert(k->p, &k->meets, load, k->bound, k->end, k->effort / 100 * 72, k->best);
+    k->end = pack_insert(k->p, &k->meets, load, &k->bound, k->end, 1, k->effort / 100 * 75, k->best);
     free(load);
   }
-  if (!one && k->end > k->bound) k->end = pack_search(k->p, k->bound, k->end, k->effort / 100 * 3, k->best);
   k->looked = 0, k->effort /= 10;
   if (!one && k->end > k->bound) move_forward(k, start);
   free(order);
@@ -350,7 +349,7 @@ int64_t pack(PackProblem *p, int64_t effort) {
   if (k.bound < p->enough) k.bound = p->enough;
   if (n <= MOST_ITEMS) k.meets = pack_find_meets(p);
   else k.effort = 0;
-  int64_t pairs = (int64_t)n * n / 8; // what it costs to find these, as items looked at
+  int64_t pairs = (int64_t)n * n / 3; // what it costs to find these, as items looked at
   k.effort = k.effort / 2 > pairs ? k.effort - pairs : k.effort / 2;
   k.duration = xcalloc((size_t)n, sizeof *k.duration);
   k.offset = xcalloc((size_t)n, sizeof *k.offset);

@@ -1,10 +1,10 @@
 // Packing: items that are needed at certain times get offsets so that those needed at the same time lie apart, and the
 // end of all is as low as can be found. It knows nothing of Programs. Dynamic storage allocation is NP-hard; this takes
 // several orders of first fit, by size and duration, and where none is low enough others of random priorities. Then
-// come insertion, in which what does not fit pushes out what is in the way (pack_insert.c), a tree search from the
-// lowest offset up (pack_search.c, as in TelaMalloc, Maas et al., 2022, and MiniMalloc, Moffitt, 2023), and first fit
-// with what lies too high moved forward. What it tries is bounded by counts, never by a clock, and random numbers come
-// from fixed seeds: the same problem has the same answer everywhere.
+// come a tree search of what is needed when much is, from the lowest offset up (pack_search.c, as in TelaMalloc, Maas
+// et al., 2022, and MiniMalloc, Moffitt, 2023), insertion, in which what does not fit pushes out what is in the way
+// (pack_insert.c), and first fit with what lies too high moved forward. Counts bound what it tries, never a clock, and
+// random numbers come from fixed seeds: the same problem has the same answer everywhere.
 #pragma once
 #include "base/vec.h"
 #include <stdint.h>

@@ -185,9 +185,9 @@ static PackKey key_in(const Pool *s, const Way *way, int i) {
   return (PackKey){way->classes ? class : -(int)(part * 1e6), worth, 0, i};
 }
 
-// Nothing is placed. What is needed when most is needed comes first, while there is room to choose from, and what would
-// fit in many places comes last.
-static void start_empty(Pool *s, int number) {
+// Nothing is placed but what has an offset (NULL: nothing has). What is needed when most is needed comes first, while
+// there is room to choose from, and what would fit in many places comes last.
+static void start_empty(Pool *s, int number, const int64_t *offset) {
   PackKey *key = xcalloc((size_t)s->n + 1, sizeof *key);
   s->placed = s->waiting = 0;
   pack_shelves_clear(&s->shelves);
@@ -197,7 +197,8 @@ static void start_empty(Pool *s, int number) {
     int i = key[k].item, needed = s->p->item.data[i].count > 0;
     s->offset[i] = needed ? -1 : 0;
     s->worth[i] = 1;
-    if (needed) s->wait[s->waiting++] = i;
+    if (needed && offset && offset[i] >= 0) put(s, i, offset[i]);
+    else if (needed) s->wait[s->waiting++] = i;
   }
   s->looked += 16 * s->n;
   free(key);
@@ -214,8 +215,61 @@ static void start_from(Pool *s, const int64_t *offset) {
   }
 }
 
-int64_t pack_insert(const PackProblem *p, const PackMeets *meets, const int64_t *load, int64_t bound, int64_t end,
-                    int64_t effort, int64_t *offset) {
+// Whether the most that items of less than `small` bytes take at any time is no more than what is above the most of
+// all.
+static int smalls_fit(const Pool *s, int64_t small) {
+  PackProblem some = {0};
+  for (int i = 0; i < s->n; i++)
+    if (s->size[i] < small) vec_push(&some.item, s->p->item.data[i]);
+  some.time.data = s->p->time.data, some.time.count = s->p->time.count; // borrowed
+  int64_t bytes = pack_bound(&some, NULL);
+  vec_free(&some.item);
+  return bytes <= s->capacity - s->most;
+}
+
+// Ways of searching: what is needed when at least so much of the most is, in an order. From the second round on only
+// all, and by random orders, too.
+typedef struct Part { double least; int order; } Part;
+static const Part parts[] = {{0.95, 0}, {0.9, 0}, {0.985, 2}, {0.9, 1}, {0.95, 1}, {0.4, 0},
+                             {0, 2},    {0, 0},   {0, 1},     {0, 3},   {0, 4},    {0, 5}};
+enum { PARTS = sizeof parts / sizeof *parts, FIRST_ROUND = 9 };
+
+// Whether less than all items are needed when at least so much is.
+static int is_part(const Pool *s, int64_t least) {
+  int less = 0;
+  for (int i = 0; i < s->n && !less; i++) less = s->p->item.data[i].count && s->load[i] < least;
+  return less;
+}
+
+// Searches what is needed when much is, in each way of a round, and inserts the rest. Each round has twice as many
+// steps.
+static int64_t search_then_insert(Pool *s, int round, int64_t *bound, int64_t end, int64_t unit, int64_t effort,
+                                  int64_t *offset) {
+  int64_t *found = xcalloc((size_t)s->n + 1, sizeof *found);
+  int64_t small = s->capacity / 300, share = effort / 3;
+  if (!smalls_fit(s, small)) small = 0;
+  for (int q = 0; q < PARTS && end > *bound && s->looked < effort; q++) {
+    int64_t least = (int64_t)(parts[q].least * (double)s->most), left = effort - s->looked;
+    if (parts[q].least > 0 ? round || !is_part(s, least) : !round && q >= FIRST_ROUND) continue;
+    PackAim aim = {s->capacity, least, small, parts[q].order, (int64_t)2 << (round < 40 ? round : 40),
+                   left < share ? left : share};
+    PackFound f = pack_search(s->p, s->meets, s->load, &aim, &s->looked, found);
+    if (f == PACK_NONE) {
+      *bound = s->capacity + unit;
+      break;
+    }
+    if (f != PACK_FITS) continue;
+    start_empty(s, 0, found);
+    if (!settle(s, effort - s->looked, effort / 6)) continue;
+    end = keep(s, offset);
+    break;
+  }
+  free(found);
+  return end;
+}
+
+int64_t pack_insert(const PackProblem *p, const PackMeets *meets, const int64_t *load, int64_t *bound, int64_t end,
+                    int search, int64_t effort, int64_t *offset) {
   int n = p->item.count, failed = 0;
   Pool s = {.p = p, .meets = meets, .load = load, .n = n, .random = PACK_SEED, .most = 1};
   s.shelves = pack_shelves(p);
@@ -227,15 +281,21 @@ int64_t pack_insert(const PackProblem *p, const PackMeets *meets, const int64_t 
   s.wait = xcalloc((size_t)n + 1, sizeof *s.wait);
   for (int i = 0; i < n; i++) s.size[i] = p->item.data[i].size, s.most = load[i] > s.most ? load[i] : s.most;
   int64_t unit = unit_of(p);
-  for (int number = 0; end > bound && s.looked < effort / 8 * 7; number++) {
+  s.capacity = *bound / unit * unit;
+  if (search) end = search_then_insert(&s, 0, bound, end, unit, effort, offset);
+  for (int number = 0; end > *bound && s.looked < effort / 8 * 5; number++) {
     // Once all orders have failed at the bound, every other attempt takes half of what lies above it.
-    s.capacity = (bound + (number >= WAYS && number % 2 ? (end - bound) / 2 : 0)) / unit * unit;
-    start_empty(&s, number);
+    s.capacity = (*bound + (number >= WAYS && number % 2 ? (end - *bound) / 2 : 0)) / unit * unit;
+    start_empty(&s, number, NULL);
     if (settle(&s, effort - s.looked, effort / 16)) end = keep(&s, offset);
   }
-  while (end > bound && s.looked < effort && failed < 4) {
+  for (int round = 1; search && end > *bound && s.looked < effort / 8 * 7; round++) {
+    s.capacity = (*bound + (round % 2 ? 0 : (end - *bound) / 2)) / unit * unit;
+    end = search_then_insert(&s, round, bound, end, unit, effort / 8 * 7, offset);
+  }
+  while (end > *bound && s.looked < effort && failed < 4) {
     start_from(&s, offset);
-    lower(&s, (bound + (end - bound) * failed / 4) / unit * unit);
+    lower(&s, (*bound + (end - *bound) * failed / 4) / unit * unit);
     if (settle(&s, (effort - s.looked) / 2, effort)) end = keep(&s, offset);
     else failed++;
   }

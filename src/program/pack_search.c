@@ -1,25 +1,35 @@
-// Search: items are placed from the lowest offset up, each on what lies below it. Any packing can be pushed down until
-// every item lies at 0 or on another one that it meets; in the order of rising offsets that is how it is found here.
-// The first of the lowest times is looked at: some item that is needed then is placed there, or a hole stays. A branch
-// ends where at some time what has been placed and what is left do not fit below the capacity. Only holes can do that:
-// an item that is placed lies on one floor at all its times. After some steps the search begins anew, with other items
-// first.
+// Search: items are placed by rising offset, each at the lowest one that what has been placed before allows. Every
+// packing can be pushed down into this form. Of items that could be placed in any order only one order is tried, and no
+// gap is left in which another item would fit (canonical solutions and dominance: MiniMalloc, Moffitt, 2023;
+// TelaMalloc, Maas et al., 2022). A branch ends where at some time what is left does not fit between the lowest of its
+// offsets and the capacity. What nothing connects any more is searched part by part. An order of the items decides what
+// is tried first; most often hardly anything has to be taken back, or too much for any order to wait for.
 #include "program/pack_search.h"
 #include "base/error.h"
+#include "base/fault.h"
 #include <stdlib.h>
 #include <string.h>
+
+typedef struct Change { int rank; int64_t low; } Change;
+typedef struct Cell { int64_t low, size; } Cell; // low: the lowest offset that what is placed allows
 
 // Times between two edges, at which the same items are needed, are sections: numbered.
 typedef struct Search {
   const PackProblem *p;
-  int n, sections;
-  PackTime *time;          // as the problem's, in sections
-  int64_t *floor, *left;   // (sections) end of what is placed, bytes of what is not
-  char *placed;
-  int *needed, *begin;     // (begin[x] … begin[x + 1]) items that are needed in section x, the highest rank first
-  int64_t capacity, looked, stop;
-  int64_t *offset;
-  uint64_t random;
+  const PackMeets *meets;
+  int n, sections, tights;
+  PackTime *time;           // as the problem's, in sections
+  int *tight, *first_tight; // sections that are looked at, rising; (sections + 1) how many of these are before each
+  int *needed, *begin;      // (begin[x + 1] … begin[x + 2]) items that are needed in section x
+  int *cut;                 // (sections) items left that are needed before x and from x on
+  int64_t *left;            // (sections) bytes of what is not placed
+  int *witness;             // (sections) one of what is left that lay low enough when last looked at
+  uint64_t *open;           // bits of items that are left
+  Cell *cell;               // (ranks) of items in the order
+  int *rank, *at;           // (items) in the order, and (ranks) the other way round
+  int64_t *offset;          // (items) where each was placed last
+  Vec(Change) change;       // of `low`, to be taken back
+  int64_t capacity, looked, stop, nodes;
 } Search;
 
 static int by_number(const void *a, const void *b) { return *(const int *)a - *(const int *)b; }
@@ -47,180 +57,235 @@ static void find_sections(Search *s) {
        time_ < end_; time_++)                                                                                          \
     for (int x = time_->lower; x < time_->upper; x++)
 
-static void count_needed(Search *s) {
-  s->begin = xcalloc((size_t)s->sections + 2, sizeof *s->begin);
-  for (int i = 0; i < s->n; i++)
-    EACH_SECTION(x, s, i) s->begin[x + 2]++;
-  for (int x = 0; x < s->sections; x++) s->begin[x + 2] += s->begin[x + 1];
-  s->needed = xcalloc((size_t)s->begin[s->sections + 1] + 1, sizeof *s->needed);
+static PackTime span_of(const Search *s, int i) {
+  const PackItem *item = &s->p->item.data[i];
+  return (PackTime){s->time[item->first].lower, s->time[item->first + item->count - 1].upper};
 }
 
-// Items of each section by rank.
-static void list_needed(Search *s, const int *order) {
-  int *next = xcalloc((size_t)s->sections + 1, sizeof *next);
-  memcpy(next, s->begin + 1, sizeof *next * (size_t)s->sections);
-  for (int k = 0; k < s->n; k++)
-    EACH_SECTION(x, s, order[k]) s->needed[next[x]++] = order[k];
-  free(next);
+static int is_open(const Search *s, int i) { return s->open[i / 64] >> (i % 64) & 1; }
+
+// Of what single ranks own, a time has several sums: bounds do without it.
+static int64_t counted(const Search *s, int i) {
+  return s->p->item.data[i].owners ? 0 : s->p->item.data[i].size;
 }
 
-// The lowest time that something is left for, among equally low ones the first: a valley's left end.
-static int lowest(Search *s) {
-  int at = -1;
-  int64_t floor = INT64_MAX;
-  for (int x = 0; x < s->sections; x++)
-    if (s->floor[x] < floor && s->left[x]) floor = s->floor[x], at = x;
-  s->looked += s->sections / 4 + 4;
-  return at;
-}
-
-// The highest floor at the times of an item.
-static int64_t floor_of(Search *s, int item) {
-  int64_t most = 0;
-  EACH_SECTION(x, s, item) {
-    most = s->floor[x] > most ? s->floor[x] : most;
-    s->looked++;
-  }
-  s->looked += 4;
-  return most;
-}
-
-// Whether all floors at its times are at most this one.
-static int lies_on(Search *s, int item, int64_t floor) {
-  EACH_SECTION(x, s, item) {
-    s->looked++;
-    if (s->floor[x] > floor) return 0;
+// Whether at all times that are looked at what is left fits from `offset` on.
+static int fits(Search *s, PackTime span, int64_t offset) {
+  int from = s->first_tight[span.lower], to = s->first_tight[span.upper];
+  s->looked += to - from + 4;
+  for (int k = from; k < to; k++) {
+    int x = s->tight[k];
+    int64_t room = s->capacity - s->left[x];
+    if (!s->left[x]) continue;
+    if (offset > room) return 0;
+    if (is_open(s, s->witness[x]) && s->cell[s->rank[s->witness[x]]].low <= room) continue;
+    int j = s->begin[x + 1];
+    while (j < s->begin[x + 2] && (!is_open(s, s->needed[j]) || s->cell[s->rank[s->needed[j]]].low > room)) j++;
+    s->looked += j - s->begin[x + 1];
+    if (j == s->begin[x + 2]) return 0;
+    s->witness[x] = s->needed[j];
   }
   return 1;
 }
 
-static void set_floor(Search *s, int item, int64_t floor, int64_t left) {
-  EACH_SECTION(x, s, item) {
-    s->floor[x] = floor;
-    s->left[x] += left;
-    s->looked++;
-  }
+static void place(Search *s, int item, int64_t offset) {
+  const uint64_t *row = s->meets->bits + (size_t)item * s->meets->words;
+  int64_t top = offset + s->p->item.data[item].size;
+  int was = s->change.count;
+  s->open[item / 64] &= ~((uint64_t)1 << (item % 64));
+  s->offset[item] = offset;
+  for (size_t w = 0; w < s->meets->words; w++)
+    for (uint64_t bits = row[w] & s->open[w]; bits; bits &= bits - 1) {
+      int other = s->rank[64 * w + (size_t)__builtin_ctzll(bits)];
+      if (s->cell[other].low >= top) continue;
+      vec_push(&s->change, (Change){other, s->cell[other].low});
+      s->cell[other].low = FAULT(search_lifts_nothing, top, s->cell[other].low);
+    }
+  EACH_SECTION(x, s, item) s->left[x] -= counted(s, item);
+  PackTime span = span_of(s, item);
+  s->looked += (int64_t)s->meets->words / 2 + 2 * (s->change.count - was) + (span.upper - span.lower) / 2;
 }
 
-// The lowest floor that a hole at a section can have: where an item lies on others' floors, or on the smallest one that
-// could be placed beside.
-static int64_t above_hole(Search *s, int section) {
-  int64_t floor = s->floor[section], next = INT64_MAX;
-  for (int k = s->begin[section + 1]; k < s->begin[section + 2]; k++) {
-    int item = s->needed[k];
-    if (s->placed[item]) continue;
-    if (s->looked > s->stop) return INT64_MAX;
-    int64_t low = floor_of(s, item);
-    if (low > floor) next = low < next ? low : next;
-    else
-      EACH_SECTION(x, s, item) { // what could be below it
-        for (int j = s->begin[x + 1]; j < s->begin[x + 2] && x > section; j++) {
-          int64_t end = floor + s->p->item.data[s->needed[j]].size;
-          if (!s->placed[s->needed[j]] && end < next && s->needed[j] != item) next = end;
-        }
-        s->looked += s->begin[x + 2] - s->begin[x + 1];
-        if (s->looked > s->stop) return INT64_MAX;
-      }
+static void take_back(Search *s, int item, int changes) {
+  while (s->change.count > changes) {
+    Change c = s->change.data[--s->change.count];
+    s->cell[c.rank].low = c.low;
   }
-  return next;
+  EACH_SECTION(x, s, item) s->left[x] += counted(s, item);
+  s->open[item / 64] |= (uint64_t)1 << (item % 64);
 }
 
-static int search(Search *s, int left, int depth) {
-  enum { MOST_DEPTH = 8000 }; // what has been placed, and holes that were raised: a stack is not endless
-  if (!left) return 1;
-  if (depth > MOST_DEPTH) return s->looked = s->stop + 1, 0;
-  int section = lowest(s);
-  int64_t floor = s->floor[section];
-  for (int k = s->begin[section + 1]; k < s->begin[section + 2]; k++) {
-    int item = s->needed[k];
-    s->looked++;
-    if (s->placed[item] || !lies_on(s, item, floor)) continue;
-    int64_t size = s->p->item.data[item].size;
-    s->placed[item] = 1;
-    s->offset[item] = floor;
-    set_floor(s, item, floor + size, -size);
-    if (search(s, left - 1, depth + 1)) return 1;
-    set_floor(s, item, floor, size);
-    s->placed[item] = 0;
-    if (s->looked > s->stop) return 0;
+typedef struct Last { int64_t low; int rank; } Last; // what has been placed last
+
+static int search(Search *s, int *rank, int count, PackTime span, Last last);
+
+// Items (by rank) of a span, each part that nothing connects with others by itself.
+static int search_parts(Search *s, int *rank, int count, PackTime span, Last last) {
+  for (int from = span.lower, x = from + 1; x <= span.upper; x++) {
+    if (x < span.upper && s->cut[x]) continue;
+    int in = 0;
+    for (int k = 0; k < count; k++) {
+      int now = rank[k];
+      if (span_of(s, s->at[now]).lower >= x) continue;
+      rank[k] = rank[in], rank[in++] = now;
+    }
+    s->looked += count;
+    if (in && !search(s, rank, in, (PackTime){from, x}, last)) return 0;
+    rank += in, count -= in, from = x;
   }
-  if (floor + s->left[section] >= s->capacity) return 0;
-  int64_t next = above_hole(s, section);
-  if (next > s->capacity - s->left[section]) return 0;
-  s->floor[section] = next;
-  if (search(s, left, depth + 1)) return 1;
-  s->floor[section] = floor;
-  return 0;
+  return 1;
 }
 
-// Nothing is placed but what is never needed. Returns how many items are left.
-static int start(Search *s) {
-  int needed = 0;
-  memset(s->floor, 0, sizeof *s->floor * (size_t)s->sections);
-  memset(s->left, 0, sizeof *s->left * (size_t)s->sections);
-  for (int i = 0; i < s->n; i++) {
-    const PackItem *item = &s->p->item.data[i];
-    s->offset[i] = 0;
-    s->placed[i] = !item->count;
-    needed += item->count > 0;
-    EACH_SECTION(x, s, i) s->left[x] += item->size;
+// Places one after another of these lowest, and searches what is left. Leaves all open that was.
+static int search(Search *s, int *rank, int count, PackTime span, Last last) {
+  int found = !count;
+  while (!found && s->looked <= s->stop && s->nodes-- > 0) {
+    int64_t least = INT64_MAX, low = INT64_MAX; // the lowest end of any, and the lowest offset that has not been tried
+    int best = -1;
+    for (int k = 0; k < count; k++) {
+      Cell c = s->cell[rank[k]];
+      least = c.low + c.size < least ? c.low + c.size : least;
+      if (c.low > low || c.low < last.low ||
+          (c.low == last.low && FAULT(search_skips_equal_offsets, rank[k] <= last.rank, last.rank >= 0)))
+        continue;
+      if (c.low == low && rank[k] > rank[best]) continue;
+      low = c.low, best = k;
+    }
+    s->looked += count / 2;
+    if (low >= least) return 0; // none is left, or a gap would stay in which another one fits
+    int now = rank[best], item = s->at[now], changes = s->change.count, parts = 0;
+    PackTime own = span_of(s, item);
+    rank[best] = rank[count - 1], rank[count - 1] = now;
+    last = (Last){low, now};
+    place(s, item, low);
+    for (int x = own.lower + 1; x < own.upper; x++) parts += !--s->cut[x];
+    if (low + s->p->item.data[item].size <= s->capacity && fits(s, span, low))
+      found = parts ? search_parts(s, rank, count - 1, span, last) : search(s, rank, count - 1, span, last);
+    for (int x = own.lower + 1; x < own.upper; x++) ++s->cut[x];
+    take_back(s, item, changes);
   }
-  return needed;
+  return found;
 }
 
-// Ways of trying: by area, by size, by how long an item is needed; from the second round on each times a random number.
-static void order_by(Search *s, int way) {
-  PackKey *key = xcalloc((size_t)s->n + 1, sizeof *key);
-  int *order = xcalloc((size_t)s->n + 1, sizeof *order);
-  for (int i = 0; i < s->n; i++) {
-    const PackItem *item = &s->p->item.data[i];
-    double duration = (double)pack_duration(s->p, item), size = (double)item->size;
-    double random = (double)(pack_draw(&s->random) % 1024) / 1024, chance = way < 3 ? 1 : 0.5 + random;
-    key[i].worth = chance * (way % 3 == 0 ? duration * size : way % 3 == 1 ? size : duration);
-    key[i].item = i;
+// How many of the sections that are looked at an item is needed in.
+static int width_of(const Search *s, int i) {
+  const PackItem *item = &s->p->item.data[i];
+  int width = 0;
+  for (const PackTime *t = s->time + item->first; t < s->time + item->first + item->count; t++)
+    width += s->first_tight[t->upper] - s->first_tight[t->lower];
+  return width;
+}
+
+// Orders: the greatest first, by one value, among equals by the next. In the last three the first value is times a
+// random number.
+enum { WIDTH, AREA, LOAD, SIZE, VALUES, KEYS = 3, FIRST_RANDOM = 3 };
+static const int orders[PACK_ORDERS][KEYS] = {{WIDTH, AREA, LOAD}, {LOAD, AREA, WIDTH}, {LOAD, WIDTH, AREA},
+                                              {AREA, LOAD, WIDTH}, {SIZE, LOAD, WIDTH}, {WIDTH, LOAD, SIZE}};
+
+typedef struct Key { int64_t value[KEYS]; int item; } Key;
+
+static int by_values(const void *a, const void *b) {
+  const Key *x = a, *y = b;
+  for (int k = 0; k < KEYS; k++)
+    if (x->value[k] != y->value[k]) return x->value[k] < y->value[k] ? 1 : -1;
+  return x->item - y->item;
+}
+
+static void rank_by(Search *s, int order, uint64_t random, const int64_t *load, const int *item, int count) {
+  Key *key = xcalloc((size_t)count + 1, sizeof *key);
+  for (int k = 0; k < count; k++) {
+    int i = item[k];
+    int64_t width = width_of(s, i), size = s->p->item.data[i].size,
+            of[VALUES] = {[WIDTH] = width, [AREA] = width * size, [LOAD] = load[i], [SIZE] = size};
+    int64_t chance = order < FIRST_RANDOM ? 1024 : 512 + (int64_t)(pack_draw(&random) % 1024);
+    for (int q = 0; q < KEYS; q++) key[k].value[q] = of[orders[order][q]] * (q ? 1 : chance);
+    key[k].item = i;
   }
-  pack_sort(key, s->n);
-  for (int i = 0; i < s->n; i++) order[i] = key[i].item;
-  list_needed(s, order);
-  s->looked += 2 * s->begin[s->sections + 1] + 4 * s->n;
+  qsort(key, (size_t)count, sizeof *key, by_values);
+  for (int k = 0; k < count; k++) {
+    s->rank[key[k].item] = k, s->at[k] = key[k].item;
+    s->cell[k] = (Cell){0, s->p->item.data[key[k].item].size};
+  }
+  s->looked += 12 * count;
   free(key);
-  free(order);
 }
 
-// Below a capacity, within so much effort; tries last longer and longer.
-static int find_below(Search *s, int64_t capacity, int64_t effort) {
-  int64_t end = s->looked + effort, length = effort / 40 + 1;
-  s->capacity = capacity;
-  for (int way = 0; s->looked < end; way++) {
-    order_by(s, way);
-    s->stop = s->looked + length < end ? s->looked + length : end;
-    if (search(s, start(s), 0)) return 1;
-    if (s->looked < s->stop) return 0; // all has been tried
-    if (way % 3 == 2) length += length / 2;
+// Sections in which at least `least` bytes are needed are looked at. Returns the most that items of less than `small`
+// bytes take in any section.
+static int64_t find_tight(Search *s, int64_t least, int64_t small) {
+  int64_t *bytes = xcalloc((size_t)s->sections + 1, sizeof *bytes), most = 0;
+  for (int i = 0; i < s->n; i++)
+    EACH_SECTION(x, s, i) bytes[x] += s->p->item.data[i].size, s->looked++;
+  for (int x = 0; x <= s->sections; x++) {
+    s->first_tight[x] = s->tights;
+    if (bytes[x] && bytes[x] >= least) s->tight[s->tights++] = x;
+    bytes[x] = 0;
   }
-  return 0;
+  for (int i = 0; i < s->n; i++)
+    if (s->p->item.data[i].size < small)
+      EACH_SECTION(x, s, i) bytes[x] += s->p->item.data[i].size;
+  for (int x = 0; x < s->sections; x++) most = bytes[x] > most ? bytes[x] : most;
+  free(bytes);
+  return most;
 }
 
-int64_t pack_search(const PackProblem *p, int64_t bound, int64_t end, int64_t effort, int64_t *offset) {
-  enum { MOST_ITEMS = 1000, PARTS = 5 };
-  int n = p->item.count;
-  for (int i = 0; i < n; i++)
-    if (p->item.data[i].owners) return end; // a time has several sums there
-  if (n > MOST_ITEMS || !p->time.count) return end;
-  Search s = {.p = p, .n = n, .random = PACK_SEED};
+// Items that are needed in sections that are looked at, and are not small. Returns how many.
+static int find_items(Search *s, int64_t small, int *item) {
+  int count = 0;
+  for (int i = 0; i < s->n; i++) {
+    if (!s->p->item.data[i].count || s->p->item.data[i].size < small || !width_of(s, i)) continue;
+    item[count++] = i;
+    s->open[i / 64] |= (uint64_t)1 << (i % 64);
+    PackTime span = span_of(s, i);
+    for (int x = span.lower + 1; x < span.upper; x++) s->cut[x]++;
+    if (counted(s, i))
+      EACH_SECTION(x, s, i) s->left[x] += counted(s, i), s->begin[x + 3]++;
+  }
+  for (int x = 0; x < s->sections; x++) s->begin[x + 3] += s->begin[x + 2];
+  s->needed = xcalloc((size_t)s->begin[s->sections + 2] + 1, sizeof *s->needed);
+  for (int k = 0; k < count; k++)
+    if (counted(s, item[k]))
+      EACH_SECTION(x, s, item[k]) s->needed[s->begin[x + 2]++] = item[k];
+  return count;
+}
+
+PackFound pack_search(const PackProblem *p, const PackMeets *meets, const int64_t *load, const PackAim *aim,
+                      int64_t *looked, int64_t *offset) {
+  enum { MOST_ITEMS = 4000 }; // a stack is not endless
+  size_t n = (size_t)p->item.count;
+  Search s = {.p = p, .meets = meets, .n = p->item.count, .capacity = aim->capacity, .stop = aim->effort};
+  PackFound found = PACK_GAVE_UP;
   find_sections(&s);
-  count_needed(&s);
-  s.floor = xcalloc((size_t)s.sections, sizeof *s.floor);
-  s.left = xcalloc((size_t)s.sections, sizeof *s.left);
-  s.offset = xcalloc((size_t)n, sizeof *s.offset);
-  s.placed = xcalloc((size_t)n, 1);
-  for (int part = 0; part < PARTS && end > bound; part++) { // the bound itself, then ever larger parts of the rest
-    int64_t capacity = bound + (end - bound) * part / PARTS;
-    if (capacity >= end) break;
-    if (!find_below(&s, capacity, (effort - s.looked) / 2)) continue;
-    memcpy(offset, s.offset, sizeof *offset * (size_t)n);
-    end = pack_end(p, offset);
-  }
-  free(s.time), free(s.floor), free(s.left), free(s.offset), free(s.placed), free(s.needed), free(s.begin);
-  return end;
+  size_t sections = (size_t)s.sections;
+  int *item = xcalloc(n + 1, sizeof *item);
+  s.open = xcalloc(meets->words + 1, sizeof *s.open);
+  s.cell = xcalloc(n + 1, sizeof *s.cell);
+  s.at = xcalloc(n + 1, sizeof *s.at);
+  s.rank = xcalloc(n + 1, sizeof *s.rank);
+  s.offset = xcalloc(n + 1, sizeof *s.offset);
+  s.tight = xcalloc(sections + 1, sizeof *s.tight);
+  s.first_tight = xcalloc(sections + 1, sizeof *s.first_tight);
+  s.cut = xcalloc(sections + 1, sizeof *s.cut);
+  s.left = xcalloc(sections + 1, sizeof *s.left);
+  s.witness = xcalloc(sections + 1, sizeof *s.witness);
+  s.begin = xcalloc(sections + 3, sizeof *s.begin);
+  s.capacity -= find_tight(&s, aim->least, aim->small);
+  int count = find_items(&s, aim->small, item);
+  s.nodes = aim->rounds * count;
+  s.looked += 16 * s.n;
+  rank_by(&s, aim->order, PACK_SEED + (uint64_t)aim->rounds * 1000003 + (uint64_t)aim->order, load, item, count);
+  int *rank = xcalloc((size_t)count + 1, sizeof *rank);
+  for (int k = 0; k < count; k++) rank[k] = k;
+  if (count <= MOST_ITEMS && search_parts(&s, rank, count, (PackTime){0, s.sections}, (Last){0, -1})) found = PACK_FITS;
+  else if (FAULT(search_proves_by_giving_up, count <= MOST_ITEMS && s.nodes > 0 && s.looked <= s.stop, 1) &&
+           !aim->small)
+    found = PACK_NONE;
+  for (size_t i = 0; i < n && found == PACK_FITS; i++) offset[i] = -1;
+  for (int k = 0; k < count && found == PACK_FITS; k++) offset[item[k]] = s.offset[item[k]];
+  *looked += s.looked;
+  free(item), free(rank), free(s.open), free(s.cell), free(s.at), free(s.rank), free(s.offset), free(s.tight),
+      free(s.first_tight), free(s.cut);
+  free(s.left), free(s.witness), free(s.begin), free(s.needed), free(s.time);
+  vec_free(&s.change);
+  return found;
 }

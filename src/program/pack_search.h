@@ -13,13 +13,25 @@ PackMeets pack_find_meets(const PackProblem *problem); // freed by free(bits)
 // (items) The most bytes that are needed at one of the item's times, of all items. Freed by free.
 int64_t *pack_loads(const PackProblem *problem);
 
-// Each looks for a packing that ends below `end`, at best at `bound`, with at most about `effort` (pack.h).
-// Returns the lowest end found, and its offsets, or `end`, and leaves the offsets as they are.
-// Tree search from the lowest offset up.
-int64_t pack_search(const PackProblem *problem, int64_t bound, int64_t end, int64_t effort, int64_t *offset);
-// Insertion, from an empty packing and from a given one.
-int64_t pack_insert(const PackProblem *problem, const PackMeets *meets, const int64_t *load, int64_t bound, int64_t end,
-                    int64_t effort, int64_t *offset);
+// Tree search, below a capacity, of what is needed when at least `least` bytes are (0: of all). Items of less than
+// `small` bytes are left out, and the capacity is lower by the most of these. It ends after `rounds` times as many
+// steps as there are items, or at the effort (pack.h).
+enum { PACK_ORDERS = 6 };
+typedef struct PackAim {
+  int64_t capacity, least, small;
+  int order;              // below PACK_ORDERS: what is tried first
+  int64_t rounds, effort;
+} PackAim;
+typedef enum PackFound { PACK_GAVE_UP, PACK_FITS, PACK_NONE } PackFound; // none: all has been tried, and nothing fits
+// offset (items) of what was searched, -1 of the rest, if it fits; else it stays. Adds what it took to *looked.
+PackFound pack_search(const PackProblem *problem, const PackMeets *meets, const int64_t *load, const PackAim *aim,
+                      int64_t *looked, int64_t *offset);
+// Search and insertion, from an empty packing and from a given one: for a packing that ends below `end`, at best at
+// *bound, with at most about `effort`. search: 0 for insertion alone. Returns the lowest end found, and its offsets, or
+//   `end`, and leaves the offsets
+//   as they are. *bound rises where all has been tried.
+int64_t pack_insert(const PackProblem *problem, const PackMeets *meets, const int64_t *load, int64_t *bound,
+                    int64_t end, int search, int64_t effort, int64_t *offset);
 
 // How long an item is needed in all.
 int64_t pack_duration(const PackProblem *problem, const PackItem *item);

@@ -178,7 +178,7 @@ static void insertion_packs_a_pipeline(void **state) {
   int64_t *load = pack_loads(&p), bound = pack_bound(&p, NULL), enough = bound + bound / 100, stacked = 0;
   int64_t *offset = calloc((size_t)p.item.count, sizeof *offset);
   for (int i = 0; i < p.item.count; i++) offset[i] = stacked, stacked += p.item.data[i].size;
-  int64_t end = pack_insert(&p, &m, load, enough, stacked, 900 * 1000, offset);
+  int64_t end = pack_insert(&p, &m, load, &enough, stacked, 0, 2000 * 1000, offset);
   for (int i = 0; i < p.item.count; i++) p.item.data[i].offset = offset[i];
   assert_true(check(&p) == end);
   if (end > enough) fail_msg("end %lld, bound %lld", (long long)end, (long long)bound);
@@ -197,7 +197,8 @@ static void insertion_finds_a_packing(void **state) {
     PackMeets m = pack_find_meets(&p);
     int64_t offset[60], stacked = 0, bound = pack_bound(&p, NULL);
     for (int i = 0; i < p.item.count; i++) offset[i] = stacked, stacked += p.item.data[i].size;
-    int64_t *load = pack_loads(&p), end = pack_insert(&p, &m, load, bound + 33, stacked, PACK_EFFORT, offset);
+    int64_t *load = pack_loads(&p), aim = bound + 33,
+            end = pack_insert(&p, &m, load, &aim, stacked, 0, PACK_EFFORT, offset);
     for (int i = 0; i < p.item.count; i++) p.item.data[i].offset = offset[i];
     assert_true(check(&p) == end);
     if (end > bound + bound / 3) fail_msg("round %d: end %lld, bound %lld", round, (long long)end, (long long)bound);
@@ -249,6 +250,63 @@ static void few_items_are_packed_as_well_as_any_order(void **state) {
   }
 }
 
+static PackFound search_all(PackProblem *p, int64_t capacity, int order, int64_t rounds) {
+  PackMeets m = pack_find_meets(p);
+  int64_t *load = pack_loads(p), looked = 0, offset[8];
+  PackAim aim = {.capacity = capacity, .order = order, .rounds = rounds, .effort = PACK_EFFORT};
+  PackFound found = pack_search(p, &m, load, &aim, &looked, offset);
+  for (int i = 0; i < p->item.count && found == PACK_FITS; i++) p->item.data[i].offset = offset[i];
+  assert_true(looked > 0);
+  free(load), free(m.bits);
+  return found;
+}
+
+// At the best end of any order something fits, and by none of the orders anything below; without steps it is not known.
+static void search_finds_what_fits_and_proves_what_does_not(void **state) {
+  (void)state;
+  Random r = {17};
+  for (int round = 0; round < 300; round++) {
+    PackProblem p = {0};
+    int n = 1 + below(&r, 7), order[8] = {0};
+    for (int i = 0; i < n; i++) {
+      int lower = below(&r, 8);
+      add(&p, lower, lower + 1 + below(&r, 5), 1 + below(&r, 9));
+      order[i] = i;
+    }
+    int64_t best = best_of_orders(&p, order, 0, 0, INT64_MAX);
+    for (int k = 0; k < PACK_ORDERS; k++) {
+      assert_true(search_all(&p, best, k, 100000) == PACK_FITS && check(&p) <= best);
+      assert_true(search_all(&p, best - 1, k, 100000) == PACK_NONE);
+      assert_true(search_all(&p, best, k, 0) == PACK_GAVE_UP);
+    }
+    pack_free(&p);
+  }
+}
+
+// (items) Only what is needed at full times, and is not small, gets a place.
+static void search_places_what_is_needed_when_much_is(void **state) {
+  (void)state;
+  Random r = {23};
+  for (int round = 0; round < 50; round++) {
+    PackProblem p = several_times(&r, round % 2);
+    PackMeets m = pack_find_meets(&p);
+    int64_t *load = pack_loads(&p), bound = pack_bound(&p, NULL), looked = 0, offset[60];
+    PackAim aim = {2 * bound, bound * 9 / 10, 640, round % PACK_ORDERS, 1000, PACK_EFFORT};
+    PackProblem some = {.time = p.time};
+    PackFound found = pack_search(&p, &m, load, &aim, &looked, offset);
+    for (int i = 0; i < p.item.count && found == PACK_FITS; i++) {
+      if (round % 2 == 0)
+        assert_true((offset[i] >= 0) == (p.item.data[i].count && load[i] >= aim.least && p.item.data[i].size >= 640));
+      if (offset[i] < 0) continue;
+      vec_push(&some.item, p.item.data[i]);
+      some.item.data[some.item.count - 1].offset = offset[i];
+    }
+    if (found == PACK_FITS) assert_true(check(&some) <= aim.capacity);
+    vec_free(&some.item), free(load), free(m.bits);
+    pack_free(&p);
+  }
+}
+
 static void the_answer_is_always_the_same(void **state) {
   (void)state;
   Random r = {99}, again = r;
@@ -275,6 +333,8 @@ int main(void) {
       cmocka_unit_test(insertion_packs_a_pipeline),
       cmocka_unit_test(insertion_finds_a_packing),
       cmocka_unit_test(few_items_are_packed_as_well_as_any_order),
+      cmocka_unit_test(search_finds_what_fits_and_proves_what_does_not),
+      cmocka_unit_test(search_places_what_is_needed_when_much_is),
       cmocka_unit_test(the_answer_is_always_the_same),
       cmocka_unit_test(nothing_is_packed_in_nothing),
   };
