@@ -334,20 +334,23 @@ static void TYPED(gemm_part)(void *argument, int slot, int64_t part) {
 
 // team NULL: in the calling thread. workspace: gemm_workspace(n, k, team slots) bytes.
 //
-// Few threads take a part of C each and pack what it needs themselves: packed B that another core has written comes
-// from there, and no thread waits for others within the product. The parts are columns, unless A must be packed and is
-// larger than B. More threads pack B together.
+// Few threads take parts of C and pack what these need themselves: packed B that another core has written comes from
+// there, and no thread waits for others within the product. The parts are columns, unless A must be packed and is
+// larger than B. Where they are still large enough, there are several for each thread, so that one whose core does
+// something else meanwhile gets fewer. More threads pack B together.
 static void TYPED(gemm)(const GEMM *g, void *workspace, Team *team) {
-  enum { FEW_THREADS = 4 };
-  int size = team_size(team), slots = team_slots(team);
-  int64_t panels = (g->n + NR - 1) / NR, tiles = (g->m + MR - 1) / MR;
-  int by_rows = g->a_column != 1 && !g->a_near && g->m > g->n;
-  if (size == 1 || size > FEW_THREADS || g->b_panel || !g->k || (by_rows ? tiles < 4 * size : panels < 2 * size)) {
+  enum { FEW_THREADS = 4, MOST = 4 };
+  int size = team_size(team), slots = team_slots(team), is_packed = g->a_column != 1 && !g->a_near;
+  int by_rows = is_packed && g->m > g->n, large = is_packed ? 768 : 256; // a part packs all of A, or of B, once more
+  int64_t all = by_rows ? g->m : g->n, tiles = by_rows ? (all + MR - 1) / MR : (all + NR - 1) / NR;
+  if (size == 1 || size > FEW_THREADS || g->b_panel || !g->k || tiles < (by_rows ? 4 : 2) * size) {
     TYPED(gemm_together)(g, workspace, PACKED_B, team);
     return;
   }
+  int64_t each = all / large / size;
   TYPED(GemmParts)
-  parts = {.g = g, .count = size, .by_rows = by_rows, .workspace = workspace, .room = TYPED(gemm_room)(slots)};
+  parts = {.g = g, .by_rows = by_rows, .workspace = workspace, .room = TYPED(gemm_room)(slots)};
+  parts.count = size * (each < 1 ? 1 : each > MOST ? MOST : each);
   parts.bytes = TYPED(gemm_workspace)(g->n, g->k, slots) / (size_t)slots;
   team_each(team, parts.count, TYPED(gemm_part), &parts);
 }
