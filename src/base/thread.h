@@ -8,3 +8,8 @@
 // where the system refuses; `format` and what follows say which thread it is, as in "the loader's thread".
 int thread_start(pthread_t *thread, void *(*run)(void *), void *argument, Error *error, const char *format, ...)
     __attribute__((format(printf, 5, 6)));
+
+// The calling thread gets less of a core that it shares with threads that compute: Linux' weight of `nice`, a quarter
+// for 5. It runs as before while others wait. Where priorities are those of whole processes, nothing happens. It cannot
+// be raised again without a privilege: for threads that end after their work.
+void thread_lower_priority(int nice);
