@@ -1,9 +1,11 @@
 // Speed of the matrix products of training steps, beside MKL's, oneDNN's and OpenBLAS' where they are installed
-// (bench/gemm_peers.h): bench_gemm [THREADS [DTYPE [LEVEL [SHAPE]]]]. THREADS: a number, or several as 1,2. LEVEL best:
-// the one that training uses; peak: that one, and only what its instructions can do. SHAPE: as
-// 1024x3072x768, only this product. Calls of plait and of the libraries
-// alternate; each figure is the best call, its share of what the cores could multiply, and plait's speed divided by the
-// library's.
+// (bench/gemm_peers.h): bench_gemm [THREADS [DTYPE [LEVEL [SHAPE]]]].
+//   THREADS  a number, or several as 1,2
+//   LEVEL    best: the one that training uses; peak: that one, and only what its instructions can do
+//   SHAPE    only this product, as 1024x3072x768
+// Rounds of plait and of the libraries alternate. Each figure is the best call, its percent of the measured peak, and
+// plait's speed divided by the library's, which adds no bias and writes products of bf16 in fp32. oneDNN has no call
+// for its number of threads: it takes all cores.
 #include "gemm_peak.h"
 #include "gemm_peers.h"
 #include <inttypes.h>
@@ -30,7 +32,7 @@ static void fill(Operand *x) { fill_within(x, 0.5); }
 
 static const char *const kinds[] = {"NT", "NN", "TN"};
 
-// A call of a kernel with its workspace. Freed by call_free, operands too.
+// A call of a kernel with its workspace. Freed by prepared_free, operands too.
 typedef struct Prepared { KernelCall call; DeviceQueue queue; const KernelEntry *entry; } Prepared;
 
 static void prepare(Prepared *p, const Bench *b, Op op, Operand *input, int inputs, Operand *output, int outputs,

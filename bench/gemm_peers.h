@@ -59,10 +59,11 @@ static void peer_load(Peer *p) {
 }
 
 // Threads of libraries spin for a while after each call (Intel's OpenMP for 200 ms), and keep the cores from others.
-// They are told to do so for 1 ms at most.
+// They are told to do so for about 1 ms at most.
 static void peers_load(void) {
   setenv("KMP_BLOCKTIME", "1", 1);           // ms; MKL with Intel's OpenMP
   setenv("OPENBLAS_THREAD_TIMEOUT", "20", 1); // 2^20 cycles
+  setenv("OMP_WAIT_POLICY", "passive", 1);    // GNU's OpenMP, as of oneDNN
   for (int i = 0; i < PEERS; i++) peer_load(&peers[i]);
 }
 // Until they have stopped.

@@ -98,12 +98,14 @@ static void simulate_next(GraphSearch *s) {
   const signed char *pattern = c.tp > 1 ? graph_pattern_for(s, &c) : NULL;
   if (c.tp > 1 && !pattern) return;
   Simulated found = graph_try(s, &c, pattern);
+  // Its cuts were found for another choice with as many ranks of tp. Where they would make it the fastest but take too
+  // much memory, others may fit.
+  if (pattern && found.bytes > s->room && found.seconds < s->best_seconds) {
+    signed char *smaller = graph_new_pattern(s, pattern);
+    Simulated own = graph_find_pattern(s, &c, smaller);
+    if (FAULT(graph_plan_keeps_large_cuts, own.bytes < found.bytes, 0)) found = own, pattern = smaller;
+  }
   consider(s, &c, pattern, found);
-  // The pattern is that of other settings. Where it is fast but too large here, a smaller one may fit.
-  if (!pattern || found.bytes <= s->room || !(found.seconds < s->best_seconds)) return;
-  signed char *smaller = graph_new_pattern(s, pattern);
-  found = graph_find_pattern(s, &c, smaller);
-  if (FAULT(graph_plan_keeps_large_cuts, found.bytes <= s->room, 0)) consider(s, &c, smaller, found);
 }
 
 // Looks for better cuts with the settings of the best; what it finds is tried with those of others too.

@@ -9,7 +9,7 @@
 int thread_start(pthread_t *thread, void *(*run)(void *), void *argument, Error *error, const char *format, ...)
     __attribute__((format(printf, 5, 6)));
 
-// The calling thread gets less of a core that it shares with threads that compute: Linux' weight of `nice`, a quarter
-// for 5. It runs as before while others wait. Where priorities are those of whole processes, nothing happens. It cannot
-// be raised again without a privilege: for threads that end after their work.
+// Adds `nice` to that of the calling thread. Beside a thread of normal priority on the same core it gets a quarter of
+// the time with 5 (Linux weighs it a third as much), on an idle core all of it. Where priorities are those of whole
+// processes, nothing happens. It cannot be raised again without a privilege: for threads that end after their work.
 void thread_lower_priority(int nice);

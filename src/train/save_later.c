@@ -14,7 +14,7 @@
 enum {
   SHOWN_WITHIN = 60, // seconds until a part that another machine has written must be seen here
   LOOK_EVERY = 5,    // milliseconds between looks for the parts of other ranks
-  WRITER_NICE = 5    // writing is spread over some steps rather than that one step takes much longer
+  WRITER_NICE = 5    // writing yields to threads that compute: it takes several steps, instead of delaying one
 };
 
 struct SaveLater {

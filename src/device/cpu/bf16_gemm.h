@@ -2,8 +2,10 @@
 // strides, one of which must be 1.
 //
 // An element of C is a sum over k in blocks whose size only k gives, in rising order, in fp32, and is rounded once; so
-// a result does not depend on the number of threads or on which other rows are in the product. Not gemm.h with other
-// loads: AMX reads A and B in pairs and tiles of its own, and sums wait in fp32 where C is bf16.
+// a result does not depend on the number of threads, nor on which other rows are in the product, but for one case: with
+// AMX, whole tiles of an fp32 C go on from the sum that is there, while a tile at C's edge sums a block from 0 and adds
+// it then, so an element that moves from the one to the other rounds otherwise. Not gemm.h with other loads: AMX reads
+// A and B in pairs and tiles of its own, and sums wait in fp32 where C is bf16.
 //
 // Example: m 100, n 96, k 3000 with AMX (tiles of 32 × 32, KC 1024). k is cut into three blocks of 1024, 1024 and 952
 // (3000 / 3, up to a multiple of 32). B is packed once for all threads: 3 panels of 32 columns. A's rows are 4 tiles,
@@ -24,7 +26,7 @@ typedef struct Product {
 
 enum {
   PACKED_B = 1 << 21,    // elements of packed B at a time, about, of all threads
-  PACKED_DEPTH = 8 * KC, // and rows of it, where sums may wait in C
+  PACKED_DEPTH = 8 * KC, // and rows of it where C is fp32, since C holds the sums of the rows before then
   PACK_PANELS = 4,       // of one unit of packing
   NEAR_B = 256 << 10,    // bytes of packed B that all tiles of A meet before the next: it stays in the level 2 cache
   WIDE_DEPTH = LEVEL_BF16 == 2 ? KC : 512, // rows of B of one block where C is read and written once a block
@@ -47,7 +49,7 @@ static Blocks blocks_of(int64_t n, int64_t k, int wide, int64_t room) {
               .scratch = count > 1 && !wide};
   int64_t all = (n + NR - 1) / NR * NR;
   if (wide && k > PACKED_DEPTH) { // many columns rather than a great depth: A is read once for each block of columns
-    int64_t columns = all < room / b.depth ? all : room / b.depth;
+    int64_t columns = all < room / b.depth ? (all < NR ? NR : all) : room / b.depth;
     b.packed_depth = room / columns / b.depth * b.depth;
   }
   int64_t fit = room / (b.packed_depth < 1 ? 1 : step_up(b.packed_depth)) / NR * NR;
@@ -61,7 +63,7 @@ static size_t slot_bytes(int scratch) {
   return sizeof(Packed) * (size_t)(MC * KA) + (scratch ? sizeof(float) * (size_t)(MC * SCRATCH_ROW) : 0);
 }
 
-// Elements of packed B of one of `slots` threads that pack each their own.
+// Elements of packed B of one of `slots` threads that each pack their own.
 static int64_t part_room(int slots) {
   int64_t room = (PACKED_B + slots - 1) / slots, least = 8 * NR * PACKED_DEPTH;
   _Static_assert(8 * NR * PACKED_DEPTH <= PACKED_B, "a wide C never packs more than its room");
@@ -70,11 +72,12 @@ static int64_t part_room(int slots) {
 
 // Bytes of workspace for a product of n columns on `slots` threads; also for a smaller k, which may pack more columns.
 static size_t product_workspace(int64_t n, int64_t k, int wide, int slots) {
+  int parts = slots > CPU_MOST_PARTING ? 1 : slots;
   int64_t depth = step_up(k), all = (n + NR - 1) / NR * NR * depth, most = wide ? 0 : 8 * NR * depth,
-          room = part_room(slots);
+          room = part_room(parts);
   if (most < room) most = room;
-  return (size_t)slots * (slot_bytes(blocks_of(n, k, wide, room).scratch) +
-                          sizeof(Packed) * (size_t)(all < most ? all : most) + 64);
+  return (size_t)slots * (slot_bytes(blocks_of(n, k, wide, room).scratch) + 64) +
+         (size_t)parts * sizeof(Packed) * (size_t)(all < most ? all : most);
 }
 
 typedef struct ProductJob {
@@ -252,9 +255,8 @@ typedef struct ProductParts {
 static void product_part(void *argument, int slot, int64_t part) {
   const ProductParts *p = argument;
   Product g = *p->g;
-  int64_t step = p->by_rows ? MR : NR, all = p->by_rows ? g.m : g.n, tiles = (all + step - 1) / step;
-  int64_t from = tiles * part / p->count * step, to = tiles * (part + 1) / p->count * step, size = g.wide ? 4 : 2;
-  if (to > all) to = all;
+  int64_t from, to, size = g.wide ? 4 : 2;
+  cpu_range(p->by_rows ? g.m : g.n, p->by_rows ? MR : NR, part, p->count, &from, &to);
   if (p->by_rows) {
     g.m = to - from;
     g.a += FAULT(row_parts_repeat_rows_bf16, from, 0) * g.a_row;
@@ -271,13 +273,12 @@ static void product_part(void *argument, int slot, int64_t part) {
 // team NULL: in the calling thread. workspace: product_workspace(n, k, wide, team slots) bytes.
 //
 // Few threads take a part of C each and pack what it needs themselves, as in gemm.h; both A and B are packed, so the
-// larger of them is parted. Not where rows of A are contiguous (NT, NN): packing is dearer there, and waiting costs
-// less than to do a part of it twice.
+// larger of them is parted. Not where rows of A are contiguous (NT, NN): by fp32 arithmetic, products of C's shape lost
+// 1 to 6 points of their share of the peak, since packing turns rows into columns there, and was done twice.
 static void product(const Product *g, void *workspace, Team *team) {
-  enum { FEW_THREADS = 4 };
   int size = team_size(team), slots = team_slots(team), by_rows = g->m > g->n;
   int64_t step = by_rows ? MR : NR, tiles = ((by_rows ? g->m : g->n) + step - 1) / step;
-  if (g->a_column == 1 || size == 1 || size > FEW_THREADS || !g->k || tiles < 2 * size) {
+  if (g->a_column == 1 || size == 1 || slots > CPU_MOST_PARTING || !g->k || tiles < 2 * size) {
     product_together(g, workspace, PACKED_B, team);
     return;
   }

@@ -68,6 +68,16 @@ Operand cpu_operand_part(const Operand *x, int64_t from, int64_t n);
 typedef struct MatmulShape { int64_t m, n, k, a_row, a_column, b_row, b_column; } MatmulShape;
 MatmulShape cpu_matmul_shape(const Operand *input, const MatmulAttr *attr);
 
+// A product is made in parts, which pack what they need themselves, by a team of at most so many slots (gemm.h).
+enum { CPU_MOST_PARTING = 4 };
+// [from, to): part `part` of `count` of `all` rows or columns, as even as whole tiles of `step` can be.
+static inline void cpu_range(int64_t all, int64_t step, int64_t part, int64_t count, int64_t *from, int64_t *to) {
+  int64_t tiles = (all + step - 1) / step;
+  *from = tiles * part / count * step;
+  *to = tiles * (part + 1) / count * step;
+  if (*to > all) *to = all;
+}
+
 // Rows of which a head keeps `words` logits of `logit_bytes` each at a time. Fewer take less memory, but with every
 // chunk of rows `again_bytes` for each of words · e weights are moved once more: cpu.c weighs one against the other.
 // Not by the number of threads: the gradient of the weights is a sum over chunks.

@@ -56,7 +56,7 @@ static int64_t TYPED(gemm_columns)(int64_t n, int64_t depth, int64_t room) {
   return all < fit ? all : fit;
 }
 
-// Elements of packed B of one of `slots` threads that pack each their own.
+// Elements of packed B of one of `slots` threads that each pack their own.
 static int64_t TYPED(gemm_room)(int slots) {
   int64_t room = (PACKED_B + slots - 1) / slots, least = 4 * NR * KC;
   return room < least ? least : room;
@@ -65,7 +65,7 @@ static int64_t TYPED(gemm_room)(int slots) {
 // Bytes of workspace for a product of n columns on `slots` threads; also for a smaller k.
 static size_t TYPED(gemm_workspace)(int64_t n, int64_t k, int slots) {
   int64_t all = (n + NR - 1) / NR * NR * (k < 5 * KC ? k : 5 * KC), room = TYPED(gemm_room)(slots);
-  int64_t packed_b = slots * (all < room ? all : room);
+  int64_t packed_b = slots > CPU_MOST_PARTING ? (all < PACKED_B ? all : PACKED_B) : slots * (all < room ? all : room);
   return (size_t)slots * (sizeof(REAL) * (size_t)(ROOM_A) + 64) + sizeof(REAL) * (size_t)packed_b;
 }
 
@@ -90,8 +90,8 @@ static void TYPED(pack_b)(REAL *restrict to, const REAL *restrict b, int64_t row
   }
 }
 
-// A (rows ≤ MC × depth ≤ KC) → tiles (depth, PACKED_ROW), of which MR columns are A's, KC · PACKED_ROW elements apart.
-// Missing rows are 0.
+// A (rows ≤ MC × depth ≤ KC) → tiles (depth, PACKED_ROW), KC · PACKED_ROW elements apart. MR columns of a tile are A's,
+// 0 where there is no such row; nobody reads the others.
 static void TYPED(pack_a)(REAL *restrict to, const REAL *restrict a, int64_t row, int64_t column, int64_t rows,
                           int64_t depth) {
   int64_t whole = row == 1 ? rows / MR * MR : 0, padded = (rows + MR - 1) / MR * MR;
@@ -206,8 +206,8 @@ static void TYPED(gemm_pack)(void *argument, int slot, int64_t panel) {
    g->b_column, job->depth, columns);
 }
 
-// Panels whose part of C stays in the second-level cache over all steps of k. A that is packed or copied, which costs
-// more than that, is so once for all.
+// Panels whose part of C stays in the second-level cache over all steps of k. If A is packed or copied, which costs
+// more than that saves, all panels at once, so that this happens once.
 static int64_t TYPED(panels_at_once)(const GEMM *g, int64_t m, int64_t panels) {
   int64_t room = (384 << 10) / (m * NR * (int64_t)sizeof(REAL));
   return g->a_column != 1 || TYPED(rows_collide)(g) ? panels : room < 4 ? 4 : room;
@@ -316,9 +316,8 @@ typedef struct TYPED(GemmParts) {
 static void TYPED(gemm_part)(void *argument, int slot, int64_t part) {
   const TYPED(GemmParts) *p = argument;
   GEMM g = *p->g;
-  int64_t step = p->by_rows ? MR : NR, all = p->by_rows ? g.m : g.n, tiles = (all + step - 1) / step;
-  int64_t from = tiles * part / p->count * step, to = tiles * (part + 1) / p->count * step;
-  if (to > all) to = all;
+  int64_t from, to;
+  cpu_range(p->by_rows ? g.m : g.n, p->by_rows ? MR : NR, part, p->count, &from, &to);
   if (p->by_rows) {
     g.m = to - from;
     g.a += FAULT(row_parts_repeat_rows, from, 0) * g.a_row;
@@ -334,23 +333,25 @@ static void TYPED(gemm_part)(void *argument, int slot, int64_t part) {
 
 // team NULL: in the calling thread. workspace: gemm_workspace(n, k, team slots) bytes.
 //
-// Few threads take parts of C and pack what these need themselves: packed B that another core has written comes from
-// there, and no thread waits for others within the product. The parts are columns, unless A must be packed and is
-// larger than B. Where they are still large enough, there are several for each thread, so that one whose core does
-// something else meanwhile gets fewer. More threads pack B together.
+// Few threads take parts of C and pack what these need themselves: what another core has packed would have to be
+// fetched from that core's cache, and no thread waits for others within the product. The parts are columns, unless A
+// must be packed and is larger than B. Where they are still large enough, there are several for each thread, so that
+// one whose core does something else meanwhile takes fewer. More threads pack B together.
 static void TYPED(gemm)(const GEMM *g, void *workspace, Team *team) {
-  enum { FEW_THREADS = 4, MOST = 4 };
+  enum { MOST_PARTS = 4, LEAST_COLUMNS = 256, LEAST_PACKED = 768 }; // of a thread; of a part, which packs all of A or B
   int size = team_size(team), slots = team_slots(team), is_packed = g->a_column != 1 && !g->a_near;
-  int by_rows = is_packed && g->m > g->n, large = is_packed ? 768 : 256; // a part packs all of A, or of B, once more
+  int by_rows = is_packed && g->m > g->n, least = is_packed ? LEAST_PACKED : LEAST_COLUMNS;
   int64_t all = by_rows ? g->m : g->n, tiles = by_rows ? (all + MR - 1) / MR : (all + NR - 1) / NR;
-  if (size == 1 || size > FEW_THREADS || g->b_panel || !g->k || tiles < (by_rows ? 4 : 2) * size) {
+  if (size == 1 || slots > CPU_MOST_PARTING || g->b_panel || !g->k || tiles < (by_rows ? 4 : 2) * size) {
     TYPED(gemm_together)(g, workspace, PACKED_B, team);
     return;
   }
-  int64_t each = all / large / size;
+  int64_t parts_a_thread = all / least / size;
+  if (parts_a_thread < 1) parts_a_thread = 1;
+  if (parts_a_thread > MOST_PARTS) parts_a_thread = MOST_PARTS;
   TYPED(GemmParts)
   parts = {.g = g, .by_rows = by_rows, .workspace = workspace, .room = TYPED(gemm_room)(slots)};
-  parts.count = size * (each < 1 ? 1 : each > MOST ? MOST : each);
+  parts.count = size * parts_a_thread;
   parts.bytes = TYPED(gemm_workspace)(g->n, g->k, slots) / (size_t)slots;
   team_each(team, parts.count, TYPED(gemm_part), &parts);
 }
