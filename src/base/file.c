@@ -1,5 +1,6 @@
 // Whole-file reads, maps and atomic writes.
 #include "base/file.h"
+#include "base/fault.h"
 #include "base/map_guard.h"
 #include "base/units.h"
 #include <dirent.h>
@@ -142,8 +143,7 @@ int file_write_failed(const char *path, int why, double bytes, Error *error) {
 }
 
 int file_begin(AtomicFile *file, const char *path, Error *error) {
-  file->path = xstrdup(path);
-  file->temporary = xformat("%s.tmp.%ld", path, (long)getpid());
+  *file = (AtomicFile){.path = xstrdup(path), .temporary = xformat("%s.tmp.%ld", path, (long)getpid())};
   int fd = file_open(file->temporary, O_WRONLY | O_CREAT | O_TRUNC);
   file->stream = fd < 0 ? NULL : fdopen(fd, "wb");
   if (file->stream) return PLAIT_OK;
@@ -153,8 +153,69 @@ int file_begin(AtomicFile *file, const char *path, Error *error) {
   return code;
 }
 
+enum { BLOCK = 2 << 20, BLOCK_ALIGNMENT = 4096 }; // bytes; alignment for the disks that there are
+
+int file_begin_large(AtomicFile *file, const char *path, Error *error) {
+  int code = file_begin(file, path, error);
+#if defined(__linux__)
+  int flags = code ? -1 : fcntl(fileno(file->stream), F_GETFL);
+  char *block = flags < 0 ? NULL : aligned_alloc(BLOCK_ALIGNMENT, BLOCK);
+  if (block && !fcntl(fileno(file->stream), F_SETFL, flags | O_DIRECT)) file->block = block;
+  else free(block);
+#endif
+  return code;
+}
+
+static void leave_direct(AtomicFile *file) {
+#if defined(__linux__)
+  int fd = fileno(file->stream), flags = fcntl(fd, F_GETFL);
+  if (flags >= 0) fcntl(fd, F_SETFL, flags & ~O_DIRECT);
+#endif
+}
+
+// What the block holds. A file system may refuse a write past its cache after all, or make a part of it.
+static int write_block(AtomicFile *file) {
+  int refused = 0;
+  for (size_t done = 0; done < file->filled;) {
+    ssize_t n = write(fileno(file->stream), file->block + done, file->filled - done);
+    if (n < 0 && errno == EINTR) continue;
+    if (!n || (n < 0 && (errno != EINVAL || refused))) return n ? errno : EIO;
+    if (n < 0) refused = 1;
+    if (n % BLOCK_ALIGNMENT) leave_direct(file);
+    if (n > 0) done += (size_t)n;
+  }
+  file->filled = 0;
+  return 0;
+}
+
+int file_write(AtomicFile *file, const void *data, size_t bytes) {
+  const char *from = data;
+  errno = 0;
+  if (!file->block) return fwrite(data, 1, bytes, file->stream) == bytes ? 0 : errno ? errno : EIO;
+  while (bytes) {
+    size_t n = BLOCK - file->filled < bytes ? BLOCK - file->filled : bytes;
+    memcpy(file->block + file->filled, from, n);
+    file->filled += n, from += n, bytes -= n;
+    int why = file->filled == BLOCK ? write_block(file) : 0;
+    if (why) return why;
+  }
+  return 0;
+}
+
+// The rest of a large file is no whole block.
+static void write_rest(AtomicFile *file) {
+  if (!file->block) return;
+  leave_direct(file);
+  fwrite(file->block, 1, FAULT(large_files_lose_the_rest, file->filled, 0), file->stream); // commit sees an error
+  int why = errno;
+  free(file->block);
+  errno = why;
+  file->block = NULL;
+}
+
 int file_commit(AtomicFile *file, Error *error) {
   errno = 0; // of an earlier write that failed the reason is lost
+  write_rest(file);
   int bad = ferror(file->stream) | fflush(file->stream);
   if (!bad) bad = fsync(fileno(file->stream));
   int why = errno;
@@ -181,6 +242,7 @@ void file_abandon(AtomicFile *file) {
   if (file->temporary) unlink(file->temporary);
   free(file->temporary);
   free(file->path);
+  free(file->block);
   *file = (AtomicFile){0};
 }
 

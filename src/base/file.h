@@ -21,9 +21,21 @@ int file_open(const char *path, int flags);
 // For programs, before all else: of the descriptors 0 to 2, those that are closed read and write /dev/null.
 int file_open_standard(Error *error);
 
-// Opens PATH.tmp.PID for writing; file_commit syncs and renames it to PATH; file_abandon removes it.
-typedef struct AtomicFile { FILE *stream; char *path, *temporary; } AtomicFile;
+// Opens PATH.tmp.PID for writing; file_commit syncs and renames it to PATH; file_abandon removes it. `stream` is for
+// files that file_begin opened.
+typedef struct AtomicFile {
+  FILE *stream;
+  char *path, *temporary;
+  char *block;  // of a large file: bytes on their way to the disk, or NULL
+  size_t filled; // bytes of it
+} AtomicFile;
 int file_begin(AtomicFile *file, const char *path, Error *error);
+// The same for what is written by file_write alone, and may be gigabytes: where the file system can (O_DIRECT), bytes
+// go past the system's cache of files. Copying them there would take the cores of who computes meanwhile for as long as
+// a disk takes to write them.
+int file_begin_large(AtomicFile *file, const char *path, Error *error);
+// 0, or an errno (EIO where the reason was lost). The file is to be abandoned then.
+int file_write(AtomicFile *file, const void *data, size_t bytes);
 int file_commit(AtomicFile *file, Error *error);
 void file_abandon(AtomicFile *file); // also safe after a commit or a failed begin
 // Whether a file of that name could be written, before the work whose result it is to hold: PLAIT_BAD_INPUT for a

@@ -343,7 +343,7 @@ int safetensors_write_begin(SafetensorsWriter *w, const char *path, const Safete
   *w = (SafetensorsWriter){0};
   checksum_begin(&w->checksum);
   int code = build_header(path, entries, count, metadata, &text, &data_bytes, error);
-  if (!code) code = file_begin(&w->file, path, error);
+  if (!code) code = file_begin_large(&w->file, path, error);
   if (!code) {
     size_t length = strlen(text), padded = (length + 7) / 8 * 8; // spaces, so that the data starts aligned
     uint8_t prefix[8];
@@ -362,9 +362,8 @@ int safetensors_write_data(SafetensorsWriter *w, const void *data, size_t bytes,
   CHECK(bytes <= w->total - w->written, "more data than was declared for %s", w->file.path);
   checksum_feed(&w->checksum, data, bytes);
   w->written += bytes;
-  errno = 0;
-  if (fwrite(data, 1, bytes, w->file.stream) == bytes) return PLAIT_OK;
-  int why = errno;
+  int why = file_write(&w->file, data, bytes);
+  if (!why) return PLAIT_OK;
   file_write_failed(w->file.path, why, (double)w->total, error);
   safetensors_write_abandon(w);
   return PLAIT_FAILED;

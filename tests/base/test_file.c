@@ -87,6 +87,57 @@ static void commit_and_abandon(void **state) {
   assert_false(file_exists(in("never")));
 }
 
+static void write_large(size_t size, const char *data) {
+  Error error = {0};
+  AtomicFile file;
+  char *found;
+  size_t found_size;
+  assert_int_equal(file_begin_large(&file, in("large"), &error), PLAIT_OK);
+  for (size_t at = 0, n = 1; at < size; at += n, n = n * 7 + 4095) {
+    if (n > size - at) n = size - at;
+    assert_int_equal(file_write(&file, data + at, n), 0);
+  }
+  assert_int_equal(file_commit(&file, &error), PLAIT_OK);
+  assert_int_equal(file_read(in("large"), 1 << 24, &found, &found_size, &error), PLAIT_OK);
+  assert_int_equal(found_size, size);
+  assert_memory_equal(found, data, size);
+  free(found);
+  assert_int_equal(entries(folder), 1);
+}
+
+// In blocks, whatever the size of what is written at a time; a file need not end with one.
+static void large_files(void **state) {
+  enum { MOST = 9 << 20 };
+  static const size_t size[] = {0, 1, 4096, 2 << 20, 4 << 20, (4 << 20) + 1, (8 << 20) - 1, MOST};
+  char *data = malloc(MOST);
+  for (int i = 0; i < MOST; i++) data[i] = (char)(i * 2654435761u >> 13);
+  for (size_t i = 0; i < sizeof size / sizeof *size; i++) write_large(size[i], data);
+  free(data);
+}
+
+// Where the file cannot grow, the first block that does not fit says so; what was there stays.
+static void large_file_on_a_full_disk(void **state) {
+  write_whole(in("a"), "old");
+  pid_t child = fork();
+  if (!child) {
+    static char data[5 << 20];
+    Error error = {0};
+    AtomicFile file;
+    struct rlimit limit = {3 << 20, 3 << 20};
+    signal(SIGXFSZ, SIG_IGN);
+    if (setrlimit(RLIMIT_FSIZE, &limit) || file_begin_large(&file, in("a"), &error)) _exit(1);
+    int why = file_write(&file, data, sizeof data);
+    file_abandon(&file);
+    _exit(why == EFBIG ? 0 : 2);
+  }
+  int status;
+  waitpid(child, &status, 0);
+  assert_true(WIFEXITED(status));
+  assert_int_equal(WEXITSTATUS(status), 0);
+  assert_content(in("a"), "old");
+  assert_int_equal(entries(folder), 1);
+}
+
 // A writer that is killed in the middle leaves the old content.
 static void killed(void **state) {
   write_whole(in("a"), "old");
@@ -349,6 +400,8 @@ static void closed_descriptors(void **state) {
 int main(void) {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
   const struct CMUnitTest tests[] = {TEST(commit_and_abandon),
+                                     TEST(large_files),
+                                     TEST(large_file_on_a_full_disk),
                                      TEST(killed),
                                      TEST(full_disk),
       TEST(full_file_system),
