@@ -173,7 +173,7 @@ static void leave_direct(AtomicFile *file) {
 #endif
 }
 
-// What the block holds. A file system may refuse a write past its cache after all, or make a part of it.
+// Writes the filled block. A file system may still refuse O_DIRECT here (EINVAL), or write only a part.
 static int write_block(AtomicFile *file) {
   int refused = 0;
   for (size_t done = 0; done < file->filled;) {
@@ -202,15 +202,11 @@ int file_write(AtomicFile *file, const void *data, size_t bytes) {
   return 0;
 }
 
-// The rest of a large file is no whole block.
+// The end of a large file is seldom a whole block, as O_DIRECT wants it: it is written as other files are.
 static void write_rest(AtomicFile *file) {
   if (!file->block) return;
   leave_direct(file);
   fwrite(file->block, 1, FAULT(large_files_lose_the_rest, file->filled, 0), file->stream); // commit sees an error
-  int why = errno;
-  free(file->block);
-  errno = why;
-  file->block = NULL;
 }
 
 int file_commit(AtomicFile *file, Error *error) {

@@ -1,15 +1,11 @@
 // pthread_create with a signal mask and an explanation.
 #include "base/thread.h"
 #include "base/control_group.h"
-#include "base/fault.h"
 #include "base/units.h"
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/resource.h>
-#if defined(__linux__)
-#include <sys/syscall.h>
-#endif
 #include <unistd.h>
 
 __attribute__((format(printf, 3, 4))) static void add(char *text, size_t size, const char *format, ...) {
@@ -69,11 +65,4 @@ int thread_start(pthread_t *thread, void *(*run)(void *), void *argument, Error 
   describe_limits(limits, sizeof limits);
   return error_set(error, PLAIT_FAILED, "%s cannot be started: %s%s%s; take fewer threads, or raise the limit", name,
                    strerror(why), *limits ? "; limits here: " : "", *limits ? limits + 2 : "");
-}
-
-void thread_lower_priority(int nice) {
-#if defined(__linux__) // POSIX has priorities of processes; here each thread has its own
-  int before = getpriority(PRIO_PROCESS, (id_t)syscall(SYS_gettid));
-  setpriority(PRIO_PROCESS, (id_t)FAULT(priority_of_the_process, syscall(SYS_gettid), getpid()), before + nice);
-#endif
 }

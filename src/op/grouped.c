@@ -27,14 +27,11 @@ static void gradient(Graph *g, int id, const int *doutput, int *dinput) {
   dinput[0] = dinput[1] = dinput[2] = -1;
   if (doutput[0] < 0) return;
   int rows[] = {doutput[0], node.input[1], node.input[2]}, matrix[] = {doutput[0], node.input[0], node.input[2]};
-  for (int i = 0; i < 2; i++) // dw comes first, as matmul's does
-    if (i == FAULT(expert_weight_gradient_comes_first, 0, 1)) {
-      int n = graph_node(g, OP_GROUPED_WEIGHT, op_derived_name(g, &node, "dw"), matrix, 3, &weight, sizeof weight);
-      dinput[1] = g->node.data[n].output[0];
-    } else {
-      int n = graph_node(g, OP_GROUPED, op_derived_name(g, &node, "dx"), rows, 3, &attr, sizeof attr);
-      dinput[0] = g->node.data[n].output[0];
-    }
+  // dw comes first, as matmul's does.
+  int n = graph_node(g, OP_GROUPED_WEIGHT, op_derived_name(g, &node, "dw"), matrix, 3, &weight, sizeof weight);
+  dinput[1] = g->node.data[n].output[0];
+  n = graph_node(g, OP_GROUPED, op_derived_name(g, &node, "dx"), rows, 3, &attr, sizeof attr);
+  dinput[0] = g->node.data[n].output[0];
 }
 
 // Letters of n and k; the dims may have any names.

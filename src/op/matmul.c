@@ -59,19 +59,17 @@ static int append_kind(Graph *g, const Node *node, const char *suffix, int kind,
 }
 
 // NT, of which models are made: dx = dy w, dw = dyᵀ x. NN, y (m…, k…) = x (m…, n…) w (n…, k…): dx = dy wᵀ, dw = xᵀ dy.
-// dw comes first: it is the last to read x, so that an x that backward makes again (compile/recompute.c), such as an
-// activation of a feed-forward layer, is gone before dx takes as much memory.
+// dw comes first: it is the last to read x, so an x that was recomputed (compile/recompute.c), such as an activation of
+// a feed-forward layer, is freed before dx, which is as large, is made.
 static void gradient(Graph *g, int id, const int *doutput, int *dinput) {
   Node node = op_node(g, id);
   int kind = node_attr(&node, MatmulAttr)->kind, dy = doutput[0];
   CHECK(kind != MATMUL_TN, "%s: the gradient of a gradient", node.name);
   dinput[0] = dinput[1] = -1;
   if (dy < 0) return;
-  for (int i = 0; i < 2; i++)
-    if (i == FAULT(weight_gradient_comes_first, 0, 1))
-      dinput[1] = kind == MATMUL_NT ? append_kind(g, &node, "dw", MATMUL_TN, dy, node.input[0])
-                                    : append_kind(g, &node, "dw", MATMUL_TN, node.input[0], dy);
-    else dinput[0] = append_kind(g, &node, "dx", kind == MATMUL_NT ? MATMUL_NN : MATMUL_NT, dy, node.input[1]);
+  dinput[1] = kind == MATMUL_NT ? append_kind(g, &node, "dw", MATMUL_TN, dy, node.input[0])
+                                : append_kind(g, &node, "dw", MATMUL_TN, node.input[0], dy);
+  dinput[0] = append_kind(g, &node, "dx", kind == MATMUL_NT ? MATMUL_NN : MATMUL_NT, dy, node.input[1]);
 }
 
 static void rule(const Graph *g, const Node *node, char *text, size_t size) {

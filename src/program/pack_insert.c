@@ -215,8 +215,8 @@ static void start_from(Pool *s, const int64_t *offset) {
   }
 }
 
-// Whether the most that items of less than `small` bytes take at any time is no more than what is above the most of
-// all.
+// Whether the items of less than `small` bytes, at the time when they need most, fit into the bytes that the capacity
+// has above the greatest load.
 static int smalls_fit(const Pool *s, int64_t small) {
   PackProblem some = {0};
   for (int i = 0; i < s->n; i++)

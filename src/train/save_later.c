@@ -13,8 +13,7 @@
 
 enum {
   SHOWN_WITHIN = 60, // seconds until a part that another machine has written must be seen here
-  LOOK_EVERY = 5,    // milliseconds between looks for the parts of other ranks
-  WRITER_NICE = 5    // writing yields to threads that compute: it takes several steps, instead of delaying one
+  LOOK_EVERY = 5     // milliseconds between looks for the parts of other ranks
 };
 
 struct SaveLater {
@@ -97,7 +96,6 @@ static void *write_part(void *context) {
   FAULT(rollback_ignores_what_is_written, (void)0, be_late());
   FAULT(image_that_is_written_is_taken, (void)0, be_late());
 #endif
-  thread_lower_priority(WRITER_NICE); // after the copy, for which updates wait
   const CheckpointTensor *pieces = staging_tensors(w->staging, w->image, &count);
   if (!code) code = save_part(w->options.dir, w->step, w->rank->rank, pieces, count, &w->error);
   pthread_mutex_lock(&w->mutex);

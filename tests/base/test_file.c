@@ -115,6 +115,16 @@ static void large_files(void **state) {
   free(data);
 }
 
+// The child has ended well, and the file that it could not write is as before.
+static void nothing_is_lost(pid_t child) {
+  int status;
+  waitpid(child, &status, 0);
+  assert_true(WIFEXITED(status));
+  assert_int_equal(WEXITSTATUS(status), 0);
+  assert_content(in("a"), "old");
+  assert_int_equal(entries(folder), 1);
+}
+
 // Where the file cannot grow, the first block that does not fit says so; what was there stays.
 static void large_file_on_a_full_disk(void **state) {
   write_whole(in("a"), "old");
@@ -130,12 +140,7 @@ static void large_file_on_a_full_disk(void **state) {
     file_abandon(&file);
     _exit(why == EFBIG ? 0 : 2);
   }
-  int status;
-  waitpid(child, &status, 0);
-  assert_true(WIFEXITED(status));
-  assert_int_equal(WEXITSTATUS(status), 0);
-  assert_content(in("a"), "old");
-  assert_int_equal(entries(folder), 1);
+  nothing_is_lost(child);
 }
 
 // A writer that is killed in the middle leaves the old content.
@@ -169,12 +174,7 @@ static void full_disk(void **state) {
     int code = file_commit(&file, &error);
     _exit(code == PLAIT_FAILED && strstr(error.message, "cannot be written") ? 0 : 2);
   }
-  int status;
-  waitpid(child, &status, 0);
-  assert_true(WIFEXITED(status));
-  assert_int_equal(WEXITSTATUS(status), 0);
-  assert_content(in("a"), "old");
-  assert_int_equal(entries(folder), 1);
+  nothing_is_lost(child);
 }
 
 // A full file system is named, with what is free and what the file needs, also where the reason of the failed write was

@@ -233,17 +233,24 @@ static int64_t best_of_orders(PackProblem *p, int *order, int depth, int64_t end
   return best;
 }
 
+// At most 7; order: their numbers.
+static PackProblem few_items(Random *r, int order[8]) {
+  PackProblem p = {0};
+  int n = 1 + below(r, 7);
+  for (int i = 0; i < n; i++) {
+    int lower = below(r, 8);
+    add(&p, lower, lower + 1 + below(r, 5), 1 + below(r, 9));
+    order[i] = i;
+  }
+  return p;
+}
+
 static void few_items_are_packed_as_well_as_any_order(void **state) {
   (void)state;
   Random r = {4242};
   for (int round = 0; round < 300; round++) {
-    PackProblem p = {0};
-    int n = 1 + below(&r, 7), order[8] = {0};
-    for (int i = 0; i < n; i++) {
-      int lower = below(&r, 8);
-      add(&p, lower, lower + 1 + below(&r, 5), 1 + below(&r, 9));
-      order[i] = i;
-    }
+    int order[8] = {0};
+    PackProblem p = few_items(&r, order);
     int64_t best = best_of_orders(&p, order, 0, 0, INT64_MAX), end = pack_and_check(&p, PACK_EFFORT);
     if (end != best) fail_msg("round %d: end %lld, best %lld", round, (long long)end, (long long)best);
     pack_free(&p);
@@ -266,13 +273,8 @@ static void search_finds_what_fits_and_proves_what_does_not(void **state) {
   (void)state;
   Random r = {17};
   for (int round = 0; round < 300; round++) {
-    PackProblem p = {0};
-    int n = 1 + below(&r, 7), order[8] = {0};
-    for (int i = 0; i < n; i++) {
-      int lower = below(&r, 8);
-      add(&p, lower, lower + 1 + below(&r, 5), 1 + below(&r, 9));
-      order[i] = i;
-    }
+    int order[8] = {0};
+    PackProblem p = few_items(&r, order);
     int64_t best = best_of_orders(&p, order, 0, 0, INT64_MAX);
     for (int k = 0; k < PACK_ORDERS; k++) {
       assert_true(search_all(&p, best, k, 100000) == PACK_FITS && check(&p) <= best);

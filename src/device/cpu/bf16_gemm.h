@@ -243,20 +243,11 @@ static void product_together(const Product *g, void *workspace, int64_t room, Te
   }
 }
 
-typedef struct ProductParts {
-  const Product *g;
-  int64_t count;
-  int by_rows; // parts are rows of C, else columns
-  char *workspace;
-  size_t bytes; // of it for a slot
-  int64_t room;
-} ProductParts;
-
 static void product_part(void *argument, int slot, int64_t part) {
-  const ProductParts *p = argument;
-  Product g = *p->g;
+  const CpuParts *p = argument;
+  Product g = *(const Product *)p->product;
   int64_t from, to, size = g.wide ? 4 : 2;
-  cpu_range(p->by_rows ? g.m : g.n, p->by_rows ? MR : NR, part, p->count, &from, &to);
+  cpu_part(p, part, &from, &to);
   if (p->by_rows) {
     g.m = to - from;
     g.a += FAULT(row_parts_repeat_rows_bf16, from, 0) * g.a_row;
@@ -277,12 +268,19 @@ static void product_part(void *argument, int slot, int64_t part) {
 // 1 to 6 points of their share of the peak, since packing turns rows into columns there, and was done twice.
 static void product(const Product *g, void *workspace, Team *team) {
   int size = team_size(team), slots = team_slots(team), by_rows = g->m > g->n;
-  int64_t step = by_rows ? MR : NR, tiles = ((by_rows ? g->m : g->n) + step - 1) / step;
+  int64_t step = by_rows ? MR : NR, all = by_rows ? g->m : g->n, tiles = (all + step - 1) / step;
   if (g->a_column == 1 || size == 1 || slots > CPU_MOST_PARTING || !g->k || tiles < 2 * size) {
     product_together(g, workspace, PACKED_B, team);
     return;
   }
-  ProductParts parts = {.g = g, .count = size, .by_rows = by_rows, .workspace = workspace, .room = part_room(slots)};
-  parts.bytes = product_workspace(g->n, g->k, g->wide, slots) / (size_t)slots;
+  CpuParts parts = {.product = g,
+                    .count = size,
+                    .by_rows = by_rows,
+                    .tiles = tiles,
+                    .step = step,
+                    .all = all,
+                    .workspace = workspace,
+                    .bytes = product_workspace(g->n, g->k, g->wide, slots) / (size_t)slots,
+                    .room = part_room(slots)};
   team_each(team, parts.count, product_part, &parts);
 }

@@ -68,14 +68,22 @@ Operand cpu_operand_part(const Operand *x, int64_t from, int64_t n);
 typedef struct MatmulShape { int64_t m, n, k, a_row, a_column, b_row, b_column; } MatmulShape;
 MatmulShape cpu_matmul_shape(const Operand *input, const MatmulAttr *attr);
 
-// A product is made in parts, which pack what they need themselves, by a team of at most so many slots (gemm.h).
+// Parts of a product C, of which each packs what it needs itself (gemm.h): for teams of at most CPU_MOST_PARTING slots.
 enum { CPU_MOST_PARTING = 4 };
-// [from, to): part `part` of `count` of `all` rows or columns, as even as whole tiles of `step` can be.
-static inline void cpu_range(int64_t all, int64_t step, int64_t part, int64_t count, int64_t *from, int64_t *to) {
-  int64_t tiles = (all + step - 1) / step;
-  *from = tiles * part / count * step;
-  *to = tiles * (part + 1) / count * step;
-  if (*to > all) *to = all;
+typedef struct CpuParts {
+  const void *product;      // a Gemm or Product
+  int64_t count;
+  int by_rows;              // parts are rows of C, else columns
+  int64_t all, step, tiles; // rows or columns; of a register tile; tiles
+  char *workspace;
+  size_t bytes;             // of it for a slot
+  int64_t room;             // elements of packed B at a time
+} CpuParts;
+// [from, to): the rows or columns of a part, as even as whole tiles can be.
+static inline void cpu_part(const CpuParts *p, int64_t part, int64_t *from, int64_t *to) {
+  *from = p->tiles * part / p->count * p->step;
+  *to = p->tiles * (part + 1) / p->count * p->step;
+  if (*to > p->all) *to = p->all;
 }
 
 // Rows of which a head keeps `words` logits of `logit_bytes` each at a time. Fewer take less memory, but with every

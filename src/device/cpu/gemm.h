@@ -25,6 +25,7 @@
 #define NR (2 * WIDTH)
 #define COPIED_ROW (KC + 64 / (int)sizeof(REAL)) // of rows of A that are copied: see rows_collide
 #define ROOM_A (MC / MR * PACKED_ROW * COPIED_ROW) // elements of packed or copied A of a thread
+#define MOST_STEPS 5       // of KC that are packed at a time
 #define PACKED_B (1 << 20) // elements of packed B at a time, of all threads
 
 typedef struct TYPED(Gemm) {
@@ -44,10 +45,10 @@ typedef struct TYPED(Gemm) {
 #define GEMM TYPED(Gemm)
 
 // Rows (k) and columns of B that are packed at a time, up to `room` elements: all columns if they fit, since A is
-// packed or copied, and C is read and written, for each such block; then as many steps of KC as fit, up to 5.
+// packed or copied, and C is read and written, for each such block; then as many steps of KC as fit, up to MOST_STEPS.
 static int64_t TYPED(gemm_depth)(int64_t n, int64_t k, int64_t room) {
   int64_t all = (n + NR - 1) / NR * NR, steps = room / ((all < 1 ? 1 : all) * KC);
-  int64_t most = (steps < 1 ? 1 : steps > 5 ? 5 : steps) * KC;
+  int64_t most = (steps < 1 ? 1 : steps > MOST_STEPS ? MOST_STEPS : steps) * KC;
   return k < most ? k : most;
 }
 static int64_t TYPED(gemm_columns)(int64_t n, int64_t depth, int64_t room) {
@@ -64,7 +65,7 @@ static int64_t TYPED(gemm_room)(int slots) {
 
 // Bytes of workspace for a product of n columns on `slots` threads; also for a smaller k.
 static size_t TYPED(gemm_workspace)(int64_t n, int64_t k, int slots) {
-  int64_t all = (n + NR - 1) / NR * NR * (k < 5 * KC ? k : 5 * KC), room = TYPED(gemm_room)(slots);
+  int64_t all = (n + NR - 1) / NR * NR * (k < MOST_STEPS * KC ? k : MOST_STEPS * KC), room = TYPED(gemm_room)(slots);
   int64_t packed_b = slots > CPU_MOST_PARTING ? (all < PACKED_B ? all : PACKED_B) : slots * (all < room ? all : room);
   return (size_t)slots * (sizeof(REAL) * (size_t)(ROOM_A) + 64) + sizeof(REAL) * (size_t)packed_b;
 }
@@ -90,8 +91,8 @@ static void TYPED(pack_b)(REAL *restrict to, const REAL *restrict b, int64_t row
   }
 }
 
-// A (rows ≤ MC × depth ≤ KC) → tiles (depth, PACKED_ROW), KC · PACKED_ROW elements apart. MR columns of a tile are A's,
-// 0 where there is no such row; nobody reads the others.
+// A (rows ≤ MC × depth ≤ KC) → tiles (depth, PACKED_ROW), KC · PACKED_ROW elements apart. The first MR columns of
+// a tile are rows of A, or 0 past the last row; the others are padding that is never read.
 static void TYPED(pack_a)(REAL *restrict to, const REAL *restrict a, int64_t row, int64_t column, int64_t rows,
                           int64_t depth) {
   int64_t whole = row == 1 ? rows / MR * MR : 0, padded = (rows + MR - 1) / MR * MR;
@@ -304,20 +305,11 @@ static void TYPED(gemm_together)(const GEMM *g, void *workspace, int64_t room, T
   }
 }
 
-typedef struct TYPED(GemmParts) {
-  const GEMM *g;
-  int64_t count;
-  int by_rows; // parts are rows of C, else columns
-  char *workspace;
-  size_t bytes; // of it for a slot
-  int64_t room;
-} TYPED(GemmParts);
-
 static void TYPED(gemm_part)(void *argument, int slot, int64_t part) {
-  const TYPED(GemmParts) *p = argument;
-  GEMM g = *p->g;
+  const CpuParts *p = argument;
+  GEMM g = *(const GEMM *)p->product;
   int64_t from, to;
-  cpu_range(p->by_rows ? g.m : g.n, p->by_rows ? MR : NR, part, p->count, &from, &to);
+  cpu_part(p, part, &from, &to);
   if (p->by_rows) {
     g.m = to - from;
     g.a += FAULT(row_parts_repeat_rows, from, 0) * g.a_row;
@@ -349,9 +341,14 @@ static void TYPED(gemm)(const GEMM *g, void *workspace, Team *team) {
   int64_t parts_a_thread = all / least / size;
   if (parts_a_thread < 1) parts_a_thread = 1;
   if (parts_a_thread > MOST_PARTS) parts_a_thread = MOST_PARTS;
-  TYPED(GemmParts)
-  parts = {.g = g, .by_rows = by_rows, .workspace = workspace, .room = TYPED(gemm_room)(slots)};
-  parts.count = size * parts_a_thread;
-  parts.bytes = TYPED(gemm_workspace)(g->n, g->k, slots) / (size_t)slots;
+  CpuParts parts = {.product = g,
+                    .count = size * parts_a_thread,
+                    .by_rows = by_rows,
+                    .tiles = tiles,
+                    .step = by_rows ? MR : NR,
+                    .all = all,
+                    .workspace = workspace,
+                    .bytes = TYPED(gemm_workspace)(g->n, g->k, slots) / (size_t)slots,
+                    .room = TYPED(gemm_room)(slots)};
   team_each(team, parts.count, TYPED(gemm_part), &parts);
 }

@@ -24,9 +24,9 @@ INLINE V TYPED(exp)(V x) {
 
 // e^x for x < 88 (fp64: 709), as softmax needs it: p(x - n ln 2) · 2^n, n the integer next to x / ln 2. 0 where the
 // result would not be a normal number: such are a hundred times slower, and hidden scores are -inf. A NaN stays. Less
-// work than exp: for fp32 p is the polynomial of least relative error (2e-9) that is 1 at 0; fp64 takes Taylor's. n ln
-// 2 takes two products, since its error of 2e-9 n in one would be a bias: forward has the n of x - maximum, backward
-// that of x - logsumexp, so gradients of a softmax would not add up to 0.
+// work than exp: for fp32 p is the polynomial of least relative error (2e-9) that is 1 at 0; fp64 takes Taylor's. The
+// product n ln 2 is made of two: one alone is off by 2e-9 n, which would be a bias, since n is that of x - maximum in
+// forward and of x - logsumexp in backward, and gradients of a softmax would not add up to 0.
 INLINE V TYPED(exp_fast)(V x) {
 #if BITS == 32
   enum { DEGREE = 6 };
