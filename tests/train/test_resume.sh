@@ -78,12 +78,25 @@ while [ "$killed" -lt "$kills" ]; do
   killed=$((killed + 1))
 done
 run=killed-$round
-expect 0 'step 40' "$PLAIT" train recipe.yaml run.dir=$run
+expect 0 'step 40|all 40 steps are done' "$PLAIT" train recipe.yaml run.dir=$run
 same_run whole $run
 [ "$inside" -ge $((kills / 2)) ] || fail "only $inside of $killed kills fell inside a checkpoint write"
 compgen -G "$run/checkpoints/*.tmp" && fail "an unfinished checkpoint is left"
 [ "$(ls $run/checkpoints | wc -l)" -eq 3 ] || fail "keep: 3 keeps $(ls $run/checkpoints)"
 echo "$killed kills, $inside inside a checkpoint write, $((finished + 1)) runs finished"
+
+# ---- killed after a checkpoint was complete, and before older ones were removed ----
+
+for last in 38 40; do
+  cp -r $run late-$last
+  rm -rf late-$last/checkpoints
+  mkdir -p late-$last/checkpoints/step-30.tmp
+  cp -r whole/checkpoints/step-$((last - 6)) whole/checkpoints/step-$((last - 4)) whole/checkpoints/step-$((last - 2)) \
+    whole/checkpoints/step-$last late-$last/checkpoints
+  expect 0 'step 40|all 40 steps are done' "$PLAIT" train recipe.yaml run.dir=late-$last
+  same_run whole late-$last
+  [ "$(ls late-$last/checkpoints | tr '\n' ' ')" = 'step-36 step-38 step-40 ' ] || fail "late-$last keeps $(ls late-$last/checkpoints)"
+done
 
 # ---- a machine that went down: half a line, a checkpoint that the disk has damaged ----
 
