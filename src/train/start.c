@@ -279,19 +279,16 @@ int trainer_write_recipe(const Trainer *t, bool has_checkpoints, Error *error) {
 static int open_metrics(Trainer *t, Error *error) {
   char *path = run_folder_file(&t->folder, "metrics.jsonl");
   MetricsSeries done = {0};
-  const Recipe *recipe = t->recipe;
   int64_t keep_until = t->keep_until < t->first_step ? 0 : t->first_step; // of another run: none of its metrics
   int code = PLAIT_OK;
   if (FAULT(later_checkpoints_stay, t->keep_until, INT64_MAX) < INT64_MAX)
-    code = resume_set_aside(recipe, t->checkpoints, t->keep_until, t->out, error);
+    code = resume_set_aside(t->recipe, t->checkpoints, t->keep_until, t->out, error);
   if (!code) code = trainer_write_recipe(t, resumes_itself(t), error);
   if (!code && t->resume) code = mend_best(t, error);
-  if (!code && FAULT(what_killed_runs_left_stays, resumes_itself(t), false))
-    code = checkpoint_tidy(t->checkpoints, t->first_step, recipe->checkpoint.keep, error);
-  if (!code) code = run_text_keep(&t->folder, recipe, error);
+  if (!code) code = run_text_keep(&t->folder, t->recipe, error);
   if (!code) code = metrics_truncate_after(path, keep_until, error);
   if (!code) code = metrics_open(&t->metrics, path, error);
-  if (!code && recipe->run.tensorboard && t->first_step < recipe->schedule.steps) {
+  if (!code && t->recipe->run.tensorboard && t->first_step < t->recipe->schedule.steps) {
     code = events_open(&t->events, t->folder.path, t->first_step + 1, (double)time(NULL), error);
     t->metrics.events = &t->events;
   }
