@@ -1,16 +1,10 @@
 // Time and memory of recipe → Program, as a planner tries layouts: bench/compile RECIPE [key=value …]. Not a test.
 // The recipe of a 96-layer GPT of 175 billion parameters on 2,240 ranks is bench/compile.yaml.
+#include "base/clock.h"
 #include "runtime/job.h"
 #include "recipe/setup.h"
 #include <stdlib.h>
 #include <sys/resource.h>
-#include <time.h>
-
-static double seconds(void) {
-  struct timespec t;
-  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
-  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 static int fail(const Error *error) {
   fprintf(stderr, "compile: %s\n", error->message);
@@ -21,9 +15,9 @@ static int fail(const Error *error) {
 static double judge(const Recipe *recipe, const ModelConfig *config) {
   enum { QUESTIONS = 10000 };
   Error error = {0};
-  double start = seconds();
+  double start = clock_process_seconds();
   for (int i = 0; i < QUESTIONS; i++) recipe_check_parallel(recipe, config, &error);
-  return 1e6 * (seconds() - start) / QUESTIONS;
+  return 1e6 * (clock_process_seconds() - start) / QUESTIONS;
 }
 
 int main(int argc, char **argv) {
@@ -35,7 +29,7 @@ int main(int argc, char **argv) {
     Recipe recipe;
     ModelConfig config;
     CompileOptions options;
-    double start = seconds();
+    double start = clock_process_seconds();
     if (recipe_load(argv[1], argc - 2, argv + 2, &recipe, &error)) return fail(&error);
     if (model_config_load(&config, recipe.model.config, &error)) return fail(&error);
     if (setup_compile_options(&recipe, &config, &options, &error)) return fail(&error);
@@ -45,7 +39,7 @@ int main(int argc, char **argv) {
     Graph *g = NULL;
     Shares shares = shares_create(options.step_samples, parallel_data_ranks(&options.parallel), options.micro);
     if (compile_graph(&config, &options, &g, &error)) return fail(&error);
-    double graph = seconds() - start, slowest = 0;
+    double graph = clock_process_seconds() - start, slowest = 0;
     ranks = options.parallel.mesh.ranks;
     coordinates = parallel_pipeline_ranks(&options.parallel);
     int tried[] = {0, coordinates / 2, coordinates - 1}; // embedding, blocks, head
@@ -58,9 +52,9 @@ int main(int argc, char **argv) {
                           .device = options.device,
                           .threads = 1,
                           .overlap = 1};
-      start = seconds();
+      start = clock_process_seconds();
       if (program_create(g, &options.parallel.mesh, &o, &p, &error)) return fail(&error);
-      if (seconds() - start > slowest) slowest = seconds() - start;
+      if (clock_process_seconds() - start > slowest) slowest = clock_process_seconds() - start;
       program_destroy(p);
     }
     graph_destroy(g);

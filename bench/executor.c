@@ -1,16 +1,10 @@
 // What running a step costs beside its kernels: bench_executor RECIPE [key=value …]. The same Program runs on the null
 // device, whose kernels do nothing, and on the recipe's own, with zeroes for data. One rank: collectives are measured
 // by `plait bench comm`.
+#include "base/clock.h"
 #include "runtime/session.h"
 #include "recipe/setup.h"
 #include <stdio.h>
-#include <time.h>
-
-static double seconds(void) {
-  struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 static int fail(const Error *error) { return fprintf(stderr, "executor: %s\n", error->message), 1; }
 
@@ -27,9 +21,9 @@ static double measure(const Job *job, const Device *device, const StepInputs *in
   if (!code) code = executor_create(job->train.program[0], state, queue, NULL, 1, &executor, error);
   if (!code) state_init(state, 1, ~0u);
   for (int i = 0; i < repeat && !code; i++) {
-    double start = seconds();
+    double start = clock_seconds();
     code = executor_run(executor, (uint64_t)i + 1, inputs, 0, error);
-    double took = seconds() - start;
+    double took = clock_seconds() - start;
     if (i && (best < 0 || took < best)) best = took; // the first one warms up
   }
   executor_destroy(executor);

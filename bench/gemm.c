@@ -3,17 +3,15 @@
 //   THREADS  a number, or several as 1,2
 //   LEVEL    best: the one that training uses; peak: that one, and only what its instructions can do
 //   SHAPE    only this product, as 1024x3072x768
-// Rounds of plait and of the libraries alternate. Each figure is the best call, its percent of the measured peak, and
-// plait's speed divided by the library's, which adds no bias and writes products of bf16 in fp32. oneDNN has no call
-// for its number of threads: it takes all cores.
+// Rounds of plait and of the libraries alternate. Each figure is the best of many calls, so that a machine that others
+// share disturbs little, in wall time: packing, waiting and imbalance count as in training. Beside it stand its percent
+// of the measured peak, and plait's speed divided by the library's, which adds no bias and writes products of bf16 in
+// fp32. oneDNN has no call for its number of threads: it takes all cores.
 #include "gemm_peak.h"
 #include "gemm_peers.h"
+#include "base/clock.h"
 #include <inttypes.h>
 #include <string.h>
-
-// Wall time: packing, waiting and imbalance count as in training. The best of many calls is printed, so a machine that
-// others share disturbs little.
-static double seconds(void) { return clock_seconds(); }
 
 typedef struct Bench {
   CpuLevel level;
@@ -57,7 +55,7 @@ static void prepared_free(Prepared *p) {
 }
 
 static void note(double *best, double before) {
-  double took = seconds() - before;
+  double took = clock_seconds() - before;
   if (!*best || took < *best) *best = took;
 }
 
@@ -76,8 +74,8 @@ static void race(Prepared *p, const Bench *b, const PeerProduct *product, double
     for (int i = -1; i < PEERS; i++) {
       if (i >= 0 && !(product && peer_can(&peers[i], is_bf16))) continue;
       if (racing > 1) peers_sleep();
-      for (double begin = seconds(); seconds() - begin < 0.15 / ROUNDS;) {
-        double before = seconds();
+      for (double begin = clock_seconds(); clock_seconds() - begin < 0.15 / ROUNDS;) {
+        double before = clock_seconds();
         if (i < 0) p->entry->kernel(&p->call);
         else peer_multiply(&peers[i], is_bf16, product);
         note(&best[1 + i], before);

@@ -2,17 +2,11 @@
 // header, as MiniMalloc's benchmarks have them (github.com/google/minimalloc). Prints "id,lower,upper,size,offset",
 // then the end, the bound, their ratio, and how long it took. It stops at so many percent above the bound (0), or after
 // so much effort (pack.h): forty times that of tests, some seconds, where a memory plan takes 16 million, 50 ms.
+#include "base/clock.h"
 #include "program/pack.h"
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
-
-static double seconds(void) {
-  struct timespec t;
-  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
-  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 enum { COLUMNS = 6 }; // the last two may be missing: items of two owners of one set never meet
 typedef struct Name { char text[32]; } Name;
@@ -69,9 +63,9 @@ int main(int argc, char **argv) {
   fclose(file);
   int64_t bound = pack_bound(&p, NULL);
   p.enough = argc > 3 ? bound + (int64_t)((double)bound * atof(argv[3]) / 100) : bound;
-  double begin = seconds();
+  double begin = clock_process_seconds();
   int64_t end = pack(&p, argc > 2 ? strtoll(argv[2], NULL, 10) : INT64_C(40) * PACK_EFFORT);
-  double took = seconds() - begin;
+  double took = clock_process_seconds() - begin;
   printf("id,lower,upper,size,offset\n");
   for (int i = 0; i < p.item.count; i++)
     for (int t = 0; t < p.item.data[i].count; t++)

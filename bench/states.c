@@ -1,22 +1,16 @@
 // Time of an AdamW update with moments in fp32 and in 8 bits: bench_states [ELEMENTS [ROUNDS]]. One thread; at each
-// level of instructions that the machine has, the two run in turn, and the best time of each counts. Without ELEMENTS:
-// once with what fits into the cache of second level, once with what does not fit into any.
+// level of instructions that the machine has, the two run in turn, and the best time of each counts, as core seconds:
+// what else runs on the machine does not count, except for caches and memory. Without ELEMENTS: once with what fits
+// into the cache of second level, once with what does not fit into any.
+#include "base/clock.h"
 #include "device/cpu/cpu.h"
 #include "op/state_update.h"
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <time.h>
 
 enum { KINDS = 3, COLUMNS = 1024 };
 static const char *const kinds[KINDS] = {"fp32", "8 bits", "8 bits, scales only"};
-
-// Of this thread: what else runs on the machine does not count, except for caches and memory.
-static double seconds(void) {
-  struct timespec t;
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
-  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 // Weights, gradients and both kinds of moments of one matrix, (rows, COLUMNS).
 typedef struct Memory {
@@ -90,9 +84,9 @@ static void measure(int64_t n, int rounds) {
     uint64_t step = 0;
     for (int round = 0; round <= rounds; round++) // the first warms up
       for (int kind = 0; kind < KINDS; kind++) {
-        double begin = seconds();
+        double begin = clock_thread_seconds();
         for (int i = 0; i < repeats; i++) update(&m, (CpuLevel)level, kind, ++step);
-        double took = (seconds() - begin) / repeats / (double)n * 1e9;
+        double took = (clock_thread_seconds() - begin) / repeats / (double)n * 1e9;
         if (round && took < best[kind]) best[kind] = took;
       }
     printf("%9" PRId64 " elements, %-8s", n, cpu_level_name((CpuLevel)level));

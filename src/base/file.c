@@ -157,13 +157,13 @@ enum { BLOCK = 2 << 20, BLOCK_ALIGNMENT = 4096 }; // bytes; alignment for the di
 
 int file_begin_large(AtomicFile *file, const char *path, Error *error) {
   int code = file_begin(file, path, error);
+  if (code) return code;
+  file->block = aligned_alloc(BLOCK_ALIGNMENT, BLOCK); // NULL: as other files
 #if defined(__linux__)
-  int flags = code ? -1 : fcntl(fileno(file->stream), F_GETFL);
-  char *block = flags < 0 ? NULL : aligned_alloc(BLOCK_ALIGNMENT, BLOCK);
-  if (block && !fcntl(fileno(file->stream), F_SETFL, flags | O_DIRECT)) file->block = block;
-  else free(block);
+  int fd = fileno(file->stream), flags = fcntl(fd, F_GETFL);
+  if (file->block && flags >= 0) fcntl(fd, F_SETFL, flags | O_DIRECT); // some file systems refuse it
 #endif
-  return code;
+  return PLAIT_OK;
 }
 
 static void leave_direct(AtomicFile *file) {

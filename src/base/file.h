@@ -26,7 +26,7 @@ int file_open_standard(Error *error);
 typedef struct AtomicFile {
   FILE *stream;
   char *path, *temporary;
-  char *block;   // of a large file that is written with O_DIRECT: what has not been written yet; else NULL
+  char *block;   // of a large file: what has not been written yet; else NULL
   size_t filled; // its bytes
 } AtomicFile;
 int file_begin(AtomicFile *file, const char *path, Error *error);

@@ -66,9 +66,6 @@ int64_t checkpoint_best(const char *dir); // the step that DIR/best names and th
 // Deletes all but the newest `keep` checkpoints (keep <= 0: deletes none), but never the newest valid one, the best,
 // and that of step `written`, whatever lies beside it.
 int checkpoint_prune(const char *dir, int64_t written, int keep, Error *error);
-// For a run that goes on from `step`: removes what an earlier one had no time to, every step-*.tmp and what
-// checkpoint_prune deletes.
-int checkpoint_tidy(const char *dir, int64_t step, int keep, Error *error);
 // Moves the checkpoints after `step` into the folder `to`, and DIR/best if it names one of them.
 int checkpoint_move_later(const char *dir, int64_t step, const char *to, Error *error);
 

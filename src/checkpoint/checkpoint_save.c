@@ -431,13 +431,6 @@ int checkpoint_prune(const char *dir, int64_t written, int keep, Error *error) {
   return code;
 }
 
-int checkpoint_tidy(const char *dir, int64_t step, int keep, Error *error) {
-  Steps steps = {0};
-  int code = list_steps(dir, &steps, 1, error);
-  vec_free(&steps);
-  return code ? code : checkpoint_prune(dir, step, keep, error);
-}
-
 // ---- whole tensors ----
 
 static int widest_then_name(const void *a, const void *b) {

@@ -1,5 +1,5 @@
-// Packing: many orders of first fit; insertion (pack_insert.c); a tree search (pack_search.c); and what lies too high
-// moved forward in the order.
+// Packing: many orders of first fit; guided ejection search (pack_ejection.c); a tree search (pack_search.c); and what
+// lies too high moved forward in the order.
 #include "program/pack.h"
 #include "program/pack_search.h"
 #include "base/error.h"
@@ -318,7 +318,7 @@ static void move_forward(Packer *k, int *order) {
   free(now);
 }
 
-// Of the effort, orders take 15% at most, search and insertion 75%, move_forward 10%. Only the last starts from the
+// Of the effort, orders take 15% at most, tree and ejection search 75%, move_forward 10%. Only the last starts from the
 // best order.
 static void try_all(Packer *k) {
   int *order = xcalloc((size_t)k->n, sizeof *order), *start = xcalloc((size_t)k->n, sizeof *start);
@@ -332,7 +332,7 @@ static void try_all(Packer *k) {
   }
   if (!one && k->end > k->bound) {
     int64_t *load = pack_loads(k->p);
-    k->end = pack_insert(k->p, &k->meets, load, &k->bound, k->end, 1, k->effort / 100 * 75, k->best);
+    k->end = pack_ejection_search(k->p, &k->meets, load, &k->bound, k->end, 1, k->effort / 100 * 75, k->best);
     free(load);
   }
   k->looked = 0, k->effort /= 10;

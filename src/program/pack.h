@@ -2,9 +2,10 @@
 // end of all is as low as can be found. It knows nothing of Programs. Dynamic storage allocation is NP-hard; this takes
 // several orders of first fit, by size and duration, and where none is low enough others of random priorities. Then
 // come a tree search of what is needed when much is, from the lowest offset up (pack_search.c, as in TelaMalloc, Maas
-// et al., 2022, and MiniMalloc, Moffitt, 2023), insertion, in which what does not fit pushes out what is in the way
-// (pack_insert.c), and first fit with what lies too high moved forward. Counts bound what it tries, never a clock, and
-// random numbers come from fixed seeds: the same problem has the same answer everywhere.
+// et al., 2022, and MiniMalloc, Moffitt, 2023), guided ejection search, in which what does not fit ejects what is in
+// the way (pack_ejection.c, Nagata and Bräysy, 2009), and first fit with what lies too high moved forward. Counts bound
+// what it tries, never a clock, and random numbers come from fixed seeds: the same problem has the same answer
+// everywhere.
 #pragma once
 #include "base/vec.h"
 #include <stdint.h>

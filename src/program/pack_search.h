@@ -26,11 +26,12 @@ typedef enum PackFound { PACK_GAVE_UP, PACK_FITS, PACK_NONE } PackFound; // none
 // offset (items) of what was searched, -1 of the rest, if it fits; else it stays. Adds what it took to *looked.
 PackFound pack_search(const PackProblem *problem, const PackMeets *meets, const int64_t *load, const PackAim *aim,
                       int64_t *looked, int64_t *offset);
-// Search and insertion, from an empty packing and from a given one: for a packing that ends below `end`, at best at
-// *bound, with at most about `effort`. search: 0 for insertion alone. Returns the lowest end found, and its offsets; or
-// `end`, and leaves the offsets as they are. *bound rises where all has been tried.
-int64_t pack_insert(const PackProblem *problem, const PackMeets *meets, const int64_t *load, int64_t *bound,
-                    int64_t end, int search, int64_t effort, int64_t *offset);
+// Guided ejection search (pack_ejection.c; Nagata and Bräysy, 2009), after a tree search and alone, from an empty
+// packing and from a given one: for a packing that ends below `end`, at best at *bound, with at most about `effort`.
+// search: 0 for ejection alone. Returns the lowest end found, and its offsets; or `end`, and leaves the offsets as they
+// are. *bound rises where all has been tried.
+int64_t pack_ejection_search(const PackProblem *problem, const PackMeets *meets, const int64_t *load, int64_t *bound,
+                             int64_t end, int search, int64_t effort, int64_t *offset);
 
 // How long an item is needed in all.
 int64_t pack_duration(const PackProblem *problem, const PackItem *item);

@@ -1,4 +1,5 @@
-// The key table of recipes: one row a key, from which all else about it follows.
+// The key table of recipes (recipe_keys.c): one row a key, from which all else about it follows. Look-ups in it are in
+// recipe_key_lookup.c; what prints and compares values, in recipe_print.c.
 #pragma once
 #include "recipe/recipe.h"
 

@@ -275,11 +275,6 @@ int trainer_write_recipe(const Trainer *t, bool has_checkpoints, Error *error) {
   return run_folder_write_recipe(&t->folder, &recipe, error);
 }
 
-int trainer_tidy(const Trainer *t, Error *error) {
-  if (!has_rank_0(t) || !resumes_itself(t)) return PLAIT_OK;
-  return checkpoint_tidy(t->checkpoints, t->first_step, t->recipe->checkpoint.keep, error);
-}
-
 // From here on the run folder is changed: all that could be refused has been.
 static int open_metrics(Trainer *t, Error *error) {
   char *path = run_folder_file(&t->folder, "metrics.jsonl");
@@ -290,7 +285,6 @@ static int open_metrics(Trainer *t, Error *error) {
     code = resume_set_aside(t->recipe, t->checkpoints, t->keep_until, t->out, error);
   if (!code) code = trainer_write_recipe(t, resumes_itself(t), error);
   if (!code && t->resume) code = mend_best(t, error);
-  if (!code) code = trainer_tidy(t, error);
   if (!code) code = run_text_keep(&t->folder, t->recipe, error);
   if (!code) code = metrics_truncate_after(path, keep_until, error);
   if (!code) code = metrics_open(&t->metrics, path, error);

@@ -355,8 +355,7 @@ static int run_trainer(const Trainer *asked, const Recipe *recipe, FILE *out, Er
   if (!code) code = precision_resolve(&own, launch, t.force, t.precision, sizeof t.precision, error);
   if (!code) code = run_cluster(&own, launch, &cluster, error);
   if (!code) code = launch_agree(launch, trainer_prepare(&t, error), error);
-  if (!code && trainer_is_over(&t)) code = trainer_tidy(&t, error);
-  else if (!code) {
+  if (!code && !trainer_is_over(&t)) {
     code = balance_begin(&t, error);
     if (!code) code = trainer_begin_writing(&t, error);
     if (!code && t.folder.path) ending_clear(t.folder.path);

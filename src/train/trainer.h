@@ -67,8 +67,6 @@ static inline int has_rank_0(const Trainer *t) { return !is_process(t) || t->lau
 int trainer_prepare(Trainer *t, Error *error);
 // Whether there is nothing left to train; says so, and what to do.
 bool trainer_is_over(const Trainer *t);
-// Removes the checkpoints, whole and unfinished, that a run which was killed had no time to remove.
-int trainer_tidy(const Trainer *t, Error *error);
 // Says what is not as it was when the run was saved.
 void trainer_tell_changes(const Trainer *t);
 // From here on the run folder is changed: all that could be refused has been.

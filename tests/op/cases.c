@@ -175,6 +175,15 @@ void op_case_get(int i, Dtype dtype, OpCase *c) {
   values_free(&v);
 }
 
+OpCase op_case_named(const char *name) {
+  OpCase c;
+  int i = 0;
+  while (i < case_rows_count && strcmp(case_rows[i].name, name)) i++;
+  CHECK(i < case_rows_count, "no case %s", name);
+  op_case_get(i, DTYPE_F64, &c);
+  return c;
+}
+
 void op_case_free(OpCase *c) {
   for (int k = 0; k < c->noutput; k++) {
     int shared = 0;
@@ -206,4 +215,9 @@ KernelCall op_case_call(const OpCase *c) {
                       .attr = node->attr,
                       .name = philox_name(node->name),
                       .parameters = &c->parameters};
+}
+
+void op_case_run(const OpCase *c) {
+  KernelCall call = op_case_call(c);
+  op_def(c->op)->reference(&call);
 }

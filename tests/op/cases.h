@@ -26,8 +26,10 @@ int op_cases_with_large(void); // rows from op_cases_count() on are larger, for 
 // vectors and accumulators are fp32). The numbers are
 // the same for every dtype, but for rounding. op_case_free after.
 void op_case_get(int i, Dtype dtype, OpCase *c);
+OpCase op_case_named(const char *name); // the row of that name, in fp64; there must be one. op_case_free after
 void op_case_free(OpCase *c);
 // Makes its call one that lacks the accumulator; 0: the case has none.
 int op_case_empty(OpCase *c);
 // The call of the case, without workspace and team (set them if wanted). Points into c.
 KernelCall op_case_call(const OpCase *c);
+void op_case_run(const OpCase *c); // runs that call by the reference kernel

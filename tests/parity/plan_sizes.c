@@ -1,15 +1,9 @@
 // Measures memory plans.
 #include "plan_sizes.h"
+#include "base/clock.h"
 #include "program/lives.h"
 #include "program/memory.h"
 #include <inttypes.h>
-#include <time.h>
-
-static double seconds(void) {
-  struct timespec t;
-  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
-  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 // A line for each time of an item. Owners of one set are told apart by number.
 static void write_problem(Program *p, const char *folder, int number) {
@@ -33,9 +27,9 @@ static void write_problem(Program *p, const char *folder, int number) {
 static void measure(Program *p, const char *name, const char *kind, int all, const char *folder, FILE *out,
                     PlanSizes *s) {
   static const char *const modes[] = {"bodies", "slots", "microbatches"};
-  double begin = seconds();
+  double begin = clock_process_seconds();
   memory_pack(p); // once more
-  double took = seconds() - begin;
+  double took = clock_process_seconds() - begin;
   memory_total(p);
   const MemoryPlan *m = &p->memory;
   double ratio = m->live ? (double)p->arena_bytes / (double)m->live : 1;

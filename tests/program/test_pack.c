@@ -162,8 +162,8 @@ static void loads_are_the_greatest_sums(void **state) {
 
 // Layers of a network, forward and backward, of four microbatches that overlap: what a layer leaves is needed until its
 // backward, and each instruction has scratch that is half as large as all that is left. First fit alone ends above the
-// bound; insertion that starts with what is needed at the peaks reaches it.
-static void insertion_packs_a_pipeline(void **state) {
+// bound; ejection search that starts with what is needed at the peaks reaches it.
+static void ejection_packs_a_pipeline(void **state) {
   (void)state;
   enum { LAYERS = 24, MICROBATCHES = 4, STEP = 30 };
   PackProblem p = {0};
@@ -178,7 +178,7 @@ static void insertion_packs_a_pipeline(void **state) {
   int64_t *load = pack_loads(&p), bound = pack_bound(&p, NULL), enough = bound + bound / 100, stacked = 0;
   int64_t *offset = calloc((size_t)p.item.count, sizeof *offset);
   for (int i = 0; i < p.item.count; i++) offset[i] = stacked, stacked += p.item.data[i].size;
-  int64_t end = pack_insert(&p, &m, load, &enough, stacked, 0, 2000 * 1000, offset);
+  int64_t end = pack_ejection_search(&p, &m, load, &enough, stacked, 0, 2000 * 1000, offset);
   for (int i = 0; i < p.item.count; i++) p.item.data[i].offset = offset[i];
   assert_true(check(&p) == end);
   if (end > enough) fail_msg("end %lld, bound %lld", (long long)end, (long long)bound);
@@ -187,7 +187,7 @@ static void insertion_packs_a_pipeline(void **state) {
 }
 
 // From items that lie one above the other, which is many times as high: to no more than a third above the bound.
-static void insertion_finds_a_packing(void **state) {
+static void ejection_finds_a_packing(void **state) {
   (void)state;
   Random r = {2024};
   for (int round = 0; round < 20; round++) {
@@ -198,7 +198,7 @@ static void insertion_finds_a_packing(void **state) {
     int64_t offset[60], stacked = 0, bound = pack_bound(&p, NULL);
     for (int i = 0; i < p.item.count; i++) offset[i] = stacked, stacked += p.item.data[i].size;
     int64_t *load = pack_loads(&p), aim = bound + 33,
-            end = pack_insert(&p, &m, load, &aim, stacked, 0, PACK_EFFORT, offset);
+            end = pack_ejection_search(&p, &m, load, &aim, stacked, 0, PACK_EFFORT, offset);
     for (int i = 0; i < p.item.count; i++) p.item.data[i].offset = offset[i];
     assert_true(check(&p) == end);
     if (end > bound + bound / 3) fail_msg("round %d: end %lld, bound %lld", round, (long long)end, (long long)bound);
@@ -332,8 +332,8 @@ int main(void) {
       cmocka_unit_test(nothing_overlaps),
       cmocka_unit_test(meetings_are_found_pair_by_pair),
       cmocka_unit_test(loads_are_the_greatest_sums),
-      cmocka_unit_test(insertion_packs_a_pipeline),
-      cmocka_unit_test(insertion_finds_a_packing),
+      cmocka_unit_test(ejection_packs_a_pipeline),
+      cmocka_unit_test(ejection_finds_a_packing),
       cmocka_unit_test(few_items_are_packed_as_well_as_any_order),
       cmocka_unit_test(search_finds_what_fits_and_proves_what_does_not),
       cmocka_unit_test(search_places_what_is_needed_when_much_is),

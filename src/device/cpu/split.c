@@ -90,29 +90,16 @@ static void run(const KernelCall *call, const KernelEntry *fp32, const SplitLoop
   else op_def(op)->reference(call);
 }
 
-#define OPTIMIZER(id, name) static void portable_##name(const KernelCall *call) { \
-  run(call, cpu_table_portable, &loops_portable, OP_##id); }
-#include "ir/optimizers.def"
-const KernelEntry cpu_split_portable[] = {
-#define OPTIMIZER(id, name) {OP_##id, DTYPE_BF16, portable_##name, NULL},
-#include "ir/optimizers.def"
-    {OP_COUNT, DTYPE_COUNT, NULL, NULL},
-};
+#define TABLE cpu_split
+#define TABLE_DTYPE DTYPE_BF16
+#define LEVEL portable
+#define RUN(call, op) run(call, cpu_table_portable, &loops_portable, op)
+#include "device/cpu/optimizer_level.h"
 #if defined(__x86_64__)
-#define OPTIMIZER(id, name) static void avx2_##name(const KernelCall *call) { \
-  run(call, cpu_table_avx2, &loops_avx2, OP_##id); }
-#include "ir/optimizers.def"
-const KernelEntry cpu_split_avx2[] = {
-#define OPTIMIZER(id, name) {OP_##id, DTYPE_BF16, avx2_##name, NULL},
-#include "ir/optimizers.def"
-    {OP_COUNT, DTYPE_COUNT, NULL, NULL},
-};
-#define OPTIMIZER(id, name) static void avx512_##name(const KernelCall *call) { \
-  run(call, cpu_table_avx512, &loops_avx2, OP_##id); }
-#include "ir/optimizers.def"
-const KernelEntry cpu_split_avx512[] = {
-#define OPTIMIZER(id, name) {OP_##id, DTYPE_BF16, avx512_##name, NULL},
-#include "ir/optimizers.def"
-    {OP_COUNT, DTYPE_COUNT, NULL, NULL},
-};
+#define LEVEL avx2
+#define RUN(call, op) run(call, cpu_table_avx2, &loops_avx2, op)
+#include "device/cpu/optimizer_level.h"
+#define LEVEL avx512
+#define RUN(call, op) run(call, cpu_table_avx512, &loops_avx2, op)
+#include "device/cpu/optimizer_level.h"
 #endif

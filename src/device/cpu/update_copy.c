@@ -34,29 +34,16 @@ static void run(const KernelCall *call, const KernelEntry *table, CpuLevel level
   else team_each(call_team(call), chunk_units(operand_elements(&call->output[0])), run_unit, &u);
 }
 
-#define OPTIMIZER(id, name) static void portable_##name(const KernelCall *call) { \
-  run(call, cpu_table_portable, CPU_PORTABLE, OP_##id); }
-#include "ir/optimizers.def"
-const KernelEntry cpu_copy_portable[] = {
-#define OPTIMIZER(id, name) {OP_##id, DTYPE_F32, portable_##name, NULL},
-#include "ir/optimizers.def"
-    {OP_COUNT, DTYPE_COUNT, NULL, NULL},
-};
+#define TABLE cpu_copy
+#define TABLE_DTYPE DTYPE_F32
+#define LEVEL portable
+#define RUN(call, op) run(call, cpu_table_portable, CPU_PORTABLE, op)
+#include "device/cpu/optimizer_level.h"
 #if defined(__x86_64__)
-#define OPTIMIZER(id, name) static void avx2_##name(const KernelCall *call) { \
-  run(call, cpu_table_avx2, CPU_AVX2, OP_##id); }
-#include "ir/optimizers.def"
-const KernelEntry cpu_copy_avx2[] = {
-#define OPTIMIZER(id, name) {OP_##id, DTYPE_F32, avx2_##name, NULL},
-#include "ir/optimizers.def"
-    {OP_COUNT, DTYPE_COUNT, NULL, NULL},
-};
-#define OPTIMIZER(id, name) static void avx512_##name(const KernelCall *call) { \
-  run(call, cpu_table_avx512, CPU_AVX512, OP_##id); }
-#include "ir/optimizers.def"
-const KernelEntry cpu_copy_avx512[] = {
-#define OPTIMIZER(id, name) {OP_##id, DTYPE_F32, avx512_##name, NULL},
-#include "ir/optimizers.def"
-    {OP_COUNT, DTYPE_COUNT, NULL, NULL},
-};
+#define LEVEL avx2
+#define RUN(call, op) run(call, cpu_table_avx2, CPU_AVX2, op)
+#include "device/cpu/optimizer_level.h"
+#define LEVEL avx512
+#define RUN(call, op) run(call, cpu_table_avx512, CPU_AVX512, op)
+#include "device/cpu/optimizer_level.h"
 #endif

@@ -1,7 +1,7 @@
-// Insertion: items that do not fit below a capacity wait in a pool. Each is put where what it must push out is worth
-// least, and what it has pushed out waits in its place. What finds no free place is worth more from then on, so that
-// hard items come to stay and easy ones go round them (guided ejection search, Nagata and Bräysy, 2009, there for
-// vehicles; here for bytes).
+// Guided ejection search (Nagata and Bräysy, 2009, there for routes of vehicles): items that do not fit below a
+// capacity wait in the ejection pool. Each is put where the penalties of the items that it ejects add up to the least,
+// and these wait in its place. The penalty of an item that finds no free place rises, so that hard items come to stay
+// and easy ones go round them.
 #include "program/pack_search.h"
 #include "base/error.h"
 #include "base/fault.h"
@@ -9,48 +9,49 @@
 #include <stdlib.h>
 #include <string.h>
 
-typedef struct Near { int64_t at, worth; } Near; // of those that one item meets; worth: of it and all before
+typedef struct Near { int64_t at, penalty; } Near; // of those that one item meets; penalty: of it and all before
 
-typedef struct Pool {
+// The state of one search: a partial packing below a capacity, and the pool of items that are not in it.
+typedef struct EjectionSearch {
   const PackProblem *p;
   const PackMeets *meets;
   const int64_t *load; // (items) pack_loads
-  int n, placed, waiting;
+  int n, placed, waiting;   // items: all, in the packing, in the pool
   PackShelves shelves;      // what is placed, by where it begins
   Near *first, *last;       // (of those that an item meets) by where they begin, and by where they end
-  int64_t *offset;          // -1: it waits
-  int64_t *size, *worth;    // (items)
-  int *wait;                // (waiting) the last is taken first
+  int64_t *offset;          // (items) -1: it waits in the pool
+  int64_t *size, *penalty;  // (items) penalty: 1 and how often the item has found no free place
+  int *pool;                // (waiting) the ejection pool; the last is taken first
   int64_t capacity, most, looked; // most: the greatest load
   uint64_t random;
-} Pool;
+} EjectionSearch;
 
-static void put(Pool *s, int item, int64_t at) {
+static void put(EjectionSearch *s, int item, int64_t at) {
   s->looked += pack_shelves_put(&s->shelves, (PackMark){at, item});
   s->placed++;
   s->offset[item] = at;
 }
 
-static void push_out(Pool *s, int item) {
+static void eject(EjectionSearch *s, int item) {
   s->looked += pack_shelves_take(&s->shelves, (PackMark){s->offset[item], item});
   s->placed--;
   s->offset[item] = -1;
-  s->wait[s->waiting++] = item;
+  s->pool[s->waiting++] = item;
 }
 
 // What of the placed this one meets, by where it begins and by where it ends. Returns how many. What is needed at one
 // time lies in the same order either way, so that little is left to sort.
-static int gather(Pool *s, int item) {
+static int gather(EjectionSearch *s, int item) {
   const PackShelf *shelf = pack_shelf_of(&s->shelves, item);
   const uint64_t *row = s->meets->bits + (size_t)item * s->meets->words;
-  const int64_t *size = s->size, *worth = s->worth;
+  const int64_t *size = s->size, *penalty = s->penalty;
   Near *first = s->first, *last = s->last;
   int64_t before_first = 0, before_last = 0;
   int count = 0, moved = 0;
   for (int k = 0; k < shelf->count; k++) { // without branches: which items meet is hard to foresee
     PackMark m = shelf->data[k];
-    first[count] = (Near){m.at, worth[m.item]};
-    last[count] = (Near){m.at + size[m.item], worth[m.item]};
+    first[count] = (Near){m.at, penalty[m.item]};
+    last[count] = (Near){m.at + size[m.item], penalty[m.item]};
     count += row[m.item >> 6] >> (m.item & 63) & 1;
   }
   for (int k = 1; k < count; k++) {
@@ -61,15 +62,15 @@ static int gather(Pool *s, int item) {
     moved += k - j;
   }
   for (int k = 0; k < count; k++) {
-    before_first = first[k].worth += before_first;
-    before_last = last[k].worth += before_last;
+    before_first = first[k].penalty += before_first;
+    before_last = last[k].penalty += before_last;
   }
   s->looked += shelf->count + moved + 2 * count + 32;
   return count;
 }
 
-// Where what must go is worth least: on another item's end, or below another's begin. *cost: what that is worth.
-static int64_t find_place(Pool *s, int item, int64_t *cost) {
+// Where the penalties of what must go are least: on another item's end, or below another's begin. *cost: their sum.
+static int64_t find_place(EjectionSearch *s, int item, int64_t *cost) {
   int64_t size = s->size[item], best = 0, least = INT64_MAX;
   int count = gather(s, item), equal = 0;
   for (int k = -1, j = 0; k < count; k++) { // on an end, or at 0
@@ -77,7 +78,7 @@ static int64_t find_place(Pool *s, int item, int64_t *cost) {
     if (at + size > s->capacity) break;
     if (k >= 0 && k + 1 < count && s->last[k + 1].at == at) continue;
     while (j < count && s->first[j].at < at + size) j++;
-    int64_t out = (j ? s->first[j - 1].worth : 0) - (k < 0 ? 0 : s->last[k].worth);
+    int64_t out = (j ? s->first[j - 1].penalty : 0) - (k < 0 ? 0 : s->last[k].penalty);
     if (out > least || (out == least && pack_draw(&s->random) % (uint64_t)++equal)) continue;
     if (out < least) equal = 1;
     least = out, best = at;
@@ -88,7 +89,7 @@ static int64_t find_place(Pool *s, int item, int64_t *cost) {
     if (at < 0 || (k && k < count && s->first[k - 1].at == s->first[k].at)) continue;
     if (at + size > s->capacity) break;
     while (j < count && s->last[j].at <= at) j++;
-    int64_t out = (k ? s->first[k - 1].worth : 0) - (j ? s->last[j - 1].worth : 0);
+    int64_t out = (k ? s->first[k - 1].penalty : 0) - (j ? s->last[j - 1].penalty : 0);
     if (out > least || (out == least && pack_draw(&s->random) % (uint64_t)++equal)) continue;
     if (out < least) equal = 1;
     least = out, best = at;
@@ -98,19 +99,19 @@ static int64_t find_place(Pool *s, int item, int64_t *cost) {
 }
 
 // What lies there must go.
-static void clear(Pool *s, int item, int64_t at) {
+static void clear(EjectionSearch *s, int item, int64_t at) {
   const PackShelf *shelf = pack_shelf_of(&s->shelves, item);
   const uint64_t *row = s->meets->bits + (size_t)item * s->meets->words;
   s->looked += shelf->count;
   for (int k = shelf->count - 1; k >= 0; k--) {
     int other = shelf->data[k].item;
     if (s->offset[other] >= at + s->size[item] || !(row[other >> 6] >> (other & 63) & 1)) continue;
-    if (FAULT(insertion_pushes_nothing_out, s->offset[other] + s->size[other] > at, 0)) push_out(s, other);
+    if (FAULT(ejection_ejects_nothing, s->offset[other] + s->size[other] > at, 0)) eject(s, other);
   }
 }
 
 // Everything sinks as far as what lies below lets it.
-static void sink(Pool *s) {
+static void sink(EjectionSearch *s) {
   const PackShelf *all = &s->shelves.shelf[PACK_PERIODS];
   int count = all->count;
   PackMark *was = xcalloc((size_t)count + 1, sizeof *was);
@@ -124,15 +125,16 @@ static void sink(Pool *s) {
   free(was);
 }
 
-// Until nothing waits, or for so much effort, or until there has been none of fewer waiting items for `patience`.
-static int settle(Pool *s, int64_t effort, int64_t patience) {
+// Places what waits until nothing does, or for so much effort, or until there has been none of fewer waiting items for
+// `patience`. Returns whether the pool is empty.
+static int empty_pool(EjectionSearch *s, int64_t effort, int64_t patience) {
   int64_t stop = s->looked + effort, stuck = s->looked + patience;
   int rounds = 0, least = s->waiting;
   while (s->waiting && s->looked < stop && s->looked < stuck) {
-    int item = s->wait[--s->waiting];
+    int item = s->pool[--s->waiting];
     int64_t cost, at = find_place(s, item, &cost);
     if (cost) {
-      s->worth[item]++;
+      s->penalty[item]++;
       clear(s, item, at);
     }
     put(s, item, at);
@@ -143,17 +145,17 @@ static int settle(Pool *s, int64_t effort, int64_t patience) {
 }
 
 // What has been found becomes the result. Returns its end.
-static int64_t keep(const Pool *s, int64_t *offset) {
+static int64_t keep(const EjectionSearch *s, int64_t *offset) {
   memcpy(offset, s->offset, sizeof *offset * (size_t)s->n);
   return pack_end(s->p, offset);
 }
 
 // Below a lower capacity: what ends too high waits; what begins lowest of it is tried first.
-static void lower(Pool *s, int64_t capacity) {
+static void lower(EjectionSearch *s, int64_t capacity) {
   s->capacity = capacity;
   const PackShelf *all = &s->shelves.shelf[PACK_PERIODS];
   for (int k = all->count - 1; k >= 0; k--)
-    if (all->data[k].at + s->size[all->data[k].item] > capacity) push_out(s, all->data[k].item);
+    if (all->data[k].at + s->size[all->data[k].item] > capacity) eject(s, all->data[k].item);
 }
 
 // What all sizes are multiples of. Then so are all ends of items, and a capacity has to be: items are placed below it.
@@ -175,19 +177,19 @@ typedef struct Way { int classes, power; } Way;
 static const Way ways[] = {{1, 1}, {1, LONGEST}, {1, 2}, {0, 1}, {0, 0}, {0, LONGEST}, {1, 0}, {0, 2}};
 enum { WAYS = sizeof ways / sizeof *ways };
 
-static PackKey key_in(const Pool *s, const Way *way, int i) {
+static PackKey key_in(const EjectionSearch *s, const Way *way, int i) {
   double part = (double)s->load[i] / (double)s->most, worth = (double)s->size[i],
          duration = (double)pack_duration(s->p, &s->p->item.data[i]);
   for (int q = 0; q < way->power; q++) worth *= sqrt(duration);
   if (way->power == LONGEST) worth = duration;
   int class = part >= 0.97 ? 0 : part >= 0.93 ? 1 : part >= 0.87 ? 2 : part >= 0.75 ? 3 : 4;
-  if (FAULT(insertion_forgets_the_peak, 0, 1)) return (PackKey){0, -worth, 0, i};
+  if (FAULT(ejection_forgets_the_peak, 0, 1)) return (PackKey){0, -worth, 0, i};
   return (PackKey){way->classes ? class : -(int)(part * 1e6), worth, 0, i};
 }
 
 // Nothing is placed but what has an offset (NULL: nothing has). What is needed when most is needed comes first, while
 // there is room to choose from, and what would fit in many places comes last.
-static void start_empty(Pool *s, int number, const int64_t *offset) {
+static void start_empty(EjectionSearch *s, int number, const int64_t *offset) {
   PackKey *key = xcalloc((size_t)s->n + 1, sizeof *key);
   s->placed = s->waiting = 0;
   pack_shelves_clear(&s->shelves);
@@ -196,20 +198,20 @@ static void start_empty(Pool *s, int number, const int64_t *offset) {
   for (int k = s->n - 1; k >= 0; k--) {
     int i = key[k].item, needed = s->p->item.data[i].count > 0;
     s->offset[i] = needed ? -1 : 0;
-    s->worth[i] = 1;
+    s->penalty[i] = 1;
     if (needed && offset && offset[i] >= 0) put(s, i, offset[i]);
-    else if (needed) s->wait[s->waiting++] = i;
+    else if (needed) s->pool[s->waiting++] = i;
   }
   s->looked += 16 * s->n;
   free(key);
 }
 
-static void start_from(Pool *s, const int64_t *offset) {
+static void start_from(EjectionSearch *s, const int64_t *offset) {
   s->placed = s->waiting = 0;
   pack_shelves_clear(&s->shelves);
   for (int i = 0; i < s->n; i++) {
     s->offset[i] = -1;
-    s->worth[i] = 1;
+    s->penalty[i] = 1;
     if (s->p->item.data[i].count) put(s, i, offset[i]);
     else s->offset[i] = 0;
   }
@@ -217,7 +219,7 @@ static void start_from(Pool *s, const int64_t *offset) {
 
 // Whether the items of less than `small` bytes, at the time when they need most, fit into the bytes that the capacity
 // has above the greatest load.
-static int smalls_fit(const Pool *s, int64_t small) {
+static int smalls_fit(const EjectionSearch *s, int64_t small) {
   PackProblem some = {0};
   for (int i = 0; i < s->n; i++)
     if (s->size[i] < small) vec_push(&some.item, s->p->item.data[i]);
@@ -235,16 +237,16 @@ static const Part parts[] = {{0.95, 0}, {0.9, 0}, {0.985, 2}, {0.9, 1}, {0.95, 1
 enum { PARTS = sizeof parts / sizeof *parts, FIRST_ROUND = 9 };
 
 // Whether less than all items are needed when at least so much is.
-static int is_part(const Pool *s, int64_t least) {
+static int is_part(const EjectionSearch *s, int64_t least) {
   int less = 0;
   for (int i = 0; i < s->n && !less; i++) less = s->p->item.data[i].count && s->load[i] < least;
   return less;
 }
 
-// Searches what is needed when much is, in each way of a round, and inserts the rest. Each round has twice as many
-// steps.
-static int64_t search_then_insert(Pool *s, int round, int64_t *bound, int64_t end, int64_t unit, int64_t effort,
-                                  int64_t *offset) {
+// A tree search of what is needed when much is, in each way of a round, and ejection for the rest. Each round has twice
+// as many steps.
+static int64_t search_then_eject(EjectionSearch *s, int round, int64_t *bound, int64_t end, int64_t unit,
+                                 int64_t effort, int64_t *offset) {
   int64_t *found = xcalloc((size_t)s->n + 1, sizeof *found);
   int64_t small = s->capacity / 300, share = effort / 3;
   if (!smalls_fit(s, small)) small = 0;
@@ -260,7 +262,7 @@ static int64_t search_then_insert(Pool *s, int round, int64_t *bound, int64_t en
     }
     if (f != PACK_FITS) continue;
     start_empty(s, 0, found);
-    if (!settle(s, effort - s->looked, effort / 6)) continue;
+    if (!empty_pool(s, effort - s->looked, effort / 6)) continue;
     end = keep(s, offset);
     break;
   }
@@ -268,38 +270,38 @@ static int64_t search_then_insert(Pool *s, int round, int64_t *bound, int64_t en
   return end;
 }
 
-int64_t pack_insert(const PackProblem *p, const PackMeets *meets, const int64_t *load, int64_t *bound, int64_t end,
-                    int search, int64_t effort, int64_t *offset) {
+int64_t pack_ejection_search(const PackProblem *p, const PackMeets *meets, const int64_t *load, int64_t *bound,
+                             int64_t end, int search, int64_t effort, int64_t *offset) {
   int n = p->item.count, failed = 0;
-  Pool s = {.p = p, .meets = meets, .load = load, .n = n, .random = PACK_SEED, .most = 1};
+  EjectionSearch s = {.p = p, .meets = meets, .load = load, .n = n, .random = PACK_SEED, .most = 1};
   s.shelves = pack_shelves(p);
   s.size = xcalloc((size_t)n + 1, sizeof *s.size);
   s.first = xcalloc((size_t)n + 1, sizeof *s.first);
   s.last = xcalloc((size_t)n + 1, sizeof *s.last);
   s.offset = xcalloc((size_t)n + 1, sizeof *s.offset);
-  s.worth = xcalloc((size_t)n + 1, sizeof *s.worth);
-  s.wait = xcalloc((size_t)n + 1, sizeof *s.wait);
+  s.penalty = xcalloc((size_t)n + 1, sizeof *s.penalty);
+  s.pool = xcalloc((size_t)n + 1, sizeof *s.pool);
   for (int i = 0; i < n; i++) s.size[i] = p->item.data[i].size, s.most = load[i] > s.most ? load[i] : s.most;
   int64_t unit = unit_of(p);
   s.capacity = *bound / unit * unit;
-  if (search) end = search_then_insert(&s, 0, bound, end, unit, effort, offset);
+  if (search) end = search_then_eject(&s, 0, bound, end, unit, effort, offset);
   for (int number = 0; end > *bound && s.looked < effort / 8 * 5; number++) {
     // Once all orders have failed at the bound, every other attempt takes half of what lies above it.
     s.capacity = (*bound + (number >= WAYS && number % 2 ? (end - *bound) / 2 : 0)) / unit * unit;
     start_empty(&s, number, NULL);
-    if (settle(&s, effort - s.looked, effort / 16)) end = keep(&s, offset);
+    if (empty_pool(&s, effort - s.looked, effort / 16)) end = keep(&s, offset);
   }
   for (int round = 1; search && end > *bound && s.looked < effort / 8 * 7; round++) {
     s.capacity = (*bound + (round % 2 ? 0 : (end - *bound) / 2)) / unit * unit;
-    end = search_then_insert(&s, round, bound, end, unit, effort / 8 * 7, offset);
+    end = search_then_eject(&s, round, bound, end, unit, effort / 8 * 7, offset);
   }
   while (end > *bound && s.looked < effort && failed < 4) {
     start_from(&s, offset);
     lower(&s, (*bound + (end - *bound) * failed / 4) / unit * unit);
-    if (settle(&s, (effort - s.looked) / 2, effort)) end = keep(&s, offset);
+    if (empty_pool(&s, (effort - s.looked) / 2, effort)) end = keep(&s, offset);
     else failed++;
   }
   pack_shelves_free(&s.shelves);
-  free(s.size), free(s.first), free(s.last), free(s.offset), free(s.worth), free(s.wait);
+  free(s.size), free(s.first), free(s.last), free(s.offset), free(s.penalty), free(s.pool);
   return end;
 }
