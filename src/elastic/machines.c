@@ -40,7 +40,7 @@ typedef struct Machines {
   Copies *copies;       // of other machines' memory, and of the one here; NULL: none are made
   Rescue *rescue;       // of what this round's workers have left in memory; NULL: none is under way
   bool rescued;         // whatever came of it
-  bool journaled, killed;
+  bool journaled;
   char waiting[300];    // what was said of it
 } Machines;
 
@@ -87,7 +87,7 @@ static void tell_failure(Machines *m) {
     snprintf(after, sizeof after, "; starting all %d workers again (restart %d of %d)", job_ranks(s), s->restarts,
              o->most_restarts);
   else if (o->most_restarts && !f->wrong_input && !s->stop) snprintf(after, sizeof after, "; no restart is left");
-  if (!own) fprintf(stderr, "plait launch: rank %d on %s failed, which says how%s\n", f->rank, f->host, after);
+  if (!own) fprintf(stderr, "plait launch: rank %d on %s failed; that machine prints how%s\n", f->rank, f->host, after);
   else fprintf(stderr, "plait launch: %s%s\n", colon ? colon + 2 : f->sentence, after);
 }
 
@@ -194,7 +194,7 @@ static int start_round(Machines *m, Error *error) {
   m->begun = s->round;
   m->ranks = job_ranks(s);
   m->working = true;
-  m->journaled = m->killed = m->rescued = false;
+  m->journaled = m->rescued = false;
   m->ended_at = m->first_ended_at = 0;
   member_set_busy(m->member, true);
   int code = round_start(&m->round, &plan, o->grace, error);
@@ -203,8 +203,8 @@ static int start_round(Machines *m, Error *error) {
   return code;
 }
 
-// Workers that have saved and ended since others of their round were asked to have not failed, though this supervisor
-// had not heard of it.
+// Workers may have saved and ended because others of the round were asked to. That is no failure, even if this
+// supervisor has not heard of it yet.
 static bool is_unclear(const Machines *m) {
   const Workers *w = &m->round.workers;
   if (m->state->phase != JOB_RUNS || m->state->round != m->begun || m->round.asked) return false;
@@ -299,8 +299,7 @@ static void drop_round(Machines *m) {
 
 // The workers of a round that has gone on without this machine.
 static void abandon(Machines *m, const char *why) {
-  if (!m->killed) fprintf(stderr, "plait launch: %s; the workers here are ended\n", why);
-  m->killed = true;
+  fprintf(stderr, "plait launch: %s; the workers here are ended\n", why);
   drop_round(m);
   m->working = false;
   if (m->state && m->state->round == m->begun) { // they may all have been cut off, and the round still be running
@@ -345,12 +344,14 @@ static void look_at_workers(Machines *m) {
 
 // Signals -------------------------------------------------------------------------------------------------------------
 
+// A second Ctrl-C ends the workers at once. Other signals come more than once by themselves, and change nothing then.
 static void leave(Machines *m, int signal) {
-  if (m->leaving && m->working) { // the second one
+  if (m->leaving && m->working && FAULT(any_second_signal_kills, signal == SIGINT, 1)) {
+    fprintf(stderr, "plait launch: a second SIGINT: the workers here are killed, and save nothing\n");
     m->round.told = SIGKILL;
     workers_signal(&m->round.workers, SIGKILL);
   }
-  m->leaving = signal;
+  if (!m->leaving) m->leaving = signal;
   member_leave(m->member);
 }
 

@@ -22,7 +22,8 @@
 enum { LOOK_EVERY = 10 }; // milliseconds
 
 static const char lost_part[] = "with the lost machine a part of it is lost";
-static const double meet_within = 30; // seconds until all machines have said what they have, when their workers ended
+static const double meet_within =
+    30; // seconds that machines have, once their workers have ended, to say what they have
 
 struct Rescue {
   char job[40];             // these two say who may write
@@ -134,10 +135,13 @@ static int fence(Rescue *r) {
 // So that no other run begins in the folder meanwhile.
 static int take_lock(Rescue *r) {
   char *name = xformat("%s/lock", r->run_folder);
-  r->lock = file_open(name, O_RDWR);
-  int code = r->lock < 0 || run_lock_take(r->lock)
-                 ? error_set(&r->error, PLAIT_FAILED, "%s: cannot be locked: %s", name, strerror(errno))
+  int fd = file_open(name, O_RDWR);
+  int code = fd < 0 || run_lock_take(fd)
+                 ? error_set(&r->error, PLAIT_FAILED, "%s: cannot be locked: %s", name,
+                             errno == EWOULDBLOCK ? "another process holds it, which may be saving" : strerror(errno))
                  : fence(r);
+  if (FAULT(failed_locks_count_as_held, !code, fd >= 0)) r->lock = fd;
+  else if (fd >= 0) close(fd);
   free(name);
   return code;
 }
@@ -297,7 +301,7 @@ static int await_parts(Rescue *r, const MemoryImageLabel *l, const RescueFolder 
   return PLAIT_OK;
 }
 
-// Makes the folder. 1: there is no need to, since a checkpoint has come to its end.
+// Makes the folder. 1: there is no need to, since a whole checkpoint of this step, or a later one, is on the disk.
 static int begin(Rescue *r, const char *dir) {
   int code = r->lock < 0 ? take_lock(r) : PLAIT_OK;
   if (code) return code;
@@ -449,7 +453,7 @@ void rescue_end(Rescue *r) {
     fprintf(stderr, "plait launch: step %lld was in the memory of the workers, and is saved now (%.2f s)\n",
             (long long)r->step, r->seconds);
   if (r->error.message[0])
-    fprintf(stderr, "plait launch: the state that the workers kept in memory%s: %s%s\n",
+    fprintf(stderr, "plait launch: what the workers kept in memory for a checkpoint%s: %s%s\n",
             r->saved ? "" : " is not saved", r->error.message,
             r->saved ? "" : "; what comes next resumes from the last checkpoint");
   rescue_free(r);

@@ -29,7 +29,7 @@ void round_reap(Round *round);              // after SIGCHLD: which workers have
 // A worker that ends badly lets all end. Returns 1 when it has become clear which failed first: round->failure.
 int round_look(Round *round);
 void round_end_soon(Round *round);          // workers that talk to each other have noticed; a moment to say why
-// To save and end; no time limit. rank_0: only that one, if it is here: it tells the others, and a second signal would
+// To save and end; no time limit. rank_0: only that one, if it is here: it tells the others, and a second SIGINT would
 // end them at once.
 void round_ask(Round *round, int signal, bool rank_0);
 // The worker has ended with a status that says that a signal has asked it to.

@@ -116,7 +116,7 @@ static void read_signals(Supervisor *s) {
       continue;
     }
     if (!s->stop) s->stop = (int)info.ssi_signo;
-    workers_signal(&s->round.workers, (int)info.ssi_signo); // a second one ends them at once
+    workers_signal(&s->round.workers, (int)info.ssi_signo); // a second SIGINT ends them at once
   }
 }
 

@@ -39,7 +39,7 @@ all_end() {
   done
 }
 # at_step RUN STEP
-at_step() { wait_for grep -q "\"step\": $2," "$1/metrics.jsonl" || { tail -5 ?.log; die "$1 does not come to step $2"; }; }
+at_step() { wait_for grep -q "\"step\": $2," "$1/metrics.jsonl" || { tail -n 5 ?.log; die "$1 does not come to step $2"; }; }
 last_step() { sed -n 's/^{"step": \([0-9]*\),.*"loss".*/\1/p' "$1/metrics.jsonl" | tail -1; }
 # workers_of NAME: the processes that a supervisor has started
 workers_of() {

@@ -144,6 +144,17 @@ wait "${pid[b]}"; second=$?
 { [ $first -eq $second ] && { [ $first -eq 138 ] || [ $first -eq 75 ]; }; } || { cat a.log b.log; fail "USR1: status $first and $second"; }
 [ -d "stop/checkpoints/step-$(last_step stop)" ] || fail "USR1: nothing is saved"
 
+# ---- signals of the end come more than once: Slurm and closing terminals send several ----
+
+job twice
+machine a --nnodes 1:2 --nproc-per-node 2 recipe.yaml $long schedule.steps=100000 run.dir=twice
+at_step twice 7
+kill -HUP "${pid[a]}"
+kill -TERM "${pid[a]}"
+wait "${pid[a]}"; status=$?
+[ $status -eq 129 ] || [ $status -eq 143 ] || { cat a.log; fail "HUP and TERM: status $status"; }
+[ -d "twice/checkpoints/step-$(last_step twice)" ] || { cat a.log; fail "HUP and TERM: nothing is saved"; }
+
 # ---- what is refused ----
 
 job refused

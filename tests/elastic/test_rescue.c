@@ -2,6 +2,7 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "checkpoint/memory_image.h"
+#include "base/run_lock.h"
 #include "elastic/rescue.h"
 #include "elastic/rescue_folder.h"
 #include <fcntl.h>
@@ -145,6 +146,18 @@ static void who_may_write(void **state) {
     rescue_end(rescue_begin(&w, &here));
     assert_int_equal(newest(), 2);
   }
+  // Who has the lock may be saving the same step: what it has written stays.
+  make_run("1 token 3\n");
+  char *lock = xformat("%s/lock", run_folder), *theirs = xformat("%s/checkpoints/step-4.tmp", run_folder);
+  int held = file_open(lock, O_RDWR);
+  assert_int_equal(run_lock_take(held), 0);
+  assert_int_equal(folder_create(theirs, NULL), PLAIT_OK);
+  rescue_end(rescue_begin(&w, &here));
+  assert_true(file_exists(theirs));
+  close(held);
+  free(lock);
+  free(theirs);
+
   make_run("1 token 3\n");
   snprintf(w.run, sizeof w.run, "job.token.4"); // they are of another round
   assert_null(rescue_begin(&w, &here));

@@ -3,9 +3,10 @@
 // A tensor's difference is divided by the tensor's own size, so that small tensors count as much as large ones:
 //
 //   RMS       root mean square of the difference / size
-//   element   largest difference / (6 size + largest element): 6 standard deviations for the worst of a leg, which
-//             compares some 3·10⁸ elements (one of 5·10⁸ lies farther out), and what is large is off by as much more
-//             (the row of a frequent token)
+//   element   difference / (6 size + largest element), the largest of all: 6 standard deviations for the worst of a
+//             leg, which compares some 3·10⁸ elements (one of 5·10⁸ lies farther out), and what is large is off by as
+//             much more (the row of a frequent token). An element of a gradient that is larger in another step counts
+//             as that large: its terms are of about that size in every step, also where they cancel
 //
 // where size is the root mean square of the reference's tensor. That of a parameter is its change's, final − initial,
 // and a half of the relative difference of second moments counts, since these are squares.
@@ -134,6 +135,16 @@ static void keep(ParityDifference *d, ParityMeasure m, double value, const char 
   snprintf(d->tensor[m], sizeof d->tensor[m], "%s", tensor);
 }
 
+// The gradient of a tensor in other steps than that of dump d, as many as there are.
+static int in_other_steps(const ParityResult *r, ParityDump d, const NamedTensor *t, const double **gradient) {
+  int count = 0;
+  for (int step = DUMP_GRADIENT; d != DUMP_FINAL && step < DUMP_FINAL; step++) {
+    const NamedTensor *other = step == (int)d ? NULL : find(r, (ParityDump)step, t->name);
+    if (other && other->elements == t->elements) gradient[count++] = other->data;
+  }
+  return count;
+}
+
 static double share_of(double difference, double size) { return difference == 0 ? 0 : difference / size; }
 
 static void compare_tensor(const ParityResult *one, ParityDump d, const NamedTensor *x, const NamedTensor *y,
@@ -144,13 +155,18 @@ static void compare_tensor(const ParityResult *one, ParityDump d, const NamedTen
   }
   Subject s = subject_of(one, d, y);
   double size = size_of(one, d, &s, t), worst = 0, largest = 0, count = s.square ? 0.5 : 1;
-  for (int64_t i = 0; i < y->elements; i++) {
-    double difference = fabs(x->data[i] - y->data[i]);
-    worst = difference <= worst ? worst : difference; // a NaN stays
+  for (int64_t i = 0; i < y->elements; i++)
     largest = fmax(largest, fabs(y->data[i] - (s.initial ? s.initial[i] : 0)));
+  const double *other[PARITY_GRADIENTS];
+  int others = in_other_steps(one, d, y, other);
+  for (int64_t i = 0; i < y->elements; i++) {
+    double most = largest;
+    for (int step = 0; step < others; step++) most = fmax(most, fabs(other[step][i]));
+    double share = share_of(fabs(x->data[i] - y->data[i]), FAR_OUT * size + most);
+    if (!(share <= worst) && !isnan(worst)) worst = share; // a NaN stays
   }
   keep(out, s.measure, count * share_of(rms(x->data, y->data, y->elements), size), y->name);
-  keep(out, s.measure + 1, count * share_of(worst, FAR_OUT * size + largest), y->name);
+  keep(out, s.measure + 1, count * worst, y->name);
 }
 
 static void compare_dump(const ParityResult *a, const ParityResult *b, ParityDump d, const ParityTolerance *t,
