@@ -1,5 +1,5 @@
-// Packing: many orders of first fit; guided ejection search (pack_ejection.c); a tree search (pack_search.c); and what
-// lies too high moved forward in the order.
+// Packing: many orders of first fit; beyond a plan's effort a tree search that jumps back (pack_jumps.c); a tree search
+// (pack_search.c) and guided ejection search (pack_ejection.c); and what lies too high moved forward in the order.
 #include "program/pack.h"
 #include "program/pack_search.h"
 #include "base/error.h"
@@ -139,6 +139,16 @@ int64_t *pack_loads(const PackProblem *p) {
   return load;
 }
 
+int64_t pack_unit(const PackProblem *p) {
+  int64_t unit = 0;
+  for (int i = 0; i < p->item.count; i++)
+    for (int64_t a = p->item.data[i].size; a;) {
+      int64_t rest = unit % a;
+      unit = a, a = rest;
+    }
+  return FAULT(capacities_lie_anywhere, unit ? unit : 1, 1);
+}
+
 // ---- who meets whom -------------------------------------------------------------------------------------------------
 
 // A block of 64 × 64 bits, its columns as rows (Warren, Hacker's Delight, 7-3).
@@ -211,7 +221,7 @@ typedef struct Packer {
   PackShelves shelves;
   int64_t *duration;            // (items) how long each is needed in all
   int64_t *offset, *to, *best;  // (items) to: where it ends
-  int64_t end, bound, looked, effort;
+  int64_t end, bound, looked, effort, jumps; // jumps: the effort of these
   int n;
 } Packer;
 
@@ -319,7 +329,8 @@ static void move_forward(Packer *k, int *order) {
 }
 
 // Of the effort, orders take 15% at most, tree and ejection search 75%, move_forward 10%. Only the last starts from the
-// best order.
+// best order. Jumps have their own: half of it at the bound, before all that takes long, as they reach it soon or not
+// at all, and half above it where nothing else has come as low.
 static void try_all(Packer *k) {
   int *order = xcalloc((size_t)k->n, sizeof *order), *start = xcalloc((size_t)k->n, sizeof *start);
   int one = k->p->shuffle || !k->effort; // one order will do
@@ -332,7 +343,12 @@ static void try_all(Packer *k) {
   }
   if (!one && k->end > k->bound) {
     int64_t *load = pack_loads(k->p);
-    k->end = pack_ejection_search(k->p, &k->meets, load, &k->bound, k->end, 1, k->effort / 100 * 75, k->best);
+    int64_t near = k->bound + k->bound / 200; // the next capacity above the bound
+    if (k->jumps && pack_jumps(k->p, &k->meets, load, k->bound, k->bound + 1, k->jumps / 2, k->best) <= k->bound)
+      k->end = pack_end(k->p, k->best);
+    if (k->end > k->bound)
+      k->end = pack_ejection_search(k->p, &k->meets, load, &k->bound, k->end, 1, k->effort / 100 * 75, k->best);
+    if (k->jumps && k->end > near) k->end = pack_jumps(k->p, &k->meets, load, near, k->end, k->jumps / 2, k->best);
     free(load);
   }
   k->looked = 0, k->effort /= 10;
@@ -347,8 +363,9 @@ int64_t pack(PackProblem *p, int64_t effort) {
   if (!n) return 0;
   Packer k = {.p = p, .n = n, .end = INT64_MAX, .bound = pack_bound(p, NULL), .effort = effort};
   if (k.bound < p->enough) k.bound = p->enough;
+  k.jumps = effort > PACK_EFFORT ? (effort - PACK_EFFORT) / 2 : FAULT(jumps_within_a_plan, 0, effort / 2);
   if (n <= MOST_ITEMS) k.meets = pack_find_meets(p);
-  else k.effort = 0;
+  else k.effort = k.jumps = 0;
   int64_t pairs = (int64_t)n * n / 3; // what it costs to find these, as items looked at
   k.effort = k.effort / 2 > pairs ? k.effort - pairs : k.effort / 2;
   k.duration = xcalloc((size_t)n, sizeof *k.duration);

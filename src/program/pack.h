@@ -3,9 +3,10 @@
 // several orders of first fit, by size and duration, and where none is low enough others of random priorities. Then
 // come a tree search of what is needed when much is, from the lowest offset up (pack_search.c, as in TelaMalloc, Maas
 // et al., 2022, and MiniMalloc, Moffitt, 2023), guided ejection search, in which what does not fit ejects what is in
-// the way (pack_ejection.c, Nagata and Bräysy, 2009), and first fit with what lies too high moved forward. Counts bound
-// what it tries, never a clock, and random numbers come from fixed seeds: the same problem has the same answer
-// everywhere.
+// the way (pack_ejection.c, Nagata and Bräysy, 2009), and first fit with what lies too high moved forward. With more
+// than PACK_EFFORT there is a tree search that jumps back to what a failure depends on, too (pack_jumps.c, Prosser,
+// 1993). Counts bound what it tries, never a clock, and random numbers come from fixed seeds: the same problem has the
+// same answer everywhere.
 #pragma once
 #include "base/vec.h"
 #include <stdint.h>
@@ -33,7 +34,8 @@ typedef struct PackProblem {
 } PackProblem;
 
 // How much is tried until the bound is reached, in items that are looked at: about 2.5 ns each on an Emerald Rapids,
-// whatever is tried. 0: the first order alone. PACK_EFFORT is for tests and benches; plans take less (lives.c).
+// whatever is tried. 0: the first order alone. PACK_EFFORT is for tests and benches; plans take less (lives.c). With
+// more, jumps may take half of what is above it in addition.
 enum { PACK_EFFORT = 50 * 1000 * 1000 };
 
 // Fills the offsets, multiples of what all sizes are multiples of. Returns the end of the highest item that is needed.

@@ -158,17 +158,6 @@ static void lower(EjectionSearch *s, int64_t capacity) {
     if (all->data[k].at + s->size[all->data[k].item] > capacity) eject(s, all->data[k].item);
 }
 
-// What all sizes are multiples of. Then so are all ends of items, and a capacity has to be: items are placed below it.
-static int64_t unit_of(const PackProblem *p) {
-  int64_t unit = 0;
-  for (int i = 0; i < p->item.count; i++)
-    for (int64_t a = p->item.data[i].size; a;) {
-      int64_t rest = unit % a;
-      unit = a, a = rest;
-    }
-  return FAULT(capacities_lie_anywhere, unit ? unit : 1, 1);
-}
-
 // Ways of starting from an empty packing. classes: first what is needed when at least 97% of the most is, then 93%, 87%
 // and 75%; else by the load alone. Then the largest size times duration to a power in halves; LONGEST: by duration
 // alone.
@@ -253,8 +242,12 @@ static int64_t search_then_eject(EjectionSearch *s, int round, int64_t *bound, i
   for (int q = 0; q < PARTS && end > *bound && s->looked < effort; q++) {
     int64_t least = (int64_t)(parts[q].least * (double)s->most), left = effort - s->looked;
     if (parts[q].least > 0 ? round || !is_part(s, least) : !round && q >= FIRST_ROUND) continue;
-    PackAim aim = {s->capacity, least, small, parts[q].order, (int64_t)2 << (round < 40 ? round : 40),
-                   left < share ? left : share};
+    PackAim aim = {.capacity = s->capacity,
+                   .least = least,
+                   .small = small,
+                   .order = parts[q].order,
+                   .rounds = (int64_t)2 << (round < 40 ? round : 40),
+                   .effort = left < share ? left : share};
     PackFound f = pack_search(s->p, s->meets, s->load, &aim, &s->looked, found);
     if (f == PACK_NONE) {
       *bound = s->capacity + unit;
@@ -282,7 +275,7 @@ int64_t pack_ejection_search(const PackProblem *p, const PackMeets *meets, const
   s.penalty = xcalloc((size_t)n + 1, sizeof *s.penalty);
   s.pool = xcalloc((size_t)n + 1, sizeof *s.pool);
   for (int i = 0; i < n; i++) s.size[i] = p->item.data[i].size, s.most = load[i] > s.most ? load[i] : s.most;
-  int64_t unit = unit_of(p);
+  int64_t unit = pack_unit(p);
   s.capacity = *bound / unit * unit;
   if (search) end = search_then_eject(&s, 0, bound, end, unit, effort, offset);
   for (int number = 0; end > *bound && s.looked < effort / 8 * 5; number++) {

@@ -13,14 +13,21 @@ PackMeets pack_find_meets(const PackProblem *problem); // freed by free(bits)
 // (items) The most bytes that are needed at one of the item's times, of all items. Freed by free.
 int64_t *pack_loads(const PackProblem *problem);
 
+// What all sizes are multiples of. Then so are all ends of items, and a capacity has to be: items are placed below it.
+int64_t pack_unit(const PackProblem *problem);
+
 // Tree search, below a capacity, of what is needed when at least `least` bytes are (0: of all). Items of less than
 // `small` bytes are left out, and the capacity is lower by the most of these. It ends after `rounds` times as many
 // steps as there are items, or at the effort (pack.h).
-enum { PACK_ORDERS = 6 };
+// PACK_RANDOM_ORDER: from this one on orders have random numbers. PACK_MOST_SEARCHED: of more items none is searched: a
+// level takes 300 bytes of the stack, 700 with AddressSanitizer.
+enum { PACK_ORDERS = 6, PACK_RANDOM_ORDER = 3, PACK_MOST_SEARCHED = 4000 };
 typedef struct PackAim {
   int64_t capacity, least, small;
   int order;              // below PACK_ORDERS: what is tried first
   int64_t rounds, effort;
+  int jump;               // go back at once to what a failure depends on: much faster, but it proves nothing
+  int64_t draw;           // number of the random order
 } PackAim;
 typedef enum PackFound { PACK_GAVE_UP, PACK_FITS, PACK_NONE } PackFound; // none: all has been tried, and nothing fits
 // offset (items) of what was searched, -1 of the rest, if it fits; else it stays. Adds what it took to *looked.
@@ -32,6 +39,12 @@ PackFound pack_search(const PackProblem *problem, const PackMeets *meets, const 
 // are. *bound rises where all has been tried.
 int64_t pack_ejection_search(const PackProblem *problem, const PackMeets *meets, const int64_t *load, int64_t *bound,
                              int64_t end, int search, int64_t effort, int64_t *offset);
+
+// Backjumping with restarts (pack_jumps.c): for a packing of all that ends below `end`. Four capacities below `end` are
+// tried, from the lowest one upwards. Returns the lowest end found, and its offsets; or `end`, and leaves the offsets
+// as they are.
+int64_t pack_jumps(const PackProblem *problem, const PackMeets *meets, const int64_t *load, int64_t lowest, int64_t end,
+                   int64_t effort, int64_t *offset);
 
 // How long an item is needed in all.
 int64_t pack_duration(const PackProblem *problem, const PackItem *item);

@@ -285,6 +285,79 @@ static void search_finds_what_fits_and_proves_what_does_not(void **state) {
   }
 }
 
+// n at random times of 60, each needed for up to 20.
+static PackProblem crowd(Random *r, int n) {
+  PackProblem p = {0};
+  for (int i = 0; i < n; i++) {
+    int lower = below(r, 60);
+    add(&p, lower, lower + 1 + below(r, 20), 20 + below(r, 80));
+  }
+  return p;
+}
+
+// With few steps jumps find packings that are most often missed without: what stands in the way lies at other times
+// than what was placed last. They never say that nothing fits, and what they find is a packing.
+static void jumps_find_more_and_prove_nothing(void **state) {
+  (void)state;
+  enum { ITEMS = 300, ROUNDS = 20 };
+  Random r = {29};
+  int found[2] = {0, 0};
+  for (int round = 0; round < ROUNDS; round++) {
+    PackProblem p = crowd(&r, ITEMS);
+    PackMeets m = pack_find_meets(&p);
+    int64_t *load = pack_loads(&p), looked = 0, bound = pack_bound(&p, NULL), offset[ITEMS];
+    for (int jump = 0; jump < 2; jump++) {
+      PackAim aim = {.capacity = bound, .order = 3, .rounds = 40, .effort = PACK_EFFORT, .jump = jump};
+      PackFound f = pack_search(&p, &m, load, &aim, &looked, offset);
+      found[jump] += f == PACK_FITS;
+      for (int i = 0; i < ITEMS && f == PACK_FITS; i++) p.item.data[i].offset = offset[i];
+      if (f == PACK_FITS) assert_true(check(&p) <= aim.capacity);
+    }
+    PackAim none = {.capacity = bound - 1, .rounds = 20, .effort = PACK_EFFORT, .jump = 1};
+    assert_true(pack_search(&p, &m, load, &none, &looked, offset) == PACK_GAVE_UP);
+    free(load), free(m.bits);
+    pack_free(&p);
+  }
+  if (found[1] < found[0] + 5) fail_msg("%d of %d with jumps, %d without", found[1], ROUNDS, found[0]);
+}
+
+// Jumps from items that lie one above the other: what they find is a packing, and of a few items never one below the
+// best of any order.
+static void jumps_find_packings(void **state) {
+  (void)state;
+  Random r = {71};
+  int best_found = 0;
+  for (int round = 0; round < 300; round++) {
+    int order[8] = {0}, few = round < 200;
+    PackProblem p = few ? few_items(&r, order) : several_times(&r, round % 3 == 2);
+    PackMeets m = pack_find_meets(&p);
+    int64_t *load = pack_loads(&p), bound = pack_bound(&p, NULL), stacked = 0, offset[60];
+    for (int i = 0; i < p.item.count; i++) offset[i] = stacked, stacked += p.item.data[i].size;
+    int64_t end = pack_jumps(&p, &m, load, bound, stacked, 200000, offset);
+    for (int i = 0; i < p.item.count; i++) p.item.data[i].offset = offset[i];
+    if (end < stacked) assert_true(check(&p) == end);
+    int64_t best = few ? best_of_orders(&p, order, 0, 0, INT64_MAX) : bound;
+    assert_true(end >= best);
+    if (few) best_found += end == best;
+    free(load), free(m.bits);
+    pack_free(&p);
+  }
+  if (best_found < 190) fail_msg("the best of %d of 200", best_found);
+}
+
+// 300 items of which the ordinary search finds no packing at the bound, ejection search neither: jumps do, and pack has
+// them beyond the effort of tests and plans alone.
+static void jumps_find_what_plans_have_no_effort_for(void **state) {
+  (void)state;
+  Random r = {7919};
+  PackProblem p = crowd(&r, 300);
+  int64_t bound = pack_bound(&p, NULL), without = pack_and_check(&p, PACK_EFFORT),
+          with = pack_and_check(&p, (int64_t)PACK_EFFORT * 2);
+  if (without == bound || with > bound)
+    fail_msg("ends %lld and, with jumps, %lld; bound %lld", (long long)without, (long long)with, (long long)bound);
+  pack_free(&p);
+}
+
 // (items) Only what is needed at full times, and is not small, gets a place.
 static void search_places_what_is_needed_when_much_is(void **state) {
   (void)state;
@@ -293,7 +366,12 @@ static void search_places_what_is_needed_when_much_is(void **state) {
     PackProblem p = several_times(&r, round % 2);
     PackMeets m = pack_find_meets(&p);
     int64_t *load = pack_loads(&p), bound = pack_bound(&p, NULL), looked = 0, offset[60];
-    PackAim aim = {2 * bound, bound * 9 / 10, 640, round % PACK_ORDERS, 1000, PACK_EFFORT};
+    PackAim aim = {.capacity = 2 * bound,
+                   .least = bound * 9 / 10,
+                   .small = 640,
+                   .order = round % PACK_ORDERS,
+                   .rounds = 1000,
+                   .effort = PACK_EFFORT};
     PackProblem some = {.time = p.time};
     PackFound found = pack_search(&p, &m, load, &aim, &looked, offset);
     for (int i = 0; i < p.item.count && found == PACK_FITS; i++) {
@@ -336,6 +414,9 @@ int main(void) {
       cmocka_unit_test(ejection_finds_a_packing),
       cmocka_unit_test(few_items_are_packed_as_well_as_any_order),
       cmocka_unit_test(search_finds_what_fits_and_proves_what_does_not),
+      cmocka_unit_test(jumps_find_more_and_prove_nothing),
+      cmocka_unit_test(jumps_find_packings),
+      cmocka_unit_test(jumps_find_what_plans_have_no_effort_for),
       cmocka_unit_test(search_places_what_is_needed_when_much_is),
       cmocka_unit_test(the_answer_is_always_the_same),
       cmocka_unit_test(nothing_is_packed_in_nothing),
