@@ -20,6 +20,12 @@ sed 's/^run: *{/run: {comm: local, /' recipe.yaml >threads.yaml # a recipe that 
 "$PLAIT" launch --nproc-per-node auto threads.yaml run.dir=auto >log 2>&1 || { cat log; fail "as many as the mesh has ranks"; }
 same_run threads auto
 grep -q '"ranks": \[0, 1\]' auto/launch.jsonl || fail "auto starts $(cat auto/launch.jsonl)"
+# The run's recipe keeps run.comm as the user wrote it: plait train goes back, and trains longer, with threads; plait launch with processes.
+[ "$(sed -n 's/.*comm: *\([a-z]*\).*/\1/p' first/recipe.yaml auto/recipe.yaml | tr '\n' ' ')" = 'auto local ' ] || fail "run.comm: $(grep -H comm: first/recipe.yaml auto/recipe.yaml)"
+expect 0 'resuming from .*step-4' "$PLAIT" train --force first/recipe.yaml checkpoint.resume=first/checkpoints/step-4
+expect 0 'finished at step 12 of 12' "$PLAIT" train first/recipe.yaml schedule.steps=12
+expect 0 'finished at step 40 of 40' "$PLAIT" launch --nproc-per-node 2 first/recipe.yaml schedule.steps=40
+[ "$(tail -1 first/launch.jsonl)" = '{"rounds": 1, "restarts": 0, "status": 0}' ] || fail "launch.jsonl: $(tail -1 first/launch.jsonl)"
 
 # ---- workers that are killed: the run goes on as if nothing had happened ----
 
