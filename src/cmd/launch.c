@@ -1,5 +1,6 @@
 // plait launch: starts the ranks of a run as processes of this machine, watches them and starts them again.
 #include "base/cores.h"
+#include "base/file.h"
 #include "cmd/cmd.h"
 #include "cmd/launch_torchrun.h"
 #include "cmd/options.h"
@@ -224,6 +225,7 @@ static int check(Asked *a, Error *error) {
                      (long long)a->node_rank, a->nodes, a->most - 1);
   if (a->tee && strcmp(a->tee, "0") && !a->log_folder)
     return error_set(error, PLAIT_BAD_INPUT, "--tee copies to the console what goes to files; give --log-dir DIR, too");
+  if (a->log_folder && folder_create_given(a->log_folder, error)) return error_prefix(error, "--log-dir");
   return check_rendezvous(a, error);
 }
 

@@ -171,6 +171,13 @@ fi
 mkdir unwritable
 touch unwritable/checkpoints
 refuse 2 '^plait launch: .*data.train: .*nothing' "$PLAIT" launch --nproc-per-node 2 --max-restarts 5 recipe.yaml data.train=nothing run.dir=wrong
+touch file
+for bad in "$work/file" "$work/file/below"; do
+  refuse 2 "^plait launch: run.dir: $work/file(: exists and is not a folder|/below: cannot be created: Not a directory)" "$PLAIT" launch --nproc-per-node 2 --max-restarts 3 recipe.yaml run.dir="$bad"
+  refuse 2 "^plait launch: run.dir: $work/file" "$PLAIT" launch --nproc-per-node 1 --max-restarts 3 recipe.yaml run.dir="$bad"
+  refuse 2 "^plait launch: --log-dir: file" "$PLAIT" launch --nproc-per-node 2 --log-dir "${bad#"$work/"}" --max-restarts 3 recipe.yaml run.dir=wrong
+done
+[ ! -e wrong/lock ] || fail "--log-dir that is a file: workers were started"
 refuse 1 '^plait launch: rank 0 on .* ended with status 1 while loading: .*unwritable' "$PLAIT" launch --nproc-per-node 2 recipe.yaml run.dir=unwritable
 
 # ---- wrong command lines ----
