@@ -73,6 +73,12 @@ sanitized || awk "BEGIN { exit !($EPOCHREALTIME - $began < 1) }" || fail "all en
 grep -qE "^plait launch: rank 1 on .* was killed by SIGKILL $where\$" log || { cat log; fail "no sentence"; }
 no_workers "last$$" || fail "workers are left over: $(workers "last$$")"
 tail -1 last/launch.jsonl | grep -q '^{"rounds": 1, "restarts": 0, "status": 137, "failure": "rank 1 on .* was killed by SIGKILL .*"}$' || fail "launch.jsonl: $(tail -1 last/launch.jsonl)"
+# What a rank that survived said meanwhile is not how the other ended; what it says of a later start, which plait launch does not know, is.
+echo '{"state": "failed", "sentence": "rank 1 has died: its connection has ended"}' >last/ended.json
+touch -r last/launch.jsonl last/ended.json
+expect 0 '^last .*failed: rank 1 on .* was killed by SIGKILL' "$PLAIT" runs last
+touch -d '1 minute' last/ended.json
+expect 0 '^last .*failed: rank 1 has died: its connection has ended' "$PLAIT" runs last
 
 # ---- killed while a checkpoint is written: rank 0, which has written its part, does not wait for that of the dead ----
 
