@@ -8,6 +8,7 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <math.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -258,15 +259,23 @@ int file_is_folder(const char *path) {
 
 int file_exists(const char *path) { return access(path, F_OK) == 0; }
 
-int folder_create(const char *path, Error *error) {
-  if (!*path) return error_set(error, PLAIT_FAILED, "a folder without a name cannot be created");
+// What is in the way, and a right that is missing, stay so until somebody changes it; a full disk may not.
+static int code_of(bool given, int why) {
+  bool lasts = why == EEXIST || why == ENOTDIR || why == EACCES || why == EPERM || why == EROFS || why == ENOENT ||
+               why == ELOOP || why == ENAMETOOLONG;
+  return FAULT(folders_are_never_wrong_input, given && lasts, false) ? PLAIT_BAD_INPUT : PLAIT_FAILED;
+}
+
+// given: the user has named it.
+static int create_folder(const char *path, bool given, Error *error) {
+  if (!*path) return error_set(error, code_of(given, ENOENT), "a folder without a name cannot be created");
   char *copy = xstrdup(path);
   for (char *p = copy + 1;; p++) {
     if (*p != '/' && *p != 0) continue;
     char keep = *p;
     *p = 0;
     if (mkdir(copy, 0777) && errno != EEXIST) {
-      int code = error_set(error, PLAIT_FAILED, "%s: cannot be created: %s", copy, strerror(errno));
+      int why = errno, code = error_set(error, code_of(given, why), "%s: cannot be created: %s", copy, strerror(why));
       free(copy);
       return code;
     }
@@ -276,7 +285,16 @@ int folder_create(const char *path, Error *error) {
   struct stat st;
   int bad = stat(copy, &st) || !S_ISDIR(st.st_mode);
   free(copy);
-  return bad ? error_set(error, PLAIT_FAILED, "%s: exists and is not a folder", path) : PLAIT_OK;
+  return bad ? error_set(error, code_of(given, EEXIST), "%s: exists and is not a folder", path) : PLAIT_OK;
+}
+
+int folder_create(const char *path, Error *error) { return create_folder(path, false, error); }
+
+int folder_create_given(const char *path, Error *error) {
+  int code = create_folder(path, true, error);
+  if (code || !access(path, W_OK | X_OK)) return code;
+  int why = errno;
+  return error_set(error, code_of(true, why), "%s: cannot be written: %s", path, strerror(why));
 }
 
 int folder_sync(const char *path, Error *error) {

@@ -49,6 +49,9 @@ int file_write_failed(const char *path, int why, double bytes, Error *error);
 int file_exists(const char *path);
 int file_is_folder(const char *path); // follows symbolic links
 int folder_create(const char *path, Error *error); // with parents, as mkdir -p
+// The same for a folder that the user has named, which must be writable. PLAIT_BAD_INPUT: a file is in its place, or a
+// right is missing, which another try does not mend; PLAIT_FAILED: all else, as a full disk.
+int folder_create_given(const char *path, Error *error);
 int folder_sync(const char *path, Error *error);
 // With all that is in it; a missing folder is fine. A symbolic link is removed, never what it points to.
 int folder_remove(const char *path, Error *error);

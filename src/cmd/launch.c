@@ -1,5 +1,6 @@
 // plait launch: starts the ranks of a run as processes of this machine, watches them and starts them again.
 #include "base/cores.h"
+#include "base/file.h"
 #include "cmd/cmd.h"
 #include "cmd/launch_torchrun.h"
 #include "cmd/options.h"
@@ -9,6 +10,7 @@
 #include "elastic/job_store.h"
 #include "elastic/supervisor.h"
 #include "recipe/recipe.h"
+#include "runtime/launch.h"
 #include <errno.h>
 #include <limits.h>
 #include <stdlib.h>
@@ -103,7 +105,8 @@ static void plan_ranks(Job *job) {
   else job->unit = r->mesh.pp * r->mesh.cp * r->mesh.tp;
 }
 
-// Ranks of several processes are net's, whatever the recipe says, which may be written for threads.
+// Ranks of several processes are net's, whatever the recipe says, which may be written for threads. Workers learn it by
+// a variable: the run's recipe.yaml keeps what the user wrote.
 static int plan_training(Job *job, const Asked *asked, const Operands *o, Error *error) {
   int code = recipe_load(o->words[0], o->count - 1, o->words + 1, &job->recipe, error), n = 0;
   bool is_fixed = !code && job->recipe.plan == RECIPE_PLAN_FIXED && !job->recipe.dp_is_auto;
@@ -120,11 +123,11 @@ static int plan_training(Job *job, const Asked *asked, const Operands *o, Error 
   ssize_t length = readlink("/proc/self/exe", job->self, sizeof job->self - 1);
   if (length < 0) return error_set(error, PLAIT_FAILED, "/proc/self/exe: %s", strerror(errno));
   job->folder = job->recipe.run.dir;
-  job->argv = xcalloc((size_t)o->count + 5, sizeof *job->argv);
+  job->argv = xcalloc((size_t)o->count + 4, sizeof *job->argv);
   job->argv[n++] = job->self;
   job->argv[n++] = "train";
   job->argv[n++] = o->words[0];
-  if ((job->nproc > 1 || asked->most > 1) && !sets(o, "run.comm")) job->argv[n++] = "run.comm=net";
+  if ((job->nproc > 1 || asked->most > 1) && !sets(o, "run.comm")) setenv(LAUNCH_COMM_VARIABLE, "net", 1);
   for (int i = 1; i < o->count; i++) job->argv[n++] = o->words[i];
   return PLAIT_OK;
 }
@@ -222,6 +225,7 @@ static int check(Asked *a, Error *error) {
                      (long long)a->node_rank, a->nodes, a->most - 1);
   if (a->tee && strcmp(a->tee, "0") && !a->log_folder)
     return error_set(error, PLAIT_BAD_INPUT, "--tee copies to the console what goes to files; give --log-dir DIR, too");
+  if (a->log_folder && folder_create_given(a->log_folder, error)) return error_prefix(error, "--log-dir");
   return check_rendezvous(a, error);
 }
 
@@ -258,6 +262,7 @@ static void name_what(Job *job, const Asked *a, char *const *program) {
 
 static int launch(Asked *a, const Operands *operands, char **program, int *status, Error *error) {
   Job job = {.nproc = 1, .unit = 1};
+  unsetenv(LAUNCH_COMM_VARIABLE); // of a supervisor that is itself a worker
   int code = check(a, error);
   if (!code) code = program ? plan_program(&job, a, program, error) : plan_training(&job, a, operands, error);
   if (!code) name_what(&job, a, program);

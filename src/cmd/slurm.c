@@ -227,7 +227,7 @@ static int write_script(const Asked *a, const Plan *p, Error *error) {
   if (!a->out && !a->submit) return batch_script_write(&p->script, stdout, error);
   char *own = a->out ? NULL : xformat("%s/slurm.sh", p->recipe.run.dir);
   const char *path = a->out ? a->out : own;
-  int code = a->out ? PLAIT_OK : folder_create(p->recipe.run.dir, error);
+  int code = a->out ? PLAIT_OK : folder_create_given(p->recipe.run.dir, error);
   if (!code) code = write_file(p, path, error);
   if (!code && a->submit) code = submit(p, path, a->chain ? a->chain : 1, error);
   free(own);

@@ -145,7 +145,7 @@ int job_folder_claim(JobFolder *f, const char *job, const char *endpoint, const 
                      Error *error) {
   char text[sizeof f->seen] = "";
   if (!f->path) return 1;
-  int code = folder_create(f->path, error), epoch = newest(f->path);
+  int code = folder_create_given(f->path, error), epoch = newest(f->path);
   if (code) return error_prefix(error, "run.dir");
   if (epoch < 0) return 0;
   if (epoch) look(f, epoch, text, sizeof text);

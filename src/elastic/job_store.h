@@ -37,6 +37,7 @@ struct JobStore {
   double reunion;      // until when machines may come back to the store
   double quiet_until;  // until when this machine does not serve it again
   int silent_tries;    // how many searches for the store in a row have met an endpoint that did not answer
+  double taken_since;  // since when another program of this machine has had the port, and said nothing; 0: it has not
   double beat_at;      // when `keep` has something to do again
 };
 

@@ -4,6 +4,7 @@
 #include "base/fault.h"
 #include "elastic/job_state.h"
 #include "elastic/job_store.h"
+#include <errno.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -64,13 +65,14 @@ static bool accept_store(JobStore *j, Error *error) {
   return true;
 }
 
-// 1: this process serves it now; 0: not yet.
-static int try_to_serve(JobStore *j, int i, const NetAddress *at, bool refused, Error *error) {
+// 1: this process serves it now; 0: not yet. *taken: a program of this machine has the address.
+static int try_to_serve(JobStore *j, int i, const NetAddress *at, bool refused, bool *taken, Error *error) {
   const MemberOptions *o = j->options;
   NetAddress free_now = *at;
   char endpoint[80], job[sizeof j->job];
   const char *list = o->endpoints;
   int fd = net_listen(&free_now);
+  *taken = fd == -EADDRINUSE;
   if (fd < 0) return 0;
   close(fd);
   for (; i > 0; i--) list += strcspn(list, ",") + 1;
@@ -85,11 +87,26 @@ static int try_to_serve(JobStore *j, int i, const NetAddress *at, bool refused, 
   return 0;
 }
 
+// Who has the first endpoint's port here may be a supervisor of the job that begins just now, or is busy: not one try
+// decides. Where others are named, another machine may still take over from a supervisor that is stopped.
+static int see_taken(JobStore *j, double began, bool taken, Error *error) {
+  const MemberOptions *o = j->options;
+  double silence = o->silence * (strchr(o->endpoints, ',') ? 3 : 1);
+  if (!taken || j->epoch) return j->taken_since = 0;
+  if (j->taken_since && FAULT(taken_ports_are_waited_for, clock_seconds() - j->taken_since >= silence, false))
+    return error_set(error, PLAIT_BAD_INPUT,
+                     "--rdzv: %.*s is taken by a program that does not answer as plait launch; choose another port",
+                     (int)strcspn(o->endpoints, ","), o->endpoints);
+  if (!j->taken_since) j->taken_since = began;
+  return 0;
+}
+
 static int find(JobStore *j, Error *error) {
   const MemberOptions *o = j->options;
   NetAddress at;
   int found = 0;
-  bool all_refused = true, is_silent = false;
+  bool all_refused = true, is_silent = false, first_is_silent = false, taken = false;
+  double began = clock_seconds();
   for (int i = 0; (found = store_endpoint(o->endpoints, i, &at, error)); i++) {
     Error why = {0};
     bool refused = false;
@@ -101,6 +118,7 @@ static int find(JobStore *j, Error *error) {
     found = store_connect(&at, o->id, greeting_patience(j), &j->store, &refused, &why);
     all_refused = all_refused && refused;
     is_silent = is_silent || (!found && !refused);
+    first_is_silent = first_is_silent || (i == 0 && !found && !refused);
     if (found < 0 && !j->epoch) return *error = why, found;
     if (found <= 0) continue;
     if (accept_store(j, &why)) return j->silent_tries = 0, 1;
@@ -112,13 +130,13 @@ static int find(JobStore *j, Error *error) {
   for (int i = 0; i < most && (found = store_endpoint(o->endpoints, i, &at, error)); i++) {
     Error unused = {0};
     if (found < 0) continue;
-    found = try_to_serve(j, i, &at, all_refused, error);
+    found = try_to_serve(j, i, &at, all_refused, &taken, error);
     if (found < 0) return found;
     if (!found) continue;
     if (store_connect(&at, o->id, own_patience, &j->store, NULL, &unused) > 0 && accept_store(j, &unused)) return 1;
     job_store_leave(j);
   }
-  return 0;
+  return see_taken(j, began, first_is_silent && taken, error);
 }
 
 static int keep(JobStore *j, Error *error) {

@@ -104,7 +104,8 @@ static int greet(const NetAddress *at, uint64_t job, const char *id, double seco
     if (who == STORE_OURS) return 1;
     channel_close(*channel);
     if (who == STORE_NOT_PLAIT)
-      return error_set(error, PLAIT_BAD_INPUT, "--rdzv: what listens at %s is not plait launch", text);
+      return error_set(error, PLAIT_BAD_INPUT, "--rdzv: what listens at %s is not plait launch; choose another port",
+                       text);
     if (who == STORE_OTHER_VERSION)
       return error_set(error, PLAIT_BAD_INPUT, "--rdzv: at %s is another version of plait", text);
     return error_set(error, PLAIT_BAD_INPUT, "--rdzv: at %s is another job than --rdzv-id %.60s; give another port",

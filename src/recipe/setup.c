@@ -1,6 +1,7 @@
 // Recipe and model config → compile options, job, loader.
 #include "recipe/setup.h"
 #include "base/cores.h"
+#include "base/fault.h"
 #include "base/file.h"
 #include "data/tokenizer.h"
 #include "plan/cluster.h"
@@ -338,14 +339,16 @@ static LaunchComm launch_comm(const Recipe *r) {
   static const LaunchComm comm[] = {
       [RECIPE_COMM_AUTO] = LAUNCH_AUTO, [RECIPE_COMM_LOCAL] = LAUNCH_LOCAL, [RECIPE_COMM_MPI] = LAUNCH_MPI,
       [RECIPE_COMM_NET] = LAUNCH_NET};
-  return comm[r->run.comm];
+  const char *given = getenv(LAUNCH_COMM_VARIABLE);
+  bool is_net = given && !strcmp(given, "net");
+  return FAULT(workers_take_run_comm, is_net, false) ? LAUNCH_NET : comm[r->run.comm];
 }
 
 int setup_launch(Launch *launch, const Recipe *r, Error *error) {
   char mesh[96];
   snprintf(mesh, sizeof mesh, "pp %d × dp %d × cp %d × tp %d", r->mesh.pp, r->mesh.dp, r->mesh.cp, r->mesh.tp);
   int code = recipe_check_runs(r, error);
-  if (!code && r->dp_is_auto && r->run.comm != RECIPE_COMM_LOCAL)
+  if (!code && r->dp_is_auto && launch_comm(r) != LAUNCH_LOCAL)
     code = launch_use(launch, recipe_rank_count(r), error);
   if (launch->idle) return code;
   return code ? code : launch_choose(launch, launch_comm(r), recipe_rank_count(r), mesh, error);

@@ -1,6 +1,8 @@
 // How runs have ended, from what lies in their folders.
 #include "train/ending.h"
+#include "base/fault.h"
 #include "base/file.h"
+#include "base/run_lock.h"
 #include "recipe/recipe.h"
 #include <fcntl.h>
 #include <jansson.h>
@@ -8,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 static const char *const names[RUN_STATES] = {"running", "done", "stopped", "failed"};
@@ -106,10 +109,48 @@ static void see_last(const char *folder, const char *name, const char *key, char
   free(path);
 }
 
-// What training has said; else what its supervisor has seen.
+// The rounds of the job whose end is the last line of launch.jsonl, and its failure. 0: the line is none of an end.
+static long see_launch(const char *folder, char *failure, size_t size) {
+  char *path = xformat("%s/launch.jsonl", folder);
+  FileMap map;
+  Error ignored = {0};
+  long rounds = 0;
+  if (file_exists(path) && !file_map(path, &map, &ignored)) {
+    size_t end = map.size && map.data[map.size - 1] == '\n' ? map.size - 1 : map.size;
+    const uint8_t *before = end ? memrchr(map.data, '\n', end) : NULL;
+    size_t at = before ? (size_t)(before - map.data) + 1 : 0;
+    json_t *line = json_loadb((const char *)map.data + at, end - at, 0, NULL);
+    rounds = (long)json_integer_value(json_object_get(line, "rounds"));
+    copy_text(line, "failure", failure, size);
+    json_decref(line);
+    file_unmap(&map);
+  }
+  free(path);
+  return rounds;
+}
+
+// A rank says of another only that its connection has ended; the supervisor, afterwards, how. What a rank says of
+// itself the supervisor repeats. A run that was continued since, without plait launch, is none of the supervisor's.
+static bool supervisor_knows_better(const char *folder, long rounds, const char *failure, const char *own) {
+  char *ended = xformat("%s/ended.json", folder), *journal = xformat("%s/launch.jsonl", folder);
+  RunHolder last = run_lock_read(folder);
+  struct stat theirs, mine;
+  bool is_newer = !stat(ended, &mine) && !stat(journal, &theirs) &&
+                  (theirs.st_mtim.tv_sec != mine.st_mtim.tv_sec ? theirs.st_mtim.tv_sec > mine.st_mtim.tv_sec
+                                                                : theirs.st_mtim.tv_nsec >= mine.st_mtim.tv_nsec);
+  free(ended);
+  free(journal);
+  return FAULT(survivors_are_believed, *last.job && rounds > last.round && is_newer, false) && *failure &&
+         !strstr(failure, own);
+}
+
+// What training has said, or what its supervisor has seen.
 static void find_failure(const char *folder, Ending *e) {
+  char failure[sizeof e->sentence] = "";
+  long rounds = see_launch(folder, failure, sizeof failure);
   see_last(folder, "ended.json", "sentence", e->sentence, sizeof e->sentence);
-  if (!e->sentence[0]) see_last(folder, "launch.jsonl", "failure", e->sentence, sizeof e->sentence);
+  if (!e->sentence[0] || supervisor_knows_better(folder, rounds, failure, e->sentence))
+    memcpy(e->sentence, failure, sizeof failure);
   if (!e->sentence[0])
     snprintf(e->sentence, sizeof e->sentence, "it has ended without a word: it was killed, or its machine failed");
 }

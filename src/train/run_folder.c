@@ -94,7 +94,7 @@ static int take_lock(RunFolder *folder, Error *error) {
 
 int run_folder_open(RunFolder *folder, const Recipe *recipe, Error *error) {
   *folder = (RunFolder){xstrdup(recipe->run.dir), -1};
-  int code = folder_create(folder->path, error);
+  int code = folder_create_given(folder->path, error);
   if (code == PLAIT_OK) code = take_lock(folder, error);
   else error_prefix(error, "run.dir");
   if (code < 0) run_folder_close(folder);

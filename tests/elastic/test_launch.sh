@@ -20,6 +20,12 @@ sed 's/^run: *{/run: {comm: local, /' recipe.yaml >threads.yaml # a recipe that 
 "$PLAIT" launch --nproc-per-node auto threads.yaml run.dir=auto >log 2>&1 || { cat log; fail "as many as the mesh has ranks"; }
 same_run threads auto
 grep -q '"ranks": \[0, 1\]' auto/launch.jsonl || fail "auto starts $(cat auto/launch.jsonl)"
+# The run's recipe keeps run.comm as the user wrote it: plait train goes back, and trains longer, with threads; plait launch with processes.
+[ "$(sed -n 's/.*comm: *\([a-z]*\).*/\1/p' first/recipe.yaml auto/recipe.yaml | tr '\n' ' ')" = 'auto local ' ] || fail "run.comm: $(grep -H comm: first/recipe.yaml auto/recipe.yaml)"
+expect 0 'resuming from .*step-4' "$PLAIT" train --force first/recipe.yaml checkpoint.resume=first/checkpoints/step-4
+expect 0 'finished at step 12 of 12' "$PLAIT" train first/recipe.yaml schedule.steps=12
+expect 0 'finished at step 40 of 40' "$PLAIT" launch --nproc-per-node 2 first/recipe.yaml schedule.steps=40
+[ "$(tail -1 first/launch.jsonl)" = '{"rounds": 1, "restarts": 0, "status": 0}' ] || fail "launch.jsonl: $(tail -1 first/launch.jsonl)"
 
 # ---- workers that are killed: the run goes on as if nothing had happened ----
 
@@ -67,6 +73,12 @@ sanitized || awk "BEGIN { exit !($EPOCHREALTIME - $began < 1) }" || fail "all en
 grep -qE "^plait launch: rank 1 on .* was killed by SIGKILL $where\$" log || { cat log; fail "no sentence"; }
 no_workers "last$$" || fail "workers are left over: $(workers "last$$")"
 tail -1 last/launch.jsonl | grep -q '^{"rounds": 1, "restarts": 0, "status": 137, "failure": "rank 1 on .* was killed by SIGKILL .*"}$' || fail "launch.jsonl: $(tail -1 last/launch.jsonl)"
+# What a rank that survived said meanwhile is not how the other ended; what it says of a later start, which plait launch does not know, is.
+echo '{"state": "failed", "sentence": "rank 1 has died: its connection has ended"}' >last/ended.json
+touch -r last/launch.jsonl last/ended.json
+expect 0 '^last .*failed: rank 1 on .* was killed by SIGKILL' "$PLAIT" runs last
+touch -d '1 minute' last/ended.json
+expect 0 '^last .*failed: rank 1 has died: its connection has ended' "$PLAIT" runs last
 
 # ---- killed while a checkpoint is written: rank 0, which has written its part, does not wait for that of the dead ----
 
@@ -165,6 +177,13 @@ fi
 mkdir unwritable
 touch unwritable/checkpoints
 refuse 2 '^plait launch: .*data.train: .*nothing' "$PLAIT" launch --nproc-per-node 2 --max-restarts 5 recipe.yaml data.train=nothing run.dir=wrong
+touch file
+for bad in "$work/file" "$work/file/below"; do
+  refuse 2 "^plait launch: run.dir: $work/file(: exists and is not a folder|/below: cannot be created: Not a directory)" "$PLAIT" launch --nproc-per-node 2 --max-restarts 3 recipe.yaml run.dir="$bad"
+  refuse 2 "^plait launch: run.dir: $work/file" "$PLAIT" launch --nproc-per-node 1 --max-restarts 3 recipe.yaml run.dir="$bad"
+  refuse 2 "^plait launch: --log-dir: file" "$PLAIT" launch --nproc-per-node 2 --log-dir "${bad#"$work/"}" --max-restarts 3 recipe.yaml run.dir=wrong
+done
+[ ! -e wrong/lock ] || fail "--log-dir that is a file: workers were started"
 refuse 1 '^plait launch: rank 0 on .* ended with status 1 while loading: .*unwritable' "$PLAIT" launch --nproc-per-node 2 recipe.yaml run.dir=unwritable
 
 # ---- wrong command lines ----

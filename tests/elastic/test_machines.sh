@@ -214,5 +214,33 @@ s = socket.socket(); s.bind(("127.0.0.1", 0)); s.listen(); print(s.getsockname()
 while True: c, _ = s.accept(); c.sendall(b"x" * 64)' >other.port &
 running=$!
 wait_for test -s other.port
-refuse 2 'is not plait launch' "$PLAIT" launch --nnodes 2 --rdzv "127.0.0.1:$(cat other.port)" recipe.yaml
+refuse 2 'what listens at .* is not plait launch; choose another port' "$PLAIT" launch --nnodes 2 --rdzv "127.0.0.1:$(cat other.port)" recipe.yaml
+kill $running
+# Programs that say nothing until they are spoken to in their own language: one that is silent, and an HTTP server.
+rm other.port
+python3 -c 'import socket, time
+s = socket.socket(); s.bind(("127.0.0.1", 0)); s.listen(); print(s.getsockname()[1], flush=True); time.sleep(100)' >other.port &
+running=$!
+python3 -c 'import http.server
+s = http.server.ThreadingHTTPServer(("127.0.0.1", 0), http.server.SimpleHTTPRequestHandler); print(s.server_port, flush=True); s.serve_forever()' >http.port 2>http.log &
+http=$!
+for port in other http; do
+  wait_for test -s $port.port
+  SECONDS=0
+  expect 2 "^plait launch: --rdzv: 127.0.0.1:$(cat $port.port) is taken by a program that does not answer as plait launch; choose another port$" \
+    "$PLAIT" launch --nnodes 2 --silence 1 --rdzv "127.0.0.1:$(cat $port.port)" recipe.yaml
+  [ $SECONDS -lt 20 ] || fail "$port.port is taken: said after $SECONDS s"
+done
+kill $http
+kill $running
+running=''
+# A supervisor of this machine that says nothing for a moment is no other program.
+job moment
+machine a --nnodes 2 recipe.yaml schedule.steps=8 run.dir=moment
+wait_for grep -q 'waiting for machines' a.log || die "it does not wait: $(cat a.log)"
+kill -STOP "${pid[a]}"
+machine b --nnodes 2 recipe.yaml schedule.steps=8 run.dir=moment
+sleep 3
+kill -CONT "${pid[a]}"
+all_end 0 a b
 finish

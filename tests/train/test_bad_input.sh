@@ -120,9 +120,9 @@ grep -q 'skipped checkpoint .*step-6' output || fail "says nothing about the dam
 # ---- folders and disks ----
 
 touch file
-refuse 1 'run.dir: .*file' "$PLAIT" train recipe.yaml run.dir=file
-refuse 1 'run.dir: .*file' "$PLAIT" train recipe.yaml run.dir=file/below
-refuse 1 'run.dir: /proc/nosuch' "$PLAIT" train recipe.yaml run.dir=/proc/nosuch
+refuse 2 'run.dir: .*file' "$PLAIT" train recipe.yaml run.dir=file
+refuse 2 'run.dir: .*file' "$PLAIT" train recipe.yaml run.dir=file/below
+refuse 2 'run.dir: /proc/nosuch' "$PLAIT" train recipe.yaml run.dir=/proc/nosuch
 
 # The disk fills up during a checkpoint; when there is room again, the run goes on as if nothing had been.
 "$PLAIT" train recipe.yaml run.dir=whole checkpoint.keep=0 >log 2>&1 || { cat log; die "the unbroken run"; }
