@@ -88,10 +88,11 @@ static int try_to_serve(JobStore *j, int i, const NetAddress *at, bool refused, 
 }
 
 // Who has the first endpoint's port here may be a supervisor of the job that begins just now, or is busy: not one try
-// decides. Where others are named, another machine may still take over from a supervisor that is stopped.
+// decides, and not fewer than 5 s, whatever --silence is. Where others are named, another machine may still take over
+// from a supervisor that is stopped.
 static int see_taken(JobStore *j, double began, bool taken, Error *error) {
   const MemberOptions *o = j->options;
-  double silence = o->silence * (strchr(o->endpoints, ',') ? 3 : 1);
+  double silence = fmax(5, o->silence) * (strchr(o->endpoints, ',') ? 3 : 1);
   if (!taken || j->epoch) return j->taken_since = 0;
   if (j->taken_since && FAULT(taken_ports_are_waited_for, clock_seconds() - j->taken_since >= silence, false))
     return error_set(error, PLAIT_BAD_INPUT,
