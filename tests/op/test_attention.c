@@ -353,6 +353,7 @@ static void exponentials_have_no_bias(void **state) {
         fail_msg("%s: a bias of %.2f roundoffs in bin %d", cpu_level_name((CpuLevel)level), error[bin] / count[bin],
                  bin);
     w.input[V].data = NULL; // is K's
+    free(w.input[KEY_DOCUMENTS].data); // which whole_free takes for those of the queries
     whole_free(&w);
   }
 }
