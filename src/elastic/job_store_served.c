@@ -65,14 +65,14 @@ static bool accept_store(JobStore *j, Error *error) {
   return true;
 }
 
-// 1: this process serves it now; 0: not yet. *taken: a program of this machine has the address.
-static int try_to_serve(JobStore *j, int i, const NetAddress *at, bool refused, bool *taken, Error *error) {
+// 1: this process serves it now; 0: not yet. *in_use: a program of this machine listens there.
+static int try_to_serve(JobStore *j, int i, const NetAddress *at, bool refused, bool *in_use, Error *error) {
   const MemberOptions *o = j->options;
   NetAddress free_now = *at;
   char endpoint[80], job[sizeof j->job];
   const char *list = o->endpoints;
   int fd = net_listen(&free_now);
-  *taken = fd == -EADDRINUSE;
+  *in_use = fd == -EADDRINUSE;
   if (fd < 0) return 0;
   close(fd);
   for (; i > 0; i--) list += strcspn(list, ",") + 1;
@@ -87,13 +87,16 @@ static int try_to_serve(JobStore *j, int i, const NetAddress *at, bool refused, 
   return 0;
 }
 
-// Who has the first endpoint's port here may be a supervisor of the job that begins just now, or is busy: not one try
-// decides, and not fewer than 5 s, whatever --silence is. Where others are named, another machine may still take over
-// from a supervisor that is stopped.
+// Another program of this machine listens at the first endpoint, and has not answered. It may be a supervisor of this
+// job that starts up or is busy, so it is refused only after --silence, and not before 5 s. Where more endpoints are
+// named, another machine may take over from a supervisor that is stopped, which takes longer.
 static int see_taken(JobStore *j, double began, bool taken, Error *error) {
   const MemberOptions *o = j->options;
   double silence = fmax(5, o->silence) * (strchr(o->endpoints, ',') ? 3 : 1);
-  if (!taken || j->epoch) return j->taken_since = 0;
+  if (!taken || j->epoch) {
+    j->taken_since = 0;
+    return 0;
+  }
   if (j->taken_since && FAULT(taken_ports_are_waited_for, clock_seconds() - j->taken_since >= silence, false))
     return error_set(error, PLAIT_BAD_INPUT,
                      "--rdzv: %.*s is taken by a program that does not answer as plait launch; choose another port",
@@ -131,7 +134,9 @@ static int find(JobStore *j, Error *error) {
   for (int i = 0; i < most && (found = store_endpoint(o->endpoints, i, &at, error)); i++) {
     Error unused = {0};
     if (found < 0) continue;
-    found = try_to_serve(j, i, &at, all_refused, &taken, error);
+    bool in_use = false;
+    found = try_to_serve(j, i, &at, all_refused, &in_use, error);
+    taken = taken || (i == 0 && in_use);
     if (found < 0) return found;
     if (!found) continue;
     if (store_connect(&at, o->id, own_patience, &j->store, NULL, &unused) > 0 && accept_store(j, &unused)) return 1;

@@ -203,8 +203,8 @@ static int start_round(Machines *m, Error *error) {
   return code;
 }
 
-// Workers may have saved and ended because others of the round were asked to. That is no failure, even if this
-// supervisor has not heard of it yet.
+// Whether the workers here may have ended because another machine told the round to save and stop. They have not failed
+// then, although this supervisor has not read that from the store yet: it looks again before it reports.
 static bool is_unclear(const Machines *m) {
   const Workers *w = &m->round.workers;
   if (m->state->phase != JOB_RUNS || m->state->round != m->begun || m->round.asked) return false;

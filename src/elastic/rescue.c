@@ -22,8 +22,8 @@
 enum { LOOK_EVERY = 10 }; // milliseconds
 
 static const char lost_part[] = "with the lost machine a part of it is lost";
-static const double meet_within =
-    30; // seconds that machines have, once their workers have ended, to say what they have
+// Seconds that machines have, once their workers have ended, to say what they have.
+static const double meet_within = 30;
 
 struct Rescue {
   char job[40];             // these two say who may write
@@ -301,7 +301,8 @@ static int await_parts(Rescue *r, const MemoryImageLabel *l, const RescueFolder 
   return PLAIT_OK;
 }
 
-// Makes the folder. 1: there is no need to, since a whole checkpoint of this step, or a later one, is on the disk.
+// Creates the checkpoint's folder. Returns 1, and creates nothing, where the disk already has a complete checkpoint of
+// this step or of a later one.
 static int begin(Rescue *r, const char *dir) {
   int code = r->lock < 0 ? take_lock(r) : PLAIT_OK;
   if (code) return code;

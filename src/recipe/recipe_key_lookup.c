@@ -104,11 +104,11 @@ static void range_text(const RecipeKey *key, char *out, size_t size) {
   else snprintf(out, size, "from %.15g to %.15g", key->least, key->most);
 }
 
-static void words_text(const RecipeWord *words, const char *between, char *out, size_t size) {
+static void words_text(const RecipeWord *words, char *out, size_t size) {
   out[0] = 0;
   for (int i = 0; words[i].name; i++) {
     size_t n = strlen(out);
-    snprintf(out + n, size - n, "%s%s%s", i ? between : "", words[i].name, words[i].later ? " (not built yet)" : "");
+    snprintf(out + n, size - n, "%s%s%s", i ? ", " : "", words[i].name, words[i].later ? " (not built yet)" : "");
   }
 }
 
@@ -121,8 +121,9 @@ void recipe_axes_allowed(char *out, size_t size) {
 }
 
 void recipe_key_allowed(const RecipeKey *key, char *out, size_t size) {
-  char range[128];
+  char range[128], words[256] = "";
   range_text(key, range, sizeof range);
+  if (key->words) words_text(key->words, words, sizeof words);
   switch (key->kind) {
   case RECIPE_INT:
   case RECIPE_LONG: snprintf(out, size, "an integer %s%s", range, key->has_auto ? ", or auto" : ""); break;
@@ -133,11 +134,8 @@ void recipe_key_allowed(const RecipeKey *key, char *out, size_t size) {
   }
   case RECIPE_PAIR: snprintf(out, size, "a list of two numbers %s", range); break;
   case RECIPE_INTS:
-    if (key->words) {
-      char words[256];
-      words_text(key->words, ", ", words, sizeof words);
-      snprintf(out, size, "%s, or a list of 1 to %d integers %s", words, RECIPE_MAX_INTS, range);
-    } else if (key->one_for_all)
+    if (key->words) snprintf(out, size, "%s, or a list of 1 to %d integers %s", words, RECIPE_MAX_INTS, range);
+    else if (key->one_for_all)
       snprintf(out, size, "an integer %s, or a list of 1 to %d of them", range, RECIPE_MAX_INTS);
     else snprintf(out, size, "a list of 1 to %d integers %s", RECIPE_MAX_INTS, range);
     break;
@@ -148,32 +146,12 @@ void recipe_key_allowed(const RecipeKey *key, char *out, size_t size) {
     break;
   }
   case RECIPE_BOOL: snprintf(out, size, "true or false"); break;
-  case RECIPE_CHOICE: {
-    char words[256];
-    words_text(key->words, ", ", words, sizeof words);
-    snprintf(out, size, "one of %s", words);
-    break;
-  }
-  case RECIPE_MB: {
-    char words[256];
-    words_text(key->words, ", ", words, sizeof words);
-    snprintf(out, size, "%s, or N MB with N %s", words, range);
-    break;
-  }
+  case RECIPE_CHOICE: snprintf(out, size, "one of %s", words); break;
+  case RECIPE_MB: snprintf(out, size, "%s, or N MB with N %s", words, range); break;
   case RECIPE_BYTES: snprintf(out, size, "a number of bytes such as 2GB, 1.5GB or 800MB"); break;
-  case RECIPE_WORD_OR_LIST: {
-    char words[256];
-    words_text(key->words, ", ", words, sizeof words);
-    snprintf(out, size, "one of %s, or a list such as [full x 4, keep x 8]", words);
-    break;
-  }
+  case RECIPE_WORD_OR_LIST: snprintf(out, size, "one of %s, or a list such as [full x 4, keep x 8]", words); break;
   case RECIPE_PATH: snprintf(out, size, "a path"); break;
-  case RECIPE_WORD_OR_PATH: {
-    char words[256];
-    words_text(key->words, ", ", words, sizeof words);
-    snprintf(out, size, "%s, or a path", words);
-    break;
-  }
+  case RECIPE_WORD_OR_PATH: snprintf(out, size, "%s, or a path", words); break;
   case RECIPE_NAME_OR_PATH: snprintf(out, size, "a name, or a path"); break;
   case RECIPE_CORPORA: snprintf(out, size, "a path prefix, or a list of {prefix: PATH, weight: NUMBER}"); break;
   case RECIPE_LATER: snprintf(out, size, "left out"); break;

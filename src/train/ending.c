@@ -92,41 +92,21 @@ static void see_metrics(const char *folder, Ending *e) {
   free(path);
 }
 
-// The last line of a file of JSON objects that has the key.
-static void see_last(const char *folder, const char *name, const char *key, char *text, size_t size) {
-  enum { MOST_BYTES = 16 << 20 };
-  char *path = xformat("%s/%s", folder, name), *data = NULL;
-  size_t bytes;
-  Error ignored = {0};
-  if (file_exists(path) && !file_read(path, MOST_BYTES, &data, &bytes, &ignored)) {
-    for (char *rest = data, *line; (line = strsep(&rest, "\n"));) {
-      json_t *object = json_loads(line, 0, NULL);
-      if (json_is_object(object)) copy_text(object, key, text, size);
-      json_decref(object);
-    }
-  }
-  free(data);
-  free(path);
-}
-
-// The rounds of the job whose end is the last line of launch.jsonl, and its failure. 0: the line is none of an end.
-static long see_launch(const char *folder, char *failure, size_t size) {
-  char *path = xformat("%s/launch.jsonl", folder);
+// The last line of a file of JSON objects; NULL where there is none.
+static json_t *last_line(const char *folder, const char *name) {
+  char *path = xformat("%s/%s", folder, name);
   FileMap map;
   Error ignored = {0};
-  long rounds = 0;
+  json_t *line = NULL;
   if (file_exists(path) && !file_map(path, &map, &ignored)) {
     size_t end = map.size && map.data[map.size - 1] == '\n' ? map.size - 1 : map.size;
     const uint8_t *before = end ? memrchr(map.data, '\n', end) : NULL;
     size_t at = before ? (size_t)(before - map.data) + 1 : 0;
-    json_t *line = json_loadb((const char *)map.data + at, end - at, 0, NULL);
-    rounds = (long)json_integer_value(json_object_get(line, "rounds"));
-    copy_text(line, "failure", failure, size);
-    json_decref(line);
+    line = json_loadb((const char *)map.data + at, end - at, 0, NULL);
     file_unmap(&map);
   }
   free(path);
-  return rounds;
+  return line;
 }
 
 // A rank says of another only that its connection has ended; the supervisor, afterwards, how. What a rank says of
@@ -144,15 +124,19 @@ static bool supervisor_knows_better(const char *folder, long rounds, const char 
          !strstr(failure, own);
 }
 
-// What training has said, or what its supervisor has seen.
+// What training has said (ended.json), or what its supervisor has seen (the end of a job in launch.jsonl).
 static void find_failure(const char *folder, Ending *e) {
+  json_t *said = last_line(folder, "ended.json"), *seen = last_line(folder, "launch.jsonl");
+  long rounds = (long)json_integer_value(json_object_get(seen, "rounds"));
   char failure[sizeof e->sentence] = "";
-  long rounds = see_launch(folder, failure, sizeof failure);
-  see_last(folder, "ended.json", "sentence", e->sentence, sizeof e->sentence);
+  copy_text(said, "sentence", e->sentence, sizeof e->sentence);
+  copy_text(seen, "failure", failure, sizeof failure);
   if (!e->sentence[0] || supervisor_knows_better(folder, rounds, failure, e->sentence))
     memcpy(e->sentence, failure, sizeof failure);
   if (!e->sentence[0])
     snprintf(e->sentence, sizeof e->sentence, "it has ended without a word: it was killed, or its machine failed");
+  json_decref(said);
+  json_decref(seen);
 }
 
 int ending_read(const char *folder, Ending *e, Error *error) {

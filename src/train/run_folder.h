@@ -8,9 +8,9 @@ typedef struct RunFolder { char *path; int lock; } RunFolder; // lock: file desc
 // the same job takes the lock over from processes of an earlier one that may be stopped (SIGSTOP) or on a machine that
 // is cut off; from then on run_folder_fence tells these that they may not write any more.
 
-// Creates recipe->run.dir and takes its lock (a second run gets PLAIT_BAD_INPUT with the holder's process id, a
-// folder that cannot be made, or written, PLAIT_BAD_INPUT too). What is
-// in it stays as it is: a run that is refused later must not have changed an earlier one's recipe.
+// Creates recipe->run.dir and takes its lock. PLAIT_BAD_INPUT: another run has it (the sentence names its process), or
+// the folder cannot be created or written (folder_create_given). What is in it stays as it is: a run that is refused
+// later must not have changed an earlier one's recipe.
 int run_folder_open(RunFolder *folder, const Recipe *recipe, Error *error);
 int run_folder_write_recipe(const RunFolder *folder, const Recipe *recipe, Error *error); // DIR/recipe.yaml
 // PLAIT_FAILED: another round of plait launch than this process's has run.dir now. Before each file that others may
