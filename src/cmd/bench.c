@@ -297,7 +297,7 @@ static int run_threads(const Plan *plan, Error *error) {
   return run_session(plan, NULL, error);
 }
 
-static int run_processes(Plan *plan, PlaitWorld *world, Error *error) {
+static int run_processes(const Plan *plan, PlaitWorld *world, Error *error) {
   PlaitComm *comm = NULL;
   process_set_chain(world, plan->chain);
   int rank = plait_world_rank(world), code = plait_comm_world(world, rank, &comm, error);
@@ -306,15 +306,30 @@ static int run_processes(Plan *plan, PlaitWorld *world, Error *error) {
     print_head(plan, plan->plain ? "mpi (processes), beside the plain MPI call" : "net (processes)");
   if (!code) code = run_session(plan, comm, error);
   plait_comm_destroy(comm);
-  plait_world_destroy(world); // ends the job with a sentence if a call has failed
   return code;
+}
+
+// The exit status. The sentence comes before the world is left: a launcher kills the others at the first that fails.
+static int end(int code, PlaitWorld *world, const Error *error) {
+  int status = 0;
+  if (!world || !world_will_end(world)) status = code ? command_fail("bench", error) : 0;
+  plait_world_destroy(world); // says itself why a world has failed
+  return status;
 }
 
 // ---- the command ----
 
-static int bench(Plan *plan, const char *comm, int64_t ranks, bool ranks_given, Error *error) {
+static int check_ranks(const PlaitWorld *world, int64_t ranks, Error *error) {
+  if (ranks == plait_world_size(world)) return PLAIT_OK;
+  error_set(error, PLAIT_BAD_INPUT, "--ranks %lld, but %d processes were started", (long long)ranks,
+            plait_world_size(world));
+  if (plait_world_rank(world)) error->message[0] = 0; // all say the same
+  return PLAIT_BAD_INPUT;
+}
+
+// The caller destroys *world, which is NULL where the ranks are threads.
+static int bench(Plan *plan, const char *comm, int64_t ranks, bool ranks_given, PlaitWorld **world, Error *error) {
   Launcher launcher = launcher_find();
-  PlaitWorld *world = NULL;
   WorldKind kind = !strcmp(comm, "mpi") ? WORLD_MPI : !strcmp(comm, "net") ? WORLD_NET : WORLD_AUTO;
   int code, processes = kind != WORLD_AUTO || (!strcmp(comm, "auto") && launcher.tasks > 1);
   plan->ranks = (int)ranks;
@@ -323,21 +338,14 @@ static int bench(Plan *plan, const char *comm, int64_t ranks, bool ranks_given, 
                      "--patterns: threads of one process have one pattern only; start processes, "
                      "as in plait launch --nproc-per-node 4 -- plait bench comm --comm net --patterns");
   if (!processes) return run_threads(plan, error);
-  if ((code = world_launched_create(kind, 0, &world, error))) {
-    if (launcher.mpi && launcher.rank > 0) error->message[0] = 0; // all say the same
+  if ((code = world_launched_create(kind, 0, world, error))) {
+    launcher_rank_0_says(&launcher, error);
     return code;
   }
-  if (ranks_given && ranks != plait_world_size(world)) {
-    int own = plait_world_rank(world);
-    error_set(error, PLAIT_BAD_INPUT, "--ranks %lld, but %d processes were started", (long long)ranks,
-              plait_world_size(world));
-    if (own) error->message[0] = 0;
-    plait_world_destroy(world);
-    return PLAIT_BAD_INPUT;
-  }
-  plan->ranks = plait_world_size(world);
-  plan->plain = !plan->patterns && !strcmp(world_name(world), "mpi");
-  return run_processes(plan, world, error);
+  if (ranks_given && (code = check_ranks(*world, ranks, error))) return code;
+  plan->ranks = plait_world_size(*world);
+  plan->plain = !plan->patterns && !strcmp(world_name(*world), "mpi");
+  return run_processes(plan, *world, error);
 }
 
 int cmd_bench(int argc, char **argv) {
@@ -415,6 +423,7 @@ int cmd_bench(int argc, char **argv) {
           ? error_set(&error, PLAIT_BAD_INPUT, "unknown benchmark \"%.40s\"; allowed: comm", operands.words[0])
           : choose(&plan, kinds, sizes, most, dtype, &error);
   if (!code && patterns) code = check_patterns(&plan, !kinds, &error);
-  if (!code) code = bench(&plan, comm, ranks, ranks_given, &error);
-  return code ? command_fail("bench", &error) : 0;
+  PlaitWorld *world = NULL;
+  if (!code) code = bench(&plan, comm, ranks, ranks_given, &world, &error);
+  return end(code, world, &error);
 }

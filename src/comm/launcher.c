@@ -4,6 +4,7 @@
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 // The first that is set counts: one that was started by another comes before it. SLURM_NTASKS is not among them: Slurm
 // sets it in batch scripts too, where plait may be started once, by hand.
@@ -77,4 +78,10 @@ int launcher_check(Error *error) {
                    "two launchers disagree: %s says rank %d of %d, but RANK and WORLD_SIZE say rank %d of %d; unset "
                    "those that are not meant",
                    found.variable, found.rank, found.tasks, torch.rank, torch.tasks);
+}
+
+void launcher_rank_0_says(const Launcher *launcher, Error *error) {
+  if (!launcher->mpi || launcher->rank <= 0) return;
+  error->message[0] = 0;
+  sleep(1);
 }

@@ -13,6 +13,9 @@ typedef struct Launcher {
 Launcher launcher_find(void);
 // PLAIT_BAD_INPUT where RANK and WORLD_SIZE say something else than the launcher of an MPI.
 int launcher_check(Error *error);
+// All ranks of an MPI launcher have found the same error, and have no world. Others than rank 0 lose their sentence,
+// and wait for a second: the launcher kills the job, rank 0 included, at the first exit with a failure.
+void launcher_rank_0_says(const Launcher *launcher, Error *error);
 
 // How the ranks of this process's launcher make a world.
 typedef enum WorldKind { WORLD_AUTO, WORLD_MPI, WORLD_NET } WorldKind;

@@ -35,7 +35,7 @@ int launch_begin(Launch *l, LaunchWish wish, Error *error) {
   int code = join(l, kind_of(wish.comm), wish.silence, error);
   if (!code || l->world) return code;
   error_prefix(error, "started as one of %d tasks (%s)", launcher.tasks, launcher.variable);
-  if (launcher.mpi && launcher.rank > 0 && code == PLAIT_BAD_INPUT) error->message[0] = 0; // all say the same
+  if (code == PLAIT_BAD_INPUT) launcher_rank_0_says(&launcher, error);
   return code;
 }
 

@@ -15,6 +15,8 @@ for n in 2 3; do
 done
 ranks 2 "$PLAIT" bench comm --dtype bf16 --sizes 48K --repeat 2 >"$log" 2>&1 || fail "bf16"
 [ "$(awk '$1 ~ /reduce/ && $6 == "-"' "$log" | wc -l)" -eq 3 ] || fail "bf16: MPI does not add it"
-ranks 2 "$PLAIT" bench comm --ranks 3 --repeat 1 >"$log" 2>&1
-[ $? -eq 2 ] && [ "$(grep -c '^plait' "$log")" -eq 1 ] || fail "--ranks 3 of 2 processes"
+for try in 1 2 3 4 5; do # rank 0 says it before the other rank's exit makes mpirun kill it
+  ranks 2 "$PLAIT" bench comm --ranks 3 --repeat 1 >"$log" 2>&1
+  [ $? -eq 2 ] && [ "$(grep -c '^plait' "$log")" -eq 1 ] || fail "--ranks 3 of 2 processes, try $try"
+done
 exit $failures
