@@ -181,12 +181,14 @@ static int is_root(const Autodiff *a, int node, int loss) {
 // Appends the backward pass of `loss` and of the graph's further losses: gradients of every parameter, in Variables
 // "gradient.NAME", or given to update_in_backward. The loss op is its own seed (compile/README.md: linear + cross
 // entropy is one node), and what several of them give to one tensor is added like gradients of several readers.
-static int differentiate(Graph *g, int loss, const UpdateOptions *update, int split, int chunks, Error *error) {
+static int differentiate(Graph *g, int loss, const UpdateOptions *update, const Pipeline *pipeline, int chunks,
+                         Error *error) {
   int nodes = g->node.count, tensors = g->tensor.count, code = PLAIT_OK;
+  int split = pipeline->schedule && pipeline->schedule->splits; // none: graphs of tests, which no stage cuts
   const char *scope = g->scope;
   Autodiff a = {.g = g, .update = update};
   for (int id = 0; split && id < nodes; id++)
-    if (op_def(g->node.data[id].op)->split) op_def(g->node.data[id].op)->split(g, id);
+    if (op_def(g->node.data[id].op)->split) op_def(g->node.data[id].op)->split(g, id, pipeline->logits_again);
   count_reads(&a);
   a.contribution = xcalloc((size_t)tensors, sizeof *a.contribution);
   g->region = REGION_MICRO;
@@ -216,7 +218,6 @@ int pass_autodiff(Graph **graph, const CompileOptions *o, Error *error) {
   update.one_microbatch = o->microbatches == 1;
   update.streams = o->parallel.pipeline.schedule && o->parallel.pipeline.schedule->streams;
   update.at_once = o->parallel.pipeline.schedule && o->parallel.pipeline.schedule->at_once;
-  const ScheduleGenerator *schedule = o->parallel.pipeline.schedule; // none: graphs of tests, which no stage cuts
-  int code = differentiate(g, g->loss, &update, schedule && schedule->splits, o->chunks, error);
+  int code = differentiate(g, g->loss, &update, &o->parallel.pipeline, o->chunks, error);
   return code ? code : update_build(g, g->loss, &update, error);
 }

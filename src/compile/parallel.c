@@ -132,6 +132,7 @@ Parallel parallel_create(const ParallelOptions *o, const Workload *w) {
   p.mesh.folded = schedule->folded;
   p.pipeline = (Pipeline){.schedule = schedule,
                           .stages = pp * o->stages_per_rank,
+                          .logits_again = o->logits_again,
                           .cut_given = o->cut > 0};
   for (int s = 0; s < o->cut; s++) p.pipeline.layers[s] = o->layers[s];
   return p;

@@ -31,6 +31,7 @@ typedef struct Overlap {
 typedef struct Pipeline {
   const ScheduleGenerator *schedule; // of training; evaluation and generation run forward only
   int stages;                        // virtual stages, over the ranks of axis "pp" in turn
+  int logits_again;                  // where backward is split, W makes the head's logits once more
   int cut_given;                     // the stages have `layers` layers each; else they are cut by cost
   int layers[MAX_STAGES];
 } Pipeline;
@@ -65,6 +66,7 @@ typedef struct ParallelOptions {
   int ulysses; // ranks of "cp", neighbours, that exchange positions for heads inside rings; 0: as `context` says
   Overlap overlap;
   const ScheduleGenerator *schedule;
+  int logits_again;      // see Pipeline
   int stages_per_rank;   // virtual stages of a pipeline rank
   int cut;               // how many numbers `layers` has; 0: cut by cost
   const int *layers;     // (cut) layers of each stage

@@ -66,9 +66,12 @@ typedef struct DropoutAttr {
   double probability;
   uint64_t stream;
 } DropoutAttr; // stream: philox_name of the forward node
-// gradient 0: loss only (evaluation). accumulate: a further input (v, e) is added to dw, in place; by fuse. split: the
-// last output is not dw but dlogits (b, s, v), of which a product makes dw later
-typedef struct CrossEntropyAttr { int32_t gradient, accumulate, split; } CrossEntropyAttr;
+// What there is in place of dw, for a node that makes it later. DLOGITS: dlogits (b, s, v), of which a product makes
+// it. SUMS: of each row the sum of exponentials, and what these are relative to, with which CROSS_ENTROPY_WEIGHT makes
+// the logits once more.
+typedef enum CrossEntropySplit { CROSS_ENTROPY_WHOLE, CROSS_ENTROPY_DLOGITS, CROSS_ENTROPY_SUMS } CrossEntropySplit;
+// gradient 0: loss only (evaluation). accumulate: a further input (v, e) is added to dw, in place; by fuse.
+typedef struct CrossEntropyAttr { int32_t gradient, accumulate, split; } CrossEntropyAttr; // split: CrossEntropySplit
 typedef struct PositionsAttr { int32_t parts; } PositionsAttr; // SPLIT_POSITIONS
 typedef struct RouterBiasAttr { double rate; } RouterBiasAttr; // by which a step moves the bias of an expert
 // most: choices of an expert that are kept of a sequence. places: of COUNTS and APPLY, runs of positions of all ranks

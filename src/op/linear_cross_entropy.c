@@ -1,5 +1,6 @@
 // LINEAR_CROSS_ENTROPY: the head's product, the loss and both gradients in one node that never holds all logits, and
-// what it becomes when the vocabulary is sharded: STATISTICS, all_reduce, RESCALE, all_reduce, APPLY.
+// what it becomes when the vocabulary is sharded: STATISTICS, all_reduce, RESCALE, all_reduce, APPLY. Where backward is
+// split, WEIGHT may make dw later, of logits that it makes once more.
 #include "base/fault.h"
 #include "op/build.h"
 #include <math.h>
@@ -19,18 +20,24 @@ static Shape logits_shape(const Shape *x, const Shape *w) {
   return logits;
 }
 
-// loss_sum () fp64, then dx (b, s, e) and dw (v, e) when attr.gradient, or dx and dlogits (b, s, v) when attr.split
+// dw (v, e)
+static void weight_output(Graph *g, Node *node) {
+  Tensor w = *graph_tensor(g, node->input[1]);
+  int added_to = node_attr(node, CrossEntropyAttr)->accumulate ? node->input[node->ninput - 1] : -1;
+  graph_output(g, node, "dw", added_to < 0 ? op_statistics_dtype(w.dtype) : graph_tensor(g, added_to)->dtype, w.shape);
+}
+
+// loss_sum () fp64, when attr.gradient then dx (b, s, e) and, as attr.split says, dw (v, e), dlogits (b, s, v) or
+// nothing
 static void loss_outputs(Graph *g, Node *node) {
   Tensor x = *graph_tensor(g, node->input[0]), w = *graph_tensor(g, node->input[1]);
   graph_output(g, node, "loss_sum", DTYPE_F64, (Shape){.rank = 0});
   if (!node_attr(node, CrossEntropyAttr)->gradient) return;
   graph_output(g, node, "dx", x.dtype, x.shape);
-  if (node_attr(node, CrossEntropyAttr)->split)
-    graph_output(g, node, "dlogits", x.dtype, logits_shape(&x.shape, &w.shape));
-  else {
-    int added_to = node_attr(node, CrossEntropyAttr)->accumulate ? node->input[node->ninput - 1] : -1;
-    graph_output(g, node, "dw", added_to < 0 ? op_statistics_dtype(w.dtype) : graph_tensor(g, added_to)->dtype,
-                 w.shape);
+  switch ((CrossEntropySplit)node_attr(node, CrossEntropyAttr)->split) {
+  case CROSS_ENTROPY_WHOLE: weight_output(g, node); break;
+  case CROSS_ENTROPY_DLOGITS: graph_output(g, node, "dlogits", x.dtype, logits_shape(&x.shape, &w.shape)); break;
+  case CROSS_ENTROPY_SUMS: break;
   }
 }
 
@@ -40,6 +47,22 @@ static void loss_shape(Graph *g, Node *node) {
   CHECK(node->ninput == 4 + !!attr->accumulate && (node->input[3] >= 0 || !attr->gradient));
   check_operands(g, node);
   loss_outputs(g, node);
+  if (!attr->gradient || attr->split != CROSS_ENTROPY_SUMS) return;
+  Dtype dtype = op_statistics_dtype(graph_tensor(g, node->input[0])->dtype);
+  graph_output(g, node, "relative_to", dtype, graph_tensor(g, node->input[2])->shape);
+  graph_output(g, node, "sum", dtype, graph_tensor(g, node->input[2])->shape);
+}
+
+// dw = dlogitsᵀ x, or of logits that are made once more
+static int split_weight(Graph *g, const Node *node) {
+  const char *name = op_derived_name(g, node, "dw");
+  if (node_attr(node, CrossEntropyAttr)->split == CROSS_ENTROPY_SUMS) {
+    int all[] = {node->input[0], node->input[1], node->input[2], node->input[3], node->output[2], node->output[3]};
+    CrossEntropyAttr attr = {.gradient = 1};
+    return graph_node(g, OP_CROSS_ENTROPY_WEIGHT, name, all, 6, &attr, sizeof attr);
+  }
+  MatmulAttr attr = {.kind = MATMUL_TN, .m = 2, .n = 1, .k = 1};
+  return graph_node(g, OP_MATMUL, name, (int[]){node->output[2], node->input[0]}, 2, &attr, sizeof attr);
 }
 
 // The gradient was made with the loss, because its seed is known before.
@@ -50,30 +73,34 @@ static void loss_gradient(Graph *g, int id, const int *doutput, int *dinput) {
   dinput[1] = node.output[2];
   dinput[2] = dinput[3] = -1;
   if (!node_attr(&node, CrossEntropyAttr)->split) return;
-  MatmulAttr attr = {.kind = MATMUL_TN, .m = 2, .n = 1, .k = 1};
-  int n = graph_node(g, OP_MATMUL, op_derived_name(g, &node, "dw"), (int[]){node.output[2], node.input[0]}, 2, &attr,
-                     sizeof attr);
+  int n = split_weight(g, &node);
   dinput[1] = g->node.data[n].output[0];
 }
 
-// The gradients of the logits are kept, and dw = dlogitsᵀ x is a product of backward. To make the logits once more
-// would take a third of the head's FLOPs again and, where w is sharded by ZeRO, another gather of it.
-static void loss_split(Graph *g, int id) {
+// The gradients of the logits are kept, and dw = dlogitsᵀ x is a product of backward. Or the logits are made once more,
+// which takes a third of the head's FLOPs again and, where w is sharded by ZeRO, another gather of it.
+static void loss_split(Graph *g, int id, int again) {
   Node *node = &g->node.data[id];
   CrossEntropyAttr *attr = node_attr(node, CrossEntropyAttr);
   if (!attr->gradient || attr->split) return;
-  attr->split = 1;
+  again = FAULT(logits_are_kept, again, 0);
+  attr->split = again ? CROSS_ENTROPY_SUMS : CROSS_ENTROPY_DLOGITS;
   const Tensor *x = graph_tensor(g, node->input[0]), *w = graph_tensor(g, node->input[1]);
-  Tensor *dlogits = graph_tensor(g, node->output[2]);
-  dlogits->name = op_derived_name(g, node, "dlogits");
-  dlogits->dtype = x->dtype;
-  dlogits->shape = logits_shape(&x->shape, &w->shape);
+  const Shape rows = graph_tensor(g, node->input[2])->shape;
+  Tensor *last = graph_tensor(g, node->output[2]); // dw until now
+  last->name = op_derived_name(g, node, again ? "relative_to" : "dlogits");
+  last->dtype = again ? op_statistics_dtype(x->dtype) : x->dtype;
+  last->shape = again ? rows : logits_shape(&x->shape, &w->shape);
+  if (again) graph_output(g, node, "sum", last->dtype, rows);
 }
 
 static void loss_rule(const Graph *g, const Node *node, char *text, size_t size) {
+  const char *whole[] = {"", "bse", "ve"}, *dlogits[] = {"", "bse", "bsv"}, *sums[] = {"", "bse", "bs", "bs"};
+  int split = node_attr(node, CrossEntropyAttr)->split;
   op_rule(text, size, (const char *[]){"bse", "ve", "bs", ""}, 4,
-          (const char *[]){"", "bse", node_attr(node, CrossEntropyAttr)->split ? "bsv" : "ve"}, node->noutput,
-          "; whole e ; lower v ; complete 0 v");
+          split == CROSS_ENTROPY_SUMS ? sums : split ? dlogits : whole, node->noutput,
+          split == CROSS_ENTROPY_SUMS ? "; whole e ; lower v ; complete 0 v ; complete 2 v ; complete 3 v"
+                                      : "; whole e ; lower v ; complete 0 v");
 }
 
 // One rank's rows and vocabulary, as doubles.
@@ -172,13 +199,24 @@ static Statistics statistics_of(int64_t rows) {
   return (Statistics){memory, memory + rows, memory + 2 * rows};
 }
 
+// Of rows without a target: 0.
+static void store_sums(const Head *h, const Statistics *s, const Operand *relative_to, const Operand *sum) {
+  for (int64_t row = 0; row < h->rows; row++) {
+    int counts = target_of(h, row) >= 0;
+    operand_store(relative_to, row, counts ? s->maximum[row] : 0);
+    operand_store(sum, row, counts ? s->sum[row] : 0);
+  }
+}
+
 static void finish(Head *h, Statistics *s) {
   const KernelCall *call = h->call;
   store_loss(h, s, &call->output[0]);
   const CrossEntropyAttr *attr = call->attr;
   double seed = attr->gradient ? operand_load(&call->input[3], 0) : 0;
-  if (attr->gradient) store_rows(h, s, seed, &call->output[1], attr->split ? &call->output[2] : NULL);
+  if (attr->gradient)
+    store_rows(h, s, seed, &call->output[1], attr->split == CROSS_ENTROPY_DLOGITS ? &call->output[2] : NULL);
   if (attr->gradient && !attr->split) store_weight(h, s, seed, &call->output[2]);
+  if (call->noutput == 4) store_sums(h, s, &call->output[2], &call->output[3]);
   free(s->maximum);
   head_free(h);
 }
@@ -194,7 +232,7 @@ static int loss_accumulate(Node *node) {
   CrossEntropyAttr *attr = node_attr(node, CrossEntropyAttr);
   if (!attr->gradient || attr->accumulate || attr->split) return -1;
   attr->accumulate = 1;
-  return 2;
+  return node->noutput - 1;
 }
 
 // The product of logits. They count no bytes: they stay in the cache where a kernel makes them by blocks of rows and
@@ -211,13 +249,13 @@ static OpProduct logits_work(const Operand *input, OpWork *work) {
 // how many these are is not known before the step. dw may be left to another node. What gradients need of the
 // logits, in the dtype of x, goes through memory: kernels keep it for a chunk of rows at a time, which is
 // more than a cache holds. It is written `passes` times, read before each but the first, and read
-// once more by either product, or to be handed on.
+// once more by each product, or to be handed on.
 static void head_work(const Operand *input, const CrossEntropyAttr *attr, int passes, OpWork *work) {
   OpProduct p = logits_work(input, work);
   if (!attr->gradient) return;
   double bytes = p.m * p.n * (double)dtype_size(input[0].dtype);
   work->written += passes * bytes;
-  work->read += (passes - 1 + 2) * bytes;
+  work->read += (passes - 1 + (attr->split == CROSS_ENTROPY_SUMS ? 1 : 2)) * bytes;
   work->matrix *= attr->split ? 2 : 3;
   work->product[work->products++] = (OpProduct){p.m, p.k, p.n, 1};
   if (!attr->split) work->product[work->products++] = (OpProduct){p.n, p.k, p.m, 1};
@@ -254,14 +292,20 @@ static void loss_lower(Graph *g, const Node *like, uint32_t axes, int ranks, con
   int all[] = {input[0], input[1], input[2], input[3], maximum, sum, target};
   n = graph_node(g, OP_CROSS_ENTROPY_APPLY, op_derived_name(g, &node, "apply"), all, 7, node.attr,
                  sizeof(CrossEntropyAttr));
-  for (int k = 0; k < node.noutput; k++) output[k] = g->node.data[n].output[k];
+  for (int k = 0; k < g->node.data[n].noutput; k++) output[k] = g->node.data[n].output[k];
+  if (node.noutput < 4) return;
+  output[2] = maximum;
+  output[3] = FAULT(head_keeps_the_sum_of_a_shard, sum, statistics[1]);
 }
 
 const OpDef op_def_linear_cross_entropy = {
     .name = "linear_cross_entropy",
-    .meaning = "x (b, s, e), w (v, e), targets (b, s), seed () → loss_sum () = Σ over targets >= 0 of -log softmax(x "
-               "wᵀ)[target], "
-               "dx, dw = seed · its gradients; with `split` dlogits (b, s, v) instead of dw",
+    .meaning =
+        "x (b, s, e), w (v, e), targets (b, s), seed () → loss_sum () = Σ over targets >= 0 of -log softmax(x "
+        "wᵀ)[target], "
+        "dx, dw = seed · its gradients; with `split` instead of dw dlogits (b, s, v), or, for "
+        "cross_entropy_weight, relative_to (b, s), a number near the row's greatest logit, and sum (b, s) of "
+        "exp(logit - relative_to), both 0 of rows without a target",
     .shape = loss_shape,
     .gradient = loss_gradient,
     .split = loss_split,
@@ -384,6 +428,53 @@ const OpDef op_def_cross_entropy_apply = {
     .accumulate = loss_accumulate,
     .accumulates_narrow = 1,
     .work = apply_work,
+    .expensive = 1,
+};
+
+// x, w, targets, seed, and relative_to, sum (b, s) of the whole vocabulary → dw (v, e), of logits made once more
+static void weight_shape(Graph *g, Node *node) {
+  CHECK(node->ninput == 6 + !!node_attr(node, CrossEntropyAttr)->accumulate);
+  check_operands(g, node);
+  weight_output(g, node);
+}
+
+static void weight_rule(const Graph *g, const Node *node, char *text, size_t size) {
+  op_rule(text, size, (const char *[]){"bse", "ve", "bs", "", "bs", "bs"}, 6, (const char *[]){"ve"}, 1, "; whole e");
+}
+
+static void weight_reference(const KernelCall *call) {
+  Head h = head_of(call);
+  Statistics s = statistics_of(h.rows);
+  for (int64_t row = 0; row < h.rows; row++) {
+    s.maximum[row] = operand_load(&call->input[4], row);
+    s.sum[row] = operand_load(&call->input[5], row);
+  }
+  store_weight(&h, &s, operand_load(&call->input[3], 0), &call->output[0]);
+  free(s.maximum);
+  head_free(&h);
+}
+
+// Exponentials are written and read once.
+static void weight_work(const Operand *input, const Operand *output, const void *attr, OpWork *work) {
+  OpProduct p = logits_work(input, work);
+  double bytes = p.m * p.n * (double)dtype_size(input[0].dtype);
+  work->written += bytes;
+  work->read += bytes;
+  work->matrix *= 2;
+  work->product[work->products++] = (OpProduct){p.n, p.k, p.m, 1};
+}
+
+const OpDef op_def_cross_entropy_weight = {
+    .name = "cross_entropy_weight",
+    .meaning =
+        "x, w, targets, seed, relative_to, sum → dw, of logits that it makes once more; what LINEAR_CROSS_ENTROPY "
+        "left out where backward is split",
+    .shape = weight_shape,
+    .rule = weight_rule,
+    .reference = weight_reference,
+    .accumulate = loss_accumulate,
+    .accumulates_narrow = 1,
+    .work = weight_work,
     .expensive = 1,
 };
 

@@ -181,8 +181,9 @@ typedef struct OpDef {
   // parameter's Copy, which BEGIN then need not make again. NULL: never.
   int (*writes_copy)(Node *node, Dtype dtype);
   // Turns a node that makes gradients of weights beside its result into one that leaves them to nodes of their own,
-  // which `gradient` appends: for schedules that split backward. NULL: it is no such node.
-  void (*split)(Graph *g, int node);
+  // which `gradient` appends: for schedules that split backward. again: these nodes compute once more what would take
+  // much memory until then. NULL: it is no such node.
+  void (*split)(Graph *g, int node, int again);
   // Turns a node of training into what it is outside of training, such as dropout into a copy. NULL: it is the same.
   void (*evaluate)(Node *node);
   int in_place;      // number of leading (output k ← input k) pairs that may share memory, for elementwise updates

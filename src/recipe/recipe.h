@@ -21,6 +21,7 @@ typedef enum RecipeRecompute {
 typedef enum RecipeAccumulate { RECIPE_ACCUMULATE_REDUCED, RECIPE_ACCUMULATE_LOCAL } RecipeAccumulate;
 typedef enum RecipeMaster { RECIPE_MASTER_FP32, RECIPE_MASTER_SPLIT } RecipeMaster;
 typedef enum RecipeStates { RECIPE_STATES_FP32, RECIPE_STATES_8BIT } RecipeStates;
+typedef enum RecipeLogits { RECIPE_LOGITS_KEEP, RECIPE_LOGITS_RECOMPUTE } RecipeLogits;
 typedef enum RecipeUpdate { RECIPE_UPDATE_END, RECIPE_UPDATE_IN_BACKWARD } RecipeUpdate;
 typedef enum RecipeSchedule { RECIPE_COSINE, RECIPE_LINEAR, RECIPE_WSD, RECIPE_CONSTANT } RecipeSchedule;
 typedef enum RecipeComm {
@@ -86,6 +87,7 @@ typedef struct Recipe {
     int recompute_layers; // blocks of a stage; 0: all
     int pipeline;  // ScheduleId (schedule/schedules.def)
     int stages_per_rank; // of the pipeline; 0: auto, see recipe_virtual_stages
+    int logits;    // RecipeLogits, where backward is split
     RecipeInts layers;  // of each virtual stage; not given: cut by cost
     bool overlap;  // communication while the rank computes
     int bucket_mb; // MB (10^6 bytes) of gradients in a bucket

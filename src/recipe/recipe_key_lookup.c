@@ -68,6 +68,7 @@ bool recipe_fulfils(const Recipe *recipe, const RecipeKey *key, const char *cond
   const char *text = strchr(condition, ' ') + 1;
   bool negated = condition[0] == '!';
   if (!strncmp(condition, "reads ", 6)) return optimizer_reads((Op) * (const int *)field, text);
+  if (!strcmp(condition, "splits backward")) return schedules[*(const int *)field].splits;
   if (key->kind == RECIPE_BOOL) return (*(const bool *)field == !strcmp(text, "true")) != negated;
   if (key->kind == RECIPE_WORD_OR_LIST && !strcmp(text, "list"))
     return (((const RecipeWordOrList *)field)->list != NULL) != negated;

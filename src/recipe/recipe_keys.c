@@ -26,6 +26,8 @@ static const RecipeWord accumulate_words[] = {
     {"reduced", RECIPE_ACCUMULATE_REDUCED, false}, {"local", RECIPE_ACCUMULATE_LOCAL, false}, {0}};
 static const RecipeWord update_words[] = {
     {"end", RECIPE_UPDATE_END, false}, {"in_backward", RECIPE_UPDATE_IN_BACKWARD, false}, {0}};
+static const RecipeWord logits_words[] = {
+    {"keep", RECIPE_LOGITS_KEEP, false}, {"recompute", RECIPE_LOGITS_RECOMPUTE, false}, {0}};
 static const RecipeWord balance_words[] = {{"even", 0, false}, {"measured", RECIPE_BALANCE_MEASURED, false}, {0}};
 static const RecipeWord context_words[] = {
     {"auto", ALGORITHM_NONE, false},
@@ -229,6 +231,11 @@ const RecipeKey recipe_keys[] = {
         .doc = "How many blocks of each pipeline stage are recomputed. 0: all."),
     KEY("parallel.pipeline", RECIPE_CHOICE, parallel.pipeline, "1f1b", .words = pipeline_words, .inference = true,
         .doc = pipeline_doc),
+    KEY("parallel.logits", RECIPE_CHOICE, parallel.logits, "keep", .words = logits_words, .example = "keep",
+        .doc = "With pipeline zb-h1 and zb-v: what the last stage needs of the logits for the gradient of the head's "
+               "weight, which is computed later than the loss. `keep`: their gradients, as many numbers as the "
+               "vocabulary has for each token of a microbatch. `recompute`: two numbers for each token; the logits "
+               "are computed again, a third more FLOPs of the head. Other schedules keep no logits."),
     KEY("parallel.stages_per_rank", RECIPE_INT, parallel.stages_per_rank, "auto", .least = 1, .most = 64,
         .has_auto = true, .automatic = 0, .inference = true,
         .doc = "Pipeline stages per rank; stage s runs on pipeline rank s mod mesh.pp. Under zb-v stages go there and "

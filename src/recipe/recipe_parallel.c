@@ -36,6 +36,7 @@ ParallelOptions recipe_parallel(const Recipe *r) {
                        .ulysses = r->parallel.ulysses,
                        .overlap = {overlap, (int64_t)r->parallel.bucket_mb * 1000000, overlap, r->parallel.gather},
                        .schedule = &schedules[r->parallel.pipeline],
+                       .logits_again = r->parallel.logits == RECIPE_LOGITS_RECOMPUTE,
                        .stages_per_rank = recipe_virtual_stages(r),
                        .cut = r->parallel.layers.count,
                        .layers = r->parallel.layers.items};

@@ -125,6 +125,7 @@ static int updated_input(const Graph *g, const Node *n, int k) {
   }
   case OP_LINEAR_CROSS_ENTROPY: return k == 2 ? 4 : -1;
   case OP_CROSS_ENTROPY_APPLY: return k == 2 ? 7 : -1;
+  case OP_CROSS_ENTROPY_WEIGHT: return 6;
   default: return k;
   }
 }

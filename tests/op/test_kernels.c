@@ -56,6 +56,7 @@ static int make_sharded(OpCase *c) {
   case OP_EMBEDDING_GRAD: shard_rows(&c->output[0], 0); return 1;
   case OP_LINEAR_CROSS_ENTROPY:
   case OP_CROSS_ENTROPY_STATISTICS:
+  case OP_CROSS_ENTROPY_WEIGHT:
   case OP_CROSS_ENTROPY_APPLY: shard_rows(&c->input[1], 1); return 1;
   case OP_ATTENTION:
   case OP_ATTENTION_GRAD:
@@ -94,10 +95,11 @@ static int make_rowless(OpCase *c) {
     for (int k = 0; k < 3; k++) drop_rows(&c->input[k]);
     return 1;
   case OP_LINEAR_CROSS_ENTROPY:
+  case OP_CROSS_ENTROPY_WEIGHT:
   case OP_CROSS_ENTROPY_APPLY:
     for (int k = 0; k < c->ninput - 1; k++)
       if (c->input[k].rank > 1 && k != 1) drop_rows(&c->input[k]);
-    drop_rows(&c->output[1]);
+    if (c->op != OP_CROSS_ENTROPY_WEIGHT) drop_rows(&c->output[1]);
     return 1;
   default: return 0;
   }
@@ -159,6 +161,7 @@ static double reduction(const OpCase *c) {
   case OP_ATTENTION_GRAD: return (double)(a->size[1] * a->size[3] + a->size[4]);
   case OP_LINEAR_CROSS_ENTROPY:
   case OP_CROSS_ENTROPY_STATISTICS:
+  case OP_CROSS_ENTROPY_WEIGHT:
   case OP_CROSS_ENTROPY_APPLY: return (double)(a->size[0] * a->size[1] + b->size[0] + b->size[1]);
   case OP_GROUPED: return (double)a->size[3];
   case OP_GROUPED_WEIGHT: return (double)a->size[0];
@@ -182,7 +185,8 @@ static Dtype kernel_dtype(const OpCase *c) {
 
 // Whether bf16 kernels round values between two products of the op: probabilities, gradients of scores and logits.
 static int rounds_factors(Op op) {
-  return op == OP_ATTENTION || op == OP_ATTENTION_GRAD || op == OP_LINEAR_CROSS_ENTROPY || op == OP_CROSS_ENTROPY_APPLY;
+  return op == OP_ATTENTION || op == OP_ATTENTION_GRAD || op == OP_LINEAR_CROSS_ENTROPY ||
+         op == OP_CROSS_ENTROPY_APPLY || op == OP_CROSS_ENTROPY_WEIGHT;
 }
 
 static float joined(const OpCase *c, int64_t i) {
@@ -195,6 +199,16 @@ static void compare_split(const OpCase *fast, const OpCase *slow, const char *wh
     double got = joined(fast, i), expected = joined(slow, i);
     if (!(fabs(got - expected) <= 0x1p-20 * (fabs(expected) + 1)))
       fail_msg("%s weight [%lld]: %.12g, reference %.12g", where, (long long)i, got, expected);
+  }
+}
+
+// What a row's sum is relative to is free: the logarithm of the sum counts. Rows without a target have two zeros.
+static void compare_sums(const OpCase *fast, const OpCase *slow, double tolerance, const char *where) {
+  for (int64_t i = 0, n = operand_elements(&slow->output[2]); i < n; i++) {
+    double a = operand_load(&fast->output[2], i), b = operand_load(&fast->output[3], i),
+           c = operand_load(&slow->output[2], i), d = operand_load(&slow->output[3], i);
+    if (d > 0 ? !(b > 0 && fabs(a + log(b) - c - log(d)) <= tolerance * (fabs(c) + 1)) : a != 0 || b != 0)
+      fail_msg("%s sum [%lld]: e^%.12g · %.12g, reference e^%.12g · %.12g", where, (long long)i, a, b, c, d);
   }
 }
 
@@ -221,6 +235,10 @@ static void compare(const OpCase *fast, const OpCase *slow, const char *where) {
     }
     if (kernel_dtype(slow) == DTYPE_F16)
       tolerance = (x->dtype == DTYPE_F16 ? 0x1.1p-11 : 0) + 0x1p-23 * (8 + 4 * sqrt(terms)); // fp32 inside
+    if (slow->op == OP_LINEAR_CROSS_ENTROPY && slow->noutput == 4 && k >= 2) {
+      if (k == 2) compare_sums(fast, slow, tolerance, where);
+      continue;
+    }
     if (slow->op == OP_REORDER_ROWS || slow->op == OP_SPLIT_POSITIONS || slow->op == OP_JOIN_POSITIONS) tolerance = 0;
     int64_t n = operand_elements(y);
     for (int64_t i = 0; i < n; i++)

@@ -50,6 +50,7 @@ static const struct { Op op; int own; } own_work[] = {
     {OP_CROSS_ENTROPY_STATISTICS, PRODUCTS},
     {OP_LINEAR_CROSS_ENTROPY, PRODUCTS | BYTES}, // rows of logits go through memory
     {OP_CROSS_ENTROPY_APPLY, PRODUCTS | BYTES},
+    {OP_CROSS_ENTROPY_WEIGHT, PRODUCTS | BYTES},
     {OP_ORTHOGONALIZE, PRODUCTS | BYTES},        // several steps
     {OP_EMBEDDING, BYTES},                       // some rows of a table
     {OP_EMBEDDING_GRAD, BYTES},

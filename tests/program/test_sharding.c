@@ -169,6 +169,37 @@ static void weights_move_nothing(void **state) {
   }
 }
 
+// Elements of the tensors of a rank's MICRO as wide as the vocabulary that are no parameter's.
+static int64_t logits_of(const Program *p) {
+  int64_t most = 0;
+  for (int i = 0; i < p->graph->tensor.count; i++) {
+    const Tensor *t = &p->graph->tensor.data[i];
+    int last = t->shape.rank - 1;
+    if (t->variable < 0 && t->parameter < 0 && last == 2 && t->shape.dim[last] == DIM_VOCAB && t->allocated > most)
+      most = t->allocated;
+  }
+  return most;
+}
+
+// Logits that are made again cost one product of the head, 2·e·v FLOPs a token, and with ZeRO 3 one more gather of its
+// weight; of the vocabulary's width nothing is kept.
+static void logits_again_cost_a_product(void **state) {
+  const char *const keys[2][4] = {{"mesh.dp=2", "parallel.zero=3", "parallel.logits=keep"},
+                                  {"mesh.dp=2", "parallel.zero=3", "parallel.logits=recompute"}};
+  double tokens = 8 / 2 * 16, weight = 128 * 64, microbatches = 4, flops[2], gathered[2];
+  for (int again = 0; again < 2; again++) {
+    const char *all[6] = {"parallel.pipeline=zb-h1", "mesh.pp=2"};
+    for (int i = 0; i < 3; i++) all[2 + i] = keys[again][i];
+    Case c = compiled_by_list(all);
+    assert_true(c.job->train.shares.microbatches == microbatches && (logits_of(c.job->train.program[1]) > 0) == !again);
+    release(&c);
+    flops[again] = cost_of(keys[again], "parallel.pipeline=zb-h1", 1, NULL);
+    gathered[again] = cost_of(keys[again], "parallel.pipeline=zb-h1", 1, "dp");
+  }
+  assert_true(flops[0] > 0 && fabs(flops[1] - flops[0] - 2 * tokens * weight) < 1e-9 * flops[0]);
+  expect(gathered[1] - gathered[0], microbatches * weight / 2); // half of it from the other rank
+}
+
 // Of a batch that does not divide the rows that there are count, not those that there is memory for: the first of 3
 // data ranks has 3 of 8 sequences, and what a pipeline rank sends or computes on them is 3 / 4 of what 4 take.
 static void rows_that_there_are_count(void **state) {
@@ -509,6 +540,7 @@ int main(void) {
       cmocka_unit_test(one_rank_scatters_nothing),
       cmocka_unit_test(parameters_are_told_apart),
       cmocka_unit_test(weights_move_nothing),
+      cmocka_unit_test(logits_again_cost_a_product),
       cmocka_unit_test(test_traffic_hybrid),
       cmocka_unit_test(test_traffic_whole),
       cmocka_unit_test(test_overlap),

@@ -1,10 +1,10 @@
-// LINEAR_CROSS_ENTROPY and what it is lowered to, STATISTICS and APPLY, for bf16 x and w. Logits are fp32 and exist for
-// one block of rows × words; what stays of them, for one chunk of rows, are bf16 exponentials, written once: relative
-// to the logit of the row's target, which is near the greatest if the model has learnt anything, and which a row of x
-// and one of w give before. So all blocks of a row have one factor to the gradient of the logits, seed / sum, and the
-// factor meets x and dx, which have fewer columns: dw = keptᵀ (factor x), dx = factor (kept w). Where a block has a
-// logit so much greater that its exponential could overflow (FAR), the block's are relative to its greatest, and are
-// written once more when the row's sum is known.
+// LINEAR_CROSS_ENTROPY, what it is lowered to, STATISTICS and APPLY, and WEIGHT, for bf16 x and w. Logits are fp32 and
+// exist for one block of rows × words; what stays of them, for one chunk of rows, are bf16 exponentials, written once:
+// relative to the logit of the row's target, which is near the greatest if the model has learnt anything, and which a
+// row of x and one of w give before. So all blocks of a row have one factor to the gradient of the logits, seed / sum,
+// and the factor meets x and dx, which have fewer columns: dw = keptᵀ (factor x), dx = factor (kept w). Where a block
+// has a logit so much greater that its exponential could overflow (FAR), the block's are relative to its greatest, and
+// are written once more when the row's sum is known.
 // Not cross_entropy.h with other loads: there all logits of a chunk are kept, in fp32, which here would be twice the
 // memory and its traffic.
 
@@ -23,9 +23,10 @@ typedef struct Head {
   int64_t first, n;                              // the chunk at work: of the rows with a target
   const int64_t *row;                            // (n) of it, among all rows
   const uint16_t *x;                             // (n, e) of it
-  int gradient, add, split;                      // add: dw is added to what is there; split: dlogits are kept instead
+  int gradient, add;                             // add: dw is added to what is there
+  CpuHeadOutputs out;
   double seed;
-  const float *known_maximum, *known_sum, *known_target; // (rows) each, of APPLY; NULL: find them
+  const float *known_maximum, *known_sum, *known_target; // (rows) each, of APPLY, WEIGHT; NULL: find them
   double *loss;         // (rows), of those with a target
   float *maximum, *sum; // (chunk, blocks); of a block, what its exponentials are relative to, and their sum
   float *target, *about; // (chunk); about: before the products, by a sum in another order
@@ -220,6 +221,7 @@ static void head_finish(void *argument, int slot, int64_t unit) {
     else head_combine(h, row, &maximum, &sum);
     h->loss[h->first + row] = (double)maximum + log((double)sum) - (double)target;
     if (!h->gradient) continue;
+    if (h->out.sum) ((float *)h->out.relative_to->data)[at] = maximum, ((float *)h->out.sum->data)[at] = sum;
     uint16_t *kept = h->kept + row * h->stride;
     float seed = (float)h->seed, whole = (float)(h->seed / (double)sum), written = h->known_maximum ? whole : 1;
     for (int64_t b = 0; !h->known_maximum && b < h->blocks; b++) {
@@ -254,7 +256,7 @@ static void head_narrow(void *argument, int slot, int64_t unit) {
   const Head *h = argument;
   RowRange range = row_range(h->n, h->e, unit);
   for (int64_t row = range.from; row < range.to; row++) {
-    uint16_t *to = (uint16_t *)h->call->output[1].data + h->row[row] * h->e;
+    uint16_t *to = (uint16_t *)h->out.dx->data + h->row[row] * h->e;
     const float *dx = h->dx + row * h->e;
     int64_t n = h->e;
     V by = splat_f32(h->factor[row]);
@@ -265,16 +267,14 @@ static void head_narrow(void *argument, int slot, int64_t unit) {
 // A row of dlogits as it is kept, with zeroes for words that are padding.
 static void head_keep(void *argument, int slot, int64_t row) {
   const Head *h = argument;
-  int64_t words = h->call->output[2].size[2];
-  uint16_t *to = (uint16_t *)h->call->output[2].data + h->row[row] * words;
+  int64_t words = h->out.dlogits->size[2];
+  uint16_t *to = (uint16_t *)h->out.dlogits->data + h->row[row] * words;
   head_times(to, h->kept + row * h->stride, h->vocab, h->factor[row]);
   memset(to + h->vocab, 0, sizeof *to * (size_t)(words - h->vocab));
 }
 
-// dw first: it reads packed rows, which dx overwrites.
-static void head_gradients(Head *h) {
+static void head_make_dx(Head *h) {
   const KernelCall *call = h->call;
-  int scaled = !h->known_maximum; // otherwise all factors are 1
   Product dx = {.m = h->n,
                 .n = h->e,
                 .k = h->vocab,
@@ -287,6 +287,12 @@ static void head_gradients(Head *h) {
                 .c = h->dx,
                 .c_row = h->e,
                 .wide = 1};
+  product(&dx, h->product, call_team(call));
+  team_each(call_team(call), row_units(h->n, h->e), head_narrow, h);
+}
+
+static void head_make_dw(Head *h) {
+  int scaled = !h->known_maximum; // otherwise all factors are 1
   Product dw = {.m = h->vocab,
                 .n = h->e,
                 .k = h->n,
@@ -296,31 +302,32 @@ static void head_gradients(Head *h) {
                 .b = scaled ? h->packed : h->x,
                 .b_row = h->e,
                 .b_column = 1,
-                .c = call->output[2].data,
+                .c = h->out.dw->data,
                 .c_row = h->e,
-                .wide = call->output[2].dtype == DTYPE_F32,
+                .wide = h->out.dw->dtype == DTYPE_F32,
                 .add = h->add || h->first > 0};
-  if (h->split) team_each(call_team(call), h->n, head_keep, h);
-  else {
-    if (scaled) team_each(call_team(call), row_units(h->n, h->e), head_scale, h);
-    product(&dw, h->product, call_team(call));
-  }
-  product(&dx, h->product, call_team(call));
-  team_each(call_team(call), row_units(h->n, h->e), head_narrow, h);
+  if (scaled) team_each(call_team(h->call), row_units(h->n, h->e), head_scale, h);
+  product(&dw, h->product, call_team(h->call));
+}
+
+// dw first: it reads packed rows, which dx overwrites.
+static void head_gradients(Head *h) {
+  if (h->out.dlogits) team_each(call_team(h->call), h->n, head_keep, h);
+  if (h->out.dw) head_make_dw(h);
+  if (h->out.dx) head_make_dx(h);
 }
 
 static void head_run(Head *h) {
   const KernelCall *call = h->call;
+  h->out = cpu_head_outputs(call);
   h->add = call_adds(call, ((const CrossEntropyAttr *)call->attr)->accumulate);
-  h->split = ((const CrossEntropyAttr *)call->attr)->split;
   h->seed = h->gradient ? operand_load(&call->input[3], 0) : 0;
   int64_t filled = FAULT(head_without_targets_leaves_dw, h->targets.count, h->rows) ? h->vocab : 0; // by products
-  if (h->gradient && !h->add && !h->split) {
-    size_t row = dtype_size(call->output[2].dtype) * (size_t)h->e;
-    memset((char *)call->output[2].data + (size_t)filled * row, 0, (size_t)(call->input[1].size[0] - filled) * row);
+  if (h->out.dw && !h->add) {
+    size_t row = dtype_size(h->out.dw->dtype) * (size_t)h->e;
+    memset((char *)h->out.dw->data + (size_t)filled * row, 0, (size_t)(call->input[1].size[0] - filled) * row);
   }
-  if (h->gradient) cpu_targets_clear(&h->targets, &call->output[1]);
-  if (h->gradient && h->split) cpu_targets_clear(&h->targets, &call->output[2]);
+  cpu_head_clear(&h->targets, &h->out);
   for (; head_chunk(h); h->first += h->n) {
     if (FAULT(head_leaves_out_last_rows_bf16, 0, h->n < h->chunk)) break;
     if (h->gradient || !h->known_maximum) head_logits(h);
@@ -329,7 +336,7 @@ static void head_run(Head *h) {
   }
   double loss = 0;
   for (int64_t i = 0; i < h->targets.count; i++) loss += h->loss[i];
-  operand_store(&call->output[0], 0, loss);
+  if (h->out.loss) operand_store(h->out.loss, 0, loss);
 }
 
 static Head head_of(const KernelCall *call, int gradient) {
@@ -339,34 +346,39 @@ static Head head_of(const KernelCall *call, int gradient) {
   return h;
 }
 
-// The last output is dlogits, narrow, or dw, wide or that of an accumulator.
+// dlogits are narrow, dw is wide or that of an accumulator.
 static int head_fits(const KernelCall *call) {
-  const CrossEntropyAttr *attr = call->attr;
-  if (!attr->gradient) return 1;
-  Dtype last = call->output[2].dtype;
-  if (attr->accumulate) return last == call->input[call->ninput - 1].dtype && (last == DTYPE_F32 || last == DTYPE_BF16);
-  return last == (attr->split ? DTYPE_BF16 : DTYPE_F32);
+  CpuHeadOutputs out = cpu_head_outputs(call);
+  if (out.dlogits) return out.dlogits->dtype == DTYPE_BF16;
+  if (!out.dw || !((const CrossEntropyAttr *)call->attr)->accumulate) return !out.dw || out.dw->dtype == DTYPE_F32;
+  Dtype dtype = out.dw->dtype;
+  return dtype == call->input[call->ninput - 1].dtype && (dtype == DTYPE_F32 || dtype == DTYPE_BF16);
+}
+
+// known: maximum, sum and target (rows) each, or NULL
+static void head_call(const KernelCall *call, Op op, const float *maximum, const float *sum, const float *target) {
+  if (!head_fits(call)) {
+    op_def(op)->reference(call);
+    return;
+  }
+  Head h = head_of(call, ((const CrossEntropyAttr *)call->attr)->gradient);
+  h.known_maximum = maximum;
+  h.known_sum = sum;
+  h.known_target = target;
+  head_run(&h);
 }
 
 static void linear_cross_entropy_bf16(const KernelCall *call) {
-  if (!head_fits(call)) {
-    op_def(OP_LINEAR_CROSS_ENTROPY)->reference(call);
-    return;
-  }
-  Head h = head_of(call, ((const CrossEntropyAttr *)call->attr)->gradient);
-  head_run(&h);
+  head_call(call, OP_LINEAR_CROSS_ENTROPY, NULL, NULL, NULL);
 }
 
 static void cross_entropy_apply_bf16(const KernelCall *call) {
-  if (!head_fits(call)) {
-    op_def(OP_CROSS_ENTROPY_APPLY)->reference(call);
-    return;
-  }
-  Head h = head_of(call, ((const CrossEntropyAttr *)call->attr)->gradient);
-  h.known_maximum = call->input[4].data;
-  h.known_sum = call->input[5].data;
-  h.known_target = call->input[6].data;
-  head_run(&h);
+  const Operand *x = call->input;
+  head_call(call, OP_CROSS_ENTROPY_APPLY, x[4].data, x[5].data, x[6].data);
+}
+
+static void cross_entropy_weight_bf16(const KernelCall *call) {
+  head_call(call, OP_CROSS_ENTROPY_WEIGHT, call->input[4].data, call->input[5].data, NULL);
 }
 
 static void cross_entropy_statistics_bf16(const KernelCall *call) {

@@ -102,6 +102,12 @@ static inline int cpu_targets_adjoin(const CpuTargets *t, int64_t first, int64_t
 const void *cpu_targets_pack(const CpuTargets *t, int64_t first, int64_t n, void *memory);
 void cpu_targets_clear(const CpuTargets *t, const Operand *x); // rows (b, s, …) without a target become 0
 
+// The outputs of a call of LINEAR_CROSS_ENTROPY, CROSS_ENTROPY_APPLY or CROSS_ENTROPY_WEIGHT. NULL: it does not have
+// it.
+typedef struct CpuHeadOutputs { const Operand *loss, *dx, *dw, *dlogits, *relative_to, *sum; } CpuHeadOutputs;
+CpuHeadOutputs cpu_head_outputs(const KernelCall *call);
+void cpu_head_clear(const CpuTargets *t, const CpuHeadOutputs *out); // rows without a target, of all that have rows
+
 // The rows of a mask (b, s, x): of each token its choices, by rising expert, with the row that each is.
 typedef struct CpuChoice { int32_t row, expert; } CpuChoice;
 typedef struct CpuRows { int64_t tokens, experts, *first; CpuChoice *choice; } CpuRows; // first: (tokens + 1)

@@ -1,7 +1,7 @@
-// LINEAR_CROSS_ENTROPY and what it is lowered to, STATISTICS and APPLY: logits exist for one chunk of rows at a time
-// and become in place what their gradient is but for one factor a row, seed / sum. The factor meets x and dx, which
-// have fewer columns: dw = logitsᵀ (factor x), dx = factor (logits w). Rows without a target and columns of a padded
-// vocabulary are left out of every product.
+// LINEAR_CROSS_ENTROPY, what it is lowered to, STATISTICS and APPLY, and WEIGHT: logits exist for one chunk of rows at
+// a time and become in place what their gradient is but for one factor a row, seed / sum. The factor meets x and dx,
+// which have fewer columns: dw = logitsᵀ (factor x), dx = factor (logits w). Rows without a target and columns of a
+// padded vocabulary are left out of every product.
 
 typedef struct TYPED(Head) {
   const KernelCall *call;
@@ -10,9 +10,10 @@ typedef struct TYPED(Head) {
   int64_t first, n;   // the chunk at work: of the rows with a target
   const int64_t *row; // (n) of it, among all rows
   const REAL *x;      // (n, e) of it
-  int gradient, add, split; // add: dw is added to what is there; split: dlogits are kept in place of dw
+  int gradient, add; // add: dw is added to what is there
+  CpuHeadOutputs out;
   double seed;
-  const REAL *maximum, *sum, *target; // (rows) each, of APPLY; NULL: find them
+  const REAL *maximum, *sum, *target; // (rows) each, of APPLY and (no target) WEIGHT; NULL: find them
   REAL *logit;                        // (chunk, stride)
   double *loss;                       // (rows), of those with a target
   REAL *factor;                       // (chunk): of a row's logits, once they are exponentials
@@ -80,6 +81,7 @@ static void TYPED(head_unit)(void *argument, int slot, int64_t unit) {
     }
     h->loss[h->first + i] = (double)maximum + log((double)sum) - (double)target;
     if (!h->gradient) continue;
+    if (h->out.sum) ((REAL *)h->out.relative_to->data)[row] = maximum, ((REAL *)h->out.sum->data)[row] = sum;
     if (local >= 0) logit[local] -= sum;
     h->factor[i] = (REAL)(h->seed / (double)sum);
   }
@@ -116,7 +118,7 @@ static void TYPED(head_scale)(void *argument, int slot, int64_t unit) {
 
 // Where dx is made: in its place if the chunk's rows lie one behind the other.
 static REAL *TYPED(head_dx)(const HEAD *h) {
-  return h->x == h->packed ? h->packed : (REAL *)h->call->output[1].data + h->row[0] * h->e;
+  return h->x == h->packed ? h->packed : (REAL *)h->out.dx->data + h->row[0] * h->e;
 }
 
 // Rows of dx, from where they were made.
@@ -124,22 +126,19 @@ static void TYPED(head_unpack)(void *argument, int slot, int64_t unit) {
   const HEAD *h = argument;
   RowRange range = row_range(h->n, h->e, unit);
   for (int64_t i = range.from; i < range.to; i++)
-    TYPED(head_times)((REAL *)h->call->output[1].data + h->row[i] * h->e, TYPED(head_dx)(h) + i * h->e, h->e,
-                      h->factor[i]);
+    TYPED(head_times)((REAL *)h->out.dx->data + h->row[i] * h->e, TYPED(head_dx)(h) + i * h->e, h->e, h->factor[i]);
 }
 
 // A row of dlogits as it is kept, with zeroes for words that are padding.
 static void TYPED(head_keep)(void *argument, int slot, int64_t i) {
   const HEAD *h = argument;
-  int64_t words = h->call->output[2].size[2];
-  REAL *to = (REAL *)h->call->output[2].data + h->row[i] * words;
+  int64_t words = h->out.dlogits->size[2];
+  REAL *to = (REAL *)h->out.dlogits->data + h->row[i] * words;
   TYPED(head_times)(to, h->logit + i * h->stride, h->vocab, h->factor[i]);
   memset(to + h->vocab, 0, sizeof(REAL) * (size_t)(words - h->vocab));
 }
 
-// dw first: it reads packed rows, which dx may overwrite.
-static void TYPED(head_gradients)(HEAD *h) {
-  int64_t units = row_units(h->n, h->e);
+static void TYPED(head_make_dx)(HEAD *h) {
   GEMM dx = {.m = h->n,
              .n = h->e,
              .k = h->vocab,
@@ -151,6 +150,11 @@ static void TYPED(head_gradients)(HEAD *h) {
              .b_column = 1,
              .c = TYPED(head_dx)(h),
              .c_row = h->e};
+  TYPED(gemm)(&dx, h->product, call_team(h->call));
+  team_each(call_team(h->call), row_units(h->n, h->e), TYPED(head_unpack), h);
+}
+
+static void TYPED(head_make_dw)(HEAD *h) {
   GEMM dw = {.m = h->vocab,
              .n = h->e,
              .k = h->n,
@@ -160,31 +164,31 @@ static void TYPED(head_gradients)(HEAD *h) {
              .b = h->packed,
              .b_row = h->e,
              .b_column = 1,
-             .c = h->call->output[2].data,
+             .c = h->out.dw->data,
              .c_row = h->e,
              .add = h->add || h->first > 0};
-  if (h->split) team_each(call_team(h->call), h->n, TYPED(head_keep), h);
-  else {
-    team_each(call_team(h->call), units, TYPED(head_scale), h);
-    TYPED(gemm)(&dw, h->product, call_team(h->call));
-  }
-  TYPED(gemm)(&dx, h->product, call_team(h->call));
-  team_each(call_team(h->call), units, TYPED(head_unpack), h);
+  team_each(call_team(h->call), row_units(h->n, h->e), TYPED(head_scale), h);
+  TYPED(gemm)(&dw, h->product, call_team(h->call));
+}
+
+// dw first: it reads packed rows, which dx may overwrite.
+static void TYPED(head_gradients)(HEAD *h) {
+  if (h->out.dlogits) team_each(call_team(h->call), h->n, TYPED(head_keep), h);
+  if (h->out.dw) TYPED(head_make_dw)(h);
+  if (h->out.dx) TYPED(head_make_dx)(h);
 }
 
 static void TYPED(head_run)(HEAD *h) {
   const KernelCall *call = h->call;
+  h->out = cpu_head_outputs(call);
   h->gradient = ((const CrossEntropyAttr *)call->attr)->gradient;
   h->add = call_adds(call, ((const CrossEntropyAttr *)call->attr)->accumulate);
-  h->split = ((const CrossEntropyAttr *)call->attr)->split;
   h->seed = h->gradient ? operand_load(&call->input[3], 0) : 0;
   int64_t padding = call->input[1].size[0] - h->vocab,
           filled = FAULT(head_without_targets_leaves_dw, h->targets.count, h->rows) ? h->vocab : 0; // by products
-  if (h->gradient && !h->add && !h->split)
-    memset((REAL *)call->output[2].data + filled * h->e, 0,
-           sizeof(REAL) * (size_t)((h->vocab - filled + padding) * h->e));
-  if (h->gradient) cpu_targets_clear(&h->targets, &call->output[1]);
-  if (h->gradient && h->split) cpu_targets_clear(&h->targets, &call->output[2]);
+  if (h->out.dw && !h->add)
+    memset((REAL *)h->out.dw->data + filled * h->e, 0, sizeof(REAL) * (size_t)((h->vocab - filled + padding) * h->e));
+  cpu_head_clear(&h->targets, &h->out);
   for (; TYPED(head_chunk)(h); h->first += h->n) {
     if (FAULT(head_leaves_out_last_rows, 0, h->n < h->chunk)) break;
     if (h->gradient || !h->sum) TYPED(head_logits)(h);
@@ -193,7 +197,7 @@ static void TYPED(head_run)(HEAD *h) {
   }
   double loss = 0;
   for (int64_t i = 0; i < h->targets.count; i++) loss += h->loss[i];
-  operand_store(&call->output[0], 0, loss);
+  if (h->out.loss) operand_store(h->out.loss, 0, loss);
 }
 
 static void TYPED(linear_cross_entropy)(const KernelCall *call) {
@@ -206,6 +210,13 @@ static void TYPED(cross_entropy_apply)(const KernelCall *call) {
   h.maximum = call->input[4].data;
   h.sum = call->input[5].data;
   h.target = call->input[6].data;
+  TYPED(head_run)(&h);
+}
+
+static void TYPED(cross_entropy_weight)(const KernelCall *call) {
+  HEAD h = TYPED(head_of)(call);
+  h.maximum = call->input[4].data;
+  h.sum = call->input[5].data;
   TYPED(head_run)(&h);
 }
 

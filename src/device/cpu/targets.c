@@ -55,3 +55,22 @@ void cpu_targets_clear(const CpuTargets *t, const Operand *x) {
   job.n = t->rows - job.first;
   team_each(call_team(t->call), row_units(job.n, unit_width(x)), clear_unit, &job);
 }
+
+CpuHeadOutputs cpu_head_outputs(const KernelCall *call) {
+  const CrossEntropyAttr *attr = call->attr;
+  const Operand *y = call->output;
+  if (!attr->gradient) return (CpuHeadOutputs){.loss = y};
+  if (call->noutput == 1) return (CpuHeadOutputs){.dw = y};
+  CpuHeadOutputs out = {.loss = y, .dx = &y[1]};
+  if (attr->split == CROSS_ENTROPY_WHOLE) out.dw = &y[2];
+  if (attr->split == CROSS_ENTROPY_DLOGITS) out.dlogits = &y[2];
+  if (call->noutput == 4) out.relative_to = &y[2], out.sum = &y[3];
+  return out;
+}
+
+void cpu_head_clear(const CpuTargets *t, const CpuHeadOutputs *out) {
+  const Operand *of_rows[] = {out->dx, out->dlogits, FAULT(head_leaves_sums_of_other_rows, out->relative_to, NULL),
+                              out->sum};
+  for (int k = 0; k < 4; k++)
+    if (of_rows[k]) cpu_targets_clear(t, of_rows[k]);
+}
