@@ -8,6 +8,7 @@
 #include "elastic/rescue.h"
 #include "elastic/round.h"
 #include <errno.h>
+#include <jansson.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -105,19 +106,18 @@ static void tell_round(Machines *m) {
   m->announced = s->round;
 }
 
+// As JSON; the caller frees it.
 static char *list_members(const JobState *s) {
-  char *text = NULL;
-  size_t size = 0;
-  FILE *out = open_memstream(&text, &size);
-  CHECK(out);
-  for (int i = 0, n = 0; i < s->count; i++) {
+  json_t *list = json_array();
+  for (int i = 0; i < s->count; i++) {
     const Machine *k = &s->machine[i];
-    if (!k->ranks) continue;
-    fprintf(out, "%s{\"host\": \"%s\", \"supervisor\": %d, \"ranks\": [%d, %d]}", n++ ? ", " : "[", k->host, k->pid,
-            k->first, k->first + k->ranks - 1);
+    if (k->ranks)
+      json_array_append_new(list, json_pack("{s:s, s:i, s:[i, i]}", "host", k->host, "supervisor", k->pid, "ranks",
+                                            k->first, k->first + k->ranks - 1));
   }
-  fputs("]", out);
-  fclose(out);
+  char *text = json_dumps(list, 0);
+  json_decref(list);
+  CHECK(text, "out of memory");
   return text;
 }
 
@@ -431,6 +431,19 @@ static bool writes_the_end(const Machines *m) {
   return first ? first == m->here : member_keeps(m->member);
 }
 
+// With the last machine its store goes, and the job with it. (etcd keeps the state for machines that come later.)
+static void end_with_the_last(Machines *m, int status) {
+  Error ignored = {0};
+  free(m->state);
+  m->state = NULL;
+  if (member_look(m->member, &m->state, &m->here, &ignored) || !m->state) return;
+  const JobState *s = m->state;
+  if (s->phase == JOB_DONE || s->round < 0 || FAULT(last_machines_end_nothing, s->count, 1)) return;
+  if (!member_serves(m->member)) return;
+  journal_end(m->options->run_folder, s->round + 1, s->restarts, status, NULL);
+  member_end_job(m->member, status);
+}
+
 static void finish(Machines *m, int status) {
   const JobState *s = m->state;
   if (s && s->phase == JOB_DONE && writes_the_end(m))
@@ -440,6 +453,7 @@ static void finish(Machines *m, int status) {
     fprintf(stderr, "plait launch: the store stays here until the other machines have ended; a second endpoint in "
                     "--rdzv would let it move\n");
   member_finish(m->member, m->signals);
+  if (m->leaving) end_with_the_last(m, status);
 }
 
 int machines_supervise(const LaunchOptions *o, int signals, int *status, Error *error) {

@@ -34,7 +34,8 @@ struct Member {
   JobState *state;       // the newest
   int code;              // the job cannot go on here: why
   Error error;
-  bool quit, connected, serves, keeps;
+  bool quit, connected, serves, keeps, over;
+  int status;            // over: of the job, which has ended with this machine
   char waits[300];
   // ---- the thread's
   Machine self;
@@ -430,7 +431,7 @@ void member_close(Member *m) {
   if (!m) return;
   lock(m);
   m->quit = true;
-  int status = !m->state ? 0 : m->state->phase == JOB_DONE ? m->state->status : -1;
+  int status = m->over ? m->status : !m->state ? 0 : m->state->phase == JOB_DONE ? m->state->status : -1;
   unlock(m);
   if (m->thread) pthread_join(m->thread, NULL);
   job_store_close(&m->place, status);
@@ -482,6 +483,8 @@ void member_set_busy(Member *m, bool busy) { WISH(m, m->wish.busy = busy); }
 void member_leave(Member *m) { WISH(m, m->wish.leave = true); }
 void member_stop(Member *m, int signal) { WISH(m, m->wish.stop = signal); }
 void member_failing(Member *m, int round) { WISH(m, m->wish.failing = true, m->wish.failing_round = round); }
+
+void member_end_job(Member *m, int status) { WISH(m, m->over = true, m->status = status); }
 
 void member_ended(Member *m, const JobRoundEnd *how) { WISH(m, m->wish.ended = true, m->wish.how = *how); }
 

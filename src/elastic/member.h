@@ -42,5 +42,6 @@ void member_ended(Member *member, const JobRoundEnd *how);
 // The job is done, or this machine has left it: waits, at most some seconds, until the others know; with the store here
 // and no other endpoint, as long as others are there and `stop` is not ready to be read.
 void member_finish(Member *member, int stop);
+void member_end_job(Member *member, int status); // it was the last machine: the job has ended with that status
 bool member_serves(Member *member); // the store
 bool member_keeps(Member *member);  // of all machines this one serves the store, or has the lease in run.dir

@@ -154,6 +154,9 @@ kill -TERM "${pid[a]}"
 wait "${pid[a]}"; status=$?
 [ $status -eq 129 ] || [ $status -eq 143 ] || { cat a.log; fail "HUP and TERM: status $status"; }
 [ -d "twice/checkpoints/step-$(last_step twice)" ] || { cat a.log; fail "HUP and TERM: nothing is saved"; }
+# With the last machine the job has ended: its folder says so, and whoever comes next need not wait.
+tail -n 1 twice/launch.jsonl | grep -q "^{\"rounds\": 1, \"restarts\": 0, \"status\": $status}" || { cat twice/launch.jsonl; fail "HUP and TERM: the end is not in launch.jsonl"; }
+grep -q "^[^ ]* -$((status + 2)) " twice/rendezvous-1 || { cat twice/rendezvous-1; fail "HUP and TERM: the lease does not say that the job has ended"; }
 
 # ---- what is refused ----
 
