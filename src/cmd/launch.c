@@ -2,6 +2,7 @@
 #include "base/cores.h"
 #include "base/file.h"
 #include "cmd/cmd.h"
+#include "cmd/launch_interface.h"
 #include "cmd/launch_torchrun.h"
 #include "cmd/options.h"
 #include "comm/net.h"
@@ -294,10 +295,11 @@ static int launch(Asked *a, const Operands *operands, char **program, int *statu
   return code;
 }
 
-// Of all that this process starts and serves, by the environment. PLAIT_BAD_INPUT: no good secret.
+// Of all that this process starts and serves, by the environment. PLAIT_BAD_INPUT: no good secret, or interface.
 static int use_secret(const char *path, const char *interface, Error *error) {
   char whole[PATH_MAX];
   Secret secret;
+  if (interface && launch_check_interfaces(interface, error)) return PLAIT_BAD_INPUT;
   if (interface) setenv("UCX_NET_DEVICES", interface, 1);
   if (!path) return PLAIT_OK;
   int code = secret_read(path, &secret, error);

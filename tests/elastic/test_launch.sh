@@ -194,6 +194,7 @@ refuse 2 '"x" is neither a number of machines nor MIN:MAX' "$PLAIT" launch --nno
 refuse 2 '--nnodes 4:1: the least number is above the most; did you mean 1:4' "$PLAIT" launch --nnodes 4:1 recipe.yaml
 refuse 2 '"zookeeper" is neither c10d nor static' "$PLAIT" launch --rdzv-backend zookeeper recipe.yaml
 refuse 2 '--rdzv-backend etcd-v2: plait launch meets in etcd by --rdzv etcd://HOST:2379' "$PLAIT" launch --rdzv-backend etcd-v2 recipe.yaml
+refuse 2 '^plait launch: --iface: this machine has no network interface "nonsense"; it has .*lo' "$PLAIT" launch --nproc-per-node 2 --iface lo,nonsense recipe.yaml
 refuse 2 '--tee copies to the console what goes to files; give --log-dir' "$PLAIT" launch --tee recipe.yaml
 refuse 2 '--tee must be 0, 1, 2 or 3, not "0:1,1:3"' "$PLAIT" launch --tee 0:1,1:3 recipe.yaml
 refuse 2 '--rdzv-conf: keep_alive_interval is torchrun.s; here --silence SECONDS takes its place' "$PLAIT" launch --rdzv-conf timeout=9,keep_alive_interval=5 recipe.yaml
