@@ -296,7 +296,7 @@ static int launch(Asked *a, const Operands *operands, char **program, int *statu
 }
 
 // Of all that this process starts and serves, by the environment. PLAIT_BAD_INPUT: no good secret, or interface.
-static int use_secret(const char *path, const char *interface, Error *error) {
+static int use_network(const char *path, const char *interface, Error *error) {
   char whole[PATH_MAX];
   Secret secret;
   if (interface && launch_check_interfaces(interface, error)) return PLAIT_BAD_INPUT;
@@ -396,7 +396,7 @@ int cmd_launch(int argc, char **argv) {
   }
   if (!program && !operands.count)
     error_set(&error, PLAIT_BAD_INPUT, "a recipe is missing: plait launch [options] RECIPE [key=value …]");
-  code = error.code ? error.code : use_secret(secret, interface, &error);
+  code = error.code ? error.code : use_network(secret, interface, &error);
   if (!code) code = launch(&a, &operands, program, &status, &error);
   return code ? command_fail("launch", &error) : status;
 }
