@@ -37,9 +37,9 @@ where='((in training|while saving) step [0-9]+|while evaluating); its last [^;]*
 # shellcheck disable=SC2086
 "$PLAIT" launch --nproc-per-node 2 --rdzv-id "kill$$" --max-restarts 2 recipe.yaml $long run.dir=killed >log 2>&1 &
 running=$!
-for at in 20 60; do
+for at in 20 45; do
+  wait_for find_worker "kill$$" $((at / 40)) || { cat log; die "there is no rank $((at / 40))"; }
   wait_for grep -q "\"step\": $at," killed/metrics.jsonl || { cat log; die "the run does not come to step $at"; }
-  victim=$(worker "kill$$" $((at / 40)))
   kill -KILL "$victim"
   wait_for grep -qE "^plait launch: rank $((at / 40)) on .* \(pid $victim\) was killed by SIGKILL $where; starting all 2 workers again" log ||
     { echo "$victim, $(worker "kill$$" 0)"; grep plait log; die "no word of rank $((at / 40))"; }
