@@ -87,8 +87,7 @@ for kill in 1 2; do
   read -r a b _ < <(tr '\0' '\n' <"/proc/$victim/environ" | sed -n 's/^PLAIT_LAUNCH_MEMORY=//p')
   states='' older=-1
   for ((try = 0; try < 1000; try++)); do
-    kill -STOP "$victim" 2>/dev/null || break # it was done before
-    wait_for grep -q '^State:.*stopped' "/proc/$victim/status"
+    halt "$victim" || break # it was done before
     states="$(word "/proc/$victim/fd/$a" 12 4) $(word "/proc/$victim/fd/$b" 12 4)"
     case $states in # 1: being written, 2: complete
     '1 2') older=$(word "/proc/$victim/fd/$b" 416 8) ;;
@@ -196,8 +195,12 @@ for lost in 0 1; do # the rank whose machine is lost; the other one's serves the
   wait_for find_worker "$id" $lost || die "there is no rank $lost"
   at_step copied$lost 12
   kill -STOP "$victim" # the other one waits for it, so that what is in memory stays
-  sleep 0.5
-  newest=$(newest_common)
+  newest=''
+  for ((look = 0; look < 100; look++)); do # until the other one has done all that it can
+    before=$newest newest=$(newest_common)
+    [ -n "$newest" ] && [ "$newest" = "$before" ] && break
+    sleep 0.5
+  done
   wait_for copied a $lost || { steps_in a 'copy of rank'; die "step $newest of rank $lost does not come to the next machine"; }
   wait_for copied b $((1 - lost)) || die "step $newest of rank $((1 - lost)) does not come to the first machine"
   kill -KILL "${pid[b]}"
