@@ -204,6 +204,13 @@ void job_folder_release(JobFolder *f, int status) {
   f->fd = -1;
 }
 
+bool job_folder_was_at(const JobFolder *f, const char *endpoint) {
+  char text[sizeof f->seen] = "", last[80];
+  int epoch = f->path ? newest(f->path) : 0;
+  if (epoch > 0) look(f, epoch, text, sizeof text);
+  return sscanf(text, "%*s %*d %*d %*s %79s", last) == 1 && status_of(text, NULL) < 0 && !strcmp(last, endpoint);
+}
+
 bool job_folder_sees(const JobFolder *f, int epoch, const char *job) {
   char text[sizeof f->seen], theirs[20];
   if (!f->path) return true;

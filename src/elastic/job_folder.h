@@ -33,5 +33,7 @@ void job_folder_release(JobFolder *folder, int status);
 // The status that this job has ended with, for a machine that was cut off from it meanwhile; -1: the lease does not say
 // that it has ended.
 int job_folder_status(const JobFolder *folder, const char *job);
+// Whether the store of a job that has not ended, as far as the lease says, was at this endpoint last.
+bool job_folder_was_at(const JobFolder *folder, const char *endpoint);
 // Whether this machine sees the lease of that epoch and job: the folder is the same one. Always true without a folder.
 bool job_folder_sees(const JobFolder *folder, int epoch, const char *job);

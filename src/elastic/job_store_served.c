@@ -1,5 +1,6 @@
 // A store that one of the job's machines serves: the first endpoint that answers. Where none does, this machine serves
-// it if one of the endpoints is its own; another than the first one only with the lease in run.dir.
+// it if one of the endpoints is its own; another than the first one only with the lease in run.dir, and only where this
+// machine has joined the job, or the store was there last: its supervisor was killed and started again.
 #include "base/clock.h"
 #include "base/fault.h"
 #include "elastic/job_state.h"
@@ -65,18 +66,31 @@ static bool accept_store(JobStore *j, Error *error) {
   return true;
 }
 
+static void name_endpoint(const JobStore *j, int i, char *text, size_t size) {
+  const char *list = j->options->endpoints;
+  for (; i > 0; i--) list += strcspn(list, ",") + 1;
+  snprintf(text, size, "%.*s", (int)strcspn(list, ","), list);
+}
+
+// Whoever has not joined yet does not know that all machines have one run.dir, and may serve another endpoint than the
+// first one only where the lease says that it did: else it would begin a job beside the one that the others begin.
+static bool may_serve(const JobStore *j, int i) {
+  char endpoint[80];
+  if (i == 0 || !j->folder.path) return i == 0;
+  name_endpoint(j, i, endpoint, sizeof endpoint);
+  return j->epoch || FAULT(newcomers_wait_for_a_store, job_folder_was_at(&j->folder, endpoint), false);
+}
+
 // 1: this process serves it now; 0: not yet. *in_use: a program of this machine listens there.
 static int try_to_serve(JobStore *j, int i, const NetAddress *at, bool refused, bool *in_use, Error *error) {
   const MemberOptions *o = j->options;
   NetAddress free_now = *at;
   char endpoint[80], job[sizeof j->job];
-  const char *list = o->endpoints;
   int fd = net_listen(&free_now);
   *in_use = fd == -EADDRINUSE;
   if (fd < 0) return 0;
   close(fd);
-  for (; i > 0; i--) list += strcspn(list, ",") + 1;
-  snprintf(endpoint, sizeof endpoint, "%.*s", (int)strcspn(list, ","), list);
+  name_endpoint(j, i, endpoint, sizeof endpoint);
   memcpy(job, j->job, sizeof job);
   if (!*job) job_make_name(job, sizeof job);
   int claimed = job_folder_claim(&j->folder, job, endpoint, o->endpoints, quiet_of_holder(j, refused), error);
@@ -129,11 +143,10 @@ static int find(JobStore *j, Error *error) {
     job_store_leave(j);
   }
   j->silent_tries = is_silent ? j->silent_tries + (j->silent_tries < 10) : 0;
-  int most = j->epoch && j->folder.path ? JOB_MACHINES : 1; // another one than the first only where a lease decides
-  if (clock_seconds() < j->quiet_until) most = 0;
-  for (int i = 0; i < most && (found = store_endpoint(o->endpoints, i, &at, error)); i++) {
+  bool quiet = clock_seconds() < j->quiet_until;
+  for (int i = 0; !quiet && (found = store_endpoint(o->endpoints, i, &at, error)); i++) {
     Error unused = {0};
-    if (found < 0) continue;
+    if (found < 0 || !may_serve(j, i)) continue;
     bool in_use = false;
     found = try_to_serve(j, i, &at, all_refused, &in_use, error);
     taken = taken || (i == 0 && in_use);

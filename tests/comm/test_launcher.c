@@ -82,7 +82,7 @@ static void rank_0_is_on_the_first_machine(void **state) {
   ENVIRONMENT("SLURM_STEP_NUM_TASKS=2", "SLURM_STEP_NUM_NODES=2", "SLURM_STEP_NODELIST=127.0.0.[1-1],no.such.host");
   if (!net_is_built()) skip();
   char port[16];
-  snprintf(port, sizeof port, "%d", 20000 + (int)(getpid() % 8000));
+  snprintf(port, sizeof port, "%d", 31000 + (int)(getpid() % 1500));
   pid_t first = start("0", port), second = start("1", port);
   int status;
   assert_int_equal(waitpid(first, &status, 0), first);

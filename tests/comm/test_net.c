@@ -70,7 +70,7 @@ static void (*before_joining)(void); // what each process does first; NULL: noth
 // not expected to end well; where it is stopped it is woken at the end, and must then. Returns how many went wrong.
 static int run(int ranks, Task task, double silence, int victim, int signal) {
   static int worlds;
-  int port = 12000 + (getpid() * 40 + 20 * worlds++) % 16000, failed = 0;
+  int port = 12000 + (getpid() * 40 + 20 * worlds++) % 8000, failed = 0; // below those of tests/net and tests/elastic
   pid_t child[MOST];
   memset(shared, 0, sizeof *shared);
   fflush(stdout);

@@ -11,6 +11,12 @@ worker() {
     grep -qsz "^RANK=$2\$" "/proc/$p/environ" && echo "$p" && return
   done
 }
+# find_worker ID RANK: it is there, and victim is its process. To look through all processes takes a busy machine as long as many steps,
+# so it is called before the step at which the worker is killed: the run could be over.
+find_worker() {
+  victim=$(worker "$1" "$2")
+  [ -n "$victim" ]
+}
 no_workers() { [ -z "$(workers "$1")" ]; }
 # lines NUMBER FILE: it has so many at least
 lines() { [ "$(wc -l <"$2")" -ge "$1" ]; }

@@ -1,6 +1,18 @@
 # Supervisors that are the machines of a job. Sourced by bash, after environment.sh.
 declare -A pid=()
-port=$((21000 + $$ % 8000))
+
+# Sets port: the first of a hundred that no other test of this machine takes meanwhile. A job whose port another test has would be
+# refused. This shell and what it starts hold the lock as long as one of them lives.
+take_ports() {
+  local block
+  for ((block = $$ % 80; ; block = (block + 1) % 80)); do
+    exec {ports}>"${TMPDIR:-/tmp}/plait-test-ports-$UID-$block" || exit 1
+    flock -n "$ports" && break
+    exec {ports}>&-
+  done
+  port=$((21000 + 100 * block))
+}
+take_ports
 
 clean_machines() {
   [ "$BASHPID" = "$$" ] || return

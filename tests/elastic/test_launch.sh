@@ -37,9 +37,9 @@ where='((in training|while saving) step [0-9]+|while evaluating); its last [^;]*
 # shellcheck disable=SC2086
 "$PLAIT" launch --nproc-per-node 2 --rdzv-id "kill$$" --max-restarts 2 recipe.yaml $long run.dir=killed >log 2>&1 &
 running=$!
-for at in 20 60; do
+for at in 20 45; do
+  wait_for find_worker "kill$$" $((at / 40)) || { cat log; die "there is no rank $((at / 40))"; }
   wait_for grep -q "\"step\": $at," killed/metrics.jsonl || { cat log; die "the run does not come to step $at"; }
-  victim=$(worker "kill$$" $((at / 40)))
   kill -KILL "$victim"
   wait_for grep -qE "^plait launch: rank $((at / 40)) on .* \(pid $victim\) was killed by SIGKILL $where; starting all 2 workers again" log ||
     { echo "$victim, $(worker "kill$$" 0)"; grep plait log; die "no word of rank $((at / 40))"; }
@@ -58,7 +58,7 @@ assert all(r["seconds_to_step"] > 0 for r in rounds) and "SIGKILL" in rounds[1][
 PYTHON
 echo "worker killed -> next step: $(sed -n 's/.*"cause": "rank.*"seconds_to_step": \([0-9.]*\).*/\1/p' killed/launch.jsonl | tr '\n' ' ')s"
 
-# ---- no restart is left ----
+# ---- no restart is left: the others end by themselves, and not by the SIGKILL that follows --grace, 5 s ----
 
 # shellcheck disable=SC2086
 "$PLAIT" launch --nproc-per-node 2 --rdzv-id "last$$" recipe.yaml $long schedule.steps=100000 run.dir=last >log 2>&1 &
@@ -69,7 +69,7 @@ kill -KILL "$(worker "last$$" 1)"
 wait $running
 [ $? -eq 137 ] || fail "status after a worker was killed"
 running=''
-sanitized || awk "BEGIN { exit !($EPOCHREALTIME - $began < 1) }" || fail "all ended after $(awk "BEGIN { print $EPOCHREALTIME - $began }") s"
+sanitized || awk "BEGIN { exit !($EPOCHREALTIME - $began < 4) }" || fail "all ended after $(awk "BEGIN { print $EPOCHREALTIME - $began }") s"
 grep -qE "^plait launch: rank 1 on .* was killed by SIGKILL $where\$" log || { cat log; fail "no sentence"; }
 no_workers "last$$" || fail "workers are left over: $(workers "last$$")"
 tail -1 last/launch.jsonl | grep -q '^{"rounds": 1, "restarts": 0, "status": 137, "failure": "rank 1 on .* was killed by SIGKILL .*"}$' || fail "launch.jsonl: $(tail -1 last/launch.jsonl)"
@@ -89,7 +89,7 @@ wait_for grep -q '"step": 7,' part/metrics.jsonl || { cat log; die "part does no
 victim=$(worker "part$$" 1)
 alone() { compgen -G 'part/checkpoints/step-*.tmp/part-00000*.checksum' >/dev/null && ! compgen -G 'part/checkpoints/step-*.tmp/part-00001*.checksum' >/dev/null; }
 for ((try = 0; try < 500; try++)); do
-  kill -STOP "$victim"
+  halt "$victim" # a thread that is inside of a call of the system, such as one that makes the file, ends it first
   for ((look = 0; look < 5; look++)); do alone && break 2 || sleep 0.01; done
   kill -CONT "$victim"
   sleep 0.00$((RANDOM % 10))
@@ -100,7 +100,7 @@ kill -KILL "$victim"
 wait $running
 [ $? -eq 137 ] || fail "status after a worker was killed inside of writing"
 running=''
-sanitized || awk "BEGIN { exit !($EPOCHREALTIME - $began < 1) }" || fail "killed inside of writing: all ended after $(awk "BEGIN { print $EPOCHREALTIME - $began }") s"
+sanitized || awk "BEGIN { exit !($EPOCHREALTIME - $began < 4) }" || fail "killed inside of writing: all ended after $(awk "BEGIN { print $EPOCHREALTIME - $began }") s"
 grep -qE "^plait launch: rank 1 on .* was killed by SIGKILL $where\$" log || { cat log; fail "no sentence of rank 1"; }
 
 # ---- a supervisor that is stopped, or killed ----

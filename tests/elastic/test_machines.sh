@@ -42,9 +42,9 @@ all_end 0 a b
 
 job killed
 for name in a b; do machine $name --nnodes 2 --max-restarts 2 recipe.yaml $long run.dir=killed; done
-for at in 20 60; do
+for at in 20 45; do
+  wait_for find_worker "$id" $((at / 40)) || die "there is no rank $((at / 40))"
   at_step killed $at
-  victim=$(worker "$id" $((at / 40)))
   kill -KILL "$victim"
   wait_for grep -q "rank $((at / 40)) on .* (pid $victim) was killed by SIGKILL .*; its last .*; starting all 2 workers again (restart $((at / 40 + 1)) of 2)" a.log b.log ||
     { grep -h '^plait' a.log b.log; die "no word of rank $((at / 40))"; }

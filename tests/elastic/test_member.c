@@ -223,6 +223,36 @@ static void a_refusal(void **state) {
   assert_int_equal(folder_remove(folder, &error), PLAIT_OK);
 }
 
+// The only machine that can serve the store was killed and is started again: it has not joined, and serves where the
+// store was last. Where that was another endpoint it waits for the machine of that one.
+static void a_store_that_comes_back(void **state) {
+  for (int here = 0; here < 2; here++) {
+    char folder[] = "/tmp/test_member_XXXXXX", endpoint[ENDPOINT], endpoints[2 * ENDPOINT];
+    static const char other[] = "192.0.2.7:29400"; // of no machine
+    NetAddress at;
+    Error error = {0};
+    Member *member;
+    assert_non_null(mkdtemp(folder));
+    find_endpoint(&at, endpoint);
+    snprintf(endpoints, sizeof endpoints, "%s,%s", other, endpoint);
+    char *path = xformat("%s/rendezvous-1", folder);
+    FILE *lease = fopen(path, "w");
+    fprintf(lease, "first 7 1 elsewhere/pid:[1]/boot %s\n", here ? endpoint : other);
+    fclose(lease);
+    MemberOptions options = options_of(endpoints);
+    options.insecure = true;
+    options.silence = 1;
+    options.patience = here ? 60 : 4;
+    options.folder = folder;
+    assert_int_equal(member_open(&options, &member, &error), PLAIT_OK);
+    assert_int_equal(await_member(member, here ? PLAIT_OK : PLAIT_FAILED, &error), here ? PLAIT_OK : PLAIT_FAILED);
+    assert_int_equal(member_serves(member), here);
+    member_close(member);
+    free(path);
+    assert_int_equal(folder_remove(folder, &error), PLAIT_OK);
+  }
+}
+
 // The name of an endpoint can no longer be resolved, as that of a machine that is gone: the next endpoint is tried. Who
 // has not found the job yet is told of it.
 static void a_lost_name(void **state) {
@@ -246,7 +276,7 @@ static void a_lost_name(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(no_state), cmocka_unit_test(a_new_job),
                                      cmocka_unit_test(another_start), cmocka_unit_test(a_refusal),
-                                     cmocka_unit_test(a_lost_name)};
+                                     cmocka_unit_test(a_lost_name), cmocka_unit_test(a_store_that_comes_back)};
   unsetenv("PLAIT_SECRET");
   if (getenv("TEST_ONLY")) cmocka_set_test_filter(getenv("TEST_ONLY")); // scripts/mutants chooses
   return cmocka_run_group_tests(tests, NULL, NULL);

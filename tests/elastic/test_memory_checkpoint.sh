@@ -50,10 +50,11 @@ killed() {
   running=$!
   for kill in 1 2; do
     at=$((last + 4 + RANDOM % 10))
+    wait_for find_worker "$id" $((RANDOM % 2)) || { tail "$name.log"; die "$name does not start"; }
     wait_for grep -q "\"step\": $at," "$name/metrics.jsonl" || { tail "$name.log"; die "$name does not come to step $at"; }
     [ $kill = 2 ] && [ "$(find "/proc/$running/fd" -lname '*memfd:*' | wc -l)" -ne 4 ] && fail "$name: memory of earlier rounds is kept"
     before=$(last_step "$name")
-    kill -KILL "$(worker "$id" $((RANDOM % 2)))"
+    kill -KILL "$victim"
     wait_for resumes "$name.log" $kill || { grep plait "$name.log"; die "$name: it does not resume after kill $kill"; }
     last=$(from "$name.log" | tail -1)
     [ "$last" -ge $((before - every)) ] || fail "$name: killed after step $before, it resumes from step $last"
@@ -86,8 +87,7 @@ for kill in 1 2; do
   read -r a b _ < <(tr '\0' '\n' <"/proc/$victim/environ" | sed -n 's/^PLAIT_LAUNCH_MEMORY=//p')
   states='' older=-1
   for ((try = 0; try < 1000; try++)); do
-    kill -STOP "$victim" 2>/dev/null || break # it was done before
-    wait_for grep -q '^State:.*stopped' "/proc/$victim/status"
+    halt "$victim" || break # it was done before
     states="$(word "/proc/$victim/fd/$a" 12 4) $(word "/proc/$victim/fd/$b" 12 4)"
     case $states in # 1: being written, 2: complete
     '1 2') older=$(word "/proc/$victim/fd/$b" 416 8) ;;
@@ -124,11 +124,13 @@ same_run "$whole" last
 
 job two
 for name in a b; do machine $name --nnodes 2 --max-restarts 2 recipe.yaml $base $rare checkpoint.memory_every=$every run.dir=two; done
-for at in 12 40; do
+for kill in 1 2; do
+  at=$((kill * 12))
+  wait_for find_worker "$id" $((kill - 1)) || die "there is no rank $((kill - 1))"
   at_step two $at
   before=$(last_step two)
-  kill -KILL "$(worker "$id" $((at / 40)))"
-  wait_for eval '[ "$(cat a.log b.log | grep -c "^resuming")" -ge $((at / 30 + 1)) ]' || { grep -h '^plait' ?.log; die "two does not resume"; }
+  kill -KILL "$victim"
+  wait_for eval '[ "$(cat a.log b.log | grep -c "^resuming")" -ge $kill ]' || { grep -h '^plait' ?.log; die "two does not resume"; }
   last=$(cat a.log b.log | sed -n 's/^resuming from .*step-\([0-9]*\)$/\1/p' | sort -n | tail -1)
   [ "$last" -ge $((before - every)) ] || fail "two: killed after step $before, it resumes from step $last"
 done
@@ -144,9 +146,10 @@ lose() {
   job "$name"
   # shellcheck disable=SC2086
   for machine in a b c; do machine $machine --nnodes 2:3 recipe.yaml $base $rare checkpoint.memory_every=$every "$@" run.dir="$name"; done
-  at_step "$name" 12
+  at_step "$name" 2
   other=$(not_serving a b c)
   while [ -z "$(workers_of "$other")" ]; do other=$(not_serving $(echo a b c | tr -d "$other")); done
+  at_step "$name" 12
   kill -KILL "${pid[$other]}"
   rest=$(echo a b c | tr -d "$other")
   all_end 137 "$other"
@@ -189,10 +192,15 @@ for lost in 0 1; do # the rank whose machine is lost; the other one's serves the
     machine $machine --nnodes 2:3 $place recipe.yaml $base $rare checkpoint.memory_every=$every checkpoint.copies=1 mesh.dp=2 parallel.zero=3 run.dir=copied$lost
     [ $machine != a ] || wait_for serves a || die "the first machine does not serve the store"
   done
+  wait_for find_worker "$id" $lost || die "there is no rank $lost"
   at_step copied$lost 12
-  kill -STOP "$(worker "$id" $lost)" # the other one waits for it, so that what is in memory stays
-  sleep 0.5
-  newest=$(newest_common)
+  kill -STOP "$victim" # the other one waits for it, so that what is in memory stays
+  newest=''
+  for ((look = 0; look < 100; look++)); do # until the other one has done all that it can
+    before=$newest newest=$(newest_common)
+    [ -n "$newest" ] && [ "$newest" = "$before" ] && break
+    sleep 0.5
+  done
   wait_for copied a $lost || { steps_in a 'copy of rank'; die "step $newest of rank $lost does not come to the next machine"; }
   wait_for copied b $((1 - lost)) || die "step $newest of rank $((1 - lost)) does not come to the first machine"
   kill -KILL "${pid[b]}"

@@ -179,11 +179,12 @@ compgen -G '*.tmp.*' && fail "temporary folders are left"
 sed 's/"n_embd": 32/"n_embd": 512/; s/"n_layer": 2/"n_layer": 8/' model.json >large.json
 "$PLAIT" train recipe.yaml model.config=large.json run.dir=large mesh.dp=1 parallel.zero=0 batch.global=1 batch.micro=1 schedule.steps=1 schedule.warmup=0 checkpoint.every=0 eval.every=0 \
   optimizer.name=sgd >log 2>&1 || { cat log; die "no large model"; }
+begun() { compgen -G "stopped-$signal.tmp.*/*" || [ -e "stopped-$signal" ]; } # it may be done before this shell looks
 for signal in INT TERM; do
   env --default-signal=INT,TERM "$PLAIT" export large --out stopped-$signal >log 2>&1 &
   running=$!
-  wait_for compgen -G "stopped-$signal.tmp.*/*" || fail "export writes nothing: $(cat log)"
-  kill -s $signal "$running"
+  wait_for begun || fail "export writes nothing: $(cat log)"
+  kill -s $signal "$running" 2>/dev/null
   wait "$running"
   status=$?
   running=

@@ -5,9 +5,9 @@ export OMPI_MCA_rmaps_base_oversubscribe=1 OMPI_MCA_hwloc_base_binding_policy=no
 export PRTE_MCA_rmaps_default_mapping_policy=:oversubscribe PRTE_MCA_hwloc_default_binding_policy=none
 export ASAN_OPTIONS=detect_leaks=0 # MPI libraries keep what they have
 
-# ranks N COMMAND…: N processes, for at most two minutes
+# ranks N COMMAND…: N processes, for at most six minutes
 ranks() {
   local n=$1
   shift
-  timeout -k 5 120 "$MPIRUN" -n "$n" "$@"
+  timeout -k 5 360 "$MPIRUN" -n "$n" "$@"
 }

@@ -2,14 +2,16 @@
 # Calls that do not match, a rank that gives up or leaves early, a bad argument: every rank is told why, one sentence names the rank and
 # its host, and the job ends with a status that is not 0.
 . "$SOURCE/tests/mpi/environment.sh" || exit 1
-failures=0 log=$(mktemp)
-trap 'rm -f "$log"' EXIT
+failures=0 work=$(mktemp -d) || exit 1
+log=$work/log
+trap 'rm -rf "$work"' EXIT
 
 # fails CASE STATUS WORDS…: each of the words must be in what is printed
 fails() {
   local name=$1 status=$2 got
   shift 2
-  ranks 3 "$FOLDER/process_failures" "$name" >"$log" 2>&1
+  mkdir "$work/$name" # where the ranks meet when they have printed what they were told
+  ranks 3 "$FOLDER/process_failures" "$name" "$work/$name" >"$log" 2>&1
   got=$?
   if [ "$got" -ne "$status" ]; then
     echo "FAILED: $name ends with $got, not $status"

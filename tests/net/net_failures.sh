@@ -4,7 +4,7 @@
 . "$SOURCE/tests/net/environment.sh" || exit 1
 failures=0 host=$(hostname | cut -c1-62)
 cd "$logs" || exit 1
-rank_limit=30
+rank_limit=120
 
 fail() {
   printf 'FAILED: %s\n' "$*"
@@ -74,7 +74,7 @@ for victim in 0 1; do
   name="a stopped rank $victim"
   rm -f when
   start_ranks 3 "$FOLDER/process_survivors" sum $victim 1
-  for ((i = 0; i < 200; i++)); do
+  for ((i = 0; i < 600; i++)); do
     [ "$(cat [0-9] | grep -c '^rank [0-9]: done')" -eq 2 ] && break
     sleep 0.1
   done
@@ -95,12 +95,12 @@ refused() {
   local words=$2
   shift 2
   port=$((port + 20))
-  env MASTER_PORT=$port RANK="$rank" WORLD_SIZE=2 "$@" timeout 20 "$FOLDER/process_world_run" 0 >log 2>&1
+  env MASTER_PORT=$port RANK="$rank" WORLD_SIZE=2 "$@" timeout 60 "$FOLDER/process_world_run" 0 >log 2>&1
   [ $? -eq 2 ] || fail "refused: $*"
   say "$words"
 }
 refused 0 'would listen at .*, where others could reach it, and what ranks say is neither encrypted' MASTER_ADDR=192.0.2.7
-refused 1 'no.such.host has no address: ' MASTER_ADDR=no.such.host
+refused 1 'no.such.host has no address: ' MASTER_ADDR=no.such.host RES_OPTIONS='timeout:1 attempts:1' # no server of names may answer
 refused 0 'MASTER_PORT is "many"; it must be a number from 1 to 65000' MASTER_PORT=many
 refused 0 'two launchers disagree: OMPI_COMM_WORLD_SIZE says rank 0 of 3, but RANK and WORLD_SIZE say rank 0 of 2' OMPI_COMM_WORLD_SIZE=3 OMPI_COMM_WORLD_RANK=0
 
@@ -110,23 +110,23 @@ port=$((port + 20))
 RANK=0 WORLD_SIZE=3 MASTER_PORT=$((port + 1)) "$FOLDER/process_carriers" >0 2>&1 &
 silent=$!
 listens() { grep -q ":$(printf '%04X' "$1") 00000000:0000 0A" /proc/net/tcp; }
-for ((i = 0; i < 100; i++)); do listens $((port + 1)) && break; sleep 0.1; done
+for ((i = 0; i < 600; i++)); do listens $((port + 1)) && break; sleep 0.1; done
 kill -STOP $silent
 RANK=0 WORLD_SIZE=2 PLAIT_RUN_ID=another MASTER_PORT=$((port + 1)) "$FOLDER/process_carriers" >1 2>&1 &
 other=$!
-for ((i = 0; i < 100; i++)); do listens $((port + 2)) && break; sleep 0.1; done
+for ((i = 0; i < 600; i++)); do listens $((port + 2)) && break; sleep 0.1; done
 ranks 2 "$FOLDER/process_world_run" 2 >log 2>&1 || fail "$name"
 say '^2 ranks: 3$'
 { kill -KILL $silent $other; wait $silent $other; } 2>/dev/null
 name='two of one rank'
 port=$((port + 20))
-RANK=0 WORLD_SIZE=3 MASTER_PORT=$port timeout 20 "$FOLDER/process_carriers" >0 2>&1 &
+RANK=0 WORLD_SIZE=3 MASTER_PORT=$port timeout 100 "$FOLDER/process_carriers" >0 2>&1 &
 first=$!
-RANK=1 WORLD_SIZE=3 MASTER_PORT=$port timeout 20 "$FOLDER/process_carriers" >1 2>&1 &
+RANK=1 WORLD_SIZE=3 MASTER_PORT=$port timeout 100 "$FOLDER/process_carriers" >1 2>&1 &
 second=$!
-RANK=1 WORLD_SIZE=3 MASTER_PORT=$port timeout 20 "$FOLDER/process_carriers" >2 2>&1 &
+RANK=1 WORLD_SIZE=3 MASTER_PORT=$port timeout 100 "$FOLDER/process_carriers" >2 2>&1 &
 third=$!
-for ((i = 0; i < 100; i++)); do
+for ((i = 0; i < 600; i++)); do
   cat 1 2 >log
   grep -q 'another process is rank 1 of this run already' log && break
   sleep 0.1

@@ -1,5 +1,6 @@
-// One failing case a job (MPI does not survive it): failures NAME. Each rank prints what plait_comm_error says, then
-// leaves, which with MPI must end the job. See mpi_failures.sh and net_failures.sh.
+// One failing case a job of three ranks (MPI does not survive it): failures NAME [FOLDER]. Each rank prints what
+// plait_comm_error says, then leaves, which with MPI must end the job; with a FOLDER, which is empty, none leaves
+// before all have printed. See mpi_failures.sh and net_failures.sh.
 #include "base/error.h"
 #include "plait/comm.h"
 #ifdef PLAIT_MPI
@@ -11,6 +12,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+enum { RANKS = 3 };
 static float x[60000], y[60000];
 
 static int kind(PlaitComm *comm, int rank) {
@@ -113,11 +115,26 @@ static void forbid_threads(void) {
   CHECK(!setrlimit(RLIMIT_AS, &(struct rlimit){bytes, bytes}));
 }
 
+// Until all ranks have come here, at most a minute: each by a file of its number. The world has failed, so that no call
+// of it can be what they meet in; and the first that ends takes the others along, whatever they have not printed yet.
+static void meet(const char *folder, int rank) {
+  char path[512];
+  if (!folder) return;
+  snprintf(path, sizeof path, "%s/%d", folder, rank);
+  FILE *here = fopen(path, "w");
+  CHECK(here && !fclose(here), "%s", path);
+  for (int r = 0, tries = 0; r < RANKS && tries < 60000; tries++) {
+    snprintf(path, sizeof path, "%s/%d", folder, r);
+    if (access(path, F_OK)) usleep(1000);
+    else r++;
+  }
+}
+
 int main(int argc, char **argv) {
   Error error = {0};
   PlaitWorld *world;
   PlaitComm *comm;
-  const char *name = argc > 1 ? argv[1] : "";
+  const char *name = argc > 1 ? argv[1] : "", *folder = argc > 2 ? argv[2] : NULL;
 #ifdef PLAIT_MPI
   if (!strcmp(name, "thread")) {
     int level, own;
@@ -126,8 +143,11 @@ int main(int argc, char **argv) {
     if (own == 1) forbid_threads();
   }
 #endif
-  if (plait_world_launched_create(&world, &error))
-    return fprintf(stderr, "plait: %s\n", error.message), error_exit_status(error.code);
+  if (plait_world_launched_create(&world, &error)) {
+    fprintf(stderr, "plait: %s\n", error.message);
+    meet(folder, 1); // of the case "thread"
+    return error_exit_status(error.code);
+  }
   int rank = plait_world_rank(world), code = 0;
   CHECK(plait_comm_world(world, rank, &comm, &error) == 0, "%s", error.message);
   if (!strcmp(name, "kind")) code = kind(comm, rank);
@@ -145,6 +165,7 @@ int main(int argc, char **argv) {
   printf("rank %d: rank %d failed\n", rank, plait_comm_failed_rank(comm));
   fflush(stdout);
   plait_comm_destroy(comm);
+  meet(folder, rank); // after that: in some cases the others wait for this handle's end
   plait_world_destroy(world);
   return error_exit_status(code);
 }

@@ -109,6 +109,18 @@ wait_for() {
   done
 }
 
+# halt PROCESS: stops it, and returns when none of its threads runs any more; 1: it has ended
+halt() {
+  local stat state
+  kill -STOP "$1" 2>/dev/null || return 1
+  for stat in /proc/"$1"/task/*/stat; do
+    while read -r state <"$stat"; do
+      state=${state##*) }
+      case $state in T*) break ;; Z* | X*) return 1 ;; esac
+    done 2>/dev/null
+  done
+}
+
 # start ARGUMENTS…: plait train in the background, its id in $running, its output in "$work/log"
 start() {
   : >"$work/log" # here: what an earlier run said must not be taken for this one's

@@ -27,18 +27,6 @@ writing() {
   return 1
 }
 
-# Stops the process, and returns when none of its threads runs any more; 1: it has ended.
-freeze() {
-  local stat state
-  kill -STOP "$running" 2>/dev/null || return 1
-  for stat in /proc/"$running"/task/*/stat; do
-    while read -r state <"$stat"; do
-      state=${state##*) }
-      case $state in T*) break ;; Z* | X*) return 1 ;; esac
-    done 2>/dev/null
-  done
-}
-
 # Kills the process in the middle of a checkpoint: when one has begun, and a moment later, it is stopped. If the checkpoint is
 # complete by then, it goes on to the next one.
 kill_inside() {
@@ -47,7 +35,7 @@ kill_inside() {
     until writing "$1"; do kill -0 "$running" 2>/dev/null || return; done
     wait=$((RANDOM % 400))
     while ((wait-- > 0)); do :; done
-    freeze || return
+    halt "$running" || return
     writing "$1" && inside=$((inside + 1)) && break
     kill -CONT "$running"
   done

@@ -96,7 +96,7 @@ done
 # ---- signals that the system repeats: the step is saved all the same ----
 
 for signal in HUP TERM USR1; do # Slurm sends the last two to each process of a step, and a supervisor passes them on
-  start recipe.yaml run.dir=repeated-$signal batch.global=1024 batch.micro=64 data.prefetch=1
+  start recipe.yaml run.dir=repeated-$signal batch.global=2048 batch.micro=64 data.prefetch=1
   wait_for catches $signal || die "SIG$signal is never caught"
   kill -s $signal "$running"
   wait_for said $signal step || die "nothing is said at once"

@@ -13,7 +13,7 @@ start_tune() {
   running=$!
 }
 # the process of the plan that is being run
-run_of() { awk -v parent="$running" '$4 == parent { print $1 }' /proc/[0-9]*/stat 2>/dev/null | grep .; }
+run_of() { pgrep -P "$running"; }
 
 # ---- two plans, in whole ----
 
