@@ -1,6 +1,7 @@
 // The table of maps and the handler of SIGBUS. The table is global because a signal handler gets no context.
 #include "base/map_guard.h"
 #include "base/error.h"
+#include <limits.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdint.h>
@@ -37,8 +38,19 @@ void map_guard_remove(const void *data) {
   }
 }
 
-static void say(const char *text) {
-  ssize_t ignored = write(STDERR_FILENO, text, strlen(text));
+// In one call: other threads print meanwhile.
+static void say_unreadable(const char *path) {
+  const char *const part[] = {
+      "plait: ", path,
+      ": cannot be read any more: it has become shorter while it was in use, or its disk is failing\n"};
+  char line[PATH_MAX + 200];
+  size_t length = 0;
+  for (int i = 0; i < 3; i++) {
+    size_t n = strnlen(part[i], i == 1 ? PATH_MAX : 120);
+    memcpy(line + length, part[i], n);
+    length += n;
+  }
+  ssize_t ignored = write(STDERR_FILENO, line, length);
   (void)ignored;
 }
 
@@ -50,9 +62,7 @@ static void on_bus(int number, siginfo_t *info, void *context) {
     uintptr_t begin = atomic_load(&slots[i].begin);
     if (begin <= 1 || at < begin || at - begin >= slots[i].size) continue;
     if (atomic_flag_test_and_set(&spoken)) pause(); // the first one ends the process
-    say("plait: ");
-    say(slots[i].path);
-    say(": cannot be read any more: it has become shorter while it was in use, or its disk is failing\n");
+    say_unreadable(slots[i].path);
     _exit(1);
   }
   signal(number, SIG_DFL); // not ours: the instruction is tried again and ends the process
