@@ -3,6 +3,7 @@
 #include "train/estimate.h"
 #include "train/plan_recompute.h"
 #include "train/plan_tensor.h"
+#include "base/fault.h"
 #include "base/units.h"
 #include "program/cost.h"
 #include "program/traffic.h"
@@ -416,7 +417,9 @@ static int print_zero_cost(const Plan *plan, Error *error) {
   Job *job = NULL;
   if (one.mesh.pp == 1 || one.mesh.dp * one.mesh.cp == 1 || one.parallel.zero < 2) return PLAIT_OK;
   one.parallel.zero = 1;
-  one.parallel.accumulate = RECIPE_ACCUMULATE_REDUCED;
+  one.parallel.accumulate = RECIPE_ACCUMULATE_REDUCED; // this and what follows belong to ZeRO 2 and 3
+  one.parallel.reshard = FAULT(plan_compares_reshard, true, one.parallel.reshard);
+  one.parallel.gather = GATHER_BLOCK;
   int code = setup_job(&one, plan->config, &job, error);
   if (code) return code;
   double bytes = data_traffic(plan->job, one.mesh.pp), least = data_traffic(job, one.mesh.pp);

@@ -179,6 +179,8 @@ expect 0 'stages .* 1 2 2 1 layers, .* the busiest pipeline rank has 1\.0[0-9] t
   parallel.pipeline=interleaved
 expect 0 'ZeRO 1 would move' "$PLAIT" plan recipe.yaml mesh.pp=2 mesh.dp=2 parallel.zero=2
 expect 0 'ZeRO 1 would move' "$PLAIT" plan recipe.yaml mesh.pp=2 mesh.dp=2 parallel.zero=3
+expect 0 'ZeRO 1 would move' "$PLAIT" plan recipe.yaml mesh.pp=2 mesh.dp=2 parallel.zero=3 parallel.reshard=false
+expect 0 'ZeRO 1 would move' "$PLAIT" plan recipe.yaml mesh.pp=2 mesh.dp=2 parallel.zero=3 parallel.gather=layer
 expect 0 'ZeRO 1 would move .* over the ranks of cp; with' "$PLAIT" plan recipe.yaml mesh.pp=2 mesh.cp=2 parallel.zero=2
 # What ZeRO moves is that of parameters and gradients, over its own axes: the same on four data ranks and on four of cp, where
 # activations cross as well; and on dp beside 2-D tensors, which gather weights over others, what crosses dp.
