@@ -47,12 +47,12 @@ paste <(sed -n 's/.*"loss": \([^,]*\),.*/\1/p' whole/metrics.jsonl) <(sed -n 's/
 
 # ---- a process that is killed, one that is stopped ----
 
-# ends SIGNAL VICTIM WORDS: the other two end with these in a sentence, within 6 s
+# ends SIGNAL VICTIM SILENCE WORDS: the other two end with these in a sentence, within 6 s
 ends() {
-  local signal=$1 victim=$2 words=$3 run=$1$2 id began took r status
+  local signal=$1 victim=$2 silence=$3 words=$4 run=$1$2 id began took r status
   rm -f "$logs"/*
   # shellcheck disable=SC2086
-  start_ranks 3 "$PLAIT" train recipe.yaml $three run.dir="$run"
+  start_ranks 3 "$PLAIT" train recipe.yaml $three run.dir="$run" run.silence="$silence"
   wait_for grep -q '"step": 7,' "$run/metrics.jsonl" || { printed; die "$run does not start"; }
   id=$(process_of "$victim")
   kill "-$signal" "$id"
@@ -71,10 +71,10 @@ ends() {
   wait_ranks
 }
 
-three='batch.global=48 mesh.dp=3 eval.every=0 precision=fp64 run.threads=2 schedule.steps=60 checkpoint.every=3 run.silence=1'
+three='batch.global=48 mesh.dp=3 eval.every=0 precision=fp64 run.threads=2 schedule.steps=60 checkpoint.every=3'
 for victim in 0 1 2; do
-  ends KILL $victim 'has died: its connection has ended'
-  ends STOP $victim 'is silent: nothing has come of it for 1 s'
+  ends KILL $victim 60 'has died: its connection has ended'
+  ends STOP $victim 1 'is silent: nothing has come of it for 1 s'
 done 2>"$work/noise"
 # shellcheck disable=SC2086
 "$PLAIT" train recipe.yaml $three run.dir=unbroken >log 2>&1 || { cat log; die "the unbroken run"; }

@@ -176,6 +176,19 @@ void op_case_get(int i, Dtype dtype, OpCase *c) {
   values_free(&v);
 }
 
+void op_case_copy(const OpCase *from, OpCase *to) {
+  *to = *from;
+  to->copied = 1;
+  for (int k = 0; k < from->ninput; k++) to->input[k] = copy_of(&from->input[k]);
+  for (int k = 0; k < from->noutput; k++) {
+    const void *data = from->output[k].data;
+    int i = 0;
+    while (i < from->ninput && from->input[i].data != data) i++;
+    to->output[k] = data && i == from->ninput ? copy_of(&from->output[k]) : from->output[k];
+    if (data && i < from->ninput) to->output[k].data = to->input[i].data;
+  }
+}
+
 OpCase op_case_named(const char *name) {
   OpCase c;
   int i = 0;
@@ -192,7 +205,7 @@ void op_case_free(OpCase *c) {
     if (!shared) free(c->output[k].data);
   }
   for (int k = 0; k < c->ninput; k++) free(c->input[k].data);
-  graph_destroy(c->graph);
+  if (!c->copied) graph_destroy(c->graph);
   *c = (OpCase){0};
 }
 

@@ -17,6 +17,7 @@ typedef struct OpCase {
   // with accumulate …) are their inputs' memory: to compare two kernels, get the case twice.
   Operand input[CASE_INPUTS], output[CASE_OUTPUTS];
   CallParameters parameters;
+  int copied; // the graph is another case's
 } OpCase;
 
 int op_cases_count(void);
@@ -26,6 +27,9 @@ int op_cases_with_large(void); // rows from op_cases_count() on are larger, for 
 // vectors and accumulators are fp32). The numbers are
 // the same for every dtype, but for rounding. op_case_free after.
 void op_case_get(int i, Dtype dtype, OpCase *c);
+// The same case with operands of its own, which share memory with each other as those of `from` do. The graph stays
+// that of `from`, which must live longer. op_case_free after.
+void op_case_copy(const OpCase *from, OpCase *to);
 OpCase op_case_named(const char *name); // the row of that name, in fp64; there must be one. op_case_free after
 void op_case_free(OpCase *c);
 // Makes its call one that lacks the accumulator; 0: the case has none.
