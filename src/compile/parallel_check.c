@@ -154,9 +154,10 @@ static int check_summa(const Question *q) {
   }
   if (axis_size(o, "pp") > 1 && o->logits_again) {
     q->problem->also = "parallel.logits";
-    return refuse(q, "parallel.summa",
-                  "parallel.summa is true, but parallel.logits recompute is for schedules that run a weight's product "
-                  "apart from its input's, which would broadcast the same blocks again; leave one of them out");
+    return refuse(
+        q, "parallel.summa",
+        "parallel.summa is true, but parallel.logits recompute is for zb-h1 and zb-v, with which parallel.summa "
+        "does not run; leave one of them out");
   }
   return PLAIT_OK;
 }

@@ -48,6 +48,7 @@ static void loss_shape(Graph *g, Node *node) {
   check_operands(g, node);
   loss_outputs(g, node);
   if (!attr->gradient || attr->split != CROSS_ENTROPY_SUMS) return;
+  // Not of APPLY, which reads them.
   Dtype dtype = op_statistics_dtype(graph_tensor(g, node->input[0])->dtype);
   graph_output(g, node, "relative_to", dtype, graph_tensor(g, node->input[2])->shape);
   graph_output(g, node, "sum", dtype, graph_tensor(g, node->input[2])->shape);
@@ -55,26 +56,27 @@ static void loss_shape(Graph *g, Node *node) {
 
 // dw = dlogitsᵀ x, or of logits that are made once more
 static int split_weight(Graph *g, const Node *node) {
+  int n;
   const char *name = op_derived_name(g, node, "dw");
   if (node_attr(node, CrossEntropyAttr)->split == CROSS_ENTROPY_SUMS) {
     int all[] = {node->input[0], node->input[1], node->input[2], node->input[3], node->output[2], node->output[3]};
     CrossEntropyAttr attr = {.gradient = 1};
-    return graph_node(g, OP_CROSS_ENTROPY_WEIGHT, name, all, 6, &attr, sizeof attr);
+    n = graph_node(g, OP_CROSS_ENTROPY_WEIGHT, name, all, 6, &attr, sizeof attr);
+  } else {
+    MatmulAttr attr = {.kind = MATMUL_TN, .m = 2, .n = 1, .k = 1};
+    n = graph_node(g, OP_MATMUL, name, (int[]){node->output[2], node->input[0]}, 2, &attr, sizeof attr);
   }
-  MatmulAttr attr = {.kind = MATMUL_TN, .m = 2, .n = 1, .k = 1};
-  return graph_node(g, OP_MATMUL, name, (int[]){node->output[2], node->input[0]}, 2, &attr, sizeof attr);
+  return g->node.data[n].output[0];
 }
 
 // The gradient was made with the loss, because its seed is known before.
 static void loss_gradient(Graph *g, int id, const int *doutput, int *dinput) {
   Node node = op_node(g, id);
   CHECK(node_attr(&node, CrossEntropyAttr)->gradient, "%s was built without gradient", node.name);
+  int whole = node_attr(&node, CrossEntropyAttr)->split == CROSS_ENTROPY_WHOLE;
   dinput[0] = node.output[1];
-  dinput[1] = node.output[2];
+  dinput[1] = whole ? node.output[2] : split_weight(g, &node);
   dinput[2] = dinput[3] = -1;
-  if (!node_attr(&node, CrossEntropyAttr)->split) return;
-  int n = split_weight(g, &node);
-  dinput[1] = g->node.data[n].output[0];
 }
 
 // The gradients of the logits are kept, and dw = dlogitsᵀ x is a product of backward. Or the logits are made once more,
@@ -300,12 +302,12 @@ static void loss_lower(Graph *g, const Node *like, uint32_t axes, int ranks, con
 
 const OpDef op_def_linear_cross_entropy = {
     .name = "linear_cross_entropy",
-    .meaning =
-        "x (b, s, e), w (v, e), targets (b, s), seed () → loss_sum () = Σ over targets >= 0 of -log softmax(x "
-        "wᵀ)[target], "
-        "dx, dw = seed · its gradients; with `split` instead of dw dlogits (b, s, v), or, for "
-        "cross_entropy_weight, relative_to (b, s), a number near the row's greatest logit, and sum (b, s) of "
-        "exp(logit - relative_to), both 0 of rows without a target",
+    .meaning = "x (b, s, e), w (v, e), targets (b, s), seed () → loss_sum () = Σ over targets >= 0 of -log softmax(x "
+               "wᵀ)[target], "
+               "dx, dw = seed · its gradients; with `split` instead of dw dlogits (b, s, v), or, for "
+               "cross_entropy_weight, relative_to (b, s), the row's greatest logit or one at most 30 below it, and sum "
+               "(b, s) of "
+               "exp(logit - relative_to), both 0 of rows without a target",
     .shape = loss_shape,
     .gradient = loss_gradient,
     .split = loss_split,
@@ -454,10 +456,11 @@ static void weight_reference(const KernelCall *call) {
   head_free(&h);
 }
 
-// Exponentials are written and read once.
+// In narrow dtypes exponentials are written and read once. Else logits are, too.
 static void weight_work(const Operand *input, const Operand *output, const void *attr, OpWork *work) {
   OpProduct p = logits_work(input, work);
-  double bytes = p.m * p.n * (double)dtype_size(input[0].dtype);
+  size_t size = dtype_size(input[0].dtype);
+  double bytes = (size < sizeof(float) ? 1 : 2) * p.m * p.n * (double)size;
   work->written += bytes;
   work->read += bytes;
   work->matrix *= 2;

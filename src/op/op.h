@@ -170,6 +170,7 @@ typedef struct OpDef {
   // made in that memory; -1: there is none. NULL: `accumulate` adds to Variables only.
   int (*accumulated)(const Node *node);
   int accumulates_narrow; // ... and that may have the dtype of input 0 where the output would be wider: it rounds once
+                          // (the head once for each chunk of its rows)
   // Turns a node into one that adds a further, last input of `dims` dims to one of its outputs as BIAS does. Returns
   // that output, or -1 when it cannot. For `fuse`. NULL: never.
   int (*bias)(Node *node, int dims);

@@ -234,8 +234,9 @@ const RecipeKey recipe_keys[] = {
     KEY("parallel.logits", RECIPE_CHOICE, parallel.logits, "keep", .words = logits_words, .example = "keep",
         .doc = "With pipeline zb-h1 and zb-v: what the last stage needs of the logits for the gradient of the head's "
                "weight, which is computed later than the loss. `keep`: their gradients, as many numbers as the "
-               "vocabulary has for each token of a microbatch. `recompute`: two numbers for each token; the logits "
-               "are computed again, a third more FLOPs of the head. Other schedules keep no logits."),
+               "vocabulary has for each token of a microbatch in flight. `recompute`: two numbers for each token; the "
+               "logits are computed again, a third more FLOPs of the head. The results change by rounding only. Other "
+               "schedules keep no logits."),
     KEY("parallel.stages_per_rank", RECIPE_INT, parallel.stages_per_rank, "auto", .least = 1, .most = 64,
         .has_auto = true, .automatic = 0, .inference = true,
         .doc = "Pipeline stages per rank; stage s runs on pipeline rank s mod mesh.pp. Under zb-v stages go there and "
@@ -253,7 +254,8 @@ const RecipeKey recipe_keys[] = {
                "together. 0: each tensor alone, and no parallel.overlap."),
     KEY("parallel.grad_dtype", RECIPE_CHOICE, parallel.grad_dtype, "fp32", .words = grad_dtype_words, .example = "fp32",
         .doc = "The number format in which gradients are accumulated and reduced. bf16 halves their memory and "
-               "traffic, but has only 8 bits of precision: a microbatch's addend below 1/256 of the sum is lost. "
+               "traffic, but has only 8 bits of precision: a microbatch's addend below 1/256 of the sum is lost "
+               "(for the head's weight, the addend of some hundred rows). "
                "With precision fp64, fp32 here means fp64."),
     KEY("parallel.accumulate", RECIPE_CHOICE, parallel.accumulate, "reduced", .words = accumulate_words,
         .example = "reduced",

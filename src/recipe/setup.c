@@ -126,7 +126,7 @@ static void describe_context(const Recipe *r, const ModelConfig *config, char *t
 }
 
 void setup_describe(const Recipe *r, const ModelConfig *config, char *text, size_t size) {
-  char hybrid[48] = "", pipeline[64] = "", layout[160], context[64], recompute[96] = "";
+  char hybrid[48] = "", pipeline[80] = "", layout[160], context[64], recompute[96] = "";
   char *again = recipe_value_text(r, "parallel.recompute");
   if (r->parallel.recompute.word != RECIPE_RECOMPUTE_NONE)
     snprintf(recompute, sizeof recompute, strlen(again) > 80 ? ", recompute %.77s…" : ", recompute %s", again);
@@ -136,12 +136,13 @@ void setup_describe(const Recipe *r, const ModelConfig *config, char *text, size
   if (r->mesh.pp > 1 && recipe_virtual_stages(r) > 1)
     snprintf(pipeline, sizeof pipeline, ", pipeline %s of %d stages a rank", schedules[r->parallel.pipeline].name,
              recipe_virtual_stages(r));
+  bool logits_again = *pipeline && schedules[r->parallel.pipeline].splits && r->parallel.logits;
   describe_layout(r, layout, sizeof layout);
   describe_context(r, config, context, sizeof context);
-  snprintf(text, size, "zero %d%s%s%s%s%s%s%s, %s%s", r->parallel.zero,
+  snprintf(text, size, "zero %d%s%s%s%s%s%s%s%s, %s%s", r->parallel.zero,
            r->parallel.unsplit_tensors ? " by whole tensors" : "", r->parallel.reshard ? "" : " without reshard",
            r->parallel.accumulate == RECIPE_ACCUMULATE_LOCAL ? ", gradients added locally" : "", hybrid, pipeline,
-           recompute,
+           logits_again ? ", logits recomputed" : "", recompute,
            r->parallel.update == RECIPE_UPDATE_IN_BACKWARD ? ", update in backward" : "", layout, context);
 }
 

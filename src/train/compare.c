@@ -80,7 +80,7 @@ static const char *need_lacks(Need need, const CompareSizes *s) {
 static const char plain[] =
     "mesh.pp=1 mesh.dp=1 mesh.cp=1 mesh.tp=1 parallel.zero=0 parallel.reshard=true parallel.gather=block "
     "parallel.shard_group=0 parallel.unsplit_tensors=false parallel.sequence=false parallel.tensor=1d "
-    "parallel.rows=auto parallel.depth=auto parallel.summa=false parallel.stages_per_rank=auto parallel.logits=keep "
+    "parallel.rows=auto parallel.depth=auto parallel.summa=false parallel.stages_per_rank=auto "
     "parallel.accumulate=reduced parallel.context=auto parallel.ulysses=auto parallel.ep=1";
 
 // ---- sizes ----------------------------------------------------------------------------------------------------------

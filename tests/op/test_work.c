@@ -251,6 +251,9 @@ static void heads_by_their_formulas(void **state) {
   is_cost("apply", &w, 2 * product, 4 * (x + w37 + targets + 3 * 10) + 2 * 4 * logits, 4 * (x + logits) + 4 * logits);
   w = work_named("cross_entropy_apply loss only", DTYPE_F32);
   is_cost("loss", &w, product, 4 * (x + w37 + targets + 3 * 10), 0); // but for a scalar
+  w = work_named("cross_entropy_weight", DTYPE_F32);
+  is_product(&w, 1, 37, 6, 10, 1);
+  is_cost("weight", &w, 2 * product, 4 * (x + w37 + targets + 2 * 10) + 2 * 4 * logits, 4 * w37 + 2 * 4 * logits);
 }
 
 int main(void) {

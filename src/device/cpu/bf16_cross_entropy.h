@@ -5,6 +5,8 @@
 // and the factor meets x and dx, which have fewer columns: dw = keptᵀ (factor x), dx = factor (kept w). Where a block
 // has a logit so much greater that its exponential could overflow (FAR), the block's are relative to its greatest, and
 // are written once more when the row's sum is known.
+// APPLY and WEIGHT know what a row's sum is relative to, and the sum: they write the gradients of logits at once, and
+// all factors are 1.
 // Not cross_entropy.h with other loads: there all logits of a chunk are kept, in fp32, which here would be twice the
 // memory and its traffic.
 
