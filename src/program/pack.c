@@ -334,7 +334,7 @@ static void move_forward(Packer *k, int *order) {
 static void try_all(Packer *k) {
   int *order = xcalloc((size_t)k->n, sizeof *order), *start = xcalloc((size_t)k->n, sizeof *start);
   int one = k->p->shuffle || !k->effort; // one order will do
-  for (int i = 0; !i || (!one && k->end > k->bound && k->looked < k->effort / 100 * 15); i++) {
+  for (int i = 0; !i || (!one && k->end > k->bound && k->looked < k->effort / 100 * 8); i++) {
     int64_t before = k->end;
     sort_by(k, i, order);
     fit(k, order, k->end - 1);
@@ -347,11 +347,11 @@ static void try_all(Packer *k) {
     if (k->jumps && pack_jumps(k->p, &k->meets, load, k->bound, k->bound + 1, k->jumps / 2, k->best) <= k->bound)
       k->end = pack_end(k->p, k->best);
     if (k->end > k->bound)
-      k->end = pack_ejection_search(k->p, &k->meets, load, &k->bound, k->end, 1, k->effort / 100 * 75, k->best);
+      k->end = pack_ejection_search(k->p, &k->meets, load, &k->bound, k->end, 1, k->effort / 100 * 84, k->best);
     if (k->jumps && k->end > near) k->end = pack_jumps(k->p, &k->meets, load, near, k->end, k->jumps / 2, k->best);
     free(load);
   }
-  k->looked = 0, k->effort /= 10;
+  k->looked = 0, k->effort = k->effort / 100 * 8;
   if (!one && k->end > k->bound) move_forward(k, start);
   free(order);
   free(start);
@@ -366,7 +366,7 @@ int64_t pack(PackProblem *p, int64_t effort) {
   k.jumps = effort > PACK_EFFORT ? (effort - PACK_EFFORT) / 2 : FAULT(jumps_within_a_plan, 0, effort / 2);
   if (n <= MOST_ITEMS) k.meets = pack_find_meets(p);
   else k.effort = k.jumps = 0;
-  int64_t pairs = (int64_t)n * n / 3; // what it costs to find these, as items looked at
+  int64_t pairs = (int64_t)n * n / 8; // what it costs to find these, as items looked at
   k.effort = k.effort / 2 > pairs ? k.effort - pairs : k.effort / 2;
   k.duration = xcalloc((size_t)n, sizeof *k.duration);
   k.offset = xcalloc((size_t)n, sizeof *k.offset);

@@ -65,13 +65,32 @@ static int gather(EjectionSearch *s, int item) {
     before_first = first[k].penalty += before_first;
     before_last = last[k].penalty += before_last;
   }
-  s->looked += shelf->count + moved + 2 * count + 32;
+  s->looked += shelf->count / 2 + moved + 2 * count + 32;
   return count;
+}
+
+// The lowest place where nothing must go, found without all that the item meets; -1: there is none.
+static int64_t find_free(EjectionSearch *s, int item) {
+  const PackShelf *shelf = pack_shelf_of(&s->shelves, item);
+  const uint64_t *row = s->meets->bits + (size_t)item * s->meets->words;
+  int64_t size = s->size[item], at = 0;
+  int k = 0;
+  for (; k < shelf->count; k++) {
+    PackMark m = shelf->data[k];
+    int64_t to = m.at + s->size[m.item];
+    if (to <= at || !(row[m.item >> 6] >> (m.item & 63) & 1)) continue;
+    if (m.at - at >= size) break;
+    at = to;
+  }
+  s->looked += k + 8;
+  return at + size <= s->capacity ? at : -1;
 }
 
 // Where the penalties of what must go are least: on another item's end, or below another's begin. *cost: their sum.
 static int64_t find_place(EjectionSearch *s, int item, int64_t *cost) {
-  int64_t size = s->size[item], best = 0, least = INT64_MAX;
+  int64_t size = s->size[item], least = INT64_MAX;
+  int64_t best = s->penalty[item] == 1 ? find_free(s, item) : -1; // most of these find one
+  if (best >= 0) return *cost = 0, best;
   int count = gather(s, item), equal = 0;
   for (int k = -1, j = 0; k < count; k++) { // on an end, or at 0
     int64_t at = k < 0 ? 0 : s->last[k].at;
@@ -218,12 +237,13 @@ static int smalls_fit(const EjectionSearch *s, int64_t small) {
   return bytes <= s->capacity - s->most;
 }
 
-// Ways of searching: what is needed when at least so much of the most is, in an order. From the second round on only
-// all, and by random orders, too.
-typedef struct Part { double least; int order; } Part;
-static const Part parts[] = {{0.95, 0}, {0.9, 0}, {0.985, 2}, {0.9, 1}, {0.95, 1}, {0.4, 0},
-                             {0, 2},    {0, 0},   {0, 1},     {0, 3},   {0, 4},    {0, 5}};
-enum { PARTS = sizeof parts / sizeof *parts, FIRST_ROUND = 9 };
+// Ways of searching: what is needed when at least so much of the most is, in an order, without items of less than the
+// capacity / small. From the second round on only all, and by random orders, too.
+typedef struct Part { double least; int order, small; } Part;
+static const Part parts[] = {{0, 1, 1000},  {0.6, 1, 1000}, {0, 2, 1000},   {0.95, 0, 300}, {0.9, 0, 300},
+                             {0.985, 2, 300}, {0.9, 1, 300}, {0.95, 1, 300}, {0.4, 0, 300},  {0, 2, 300},
+                             {0, 0, 300},   {0, 1, 300},    {0, 3, 300},    {0, 4, 300},    {0, 5, 300}};
+enum { PARTS = sizeof parts / sizeof *parts, FIRST_ROUND = 12 };
 
 // Whether less than all items are needed when at least so much is.
 static int is_part(const EjectionSearch *s, int64_t least) {
@@ -237,11 +257,12 @@ static int is_part(const EjectionSearch *s, int64_t least) {
 static int64_t search_then_eject(EjectionSearch *s, int round, int64_t *bound, int64_t end, int64_t unit,
                                  int64_t effort, int64_t *offset) {
   int64_t *found = xcalloc((size_t)s->n + 1, sizeof *found);
-  int64_t small = s->capacity / 300, share = effort / 3;
-  if (!smalls_fit(s, small)) small = 0;
+  int64_t share = effort / 3 * 2;
   for (int q = 0; q < PARTS && end > *bound && s->looked < effort; q++) {
     int64_t least = (int64_t)(parts[q].least * (double)s->most), left = effort - s->looked;
+    int64_t small = s->capacity / parts[q].small;
     if (parts[q].least > 0 ? round || !is_part(s, least) : !round && q >= FIRST_ROUND) continue;
+    if (!smalls_fit(s, small)) small = 0;
     PackAim aim = {.capacity = s->capacity,
                    .least = least,
                    .small = small,
