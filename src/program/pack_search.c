@@ -45,12 +45,13 @@ typedef struct Search {
       *before;              // (items, sections, sections) list of sections of which an item is the witness; -1: ends
   Vec(Change) change;       // of keys, to be taken back
   Vec(Watch) watch;         // of witnesses, to be taken back
-  int64_t capacity, looked, stop, nodes;
+  int64_t capacity, looked, stop;
+  int64_t nodes, least_nodes, patience; // nodes: left; patience: until it goes deeper
   int *by;                  // (items) the item that raised the lowest offset last, -1: none
   int failed;               // the section in which what is left did not fit
   uint64_t *why, *tried; // with jumps, (items) bits: what the last failure depends on; (levels, items) and those that
                          // came before it
-  int jump, level;          // level: how many items are placed, of the parts that are being searched
+  int jump, deepest, level; // level: how many items are placed, of the parts that are being searched
 } Search;
 
 static int by_number(const void *a, const void *b) { return *(const int *)a - *(const int *)b; }
@@ -287,10 +288,18 @@ static Lowest find_lowest(Search *s, PackTime span, int64_t last) {
 
 static int search(Search *s, PackTime span, int64_t last, int64_t room);
 
+// Nodes are left until none goes deeper for some time.
+static void go_deeper(Search *s) {
+  if (++s->level <= s->deepest) return;
+  s->deepest = s->level;
+  s->least_nodes = s->nodes > s->patience ? s->nodes - s->patience : 0;
+}
+
 // Items of a span, each part that nothing connects with others by itself.
 static int search_parts(Search *s, PackTime span, int64_t last, int64_t room) {
   for (int from = span.lower, x = from + 1; x <= span.upper; x++) {
     if (x < span.upper && s->cut[x]) continue;
+    s->deepest = s->level;
     if (!search(s, (PackTime){from, x}, last, room)) return 0;
     from = x;
   }
@@ -307,7 +316,8 @@ static int search(Search *s, PackTime span, int64_t last, int64_t room) {
   while (!found) {
     Lowest l = find_lowest(s, span, FAULT(search_skips_equal_offsets, last, last | (last < 0 ? 0 : RANKS)));
     if (l.end == INT64_MAX) return 1; // nothing is left
-    if (s->looked > s->stop || s->nodes-- <= 0) return 0;
+    if (s->looked > s->stop || s->nodes <= s->least_nodes) return 0;
+    s->nodes--;
     int64_t low = l.key >> RANK_BITS;
     if (l.key == INT64_MAX || low >= l.end) { // all have been tried, or a gap would stay in which another one fits
       if (tried) memcpy(s->why, tried, s->meets->words * sizeof *tried);
@@ -321,7 +331,7 @@ static int search(Search *s, PackTime span, int64_t last, int64_t room) {
     int64_t own_room = room;
     place(s, item, low);
     for (int x = own.lower + 1; x < own.upper; x++) parts += !--s->cut[x];
-    s->level++;
+    go_deeper(s);
     if (low + s->size[item] > s->capacity || !fits(s, span, low, item, before.changes, &own_room)) {
       if (tried) explain(s, item, low);
     } else
@@ -465,6 +475,7 @@ PackFound pack_search(const PackProblem *p, const PackMeets *meets, const int64_
   s.capacity -= find_tight(&s, aim->least, aim->small);
   int count = find_items(&s, aim->small, item);
   s.nodes = aim->rounds * count;
+  s.patience = aim->patience ? count / aim->patience : s.nodes;
   s.looked += 16 * s.n;
   if (count <= PACK_MOST_SEARCHED && s.capacity < INT64_MAX >> (RANK_BITS + 1)) {
     uint64_t seed =
@@ -472,7 +483,7 @@ PackFound pack_search(const PackProblem *p, const PackMeets *meets, const int64_
     take_seats(&s, item, count);
     rank_by(&s, aim->order, seed, load, item, count);
     if (all_have_witnesses(&s) && search_parts(&s, (PackTime){0, s.sections}, -1, INT64_MIN)) found = PACK_FITS;
-    else if (FAULT(search_proves_by_giving_up, s.nodes > 0 && s.looked <= s.stop, 1) && !aim->small &&
+    else if (FAULT(search_proves_by_giving_up, s.nodes > s.least_nodes && s.looked <= s.stop, 1) && !aim->small &&
              FAULT(jumps_prove, !aim->jump, 1)) // jumps may pass over a packing
       found = PACK_NONE;
   }
