@@ -79,7 +79,7 @@ static int64_t find_free(EjectionSearch *s, int item) {
     PackMark m = shelf->data[k];
     int64_t to = m.at + s->size[m.item];
     if (to <= at || !(row[m.item >> 6] >> (m.item & 63) & 1)) continue;
-    if (m.at - at >= size) break;
+    if (m.at - at >= FAULT(free_places_are_too_small, size, 1)) break;
     at = to;
   }
   s->looked += k + 8;
@@ -367,12 +367,13 @@ static int64_t eject_core_first(EjectionSearch *s, int64_t bound, int64_t end, i
   for (int q = 0; q < 2 * CORE_WAYS && end > bound && s->looked < stop; q++) {
     Core *c = &core[core_ways[q % CORE_WAYS].core];
     int64_t before = c->search.looked;
+    if (2 * c->p.item.count > s->n) continue; // it would take as long as all
     start_empty(&c->search, core_ways[q % CORE_WAYS].way, NULL);
     int fits = empty_pool(&c->search, stop - s->looked, PATIENCE);
     s->looked += c->search.looked - before;
     if (!fits) continue;
     for (int i = 0; i < s->n; i++) found[i] = -1;
-    for (int i = 0; i < c->p.item.count; i++) found[c->item[i]] = c->search.offset[i];
+    for (int i = 0; i < c->p.item.count; i++) found[FAULT(core_lies_elsewhere, c->item[i], i)] = c->search.offset[i];
     start_empty(s, 0, found);
     if (empty_pool(s, stop - s->looked, PATIENCE)) end = keep(s, offset);
   }

@@ -93,7 +93,7 @@ static void set_key(Search *s, int i, int64_t key) {
   int seat = s->seat[i];
   s->key[seat] = key;
   s->end[seat] = (key >> RANK_BITS) + s->size[i];
-  s->stale |= (uint64_t)1 << (seat / BLOCK);
+  s->stale |= FAULT(search_trusts_stale_blocks, (uint64_t)1 << (seat / BLOCK), 0);
 }
 
 // ---- what is left must fit ------------------------------------------------------------------------------------------
@@ -117,7 +117,8 @@ static void set_witness(Search *s, int x, int number) {
 // Whether in a section something that is left lies low enough for all that is left: its witness. Where that does not do
 // any more, another one, from there on: most of what comes before has been one.
 static int has_witness(Search *s, int x) {
-  int64_t limit = (s->capacity - s->left[x] + 1) << RANK_BITS; // of keys; what is placed has a greater one
+  int64_t limit = (s->capacity - s->left[x] + FAULT(search_wants_lower_witnesses, 1, 0))
+                  << RANK_BITS; // of keys; what is placed has a greater one
   int was = s->witness[x], from = s->begin[x + 1], to = s->begin[x + 2], j = was < 0 ? from : was;
   if (!s->left[x] || (was >= 0 && s->key[s->seat[s->needed[was]]] < limit)) return 1;
   for (int left = to - from; left; left--, j = j + 1 < to ? j + 1 : from) {
@@ -152,7 +153,7 @@ static int fits(Search *s, PackTime span, int64_t offset, int item, int changes,
       int64_t own = s->capacity - s->left[x];
       if (own >= *room) continue;
       *room = own;
-      if (offset > own) return s->failed = x, s->looked += (k - from) / 2, 0;
+      if (offset > FAULT(search_leaves_room, own, own - 1)) return s->failed = x, s->looked += (k - from) / 2, 0;
     }
     s->looked += (to - from) / 2;
   }
@@ -292,7 +293,7 @@ static int search(Search *s, PackTime span, int64_t last, int64_t room);
 static void go_deeper(Search *s) {
   if (++s->level <= s->deepest) return;
   s->deepest = s->level;
-  s->least_nodes = s->nodes > s->patience ? s->nodes - s->patience : 0;
+  s->least_nodes = FAULT(search_has_endless_patience, s->nodes > s->patience, 0) ? s->nodes - s->patience : 0;
 }
 
 // Items of a span, each part that nothing connects with others by itself.
