@@ -65,13 +65,38 @@ static int gather(EjectionSearch *s, int item) {
     before_first = first[k].penalty += before_first;
     before_last = last[k].penalty += before_last;
   }
-  s->looked += shelf->count + moved + 2 * count + 32;
+  s->looked += shelf->count / 2 + moved + 2 * count + 32;
   return count;
+}
+
+// The lowest place where nothing must go, found without all that the item meets; -1: there is none.
+static int64_t find_free(EjectionSearch *s, int item) {
+  const PackShelf *shelf = pack_shelf_of(&s->shelves, item);
+  const uint64_t *row = s->meets->bits + (size_t)item * s->meets->words;
+  int64_t size = s->size[item], at = 0;
+  int k = 0;
+  for (; k < shelf->count; k++) {
+    PackMark m = shelf->data[k];
+    int64_t to = m.at + s->size[m.item];
+    if (to <= at || !(row[m.item >> 6] >> (m.item & 63) & 1)) continue;
+    if (m.at - at >= FAULT(free_places_are_too_small, size, 1)) break;
+    at = to;
+  }
+  s->looked += k + 8;
+  return at + size <= s->capacity ? at : -1;
+}
+
+// One of `equal` is taken with equal chances, as they come.
+static int takes_another(EjectionSearch *s, int *equal) {
+  uint64_t count = (uint64_t)++*equal;
+  return !((pack_draw(&s->random) >> 32) * count >> 32);
 }
 
 // Where the penalties of what must go are least: on another item's end, or below another's begin. *cost: their sum.
 static int64_t find_place(EjectionSearch *s, int item, int64_t *cost) {
-  int64_t size = s->size[item], best = 0, least = INT64_MAX;
+  int64_t size = s->size[item], least = INT64_MAX;
+  int64_t best = s->penalty[item] == 1 ? find_free(s, item) : -1; // most of these find one
+  if (best >= 0) return *cost = 0, best;
   int count = gather(s, item), equal = 0;
   for (int k = -1, j = 0; k < count; k++) { // on an end, or at 0
     int64_t at = k < 0 ? 0 : s->last[k].at;
@@ -79,7 +104,7 @@ static int64_t find_place(EjectionSearch *s, int item, int64_t *cost) {
     if (k >= 0 && k + 1 < count && s->last[k + 1].at == at) continue;
     while (j < count && s->first[j].at < at + size) j++;
     int64_t out = (j ? s->first[j - 1].penalty : 0) - (k < 0 ? 0 : s->last[k].penalty);
-    if (out > least || (out == least && pack_draw(&s->random) % (uint64_t)++equal)) continue;
+    if (out > least || (out == least && !takes_another(s, &equal))) continue;
     if (out < least) equal = 1;
     least = out, best = at;
     if (!out) break;
@@ -90,7 +115,7 @@ static int64_t find_place(EjectionSearch *s, int item, int64_t *cost) {
     if (at + size > s->capacity) break;
     while (j < count && s->last[j].at <= at) j++;
     int64_t out = (k ? s->first[k - 1].penalty : 0) - (j ? s->last[j - 1].penalty : 0);
-    if (out > least || (out == least && pack_draw(&s->random) % (uint64_t)++equal)) continue;
+    if (out > least || (out == least && !takes_another(s, &equal))) continue;
     if (out < least) equal = 1;
     least = out, best = at;
   }
@@ -218,11 +243,13 @@ static int smalls_fit(const EjectionSearch *s, int64_t small) {
   return bytes <= s->capacity - s->most;
 }
 
-// Ways of searching: what is needed when at least so much of the most is, in an order. From the second round on only
-// all, and by random orders, too.
-typedef struct Part { double least; int order; } Part;
-static const Part parts[] = {{0.95, 0}, {0.9, 0}, {0.985, 2}, {0.9, 1}, {0.95, 1}, {0.4, 0},
-                             {0, 2},    {0, 0},   {0, 1},     {0, 3},   {0, 4},    {0, 5}};
+// Ways of searching: what is needed when at least so much of the most is, in an order, without items of less than the
+// capacity / small. From the second round on only all, and by random orders, too.
+typedef struct Part { double least; int order, small; } Part;
+static const Part parts[] = {{0, 1, 1000},   {0.9, 0, 300}, {0.95, 0, 300}, {0.9, 1, 300},
+                             {0.985, 2, 300}, {0.6, 1, 1000}, {0, 2, 1000},  {0, 2, 300},
+                             {0.4, 0, 300},  {0, 0, 300},   {0, 3, 300},    {0, 4, 300},
+                             {0, 5, 300}};
 enum { PARTS = sizeof parts / sizeof *parts, FIRST_ROUND = 9 };
 
 // Whether less than all items are needed when at least so much is.
@@ -237,16 +264,18 @@ static int is_part(const EjectionSearch *s, int64_t least) {
 static int64_t search_then_eject(EjectionSearch *s, int round, int64_t *bound, int64_t end, int64_t unit,
                                  int64_t effort, int64_t *offset) {
   int64_t *found = xcalloc((size_t)s->n + 1, sizeof *found);
-  int64_t small = s->capacity / 300, share = effort / 3;
-  if (!smalls_fit(s, small)) small = 0;
+  int64_t share = effort / 3 * 2;
   for (int q = 0; q < PARTS && end > *bound && s->looked < effort; q++) {
     int64_t least = (int64_t)(parts[q].least * (double)s->most), left = effort - s->looked;
+    int64_t small = s->capacity / parts[q].small;
     if (parts[q].least > 0 ? round || !is_part(s, least) : !round && q >= FIRST_ROUND) continue;
+    if (!smalls_fit(s, small)) small = 0;
     PackAim aim = {.capacity = s->capacity,
                    .least = least,
                    .small = small,
                    .order = parts[q].order,
                    .rounds = (int64_t)2 << (round < 40 ? round : 40),
+                   .patience = round ? 0 : 5,
                    .effort = left < share ? left : share};
     PackFound f = pack_search(s->p, s->meets, s->load, &aim, &s->looked, found);
     if (f == PACK_NONE) {
@@ -263,30 +292,114 @@ static int64_t search_then_eject(EjectionSearch *s, int round, int64_t *bound, i
   return end;
 }
 
+static EjectionSearch make_search(const PackProblem *p, const PackMeets *meets, const int64_t *load) {
+  size_t n = (size_t)p->item.count;
+  EjectionSearch s = {.p = p, .meets = meets, .load = load, .n = p->item.count, .random = PACK_SEED, .most = 1};
+  s.shelves = pack_shelves(p);
+  s.size = xcalloc(n + 1, sizeof *s.size);
+  s.first = xcalloc(n + 1, sizeof *s.first);
+  s.last = xcalloc(n + 1, sizeof *s.last);
+  s.offset = xcalloc(n + 1, sizeof *s.offset);
+  s.penalty = xcalloc(n + 1, sizeof *s.penalty);
+  s.pool = xcalloc(n + 1, sizeof *s.pool);
+  for (size_t i = 0; i < n; i++) s.size[i] = p->item.data[i].size, s.most = load[i] > s.most ? load[i] : s.most;
+  return s;
+}
+
+static void free_search(EjectionSearch *s) {
+  pack_shelves_free(&s->shelves);
+  free(s->size), free(s->first), free(s->last), free(s->offset), free(s->penalty), free(s->pool);
+}
+
+// The core: items that are needed when much is, but the small ones, as a problem of their own. Few items stand in the
+// way of one another there, and a step takes a tenth of the time that it takes among all.
+typedef struct Core {
+  PackProblem p; // times are borrowed
+  PackMeets meets;
+  int64_t *load;
+  int *item; // (items of the core) their numbers
+  EjectionSearch search;
+} Core;
+
+static void make_core(EjectionSearch *s, int64_t least, int64_t small, Core *c) {
+  *c = (Core){.p = {.time.data = s->p->time.data, .time.count = s->p->time.count}};
+  c->item = xcalloc((size_t)s->n + 1, sizeof *c->item);
+  c->load = xcalloc((size_t)s->n + 1, sizeof *c->load);
+  for (int i = 0; i < s->n; i++) {
+    if (!s->p->item.data[i].count || s->load[i] < least || s->size[i] < small) continue;
+    c->item[c->p.item.count] = i;
+    c->load[c->p.item.count] = s->load[i];
+    vec_push(&c->p.item, s->p->item.data[i]);
+  }
+  int n = c->p.item.count;
+  c->meets.words = ((size_t)n + 63) / 64;
+  c->meets.bits = xcalloc((size_t)n * c->meets.words + 1, sizeof *c->meets.bits);
+  for (int a = 0; a < n; a++)
+    for (int b = 0; b < n; b++)
+      c->meets.bits[(size_t)a * c->meets.words + (size_t)b / 64] |=
+          (uint64_t)pack_meets(s->meets, c->item[a], c->item[b]) << (b % 64);
+  s->looked += (int64_t)n * n / 2;
+  c->search = make_search(&c->p, &c->meets, c->load);
+  c->search.capacity = s->capacity;
+}
+
+static void free_core(Core *c) {
+  free_search(&c->search);
+  vec_free(&c->p.item);
+  free(c->meets.bits), free(c->load), free(c->item);
+}
+
+// Ways of starting with a core alone: which one, and in which order (`ways`). A core is what is needed when at least so
+// much of the most is.
+static const double cores[] = {0.95, 0.6};
+enum { CORES = sizeof cores / sizeof *cores };
+typedef struct CoreWay { int core, way; } CoreWay;
+static const CoreWay core_ways[] = {{0, 2}, {1, 2}, {1, 7}, {1, 3}, {0, 3}, {1, 4}};
+enum { CORE_WAYS = sizeof core_ways / sizeof *core_ways, PATIENCE = 2 * 1000 * 1000 };
+
+// Ejection search of the core, then of all from there. Returns the lowest end found, or `end`.
+static int64_t eject_core_first(EjectionSearch *s, int64_t bound, int64_t end, int64_t effort, int64_t *offset) {
+  int64_t stop = s->looked + effort / 4 > effort / 100 * 60 ? s->looked + effort / 4 : effort / 100 * 60;
+  int64_t *found = xcalloc((size_t)s->n + 1, sizeof *found), small = s->capacity / 1000;
+  if (!smalls_fit(s, small)) small = 0;
+  Core core[CORES];
+  for (int c = 0; c < CORES; c++) make_core(s, (int64_t)(cores[c] * (double)s->most), small, &core[c]);
+  for (int q = 0; q < 2 * CORE_WAYS && end > bound && s->looked < stop; q++) {
+    Core *c = &core[core_ways[q % CORE_WAYS].core];
+    int64_t before = c->search.looked;
+    if (2 * c->p.item.count > s->n) continue; // it would take as long as all
+    start_empty(&c->search, core_ways[q % CORE_WAYS].way, NULL);
+    int fits = empty_pool(&c->search, stop - s->looked, PATIENCE);
+    s->looked += c->search.looked - before;
+    if (!fits) continue;
+    for (int i = 0; i < s->n; i++) found[i] = -1;
+    for (int i = 0; i < c->p.item.count; i++) found[FAULT(core_lies_elsewhere, c->item[i], i)] = c->search.offset[i];
+    start_empty(s, 0, found);
+    if (empty_pool(s, stop - s->looked, PATIENCE)) end = keep(s, offset);
+  }
+  for (int c = 0; c < CORES; c++) free_core(&core[c]);
+  free(found);
+  return end;
+}
+
 int64_t pack_ejection_search(const PackProblem *p, const PackMeets *meets, const int64_t *load, int64_t *bound,
                              int64_t end, int search, int64_t effort, int64_t *offset) {
-  int n = p->item.count, failed = 0;
-  EjectionSearch s = {.p = p, .meets = meets, .load = load, .n = n, .random = PACK_SEED, .most = 1};
-  s.shelves = pack_shelves(p);
-  s.size = xcalloc((size_t)n + 1, sizeof *s.size);
-  s.first = xcalloc((size_t)n + 1, sizeof *s.first);
-  s.last = xcalloc((size_t)n + 1, sizeof *s.last);
-  s.offset = xcalloc((size_t)n + 1, sizeof *s.offset);
-  s.penalty = xcalloc((size_t)n + 1, sizeof *s.penalty);
-  s.pool = xcalloc((size_t)n + 1, sizeof *s.pool);
-  for (int i = 0; i < n; i++) s.size[i] = p->item.data[i].size, s.most = load[i] > s.most ? load[i] : s.most;
+  int failed = 0;
+  EjectionSearch s = make_search(p, meets, load);
   int64_t unit = pack_unit(p);
   s.capacity = *bound / unit * unit;
   if (search) end = search_then_eject(&s, 0, bound, end, unit, effort, offset);
-  for (int number = 0; end > *bound && s.looked < effort / 8 * 5; number++) {
+  s.capacity = *bound / unit * unit;
+  if (search && end > *bound) end = eject_core_first(&s, *bound, end, effort, offset);
+  for (int number = 0; end > *bound && s.looked < effort / 4 * 3; number++) {
     // Once all orders have failed at the bound, every other attempt takes half of what lies above it.
     s.capacity = (*bound + (number >= WAYS && number % 2 ? (end - *bound) / 2 : 0)) / unit * unit;
     start_empty(&s, number, NULL);
     if (empty_pool(&s, effort - s.looked, effort / 16)) end = keep(&s, offset);
   }
-  for (int round = 1; search && end > *bound && s.looked < effort / 8 * 7; round++) {
+  for (int round = 1; search && end > *bound && s.looked < effort / 100 * 95; round++) {
     s.capacity = (*bound + (round % 2 ? 0 : (end - *bound) / 2)) / unit * unit;
-    end = search_then_eject(&s, round, bound, end, unit, effort / 8 * 7, offset);
+    end = search_then_eject(&s, round, bound, end, unit, effort / 100 * 95, offset);
   }
   while (end > *bound && s.looked < effort && failed < 4) {
     start_from(&s, offset);
@@ -294,7 +407,6 @@ int64_t pack_ejection_search(const PackProblem *p, const PackMeets *meets, const
     if (empty_pool(&s, (effort - s.looked) / 2, effort)) end = keep(&s, offset);
     else failed++;
   }
-  pack_shelves_free(&s.shelves);
-  free(s.size), free(s.first), free(s.last), free(s.offset), free(s.penalty), free(s.pool);
+  free_search(&s);
   return end;
 }

@@ -12,8 +12,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-typedef struct Change { int rank, by; int64_t low; } Change;
-typedef struct Cell { int64_t low, size; } Cell; // low: the lowest offset that what is placed allows
+typedef struct Change { int item, by; int64_t key; } Change;
+typedef struct Watch { int section, witness; } Watch; // the witness that a section had
+
+// Items lie by when they are needed first (seats), so that those of a part lie side by side. Of each block of seats the
+// least is kept: the lowest item is found without a look at each.
+enum { BLOCK = 64, BLOCKS = (PACK_MOST_SEARCHED + BLOCK - 1) / BLOCK, RANK_BITS = 12, RANKS = (1 << RANK_BITS) - 1 };
+_Static_assert(PACK_MOST_SEARCHED <= RANKS + 1 && BLOCKS <= 64, "a key has the rank's bits, a word all blocks");
 
 // Times between two edges, at which the same items are needed, are sections: numbered.
 typedef struct Search {
@@ -25,18 +30,28 @@ typedef struct Search {
   int *needed, *begin;      // (begin[x + 1] … begin[x + 2]) items that are needed in section x
   int *cut;                 // (sections) items left that are needed before x and from x on
   int64_t *left;            // (sections) bytes of what is not placed
-  int *witness;             // (sections) one of what is left that lay low enough when last looked at
   uint64_t *open;           // bits of items that are left
-  Cell *cell;               // (ranks) of items in the order
-  int *rank, *at;           // (items) in the order, and (ranks) the other way round
+  int64_t *key, *end; // (seats) of items left: the lowest offset that what is placed allows, shifted by RANK_BITS,
+                      // and the rank in the order, which decides among equals; and where the item would end.
+                      // INT64_MAX: of items placed
+  int64_t least_key[BLOCKS], least_end[BLOCKS]; // of the seats of a block
+  uint64_t stale;           // bits of blocks whose least must be found again
+  int *seat, *at;           // (items) seats; (ranks) items
+  int *first_seat;          // (sections + 1) seats of items that begin before
+  int64_t *size;            // (items)
   int64_t *offset;          // (items) where each was placed last
-  Vec(Change) change;       // of `low`, to be taken back
-  int64_t capacity, looked, stop, nodes;
-  int *by;                  // (ranks) the item that raised `low` last, -1: none
+  int *witness;             // (sections) one of what is left that lies low enough, as a number of `needed`; -1: none
+  int *watched, *next,
+      *before;              // (items, sections, sections) list of sections of which an item is the witness; -1: ends
+  Vec(Change) change;       // of keys, to be taken back
+  Vec(Watch) watch;         // of witnesses, to be taken back
+  int64_t capacity, looked, stop;
+  int64_t nodes, least_nodes, patience; // nodes: left; patience: until it goes deeper
+  int *by;                  // (items) the item that raised the lowest offset last, -1: none
   int failed;               // the section in which what is left did not fit
   uint64_t *why, *tried; // with jumps, (items) bits: what the last failure depends on; (levels, items) and those that
                          // came before it
-  int jump, level;          // level: how many items are placed, of the parts that are being searched
+  int jump, deepest, level; // level: how many items are placed, of the parts that are being searched
 } Search;
 
 static int by_number(const void *a, const void *b) { return *(const int *)a - *(const int *)b; }
@@ -72,56 +87,121 @@ static PackTime span_of(const Search *s, int i) {
 static int is_open(const Search *s, int i) { return s->open[i / 64] >> (i % 64) & 1; }
 
 // Of what single ranks own, a time has several sums: bounds do without it.
-static int64_t counted(const Search *s, int i) {
-  return s->p->item.data[i].owners ? 0 : s->p->item.data[i].size;
+static int64_t counted(const Search *s, int i) { return s->p->item.data[i].owners ? 0 : s->size[i]; }
+
+static void set_key(Search *s, int i, int64_t key) {
+  int seat = s->seat[i];
+  s->key[seat] = key;
+  s->end[seat] = (key >> RANK_BITS) + s->size[i];
+  s->stale |= FAULT(search_trusts_stale_blocks, (uint64_t)1 << (seat / BLOCK), 0);
 }
 
-// Whether at all times that are looked at what is left fits from `offset` on.
-static int fits(Search *s, PackTime span, int64_t offset) {
-  int from = s->first_tight[span.lower], to = s->first_tight[span.upper];
-  s->looked += to - from + 4;
-  for (int k = from; k < to; k++) {
-    int x = s->tight[k];
-    int64_t room = s->capacity - s->left[x];
-    if (!s->left[x]) continue;
-    if (offset > room) return s->failed = x, 0;
-    if (is_open(s, s->witness[x]) && s->cell[s->rank[s->witness[x]]].low <= room) continue;
-    int j = s->begin[x + 1];
-    while (j < s->begin[x + 2] && (!is_open(s, s->needed[j]) || s->cell[s->rank[s->needed[j]]].low > room)) j++;
-    s->looked += j - s->begin[x + 1];
-    if (j == s->begin[x + 2]) return s->failed = x, 0;
-    s->witness[x] = s->needed[j];
+// ---- what is left must fit ------------------------------------------------------------------------------------------
+
+// number: of `needed`, or -1.
+static void set_witness(Search *s, int x, int number) {
+  int *watched = s->witness[x] < 0 ? NULL : &s->watched[s->needed[s->witness[x]]];
+  if (watched) {
+    if (s->before[x] < 0) *watched = s->next[x];
+    else s->next[s->before[x]] = s->next[x];
+    if (s->next[x] >= 0) s->before[s->next[x]] = s->before[x];
+  }
+  s->witness[x] = number;
+  if (number < 0) return;
+  watched = &s->watched[s->needed[number]];
+  s->next[x] = *watched, s->before[x] = -1;
+  if (s->next[x] >= 0) s->before[s->next[x]] = x;
+  *watched = x;
+}
+
+// Whether in a section something that is left lies low enough for all that is left: its witness. Where that does not do
+// any more, another one, from there on: most of what comes before has been one.
+static int has_witness(Search *s, int x) {
+  int64_t limit = (s->capacity - s->left[x] + FAULT(search_wants_lower_witnesses, 1, 0))
+                  << RANK_BITS; // of keys; what is placed has a greater one
+  int was = s->witness[x], from = s->begin[x + 1], to = s->begin[x + 2], j = was < 0 ? from : was;
+  if (!s->left[x] || (was >= 0 && s->key[s->seat[s->needed[was]]] < limit)) return 1;
+  for (int left = to - from; left; left--, j = j + 1 < to ? j + 1 : from) {
+    s->looked++;
+    if (s->key[s->seat[s->needed[j]]] >= limit) continue;
+    vec_push(&s->watch, (Watch){x, was});
+    set_witness(s, x, j);
+    return 1;
+  }
+  return s->failed = x, 0;
+}
+
+// Of each section that an item is the witness of.
+static int have_witnesses(Search *s, int item) {
+  for (int x = s->watched[item], next; x >= 0; x = next) {
+    next = s->next[x];
+    s->looked++;
+    if (!has_witness(s, x)) return 0;
   }
   return 1;
 }
 
+// Whether at all times that are looked at what is left fits from `offset` on, after an item has been placed there and
+// has raised others. *room: no more than what any section has below it where what is left would begin at the latest;
+// until the offset comes to that, no section needs to be looked at.
+static int fits(Search *s, PackTime span, int64_t offset, int item, int changes, int64_t *room) {
+  if (offset > *room) {
+    int from = s->first_tight[span.lower], to = s->first_tight[span.upper];
+    *room = s->capacity;
+    for (int k = from; k < to; k++) {
+      int x = s->tight[k];
+      int64_t own = s->capacity - s->left[x];
+      if (own >= *room) continue;
+      *room = own;
+      if (offset > FAULT(search_leaves_room, own, own - 1)) return s->failed = x, s->looked += (k - from) / 2, 0;
+    }
+    s->looked += (to - from) / 2;
+  }
+  if (!have_witnesses(s, item)) return 0;
+  for (int k = changes; k < s->change.count; k++)
+    if (!have_witnesses(s, s->change.data[k].item)) return 0;
+  return 1;
+}
+
+// ---- placing and taking back ----------------------------------------------------------------------------------------
+
 static void place(Search *s, int item, int64_t offset) {
   const uint64_t *row = s->meets->bits + (size_t)item * s->meets->words;
-  int64_t top = offset + s->p->item.data[item].size;
-  int was = s->change.count;
+  int64_t top = offset + s->size[item];
+  int was = s->change.count, seat = s->seat[item];
   s->open[item / 64] &= ~((uint64_t)1 << (item % 64));
   s->offset[item] = offset;
+  s->key[seat] = s->end[seat] = INT64_MAX;
+  s->stale |= (uint64_t)1 << (seat / BLOCK);
   for (size_t w = 0; w < s->meets->words; w++)
     for (uint64_t bits = row[w] & s->open[w]; bits; bits &= bits - 1) {
-      int other = s->rank[64 * w + (size_t)__builtin_ctzll(bits)];
-      if (s->cell[other].low >= top) continue;
-      vec_push(&s->change, (Change){other, s->by[other], s->cell[other].low});
+      int other = 64 * (int)w + __builtin_ctzll(bits);
+      int64_t key = s->key[s->seat[other]];
+      if (key >> RANK_BITS >= top) continue;
+      vec_push(&s->change, (Change){other, s->by[other], key});
       s->by[other] = item;
-      s->cell[other].low = FAULT(search_lifts_nothing, top, s->cell[other].low);
+      set_key(s, other, FAULT(search_lifts_nothing, top << RANK_BITS | (key & RANKS), key));
     }
   EACH_SECTION(x, s, item) s->left[x] -= counted(s, item);
   PackTime span = span_of(s, item);
-  s->looked += (int64_t)s->meets->words / 2 + 2 * (s->change.count - was) + (span.upper - span.lower) / 2;
+  s->looked += (int64_t)s->meets->words / 2 + 3 * (s->change.count - was) + (span.upper - span.lower) / 4;
 }
 
-static void take_back(Search *s, int item, int changes) {
-  while (s->change.count > changes) {
+typedef struct Before { int changes, watches; int64_t key; } Before; // what a place is taken back to
+
+static void take_back(Search *s, int item, Before before) {
+  while (s->watch.count > before.watches) {
+    Watch w = s->watch.data[--s->watch.count];
+    set_witness(s, w.section, w.witness);
+  }
+  while (s->change.count > before.changes) {
     Change c = s->change.data[--s->change.count];
-    s->cell[c.rank].low = c.low;
-    s->by[c.rank] = c.by;
+    set_key(s, c.item, c.key);
+    s->by[c.item] = c.by;
   }
   EACH_SECTION(x, s, item) s->left[x] += counted(s, item);
   s->open[item / 64] |= (uint64_t)1 << (item % 64);
+  set_key(s, item, before.key);
 }
 
 static void add_bit(uint64_t *set, int i) { set[i / 64] |= (uint64_t)1 << (i % 64); }
@@ -130,13 +210,13 @@ static void add_bit(uint64_t *set, int i) { set[i / 64] |= (uint64_t)1 << (i % 6
 // raised the items left there, and the item itself where its own offset is too high for these.
 static void explain(Search *s, int item, int64_t low) {
   memset(s->why, 0, s->meets->words * sizeof *s->why);
-  if (low + s->p->item.data[item].size > s->capacity) {
-    if (s->by[s->rank[item]] >= 0) add_bit(s->why, s->by[s->rank[item]]);
+  if (low + s->size[item] > s->capacity) {
+    if (s->by[item] >= 0) add_bit(s->why, s->by[item]);
     return;
   }
   int x = s->failed;
   for (int j = s->begin[x + 1]; j < s->begin[x + 2]; j++) {
-    int i = s->needed[j], by = is_open(s, i) ? s->by[s->rank[i]] : i;
+    int i = s->needed[j], by = is_open(s, i) ? s->by[i] : i;
     if (by >= 0) add_bit(s->why, by);
   }
   s->looked += s->begin[x + 2] - s->begin[x + 1];
@@ -155,67 +235,112 @@ static int is_beyond(Search *s, uint64_t *tried, int item, int lifted) {
   return !lifted;
 }
 
-typedef struct Last { int64_t low; int rank; } Last; // what has been placed last
+// ---- the lowest of what is left -------------------------------------------------------------------------------------
 
-static int search(Search *s, int *rank, int count, PackTime span, Last last);
+// Of the seats of a part: the lowest end of any item, the least key above that of the last one, and whether any lies
+// below that: it has been passed over.
+typedef struct Lowest { int64_t end, key; int skipped; } Lowest;
 
-// Items (by rank) of a span, each part that nothing connects with others by itself.
-static int search_parts(Search *s, int *rank, int count, PackTime span, Last last) {
+static void look_at(const Search *s, int from, int to, int64_t last, Lowest *l) {
+  int64_t end = l->end, key = l->key;
+  int skipped = 0;
+  for (int k = from; k < to; k++) {
+    int above = s->key[k] > last;
+    end = s->end[k] < end ? s->end[k] : end;
+    key = above && s->key[k] < key ? s->key[k] : key;
+    skipped |= !above;
+  }
+  l->end = end, l->key = key, l->skipped |= skipped;
+}
+
+static void refresh(Search *s, int block) {
+  int64_t key = INT64_MAX, end = INT64_MAX;
+  for (int k = block * BLOCK; k < (block + 1) * BLOCK; k++) {
+    key = s->key[k] < key ? s->key[k] : key;
+    end = s->end[k] < end ? s->end[k] : end;
+  }
+  s->least_key[block] = key, s->least_end[block] = end;
+  s->stale &= ~((uint64_t)1 << block);
+}
+
+static Lowest find_lowest(Search *s, PackTime span, int64_t last) {
+  Lowest l = {INT64_MAX, INT64_MAX, 0};
+  int from = s->first_seat[span.lower], to = s->first_seat[span.upper];
+  int first = (from + BLOCK - 1) / BLOCK, end = to / BLOCK, stale = 0;
+  if (first >= end) {
+    look_at(s, from, to, last, &l);
+    s->looked += (to - from) / 2;
+    return l;
+  }
+  look_at(s, from, first * BLOCK, last, &l);
+  for (int b = first; b < end; b++) {
+    if (s->stale >> b & 1) refresh(s, b), stale++;
+    if (s->least_key[b] <= last) {
+      look_at(s, b * BLOCK, (b + 1) * BLOCK, last, &l), stale++;
+      continue;
+    }
+    l.end = s->least_end[b] < l.end ? s->least_end[b] : l.end;
+    l.key = s->least_key[b] < l.key ? s->least_key[b] : l.key;
+  }
+  look_at(s, end * BLOCK, to, last, &l);
+  s->looked += (first * BLOCK - from + to - end * BLOCK) / 2 + stale * (BLOCK / 2) + (end - first);
+  return l;
+}
+
+static int search(Search *s, PackTime span, int64_t last, int64_t room);
+
+// Nodes are left until none goes deeper for some time.
+static void go_deeper(Search *s) {
+  if (++s->level <= s->deepest) return;
+  s->deepest = s->level;
+  s->least_nodes = FAULT(search_has_endless_patience, s->nodes > s->patience, 0) ? s->nodes - s->patience : 0;
+}
+
+// Items of a span, each part that nothing connects with others by itself.
+static int search_parts(Search *s, PackTime span, int64_t last, int64_t room) {
   for (int from = span.lower, x = from + 1; x <= span.upper; x++) {
     if (x < span.upper && s->cut[x]) continue;
-    int in = 0;
-    for (int k = 0; k < count; k++) {
-      int now = rank[k];
-      if (span_of(s, s->at[now]).lower >= x) continue;
-      rank[k] = rank[in], rank[in++] = now;
-    }
-    s->looked += count;
-    if (in && !search(s, rank, in, (PackTime){from, x}, last)) return 0;
-    rank += in, count -= in, from = x;
+    s->deepest = s->level;
+    if (!search(s, (PackTime){from, x}, last, room)) return 0;
+    from = x;
   }
+  s->looked += (span.upper - span.lower) / 2;
   return 1;
 }
 
-// Places one after another of these lowest, and searches what is left. Leaves all open that was.
-static int search(Search *s, int *rank, int count, PackTime span, Last last) {
-  int found = !count, skipped = 0;
+// Places one after another of these lowest, and searches what is left. Leaves all open that was. last: the key of what
+// has been placed last, -1: nothing has; room: as of `fits`.
+static int search(Search *s, PackTime span, int64_t last, int64_t room) {
   uint64_t *tried = s->jump ? s->tried + (size_t)s->level * s->meets->words : NULL;
+  int found = 0;
   if (tried) memset(tried, 0, s->meets->words * sizeof *tried);
-  while (!found && s->looked <= s->stop && s->nodes-- > 0) {
-    int64_t least = INT64_MAX, low = INT64_MAX; // the lowest end of any, and the lowest offset that has not been tried
-    int best = -1;
-    for (int k = 0; k < count; k++) {
-      Cell c = s->cell[rank[k]];
-      least = c.low + c.size < least ? c.low + c.size : least;
-      if (c.low > low || c.low < last.low ||
-          (c.low == last.low && FAULT(search_skips_equal_offsets, rank[k] <= last.rank, last.rank >= 0))) {
-        if (c.low <= last.low) skipped = 1;
-        continue;
-      }
-      if (c.low == low && rank[k] > rank[best]) continue;
-      low = c.low, best = k;
-    }
-    s->looked += count / 2;
-    if (low >= least) { // none is left, or a gap would stay in which another one fits
+  while (!found) {
+    Lowest l = find_lowest(s, span, FAULT(search_skips_equal_offsets, last, last | (last < 0 ? 0 : RANKS)));
+    if (l.end == INT64_MAX) return 1; // nothing is left
+    if (s->looked > s->stop || s->nodes <= s->least_nodes) return 0;
+    s->nodes--;
+    int64_t low = l.key >> RANK_BITS;
+    if (l.key == INT64_MAX || low >= l.end) { // all have been tried, or a gap would stay in which another one fits
       if (tried) memcpy(s->why, tried, s->meets->words * sizeof *tried);
-      if (tried && skipped && last.rank >= 0) add_bit(s->why, s->at[last.rank]);
+      if (tried && l.skipped) add_bit(s->why, s->at[last & RANKS]);
       return 0;
     }
-    int now = rank[best], item = s->at[now], changes = s->change.count, parts = 0;
+    last = l.key;
+    int item = s->at[last & RANKS], parts = 0;
+    Before before = {s->change.count, s->watch.count, last};
     PackTime own = span_of(s, item);
-    rank[best] = rank[count - 1], rank[count - 1] = now;
-    last = (Last){low, now};
+    int64_t own_room = room;
     place(s, item, low);
     for (int x = own.lower + 1; x < own.upper; x++) parts += !--s->cut[x];
-    s->level++;
-    if (low + s->p->item.data[item].size > s->capacity || !fits(s, span, low)) {
+    go_deeper(s);
+    if (low + s->size[item] > s->capacity || !fits(s, span, low, item, before.changes, &own_room)) {
       if (tried) explain(s, item, low);
     } else
-      found = parts ? search_parts(s, rank, count - 1, span, last) : search(s, rank, count - 1, span, last);
+      found = parts ? search_parts(s, span, last, own_room) : search(s, span, last, own_room);
     for (int x = own.lower + 1; x < own.upper; x++) ++s->cut[x];
-    int lifted = s->change.count > changes;
+    int lifted = s->change.count > before.changes;
     s->level--;
-    take_back(s, item, changes);
+    take_back(s, item, before);
     if (tried && !found && is_beyond(s, tried, item, lifted)) return 0;
   }
   return found;
@@ -257,8 +382,8 @@ static void rank_by(Search *s, int order, uint64_t random, const int64_t *load, 
   }
   qsort(key, (size_t)count, sizeof *key, by_values);
   for (int k = 0; k < count; k++) {
-    s->rank[key[k].item] = k, s->at[k] = key[k].item;
-    s->cell[k] = (Cell){0, s->p->item.data[key[k].item].size};
+    s->at[k] = key[k].item;
+    set_key(s, key[k].item, k);
   }
   s->looked += 12 * count;
   free(key);
@@ -303,49 +428,73 @@ static int find_items(Search *s, int64_t small, int *item) {
   return count;
 }
 
+// Seats, by when items are needed first.
+static void take_seats(Search *s, const int *item, int count) {
+  for (int k = 0; k < count; k++) s->first_seat[span_of(s, item[k]).lower + 1]++;
+  for (int x = 0; x <= s->sections; x++) s->first_seat[x + 1] += s->first_seat[x];
+  for (int k = 0; k < count; k++) s->seat[item[k]] = s->first_seat[span_of(s, item[k]).lower]++;
+  memmove(s->first_seat + 1, s->first_seat, sizeof *s->first_seat * (size_t)(s->sections + 1));
+  s->first_seat[0] = 0;
+}
+
+// Whether what is needed in each section that is looked at fits into it at all.
+static int all_have_witnesses(Search *s) {
+  int all = 1;
+  for (int k = 0; k < s->tights && all; k++) all = has_witness(s, s->tight[k]);
+  s->watch.count = 0; // nothing takes these back
+  return all;
+}
+
 PackFound pack_search(const PackProblem *p, const PackMeets *meets, const int64_t *load, const PackAim *aim,
                       int64_t *looked, int64_t *offset) {
   size_t n = (size_t)p->item.count;
-  Search s = {.p = p, .meets = meets, .n = p->item.count, .capacity = aim->capacity, .stop = aim->effort,
+  Search s = {.p = p, .meets = meets, .n = p->item.count, .capacity = aim->capacity, .stop = aim->effort / 3 * 2,
               .jump = aim->jump};
   PackFound found = PACK_GAVE_UP;
   find_sections(&s);
-  size_t sections = (size_t)s.sections;
+  size_t sections = (size_t)s.sections, seats = (size_t)(BLOCKS + 1) * BLOCK;
   int *item = xcalloc(n + 1, sizeof *item);
   s.open = xcalloc(meets->words + 1, sizeof *s.open);
-  s.cell = xcalloc(n + 1, sizeof *s.cell);
-  s.at = xcalloc(n + 1, sizeof *s.at);
-  s.rank = xcalloc(n + 1, sizeof *s.rank);
-  s.by = xcalloc(n + 1, sizeof *s.by);
-  for (size_t i = 0; i < n; i++) s.by[i] = -1;
+  s.key = xcalloc(seats, sizeof *s.key), s.end = xcalloc(seats, sizeof *s.end);
+  for (size_t i = 0; i < seats; i++) s.key[i] = s.end[i] = INT64_MAX;
+  s.at = xcalloc(n + 1, sizeof *s.at), s.seat = xcalloc(n + 1, sizeof *s.seat);
+  s.first_seat = xcalloc(sections + 3, sizeof *s.first_seat);
+  s.by = xcalloc(n + 1, sizeof *s.by), s.watched = xcalloc(n + 1, sizeof *s.watched);
+  for (size_t i = 0; i < n; i++) s.by[i] = s.watched[i] = -1;
+  s.size = xcalloc(n + 1, sizeof *s.size), s.offset = xcalloc(n + 1, sizeof *s.offset);
+  for (size_t i = 0; i < n; i++) s.size[i] = p->item.data[i].size;
   if (s.jump)
     s.why = xcalloc(meets->words + 1, sizeof *s.why), s.tried = xcalloc((n + 2) * meets->words, sizeof *s.tried);
-  s.offset = xcalloc(n + 1, sizeof *s.offset);
   s.tight = xcalloc(sections + 1, sizeof *s.tight);
   s.first_tight = xcalloc(sections + 1, sizeof *s.first_tight);
   s.cut = xcalloc(sections + 1, sizeof *s.cut);
   s.left = xcalloc(sections + 1, sizeof *s.left);
   s.witness = xcalloc(sections + 1, sizeof *s.witness);
+  s.next = xcalloc(sections + 1, sizeof *s.next), s.before = xcalloc(sections + 1, sizeof *s.before);
+  for (size_t x = 0; x < sections; x++) s.witness[x] = -1;
   s.begin = xcalloc(sections + 3, sizeof *s.begin);
   s.capacity -= find_tight(&s, aim->least, aim->small);
   int count = find_items(&s, aim->small, item);
   s.nodes = aim->rounds * count;
+  s.patience = aim->patience ? count / aim->patience : s.nodes;
   s.looked += 16 * s.n;
-  uint64_t seed = PACK_SEED + (uint64_t)aim->rounds * 1000003 + (uint64_t)aim->order + (uint64_t)aim->draw * 998244353;
-  rank_by(&s, aim->order, seed, load, item, count);
-  int *rank = xcalloc((size_t)count + 1, sizeof *rank);
-  for (int k = 0; k < count; k++) rank[k] = k;
-  if (count <= PACK_MOST_SEARCHED && search_parts(&s, rank, count, (PackTime){0, s.sections}, (Last){0, -1}))
-    found = PACK_FITS;
-  else if (FAULT(search_proves_by_giving_up, count <= PACK_MOST_SEARCHED && s.nodes > 0 && s.looked <= s.stop, 1) &&
-           !aim->small && FAULT(jumps_prove, !aim->jump, 1)) // jumps may pass over a packing
-    found = PACK_NONE;
+  if (count <= PACK_MOST_SEARCHED && s.capacity < INT64_MAX >> (RANK_BITS + 1)) {
+    uint64_t seed =
+        PACK_SEED + (uint64_t)aim->rounds * 1000003 + (uint64_t)aim->order + (uint64_t)aim->draw * 998244353;
+    take_seats(&s, item, count);
+    rank_by(&s, aim->order, seed, load, item, count);
+    if (all_have_witnesses(&s) && search_parts(&s, (PackTime){0, s.sections}, -1, INT64_MIN)) found = PACK_FITS;
+    else if (FAULT(search_proves_by_giving_up, s.nodes > s.least_nodes && s.looked <= s.stop, 1) && !aim->small &&
+             FAULT(jumps_prove, !aim->jump, 1)) // jumps may pass over a packing
+      found = PACK_NONE;
+  }
   for (size_t i = 0; i < n && found == PACK_FITS; i++) offset[i] = -1;
   for (int k = 0; k < count && found == PACK_FITS; k++) offset[item[k]] = s.offset[item[k]];
-  *looked += s.looked;
-  free(item), free(rank), free(s.open), free(s.cell), free(s.at), free(s.rank), free(s.offset), free(s.tight),
-      free(s.first_tight), free(s.cut);
-  free(s.by), free(s.why), free(s.tried), free(s.left), free(s.witness), free(s.begin), free(s.needed), free(s.time);
+  *looked += s.looked / 2 * 3; // these take longer
+  free(item), free(s.open), free(s.key), free(s.end), free(s.at), free(s.seat), free(s.first_seat), free(s.by);
+  free(s.watched), free(s.size), free(s.offset), free(s.why), free(s.tried), free(s.tight), free(s.first_tight);
+  free(s.cut), free(s.left), free(s.witness), free(s.next), free(s.before), free(s.begin), free(s.needed), free(s.time);
   vec_free(&s.change);
+  vec_free(&s.watch);
   return found;
 }

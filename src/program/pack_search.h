@@ -26,6 +26,7 @@ typedef struct PackAim {
   int64_t capacity, least, small;
   int order;              // below PACK_ORDERS: what is tried first
   int64_t rounds, effort;
+  int patience;           // above 0: it also ends when so many-th of the items in steps have not come deeper
   int jump;               // go back at once to what a failure depends on: much faster, but it proves nothing
   int64_t draw;           // number of the random order
 } PackAim;
@@ -61,6 +62,7 @@ typedef struct PackShelves {
   PackShelf shelf[PACK_PERIODS + 1]; // the last: of all times
   unsigned char *first, *last;       // (items) periods in which it is needed first and last
   int begin, end;                    // of all times
+  int periods;                       // PACK_PERIODS, or 0: one shelf for all
 } PackShelves;
 PackShelves pack_shelves(const PackProblem *problem); // freed by pack_shelves_free
 void pack_shelves_clear(PackShelves *shelves);

@@ -43,11 +43,12 @@ static int marks_below(const PackShelf *shelf, int64_t at) {
 }
 
 static int period(const PackShelves *s, int time) {
-  return (int)((int64_t)(time - s->begin) * PACK_PERIODS / (s->end - s->begin));
+  return (int)((int64_t)(time - s->begin) * s->periods / (s->end - s->begin));
 }
 
 PackShelves pack_shelves(const PackProblem *p) {
-  PackShelves s = {.begin = INT_MAX, .end = INT_MIN};
+  enum { FEW = 400 }; // of so few items one shelf is looked through in less time than it takes to keep several
+  PackShelves s = {.begin = INT_MAX, .end = INT_MIN, .periods = p->item.count > FEW ? PACK_PERIODS : 0};
   s.first = xcalloc((size_t)p->item.count + 1, sizeof *s.first);
   s.last = xcalloc((size_t)p->item.count + 1, sizeof *s.last);
   for (int i = 0; i < p->time.count; i++) {
@@ -56,7 +57,7 @@ PackShelves pack_shelves(const PackProblem *p) {
   }
   for (int i = 0; i < p->item.count; i++) {
     const PackItem *item = &p->item.data[i];
-    if (!item->count) continue;
+    if (!item->count || !s.periods) continue;
     s.first[i] = (unsigned char)period(&s, p->time.data[item->first].lower);
     s.last[i] = (unsigned char)period(&s, p->time.data[item->first + item->count - 1].upper - 1);
   }
@@ -73,7 +74,7 @@ void pack_shelves_free(PackShelves *s) {
 }
 
 const PackShelf *pack_shelf_of(const PackShelves *s, int item) {
-  return &s->shelf[s->first[item] == s->last[item] ? s->first[item] : PACK_PERIODS];
+  return &s->shelf[s->periods && s->first[item] == s->last[item] ? s->first[item] : PACK_PERIODS];
 }
 
 static void put(PackShelf *shelf, PackMark m) {
@@ -90,13 +91,13 @@ static void take(PackShelf *shelf, PackMark m) {
 }
 
 int pack_shelves_put(PackShelves *s, PackMark m) {
-  for (int t = s->first[m.item]; t <= s->last[m.item]; t++) put(&s->shelf[t], m);
+  for (int t = s->first[m.item]; s->periods && t <= s->last[m.item]; t++) put(&s->shelf[t], m);
   put(&s->shelf[PACK_PERIODS], m);
   return SHELF_COST * (s->last[m.item] - s->first[m.item] + 2) + s->shelf[PACK_PERIODS].count / 8;
 }
 
 int pack_shelves_take(PackShelves *s, PackMark m) {
-  for (int t = s->first[m.item]; t <= s->last[m.item]; t++) take(&s->shelf[t], m);
+  for (int t = s->first[m.item]; s->periods && t <= s->last[m.item]; t++) take(&s->shelf[t], m);
   take(&s->shelf[PACK_PERIODS], m);
   return SHELF_COST * (s->last[m.item] - s->first[m.item] + 2) + s->shelf[PACK_PERIODS].count / 8;
 }
