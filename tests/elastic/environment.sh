@@ -12,10 +12,13 @@ worker() {
   done
 }
 # find_worker ID RANK: it is there, and victim is its process. To look through all processes takes a busy machine as long as many steps,
-# so it is called before the step at which the worker is killed: the run could be over.
+# so it is called before the step at which the worker is killed: the run could be over. Of the workers that the last victim had beside
+# it, which may not have ended yet, it is none.
 find_worker() {
+  local start
   victim=$(worker "$1" "$2")
-  [ -n "$victim" ]
+  start=$1,$(tr '\0' '\n' <"/proc/${victim:-none}/environ" | sed -n 's/^TORCHELASTIC_RESTART_COUNT=//p') 2>/dev/null
+  [ -n "$victim" ] && [ "$start" != "$1," ] && [ "$start" != "${found_start-}" ] && found_start=$start
 }
 no_workers() { [ -z "$(workers "$1")" ]; }
 # lines NUMBER FILE: it has so many at least
