@@ -118,7 +118,7 @@ static void set_witness(Search *s, int x, int number) {
 // any more, another one, from there on: most of what comes before has been one.
 static int has_witness(Search *s, int x) {
   int64_t limit = (s->capacity - s->left[x] + FAULT(search_wants_lower_witnesses, 1, 0))
-                  << RANK_BITS; // of keys; what is placed has a greater one
+                  * (RANKS + 1); // of keys; what is placed has a greater one
   int was = s->witness[x], from = s->begin[x + 1], to = s->begin[x + 2], j = was < 0 ? from : was;
   if (!s->left[x] || (was >= 0 && s->key[s->seat[s->needed[was]]] < limit)) return 1;
   for (int left = to - from; left; left--, j = j + 1 < to ? j + 1 : from) {

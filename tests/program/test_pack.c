@@ -279,6 +279,7 @@ static void search_finds_what_fits_and_proves_what_does_not(void **state) {
     for (int k = 0; k < PACK_ORDERS; k++) {
       assert_true(search_all(&p, best, k, 100000) == PACK_FITS && check(&p) <= best);
       assert_true(search_all(&p, best - 1, k, 100000) == PACK_NONE);
+      assert_true(search_all(&p, pack_bound(&p, NULL) / 2, k, 100000) == PACK_NONE);
       assert_true(search_all(&p, best, k, 0) == PACK_GAVE_UP);
     }
     pack_free(&p);
