@@ -375,20 +375,31 @@ static LayoutList only(const char *text) {
   return all.list;
 }
 
+// Made once a process, as that takes half a second. names: those that are left out are printed.
+static const Combinations *combinations(int names) {
+  static Combinations all;
+  if (all.list.count && !names) return &all;
+  vec_free(&all.list);
+  all = all_combinations(names);
+  return &all;
+}
+
 int matrix_layouts(MatrixLayout **out) {
   const char *asked = getenv("PARITY_ONLY");
-  LayoutList list = asked && asked[0] == '=' ? only(asked + 1) : all_combinations(0).list;
+  LayoutList list = {0};
+  if (asked && asked[0] == '=') list = only(asked + 1);
+  else
+    for (int i = 0; i < combinations(0)->list.count; i++) vec_push(&list, combinations(0)->list.data[i]);
   *out = list.data;
   return list.count;
 }
 
 void matrix_print_left_out(int names) {
-  Combinations all = all_combinations(names);
+  const Combinations *all = combinations(names);
   int covering = 0;
-  for (int i = 0; i < all.list.count; i++) covering += all.list.data[i].kind == MATRIX_COVER;
-  for (int r = 0; r < MATRIX_REASONS; r++) printf("combinations\t%d\t%s\n", all.count[r], reasons[r]);
+  for (int i = 0; i < all->list.count; i++) covering += all->list.data[i].kind == MATRIX_COVER;
+  for (int r = 0; r < MATRIX_REASONS; r++) printf("combinations\t%d\t%s\n", all->count[r], reasons[r]);
   printf("covering\t%d\n", covering);
-  vec_free(&all.list);
 }
 
 void matrix_print_table(void) {
