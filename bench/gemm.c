@@ -2,7 +2,8 @@
 // (bench/gemm_peers.h): bench_gemm [THREADS [DTYPE [LEVEL [SHAPE]]]].
 //   THREADS  a number, or several as 1,2
 //   LEVEL    best: the one that training uses; peak: that one, and only what its instructions can do
-//   SHAPE    only this product, as 1024x3072x768
+//   SHAPE    only this: products of a shape as 1024x3072x768, one of them as NT1024x3072x768 (NN, TN), a head as
+//            head1024x50304x768 (rows, vocabulary, width)
 // Rounds of plait and of the libraries alternate. Each figure is the best of many calls, so that a machine that others
 // share disturbs little, in wall time: packing, waiting and imbalance count as in training. Beside it stand its percent
 // of the measured peak, and plait's speed divided by the library's, which adds no bias and writes products of bf16 in
@@ -10,8 +11,10 @@
 #include "gemm_peak.h"
 #include "gemm_peers.h"
 #include "base/clock.h"
+#include "device/host.h"
 #include <inttypes.h>
 #include <string.h>
+#include <sys/mman.h>
 
 typedef struct Bench {
   CpuLevel level;
@@ -20,9 +23,18 @@ typedef struct Bench {
   double peak; // GF/s of all threads; 0: unknown
 } Bench;
 
+// Zeros in huge pages, as the arena of a training run.
+static void *in_huge_pages(size_t bytes) {
+  size_t whole = (bytes + HOST_PAGE) / HOST_PAGE * HOST_PAGE;
+  void *memory = aligned_alloc(HOST_PAGE, whole);
+  if (!memory) abort();
+  madvise(memory, whole, MADV_HUGEPAGE);
+  return memset(memory, 0, whole);
+}
+
 static void fill_within(Operand *x, double most) {
   int64_t count = operand_elements(x);
-  x->data = xcalloc((size_t)count, dtype_size(x->dtype));
+  x->data = in_huge_pages((size_t)count * dtype_size(x->dtype));
   for (int64_t e = 0; e < count; e++)
     dtype_store(x->data, x->dtype, e, most * (2.0 * (double)(e * 37 % 101) / 101 - 1));
 }
@@ -39,7 +51,7 @@ static void prepare(Prepared *p, const Bench *b, Op op, Operand *input, int inpu
   size_t bytes = p->entry->workspace ? p->entry->workspace(input, output, attr, team_slots(b->team)) : 0;
   p->queue = (DeviceQueue){.team = b->team};
   p->call = (KernelCall){.ninput = inputs, .noutput = outputs, .input = input, .output = output, .attr = attr,
-                         .queue = &p->queue, .workspace = aligned_alloc(64, (bytes + 127) / 64 * 64),
+                         .queue = &p->queue, .workspace = in_huge_pages(bytes),
                          .workspace_size = bytes};
   p->entry->kernel(&p->call);
 }
@@ -112,7 +124,7 @@ static double dense(const Bench *b, MatmulKind kind, int extra, int64_t m, int64
           depth = kind == MATMUL_NT ? k : kind == MATMUL_NN ? n : m;
   PeerProduct product = {.m = (int)rows, .n = (int)columns, .k = (int)depth, .a_transposed = kind == MATMUL_TN,
                          .b_transposed = kind == MATMUL_NT, .add = attr.accumulate, .a = input[0].data,
-                         .b = input[1].data, .c = xcalloc((size_t)(rows * columns), sizeof(float))};
+                         .b = input[1].data, .c = in_huge_pages((size_t)(rows * columns) * sizeof(float))};
   Prepared p;
   double best[1 + PEERS], flops = 2.0 * (double)m * (double)n * (double)k;
   prepare(&p, b, OP_MATMUL, input, 2 + (attr.bias || attr.accumulate), &output, 1, &attr);
@@ -193,6 +205,18 @@ static void measure_product(const Bench *b, const int64_t z[3]) {
   dense(b, MATMUL_TN, 1, z[0], z[1], z[2], "TN add");
 }
 
+// `wish` as SHAPE above.
+static void measure_one(const Bench *b, const char *wish) {
+  char what[5] = "";
+  int64_t z[3];
+  sscanf(wish, "%4[A-Za-z]", what);
+  if (sscanf(wish + strlen(what), "%" SCNd64 "x%" SCNd64 "x%" SCNd64, &z[0], &z[1], &z[2]) != 3) return;
+  if (!strcmp(what, "head")) measure_head(b, z[0], z[1], z[2]);
+  else if (!*what) measure_product(b, z);
+  for (int kind = MATMUL_NT; kind <= MATMUL_TN; kind++)
+    if (!strcmp(what, kinds[kind])) dense(b, (MatmulKind)kind, 0, z[0], z[1], z[2], what);
+}
+
 static void measure_all(const Bench *b) {
   for (int s = 0; s < (int)(sizeof sizes / sizeof *sizes); s++) measure_product(b, sizes[s]);
   for (int s = 0; s < (int)(sizeof heads / sizeof *heads); s++) measure_head(b, heads[s][0], heads[s][1], heads[s][2]);
@@ -224,9 +248,7 @@ int main(int argc, char **argv) {
         b.peak = core_peak(b.level, b.dtype) * team_size(b.team);
         printf("%s %s, %d threads: at most %.1f GF/s\n", cpu_level_name(b.level), dtype_name(b.dtype),
                team_size(b.team), b.peak);
-        int64_t shape[3];
-        if (argc > 4 && sscanf(argv[4], "%" SCNd64 "x%" SCNd64 "x%" SCNd64, &shape[0], &shape[1], &shape[2]) == 3)
-          measure_product(&b, shape);
+        if (argc > 4) measure_one(&b, argv[4]);
         else if (argc < 4 || strcmp(argv[3], "peak")) measure_all(&b);
       }
     team_destroy(b.team);

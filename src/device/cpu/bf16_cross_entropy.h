@@ -99,8 +99,7 @@ static int64_t head_local(const Head *h, int64_t row) {
 
 // The chunk from h->first on, or there is none.
 static int head_chunk(Head *h) {
-  int64_t left = h->targets.count - h->first;
-  h->n = left < h->chunk ? left : h->chunk;
+  h->n = cpu_head_chunk(h->targets.count - h->first, h->chunk);
   if (h->n <= 0) return 0;
   h->row = h->targets.row + h->first;
   h->x = cpu_targets_pack(&h->targets, h->first, h->n, h->packed);

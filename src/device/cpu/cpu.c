@@ -249,11 +249,18 @@ int64_t cpu_head_rows(int64_t rows, int64_t words, int64_t e, size_t logit_bytes
     MOST_LOGITS = 1 << 26
   }; // PRICE: bytes moved that a byte of memory is worth
   double best = sqrt((double)rows * (double)e * (double)again_bytes / (PRICE * (double)logit_bytes));
-  int64_t chunk = (int64_t)(best / UNIT + 0.5) * UNIT, most = MOST_LOGITS / (words + 1) / 64 * 64;
+  int64_t chunk = (int64_t)ceil(best / UNIT) * UNIT, most = MOST_LOGITS / (words + 1) / 64 * 64;
   if (chunk < UNIT) chunk = UNIT;
   if (chunk > MOST) chunk = MOST;
   if (chunk > most) chunk = most < 64 ? 64 : most;
   return chunk < rows ? chunk : rows;
+}
+
+int64_t cpu_head_chunk(int64_t left, int64_t most) {
+  enum { WHOLE = 16 }; // rows of register tiles
+  if (left <= most) return left;
+  int64_t chunks = (left + most - 1) / most, n = (left + chunks - 1) / chunks;
+  return (n + WHOLE - 1) / WHOLE * WHOLE;
 }
 
 int cpu_one_dtype(const KernelCall *call, Op op, Dtype dtype) {

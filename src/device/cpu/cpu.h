@@ -91,6 +91,10 @@ static inline void cpu_part(const CpuParts *p, int64_t part, int64_t *from, int6
 // Not by the number of threads: the gradient of the weights is a sum over chunks.
 int64_t cpu_head_rows(int64_t rows, int64_t words, int64_t e, size_t logit_bytes, size_t again_bytes);
 
+// Rows of the next chunk when `left` are left, at most `most`: all chunks are about as large, since a small last one
+// would move all weights for few rows.
+int64_t cpu_head_chunk(int64_t left, int64_t most);
+
 // The rows of a head (input x (b, s, e), w, targets (b, s)) that have a target, rising. Only these are multiplied: the
 // loss does not depend on others, and their gradients are 0.
 typedef struct CpuTargets { const KernelCall *call; int64_t rows, count, *row; } CpuTargets; // row: (count) of (rows)

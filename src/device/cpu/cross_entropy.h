@@ -58,8 +58,7 @@ static HEAD TYPED(head_of)(const KernelCall *call) {
 
 // The chunk from h->first on, or there is none.
 static int TYPED(head_chunk)(HEAD *h) {
-  int64_t left = h->targets.count - h->first;
-  h->n = left < h->chunk ? left : h->chunk;
+  h->n = cpu_head_chunk(h->targets.count - h->first, h->chunk);
   if (h->n <= 0) return 0;
   h->row = h->targets.row + h->first;
   h->x = cpu_targets_pack(&h->targets, h->first, h->n, h->packed);

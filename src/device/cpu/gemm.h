@@ -21,6 +21,8 @@
 #define MC (MR * 24)
 #define KC 256
 #endif
+#define C_AHEAD 96 // of depth before its end, a register tile begins to bring its rows of C near
+#define AHEAD_ROWS 16 // a power of 2, at least MR
 #define FEW (MR / 2 + 1) // rows of the smaller register tile, for what is left of m
 #define NR (2 * WIDTH)
 #define COPIED_ROW (KC + 64 / (int)sizeof(REAL)) // of rows of A that are copied: see rows_collide
@@ -82,13 +84,15 @@ static void TYPED(pack_b)(REAL *restrict to, const REAL *restrict b, int64_t row
     }
     return;
   }
-  for (int64_t j = 0; j < NR; j += 4) {
-    int64_t k = 0;
-    if (j + 4 <= columns && row == 1)
-      for (; k + 4 <= depth; k += 4) TYPED(transpose4)(to + k * NR + j, NR, b + j * column + k, column);
-    for (; k < depth; k++)
-      for (int64_t i = j; i < j + 4; i++) to[k * NR + i] = i < columns ? b[i * column + k * row] : 0;
-  }
+  const int line = 64 / (int)sizeof(REAL);
+  int64_t k = 0, whole = row == 1 ? columns / WIDTH * WIDTH : 0;
+  for (; k + line <= (whole ? depth : 0); k += line) // lines of as many columns of B as a vector holds
+    for (int64_t j = 0; j < whole; j += WIDTH)
+      for (int i = 0; i < line; i += 4)
+        TYPED(transpose_rows)(to + (k + i) * NR + j, NR, b + j * column + k + i, column);
+  for (int64_t i = 0; i < depth; i++) // what is left
+    for (int64_t j = i < k ? whole + FAULT(packing_skips_a_column, 0, 1) : 0; j < NR; j++)
+      to[i * NR + j] = j < columns ? b[j * column + i * row] : 0;
 }
 
 // A (rows ≤ MC × depth ≤ KC) → tiles (depth, PACKED_ROW), KC · PACKED_ROW elements apart. The first MR columns of
@@ -136,6 +140,7 @@ typedef struct TYPED(Tile) {
   int add;
   const char *ahead;  // memory that is brought near meanwhile, a line after the other
   int64_t ahead_step; // bytes of it for one of depth
+  int64_t ahead_row;  // and bytes to add for each of depth since the last multiple of AHEAD_ROWS
 } TYPED(Tile);
 
 INLINE void TYPED(tile_store)(const TYPED(Tile) *q, V t[][2], int most) {
@@ -161,28 +166,52 @@ INLINE void TYPED(tile_store)(const TYPED(Tile) *q, V t[][2], int most) {
     }
 }
 
-// Sums of one register tile of `most` rows, which is at most MR. A's columns are contiguous, or its rows are.
-INLINE void TYPED(micro)(const TYPED(Tile) *q, int most, int columns) {
-  V t[MR][2];
-  const REAL *a[MR / 3 + 1], *b = q->b; // a: every third row, or there would be more pointers than registers
-  int64_t a_row = columns ? 1 : q->a_row, a_column = q->a_column, b_row = q->b_row, depth = q->depth;
-  const REAL *column = q->a;
-  UNROLL for (int i = 0; i < most; i++) {
-    t[i][0] = t[i][1] = (V){0};
-    a[i / 3] = q->a + i / 3 * 3 * a_row;
-    __builtin_prefetch(q->c + i * q->c_row, 1);
-    __builtin_prefetch(q->c + i * q->c_row + NR - 1, 1);
-  }
-  const char *ahead = q->ahead;
-  for (int64_t k = 0; k < depth; k++, b += b_row, column += a_column, ahead += q->ahead_step) {
-    __builtin_prefetch(ahead, 0, 2); // in a burst they would wait for each other
-    V b0 = TYPED(load)(b), b1 = TYPED(load)(b + WIDTH);
+// Where a register tile is in depth. a: every third row, or there would be more pointers than registers.
+typedef struct TYPED(MicroPlace) {
+  int64_t k;
+  const REAL *a[MR / 3 + 1], *column, *b;
+  const char *ahead;
+  const REAL *c; // the row of C that is brought near next
+} TYPED(MicroPlace);
+
+// Products up to depth `end`. near: each step brings a row of C near.
+INLINE void TYPED(micro_steps)(const TYPED(Tile) * q, TYPED(MicroPlace) * at, int64_t end, V t[][2], int most,
+                               int columns, int near) {
+  int64_t a_row = columns ? 1 : q->a_row, a_column = q->a_column, b_row = q->b_row, c_row = q->c_row,
+          step = q->ahead_step;
+  TYPED(MicroPlace) p = *at;
+  for (; p.k < end; p.k++, p.b += b_row, p.column += a_column, p.ahead += step) {
+    __builtin_prefetch(p.ahead + (p.k & (AHEAD_ROWS - 1)) * q->ahead_row, 0, 2); // in a burst they would wait
+    if (near) {
+      __builtin_prefetch(p.c, 1);
+      __builtin_prefetch(p.c + NR - 1, 1);
+      p.c += c_row;
+    }
+    V b0 = TYPED(load)(p.b), b1 = TYPED(load)(p.b + WIDTH);
     UNROLL for (int i = 0; i < most; i++) {
-      V x = TYPED(splat)(*(columns ? column + i : a[i / 3] + k + i % 3 * a_row));
+      V x = TYPED(splat)(*(columns ? p.column + i : p.a[i / 3] + p.k + i % 3 * a_row));
       t[i][0] = TYPED(fma)(x, b0, t[i][0]);
       t[i][1] = TYPED(fma)(x, b1, t[i][1]);
     }
   }
+  *at = p;
+}
+
+// Sums of one register tile of `most` rows, which is at most MR. A's columns are contiguous, or its rows are. C is
+// brought near shortly before it is needed: earlier, it would be pushed out again.
+INLINE void TYPED(micro)(const TYPED(Tile) *q, int most, int columns) {
+  V t[MR][2];
+  TYPED(MicroPlace) at = {.column = q->a, .b = q->b, .ahead = q->ahead, .c = q->c};
+  UNROLL for (int i = 0; i < most; i++) {
+    t[i][0] = t[i][1] = (V){0};
+    at.a[i / 3] = q->a + i / 3 * 3 * (columns ? 1 : q->a_row);
+  }
+  int64_t late = q->depth - C_AHEAD;
+  if (late > 0) {
+    TYPED(micro_steps)(q, &at, late, t, most, columns, 0);
+    TYPED(micro_steps)(q, &at, late + most, t, most, columns, 1);
+  }
+  TYPED(micro_steps)(q, &at, q->depth, t, most, columns, 0);
   TYPED(tile_store)(q, t, most);
 }
 #define NOINLINE static __attribute__((noinline))
@@ -214,6 +243,24 @@ static int64_t TYPED(panels_at_once)(const GEMM *g, int64_t m, int64_t panels) {
   return g->a_column != 1 || TYPED(rows_collide)(g) ? panels : room < 4 ? 4 : room;
 }
 
+// Two register tiles of FEW rows at the end waste none, where one of MR would leave too few for another.
+static int TYPED(ends_with_few)(int64_t m) { return m > MR && m % MR == 2 * FEW - MR; }
+
+// With the last panel of a step of KC the rows of A that are read next are brought near, if they are read where they
+// lie, a line of each in turn: those of the next step, or of the next block, or of the first block with the next B.
+// row: of the tile at work; m: rows of its block; first: its row within the block.
+static void TYPED(next_rows)(const TYPED(GemmJob) *job, int64_t row, int64_t m, int64_t first, int64_t k,
+                             TYPED(Tile) *tile) {
+  const GEMM *g = job->g;
+  int64_t at = job->k0 + k + KC;
+  if (k + KC >= job->depth) row += m, at = job->k0;
+  if (row >= g->m) row = first, at = job->k0 + job->depth;
+  if (g->a_column != 1 || row >= g->m || at >= g->k) return;
+  tile->ahead = (const char *)(g->a + row * g->a_row + at);
+  tile->ahead_step = 64 / AHEAD_ROWS;
+  tile->ahead_row = g->a_row * (int64_t)sizeof(REAL);
+}
+
 // m <= MC rows, from row i0 on, against the panels p0 to p1 - 1.
 static void TYPED(gemm_block)(const TYPED(GemmJob) *job, REAL *tiles, int64_t i0, int64_t m, int64_t p0, int64_t p1) {
   const GEMM *g = job->g;
@@ -232,7 +279,7 @@ static void TYPED(gemm_block)(const TYPED(GemmJob) *job, REAL *tiles, int64_t i0
          .c_row = g->c_row,
          .add = g->add || !first};
     // Rows are read where they lie, but for those that fill no register tile.
-    int64_t whole = packed ? 0 : g->a_near || m % MR == FEW ? m : m / MR * MR;
+    int64_t whole = packed ? 0 : g->a_near || m % MR == FEW || TYPED(ends_with_few)(m) ? m : m / MR * MR;
     REAL *rest = tiles + whole * COPIED_ROW;
     if (whole < m) TYPED(pack_a)(rest, a + whole * g->a_row, g->a_row, g->a_column, m - whole, q.depth);
     if (copied) {
@@ -249,12 +296,14 @@ static void TYPED(gemm_block)(const TYPED(GemmJob) *job, REAL *tiles, int64_t i0
       const REAL *next = p + 1 < p1 ? q.b + job->depth * NR : q.b;
       int64_t share =
           (q.depth * NR * MR + m - 1) / m; // elements of the next panel that are brought near beside one tile of A
-      for (int64_t i = 0; i < m; i += MR) {
-        q.rows = m - i < MR ? m - i : MR;
+      for (int64_t i = 0; i < m; i += q.rows) {
+        q.rows = m - i < MR ? m - i : TYPED(ends_with_few)(m - i) && m - i < 2 * MR && whole == m ? FEW : MR;
         q.a = i < whole ? a + i * q.a_row : rest + (i - whole) / MR * PACKED_ROW * KC;
         q.c = g->c + (i0 + i) * g->c_row + j;
         q.ahead = (const char *)(far ? next + i / MR * share : q.b),
         q.ahead_step = far ? (share * (int64_t)sizeof(REAL) + q.depth - 1) / q.depth : 0;
+        q.ahead_row = 0;
+        if (p + 1 == p1) TYPED(next_rows)(job, i0 + i, m, i, k, &q);
         int rows = i < whole && !g->a_near;
         if (q.rows > FEW) (rows ? TYPED(micro_rows) : TYPED(micro_columns))(&q);
         else (rows ? TYPED(micro_few_rows) : TYPED(micro_few_columns))(&q);
