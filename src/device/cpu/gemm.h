@@ -140,7 +140,7 @@ typedef struct TYPED(Tile) {
   int add;
   const char *ahead;  // memory that is brought near meanwhile, a line after the other
   int64_t ahead_step; // bytes of it for one of depth
-  int64_t ahead_row;  // and bytes to add for each of depth since the last multiple of AHEAD_ROWS
+  int64_t ahead_row;  // if A's rows are brought near: bytes from one to the next
 } TYPED(Tile);
 
 INLINE void TYPED(tile_store)(const TYPED(Tile) *q, V t[][2], int most) {
@@ -174,14 +174,20 @@ typedef struct TYPED(MicroPlace) {
   const REAL *c; // the row of C that is brought near next
 } TYPED(MicroPlace);
 
+// What A is like: its columns are contiguous; or its rows are; or these, and those that are read next are brought near.
+enum { TYPED(COLUMNS), TYPED(ROWS), TYPED(ROWS_AND_NEXT) };
+
 // Products up to depth `end`. near: each step brings a row of C near.
-INLINE void TYPED(micro_steps)(const TYPED(Tile) * q, TYPED(MicroPlace) * at, int64_t end, V t[][2], int most,
-                               int columns, int near) {
+INLINE void TYPED(micro_steps)(const TYPED(Tile) * q, TYPED(MicroPlace) * at, int64_t end, V t[][2], int most, int kind,
+                               int near) {
+  int columns = kind == TYPED(COLUMNS);
   int64_t a_row = columns ? 1 : q->a_row, a_column = q->a_column, b_row = q->b_row, c_row = q->c_row,
           step = q->ahead_step;
   TYPED(MicroPlace) p = *at;
   for (; p.k < end; p.k++, p.b += b_row, p.column += a_column, p.ahead += step) {
-    __builtin_prefetch(p.ahead + (p.k & (AHEAD_ROWS - 1)) * q->ahead_row, 0, 2); // in a burst they would wait
+    // One line a step: in a burst they would wait for each other.
+    __builtin_prefetch(kind == TYPED(ROWS_AND_NEXT) ? p.ahead + (p.k & (AHEAD_ROWS - 1)) * q->ahead_row : p.ahead, 0,
+                       2);
     if (near) {
       __builtin_prefetch(p.c, 1);
       __builtin_prefetch(p.c + NR - 1, 1);
@@ -197,28 +203,29 @@ INLINE void TYPED(micro_steps)(const TYPED(Tile) * q, TYPED(MicroPlace) * at, in
   *at = p;
 }
 
-// Sums of one register tile of `most` rows, which is at most MR. A's columns are contiguous, or its rows are. C is
-// brought near shortly before it is needed: earlier, it would be pushed out again.
-INLINE void TYPED(micro)(const TYPED(Tile) *q, int most, int columns) {
+// Sums of one register tile of `most` rows, which is at most MR. C is brought near shortly before it is needed:
+// earlier, it would be pushed out again.
+INLINE void TYPED(micro)(const TYPED(Tile) *q, int most, int kind) {
   V t[MR][2];
   TYPED(MicroPlace) at = {.column = q->a, .b = q->b, .ahead = q->ahead, .c = q->c};
   UNROLL for (int i = 0; i < most; i++) {
     t[i][0] = t[i][1] = (V){0};
-    at.a[i / 3] = q->a + i / 3 * 3 * (columns ? 1 : q->a_row);
+    at.a[i / 3] = q->a + i / 3 * 3 * (kind == TYPED(COLUMNS) ? 1 : q->a_row);
   }
   int64_t late = q->depth - C_AHEAD;
   if (late > 0) {
-    TYPED(micro_steps)(q, &at, late, t, most, columns, 0);
-    TYPED(micro_steps)(q, &at, late + most, t, most, columns, 1);
+    TYPED(micro_steps)(q, &at, late, t, most, kind, 0);
+    TYPED(micro_steps)(q, &at, late + most, t, most, kind, 1);
   }
-  TYPED(micro_steps)(q, &at, q->depth, t, most, columns, 0);
+  TYPED(micro_steps)(q, &at, q->depth, t, most, kind, 0);
   TYPED(tile_store)(q, t, most);
 }
 #define NOINLINE static __attribute__((noinline))
-NOINLINE void TYPED(micro_rows)(const TYPED(Tile) *q) { TYPED(micro)(q, MR, 0); }
-NOINLINE void TYPED(micro_few_rows)(const TYPED(Tile) *q) { TYPED(micro)(q, FEW, 0); }
-NOINLINE void TYPED(micro_columns)(const TYPED(Tile) *q) { TYPED(micro)(q, MR, 1); }
-NOINLINE void TYPED(micro_few_columns)(const TYPED(Tile) *q) { TYPED(micro)(q, FEW, 1); }
+NOINLINE void TYPED(micro_rows)(const TYPED(Tile) *q) { TYPED(micro)(q, MR, TYPED(ROWS)); }
+NOINLINE void TYPED(micro_rows_and_next)(const TYPED(Tile) *q) { TYPED(micro)(q, MR, TYPED(ROWS_AND_NEXT)); }
+NOINLINE void TYPED(micro_few_rows)(const TYPED(Tile) *q) { TYPED(micro)(q, FEW, TYPED(ROWS)); }
+NOINLINE void TYPED(micro_columns)(const TYPED(Tile) *q) { TYPED(micro)(q, MR, TYPED(COLUMNS)); }
+NOINLINE void TYPED(micro_few_columns)(const TYPED(Tile) *q) { TYPED(micro)(q, FEW, TYPED(COLUMNS)); }
 
 typedef struct TYPED(GemmJob) {
   const GEMM *g;
@@ -248,17 +255,18 @@ static int TYPED(ends_with_few)(int64_t m) { return m > MR && m % MR == 2 * FEW 
 
 // With the last panel of a step of KC the rows of A that are read next are brought near, if they are read where they
 // lie, a line of each in turn: those of the next step, or of the next block, or of the first block with the next B.
-// row: of the tile at work; m: rows of its block; first: its row within the block.
-static void TYPED(next_rows)(const TYPED(GemmJob) *job, int64_t row, int64_t m, int64_t first, int64_t k,
+// row: of the tile at work; m: rows of its block; first: its row within the block. Returns 0 if there are none.
+static int TYPED(next_rows)(const TYPED(GemmJob) *job, int64_t row, int64_t m, int64_t first, int64_t k,
                              TYPED(Tile) *tile) {
   const GEMM *g = job->g;
   int64_t at = job->k0 + k + KC;
   if (k + KC >= job->depth) row += m, at = job->k0;
   if (row >= g->m) row = first, at = job->k0 + job->depth;
-  if (g->a_column != 1 || row >= g->m || at >= g->k) return;
+  if (row >= g->m || at >= g->k) return 0;
   tile->ahead = (const char *)(g->a + row * g->a_row + at);
   tile->ahead_step = 64 / AHEAD_ROWS;
   tile->ahead_row = g->a_row * (int64_t)sizeof(REAL);
+  return 1;
 }
 
 // m <= MC rows, from row i0 on, against the panels p0 to p1 - 1.
@@ -293,19 +301,17 @@ static void TYPED(gemm_block)(const TYPED(GemmJob) *job, REAL *tiles, int64_t i0
                        : job->packed_b + (p * job->depth + k) * NR;
       q.columns = g->n - j < NR ? g->n - j : NR;
       q.bias = g->bias && first ? g->bias + j : NULL;
-      const REAL *next = p + 1 < p1 ? q.b + job->depth * NR : q.b;
+      const REAL *panel = p + 1 < p1 ? q.b + job->depth * NR : q.b;
       int64_t share =
           (q.depth * NR * MR + m - 1) / m; // elements of the next panel that are brought near beside one tile of A
       for (int64_t i = 0; i < m; i += q.rows) {
         q.rows = m - i < MR ? m - i : TYPED(ends_with_few)(m - i) && m - i < 2 * MR && whole == m ? FEW : MR;
         q.a = i < whole ? a + i * q.a_row : rest + (i - whole) / MR * PACKED_ROW * KC;
         q.c = g->c + (i0 + i) * g->c_row + j;
-        q.ahead = (const char *)(far ? next + i / MR * share : q.b),
+        q.ahead = (const char *)(far ? panel + i / MR * share : q.b),
         q.ahead_step = far ? (share * (int64_t)sizeof(REAL) + q.depth - 1) / q.depth : 0;
-        q.ahead_row = 0;
-        if (p + 1 == p1) TYPED(next_rows)(job, i0 + i, m, i, k, &q);
-        int rows = i < whole && !g->a_near;
-        if (q.rows > FEW) (rows ? TYPED(micro_rows) : TYPED(micro_columns))(&q);
+        int rows = i < whole && !g->a_near, next = rows && p + 1 == p1 && TYPED(next_rows)(job, i0 + i, m, i, k, &q);
+        if (q.rows > FEW) (next ? TYPED(micro_rows_and_next) : rows ? TYPED(micro_rows) : TYPED(micro_columns))(&q);
         else (rows ? TYPED(micro_few_rows) : TYPED(micro_few_columns))(&q);
       }
     }
