@@ -100,31 +100,37 @@ INLINE void TYPED(scale_row)(REAL *to, const REAL *from, int64_t n, REAL factor,
   }
 }
 
-// c (m, n) [+]= a (m, k) · panels b (k, n). Rows of a lie a_row apart; 0: a lies as (k, TILE).
-static void TYPED(tile_product)(TILE_STATE *t, const REAL *a, int64_t a_row, int64_t m, int64_t k, const REAL *b,
-                                int64_t n, REAL *c, int64_t c_row, int add) {
-  GEMM g = {.m = m,
-            .n = (n + NR - 1) / NR * NR,
-            .k = k,
-            .a = a,
-            .a_row = a_row ? a_row : 1,
-            .a_column = a_row ? 1 : TILE,
-            .a_near = !a_row,
-            .b = b,
-            .b_row = NR,
-            .b_column = 1,
-            .b_panel = NR * k,
-            .c = c,
-            .c_row = c_row,
-            .add = add};
-  TYPED(gemm)(&g, t->product, NULL);
+// c (m, n) [+]= a (m, k) · panels b (k, n). Rows of a lie a_row apart; 0: a lies as (k, TILE). Everything is in a
+// cache, so the register tiles of gemm.h are called as they are. They read up to MR - 1 rows behind the last of a, and
+// write whole panels.
+static void TYPED(tile_product)(const REAL *a, int64_t a_row, int64_t m, int64_t k, const REAL *b, int64_t n, REAL *c,
+                                int64_t c_row, int add) {
+  TYPED(Tile)
+  q = {.depth = k,
+       .a_row = a_row,
+       .a_column = TILE,
+       .b_row = NR,
+       .c_row = c_row,
+       .columns = NR,
+       .add = add};
+  for (int64_t j = 0; j < n; j += NR, b += NR * k) {
+    q.b = b;
+    q.ahead = (const char *)b;
+    for (int64_t i = 0; i < m; i += q.rows) {
+      q.rows = m - i < MR ? m - i : MR;
+      q.a = a + i * (a_row ? a_row : 1);
+      q.c = c + i * c_row + j;
+      if (q.rows > FEW) (a_row ? TYPED(micro_rows) : TYPED(micro_columns))(&q);
+      else (a_row ? TYPED(micro_few_rows) : TYPED(micro_few_columns))(&q);
+    }
+  }
 }
 
 // score = keys (keys, d) · transposed queries, -inf where hidden.
 static void TYPED(tile_scores)(const ATTENTION *a, TILE_STATE *t, const PLACE *at, const REAL *keys,
                                const REAL *transposed, int visible) {
   int64_t n = at->query->count;
-  TYPED(tile_product)(t, keys, a->d, at->key->count, a->d, transposed, n, t->score, TILE, 0);
+  TYPED(tile_product)(keys, a->d, at->key->count, a->d, transposed, n, t->score, TILE, 0);
   for (int64_t k = 0; visible != 2 && k < at->key->count; k++)
     TYPED(mask_row)
     (t->score + k * TILE, n, 0, a->attr->causal, at->key->position[k], at->key->document[k], at->query->position,
@@ -179,7 +185,7 @@ static void TYPED(forward_tile)(const ATTENTION *a, TILE_STATE *t, const PLACE *
       for (int64_t i = 0; i < at->query->count; i++) t->score[k * TILE + i] *= t->factor[k * TILE + i];
   }
   TYPED(tile_product)
-  (t, t->score, 0, at->query->count, at->key->count, t->values, a->d, accumulator, t->width, 1);
+  (t->score, 0, at->query->count, at->key->count, t->values, a->d, accumulator, t->width, 1);
 }
 
 // A few tiles of queries of one head against all keys.
@@ -265,12 +271,12 @@ static void TYPED(gradient_scores)(TILE_STATE *t, const PLACE *at, int dropout) 
 static void TYPED(gradient_tile)(const ATTENTION *a, TILE_STATE *t, const PLACE *at, int64_t place, int visible) {
   int64_t across = place * TILE * a->d, along = place * TILE * t->width, n = at->query->count, keys = at->key->count;
   TYPED(tile_scores)(a, t, at, t->keys + across, t->transposed, visible);
-  TYPED(tile_product)(t, t->values + across, a->d, keys, a->d, t->transposed + TILE * a->d, n, t->dscore, TILE, 0);
+  TYPED(tile_product)(t->values + across, a->d, keys, a->d, t->transposed + TILE * a->d, n, t->dscore, TILE, 0);
   if (a->attr->dropout > 0) TYPED(tile_factors)(a, at, t->factor, 1, TILE);
   TYPED(gradient_scores)(t, at, a->attr->dropout > 0);
-  TYPED(tile_product)(t, t->score, TILE, keys, n, t->douts, a->d, t->dv + along, t->width, 1);
-  TYPED(tile_product)(t, t->dscore, TILE, keys, n, t->queries, a->d, t->dk + along, t->width, 1);
-  TYPED(tile_product)(t, t->dscore, 0, n, keys, t->key_panels + along, a->d, t->dq, t->width, 1);
+  TYPED(tile_product)(t->score, TILE, keys, n, t->douts, a->d, t->dv + along, t->width, 1);
+  TYPED(tile_product)(t->dscore, TILE, keys, n, t->queries, a->d, t->dk + along, t->width, 1);
+  TYPED(tile_product)(t->dscore, 0, n, keys, t->key_panels + along, a->d, t->dq, t->width, 1);
 }
 
 // What products of a tile of queries read, and its logsumexps and deltas.

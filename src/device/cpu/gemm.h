@@ -143,18 +143,28 @@ typedef struct TYPED(Tile) {
   int64_t ahead_row;  // if A's rows are brought near: bytes from one to the next
 } TYPED(Tile);
 
+// A row of C. bias: of the columns.
+INLINE void TYPED(row_store)(REAL *c, V *t, int add, const V *bias) {
+  if (bias) t[0] += bias[0], t[1] += bias[1];
+  if (add) t[0] += TYPED(load)(c), t[1] += TYPED(load)(c + WIDTH);
+  TYPED(store)(c, t[0]);
+  TYPED(store)(c + WIDTH, t[1]);
+}
+
 INLINE void TYPED(tile_store)(const TYPED(Tile) *q, V t[][2], int most) {
+  const int64_t rows = q->rows, c_row = q->c_row; // not read again after stores, which might change them
+  const int add = q->add;
+  REAL *c = q->c;
+  if (q->columns == NR && rows == most && !q->bias) {
+    if (add) UNROLL for (int i = 0; i < most; i++, c += c_row) TYPED(row_store)(c, t[i], 1, NULL);
+    else UNROLL for (int i = 0; i < most; i++, c += c_row) TYPED(row_store)(c, t[i], 0, NULL);
+    return;
+  }
   if (q->columns == NR) {
-    V b0 = q->bias ? TYPED(load)(q->bias) : (V){0}, b1 = q->bias ? TYPED(load)(q->bias + WIDTH) : (V){0};
-    UNROLL for (int i = 0; i < most; i++) {
-      if (i < q->rows) {
-        REAL *p = q->c + i * q->c_row;
-        if (q->bias) t[i][0] += b0, t[i][1] += b1;
-        if (q->add) t[i][0] += TYPED(load)(p), t[i][1] += TYPED(load)(p + WIDTH);
-        TYPED(store)(p, t[i][0]);
-        TYPED(store)(p + WIDTH, t[i][1]);
-      }
-    }
+    V bias[2] = {q->bias ? TYPED(load)(q->bias) : (V){0}, q->bias ? TYPED(load)(q->bias + WIDTH) : (V){0}};
+    const int has_bias = q->bias != NULL;
+    UNROLL for (int i = 0; i < most; i++, c += c_row)
+      if (i < rows) TYPED(row_store)(c, t[i], add, has_bias ? bias : NULL);
     return;
   }
   union { V v[MR][2]; REAL x[MR][NR]; } u;
