@@ -17,7 +17,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-static const double look_seconds = 0.5, stale_seconds = 1, cut_off_silences = 3;
+static const double look_seconds = 0.5, stale_seconds = 1, cut_off_silences = 3, long_wait_seconds = 10;
 
 typedef struct Machines {
   const LaunchOptions *options;
@@ -43,6 +43,9 @@ typedef struct Machines {
   bool rescued;         // whatever came of it
   bool journaled;
   char waiting[300];    // what was said of it
+  char awaited[300];    // what this machine waits for without a word; "": nothing
+  double awaited_since;
+  bool awaited_told;
 } Machines;
 
 // What is printed -----------------------------------------------------------------------------------------------------
@@ -71,6 +74,60 @@ static void tell_waiting(Machines *m) {
     snprintf(text, sizeof text, "waiting for machines: the mesh takes a multiple of %d ranks, and there are %d",
              o->unit, ranks);
   say_waiting(m, text);
+}
+
+// As far as there is room. Returns how many there are.
+static int name_hosts(const JobState *s, bool (*named)(const Machine *), char *text, size_t size) {
+  size_t n = 0;
+  int count = 0;
+  *text = 0;
+  for (int i = 0; i < s->count; i++) {
+    const Machine *k = &s->machine[i];
+    bool fits = n + sizeof k->host + 8 < size;
+    if (!named(k)) continue;
+    if (fits) n += (size_t)snprintf(text + n, size - n, "%s%s", n ? ", " : "", k->host);
+    count++;
+  }
+  if (n + sizeof s->machine[0].host + 8 >= size) snprintf(text + n, size - n, ", …");
+  return count;
+}
+
+static bool is_any(const Machine *machine) { return machine->nproc > 0; }
+static bool is_awaited(const Machine *machine) { return machine->ranks && !machine->ended; }
+
+// What must happen before there is anything to do here, while no worker of this machine runs. "": nothing.
+static void describe_wait(const Machines *m, char *text, size_t size) {
+  const JobState *s = m->state;
+  char hosts[200];
+  *text = 0;
+  if (!s || s->phase == JOB_DONE || m->leaving || round_running(&m->round)) return;
+  if (!m->here) return (void)snprintf(text, size, "this machine has not joined the job");
+  if (s->phase == JOB_ENDS) {
+    int count = name_hosts(s, is_awaited, hosts, sizeof hosts);
+    if (count)
+      snprintf(text, size, "round %d is to end, and %s %s not done with it", s->round, hosts,
+               count == 1 ? "is" : "are");
+    else snprintf(text, size, "round %d has ended, and nobody begins the next one", s->round);
+  } else if (s->phase == JOB_GATHERS) {
+    int count = name_hosts(s, is_any, hosts, sizeof hosts);
+    snprintf(text, size, "of the machines %s %s here", hosts, count == 1 ? "is" : "are");
+  }
+}
+
+// A wait that goes on has a line that names what is missing, and where.
+static void tell_long_wait(Machines *m) {
+  char text[sizeof m->awaited], store[80];
+  describe_wait(m, text, sizeof text);
+  if (strcmp(text, m->awaited)) {
+    memcpy(m->awaited, text, sizeof m->awaited);
+    m->awaited_since = clock_seconds();
+    m->awaited_told = false;
+  }
+  if (!*text || m->awaited_told || clock_seconds() - m->awaited_since < long_wait_seconds) return;
+  member_store(m->member, store, sizeof store);
+  m->awaited_told = true;
+  UNLESS_FAULT(long_waits_are_silent)
+  fprintf(stderr, "plait launch: waiting for %.0f s, with the store at %s: %s\n", long_wait_seconds, store, text);
 }
 
 // A failure is told once: whole where it happened, in a line on the others.
@@ -384,6 +441,7 @@ static int look(Machines *m, Error *error) {
   } else {
     m->cut_off_at = 0;
     tell_waiting(m);
+    tell_long_wait(m);
   }
   if (m->state && phase == JOB_RUNS && (int)m->state->phase != JOB_RUNS) m->caused = clock_seconds();
   return code;
