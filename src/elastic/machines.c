@@ -6,6 +6,7 @@
 #include "elastic/journal.h"
 #include "elastic/member.h"
 #include "elastic/rescue.h"
+#include "elastic/rescue_folder.h"
 #include "elastic/round.h"
 #include <errno.h>
 #include <jansson.h>
@@ -254,6 +255,7 @@ static int start_round(Machines *m, Error *error) {
   m->journaled = m->rescued = false;
   m->ended_at = m->first_ended_at = 0;
   member_set_busy(m->member, true);
+  if (!m->here->first) rescue_folder_remove_left(o->run_folder);
   int code = round_start(&m->round, &plan, o->grace, error);
   m->round.may_be_asked = true;
   if (!code) start_copies(m);
@@ -375,6 +377,13 @@ static bool is_left_by_rank_0(Machines *m) {
   return clock_seconds() - m->first_ended_at > stale_seconds;
 }
 
+// Whether the round ends because machines come or go, and another one follows it: a machine stays.
+static bool goes_on(const JobState *s) {
+  bool stays = false;
+  for (int i = 0; i < s->count; i++) stays |= !s->machine[i].leaving;
+  return s->ending == ENDING_CHANGED && stays;
+}
+
 // What the state says about the round that runs here.
 static void follow(Machines *m) {
   const JobState *s = m->state;
@@ -384,6 +393,7 @@ static void follow(Machines *m) {
                           : "this machine said nothing for --silence seconds, and counts as lost");
   if (s->phase != JOB_ENDS) return;
   if (m->round.failed_at == 0) m->round.failed_at = clock_seconds();
+  worker_pages_set_goes_on(&m->round.workers.pages, goes_on(s)); // before rank 0 is asked
   if (s->ending >= ENDING_LOST) round_end_soon(&m->round);
   else if (!m->round.asked)
     round_ask(&m->round, s->ending == ENDING_STOPPED ? s->stop : SIGTERM, m->options->trains);

@@ -93,6 +93,8 @@ all_end 143 "$other"
 wait_for grep -q 'waiting for machines: 1 of at least 2 is here' $stay.log || { cat $stay.log; die "it does not wait"; }
 saved=$(last_step wait)
 [ -d "wait/checkpoints/step-$saved" ] || fail "goodbye after step $saved, which is not saved"
+[ "$(cat a.log b.log | grep -c "^step $saved is saved, and the job goes on from there with other machines\$")" -eq 1 ] &&
+  ! grep -qE '^(stopped by|next  )' a.log b.log || fail "goodbye reads like the end of the run: $(tail -n 20 a.log b.log)"
 machine c --nnodes 2 recipe.yaml $long run.dir=wait
 all_end 0 "$stay" c
 same_run whole wait
