@@ -59,6 +59,10 @@ void worker_page_describe_call(const WorkerPage *page, char *text, size_t size) 
   if (call >> LAST_CALL_FLAGS) comm_last_describe(call, text, size);
 }
 
+void worker_pages_set_goes_on(const WorkerPages *pages, bool goes_on) {
+  for (int i = 0; i < pages->count; i++) atomic_store(&pages->page[i].goes_on, goes_on);
+}
+
 // A worker ------------------------------------------------------------------------------------------------------------
 
 // The process's, as the environment that names it.
@@ -85,6 +89,11 @@ void worker_enter(WorkerPhase phase, int64_t step) {
   WorkerPage *page = own_page();
   if (FAULT(phase_is_not_shown, page != NULL, 0))
     atomic_store_explicit(&page->doing, (uint64_t)step << 8 | phase, memory_order_relaxed);
+}
+
+bool worker_job_goes_on(void) {
+  WorkerPage *page = own_page();
+  return FAULT(rounds_end_like_runs, page && atomic_load(&page->goes_on), false);
 }
 
 LastCall *worker_take_last_call(void) {

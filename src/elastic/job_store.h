@@ -25,6 +25,7 @@ struct JobStore {
   const JobStoreKind *kind;
   const MemberOptions *options;
   char where[200];     // the endpoints, without a password
+  char at[80];         // the endpoint at which it was found last
   Store *store;        // NULL: not connected
   StoreServer *server; // NULL: it is not here
   JobFolder folder;

@@ -31,6 +31,7 @@ static int find(JobStore *j, Error *error) {
   int code = store_etcd_open(j->options->endpoints, j->options->id, job_store_patience(j), &j->store, error);
   if (code) return code == PLAIT_FAILED ? 0 : code;
   j->store->patience = job_store_patience(j);
+  snprintf(j->at, sizeof j->at, "%.79s", j->where);
   if (j->reached) j->reunion = clock_seconds() + job_store_reunion_seconds; // others may have been cut off, too
   return 1;
 }

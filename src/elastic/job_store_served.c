@@ -60,7 +60,10 @@ static bool accept_store(JobStore *j, Error *error) {
     code = job_store_set(j, job_store_epoch_key, 0, text, 0, &done, error);
   } else code = read_epoch(j, &epoch, error);
   if (code || !epoch || epoch < j->epoch) return false;
-  if (j->epoch && epoch > j->epoch) j->reunion = clock_seconds() + job_store_reunion_seconds;
+  // Others may be on the way: they have lost the same store. A machine that is new to the job knows of no store before
+  // this one, and would take all for lost that come later than itself.
+  bool may_be_first = FAULT(newcomers_lose_the_others, true, j->epoch && epoch > j->epoch);
+  if (may_be_first) j->reunion = clock_seconds() + job_store_reunion_seconds;
   if (j->server && epoch > 1) j->hold_until = clock_seconds() + job_store_reunion_seconds; // others may remember more
   j->epoch = epoch;
   return true;
@@ -139,7 +142,7 @@ static int find(JobStore *j, Error *error) {
     first_is_silent = first_is_silent || (i == 0 && !found && !refused);
     if (found < 0 && !j->epoch) return *error = why, found;
     if (found <= 0) continue;
-    if (accept_store(j, &why)) return j->silent_tries = 0, 1;
+    if (accept_store(j, &why)) return name_endpoint(j, i, j->at, sizeof j->at), j->silent_tries = 0, 1;
     job_store_leave(j);
   }
   j->silent_tries = is_silent ? j->silent_tries + (j->silent_tries < 10) : 0;
@@ -152,7 +155,8 @@ static int find(JobStore *j, Error *error) {
     taken = taken || (i == 0 && in_use);
     if (found < 0) return found;
     if (!found) continue;
-    if (store_connect(&at, o->id, own_patience, &j->store, NULL, &unused) > 0 && accept_store(j, &unused)) return 1;
+    if (store_connect(&at, o->id, own_patience, &j->store, NULL, &unused) > 0 && accept_store(j, &unused))
+      return name_endpoint(j, i, j->at, sizeof j->at), 1;
     job_store_leave(j);
   }
   return see_taken(j, began, first_is_silent && taken, error);

@@ -6,6 +6,7 @@
 #include "elastic/journal.h"
 #include "elastic/member.h"
 #include "elastic/rescue.h"
+#include "elastic/rescue_folder.h"
 #include "elastic/round.h"
 #include <errno.h>
 #include <jansson.h>
@@ -17,7 +18,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-static const double look_seconds = 0.5, stale_seconds = 1, cut_off_silences = 3;
+static const double look_seconds = 0.5, stale_seconds = 1, cut_off_silences = 3, long_wait_seconds = 10;
 
 typedef struct Machines {
   const LaunchOptions *options;
@@ -43,6 +44,9 @@ typedef struct Machines {
   bool rescued;         // whatever came of it
   bool journaled;
   char waiting[300];    // what was said of it
+  char awaited[300];    // what this machine waits for without a word; "": nothing
+  double awaited_since;
+  bool awaited_told;
 } Machines;
 
 // What is printed -----------------------------------------------------------------------------------------------------
@@ -71,6 +75,60 @@ static void tell_waiting(Machines *m) {
     snprintf(text, sizeof text, "waiting for machines: the mesh takes a multiple of %d ranks, and there are %d",
              o->unit, ranks);
   say_waiting(m, text);
+}
+
+// As far as there is room. Returns how many there are.
+static int name_hosts(const JobState *s, bool (*named)(const Machine *), char *text, size_t size) {
+  size_t n = 0;
+  int count = 0;
+  *text = 0;
+  for (int i = 0; i < s->count; i++) {
+    const Machine *k = &s->machine[i];
+    bool fits = n + sizeof k->host + 8 < size;
+    if (!named(k)) continue;
+    if (fits) n += (size_t)snprintf(text + n, size - n, "%s%s", n ? ", " : "", k->host);
+    count++;
+  }
+  if (n + sizeof s->machine[0].host + 8 >= size) snprintf(text + n, size - n, ", …");
+  return count;
+}
+
+static bool is_any(const Machine *machine) { return machine->nproc > 0; }
+static bool is_awaited(const Machine *machine) { return machine->ranks && !machine->ended; }
+
+// What must happen before there is anything to do here, while no worker of this machine runs. "": nothing.
+static void describe_wait(const Machines *m, char *text, size_t size) {
+  const JobState *s = m->state;
+  char hosts[200];
+  *text = 0;
+  if (!s || s->phase == JOB_DONE || m->leaving || round_running(&m->round)) return;
+  if (!m->here) return (void)snprintf(text, size, "this machine has not joined the job");
+  if (s->phase == JOB_ENDS) {
+    int count = name_hosts(s, is_awaited, hosts, sizeof hosts);
+    if (count)
+      snprintf(text, size, "round %d is to end, and %s %s not done with it", s->round, hosts,
+               count == 1 ? "is" : "are");
+    else snprintf(text, size, "round %d has ended, and nobody begins the next one", s->round);
+  } else if (s->phase == JOB_GATHERS) {
+    int count = name_hosts(s, is_any, hosts, sizeof hosts);
+    snprintf(text, size, "of the machines %s %s here", hosts, count == 1 ? "is" : "are");
+  }
+}
+
+// A wait that goes on has a line that names what is missing, and where.
+static void tell_long_wait(Machines *m) {
+  char text[sizeof m->awaited], store[80];
+  describe_wait(m, text, sizeof text);
+  if (strcmp(text, m->awaited)) {
+    memcpy(m->awaited, text, sizeof m->awaited);
+    m->awaited_since = clock_seconds();
+    m->awaited_told = false;
+  }
+  if (!*text || m->awaited_told || clock_seconds() - m->awaited_since < long_wait_seconds) return;
+  member_store(m->member, store, sizeof store);
+  m->awaited_told = true;
+  UNLESS_FAULT(long_waits_are_silent)
+  fprintf(stderr, "plait launch: waiting for %.0f s, with the store at %s: %s\n", long_wait_seconds, store, text);
 }
 
 // A failure is told once: whole where it happened, in a line on the others.
@@ -197,6 +255,7 @@ static int start_round(Machines *m, Error *error) {
   m->journaled = m->rescued = false;
   m->ended_at = m->first_ended_at = 0;
   member_set_busy(m->member, true);
+  if (!m->here->first) rescue_folder_remove_left(o->run_folder);
   int code = round_start(&m->round, &plan, o->grace, error);
   m->round.may_be_asked = true;
   if (!code) start_copies(m);
@@ -318,6 +377,13 @@ static bool is_left_by_rank_0(Machines *m) {
   return clock_seconds() - m->first_ended_at > stale_seconds;
 }
 
+// Whether the round ends because machines come or go, and another one follows it: a machine stays.
+static bool goes_on(const JobState *s) {
+  bool stays = false;
+  for (int i = 0; i < s->count; i++) stays |= !s->machine[i].leaving;
+  return s->ending == ENDING_CHANGED && stays;
+}
+
 // What the state says about the round that runs here.
 static void follow(Machines *m) {
   const JobState *s = m->state;
@@ -327,6 +393,7 @@ static void follow(Machines *m) {
                           : "this machine said nothing for --silence seconds, and counts as lost");
   if (s->phase != JOB_ENDS) return;
   if (m->round.failed_at == 0) m->round.failed_at = clock_seconds();
+  worker_pages_set_goes_on(&m->round.workers.pages, goes_on(s)); // before rank 0 is asked
   if (s->ending >= ENDING_LOST) round_end_soon(&m->round);
   else if (!m->round.asked)
     round_ask(&m->round, s->ending == ENDING_STOPPED ? s->stop : SIGTERM, m->options->trains);
@@ -384,6 +451,7 @@ static int look(Machines *m, Error *error) {
   } else {
     m->cut_off_at = 0;
     tell_waiting(m);
+    tell_long_wait(m);
   }
   if (m->state && phase == JOB_RUNS && (int)m->state->phase != JOB_RUNS) m->caused = clock_seconds();
   return code;

@@ -36,7 +36,7 @@ struct Member {
   Error error;
   bool quit, connected, serves, keeps, over;
   int status;            // over: of the job, which has ended with this machine
-  char waits[300];
+  char waits[300], at[80]; // at: where the store was found last
   // ---- the thread's
   Machine self;
   JobStore place;        // where the job's store is
@@ -91,6 +91,7 @@ static void note_place(Member *m) {
   lock(m);
   m->serves = m->place.server != NULL;
   m->keeps = job_store_keeps(&m->place);
+  memcpy(m->at, m->place.at, sizeof m->at);
   unlock(m);
 }
 
@@ -462,6 +463,12 @@ bool member_waits(Member *m, char *text, size_t size) {
   snprintf(text, size, "%s", m->waits);
   unlock(m);
   return *text != 0;
+}
+
+void member_store(Member *m, char *text, size_t size) {
+  lock(m);
+  snprintf(text, size, "%s", m->at);
+  unlock(m);
 }
 
 bool member_serves(Member *m) {

@@ -31,6 +31,7 @@ int member_event(const Member *member);    // a descriptor that is ready to be r
 int member_look(Member *member, JobState **state, Machine **here, Error *error);
 const char *member_id(const Member *member);
 bool member_waits(Member *member, char *text, size_t size); // the store is not reached: a sentence that says so
+void member_store(Member *member, char *text, size_t size); // the endpoint at which it was found last
 
 // What is wanted stays wanted until the state has it; each may be said again.
 void member_set_busy(Member *member,

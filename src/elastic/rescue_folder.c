@@ -145,3 +145,21 @@ void rescue_folder_remove(const RescueFolder *f) {
   folder_remove(folder, NULL);
   free(folder);
 }
+
+// "memory-JOB-ROUND", or with "-without-N" behind it.
+static bool is_of_a_round(const char *name) {
+  int end = 0, longer = 0;
+  sscanf(name, "memory-%*39[^-]-%*d%n-without-%*d%n", &end, &longer);
+  return end && (!name[end] || (longer && !name[longer]));
+}
+
+void rescue_folder_remove_left(const char *run_folder) {
+  DIR *d = run_folder ? opendir(run_folder) : NULL;
+  for (struct dirent *e; d && (e = readdir(d));) {
+    if (FAULT(left_notes_stay, !is_of_a_round(e->d_name), true)) continue;
+    char *path = xformat("%s/%s", run_folder, e->d_name);
+    folder_remove(path, NULL);
+    free(path);
+  }
+  if (d) closedir(d);
+}

@@ -36,3 +36,6 @@ int rescue_folder_decision(const RescueFolder *folder, int64_t *step);
 void rescue_folder_fail(const RescueFolder *folder); // a machine cannot write its parts
 bool rescue_folder_has_failed(const RescueFolder *folder);
 void rescue_folder_remove(const RescueFolder *folder);
+// Those of rounds that have ended: whose leader died before it could remove its own. By the machine of rank 0, when a
+// round begins.
+void rescue_folder_remove_left(const char *run_folder);

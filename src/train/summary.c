@@ -1,6 +1,7 @@
 // The summary at the end of a run: its results, where they are, and what to type next.
 #include "base/clock.h"
 #include "base/units.h"
+#include "comm/worker_page.h"
 #include "train/trainer.h"
 #include <math.h>
 #include <stdlib.h>
@@ -73,6 +74,7 @@ static void print_path(const Trainer *t, const char *what, const char *path) {
 }
 
 static void print(const Trainer *t, const char *how, const Summary *s, const char *checkpoint) {
+  if (t->stopped && worker_job_goes_on()) return (void)fflush(t->out); // it has not ended, and says all this then
   if (!t->stopped) // that has been said
     fprintf(t->out, "%s at step %lld of %lld\n", how, (long long)t->extra.step, (long long)t->recipe->schedule.steps);
   fprintf(t->out, "this run     %lld step%s in %s, %s tokens, %s tokens/s\n", (long long)s->steps,

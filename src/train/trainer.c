@@ -310,8 +310,12 @@ static int run(Trainer *t, Error *error) {
   if (t->patience_over) snprintf(how, sizeof how, "ended early");
   if (t->stopped) {
     snprintf(how, sizeof how, "stopped by %s", signals_name(signals_number()));
-    fprintf(t->out, "%s after step %lld, which is saved; the same command resumes from there\n", how,
-            (long long)t->extra.step);
+    if (worker_job_goes_on())
+      fprintf(t->out, "step %lld is saved, and the job goes on from there with other machines\n",
+              (long long)t->extra.step);
+    else
+      fprintf(t->out, "%s after step %lld, which is saved; the same command resumes from there\n", how,
+              (long long)t->extra.step);
   }
   code = has_rank_0(t) && !t->measures ? trainer_summarise(t, how, error) : PLAIT_OK;
   return code || !t->stopped ? code : PLAIT_INTERRUPTED;

@@ -61,7 +61,13 @@ serving() {
   local name
   for name in "${!pid[@]}"; do serves "$name" && echo "$name" && return; done
 }
+# Supervisors that somebody else has stopped, as what measures on this machine may, explain a run that does not go on.
+tell_stopped() {
+  local name
+  for name in "${!pid[@]}"; do [[ $(ps -o stat= -p "${pid[$name]}") != T* ]] || echo "$name is stopped, and not by this test (ps says T)"; done
+}
 shown() {
+  tell_stopped
   tail -n 4 m*.log
   cat elastic/launch.jsonl
 }

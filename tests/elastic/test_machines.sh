@@ -93,6 +93,8 @@ all_end 143 "$other"
 wait_for grep -q 'waiting for machines: 1 of at least 2 is here' $stay.log || { cat $stay.log; die "it does not wait"; }
 saved=$(last_step wait)
 [ -d "wait/checkpoints/step-$saved" ] || fail "goodbye after step $saved, which is not saved"
+[ "$(cat a.log b.log | grep -c "^step $saved is saved, and the job goes on from there with other machines\$")" -eq 1 ] &&
+  ! grep -qE '^(stopped by|next  )' a.log b.log || fail "goodbye reads like the end of the run: $(tail -n 20 a.log b.log)"
 machine c --nnodes 2 recipe.yaml $long run.dir=wait
 all_end 0 "$stay" c
 same_run whole wait
@@ -158,6 +160,13 @@ wait "${pid[a]}"; status=$?
 tail -n 1 twice/launch.jsonl | grep -q "^{\"rounds\": 1, \"restarts\": 0, \"status\": $status}" || { cat twice/launch.jsonl; fail "HUP and TERM: the end is not in launch.jsonl"; }
 grep -q "^[^ ]* -$((status + 2)) " twice/rendezvous-1 || { cat twice/rendezvous-1; fail "HUP and TERM: the lease does not say that the job has ended"; }
 
+# ---- a long wait names what is missing, and where ----
+
+# One worker fails, and the other does not end before --grace has passed. Meanwhile other tests go on.
+job ends
+for name in x y; do machine $name --nnodes 2 --grace 14 -- bash -c '[ "$RANK" = 0 ] && exit 3; trap "" TERM; exec sleep 60'; done
+ends="${pid[x]} ${pid[y]}" ends_at=$store
+
 # ---- what is refused ----
 
 job refused
@@ -170,8 +179,16 @@ common="--nnodes 2 --rdzv $store"
   refuse 2 'is another job than --rdzv-id another; give another port' timeout -k 2 20 "$PLAIT" launch $common --rdzv-id another recipe.yaml $long run.dir=refused
   refuse 2 'run.dir .*refused is in use by another job, whose store is at' timeout -k 2 20 "$PLAIT" launch --nnodes 2 --rdzv 127.0.0.1:$((port + 1)) --rdzv-id "$id" recipe.yaml $long run.dir=refused
 }
+wait_for grep -q "^plait launch: waiting for 10 s, with the store at $store: of the machines $(hostname) is here\$" a.log || fail "a wait does not say who is here: $(cat a.log)"
 kill -TERM "${pid[a]}"
 all_end 143 a
+for p in $ends; do
+  wait "$p"
+  status=$?
+  [ $status -eq 3 ] || fail "a worker that failed with status 3: the job ends with $status"
+done
+[ "$(cat x.log y.log | grep -c "^plait launch: waiting for 10 s, with the store at $ends_at: round 0 is to end, and $(hostname) is not done with it\$")" -eq 1 ] ||
+  fail "a round that does not end: $(cat x.log y.log)"
 # Another version: this program with another number in it.
 job versions
 python3 - "$PLAIT" <<'PYTHON' && chmod +x other-version || die "no program of another version"

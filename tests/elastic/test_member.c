@@ -5,6 +5,7 @@
 #include "elastic/job_store.h"
 #include "elastic/member.h"
 #include "elastic/store.h"
+#include <math.h>
 #include <poll.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -255,6 +256,53 @@ static void a_store_that_comes_back(void **state) {
   }
 }
 
+// What a store that has moved holds before the machines of round 4 have come to it: their state, and nobody's lease.
+static StoreServer *serve_before_they_come(const NetAddress *at) {
+  Error error = {0};
+  StoreServer *server;
+  Store *store;
+  JobState s = {.round = 4, .phase = JOB_RUNS, .failure = {.round = -1}, .recipe = "r", .version = PLAIT_VERSION,
+                .job = "first", .count = 3};
+  for (int i = 0; i < s.count; i++) {
+    s.machine[i] = (Machine){.nproc = 1, .node_rank = -1, .first = i, .ranks = 1, .pid = 1 + i, .port = 20001};
+    snprintf(s.machine[i].id, sizeof s.machine[i].id, "machine%d", i);
+    snprintf(s.machine[i].host, sizeof s.machine[i].host, "host%d", i);
+  }
+  char *text = job_state_print(&s);
+  assert_int_equal(store_serve(at, "job", false, &server, &error), PLAIT_OK);
+  assert_int_equal(store_connect(at, "job", 5, &store, NULL, &error), 1);
+  set(store, "state", text);
+  set(store, "epoch", "2");
+  store->close(store);
+  free(text);
+  return server;
+}
+
+// A machine that is new to the job comes to the new store before the others do: it does not take them for lost.
+static void a_newcomer_before_the_others(void **state) {
+  NetAddress at;
+  Error error = {0};
+  Member *member;
+  char endpoint[ENDPOINT];
+  int left = 0;
+  for (double seconds = INFINITY; seconds >= job_store_reunion_seconds;) { // a machine that is too busy says nothing
+    find_endpoint(&at, endpoint);
+    StoreServer *server = serve_before_they_come(&at);
+    MemberOptions options = options_of(endpoint);
+    options.limits.least = options.limits.most = 4;
+    double began = clock_seconds();
+    assert_int_equal(member_open(&options, &member, &error), PLAIT_OK);
+    assert_int_equal(await_member(member, PLAIT_OK, &error), PLAIT_OK);
+    JobState *s = state_at(&at);
+    left = s->count;
+    free(s);
+    seconds = clock_seconds() - began;
+    member_close(member);
+    store_server_stop(server);
+  }
+  assert_int_equal(left, 4);
+}
+
 // The name of an endpoint can no longer be resolved, as that of a machine that is gone: the next endpoint is tried. Who
 // has not found the job yet is told of it.
 static void a_lost_name(void **state) {
@@ -278,7 +326,8 @@ static void a_lost_name(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(no_state), cmocka_unit_test(a_new_job),
                                      cmocka_unit_test(another_start), cmocka_unit_test(a_refusal),
-                                     cmocka_unit_test(a_lost_name), cmocka_unit_test(a_store_that_comes_back)};
+                                     cmocka_unit_test(a_lost_name), cmocka_unit_test(a_store_that_comes_back),
+                                     cmocka_unit_test(a_newcomer_before_the_others)};
   unsetenv("PLAIT_SECRET");
   if (getenv("TEST_ONLY")) cmocka_set_test_filter(getenv("TEST_ONLY")); // scripts/mutants chooses
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -356,6 +356,32 @@ static void home_comes_first(void **state) {
   free_workers(&of_b);
 }
 
+// Notes of rounds that have ended go, and nothing else.
+static void what_a_leader_leaves(void **state) {
+  static const char *const others[] = {"memory-notes", "memory-token-3.txt", "memory-token-3-without-", "lock"};
+  Error error = {0};
+  make_run("1 token 3");
+  for (int lost = 0; lost < 2; lost++) {
+    RescueNote note = {.first = 1, .count = 1, .mesh = 2};
+    assert_int_equal(rescue_folder_write(&(RescueFolder){run_folder, "token", 3, lost}, &note, &error), 0);
+  }
+  for (int i = 0; i < 3; i++) {
+    char *path = xformat("%s/%s", run_folder, others[i]);
+    assert_int_equal(folder_create(path, &error), 0);
+    free(path);
+  }
+  rescue_folder_remove_left(run_folder);
+  rescue_folder_remove_left(NULL);
+  for (int i = 0; i < 6; i++) {
+    char *path = xformat("%s/%s", run_folder,
+                         i < 4    ? others[i]
+                         : i == 4 ? "memory-token-3"
+                                  : "memory-token-3-without-1");
+    assert_int_equal(file_exists(path), i < 4);
+    free(path);
+  }
+}
+
 static void newest_of_all(void **state) {
   RescueNotes notes = {0};
   RescueNote a = {.first = 0, .count = 2, .mesh = 3}, b = {.first = 2, .count = 2, .mesh = 3};
@@ -381,7 +407,7 @@ int main(void) {
                                      cmocka_unit_test(two_machines),         cmocka_unit_test(a_machine_has_ended),
                                      cmocka_unit_test(a_part_does_not_come), cmocka_unit_test(a_machine_is_lost),
                                      cmocka_unit_test(all_on_each),          cmocka_unit_test(copies_count),
-                                     cmocka_unit_test(home_comes_first)};
+                                     cmocka_unit_test(home_comes_first),     cmocka_unit_test(what_a_leader_leaves)};
   cmocka_set_test_filter(getenv("TEST_ONLY"));
   return cmocka_run_group_tests(tests, begin, end);
 }
