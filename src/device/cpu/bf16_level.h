@@ -6,6 +6,7 @@
 #pragma GCC diagnostic ignored "-Wunused-function" // of the shared vector functions
 
 #include "device/cpu/random.h"
+#include "device/cpu/transpose.h"
 
 #define WIDTH_F64 (LEVEL_BYTES / 8)
 #define TYPED(name) JOIN(name, _f64)

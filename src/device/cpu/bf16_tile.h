@@ -21,7 +21,7 @@ enum {
   STEP = 1,
   PAIR = 1,
   TILES = 112 / MR,
-  KC = 256,
+  KC = 512,
   A_COLUMNS = 1
 };
 #endif
@@ -112,9 +112,18 @@ static void pack_b(float *restrict to, const uint16_t *restrict b, int64_t row, 
       }
       continue;
     }
-    for (int64_t i = 0; i < NR; i++)
-      for (int64_t k = 0; k < depth; k++)
-        to[k * NR + i] = j + i < columns ? bf16_to_float(b[(j + i) * column + k * row]) : 0;
+    // Blocks of as many columns of B as a vector holds and LINE of its rows: widened, then transposed.
+    enum { LINE = 16 };
+    int64_t k = 0, lanes = row != 1 ? 0 : columns - j < NR ? (columns - j) / WIDTH * WIDTH : NR;
+    for (; k + LINE <= (lanes ? depth : 0); k += LINE)
+      for (int64_t i = 0; i < lanes; i += WIDTH) {
+        float wide[WIDTH * LINE] __attribute__((aligned(64)));
+        for (int r = 0; r < WIDTH; r++) widen_row(wide + r * LINE, b + (j + i + r) * column + k, LINE);
+        for (int x = 0; x < LINE; x += 4) transpose_rows_f32(to + (k + x) * NR + i, NR, wide + x, LINE);
+      }
+    for (int64_t x = 0; x < depth; x++) // what is left
+      for (int64_t i = x < k ? lanes + FAULT(packing_skips_a_column_bf16, 0, 1) : 0; i < NR; i++)
+        to[x * NR + i] = j + i < columns ? bf16_to_float(b[(j + i) * column + x * row]) : 0;
   }
 }
 #endif
@@ -159,10 +168,17 @@ static void pack_a_columns(Packed *restrict to, const uint16_t *restrict a, int6
       _mm512_mask_storeu_epi32(to + r * KA + k * MR, (1u << MR) - 1, _mm512_or_si512(x, _mm512_slli_epi32(y, 16)));
     }
 #else
+  // By whole vectors, which may reach into the next row of `a`, if there is one, and into the next column of the tile,
+  // which is written after them. No row behind the last one has a place in C.
+  enum { VECTORS = (MR + WIDTH - 1) / WIDTH * WIDTH };
   for (int64_t k = 0; k < depth; k++)
-    for (int64_t r = 0; r < rows; r += MR)
-      for (int64_t i = 0; i < MR; i++)
-        to[r * KA + k * MR + i] = r + i < rows ? bf16_to_float(a[k * column + r + i]) : 0;
+    for (int64_t r = 0; r < rows; r += MR) {
+      const uint16_t *x = a + k * column + r;
+      float *at = to + r * KA + k * MR;
+      if (k + 1 < depth || rows - r >= VECTORS) widen_row(at, x, VECTORS);
+      else
+        for (int64_t i = 0; i < MR; i++) at[i] = r + i < rows ? bf16_to_float(x[i]) : 0;
+    }
 #endif
 }
 

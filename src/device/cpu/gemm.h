@@ -194,7 +194,7 @@ INLINE void TYPED(micro_steps)(const TYPED(Tile) * q, TYPED(MicroPlace) * at, in
   int64_t a_row = columns ? 1 : q->a_row, a_column = q->a_column, b_row = q->b_row, c_row = q->c_row,
           step = q->ahead_step;
   TYPED(MicroPlace) p = *at;
-  for (; p.k < end; p.k++, p.b += b_row, p.column += a_column, p.ahead += step) {
+  UNROLL_TWICE for (; p.k < end; p.k++, p.b += b_row, p.column += a_column, p.ahead += step) {
     // One line a step: in a burst they would wait for each other.
     __builtin_prefetch(kind == TYPED(ROWS_AND_NEXT) ? p.ahead + (p.k & (AHEAD_ROWS - 1)) * q->ahead_row : p.ahead, 0,
                        2);

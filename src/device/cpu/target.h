@@ -34,9 +34,11 @@
 
 #ifdef __clang__
 #define UNROLL _Pragma("clang loop unroll(full)")
+#define UNROLL_TWICE _Pragma("clang loop unroll_count(2)")
 #define IVDEP _Pragma("clang loop vectorize(assume_safety)") // iterations touch only their own elements
 #else
 #define UNROLL _Pragma("GCC unroll 16")
+#define UNROLL_TWICE _Pragma("GCC unroll 2")
 #define IVDEP _Pragma("GCC ivdep")
 #endif
 #define INLINE static inline __attribute__((always_inline))
