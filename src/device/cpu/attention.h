@@ -27,7 +27,6 @@ typedef struct TYPED(AttentionTile) {
   REAL *queries, *douts; // panels (queries, width)
   REAL *dq, *dk, *dv;    // (queries, width), (KEY_TILES, keys, width) twice
   REAL *deltas;          // (r, s): products of rows of dout and out
-  void *product;         // workspace of gemm
 } TYPED(AttentionTile);
 #define TILE_STATE TYPED(AttentionTile)
 _Static_assert(TILE % NR == 0, "whole panels of a tile's queries");
@@ -57,8 +56,7 @@ static size_t TYPED(attention_slot)(const ATTENTION *a, int backward, char *base
     *part[i].at = base ? (REAL *)(void *)(base + used) : NULL;
     used += (sizeof(REAL) * (size_t)(backward ? part[i].backward : part[i].forward) + 63) / 64 * 64;
   }
-  t->product = base ? base + used : NULL;
-  return (used + TYPED(gemm_workspace)(0, 1, 1) + 2 * 64) / 64 * 64; // no product packs its B
+  return used;
 }
 static size_t TYPED(attention_workspace)(const Operand *input, const Operand *output, const void *attr, int threads) {
   ATTENTION a = TYPED(attention_sizes)(input);
@@ -109,7 +107,6 @@ static void TYPED(tile_product)(const REAL *a, int64_t a_row, int64_t m, int64_t
   q = {.depth = k,
        .a_row = a_row,
        .a_column = TILE,
-       .b_row = NR,
        .c_row = c_row,
        .columns = NR,
        .add = add};

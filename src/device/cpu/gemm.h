@@ -1,6 +1,6 @@
 // Matrix product of one SIMD level and real type: blocked for the caches, B packed, one register-tile kernel.
 // C (m × n, row major) = [C +] A (m × k) · B (k × n). A and B are read through strides, one of which must be 1.
-// A whose columns are contiguous is packed, unless `a_near` says that it is in a cache anyway.
+// A whose columns are contiguous is packed.
 //
 // An element of C is a sum over k in steps of KC in rising order, whatever the blocking of m and n, so a result does
 // not depend on the number of threads or on which other rows are in the product.
@@ -34,11 +34,8 @@ typedef struct TYPED(Gemm) {
   int64_t m, n, k;
   const REAL *a;
   int64_t a_row, a_column; // strides
-  int a_near; // A is read where it lies, a_row is 1; up to MR - 1 elements after a column's last may be read
   const REAL *b;
   int64_t b_row, b_column;
-  int64_t b_panel; // not 0: B is read where it lies, b_column is 1 and its panels of NR columns are so far apart; NR
-                   // divides n
   REAL *c;
   int64_t c_row;
   int add;          // C is added to
@@ -132,8 +129,7 @@ typedef struct TYPED(Tile) {
   const REAL *a;
   int64_t a_row;    // stride of rows that are contiguous
   int64_t a_column; // or stride of columns that are: of packed ones PACKED_ROW
-  const REAL *b;
-  int64_t b_row;
+  const REAL *b;      // a panel: rows of NR
   REAL *c;
   int64_t c_row, rows, columns;
   const REAL *bias; // (columns) or NULL
@@ -191,10 +187,10 @@ enum { TYPED(COLUMNS), TYPED(ROWS), TYPED(ROWS_AND_NEXT) };
 INLINE void TYPED(micro_steps)(const TYPED(Tile) * q, TYPED(MicroPlace) * at, int64_t end, V t[][2], int most, int kind,
                                int near) {
   int columns = kind == TYPED(COLUMNS);
-  int64_t a_row = columns ? 1 : q->a_row, a_column = q->a_column, b_row = q->b_row, c_row = q->c_row,
+  int64_t a_row = columns ? 1 : q->a_row, a_column = q->a_column, c_row = q->c_row,
           step = q->ahead_step;
   TYPED(MicroPlace) p = *at;
-  UNROLL_TWICE for (; p.k < end; p.k++, p.b += b_row, p.column += a_column, p.ahead += step) {
+  UNROLL_TWICE for (; p.k < end; p.k++, p.b += NR, p.column += a_column, p.ahead += step) {
     // One line a step: in a burst they would wait for each other.
     __builtin_prefetch(kind == TYPED(ROWS_AND_NEXT) ? p.ahead + (p.k & (AHEAD_ROWS - 1)) * q->ahead_row : p.ahead, 0,
                        2);
@@ -282,9 +278,8 @@ static int TYPED(next_rows)(const TYPED(GemmJob) *job, int64_t row, int64_t m, i
 // m <= MC rows, from row i0 on, against the panels p0 to p1 - 1.
 static void TYPED(gemm_block)(const TYPED(GemmJob) *job, REAL *tiles, int64_t i0, int64_t m, int64_t p0, int64_t p1) {
   const GEMM *g = job->g;
-  int packed = g->a_column != 1 && !g->a_near;
-  int far = !g->b_panel &&
-            job->panels * NR * job->depth * (int64_t)sizeof(REAL) > 1 << 20; // B is not in the second-level cache
+  int packed = g->a_column != 1;
+  int far = job->panels * NR * job->depth * (int64_t)sizeof(REAL) > 1 << 20; // B is not in the second-level cache
   int copied = TYPED(rows_collide)(g);
   for (int64_t k = 0; k < job->depth; k += KC) {
     const REAL *a = g->a + (job->k0 + k) * g->a_column + i0 * g->a_row;
@@ -292,12 +287,11 @@ static void TYPED(gemm_block)(const TYPED(GemmJob) *job, REAL *tiles, int64_t i0
     TYPED(Tile)
     q = {.depth = job->depth - k < KC ? job->depth - k : KC,
          .a_row = g->a_row,
-         .a_column = g->a_near ? g->a_column : PACKED_ROW,
-         .b_row = g->b_panel ? g->b_row : NR,
+         .a_column = PACKED_ROW,
          .c_row = g->c_row,
          .add = g->add || !first};
     // Rows are read where they lie, but for those that fill no register tile.
-    int64_t whole = packed ? 0 : g->a_near || m % MR == FEW || TYPED(ends_with_few)(m) ? m : m / MR * MR;
+    int64_t whole = packed ? 0 : m % MR == FEW || TYPED(ends_with_few)(m) ? m : m / MR * MR;
     REAL *rest = tiles + whole * COPIED_ROW;
     if (whole < m) TYPED(pack_a)(rest, a + whole * g->a_row, g->a_row, g->a_column, m - whole, q.depth);
     if (copied) {
@@ -307,8 +301,7 @@ static void TYPED(gemm_block)(const TYPED(GemmJob) *job, REAL *tiles, int64_t i0
     }
     for (int64_t p = p0; p < p1; p++) {
       int64_t j = job->j0 + p * NR;
-      q.b = g->b_panel ? g->b + j / NR * g->b_panel + (job->k0 + k) * g->b_row
-                       : job->packed_b + (p * job->depth + k) * NR;
+      q.b = job->packed_b + (p * job->depth + k) * NR;
       q.columns = g->n - j < NR ? g->n - j : NR;
       q.bias = g->bias && first ? g->bias + j : NULL;
       const REAL *panel = p + 1 < p1 ? q.b + job->depth * NR : q.b;
@@ -320,7 +313,7 @@ static void TYPED(gemm_block)(const TYPED(GemmJob) *job, REAL *tiles, int64_t i0
         q.c = g->c + (i0 + i) * g->c_row + j;
         q.ahead = (const char *)(far ? panel + i / MR * share : q.b),
         q.ahead_step = far ? (share * (int64_t)sizeof(REAL) + q.depth - 1) / q.depth : 0;
-        int rows = i < whole && !g->a_near, next = rows && p + 1 == p1 && TYPED(next_rows)(job, i0 + i, m, i, k, &q);
+        int rows = i < whole, next = rows && p + 1 == p1 && TYPED(next_rows)(job, i0 + i, m, i, k, &q);
         if (q.rows > FEW) (next ? TYPED(micro_rows_and_next) : rows ? TYPED(micro_rows) : TYPED(micro_columns))(&q);
         else (rows ? TYPED(micro_few_rows) : TYPED(micro_few_columns))(&q);
       }
@@ -364,7 +357,7 @@ static void TYPED(gemm_together)(const GEMM *g, void *workspace, int64_t room, T
     if (job.column_blocks > job.panels) job.column_blocks = job.panels;
     for (job.k0 = 0; job.k0 < g->k; job.k0 += kc) {
       job.depth = g->k - job.k0 < kc ? g->k - job.k0 : kc;
-      if (!g->b_panel) team_each(team, job.panels, TYPED(gemm_pack), &job);
+      team_each(team, job.panels, TYPED(gemm_pack), &job);
       team_each(team, job.row_blocks * job.column_blocks, TYPED(gemm_unit), &job);
     }
   }
@@ -396,10 +389,10 @@ static void TYPED(gemm_part)(void *argument, int slot, int64_t part) {
 // one whose core does something else meanwhile takes fewer. More threads pack B together.
 static void TYPED(gemm)(const GEMM *g, void *workspace, Team *team) {
   enum { MOST_PARTS = 4, LEAST_COLUMNS = 256, LEAST_PACKED = 768 }; // of a thread; of a part, which packs all of A or B
-  int size = team_size(team), slots = team_slots(team), is_packed = g->a_column != 1 && !g->a_near;
+  int size = team_size(team), slots = team_slots(team), is_packed = g->a_column != 1;
   int by_rows = is_packed && g->m > g->n, least = is_packed ? LEAST_PACKED : LEAST_COLUMNS;
   int64_t all = by_rows ? g->m : g->n, tiles = by_rows ? (all + MR - 1) / MR : (all + NR - 1) / NR;
-  if (size == 1 || slots > CPU_MOST_PARTING || g->b_panel || !g->k || tiles < (by_rows ? 4 : 2) * size) {
+  if (size == 1 || slots > CPU_MOST_PARTING || !g->k || tiles < (by_rows ? 4 : 2) * size) {
     TYPED(gemm_together)(g, workspace, PACKED_B, team);
     return;
   }
