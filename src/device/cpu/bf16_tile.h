@@ -168,14 +168,15 @@ static void pack_a_columns(Packed *restrict to, const uint16_t *restrict a, int6
       _mm512_mask_storeu_epi32(to + r * KA + k * MR, (1u << MR) - 1, _mm512_or_si512(x, _mm512_slli_epi32(y, 16)));
     }
 #else
-  // By whole vectors, which may reach into the next row of `a`, if there is one, and into the next column of the tile,
-  // which is written after them. No row behind the last one has a place in C.
+  // By whole vectors, which may reach into the next rows of `a`, as far as there are some, and into the next column of
+  // the tile, which is written after them. No row behind the last one has a place in C.
   enum { VECTORS = (MR + WIDTH - 1) / WIDTH * WIDTH };
+  const int64_t last = (depth - 1) * column + rows; // elements of `a` up to the end of its last row
   for (int64_t k = 0; k < depth; k++)
     for (int64_t r = 0; r < rows; r += MR) {
       const uint16_t *x = a + k * column + r;
       float *at = to + r * KA + k * MR;
-      if (k + 1 < depth || rows - r >= VECTORS) widen_row(at, x, VECTORS);
+      if (k * column + r + VECTORS <= last) widen_row(at, x, VECTORS);
       else
         for (int64_t i = 0; i < MR; i++) at[i] = r + i < rows ? bf16_to_float(x[i]) : 0;
     }
