@@ -23,18 +23,20 @@ typedef struct Bench {
   double peak; // GF/s of all threads; 0: unknown
 } Bench;
 
-// Zeros in huge pages, as the arena of a training run.
-static void *in_huge_pages(size_t bytes) {
-  size_t whole = (bytes + HOST_PAGE) / HOST_PAGE * HOST_PAGE;
-  void *memory = aligned_alloc(HOST_PAGE, whole);
-  if (!memory) abort();
-  madvise(memory, whole, MADV_HUGEPAGE);
-  return memset(memory, 0, whole);
+// Zeros in huge pages, as the arena of a training run, with room for a scalar, whose operand_bytes are 0. Given back by
+// give_back, with the same `bytes`.
+enum { SCALAR = 8 };
+static void *take(size_t bytes) {
+  char *memory;
+  Error error = {0};
+  if (host_map(NULL, (int64_t)bytes + SCALAR, &memory, &error)) abort();
+  return memory;
 }
+static void give_back(void *memory, size_t bytes) { munmap(memory, bytes + SCALAR); }
 
 static void fill_within(Operand *x, double most) {
   int64_t count = operand_elements(x);
-  x->data = in_huge_pages((size_t)count * dtype_size(x->dtype));
+  x->data = take((size_t)operand_bytes(x));
   for (int64_t e = 0; e < count; e++)
     dtype_store(x->data, x->dtype, e, most * (2.0 * (double)(e * 37 % 101) / 101 - 1));
 }
@@ -51,19 +53,19 @@ static void prepare(Prepared *p, const Bench *b, Op op, Operand *input, int inpu
   size_t bytes = p->entry->workspace ? p->entry->workspace(input, output, attr, team_slots(b->team)) : 0;
   p->queue = (DeviceQueue){.team = b->team};
   p->call = (KernelCall){.ninput = inputs, .noutput = outputs, .input = input, .output = output, .attr = attr,
-                         .queue = &p->queue, .workspace = in_huge_pages(bytes),
+                         .queue = &p->queue, .workspace = take(bytes),
                          .workspace_size = bytes};
   p->entry->kernel(&p->call);
 }
 
 static void prepared_free(Prepared *p) {
-  for (int i = 0; i < p->call.ninput; i++) free(p->call.input[i].data);
+  for (int i = 0; i < p->call.ninput; i++) give_back(p->call.input[i].data, (size_t)operand_bytes(&p->call.input[i]));
   for (int i = 0; i < p->call.noutput; i++) { // an output may be an input
     int shared = 0;
     for (int j = 0; j < p->call.ninput; j++) shared |= p->call.output[i].data == p->call.input[j].data;
-    if (!shared) free(p->call.output[i].data);
+    if (!shared) give_back(p->call.output[i].data, (size_t)operand_bytes(&p->call.output[i]));
   }
-  free(p->call.workspace);
+  give_back(p->call.workspace, p->call.workspace_size);
 }
 
 static void note(double *best, double before) {
@@ -124,14 +126,14 @@ static double dense(const Bench *b, MatmulKind kind, int extra, int64_t m, int64
           depth = kind == MATMUL_NT ? k : kind == MATMUL_NN ? n : m;
   PeerProduct product = {.m = (int)rows, .n = (int)columns, .k = (int)depth, .a_transposed = kind == MATMUL_TN,
                          .b_transposed = kind == MATMUL_NT, .add = attr.accumulate, .a = input[0].data,
-                         .b = input[1].data, .c = in_huge_pages((size_t)(rows * columns) * sizeof(float))};
+                         .b = input[1].data, .c = take((size_t)(rows * columns) * sizeof(float))};
   Prepared p;
   double best[1 + PEERS], flops = 2.0 * (double)m * (double)n * (double)k;
   prepare(&p, b, OP_MATMUL, input, 2 + (attr.bias || attr.accumulate), &output, 1, &attr);
   race(&p, b, what && b->dtype != DTYPE_F64 ? &product : NULL, best);
   if (what) print(b, what, m, n, k, flops, best);
   prepared_free(&p);
-  free(product.c);
+  give_back(product.c, (size_t)(rows * columns) * sizeof(float));
   return 1e-9 * flops / best[0];
 }
 
@@ -146,7 +148,7 @@ static void measure_grouped(const Bench *b, MatmulKind kind, int64_t n, int64_t 
           mask = {.dtype = DTYPE_U8, .rank = 3, .size = {1, tokens, EXPERTS}};
   if (kind == MATMUL_TN && b->dtype == DTYPE_BF16) w.dtype = DTYPE_F32;
   fill(&x), fill(&w), fill(&y);
-  mask.data = xcalloc((size_t)operand_elements(&mask), 1);
+  mask.data = take((size_t)operand_bytes(&mask));
   for (int e = 0; e < EXPERTS; at += rows[e++])
     for (int64_t r = at; r < at + rows[e]; r++) ((uint8_t *)mask.data)[r * EXPERTS + e] = 1;
   Operand input[3] = {kind == MATMUL_NT ? x : y, kind == MATMUL_TN ? x : w, mask},

@@ -59,8 +59,8 @@ void worker_page_describe_call(const WorkerPage *page, char *text, size_t size) 
   if (call >> LAST_CALL_FLAGS) comm_last_describe(call, text, size);
 }
 
-void worker_pages_set_goes_on(const WorkerPages *pages, bool goes_on) {
-  for (int i = 0; i < pages->count; i++) atomic_store(&pages->page[i].goes_on, goes_on);
+void worker_pages_set_continues(const WorkerPages *pages, bool continues) {
+  for (int i = 0; i < pages->count; i++) atomic_store(&pages->page[i].continues, continues);
 }
 
 // A worker ------------------------------------------------------------------------------------------------------------
@@ -91,9 +91,9 @@ void worker_enter(WorkerPhase phase, int64_t step) {
     atomic_store_explicit(&page->doing, (uint64_t)step << 8 | phase, memory_order_relaxed);
 }
 
-bool worker_job_goes_on(void) {
+bool worker_job_continues(void) {
   WorkerPage *page = own_page();
-  return FAULT(rounds_end_like_runs, page && atomic_load(&page->goes_on), false);
+  return FAULT(rounds_end_like_runs, page && atomic_load(&page->continues), false);
 }
 
 LastCall *worker_take_last_call(void) {

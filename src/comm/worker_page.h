@@ -17,7 +17,7 @@ typedef enum WorkerPhase {
 typedef struct WorkerPage {
   _Alignas(128) uint64_t magic;
   _Atomic uint64_t doing; // a WorkerPhase, and its step << 8
-  atomic_bool goes_on; // of the supervisor: the worker is asked to save and end, and the job goes on in another round
+  atomic_bool continues; // set by the supervisor: this round ends because machines join or leave, and another follows
   LastCall last;          // of its rank, where its world is one of processes
 } WorkerPage;
 
@@ -31,11 +31,11 @@ void worker_page_describe_phase(const WorkerPage *page, char *text, size_t size)
 // "its last collective, all_reduce (call 5 of a communicator of 2 ranks), is under way"; "" where it has called none.
 void worker_page_describe_call(const WorkerPage *page, char *text, size_t size);
 
-void worker_pages_set_goes_on(const WorkerPages *pages, bool goes_on);
+void worker_pages_set_continues(const WorkerPages *pages, bool continues);
 
 // Of a worker; all of it does nothing in a process that plait launch has not started. From any thread.
 void worker_enter(WorkerPhase phase, int64_t step);
-bool worker_job_goes_on(void); // when this process has ended, since machines come or go
+bool worker_job_continues(void); // in another round after this process has ended, because machines join or leave
 // For the calls of its world; NULL: there is no page, or another world has it.
 LastCall *worker_take_last_call(void);
 void worker_give_last_call(LastCall *last);

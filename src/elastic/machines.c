@@ -44,7 +44,7 @@ typedef struct Machines {
   bool rescued;         // whatever came of it
   bool journaled;
   char waiting[300];    // what was said of it
-  char awaited[300];    // what this machine waits for without a word; "": nothing
+  char awaited[300];    // what this machine waits for, by describe_wait; "": nothing
   double awaited_since;
   bool awaited_told;
 } Machines;
@@ -77,45 +77,40 @@ static void tell_waiting(Machines *m) {
   say_waiting(m, text);
 }
 
-// As far as there is room. Returns how many there are.
-static int name_hosts(const JobState *s, bool (*named)(const Machine *), char *text, size_t size) {
+// The hosts of the machines that `named` is true of, as far as there is room.
+static void name_hosts(const JobState *s, bool (*named)(const Machine *), char *text, size_t size) {
   size_t n = 0;
-  int count = 0;
   *text = 0;
   for (int i = 0; i < s->count; i++) {
     const Machine *k = &s->machine[i];
-    bool fits = n + sizeof k->host + 8 < size;
     if (!named(k)) continue;
-    if (fits) n += (size_t)snprintf(text + n, size - n, "%s%s", n ? ", " : "", k->host);
-    count++;
+    if (n + sizeof k->host + 8 >= size) return (void)snprintf(text + n, size - n, ", …");
+    n += (size_t)snprintf(text + n, size - n, "%s%s", n ? ", " : "", k->host);
   }
-  if (n + sizeof s->machine[0].host + 8 >= size) snprintf(text + n, size - n, ", …");
-  return count;
 }
 
 static bool is_any(const Machine *machine) { return machine->nproc > 0; }
 static bool is_awaited(const Machine *machine) { return machine->ranks && !machine->ended; }
 
-// What must happen before there is anything to do here, while no worker of this machine runs. "": nothing.
+// What this machine waits for while none of its workers runs. "": nothing.
 static void describe_wait(const Machines *m, char *text, size_t size) {
   const JobState *s = m->state;
   char hosts[200];
   *text = 0;
   if (!s || s->phase == JOB_DONE || m->leaving || round_running(&m->round)) return;
-  if (!m->here) return (void)snprintf(text, size, "this machine has not joined the job");
+  if (!m->here) return (void)snprintf(text, size, "this machine has not joined the job yet");
   if (s->phase == JOB_ENDS) {
-    int count = name_hosts(s, is_awaited, hosts, sizeof hosts);
-    if (count)
-      snprintf(text, size, "round %d is to end, and %s %s not done with it", s->round, hosts,
-               count == 1 ? "is" : "are");
-    else snprintf(text, size, "round %d has ended, and nobody begins the next one", s->round);
+    name_hosts(s, is_awaited, hosts, sizeof hosts);
+    if (*hosts)
+      snprintf(text, size, "round %d ends as soon as the workers of %s have ended", s->round, hosts);
+    else snprintf(text, size, "round %d has ended, but no machine has begun the next one", s->round);
   } else if (s->phase == JOB_GATHERS) {
-    int count = name_hosts(s, is_any, hosts, sizeof hosts);
-    snprintf(text, size, "of the machines %s %s here", hosts, count == 1 ? "is" : "are");
+    name_hosts(s, is_any, hosts, sizeof hosts);
+    snprintf(text, size, "only these machines have joined: %s", hosts);
   }
 }
 
-// A wait that goes on has a line that names what is missing, and where.
+// After a long wait: prints once what is missing, and at which store.
 static void tell_long_wait(Machines *m) {
   char text[sizeof m->awaited], store[80];
   describe_wait(m, text, sizeof text);
@@ -128,7 +123,7 @@ static void tell_long_wait(Machines *m) {
   member_store(m->member, store, sizeof store);
   m->awaited_told = true;
   UNLESS_FAULT(long_waits_are_silent)
-  fprintf(stderr, "plait launch: waiting for %.0f s, with the store at %s: %s\n", long_wait_seconds, store, text);
+  fprintf(stderr, "plait launch: still waiting after %.0f s (store at %s): %s\n", long_wait_seconds, store, text);
 }
 
 // A failure is told once: whole where it happened, in a line on the others.
@@ -377,8 +372,8 @@ static bool is_left_by_rank_0(Machines *m) {
   return clock_seconds() - m->first_ended_at > stale_seconds;
 }
 
-// Whether the round ends because machines come or go, and another one follows it: a machine stays.
-static bool goes_on(const JobState *s) {
+// Whether the round ends because machines join or leave, and another one follows: at least one machine stays.
+static bool job_continues(const JobState *s) {
   bool stays = false;
   for (int i = 0; i < s->count; i++) stays |= !s->machine[i].leaving;
   return s->ending == ENDING_CHANGED && stays;
@@ -393,7 +388,7 @@ static void follow(Machines *m) {
                           : "this machine said nothing for --silence seconds, and counts as lost");
   if (s->phase != JOB_ENDS) return;
   if (m->round.failed_at == 0) m->round.failed_at = clock_seconds();
-  worker_pages_set_goes_on(&m->round.workers.pages, goes_on(s)); // before rank 0 is asked
+  worker_pages_set_continues(&m->round.workers.pages, job_continues(s)); // before rank 0 is asked
   if (s->ending >= ENDING_LOST) round_end_soon(&m->round);
   else if (!m->round.asked)
     round_ask(&m->round, s->ending == ENDING_STOPPED ? s->stop : SIGTERM, m->options->trains);

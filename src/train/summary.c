@@ -74,7 +74,7 @@ static void print_path(const Trainer *t, const char *what, const char *path) {
 }
 
 static void print(const Trainer *t, const char *how, const Summary *s, const char *checkpoint) {
-  if (t->stopped && worker_job_goes_on()) return (void)fflush(t->out); // it has not ended, and says all this then
+  if (t->stopped && worker_job_continues()) return (void)fflush(t->out); // the summary comes at the end of the job
   if (!t->stopped) // that has been said
     fprintf(t->out, "%s at step %lld of %lld\n", how, (long long)t->extra.step, (long long)t->recipe->schedule.steps);
   fprintf(t->out, "this run     %lld step%s in %s, %s tokens, %s tokens/s\n", (long long)s->steps,

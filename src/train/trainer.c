@@ -310,8 +310,8 @@ static int run(Trainer *t, Error *error) {
   if (t->patience_over) snprintf(how, sizeof how, "ended early");
   if (t->stopped) {
     snprintf(how, sizeof how, "stopped by %s", signals_name(signals_number()));
-    if (worker_job_goes_on())
-      fprintf(t->out, "step %lld is saved, and the job goes on from there with other machines\n",
+    if (worker_job_continues())
+      fprintf(t->out, "step %lld is saved; machines join or leave, and training resumes from this step\n",
               (long long)t->extra.step);
     else
       fprintf(t->out, "%s after step %lld, which is saved; the same command resumes from there\n", how,

@@ -93,7 +93,7 @@ all_end 143 "$other"
 wait_for grep -q 'waiting for machines: 1 of at least 2 is here' $stay.log || { cat $stay.log; die "it does not wait"; }
 saved=$(last_step wait)
 [ -d "wait/checkpoints/step-$saved" ] || fail "goodbye after step $saved, which is not saved"
-[ "$(cat a.log b.log | grep -c "^step $saved is saved, and the job goes on from there with other machines\$")" -eq 1 ] &&
+[ "$(cat a.log b.log | grep -c "^step $saved is saved; machines join or leave, and training resumes from this step\$")" -eq 1 ] &&
   ! grep -qE '^(stopped by|next  )' a.log b.log || fail "goodbye reads like the end of the run: $(tail -n 20 a.log b.log)"
 machine c --nnodes 2 recipe.yaml $long run.dir=wait
 all_end 0 "$stay" c
@@ -179,7 +179,7 @@ common="--nnodes 2 --rdzv $store"
   refuse 2 'is another job than --rdzv-id another; give another port' timeout -k 2 20 "$PLAIT" launch $common --rdzv-id another recipe.yaml $long run.dir=refused
   refuse 2 'run.dir .*refused is in use by another job, whose store is at' timeout -k 2 20 "$PLAIT" launch --nnodes 2 --rdzv 127.0.0.1:$((port + 1)) --rdzv-id "$id" recipe.yaml $long run.dir=refused
 }
-wait_for grep -q "^plait launch: waiting for 10 s, with the store at $store: of the machines $(hostname) is here\$" a.log || fail "a wait does not say who is here: $(cat a.log)"
+wait_for grep -q "^plait launch: still waiting after 10 s (store at $store): only these machines have joined: $(hostname)\$" a.log || fail "a wait does not say who is here: $(cat a.log)"
 kill -TERM "${pid[a]}"
 all_end 143 a
 for p in $ends; do
@@ -187,7 +187,7 @@ for p in $ends; do
   status=$?
   [ $status -eq 3 ] || fail "a worker that failed with status 3: the job ends with $status"
 done
-[ "$(cat x.log y.log | grep -c "^plait launch: waiting for 10 s, with the store at $ends_at: round 0 is to end, and $(hostname) is not done with it\$")" -eq 1 ] ||
+[ "$(cat x.log y.log | grep -c "^plait launch: still waiting after 10 s (store at $ends_at): round 0 ends as soon as the workers of $(hostname) have ended\$")" -eq 1 ] ||
   fail "a round that does not end: $(cat x.log y.log)"
 # Another version: this program with another number in it.
 job versions

@@ -21,7 +21,7 @@
 #define MC (MR * 24)
 #define KC 256
 #endif
-#define C_AHEAD 96 // of depth before its end, a register tile begins to bring its rows of C near
+#define C_AHEAD 96 // of depth before its end, a register tile begins to prefetch its rows of C
 #define AHEAD_ROWS 16 // a power of 2, at least MR
 #define FEW (MR / 2 + 1) // rows of the smaller register tile, for what is left of m
 #define NR (2 * WIDTH)
@@ -134,9 +134,9 @@ typedef struct TYPED(Tile) {
   int64_t c_row, rows, columns;
   const REAL *bias; // (columns) or NULL
   int add;
-  const char *ahead;  // memory that is brought near meanwhile, a line after the other
+  const char *ahead;  // memory that is prefetched meanwhile, a line after the other
   int64_t ahead_step; // bytes of it for one of depth
-  int64_t ahead_row;  // if A's rows are brought near: bytes from one to the next
+  int64_t ahead_row;  // if rows of A are prefetched: bytes from one to the next
 } TYPED(Tile);
 
 // A row of C. bias: of the columns.
@@ -177,15 +177,15 @@ typedef struct TYPED(MicroPlace) {
   int64_t k;
   const REAL *a[MR / 3 + 1], *column, *b;
   const char *ahead;
-  const REAL *c; // the row of C that is brought near next
+  const REAL *c; // the row of C that is prefetched next
 } TYPED(MicroPlace);
 
-// What A is like: its columns are contiguous; or its rows are; or these, and those that are read next are brought near.
+// What A is like: its columns are contiguous; or its rows are; or these, and those that are read next are prefetched.
 enum { TYPED(COLUMNS), TYPED(ROWS), TYPED(ROWS_AND_NEXT) };
 
-// Products up to depth `end`. near: each step brings a row of C near.
+// Products up to depth `end`. fetch_c: each step prefetches a row of C.
 INLINE void TYPED(micro_steps)(const TYPED(Tile) * q, TYPED(MicroPlace) * at, int64_t end, V t[][2], int most, int kind,
-                               int near) {
+                               int fetch_c) {
   int columns = kind == TYPED(COLUMNS);
   int64_t a_row = columns ? 1 : q->a_row, a_column = q->a_column, c_row = q->c_row,
           step = q->ahead_step;
@@ -194,7 +194,7 @@ INLINE void TYPED(micro_steps)(const TYPED(Tile) * q, TYPED(MicroPlace) * at, in
     // One line a step: in a burst they would wait for each other.
     __builtin_prefetch(kind == TYPED(ROWS_AND_NEXT) ? p.ahead + (p.k & (AHEAD_ROWS - 1)) * q->ahead_row : p.ahead, 0,
                        2);
-    if (near) {
+    if (fetch_c) {
       __builtin_prefetch(p.c, 1);
       __builtin_prefetch(p.c + NR - 1, 1);
       p.c += c_row;
@@ -209,7 +209,7 @@ INLINE void TYPED(micro_steps)(const TYPED(Tile) * q, TYPED(MicroPlace) * at, in
   *at = p;
 }
 
-// Sums of one register tile of `most` rows, which is at most MR. C is brought near shortly before it is needed:
+// Sums of one register tile of `most` rows, which is at most MR. C is prefetched shortly before it is needed:
 // earlier, it would be pushed out again.
 INLINE void TYPED(micro)(const TYPED(Tile) *q, int most, int kind) {
   V t[MR][2];
@@ -259,7 +259,7 @@ static int64_t TYPED(panels_at_once)(const GEMM *g, int64_t m, int64_t panels) {
 // Two register tiles of FEW rows at the end waste none, where one of MR would leave too few for another.
 static int TYPED(ends_with_few)(int64_t m) { return m > MR && m % MR == 2 * FEW - MR; }
 
-// With the last panel of a step of KC the rows of A that are read next are brought near, if they are read where they
+// With the last panel of a step of KC the rows of A that are read next are prefetched, if they are read where they
 // lie, a line of each in turn: those of the next step, or of the next block, or of the first block with the next B.
 // row: of the tile at work; m: rows of its block; first: its row within the block. Returns 0 if there are none.
 static int TYPED(next_rows)(const TYPED(GemmJob) *job, int64_t row, int64_t m, int64_t first, int64_t k,
@@ -306,7 +306,7 @@ static void TYPED(gemm_block)(const TYPED(GemmJob) *job, REAL *tiles, int64_t i0
       q.bias = g->bias && first ? g->bias + j : NULL;
       const REAL *panel = p + 1 < p1 ? q.b + job->depth * NR : q.b;
       int64_t share =
-          (q.depth * NR * MR + m - 1) / m; // elements of the next panel that are brought near beside one tile of A
+          (q.depth * NR * MR + m - 1) / m; // elements of the next panel that are prefetched beside one tile of A
       for (int64_t i = 0; i < m; i += q.rows) {
         q.rows = m - i < MR ? m - i : TYPED(ends_with_few)(m - i) && m - i < 2 * MR && whole == m ? FEW : MR;
         q.a = i < whole ? a + i * q.a_row : rest + (i - whole) / MR * PACKED_ROW * KC;
