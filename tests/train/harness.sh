@@ -2,7 +2,9 @@
 # PLAIT: the binary, SOURCE: the repository. All happens in a folder of its own, $work, which is removed at the end.
 set -u
 work=$(mktemp -d) || exit 1
-failures=0 running='' mounted='' limit=60
+tier=${PLAIT_TIER:-2}         # 1: a sample that takes seconds; 2: make check; 3: all of it (tests/tier.h)
+patience=${PLAIT_PATIENCE:-1} # how many times longer than on a quiet machine, without sanitizers, anything may take
+failures=0 running='' mounted='' limit=$((60 * patience))
 
 # A build with sanitizers is about ten times slower, and its memory is not that of plait.
 sanitized() { grep -qa -e __asan_init -e __tsan_init "$PLAIT"; }
@@ -100,9 +102,9 @@ one_rank() {
     schedule.steps="$last" run.dir="$run" "$@" >log 2>&1 || { cat log; fail "$run: one rank up to step $last"; }
 }
 
-# wait_for CONDITION…: until the command succeeds, at most a minute
+# wait_for CONDITION…: until the command succeeds, at most a minute times $patience
 wait_for() {
-  local end=$((SECONDS + 60))
+  local end=$((SECONDS + 60 * patience))
   until "$@" >/dev/null 2>&1; do
     [ "$SECONDS" -lt "$end" ] || return 1
     sleep 0.01
