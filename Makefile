@@ -16,12 +16,13 @@ RUNS ?= 1000000
 ##   TEST_OPTIONS=          further options for ctest, as -R NAME
 ##   BENCH_OPTIONS=         --quick: a short run
 ##   PREFIX=/usr/local      where make install puts things; DESTDIR goes before it
+##   ROOM=NAME              make check: only a sample of everything, and all tests of this room of src
 ##   RUNS=1000000           inputs for each fuzz target
 ##   PARITY_ONLY=TEXT       only layouts with this text in their names (make parity)
 ##   PARITY_SEED=N          which samples make parity takes (the date)
 ## A first run of your own: README.md. All commands: build/plait --help.
 
-.PHONY: all help examples tests test demo parity mutants kills elastic slurm fuzz bench install clean configure dependencies
+.PHONY: all help examples tests test check nightly demo parity mutants kills elastic slurm fuzz bench install clean configure dependencies
 
 all: configure       ## builds the command, build/plait: this is `make` alone
 	@cmake --build $(BUILD) -j $(JOBS) --target plait
@@ -36,10 +37,19 @@ examples: configure  ## builds the programs of examples/ into build/examples
 tests: configure     ## builds everything: the command, libraries, examples, tests, fuzz targets
 	@cmake --build $(BUILD) -j $(JOBS)
 
-# Without the packages that only tests start, those are left out.
-test: tests          ## builds everything and runs all tests
-	@scripts/install-dependencies test || true
-	@cd $(BUILD) && ctest --output-on-failure -j $(JOBS) $(TEST_OPTIONS)
+# A sample of everything: it proves that this build works here. Needs no network, no root, and no package that the build does not.
+test: configure      ## tests this build: a sample of everything (three minutes)
+	@cmake --build $(BUILD) -j $(JOBS) --target tier1
+	@cd $(BUILD) && ctest --output-on-failure --no-tests=error -j $(JOBS) -L '^tier1$$' $(TEST_OPTIONS)
+
+check: tests         ## tests all that a change can break (ROOM=data: in src/data; about ten minutes without)
+	@cd $(BUILD) && ctest --output-on-failure --no-tests=error -j $(JOBS) $(tiers) $(TEST_OPTIONS)
+
+# What they are is in cmake/tests.cmake. With a room: tier 1, and that room's of tier 2.
+tiers = $(if $(ROOM),-L '^(tier1|room:$(ROOM))$$' -LE '^tier3$$',-L '^tier[12]$$' -LE '^sampled$$')
+
+nightly:             ## runs the long tests, LEG by leg (make nightly LEG=faults; none: lists them)
+	@scripts/nightly $(or $(LEG),--list)
 
 demo: all            ## trains a small GPT on C headers of this machine (about two minutes)
 	@BUILD=$(BUILD) scripts/demo
