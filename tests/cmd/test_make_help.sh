@@ -23,7 +23,13 @@ grep -E '.{101}' <<<"$help" && fail "a line of make help is longer than 100 colu
 builds() { make -n BUILD=nowhere "$@" 2>&1 | grep -F 'cmake --build nowhere'; } # nothing is run
 [ "$(builds | sed 's/.*--target //')" = plait ] || fail "make builds: $(builds)"
 [ "$(builds install | sed 's/.*--target //')" = installed ] || fail "make install builds: $(builds install)"
-builds test | grep -q -- --target && fail "make test does not build everything: $(builds test)"
+[ "$(builds test | sed 's/.*--target //')" = tier1 ] || fail "make test builds: $(builds test)"
+builds check | grep -q -- --target && fail "make check does not build everything: $(builds check)"
+runs() { make -n BUILD=nowhere "$@" 2>&1 | grep -o 'ctest .*'; }
+runs test | grep -q -- "-L '^tier1\$'" || fail "make test runs: $(runs test)"
+runs check | grep -q -- "-L '^tier\[12\]\$' -LE '^sampled\$'" || fail "make check runs: $(runs check)"
+runs check ROOM=data | grep -q -- "-L '^(tier1|room:data)\$' -LE '^tier3\$'" || fail "make check ROOM=data runs: $(runs check ROOM=data)"
+make -n check ROOM=nothing 2>&1 | grep -q 'src/ has no room "nothing"' || fail "a wrong ROOM: $(make -n check ROOM=nothing 2>&1 | tail -1)"
 [ ! -e nowhere ] || fail "make -n made a folder"
 echo "$failures failures"
 [ "$failures" -eq 0 ]
