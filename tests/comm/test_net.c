@@ -1,3 +1,4 @@
+// tier 2 3; threads numbers
 // Ranks of net as processes of this test: sums, ranks that die, are stopped, leave or belong to another run.
 // tests/net/ has the same and more with the programs of tests/comm and plait train.
 #include "base/clock.h"

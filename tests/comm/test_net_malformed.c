@@ -1,3 +1,4 @@
+// tier 2; threads
 // A rank of net that receives malformed messages closes the connection and reports it in one sentence. The test plays
 // the other side.
 #include "base/clock.h"

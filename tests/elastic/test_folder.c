@@ -1,3 +1,4 @@
+// tier 1
 // The lease of a job's store in the folder that its machines share.
 #include "base/file.h"
 #include "elastic/job_folder.h"

@@ -1,3 +1,4 @@
+// tier 2; rooms comm; threads
 // A machine that finds a state which is not its job's: one that cannot be read, or of another start of the job.
 #include "base/clock.h"
 #include "base/error.h"

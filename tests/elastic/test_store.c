@@ -1,3 +1,4 @@
+// tier 2 3; rooms comm; threads
 // The store that supervisors share, the embedded one and etcd's: compare-and-set, waits, leases. Of the embedded one
 // other jobs, secrets, what is no request; of etcd's what a job leaves, and several endpoints. etcd's are left out
 // where there is no etcd.
