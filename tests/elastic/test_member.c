@@ -316,7 +316,7 @@ static void a_lost_name(void **state) {
   StoreServer *server = serve_start(&at, "1", "first", 3);
   MemberOptions options = options_of(endpoints);
   JobStore store;
-  job_store_open(&store, &options);
+  job_store_open(&store, &options, &store_network);
   assert_true(job_store_find(&store, &error) < 0);
   store.epoch = 1;
   assert_int_equal(job_store_find(&store, &error), 1);
