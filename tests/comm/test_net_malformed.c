@@ -1,6 +1,6 @@
 // tier 2; threads
-// The rendezvous of ranks of net: malformed messages are refused in one sentence, and connections that say nothing are in nobody's way.
-// The test plays the other side.
+// The rendezvous of ranks of net: malformed messages are refused in one sentence, and connections that say nothing are
+// in nobody's way. The test plays the other side.
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/hash.h"
@@ -184,8 +184,8 @@ static void watch_counts_strangers(void **state) {
   put(a, &other, sizeof other);
   put(b, &stranger, sizeof stranger);
   close(c); // says nothing
-  assert_int_equal(
-      net_watch_create(&world, listener, &at, 7, NULL, hosts, limit, clock_seconds() + 2, &watch, &error), PLAIT_FAILED);
+  int code = net_watch_create(&world, listener, &at, 7, NULL, hosts, limit, clock_seconds() + 2, &watch, &error);
+  assert_int_equal(code, PLAIT_FAILED);
   has(&error, "another rank has gone before the world was made (connections closed that did not come from a rank: 3)");
   net_watch_destroy(watch);
   process_world_free(&world);

@@ -1,6 +1,6 @@
 // tier 1; threads
-// The watch of rank 0 of a world of net, without its thread: the test plays the other ranks and moves the time. What is silent, who is
-// named, what is passed on; malformed messages close the connection and are told in one sentence.
+// The watch of rank 0 of a world of net, without its thread: the test plays the other ranks and moves the time. What is
+// silent, who is named, what is passed on; malformed messages close the connection and are told in one sentence.
 #include "base/clock.h"
 #include "base/error.h"
 #include "comm/net_watch.h"
@@ -256,7 +256,8 @@ static void a_notice_in_two_parts(void **state) {
   end(&w);
 }
 
-// Nothing but the end of the connection tells of it here: no time passes. Once by the thread, which the other tests do without.
+// Nothing but the end of the connection tells of it here: no time passes. Once by the thread, which the other tests do
+// without.
 static void deaths(void **state) {
   for (int thread = 0; thread < 2; thread++) {
     Watched w;
@@ -275,8 +276,8 @@ static void deaths(void **state) {
   }
 }
 
-// Who does not prove to have the secret of the run is not let in, nor who has another one. Connections that say nothing, or half of an
-// introduction, are in nobody's way (test_arrivals.c).
+// Who does not prove to have the secret of the run is not let in, nor who has another one. Connections that say
+// nothing, or half of an introduction, are in nobody's way (test_arrivals.c).
 static void strangers(void **state) {
   static const Secret ours = {"the job's"}, other = {"a stranger's"};
   Error error = {0};

@@ -110,7 +110,7 @@ static void one_holder(void **state) {
   assert_int_equal(job_folder_status(&second, "other"), -1);
   assert_int_equal(claim(&second, 0), 0);
   Error error = {0};
-  assert_int_equal(job_folder_claim(&second, "next", "127.0.0.1:9", "127.0.0.1:9", 100, now, &error), 1); // nobody waits
+  assert_int_equal(job_folder_claim(&second, "next", "127.0.0.1:9", "127.0.0.1:9", 100, now, &error), 1);
   assert_int_equal(second.epoch, 4);
   job_folder_release(&second, 0);
   assert_int_equal(folder_remove(path, &error), PLAIT_OK);
