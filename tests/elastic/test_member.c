@@ -1,4 +1,4 @@
-// tier 1
+// tier 1 2
 // Machines that find, serve and lose their store, with time that the test moves (hosts.h): who serves it, who is lost,
 // which job is theirs, when they wait. Then many faults at random: SEED: which; FAULTS: how many.
 #include "base/error.h"
