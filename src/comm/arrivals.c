@@ -4,6 +4,7 @@
 #include "base/fault.h"
 #include "comm/net_socket.h"
 #include <errno.h>
+#include <math.h>
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
@@ -43,13 +44,13 @@ static void drop(Arrivals *a, Arrival *one, int *counter) {
 
 static void drop_silent(Arrivals *a, Arrival *one) { drop(a, one, one->met ? &a->unanswered : &a->without_secret); }
 
-// Adds it to the list, unless memory for TLS cannot be allocated.
-static void add(Arrivals *a, int fd) {
+// Not where memory for TLS cannot be allocated.
+void arrivals_add(Arrivals *a, int fd, double now) {
   Channel *channel = channel_open(fd, true, a->welcome.secret);
   if (!channel) return;
   if (a->count == a->welcome.most) drop_silent(a, a->first);
   Arrival *one = xcalloc(1, sizeof *one);
-  *one = (Arrival){.channel = channel, .ready = true, .limit = clock_seconds() + a->welcome.meeting_seconds,
+  *one = (Arrival){.channel = channel, .ready = true, .limit = now + a->welcome.meeting_seconds,
                    .want = a->welcome.head_bytes, .answer = xcalloc(a->welcome.head_bytes, 1)};
   if (a->last) a->last->next = one;
   else a->first = one;
@@ -58,12 +59,12 @@ static void add(Arrivals *a, int fd) {
 }
 
 // The handshake, then the greeting, which is so short that a new connection takes it whole.
-static Stage meet(Arrivals *a, Arrival *one) {
+static Stage meet(Arrivals *a, Arrival *one, double now) {
   int done = channel_greet(one->channel);
   if (done < 0) return drop(a, one, &a->without_secret), STAGE_CLOSED;
   if (!done) return STAGE_WAITS;
   one->met = true;
-  one->limit = clock_seconds() + a->welcome.answer_seconds;
+  one->limit = now + a->welcome.answer_seconds;
   ssize_t bytes = (ssize_t)a->welcome.greeting_bytes;
   if (!bytes || channel_send(one->channel, a->welcome.greeting, (size_t)bytes) == bytes) return STAGE_WAITS;
   return drop(a, one, &a->unanswered), STAGE_CLOSED;
@@ -79,9 +80,9 @@ static Stage read_head(Arrivals *a, Arrival *one) {
 }
 
 // All that has come of one.
-static Stage advance(Arrivals *a, Arrival *one) {
+static Stage advance(Arrivals *a, Arrival *one, double now) {
   Stage stage = STAGE_WAITS;
-  if (!one->met) stage = meet(a, one);
+  if (!one->met) stage = meet(a, one, now);
   while (stage == STAGE_WAITS && one->met) {
     ssize_t n = channel_receive(one->channel, one->answer + one->have, one->want - one->have);
     if (n < 0 && errno == EINTR) continue;
@@ -95,48 +96,56 @@ static Stage advance(Arrivals *a, Arrival *one) {
 }
 
 // The first of all that has given its whole answer.
-static Arrival *advance_all(Arrivals *a) {
+static Arrival *advance_all(Arrivals *a, double now) {
   for (Arrival *one = a->first, *next; one; one = next) {
     next = one->next;
-    Stage stage = one->ready ? advance(a, one) : STAGE_WAITS;
+    Stage stage = one->ready ? advance(a, one, now) : STAGE_WAITS;
     if (stage == STAGE_WHOLE) return one;
     if (stage != STAGE_WAITS) continue;
     one->ready = false;
-    if (clock_seconds() > one->limit) drop_silent(a, one);
+    if (now > one->limit) drop_silent(a, one);
     else if (FAULT(arrivals_queue, false, true)) return NULL; // the others wait for it
   }
   return NULL;
 }
 
-static int wait_for_more(Arrivals *a, double deadline) {
-  double until = deadline;
+// Waits so long at most. Whether a connection has come to the listener.
+static bool look(Arrivals *a, int milliseconds) {
   int n = 0;
   a->polled[n++] = (struct pollfd){a->listener, POLLIN, 0};
-  for (Arrival *one = a->first; one; one = one->next) {
+  for (Arrival *one = a->first; one; one = one->next)
     a->polled[n++] = (struct pollfd){channel_fd(one->channel), POLLIN, 0};
-    if (one->limit < until) until = one->limit;
-  }
-  double left = until - clock_seconds();
-  poll(a->polled, (nfds_t)n, left > 0 ? (int)(left * 1000) + 1 : 0);
+  poll(a->polled, (nfds_t)n, milliseconds);
   n = 1;
   for (Arrival *one = a->first; one; one = one->next) one->ready |= a->polled[n++].revents != 0;
   return a->polled[0].revents != 0;
 }
 
+bool arrivals_turn(Arrivals *a, double now, Channel **channel, void **answer) {
+  look(a, 0);
+  Arrival *one = advance_all(a, now);
+  if (!one) return false;
+  unlink_arrival(a, one);
+  *channel = one->channel;
+  *answer = one->answer;
+  free(one);
+  return true;
+}
+
+double arrivals_limit(const Arrivals *a) {
+  double limit = INFINITY;
+  for (const Arrival *one = a->first; one; one = one->next) limit = fmin(limit, one->limit);
+  return limit;
+}
+
 int arrivals_next(Arrivals *a, double deadline, Channel **channel, void **answer) {
   for (;;) {
-    Arrival *one = advance_all(a);
-    if (one) {
-      unlink_arrival(a, one);
-      *channel = one->channel;
-      *answer = one->answer;
-      free(one);
-      return 1;
-    }
-    if (clock_seconds() > deadline) return 0;
-    if (!wait_for_more(a, deadline)) continue;
+    if (arrivals_turn(a, clock_seconds(), channel, answer)) return 1;
+    double now = clock_seconds(), left = fmin(deadline, arrivals_limit(a)) - now;
+    if (now > deadline) return 0;
+    if (!look(a, left > 0 ? (int)(left * 1000) + 1 : 0)) continue;
     int fd = net_accept(a->listener, 0);
-    if (fd >= 0) add(a, fd);
+    if (fd >= 0) arrivals_add(a, fd, clock_seconds());
     else if ((fd == -EMFILE || fd == -ENFILE) && a->first) drop_silent(a, a->first); // strangers have taken them all
     else if (fd != -ETIMEDOUT) return fd;
   }

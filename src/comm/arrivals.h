@@ -27,6 +27,11 @@ typedef struct Arrivals {
 } Arrivals;
 
 Arrivals arrivals_of(int listener, const Welcome *welcome); // the listener stays the caller's
+// What decides, without waiting: the caller brings the time. A connection has come to the listener:
+void arrivals_add(Arrivals *arrivals, int fd, double now);
+// Takes what has come along all of them, and closes those whose time is over. Whether one has given a whole answer.
+bool arrivals_turn(Arrivals *arrivals, double now, Channel **channel, void **answer);
+double arrivals_limit(const Arrivals *arrivals); // when the time of the first is over; INFINITY: there are none
 // The next connection that has given a whole answer: its head and what follows, malloc'ed. 1; 0: none until the
 // deadline of clock_seconds(); below 0: -errno of the listener.
 int arrivals_next(Arrivals *arrivals, double deadline, Channel **channel, void **answer);

@@ -36,6 +36,7 @@ struct NetWatch {
   int wake;             // an eventfd
   pthread_t thread;
   int started;
+  double pulsed, before; // when the thread has sent its last pulse; its last turn
   pthread_mutex_t lock; // of sending, and of what follows
   int told, leaves, stop;
   atomic_int left, silent; // silent: the world has failed because of a rank's silence
@@ -145,7 +146,7 @@ static void take(NetWatch *w, int rank, Frame *frame) {
 }
 
 // All that has come. NULL: the connection is fine; else how it ends.
-static const char *receive(NetWatch *w, int rank) {
+static const char *receive(NetWatch *w, int rank, double now) {
   static const char ended[] = "has died: its connection has ended",
                     malformed[] = "has sent what is not a message of the watch, so its connection was closed";
   Link *l = &w->link[rank];
@@ -164,13 +165,13 @@ static const char *receive(NetWatch *w, int rank) {
     if (n < 0 && errno == EAGAIN) return NULL;
     if (n < 0) continue;
     l->have += (size_t)n;
-    l->heard = clock_seconds();
+    l->heard = now;
   }
 }
 
-static void listen_to(NetWatch *w, int rank) {
+static void listen_to(NetWatch *w, int rank, double now) {
   Link *l = &w->link[rank];
-  const char *how = receive(w, rank);
+  const char *how = receive(w, rank, now);
   if (!how) return;
   pthread_mutex_lock(&w->lock);
   close(l->fd);
@@ -220,24 +221,34 @@ static int stops(NetWatch *w) {
   return stop;
 }
 
+// What follows from the first n of `polled`.
+static void turn(NetWatch *w, int n, double now) {
+  uint64_t count;
+  if (w->polled[0].revents && read(w->wake, &count, sizeof count) < 0) return;
+  for (int i = 1; i < n; i++)
+    if (w->polled[i].revents) listen_to(w, w->whose[i], now);
+  if (now - w->before > stopped_seconds) // this process itself was stopped: what others sent meanwhile has been read
+    for (int r = 0; r < w->world->base.ranks; r++) w->link[r].heard = now;
+  w->before = now;
+  if (now - w->pulsed >= period(w)) pulse(w), w->pulsed = now;
+  look_for_end(w);
+  look_for_silence(w, now);
+}
+
+void net_watch_turn(NetWatch *w, double now) {
+  int n = gather_links(w);
+  poll(w->polled, (nfds_t)n, 0);
+  turn(w, n, now);
+}
+
 static void *watch_thread(void *argument) {
   NetWatch *w = argument;
-  double pulsed = 0, before = clock_seconds();
   check_set_rank(w->world->rank);
+  w->before = clock_seconds();
   while (!stops(w)) {
     int n = gather_links(w);
     poll(w->polled, (nfds_t)n, (int)(1000 * period(w)) + 1);
-    double time = clock_seconds();
-    uint64_t count;
-    if (w->polled[0].revents && read(w->wake, &count, sizeof count) < 0) continue;
-    for (int i = 1; i < n; i++)
-      if (w->polled[i].revents) listen_to(w, w->whose[i]);
-    if (time - before > stopped_seconds) // this process itself was stopped: what others sent meanwhile has been read
-      for (int r = 0; r < w->world->base.ranks; r++) w->link[r].heard = time;
-    before = time;
-    if (time - pulsed >= period(w)) pulse(w), pulsed = time;
-    look_for_end(w);
-    look_for_silence(w, time);
+    turn(w, n, clock_seconds());
   }
   return NULL;
 }
@@ -298,7 +309,8 @@ int net_watch_create(ProcessWorld *world, int listener, const NetAddress *addres
   w->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
   int strangers = 0, good = world->rank ? connect_to_0(w, address, token, secret, deadline)
                                         : accept_all(w, listener, token, secret, deadline, &strangers);
-  for (size_t r = 0; r < n; r++) w->link[r].heard = clock_seconds();
+  w->before = clock_seconds();
+  for (size_t r = 0; r < n; r++) w->link[r].heard = w->before;
   *watch = w;
   if (good && w->wake >= 0) return PLAIT_OK;
   char closed[100] = "";

@@ -15,6 +15,9 @@ typedef struct NetWatch NetWatch;
 int net_watch_create(ProcessWorld *world, int listener, const NetAddress *address, uint64_t token, const Secret *secret,
                      const char (*hosts)[HOST_NAME], double silence, double deadline, NetWatch **watch, Error *error);
 int net_watch_start(NetWatch *watch, Error *error); // its thread
+// What the thread does again and again, without waiting, at the time `now` of clock_seconds(): takes what has come,
+// sends a pulse where one is due, looks for silence. For a watch that has no thread.
+void net_watch_turn(NetWatch *watch, double now);
 void net_watch_destroy(NetWatch *watch);            // NULL is fine
 
 void net_watch_set_silence(NetWatch *watch, double seconds);

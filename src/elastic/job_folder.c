@@ -1,6 +1,5 @@
 // Claiming and renewing the lease file.
 #include "elastic/job_folder.h"
-#include "base/clock.h"
 #include "base/fault.h"
 #include "base/file.h"
 #include <dirent.h>
@@ -125,24 +124,24 @@ static void remove_older(const JobFolder *f) {
 }
 
 // Notes when the newest lease was first seen as it is now. true: it has changed since the last look.
-static bool has_changed(JobFolder *f, int epoch, const char text[sizeof f->seen]) {
+static bool has_changed(JobFolder *f, int epoch, const char text[sizeof f->seen], double now) {
   if (epoch == f->seen_epoch && !strcmp(text, f->seen)) return false;
   f->seen_epoch = epoch;
-  f->seen_at = clock_seconds();
+  f->seen_at = now;
   memcpy(f->seen, text, sizeof f->seen);
   return true;
 }
 
-void job_folder_watch(JobFolder *f) {
+void job_folder_watch(JobFolder *f, double now) {
   char text[sizeof f->seen] = "";
   int epoch = f->path ? newest(f->path) : 0;
   if (epoch <= 0) return;
   look(f, epoch, text, sizeof text);
-  has_changed(f, epoch, text);
+  has_changed(f, epoch, text, now);
 }
 
 int job_folder_claim(JobFolder *f, const char *job, const char *endpoint, const char *endpoints, double silence,
-                     Error *error) {
+                     double now, Error *error) {
   char text[sizeof f->seen] = "";
   if (!f->path) return 1;
   int code = folder_create_given(f->path, error), epoch = newest(f->path);
@@ -154,7 +153,7 @@ int job_folder_claim(JobFolder *f, const char *job, const char *endpoint, const 
   // What a machine gave up is for its job's next machine at once; another job has to see first that none comes.
   if (epoch && (FAULT(strangers_take_leases, strange, false) || !is_given_up(text))) {
     bool known = epoch == f->seen_epoch;
-    if (has_changed(f, epoch, text)) {
+    if (has_changed(f, epoch, text, now)) {
       if (known && strange)
         return error_set(error, PLAIT_BAD_INPUT,
                          "run.dir %s is in use by another job, whose store is at %.79s; set another run.dir, or give "
@@ -162,7 +161,7 @@ int job_folder_claim(JobFolder *f, const char *job, const char *endpoint, const 
                          f->path, strrchr(text, ' ') ? strrchr(text, ' ') + 1 : "");
       return 0;
     }
-    if (clock_seconds() - f->seen_at < silence) return 0;
+    if (now - f->seen_at < silence) return 0;
   }
   snprintf(f->job, sizeof f->job, "%s", job);
   snprintf(f->endpoint, sizeof f->endpoint, "%s", endpoint);

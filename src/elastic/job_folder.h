@@ -1,7 +1,7 @@
 // The lease of a job's store in the folder that all machines share (run.dir): of several machines that could serve the
 // store only the holder does. A file run.dir/rendezvous-EPOCH, created with link(), so that only one process succeeds;
 // its holder rewrites it twice a second to show that it lives. Clocks of machines are not compared. After the job it
-// stays, and says the job's status.
+// stays, and says the job's status. No clock here: the caller brings the time.
 #pragma once
 #include "base/error.h"
 #include <stdbool.h>
@@ -22,10 +22,10 @@ void job_folder_open(JobFolder *folder, const char *path);
 // after `silence` seconds without a change. PLAIT_BAD_INPUT: a job at an endpoint that is not among `endpoints` holds
 // it, or another one than `job` where `endpoints` is NULL; PLAIT_FAILED: the folder cannot be written.
 int job_folder_claim(JobFolder *folder, const char *job, const char *endpoint, const char *endpoints, double silence,
-                     Error *error);
+                     double now, Error *error);
 // For a machine that another one serves: looks at the lease, so that a holder that falls silent is known to be silent
 // since then, and not only since the connection to it was given up.
-void job_folder_watch(JobFolder *folder);
+void job_folder_watch(JobFolder *folder, double now);
 // Says that the holder lives. false: another process has taken over.
 bool job_folder_renew(JobFolder *folder);
 // status: that the job has ended with; -1: it goes on, and another of its machines may take over at once.

@@ -15,8 +15,8 @@ int job_store_check(const char *endpoints, bool insecure, Error *error) {
   return kind_of(endpoints)->check(endpoints, insecure, error);
 }
 
-void job_store_open(JobStore *j, const MemberOptions *options) {
-  *j = (JobStore){.kind = kind_of(options->endpoints), .options = options};
+void job_store_open(JobStore *j, const MemberOptions *options, StoreNetwork *network) {
+  *j = (JobStore){.kind = kind_of(options->endpoints), .options = options, .network = network};
   etcd_url_describe(options->endpoints, j->where, sizeof j->where);
   job_folder_open(&j->folder, options->folder);
 }
@@ -27,7 +27,8 @@ int job_store_find(JobStore *j, Error *error) {
   return found;
 }
 
-int job_store_keep(JobStore *j, Error *error) { return j->kind->keep(j, error); }
+int job_store_keep(JobStore *j, double now, Error *error) { return j->kind->keep(j, now, error); }
+double job_store_now(const JobStore *j) { return j->network->now(j->network); }
 bool job_store_begins(const JobStore *j) { return j->kind->anybody_begins || j->server; }
 bool job_store_keeps(const JobStore *j) { return j->server || j->folder.fd >= 0; }
 
@@ -38,7 +39,7 @@ static void disconnect(JobStore *j) {
 }
 
 static void stop_serving(JobStore *j, int status) {
-  store_server_stop(j->server);
+  j->network->stop(j->network, j->server);
   j->server = NULL;
   job_folder_release(&j->folder, status);
 }

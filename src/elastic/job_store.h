@@ -9,11 +9,11 @@ typedef struct JobStore JobStore;
 
 typedef struct JobStoreKind {
   int (*check)(const char *endpoints, bool insecure, Error *error); // what --rdzv says, before anything is started
-  // 1: store->store is connected; 0: not yet, and *error may say why; below 0: it never will be.
+  // 1: store->store is connected; 0: not yet, and *error may say why; below 0: it never will be. May take time.
   int (*find)(JobStore *store, Error *error);
   // Renews what this machine holds; to be called often, connected or not. 1: all is well. 0: the store is to be left:
   // another machine has taken over, or it does not answer. Below 0: the job cannot go on here.
-  int (*keep)(JobStore *store, Error *error);
+  int (*keep)(JobStore *store, double now, Error *error);
   const char *server;   // what is to run at the endpoints
   int lost_with_it;     // machines that are lost when the store is: the one that has served it
   bool anybody_begins;  // a new job; else the machine that serves does
@@ -24,6 +24,7 @@ extern const JobStoreKind job_store_served, job_store_etcd;
 struct JobStore {
   const JobStoreKind *kind;
   const MemberOptions *options;
+  StoreNetwork *network;
   char where[200];     // the endpoints, without a password
   char at[80];         // the endpoint at which it was found last
   Store *store;        // NULL: not connected
@@ -43,9 +44,10 @@ struct JobStore {
 };
 
 int job_store_check(const char *endpoints, bool insecure, Error *error);
-void job_store_open(JobStore *store, const MemberOptions *options); // borrowed
+void job_store_open(JobStore *store, const MemberOptions *options, StoreNetwork *network); // borrowed
 int job_store_find(JobStore *store, Error *error);
-int job_store_keep(JobStore *store, Error *error);
+int job_store_keep(JobStore *store, double now, Error *error);
+double job_store_now(const JobStore *store); // what time it is in its network
 bool job_store_begins(const JobStore *store); // this machine may make the state of a new job
 bool job_store_keeps(const JobStore *store);  // of all machines this one has the store, or the lease in run.dir
 void job_store_leave(JobStore *store);        // no connection, nothing served; what run.dir has may be taken over

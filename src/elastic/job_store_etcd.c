@@ -1,7 +1,6 @@
 // A store that etcd keeps: no machine serves it, and it does not move. The lease in run.dir shows here, too, that it is
 // one folder for all machines and this job's: one machine holds the lease, and tells its epoch in the store as long as
 // it is there.
-#include "base/clock.h"
 #include "elastic/job_store.h"
 #include "elastic/etcd_http.h"
 #include <ctype.h>
@@ -32,7 +31,7 @@ static int find(JobStore *j, Error *error) {
   if (code) return code == PLAIT_FAILED ? 0 : code;
   j->store->patience = job_store_patience(j);
   snprintf(j->at, sizeof j->at, "%.79s", j->where);
-  if (j->reached) j->reunion = clock_seconds() + job_store_reunion_seconds; // others may have been cut off, too
+  if (j->reached) j->reunion = job_store_now(j) + job_store_reunion_seconds; // others may have been cut off, too
   return 1;
 }
 
@@ -44,10 +43,10 @@ static void name_endpoint(const JobStore *j, char text[80]) {
 }
 
 // 1: this machine holds the lease; 0: not yet.
-static int claim(JobStore *j, Error *error) {
+static int claim(JobStore *j, double now, Error *error) {
   char endpoint[80];
   name_endpoint(j, endpoint);
-  return job_folder_claim(&j->folder, j->job, endpoint, NULL, j->options->silence, error);
+  return job_folder_claim(&j->folder, j->job, endpoint, NULL, j->options->silence, now, error);
 }
 
 // Tells the epoch of the lease that this machine holds. 1; 0: the store is to be left.
@@ -61,20 +60,20 @@ static int tell(JobStore *j, uint64_t version, Error *error) {
   return 1;
 }
 
-static int keep(JobStore *j, Error *error) {
+static int keep(JobStore *j, double time, Error *error) {
   JobFolder *f = &j->folder;
   StoreValue now;
-  if (!f->path || !j->store || !j->lease || !*j->job || clock_seconds() < j->beat_at) return 1;
-  j->beat_at = clock_seconds() + job_store_beat_seconds;
+  if (!f->path || !j->store || !j->lease || !*j->job || time < j->beat_at) return 1;
+  j->beat_at = time + job_store_beat_seconds;
   if (f->fd >= 0 && !job_folder_renew(f)) job_folder_release(f, -1); // another machine holds it now
   if (j->store->get(j->store, job_store_epoch_key, &now, error)) return 0;
   uint64_t version = now.version;
   int epoch = version ? atoi(now.data) : 0;
   store_value_free(&now);
   if (epoch) j->epoch = epoch;
-  if (f->fd < 0 && epoch) return job_folder_watch(f), 1;
+  if (f->fd < 0 && epoch) return job_folder_watch(f, job_store_now(j)), 1;
   if (f->fd < 0) {
-    int claimed = claim(j, error);
+    int claimed = claim(j, job_store_now(j), error);
     if (claimed <= 0) return claimed < 0 ? claimed : 1;
   }
   bool told = epoch == f->epoch && j->told == j->lease; // else the key would go with a lease of an earlier connection

@@ -1,7 +1,6 @@
 // A store that one of the job's machines serves: the first endpoint that answers. Where none does, this machine serves
 // it if one of the endpoints is its own; another than the first one only with the lease in run.dir, and only where this
 // machine has joined the job, or the store was there last: its supervisor was killed and started again.
-#include "base/clock.h"
 #include "base/fault.h"
 #include "elastic/job_state.h"
 #include "elastic/job_store.h"
@@ -10,7 +9,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 static int check(const char *endpoints, bool insecure, Error *error) {
   NetAddress at;
@@ -63,8 +61,9 @@ static bool accept_store(JobStore *j, Error *error) {
   // Others may be on the way: they have lost the same store. A machine that is new to the job knows of no store before
   // this one, and would take all for lost that come later than itself.
   bool may_be_first = FAULT(newcomers_lose_the_others, true, j->epoch && epoch > j->epoch);
-  if (may_be_first) j->reunion = clock_seconds() + job_store_reunion_seconds;
-  if (j->server && epoch > 1) j->hold_until = clock_seconds() + job_store_reunion_seconds; // others may remember more
+  double reunion = job_store_now(j) + job_store_reunion_seconds;
+  if (may_be_first) j->reunion = reunion;
+  if (j->server && epoch > 1) j->hold_until = reunion; // others may remember more
   j->epoch = epoch;
   return true;
 }
@@ -87,19 +86,19 @@ static bool may_serve(const JobStore *j, int i) {
 // 1: this process serves it now; 0: not yet. *in_use: a program of this machine listens there.
 static int try_to_serve(JobStore *j, int i, const NetAddress *at, bool refused, bool *in_use, Error *error) {
   const MemberOptions *o = j->options;
-  NetAddress free_now = *at;
+  StoreNetwork *n = j->network;
   char endpoint[80], job[sizeof j->job];
-  int fd = net_listen(&free_now);
-  *in_use = fd == -EADDRINUSE;
-  if (fd < 0) return 0;
-  close(fd);
+  int code = n->listen(n, at);
+  *in_use = code == -EADDRINUSE;
+  if (code) return 0;
   name_endpoint(j, i, endpoint, sizeof endpoint);
   memcpy(job, j->job, sizeof job);
   if (!*job) job_make_name(job, sizeof job);
-  int claimed = job_folder_claim(&j->folder, job, endpoint, o->endpoints, quiet_of_holder(j, refused), error);
+  int claimed = job_folder_claim(&j->folder, job, endpoint, o->endpoints, quiet_of_holder(j, refused), job_store_now(j),
+                                 error);
   if (claimed <= 0) return claimed;
   Error unused = {0};
-  if (!store_serve(at, o->id, o->insecure, &j->server, &unused)) return 1;
+  if (!n->serve(n, at, o->id, o->insecure, &j->server, &unused)) return 1;
   job_folder_release(&j->folder, -1);
   return 0;
 }
@@ -107,14 +106,14 @@ static int try_to_serve(JobStore *j, int i, const NetAddress *at, bool refused, 
 // Another program of this machine listens at the first endpoint, and has not answered. It may be a supervisor of this
 // job that starts up or is busy, so it is refused only after --silence, and not before 5 s. Where more endpoints are
 // named, another machine may take over from a supervisor that is stopped, which takes longer.
-static int see_taken(JobStore *j, double began, bool taken, Error *error) {
+static int see_taken(JobStore *j, double began, double now, bool taken, Error *error) {
   const MemberOptions *o = j->options;
   double silence = fmax(5, o->silence) * (strchr(o->endpoints, ',') ? 3 : 1);
   if (!taken || j->epoch) {
     j->taken_since = 0;
     return 0;
   }
-  if (j->taken_since && FAULT(taken_ports_are_waited_for, clock_seconds() - j->taken_since >= silence, false))
+  if (j->taken_since && FAULT(taken_ports_are_waited_for, now - j->taken_since >= silence, false))
     return error_set(error, PLAIT_BAD_INPUT,
                      "--rdzv: %.*s is taken by a program that does not answer as plait launch; choose another port",
                      (int)strcspn(o->endpoints, ","), o->endpoints);
@@ -127,7 +126,8 @@ static int find(JobStore *j, Error *error) {
   NetAddress at;
   int found = 0;
   bool all_refused = true, is_silent = false, first_is_silent = false, taken = false;
-  double began = clock_seconds();
+  StoreNetwork *n = j->network;
+  double began = n->now(n);
   for (int i = 0; (found = store_endpoint(o->endpoints, i, &at, error)); i++) {
     Error why = {0};
     bool refused = false;
@@ -136,7 +136,7 @@ static int find(JobStore *j, Error *error) {
       continue;
     }
     if (found < 0 || (found = store_check_address(&at, o->insecure, error))) return found;
-    found = store_connect(&at, o->id, greeting_patience(j), &j->store, &refused, &why);
+    found = n->connect(n, &at, o->id, greeting_patience(j), &j->store, &refused, &why);
     all_refused = all_refused && refused;
     is_silent = is_silent || (!found && !refused);
     first_is_silent = first_is_silent || (i == 0 && !found && !refused);
@@ -146,7 +146,7 @@ static int find(JobStore *j, Error *error) {
     job_store_leave(j);
   }
   j->silent_tries = is_silent ? j->silent_tries + (j->silent_tries < 10) : 0;
-  bool quiet = clock_seconds() < j->quiet_until;
+  bool quiet = n->now(n) < j->quiet_until;
   for (int i = 0; !quiet && (found = store_endpoint(o->endpoints, i, &at, error)); i++) {
     Error unused = {0};
     if (found < 0 || !may_serve(j, i)) continue;
@@ -155,22 +155,22 @@ static int find(JobStore *j, Error *error) {
     taken = taken || (i == 0 && in_use);
     if (found < 0) return found;
     if (!found) continue;
-    if (store_connect(&at, o->id, own_patience, &j->store, NULL, &unused) > 0 && accept_store(j, &unused))
+    if (n->connect(n, &at, o->id, own_patience, &j->store, NULL, &unused) > 0 && accept_store(j, &unused))
       return name_endpoint(j, i, j->at, sizeof j->at), 1;
     job_store_leave(j);
   }
-  return see_taken(j, began, first_is_silent && taken, error);
+  return see_taken(j, began, n->now(n), first_is_silent && taken, error);
 }
 
-static int keep(JobStore *j, Error *error) {
-  if (clock_seconds() < j->beat_at) return 1;
-  j->beat_at = clock_seconds() + job_store_beat_seconds;
+static int keep(JobStore *j, double now, Error *error) {
+  if (now < j->beat_at) return 1;
+  j->beat_at = now + job_store_beat_seconds;
   if (j->server) {
     if (*j->job && strcmp(j->job, j->folder.job)) // the others have reminded a new store of their job
       memcpy(j->folder.job, j->job, sizeof j->job);
     return job_folder_renew(&j->folder);
   }
-  if (j->store) job_folder_watch(&j->folder);
+  if (j->store) job_folder_watch(&j->folder, now);
   return 1;
 }
 

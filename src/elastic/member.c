@@ -95,11 +95,13 @@ static void note_place(Member *m) {
   unlock(m);
 }
 
+static double time_now(const Member *m) { return job_store_now(&m->place); }
+
 static void leave_store(Member *m) {
   job_store_leave(&m->place);
   m->present = false;
   m->version = 0;
-  m->lost_at = clock_seconds();
+  m->lost_at = time_now(m);
   note_place(m);
 }
 
@@ -182,22 +184,23 @@ static bool learn_end(Member *m) {
   return true;
 }
 
-static void find_store(Member *m) {
+// Seconds to rest before it is tried again.
+static double find_store(Member *m) {
   Error error = {0};
-  if (learn_end(m)) return (void)poll(NULL, 0, (int)(1000 * tick_seconds));
+  if (learn_end(m)) return tick_seconds;
   double lost_at = m->lost_at; // a try that fails ends a connection, too
   int found = job_store_find(&m->place, &error);
   if (found > 0) {
     m->folder_at = 0;
     note_place(m);
     int code = remind(m, &error);
-    if (!code) return say_waits(m, "");
+    if (!code) return say_waits(m, ""), 0;
     leave_store(m);
     found = code == PLAIT_BAD_INPUT ? code : 0;
   }
   m->lost_at = lost_at;
-  double seconds = clock_seconds() - m->lost_at;
-  if (found < 0) return give_up(m, found, &error);
+  double seconds = time_now(m) - m->lost_at;
+  if (found < 0) return give_up(m, found, &error), 0;
   char text[sizeof m->waits];
   snprintf(text, sizeof text, "no store answers at %.200s", m->place.where);
   if (*error.message) snprintf(text, sizeof text, "%.290s", error.message);
@@ -206,9 +209,9 @@ static void find_store(Member *m) {
     Error last = {0};
     error_set(&last, PLAIT_FAILED, "%s within %.0f s; is %s running there?", text, m->options->patience,
               m->place.kind->server);
-    return give_up(m, PLAIT_FAILED, &last);
+    return give_up(m, PLAIT_FAILED, &last), 0;
   }
-  poll(NULL, 0, (int)(1000 * tick_seconds));
+  return tick_seconds;
 }
 
 // The state -----------------------------------------------------------------------------------------------------------
@@ -238,15 +241,15 @@ static int check_job(Member *m, const JobState *s, Error *error) {
 }
 
 // Files of another machine may take seconds to be seen.
-static int check_folder(Member *m, const JobState *s, Error *error) {
+static int check_folder(Member *m, const JobState *s, double now, Error *error) {
   const JobStore *p = &m->place;
   if (p->folder.path && !p->epoch) return 0; // nobody holds its lease yet
   if (job_folder_sees(&p->folder, p->epoch, s->job)) {
     m->folder_at = 0;
     return 1;
   }
-  if (!m->folder_at) m->folder_at = clock_seconds();
-  if (clock_seconds() - m->folder_at < folder_seconds) return 0;
+  if (!m->folder_at) m->folder_at = now;
+  if (now - m->folder_at < folder_seconds) return 0;
   return error_set(error, PLAIT_BAD_INPUT,
                    "run.dir %s on %s is not the folder that the other machines have under this name: it lacks the file "
                    "rendezvous-%d, which was written at the start; all machines must share it",
@@ -266,7 +269,7 @@ static int is_present(Member *m, const char *id, bool *present, Error *error) {
 // Removes machines whose lease has lapsed; *first: this machine is the first that is there. One before it does it, if
 // there is one.
 static int sweep(Member *m, JobState *s, bool *changed, bool *first, Error *error) {
-  double now = clock_seconds();
+  double now = time_now(m);
   int own = s->count, missing = 0, code = PLAIT_OK;
   bool here[JOB_MACHINES] = {false};
   for (int i = 0; i < s->count; i++)
@@ -289,9 +292,8 @@ static int sweep(Member *m, JobState *s, bool *changed, bool *first, Error *erro
 
 // Of two halves of a network, too few machines are in the one that has the store: it may go to the other. Where there
 // is nobody else, or nobody who has taken it in time, this machine takes it again, and keeps it for longer and longer.
-static void give_way(Member *m, const JobState *s) {
+static void give_way(Member *m, const JobState *s, double now) {
   bool others = m->place.folder.path && strchr(m->options->endpoints, ',');
-  double now = clock_seconds();
   if (rounds_possible(s, &m->options->limits)) m->has_lost = false, m->way_at = m->hold = 0;
   if (!m->place.server || !m->has_lost || !others || s->phase != JOB_GATHERS || now < m->way_at) return;
   double back_at = now + fmax(least_quiet_seconds, 2 * m->options->silence);
@@ -300,10 +302,10 @@ static void give_way(Member *m, const JobState *s) {
   m->way_at = back_at + FAULT(store_is_given_up_once, m->hold, INFINITY);
 }
 
-static bool is_over_3_seconds(Member *m, const JobState *s) {
+static bool is_over_3_seconds(Member *m, const JobState *s, double now) {
   if (s->round >= 0 || !rounds_possible(s, &m->options->limits)) return m->gather_at = 0, s->round >= 0;
-  if (!m->gather_at) m->gather_at = clock_seconds();
-  return clock_seconds() - m->gather_at >= first_round_seconds;
+  if (!m->gather_at) m->gather_at = now;
+  return now - m->gather_at >= first_round_seconds;
 }
 
 static bool apply(Member *m, JobState *s, const Wish *w) {
@@ -354,7 +356,7 @@ static int look_once(Member *m, Error *error) {
   if (strcmp(m->place.job, s->job)) m->place.beat_at = 0; // run.dir's lease tells the job's name
   memcpy(m->place.job, s->job, sizeof s->job);
   int good = check_job(m, s, &why);
-  if (!good) good = check_folder(m, s, &why);
+  if (!good) good = check_folder(m, s, time_now(m), &why);
   if (good < 0) give_up(m, good, &why);
   if (good > 0) {
     lock(m);
@@ -369,8 +371,9 @@ static int look_once(Member *m, Error *error) {
       m->self.copies_port = port_after(m->self.address, m->self.port);
     if (m->present) changed = apply(m, s, &wish);
     code = sweep(m, s, &changed, &first, error);
-    if (s->round < 0 && clock_seconds() < m->place.hold_until) first = false;
-    if (!code && first && !wish.gone) changed |= rounds_advance(s, &m->options->limits, is_over_3_seconds(m, s));
+    double time = time_now(m);
+    if (s->round < 0 && time < m->place.hold_until) first = false;
+    if (!code && first && !wish.gone) changed |= rounds_advance(s, &m->options->limits, is_over_3_seconds(m, s, time));
     if (!code && changed) {
       s->changes++;
       code = set_state(m, s, version, &done, error);
@@ -378,7 +381,7 @@ static int look_once(Member *m, Error *error) {
     if (!code && done) {
       m->joined |= job_machine(s, m->id) != NULL;
       publish(m, s);
-      give_way(m, s);
+      give_way(m, s, time_now(m));
     }
   }
   if (!code && done) code = store->wait(store, state_key, changed ? 0 : version, tick_seconds, &now, error);
@@ -387,28 +390,34 @@ static int look_once(Member *m, Error *error) {
   return code;
 }
 
+bool member_turn(Member *m, double *rest) {
+  Error error = {0};
+  *rest = 0;
+  lock(m);
+  bool quit = m->quit || m->code;
+  unlock(m);
+  if (quit) return false;
+  int kept = job_store_keep(&m->place, time_now(m), &error);
+  if (kept < 0) give_up(m, kept, &error);
+  else if (!kept) leave_store(m);
+  note_place(m);
+  if (kept < 0) return true;
+  if (!m->place.store) *rest = find_store(m);
+  else if (look_once(m, &error) || (m->place.server && time_now(m) < m->place.quiet_until)) leave_store(m);
+  return true;
+}
+
 static void *run(void *argument) {
   Member *m = argument;
-  m->lost_at = clock_seconds();
-  for (;;) {
-    Error error = {0};
-    lock(m);
-    bool quit = m->quit || m->code;
-    unlock(m);
-    if (quit) return NULL;
-    int kept = job_store_keep(&m->place, &error);
-    if (kept < 0) give_up(m, kept, &error);
-    else if (!kept) leave_store(m);
-    note_place(m);
-    if (kept < 0) continue;
-    if (!m->place.store) find_store(m);
-    else if (look_once(m, &error) || (m->place.server && clock_seconds() < m->place.quiet_until)) leave_store(m);
-  }
+  StoreNetwork *n = m->place.network;
+  for (double rest; member_turn(m, &rest);)
+    if (rest > 0) n->rest(n, rest);
+  return NULL;
 }
 
 // The caller's side ---------------------------------------------------------------------------------------------------
 
-int member_open(const MemberOptions *options, Member **member, Error *error) {
+Member *member_make(const MemberOptions *options, StoreNetwork *network) {
   Member *m = xcalloc(1, sizeof *m);
   m->options = options;
   m->event = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
@@ -416,9 +425,14 @@ int member_open(const MemberOptions *options, Member **member, Error *error) {
   m->self = (Machine){.pid = (int)getpid(), .nproc = options->nproc, .node_rank = options->node_rank};
   memcpy(m->self.id, m->id, sizeof m->id);
   if (gethostname(m->self.host, sizeof m->self.host - 1) || !*m->self.host) strcpy(m->self.host, "unknown host");
-  job_store_open(&m->place, options);
+  job_store_open(&m->place, options, network);
+  m->lost_at = time_now(m);
   pthread_mutex_init(&m->mutex, NULL);
-  *member = m;
+  return m;
+}
+
+int member_open(const MemberOptions *options, Member **member, Error *error) {
+  Member *m = *member = member_make(options, &store_network);
   int code = m->event < 0 ? error_set(error, PLAIT_FAILED, "no event: %s", strerror(errno)) : PLAIT_OK;
   if (!code) code = thread_start(&m->thread, run, m, error, "the thread that talks to the store");
   if (!code) return code;

@@ -4,6 +4,7 @@
 #pragma once
 #include "base/error.h"
 #include "elastic/rounds.h"
+#include "elastic/store.h"
 
 typedef struct MemberOptions {
   const char *endpoints, *id;  // --rdzv, --rdzv-id
@@ -23,6 +24,11 @@ typedef struct Member Member;
 int member_open(const MemberOptions *options, Member **member, Error *error);
 // The machine's lease ends at once. done: the job has ended on this machine, too.
 void member_close(Member *member);
+
+// A member without a thread, in a network of the caller's, and what the thread does again and again: one look at the
+// store, or one try to find it, and the seconds to *rest before the next. false: it has come to its end.
+Member *member_make(const MemberOptions *options, StoreNetwork *network);
+bool member_turn(Member *member, double *rest);
 
 int member_event(const Member *member);    // a descriptor that is ready to be read when there is news
 // The newest state that is known, NULL: none yet; the caller frees it. *here: this machine, in it; NULL: it is not

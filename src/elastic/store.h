@@ -49,6 +49,20 @@ int store_check_address(const NetAddress *at, bool insecure, Error *error);
 int store_serve(const NetAddress *at, const char *id, bool insecure, StoreServer **server, Error *error);
 void store_server_stop(StoreServer *server); // NULL is fine
 
+// How machines reach and serve stores, and what time it is for them. In the functions: those above.
+typedef struct StoreNetwork StoreNetwork;
+struct StoreNetwork {
+  double (*now)(StoreNetwork *network);
+  void (*rest)(StoreNetwork *network, double seconds);
+  int (*connect)(StoreNetwork *network, const NetAddress *at, const char *id, double seconds, Store **store,
+                 bool *refused, Error *error);
+  int (*listen)(StoreNetwork *network, const NetAddress *at); // 0: this machine could listen there; -errno
+  int (*serve)(StoreNetwork *network, const NetAddress *at, const char *id, bool insecure, StoreServer **server,
+               Error *error);
+  void (*stop)(StoreNetwork *network, StoreServer *server); // NULL is fine
+};
+extern StoreNetwork store_network; // sockets, threads and clock_seconds(); tests have one of their own
+
 // The store that the first of `endpoints` serves. Where that address is this machine's and free, this process serves
 // it:
 // *server is then not NULL, and is stopped after the store is closed. Others wait for it, at most `patience` seconds.

@@ -180,6 +180,30 @@ int store_serve(const NetAddress *at, const char *id, bool insecure, StoreServer
   return store_check_address(at, insecure, error);
 }
 
+static double network_now(StoreNetwork *network) { return clock_seconds(); }
+static void network_rest(StoreNetwork *network, double seconds) { poll(NULL, 0, (int)(1000 * seconds)); }
+
+static int network_connect(StoreNetwork *network, const NetAddress *at, const char *id, double seconds, Store **store,
+                           bool *refused, Error *error) {
+  return store_connect(at, id, seconds, store, refused, error);
+}
+
+static int network_listen(StoreNetwork *network, const NetAddress *at) {
+  NetAddress there = *at;
+  int fd = net_listen(&there);
+  if (fd >= 0) close(fd);
+  return fd < 0 ? fd : 0;
+}
+
+static int network_serve(StoreNetwork *network, const NetAddress *at, const char *id, bool insecure,
+                         StoreServer **server, Error *error) {
+  return store_serve(at, id, insecure, server, error);
+}
+
+static void network_stop(StoreNetwork *network, StoreServer *server) { store_server_stop(server); }
+
+StoreNetwork store_network = {network_now, network_rest, network_connect, network_listen, network_serve, network_stop};
+
 int store_open(const char *endpoints, const char *id, bool insecure, double patience, StoreServer **server,
                Store **store, Error *error) {
   NetAddress at;

@@ -1,3 +1,4 @@
+// tier 1; threads numbers
 // Streams and events, messages, sub-communicators, mismatched calls, bad arguments and aborts.
 #include "base/dtype.h"
 #include "base/error.h"

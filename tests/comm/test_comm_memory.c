@@ -1,3 +1,4 @@
+// tier 1; threads
 // With what will be under way reserved, calls allocate nothing, whatever the lengths of their lists; the memory that is
 // reserved is there at once. mallinfo2 sees nothing under a sanitizer.
 #include "base/error.h"

@@ -1,3 +1,4 @@
+// tier 1; threads
 // What a rank's thread does while it waits: it helps the others' teams, in every kind of wait, and goes back when that
 // is over or the world has failed.
 #include "base/team.h"

@@ -1,3 +1,4 @@
+// tier 1
 // Who a process is, from the variables of launchers: which count, which contradict each other, and where srun's rank 0
 // is.
 #include <setjmp.h>

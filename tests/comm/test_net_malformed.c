@@ -1,5 +1,6 @@
-// A rank of net that receives malformed messages closes the connection and reports it in one sentence. The test plays
-// the other side.
+// tier 2; threads
+// The rendezvous of ranks of net: malformed messages are refused in one sentence, and connections that say nothing are
+// in nobody's way. The test plays the other side.
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/hash.h"
@@ -9,7 +10,7 @@
 #include "comm/rendezvous_parse.h"
 #include "comm/tls.h"
 #include "comm/watch_frame.h"
-#include <poll.h>
+#include "tier.h"
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -20,8 +21,7 @@
 #include <unistd.h>
 #include <cmocka.h>
 
-static const double limit = 20; // seconds, of what takes none
-static const double no_delay = 4; // less than the limits of a handshake and of an answer
+static const double limit = 20; // seconds, of what takes none; times PLAIT_PATIENCE
 
 static int listen_here(NetAddress *at) {
   assert_int_equal(net_resolve("127.0.0.1", 0, at, NULL), PLAIT_OK);
@@ -31,13 +31,13 @@ static int listen_here(NetAddress *at) {
 }
 
 static int connect_to(const NetAddress *at) {
-  int fd = net_connect(at, clock_seconds() + limit);
+  int fd = net_connect(at, clock_seconds() + test_seconds(limit));
   assert_true(fd >= 0);
   return fd;
 }
 
 static void put(int fd, const void *data, size_t bytes) {
-  assert_true(net_write(fd, data, bytes, clock_seconds() + limit));
+  assert_true(net_write(fd, data, bytes, clock_seconds() + test_seconds(limit)));
 }
 
 static void has(const Error *error, const char *words) {
@@ -56,7 +56,7 @@ static void root_refuses_answers(void **state) {
   size_t lengths[2];
   int stranger[COUNT];
   close(listen_here(&at));
-  NetOptions options = {.rank = 0, .ranks = 2, .host = "127.0.0.1", .id = "run", .patience = 1};
+  NetOptions options = {.rank = 0, .ranks = 2, .host = "127.0.0.1", .id = "run", .patience = 2};
   assert_int_equal(rendezvous_tcp(&options, &at, NULL, &r, &error), PLAIT_OK);
   for (int i = 0; i < COUNT; i++) {
     stranger[i] = connect_to(&at);
@@ -68,8 +68,8 @@ static void root_refuses_answers(void **state) {
   for (int i = 0; i < COUNT; i++) {
     Greeting greeting;
     char byte;
-    assert_true(net_read(stranger[i], &greeting, sizeof greeting, clock_seconds() + limit));
-    assert_false(net_read(stranger[i], &byte, 1, clock_seconds() + limit));
+    assert_true(net_read(stranger[i], &greeting, sizeof greeting, clock_seconds() + test_seconds(limit)));
+    assert_false(net_read(stranger[i], &byte, 1, clock_seconds() + test_seconds(limit)));
     close(stranger[i]);
   }
   r->close(r);
@@ -84,7 +84,7 @@ static void *be_rank_1(void *argument) {
   Rendezvous *r;
   void *records[2] = {NULL};
   size_t lengths[2];
-  NetOptions options = {.rank = 1, .ranks = 2, .host = "127.0.0.1", .id = "run", .patience = limit};
+  NetOptions options = {.rank = 1, .ranks = 2, .host = "127.0.0.1", .id = "run", .patience = test_seconds(limit)};
   me->code = rendezvous_tcp(&options, &me->at, me->secret, &r, &me->error);
   if (me->code) return NULL;
   me->code = r->exchange(r, "mine", 4, records, lengths, &me->error);
@@ -102,12 +102,12 @@ static void told(const void *data, size_t bytes, int code, const char *words) {
   char record[4];
   int listener = listen_here(&rank.at);
   assert_int_equal(thread_start(&thread, be_rank_1, &rank, &rank.error, "rank 1"), PLAIT_OK);
-  int fd = net_accept(listener, clock_seconds() + limit);
+  int fd = net_accept(listener, clock_seconds() + test_seconds(limit));
   assert_true(fd >= 0);
   put(fd, &greeting, sizeof greeting);
-  assert_true(net_read(fd, &answer, sizeof answer, clock_seconds() + limit));
+  assert_true(net_read(fd, &answer, sizeof answer, clock_seconds() + test_seconds(limit)));
   assert_true(answer.rank == 1 && answer.bytes == sizeof record);
-  assert_true(net_read(fd, record, sizeof record, clock_seconds() + limit));
+  assert_true(net_read(fd, record, sizeof record, clock_seconds() + test_seconds(limit)));
   put(fd, data, bytes);
   shutdown(fd, SHUT_WR); // nothing follows
   pthread_join(thread, NULL);
@@ -131,19 +131,11 @@ static void ranks_refuse_lists(void **state) {
   told(&list, sizeof list.length, PLAIT_FAILED, malformed);
 }
 
-// Others that say nothing ---------------------------------------------------------------------------------------------
+// Others that say nothing (test_arrivals.c shows that they delay nobody) ----------------------------------------------
 
 enum { SILENT = 20 };
 
-// So many connections, of which every second one begins an answer.
-static void be_silent(const NetAddress *at, int fds[SILENT]) {
-  for (int i = 0; i < SILENT; i++) {
-    fds[i] = connect_to(at);
-    if (i % 2) put(fds[i], "half", 4);
-  }
-}
-
-static void rank_comes_beside_silent_ones(const Secret *secret) {
+static void beside_silent_ones(const Secret *secret) {
   NetAddress at;
   Error error = {0};
   Rendezvous *r;
@@ -153,13 +145,14 @@ static void rank_comes_beside_silent_ones(const Secret *secret) {
   pthread_t thread;
   close(listen_here(&at));
   Rank1 rank = {.at = at, .secret = secret};
-  NetOptions options = {.rank = 0, .ranks = 2, .host = "127.0.0.1", .id = "run", .patience = limit};
+  NetOptions options = {.rank = 0, .ranks = 2, .host = "127.0.0.1", .id = "run", .patience = test_seconds(limit)};
   assert_int_equal(rendezvous_tcp(&options, &at, secret, &r, &error), PLAIT_OK);
-  be_silent(&at, silent);
-  double began = clock_seconds();
+  for (int i = 0; i < SILENT; i++) {
+    silent[i] = connect_to(&at);
+    if (i % 2) put(silent[i], "half", 4); // it begins an answer
+  }
   assert_int_equal(thread_start(&thread, be_rank_1, &rank, &rank.error, "rank 1"), PLAIT_OK);
   assert_int_equal(r->exchange(r, "mine", 4, records, lengths, &error), PLAIT_OK);
-  assert_true(clock_seconds() - began < no_delay);
   pthread_join(thread, NULL);
   assert_int_equal(rank.code, PLAIT_OK);
   for (int i = 0; i < 2; i++) free(records[i]);
@@ -167,107 +160,19 @@ static void rank_comes_beside_silent_ones(const Secret *secret) {
   r->close(r);
 }
 
-static void silent_ones_delay_nobody(void **state) {
+static void rank_comes_beside_silent_ones(void **state) { beside_silent_ones(NULL); }
+
+static void rank_with_a_secret_comes_beside_silent_ones(void **state) {
   static const Secret secret = {"the job's"};
   Error error = {0};
-  rank_comes_beside_silent_ones(NULL);
-  if (tls_is_built() && !tls_check(&error)) rank_comes_beside_silent_ones(&secret);
+  if (!tls_is_built() || tls_check(&error)) skip();
+  beside_silent_ones(&secret);
 }
 
-// The watch -----------------------------------------------------------------------------------------------------------
-
-static const Wire wire = {.name = "by hand"};
-static const char hosts[2][HOST_NAME] = {"here", "there"};
-
-typedef struct Watched { // rank 0 of two
-  ProcessWorld world;
-  NetWatch *watch;
-  int fd;      // of rank 1
-} Watched;
-
-static void begin(Watched *w) {
-  NetAddress at;
-  Error error = {0};
-  int listener = listen_here(&at);
-  Introduction me = introduction_of(1, 7, NULL);
-  process_world_init(&w->world, &wire, 0, 2, 2);
-  w->fd = connect_to(&at);
-  put(w->fd, &me, sizeof me);
-  assert_int_equal(net_watch_create(&w->world, listener, &at, 7, NULL, hosts, limit, clock_seconds() + limit, &w->watch,
-                                    &error), PLAIT_OK);
-  assert_int_equal(net_watch_start(w->watch, &error), PLAIT_OK);
-  close(listener);
-}
-
-static void end(Watched *w) {
-  net_watch_destroy(w->watch);
-  process_world_free(&w->world);
-  if (w->fd >= 0) close(w->fd);
-}
-
-static const char *failure(Watched *w) {
-  Abort *abort = &w->world.base.abort;
-  for (double until = clock_seconds() + limit; !abort_code(abort) && clock_seconds() < until;) poll(NULL, 0, 5);
-  assert_int_equal(abort_code(abort), PLAIT_FAILED);
-  return abort->error.message;
-}
-
-static void watch_refuses(Word word, const void *data, size_t bytes) {
-  Watched w = {.fd = -1};
-  unsigned char frame[FRAME_BYTES];
-  char rest[4096];
-  begin(&w);
-  put(w.fd, frame, frame_write(frame, word, data, bytes));
-  const char *sentence = failure(&w);
-  if (!strstr(sentence, "rank 1 on there has sent what is not a message of the watch, so its connection was closed"))
-    fail_msg("%s", sentence);
-  assert_int_equal(w.world.base.abort.rank, 1);
-  assert_int_equal(net_watch_left(w.watch), 0);
-  double until = clock_seconds() + limit; // pulses of rank 0, then the end
-  for (ssize_t n = 1; n > 0;) assert_true(net_ready(w.fd, POLLIN, until) && (n = read(w.fd, rest, sizeof rest), true));
-  end(&w);
-}
-
-static void watch_refuses_frames(void **state) {
-  Notice notice = {.code = -77, .rank = 0, .message = "what no rank says"};
-  watch_refuses(WORD_NOTICE, &notice, sizeof notice);
-  notice.code = PLAIT_FAILED, notice.rank = 2;
-  watch_refuses(WORD_NOTICE, &notice, sizeof notice);
-  watch_refuses(WORD_LEFT, NULL, 0);
-  watch_refuses((Word)77, NULL, 0);
-}
-
-static void watch_takes_notices(void **state) {
-  Watched w = {.fd = -1};
-  unsigned char frame[FRAME_BYTES];
-  Notice notice = {.code = PLAIT_FAILED, .rank = -1, .message = "a sentence"};
-  begin(&w);
-  size_t bytes = frame_write(frame, WORD_NOTICE, &notice, sizeof notice);
-  put(w.fd, frame, 100); // in two parts
-  poll(NULL, 0, 30);
-  put(w.fd, frame + 100, bytes - 100);
-  assert_string_equal(failure(&w), "a sentence");
-  end(&w);
-}
-
-// Nothing but the end of the connection tells of it here: there is no UCX, and the silence is longer than the wait.
-static void watch_sees_deaths(void **state) {
-  Watched w = {.fd = -1};
-  begin(&w);
-  net_watch_set_silence(w.watch, 10 * limit);
-  assert_int_equal(net_watch_is_gone(w.watch, 1), 0);
-  close(w.fd);
-  w.fd = -1;
-  const char *sentence = failure(&w);
-  if (!strstr(sentence, "rank 1 on there has died: its connection has ended")) fail_msg("%s", sentence);
-  assert_int_equal(w.world.base.abort.rank, 1);
-  for (double until = clock_seconds() + limit; !net_watch_is_gone(w.watch, 1) && clock_seconds() < until;)
-    poll(NULL, 0, 5);
-  assert_int_equal(net_watch_is_gone(w.watch, 1), 1);
-  end(&w);
-}
-
-static void watch_refuses_strangers(void **state) {
+// The watch: what is closed before the world is made is counted (test_net_watch.c has the rest).
+static void watch_counts_strangers(void **state) {
+  static const Wire wire = {.name = "by hand"};
+  static const char hosts[2][HOST_NAME] = {"here", "there"};
   NetAddress at;
   Error error = {0};
   ProcessWorld world = {.rank = 0};
@@ -279,56 +184,9 @@ static void watch_refuses_strangers(void **state) {
   put(a, &other, sizeof other);
   put(b, &stranger, sizeof stranger);
   close(c); // says nothing
-  assert_int_equal(
-      net_watch_create(&world, listener, &at, 7, NULL, hosts, limit, clock_seconds() + 0.5, &watch, &error),
-      PLAIT_FAILED);
+  int code = net_watch_create(&world, listener, &at, 7, NULL, hosts, limit, clock_seconds() + 2, &watch, &error);
+  assert_int_equal(code, PLAIT_FAILED);
   has(&error, "another rank has gone before the world was made (connections closed that did not come from a rank: 3)");
-  net_watch_destroy(watch);
-  process_world_free(&world);
-  close(a);
-  close(b);
-  close(listener);
-}
-
-static void silent_ones_delay_no_watch(void **state) {
-  Watched w = {.fd = -1};
-  NetAddress at;
-  Error error = {0};
-  int listener = listen_here(&at), silent[SILENT];
-  Introduction me = introduction_of(1, 7, NULL);
-  process_world_init(&w.world, &wire, 0, 2, 2);
-  be_silent(&at, silent);
-  w.fd = connect_to(&at);
-  put(w.fd, &me, sizeof me);
-  double began = clock_seconds();
-  assert_int_equal(net_watch_create(&w.world, listener, &at, 7, NULL, hosts, limit, clock_seconds() + limit, &w.watch,
-                                    &error), PLAIT_OK);
-  assert_true(clock_seconds() - began < no_delay);
-  for (int i = 0; i < SILENT; i++) close(silent[i]);
-  close(listener);
-  end(&w);
-}
-
-// The secret's holder is let in, the holder of another is not.
-static void watch_wants_proofs(void **state) {
-  static const Secret secret = {"the job's"}, other = {"a stranger's"};
-  NetAddress at;
-  Error error = {0};
-  ProcessWorld world = {.rank = 0};
-  NetWatch *watch;
-  if (!tls_is_built()) return;
-  assert_int_equal(tls_check(&error), PLAIT_OK);
-  int listener = listen_here(&at);
-  Introduction rank = introduction_of(1, 7, &secret), stranger = introduction_of(1, 7, &other);
-  process_world_init(&world, &wire, 0, 2, 2);
-  int a = connect_to(&at), b = connect_to(&at);
-  put(a, &stranger, sizeof stranger);
-  put(b, &rank, sizeof rank);
-  assert_int_equal(
-      net_watch_create(&world, listener, &at, 7, &secret, hosts, limit, clock_seconds() + limit, &watch, &error),
-      PLAIT_OK);
-  char byte;
-  assert_true(net_ready(a, POLLIN, clock_seconds() + limit) && recv(a, &byte, 1, 0) == 0); // it was closed
   net_watch_destroy(watch);
   process_world_free(&world);
   close(a);
@@ -338,11 +196,9 @@ static void watch_wants_proofs(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(root_refuses_answers),   cmocka_unit_test(ranks_refuse_lists),
-      cmocka_unit_test(watch_refuses_frames),   cmocka_unit_test(watch_takes_notices),
-      cmocka_unit_test(watch_refuses_strangers), cmocka_unit_test(watch_sees_deaths),
-      cmocka_unit_test(watch_wants_proofs),
-      cmocka_unit_test(silent_ones_delay_nobody), cmocka_unit_test(silent_ones_delay_no_watch),
+      cmocka_unit_test(root_refuses_answers), cmocka_unit_test(ranks_refuse_lists),
+      cmocka_unit_test(watch_counts_strangers),
+      cmocka_unit_test(rank_comes_beside_silent_ones), cmocka_unit_test(rank_with_a_secret_comes_beside_silent_ones),
   };
   unsetenv("PLAIT_SECRET");
   if (getenv("TEST_ONLY")) cmocka_set_test_filter(getenv("TEST_ONLY")); // scripts/mutants chooses

@@ -1,3 +1,4 @@
+// tier 1
 // Parsers of what ranks of net send each other: truncated messages and every malformed field are refused. The fuzz
 // targets (tests/fuzz) give the same functions random bytes.
 #include "base/error.h"

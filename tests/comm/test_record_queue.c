@@ -1,3 +1,4 @@
+// tier 1; threads
 // The queue of records against a plain list of what is in it: order, contents, addresses; and that a reserved one
 // allocates nothing.
 #include "comm/record_queue.h"

@@ -1,3 +1,4 @@
+// tier 1
 // Which nodes of a machine's memory belong to a worker's cores.
 #include "base/file.h"
 #include "elastic/binding.h"

@@ -1,3 +1,4 @@
+// tier 2; rooms comm checkpoint
 // Memory of workers on the next machine (checkpoint.copies): what is sent arrives, and what comes in part, damaged, or
 // from a stranger is not used. The machines are of one process here.
 #include "base/clock.h"

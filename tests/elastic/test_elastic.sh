@@ -1,4 +1,5 @@
 #!/bin/bash
+# tier 3; rooms comm train checkpoint; numbers
 # Random faults while a run trains on three or four machines, of which it needs two: a worker is killed, a machine is killed, the store's
 # machine is killed, a machine is stopped and wakes, one says goodbye; a machine that went comes again. One joins, one leaves for good. Where
 # root can make machines (tests/net/lab), also: a cable is pulled, an interface taken down, the network parted. Else they are supervisors

@@ -1,3 +1,4 @@
+// tier 1
 // Parsers of the messages of the store and of copies: truncated messages and every malformed field are refused. The
 // fuzz targets (tests/fuzz) give the same functions random bytes.
 #include "base/error.h"

@@ -1,4 +1,5 @@
 #!/bin/bash
+# tier 3; rooms comm train; numbers
 # Machines that meet in etcd: they train, lose a worker and a machine, etcd restarts in the middle; what is left in it; TLS, users, what is
 # refused. Starts an etcd of its own. Needs UCX, libcurl and etcd-server.
 . "$SOURCE/tests/elastic/environment.sh" || exit 1

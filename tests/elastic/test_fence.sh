@@ -1,4 +1,5 @@
 #!/bin/bash
+# tier 2; rooms train checkpoint; numbers
 # run.dir belongs to the newest round of a job: a process of an earlier one that was stopped and wakes writes nothing more.
 . "$SOURCE/tests/elastic/environment.sh" || exit 1
 export PLAIT_LAUNCH_JOB=some

@@ -1,3 +1,4 @@
+// tier 1
 // The lease of a job's store in the folder that its machines share.
 #include "base/file.h"
 #include "elastic/job_folder.h"
@@ -14,10 +15,40 @@
 #include <cmocka.h>
 
 static const char list[] = "127.0.0.1:1,127.0.0.1:2";
+static double now = 1000; // the test moves it
 
 static int claim(JobFolder *f, double silence) {
   Error error = {0};
-  return job_folder_claim(f, "job", "127.0.0.1:2", list, silence, &error);
+  return job_folder_claim(f, "job", "127.0.0.1:2", list, silence, now, &error);
+}
+
+// Nobody sees the holder's renewals for so long that another takes it; a machine that is served watches it meanwhile.
+static void silence(void **state) {
+  char path[] = "/tmp/test_folder_XXXXXX";
+  JobFolder holder, other, served;
+  Error error = {0};
+  assert_non_null(mkdtemp(path));
+  job_folder_open(&holder, path);
+  job_folder_open(&other, path);
+  job_folder_open(&served, path);
+  assert_int_equal(claim(&holder, 10), 1);
+  assert_int_equal(claim(&other, 10), 0);
+  for (int beat = 0; beat < 100; beat++, now += 0.5) {
+    assert_true(job_folder_renew(&holder));
+    job_folder_watch(&served, now);
+    assert_int_equal(claim(&other, 10), 0);
+  }
+  now += 9; // since the last renewal 9.5 s
+  job_folder_watch(&served, now);
+  assert_int_equal(claim(&other, 10), 0);
+  assert_int_equal(claim(&served, 10), 0);
+  now += 0.6;
+  assert_int_equal(claim(&served, 10), 1); // silent since it was seen last, and not since the connection was given up
+  assert_int_equal(claim(&other, 10), 0);  // there is a new holder
+  assert_false(job_folder_renew(&holder));
+  job_folder_release(&holder, -1);
+  job_folder_release(&served, -1);
+  assert_int_equal(folder_remove(path, &error), PLAIT_OK);
 }
 
 // Another process, which lives, holds it.
@@ -32,7 +63,7 @@ static pid_t other_holder(const char *path, const char *endpoint) {
     JobFolder f;
     Error error = {0};
     job_folder_open(&f, path);
-    if (job_folder_claim(&f, "job", endpoint, list, 1, &error) != 1 || write(ready[1], "x", 1) != 1) _exit(1);
+    if (job_folder_claim(&f, "job", endpoint, list, 1, now, &error) != 1 || write(ready[1], "x", 1) != 1) _exit(1);
     pause();
     _exit(0);
   }
@@ -79,7 +110,7 @@ static void one_holder(void **state) {
   assert_int_equal(job_folder_status(&second, "other"), -1);
   assert_int_equal(claim(&second, 0), 0);
   Error error = {0};
-  assert_int_equal(job_folder_claim(&second, "next", "127.0.0.1:9", "127.0.0.1:9", 100, &error), 1); // nobody waits
+  assert_int_equal(job_folder_claim(&second, "next", "127.0.0.1:9", "127.0.0.1:9", 100, now, &error), 1);
   assert_int_equal(second.epoch, 4);
   job_folder_release(&second, 0);
   assert_int_equal(folder_remove(path, &error), PLAIT_OK);
@@ -109,7 +140,7 @@ static void other_processes(void **state) {
   FILE *out = fopen(file, "w"); // it lives
   fprintf(out, "job 7 %ld elsewhere/pid:[1] 127.0.0.1:9\n", (long)child);
   fclose(out);
-  assert_int_equal(job_folder_claim(&f, "job", "127.0.0.1:2", list, 100, &error), PLAIT_BAD_INPUT);
+  assert_int_equal(job_folder_claim(&f, "job", "127.0.0.1:2", list, 100, now, &error), PLAIT_BAD_INPUT);
   assert_non_null(strstr(error.message, "is in use by another job, whose store is at 127.0.0.1:9"));
   end(child);
   free(file);
@@ -128,22 +159,22 @@ static void another_job(void **state) {
   job_folder_open(&stranger, path);
   assert_int_equal(claim(&f, 100), 1);
   job_folder_release(&f, -1);
-  assert_int_equal(job_folder_claim(&stranger, "stranger", endpoint, endpoint, 100, &error), 0);
-  assert_int_equal(job_folder_claim(&stranger, "stranger", endpoint, endpoint, 100, &error), 0);
+  assert_int_equal(job_folder_claim(&stranger, "stranger", endpoint, endpoint, 100, now, &error), 0);
+  assert_int_equal(job_folder_claim(&stranger, "stranger", endpoint, endpoint, 100, now, &error), 0);
   assert_int_equal(claim(&next, 100), 1);
-  assert_int_equal(job_folder_claim(&stranger, "stranger", endpoint, endpoint, 0, &error), 0); // it has changed
+  assert_int_equal(job_folder_claim(&stranger, "stranger", endpoint, endpoint, 0, now, &error), 0); // it has changed
   assert_true(job_folder_renew(&next));
-  assert_int_equal(job_folder_claim(&stranger, "stranger", endpoint, endpoint, 100, &error), PLAIT_BAD_INPUT);
+  assert_int_equal(job_folder_claim(&stranger, "stranger", endpoint, endpoint, 100, now, &error), PLAIT_BAD_INPUT);
   job_folder_release(&next, -1);
-  assert_int_equal(job_folder_claim(&stranger, "stranger", endpoint, endpoint, 100, &error), PLAIT_BAD_INPUT);
-  assert_int_equal(job_folder_claim(&stranger, "stranger", endpoint, endpoint, 0, &error), 1); // nobody has come
+  assert_int_equal(job_folder_claim(&stranger, "stranger", endpoint, endpoint, 100, now, &error), PLAIT_BAD_INPUT);
+  assert_int_equal(job_folder_claim(&stranger, "stranger", endpoint, endpoint, 0, now, &error), 1); // nobody has come
   job_folder_release(&stranger, 0);
   assert_int_equal(folder_remove(path, &error), PLAIT_OK);
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(one_holder), cmocka_unit_test(other_processes),
-                                     cmocka_unit_test(another_job)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(one_holder), cmocka_unit_test(silence),
+                                     cmocka_unit_test(other_processes), cmocka_unit_test(another_job)};
   if (getenv("TEST_ONLY")) cmocka_set_test_filter(getenv("TEST_ONLY")); // scripts/mutants chooses
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,4 +1,5 @@
 #!/bin/bash
+# tier 3; rooms comm train; numbers
 # plait launch on machines that come and go (tests/net/lab): 4, 3, 1 and 4 of them. In fp64 the losses are those of one rank. Then halves of
 # a network: one goes on, the other ends its workers, and joins again when it can. Needs root, UCX and GnuTLS.
 . "$SOURCE/tests/elastic/environment.sh" || exit 1

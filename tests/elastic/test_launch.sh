@@ -1,4 +1,5 @@
 #!/bin/bash
+# tier 2 3; rooms comm train cmd; numbers
 # plait launch on one machine: the run of threads to the bit; workers that are killed, fail or hang; restarts; a supervisor that is
 # stopped or killed; what cannot be started; logs. Needs UCX.
 . "$SOURCE/tests/elastic/environment.sh" || exit 1

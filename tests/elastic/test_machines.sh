@@ -1,4 +1,5 @@
 #!/bin/bash
+# tier 3; rooms comm train cmd; numbers
 # plait launch on several machines, which are several supervisors here: they meet, restart together, lose, gain and wait for
 # machines; what they refuse. Needs UCX.
 . "$SOURCE/tests/elastic/environment.sh" || exit 1

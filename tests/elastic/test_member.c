@@ -1,186 +1,173 @@
-// A machine that finds a state which is not its job's: one that cannot be read, or of another start of the job.
-#include "base/clock.h"
+// tier 1 2
+// Machines that find, serve and lose their store, with time that the test moves (hosts.h): who serves it, who is lost,
+// which job is theirs, when they wait. Then many faults at random: SEED: which; FAULTS: how many.
 #include "base/error.h"
 #include "base/file.h"
 #include "elastic/job_store.h"
-#include "elastic/member.h"
-#include "elastic/store.h"
-#include <math.h>
-#include <poll.h>
+#include "hosts.h"
+#include "tier.h"
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 #include <cmocka.h>
 
-static void set(Store *store, const char *key, const char *text) {
-  StoreValue now;
+static char folder[200];
+
+static void make_folder(const char *lease) {
+  // Leases are synced to the disk twice a second of the test's time, so where there is memory for files it is that.
+  const char *tmp = !access("/dev/shm", W_OK) ? "/dev/shm" : getenv("TMPDIR");
+  snprintf(folder, sizeof folder, "%s/test_member_XXXXXX", tmp ? tmp : "/tmp");
+  assert_non_null(mkdtemp(folder));
+  if (!lease) return;
+  char *path = xformat("%s/rendezvous-1", folder);
+  FILE *file = fopen(path, "w");
+  assert_non_null(file);
+  fprintf(file, "first 7 1 elsewhere/pid:[1]/boot %s\n", lease);
+  fclose(file);
+  free(path);
+}
+
+static void remove_folder(void) {
   Error error = {0};
-  bool done;
-  assert_int_equal(store->compare_and_set(store, key, 0, text, strlen(text), 0, &done, &now, &error), PLAIT_OK);
-  assert_true(done);
-  store_value_free(&now);
+  assert_int_equal(folder_remove(folder, &error), PLAIT_OK);
 }
 
-enum { ENDPOINT = 80 };
-
-// An address at which nobody listens.
-static void find_endpoint(NetAddress *at, char text[ENDPOINT]) {
-  assert_int_equal(net_resolve("127.0.0.1", 0, at, NULL), PLAIT_OK);
-  int fd = net_listen(at);
-  assert_true(fd >= 0);
-  close(fd);
-  net_describe(at, text, ENDPOINT);
-}
-
-static MemberOptions options_of(const char *endpoint) {
-  return (MemberOptions){.endpoints = endpoint, .id = "job", .silence = 5, .patience = 20,
-                         .limits = {.least = 1, .most = 1, .unit = 1}, .recipe = "r", .nproc = 2, .node_rank = -1};
-}
-
-static void give_up_at(const char *text) {
-  NetAddress at;
-  Error error = {0};
-  StoreServer *server;
-  Store *store;
-  StoreValue now;
-  Member *member;
-  JobState *s;
-  Machine *here;
-  char endpoint[ENDPOINT];
-  find_endpoint(&at, endpoint);
-  assert_int_equal(store_serve(&at, "job", false, &server, &error), PLAIT_OK);
-  assert_int_equal(store_connect(&at, "job", 5, &store, NULL, &error), 1);
-  set(store, "epoch", "1");
-  set(store, "state", text);
-  MemberOptions options = options_of(endpoint);
-  assert_int_equal(member_open(&options, &member, &error), PLAIT_OK);
-  int code = PLAIT_OK;
-  for (double until = clock_seconds() + 10; !code && clock_seconds() < until;) {
-    poll(&(struct pollfd){member_event(member), POLLIN, 0}, 1, 1000);
-    code = member_look(member, &s, &here, &error);
-    assert_null(s);
+static void show(Hosts *h) {
+  for (int i = 0; i < HOSTS; i++) {
+    const Host *t = &h->host[i];
+    const Life *l = t->life;
+    printf("host %d:%s%s half %d, %s, ", i, t->cut ? " cut" : "", t->stopped ? " stopped" : "", t->half,
+           t->table ? "store" : "no store");
+    if (l)
+      printf("%s round %d, code %d %s", l->working ? "works in" : "last in", l->begun, l->code, l->error.message);
+    if (l && l->state)
+      printf("; sees round %d phase %d with %d machines, %d restarts, %s", l->state->round, (int)l->state->phase,
+             l->state->count, l->state->restarts, l->state->cause);
+    printf("\n");
   }
-  assert_int_equal(code, PLAIT_BAD_INPUT);
-  if (!strstr(error.message, "--rdzv-id job: what the store at") || !strstr(error.message, "is not a state that plait"))
-    fail_msg("%s", error.message);
-  Error unused = {0};
-  assert_int_equal(store->get(store, "state", &now, &unused), PLAIT_OK); // and it is left as it was
-  assert_true(now.bytes == strlen(text) && !memcmp(now.data, text, now.bytes));
-  store_value_free(&now);
-  member_close(member);
-  store->close(store);
-  store_server_stop(server);
+}
+
+static void pass_a_little(Hosts *h, double until, const char *what) {
+  if (h->test.now > until) {
+    show(h);
+    fail_msg("in time it is not so that %s", what);
+  }
+  hosts_pass(h, 0.05);
+}
+
+// Time passes until it is so, at most so many seconds.
+#define UNTIL(hosts, seconds, what) \
+  for (double until = (hosts)->test.now + (seconds); !(what);) pass_a_little(hosts, until, #what)
+
+static bool is_in(const Hosts *h, int host) { return h->host[host].life && h->host[host].life->here; }
+
+// So many machines work, in one round and no other.
+static bool work(const Hosts *h, int machines) {
+  int round = -1, n = 0;
+  for (int i = 0; i < HOSTS; i++) {
+    const Life *l = h->host[i].life;
+    if (!l || !l->working || !l->state || l->state->phase != JOB_RUNS || l->state->round != l->begun) continue;
+    if (n && l->begun != round) return false;
+    round = l->begun;
+    n++;
+  }
+  return n == machines;
+}
+
+static int round_of(const Hosts *h) {
+  int round = -1;
+  for (int i = 0; i < HOSTS; i++)
+    if (h->host[i].life && h->host[i].life->begun > round) round = h->host[i].life->begun;
+  return round;
+}
+
+static void says(const Life *l, int code, const char *words) {
+  assert_int_equal(l->code, code);
+  if (!strstr(l->error.message, words)) fail_msg("\"%s\" lacks \"%s\"", l->error.message, words);
 }
 
 static void no_state(void **state) {
-  give_up_at("{}");
-  give_up_at("what is not JSON");
+  static const char *const texts[] = {"{}", "what is not JSON"};
+  for (int t = 0; t < 2; t++) {
+    Hosts h;
+    MemberOptions o = hosts_options("127.0.0.1:1", NULL, 1);
+    hosts_begin(&h);
+    hosts_serve(&h, 0, "1", texts[t]);
+    Life *l = hosts_start(&h, 1, &o);
+    UNTIL(&h, 10, l->code);
+    says(l, PLAIT_BAD_INPUT, "--rdzv-id job: what the store at 127.0.0.1:1 has of the job is not a state that plait");
+    assert_string_equal(hosts_value(&h, 0, "state"), texts[t]); // it is left as it was
+    hosts_end(&h);
+  }
 }
 
-// A machine that serves a store without a state begins the job.
+// A machine that serves a store without a state begins the job; the first round waits 3 s for more than the least.
 static void a_new_job(void **state) {
-  NetAddress at;
-  Error error = {0};
-  Member *member;
-  JobState *s = NULL;
-  Machine *here = NULL;
-  char endpoint[ENDPOINT];
-  find_endpoint(&at, endpoint);
-  MemberOptions options = options_of(endpoint);
-  assert_int_equal(member_open(&options, &member, &error), PLAIT_OK);
-  for (double until = clock_seconds() + 30; !here && clock_seconds() < until;) {
-    free(s);
-    poll(&(struct pollfd){member_event(member), POLLIN, 0}, 1, 1000);
-    assert_int_equal(member_look(member, &s, &here, &error), PLAIT_OK);
-  }
-  assert_non_null(here);
-  assert_int_equal(here->nproc, 2);
-  free(s);
-  member_close(member);
+  Hosts h;
+  MemberOptions o = hosts_options("127.0.0.1:1", NULL, 2);
+  o.nproc = 2;
+  hosts_begin(&h);
+  hosts_start(&h, 0, &o);
+  UNTIL(&h, 1, is_in(&h, 0));
+  assert_int_equal(job_machine(h.host[0].life->state, member_id(h.host[0].life->member))->nproc, 2);
+  hosts_pass(&h, 30);
+  assert_true(work(&h, 0));
+  hosts_start(&h, 1, &o);
+  hosts_pass(&h, 2.5);
+  assert_true(work(&h, 0));
+  hosts_start(&h, 2, &o);
+  UNTIL(&h, 2, work(&h, 3));
+  hosts_start(&h, 3, &o);
+  UNTIL(&h, 2, work(&h, 4) && round_of(&h) == 1);
+  hosts_end(&h);
 }
 
-// A store at the address with the state of a start of the job that has come to that round.
-static StoreServer *serve_start(const NetAddress *at, const char *epoch, const char *job, int round) {
-  Error error = {0};
-  StoreServer *server;
-  Store *store;
-  JobState s = {.round = round, .failure = {.round = -1}, .recipe = "r", .version = PLAIT_VERSION};
+static void serve_start(Hosts *h, int host, const char *epoch, const char *job, int round, int count) {
+  JobState s = {.round = round, .failure = {.round = -1}, .recipe = "r", .version = PLAIT_VERSION, .count = count,
+                .phase = count ? JOB_RUNS : JOB_GATHERS};
   snprintf(s.job, sizeof s.job, "%s", job);
-  char *text = job_state_print(&s);
-  assert_int_equal(store_serve(at, "job", false, &server, &error), PLAIT_OK);
-  assert_int_equal(store_connect(at, "job", 5, &store, NULL, &error), 1);
-  set(store, "state", text);
-  set(store, "epoch", epoch);
-  store->close(store);
-  free(text);
-  return server;
-}
-
-// The job in the store at the address. The caller frees it.
-static JobState *state_at(const NetAddress *at) {
-  Error error = {0};
-  Store *store;
-  StoreValue now;
-  assert_int_equal(store_connect(at, "job", 5, &store, NULL, &error), 1);
-  assert_int_equal(store->get(store, "state", &now, &error), PLAIT_OK);
-  JobState *s = job_state_parse(now.data, now.bytes);
-  assert_non_null(s);
-  store_value_free(&now);
-  store->close(store);
-  return s;
-}
-
-// Until the machine is in the state, or gives up with that code.
-static int await_member(Member *member, int code, Error *error) {
-  for (double until = clock_seconds() + 30; clock_seconds() < until;) {
-    JobState *s;
-    Machine *here;
-    poll(&(struct pollfd){member_event(member), POLLIN, 0}, 1, 100);
-    int now = member_look(member, &s, &here, error);
-    bool is_in = here != NULL;
-    free(s);
-    if (now || (is_in && !code)) return now;
+  for (int i = 0; i < count; i++) {
+    s.machine[i] = (Machine){.nproc = 1, .node_rank = -1, .first = i, .ranks = 1, .pid = 1 + i, .port = 20001};
+    snprintf(s.machine[i].id, sizeof s.machine[i].id, "machine%d", i);
+    snprintf(s.machine[i].host, sizeof s.machine[i].host, "host%d", i);
   }
-  fail_msg("the machine has neither joined nor given up");
-  return 0;
+  char *text = job_state_print(&s);
+  hosts_serve(h, host, epoch, text);
+  free(text);
+}
+
+static JobState *state_at(Hosts *h, int host) {
+  const char *text = hosts_value(h, host, "state");
+  JobState *s = text ? job_state_parse(text, strlen(text)) : NULL;
+  assert_non_null(s);
+  return s;
 }
 
 // A machine takes part in round 4 of a start, and loses its store. At the endpoint before that one is the store of
 // another start by then, which has come to `round`. (At the same endpoint the machine could have served one itself.)
 static void meet_another_start(int round) {
-  NetAddress at, first_at;
-  Error error = {0};
-  Member *member;
-  char endpoint[ENDPOINT], first_endpoint[ENDPOINT], endpoints[2 * ENDPOINT];
+  Hosts h;
+  MemberOptions o = hosts_options("127.0.0.1:1,127.0.0.1:2", NULL, 1);
   bool over = round >= 0;
-  find_endpoint(&at, endpoint);
-  find_endpoint(&first_at, first_endpoint);
-  snprintf(endpoints, sizeof endpoints, "%s,%s", endpoint, first_endpoint);
-  StoreServer *first = serve_start(&first_at, "1", "the first", 3);
-  MemberOptions options = options_of(endpoints);
-  assert_int_equal(member_open(&options, &member, &error), PLAIT_OK);
-  assert_int_equal(await_member(member, 0, &error), PLAIT_OK);
-  StoreServer *server = serve_start(&at, "2", "the second", round);
-  store_server_stop(first);
-  if (over) {
-    assert_int_equal(await_member(member, PLAIT_FAILED, &error), PLAIT_FAILED);
-    if (!strstr(error.message, "--rdzv-id job: the job was started again")) fail_msg("%s", error.message);
-  }
-  JobState *s = state_at(&at);
-  for (double until = clock_seconds() + 30; !over && strcmp(s->job, "the first") && clock_seconds() < until;) {
-    poll(NULL, 0, 20);
-    free(s);
-    s = state_at(&at);
-  }
+  hosts_begin(&h);
+  serve_start(&h, 1, "1", "the first", 3, 0);
+  Life *l = hosts_start(&h, 2, &o);
+  UNTIL(&h, 10, work(&h, 1) && round_of(&h) == 4);
+  serve_start(&h, 0, "2", "the second", round, 0);
+  hosts_end_store(&h, 1);
+  hosts_pass(&h, 10);
+  JobState *s = state_at(&h, 0);
+  if (over) says(l, PLAIT_FAILED, "--rdzv-id job: the job was started again");
+  else assert_int_equal(l->code, PLAIT_OK);
   assert_string_equal(s->job, over ? "the second" : "the first");
   assert_true(over ? s->round == round : s->round >= 4);
   free(s);
-  member_close(member);
-  store_server_stop(server);
+  hosts_end(&h);
 }
 
 static void another_start(void **state) {
@@ -190,145 +177,303 @@ static void another_start(void **state) {
 }
 
 // The host of the store that a machine has lost says that nothing listens there any more, and the lease in run.dir is
-// not renewed: the machine serves the job itself, without waiting for --silence.
+// not renewed: the machine serves the job itself, without waiting for --silence. A host that is silent is waited for.
 static void a_refusal(void **state) {
-  char folder[] = "/tmp/test_member_XXXXXX", endpoint[ENDPOINT];
-  NetAddress at;
-  Error error = {0};
-  Member *member;
-  assert_non_null(mkdtemp(folder));
-  find_endpoint(&at, endpoint);
-  char *path = xformat("%s/rendezvous-1", folder);
-  FILE *lease = fopen(path, "w");
-  fprintf(lease, "first 7 1 elsewhere/pid:[1]/boot %s\n", endpoint);
-  fclose(lease);
-  StoreServer *server = serve_start(&at, "1", "first", 3);
-  MemberOptions options = options_of(endpoint);
-  options.silence = 1000;
-  options.folder = folder;
-  assert_int_equal(member_open(&options, &member, &error), PLAIT_OK);
-  assert_int_equal(await_member(member, 0, &error), PLAIT_OK);
-  store_server_stop(server);
-  StoreValue now = {0};
-  for (double until = clock_seconds() + 60; !now.version && clock_seconds() < until; poll(NULL, 0, 20)) {
-    Store *store = NULL; // it answers before it knows the job
-    if (store_connect(&at, "job", 1, &store, NULL, &error) <= 0) continue;
-    store->get(store, "state", &now, &error);
-    store->close(store);
+  for (int silent = 0; silent < 2; silent++) {
+    Hosts h;
+    hosts_begin(&h);
+    make_folder("127.0.0.1:2");
+    MemberOptions o = hosts_options("127.0.0.1:1,127.0.0.1:2", folder, 1);
+    o.silence = 100;
+    serve_start(&h, 1, "1", "first", 3, 0);
+    hosts_start(&h, 0, &o);
+    UNTIL(&h, 10, is_in(&h, 0));
+    if (silent) h.host[1].cut = true;
+    else hosts_end_store(&h, 1);
+    if (silent) hosts_pass(&h, 99);
+    assert_null(h.host[0].table);
+    UNTIL(&h, silent ? 60 : 10, h.host[0].table && hosts_value(&h, 0, "state"));
+    JobState *s = state_at(&h, 0);
+    assert_string_equal(s->job, "first");
+    free(s);
+    hosts_end(&h);
+    remove_folder();
   }
-  assert_true(now.version > 0);
-  store_value_free(&now);
-  JobState *s = state_at(&at);
-  assert_string_equal(s->job, "first");
-  free(s);
-  member_close(member);
-  free(path);
-  assert_int_equal(folder_remove(folder, &error), PLAIT_OK);
 }
 
 // The only machine that can serve the store was killed and is started again: it has not joined, and serves where the
 // store was last. Where that was another endpoint it waits for the machine of that one.
 static void a_store_that_comes_back(void **state) {
   for (int here = 0; here < 2; here++) {
-    char folder[] = "/tmp/test_member_XXXXXX", endpoint[ENDPOINT], endpoints[2 * ENDPOINT];
-    static const char other[] = "192.0.2.7:29400"; // of no machine
-    NetAddress at;
-    Error error = {0};
-    Member *member;
-    assert_non_null(mkdtemp(folder));
-    find_endpoint(&at, endpoint);
-    snprintf(endpoints, sizeof endpoints, "%s,%s", other, endpoint);
-    char *path = xformat("%s/rendezvous-1", folder);
-    FILE *lease = fopen(path, "w");
-    fprintf(lease, "first 7 1 elsewhere/pid:[1]/boot %s\n", here ? endpoint : other);
-    fclose(lease);
-    MemberOptions options = options_of(endpoints);
-    options.insecure = true;
-    options.silence = 1;
-    options.patience = here ? 60 : 4;
-    options.folder = folder;
-    assert_int_equal(member_open(&options, &member, &error), PLAIT_OK);
-    assert_int_equal(await_member(member, here ? PLAIT_OK : PLAIT_FAILED, &error), here ? PLAIT_OK : PLAIT_FAILED);
-    assert_int_equal(member_serves(member), here);
-    member_close(member);
-    free(path);
-    assert_int_equal(folder_remove(folder, &error), PLAIT_OK);
+    Hosts h;
+    hosts_begin(&h);
+    make_folder(here ? "127.0.0.1:1" : "127.0.0.1:4");
+    MemberOptions o = hosts_options("127.0.0.1:4,127.0.0.1:1", folder, 1);
+    o.silence = 1;
+    h.host[3].cut = true;
+    Life *l = hosts_start(&h, 0, &o);
+    hosts_pass(&h, 299);
+    assert_int_equal(here, is_in(&h, 0) && h.host[0].table);
+    hosts_pass(&h, 5);
+    if (here) assert_int_equal(l->code, PLAIT_OK);
+    else says(l, PLAIT_FAILED, "no store answers at 127.0.0.1:4,127.0.0.1:1 within 300 s");
+    hosts_end(&h);
+    remove_folder();
   }
 }
 
-// What a store that has moved holds before the machines of round 4 have come to it: their state, and nobody's lease.
-static StoreServer *serve_before_they_come(const NetAddress *at) {
-  Error error = {0};
-  StoreServer *server;
-  Store *store;
-  JobState s = {.round = 4, .phase = JOB_RUNS, .failure = {.round = -1}, .recipe = "r", .version = PLAIT_VERSION,
-                .job = "first", .count = 3};
-  for (int i = 0; i < s.count; i++) {
-    s.machine[i] = (Machine){.nproc = 1, .node_rank = -1, .first = i, .ranks = 1, .pid = 1 + i, .port = 20001};
-    snprintf(s.machine[i].id, sizeof s.machine[i].id, "machine%d", i);
-    snprintf(s.machine[i].host, sizeof s.machine[i].host, "host%d", i);
-  }
-  char *text = job_state_print(&s);
-  assert_int_equal(store_serve(at, "job", false, &server, &error), PLAIT_OK);
-  assert_int_equal(store_connect(at, "job", 5, &store, NULL, &error), 1);
-  set(store, "state", text);
-  set(store, "epoch", "2");
-  store->close(store);
-  free(text);
-  return server;
-}
-
-// A machine that is new to the job comes to the new store before the others do: it does not take them for lost.
+// A machine that is new to the job comes to a store that has moved before the machines of round 4 do: it does not take
+// them for lost until they have had time to come.
 static void a_newcomer_before_the_others(void **state) {
-  NetAddress at;
-  Error error = {0};
-  Member *member;
-  char endpoint[ENDPOINT];
-  int left = 0;
-  for (double seconds = INFINITY; seconds >= job_store_reunion_seconds;) { // a machine that is too busy says nothing
-    find_endpoint(&at, endpoint);
-    StoreServer *server = serve_before_they_come(&at);
-    MemberOptions options = options_of(endpoint);
-    options.limits.least = options.limits.most = 4;
-    double began = clock_seconds();
-    assert_int_equal(member_open(&options, &member, &error), PLAIT_OK);
-    assert_int_equal(await_member(member, PLAIT_OK, &error), PLAIT_OK);
-    JobState *s = state_at(&at);
-    left = s->count;
-    free(s);
-    seconds = clock_seconds() - began;
-    member_close(member);
-    store_server_stop(server);
-  }
-  assert_int_equal(left, 4);
+  Hosts h;
+  MemberOptions o = hosts_options("127.0.0.1:1", NULL, 4);
+  hosts_begin(&h);
+  serve_start(&h, 0, "2", "first", 4, 3);
+  double began = h.test.now;
+  hosts_start(&h, 1, &o);
+  UNTIL(&h, 1, is_in(&h, 1));
+  hosts_pass(&h, 0.9 * job_store_reunion_seconds - (h.test.now - began));
+  JobState *s = state_at(&h, 0);
+  assert_int_equal(s->count, 4);
+  free(s);
+  hosts_pass(&h, 0.3 * job_store_reunion_seconds);
+  s = state_at(&h, 0);
+  assert_int_equal(s->count, 1);
+  free(s);
+  hosts_end(&h);
 }
 
 // The name of an endpoint can no longer be resolved, as that of a machine that is gone: the next endpoint is tried. Who
 // has not found the job yet is told of it.
 static void a_lost_name(void **state) {
-  char name[70], endpoint[ENDPOINT], endpoints[2 * ENDPOINT];
-  NetAddress at;
+  Hosts h;
   Error error = {0};
-  memset(name, 'a', sizeof name); // longer than a part of a name may be: refused without a network
-  find_endpoint(&at, endpoint);
-  snprintf(endpoints, sizeof endpoints, "%.*s:1,%s", (int)sizeof name, name, endpoint);
-  StoreServer *server = serve_start(&at, "1", "first", 3);
-  MemberOptions options = options_of(endpoints);
+  char endpoints[100];
+  memset(endpoints, 'a', 70); // longer than a part of a name may be: refused without a network
+  strcpy(endpoints + 70, ":1,127.0.0.1:1");
+  MemberOptions o = hosts_options(endpoints, NULL, 1);
   JobStore store;
-  job_store_open(&store, &options);
+  hosts_begin(&h);
+  serve_start(&h, 0, "1", "first", 3, 0);
+  job_store_open(&store, &o, &h.test.network);
   assert_true(job_store_find(&store, &error) < 0);
   store.epoch = 1;
   assert_int_equal(job_store_find(&store, &error), 1);
   job_store_close(&store, -1);
-  store_server_stop(server);
+  hosts_end(&h);
+}
+
+// What the store has is not of this machine's job, or that has just ended.
+static void other_jobs_are_refused(void **state) {
+  static const struct { const char *recipe, *version, *words; JobPhase phase; int code; } rows[] = {
+      {"other", PLAIT_VERSION, "--rdzv-id job: the job at 127.0.0.1:1 runs another recipe, other key=value or other",
+       JOB_RUNS, PLAIT_BAD_INPUT},
+      {"r", "0.0.9", "--rdzv-id job: the other machines run plait 0.0.9, and this is plait " PLAIT_VERSION, JOB_RUNS,
+       PLAIT_BAD_INPUT},
+      {"r", PLAIT_VERSION, "--rdzv-id job: the job has just ended, with status 7", JOB_DONE, PLAIT_FAILED},
+  };
+  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+    Hosts h;
+    JobState s = {.round = 2, .failure = {.round = -1}, .phase = rows[i].phase, .job = "first", .status = 7};
+    MemberOptions o = hosts_options("127.0.0.1:1", NULL, 1);
+    hosts_begin(&h);
+    snprintf(s.recipe, sizeof s.recipe, "%s", rows[i].recipe);
+    snprintf(s.version, sizeof s.version, "%s", rows[i].version);
+    char *text = job_state_print(&s);
+    hosts_serve(&h, 0, "1", text);
+    Life *l = hosts_start(&h, 1, &o);
+    hosts_pass(&h, 2);
+    says(l, rows[i].code, rows[i].words);
+    assert_string_equal(hosts_value(&h, 0, "state"), text);
+    free(text);
+    hosts_end(&h);
+  }
+}
+
+// Of two machines each has a run.dir of its own: the one that comes later says so, when the other's files have had time
+// to be seen. With one run.dir, another job is told of the one that has it.
+static void another_folder(void **state) {
+  Hosts h;
+  char theirs[sizeof folder];
+  hosts_begin(&h);
+  make_folder(NULL);
+  memcpy(theirs, folder, sizeof theirs);
+  MemberOptions o = hosts_options("127.0.0.1:1", theirs, 2), other = o;
+  hosts_start(&h, 0, &o);
+  UNTIL(&h, 2, is_in(&h, 0));
+  make_folder(NULL);
+  o.folder = folder;
+  Life *l = hosts_start(&h, 1, &o);
+  hosts_pass(&h, 4.5);
+  assert_true(!l->code && !l->here);
+  hosts_pass(&h, 2);
+  says(l, PLAIT_BAD_INPUT, "is not the folder that the other machines have under this name: it lacks the file "
+                           "rendezvous-1, which was written at the start; all machines must share it");
+  other.endpoints = "127.0.0.1:3";
+  l = hosts_start(&h, 2, &other);
+  hosts_pass(&h, 5);
+  says(l, PLAIT_BAD_INPUT, "is in use by another job, whose store is at 127.0.0.1:1");
+  hosts_end(&h);
+  remove_folder();
+  memcpy(folder, theirs, sizeof theirs);
+  remove_folder();
+}
+
+// Another program has the port and says nothing: that is told after 5 s, where another machine could serve after 15 s.
+// A supervisor that says nothing for a moment is no other program.
+static void a_taken_port(void **state) {
+  for (int several = 0; several < 2; several++) {
+    Hosts h;
+    MemberOptions o = hosts_options(several ? "127.0.0.1:1,127.0.0.1:2" : "127.0.0.1:1", NULL, 1);
+    double wait = several ? 15 : 5;
+    hosts_begin(&h);
+    h.host[0].foreign = true;
+    Life *l = hosts_start(&h, 0, &o);
+    hosts_pass(&h, wait - 0.5);
+    assert_int_equal(l->code, PLAIT_OK);
+    hosts_pass(&h, 5);
+    says(l, PLAIT_BAD_INPUT, "--rdzv: 127.0.0.1:1 is taken by a program that does not answer as plait launch");
+    h.host[1].foreign = true;
+    o.endpoints = "127.0.0.1:2";
+    l = hosts_start(&h, 1, &o);
+    hosts_pass(&h, 4);
+    h.host[1].foreign = false;
+    UNTIL(&h, 5, is_in(&h, 1));
+    assert_int_equal(l->code, PLAIT_OK);
+    hosts_end(&h);
+  }
+}
+
+// Three machines, of which two can serve. The one that is killed or stopped, with the store or without, is lost; the
+// others go on. One that wakes ends its old work, and is in again.
+static void losses(void **state) {
+  for (int kind = 0; kind < 4; kind++) {
+    Hosts h;
+    bool stops = kind & 1, has_store = kind >> 1;
+    int victim = has_store ? 0 : 2;
+    hosts_begin(&h);
+    make_folder(NULL);
+    MemberOptions o = hosts_options("127.0.0.1:1,127.0.0.1:2", folder, 2);
+    for (int i = 0; i < 3; i++) hosts_start(&h, i, &o);
+    UNTIL(&h, 10, work(&h, 3));
+    assert_int_equal(hosts_server(&h), 0);
+    hosts_pass(&h, 20); // nobody is lost where nothing happens
+    assert_int_equal(round_of(&h), 0);
+    if (stops) hosts_stop(&h, victim, true);
+    else hosts_kill(&h, victim);
+    if (stops) hosts_pass(&h, 3); // less than --silence
+    if (stops) assert_int_equal(round_of(&h), 0);
+    int others = has_store ? 1 : 0;
+    UNTIL(&h, 20, h.host[others].life->begun == 1 && h.host[others].life->working);
+    assert_int_equal(h.host[others].life->state->count, 2);
+    assert_int_equal(h.host[others].life->state->restarts, 0);
+    assert_int_equal(h.host[1].table != NULL, has_store);
+    if (stops) hosts_stop(&h, victim, false);
+    else hosts_start(&h, victim, &o);
+    UNTIL(&h, 20, work(&h, 3) && round_of(&h) == 2);
+    assert_int_equal(hosts_server(&h), has_store);
+    hosts_end(&h);
+    remove_folder();
+  }
+}
+
+static bool only_server(const Hosts *h, int host) {
+  for (int i = 0; i < HOSTS; i++)
+    if ((h->host[i].table != NULL) != (i == host)) return false;
+  return true;
+}
+
+// Of two halves of a network one has the store and enough machines: it goes on. Where it has too few of them, it gives
+// the store to the others; where they cannot take it, it takes it again, and later gives it up once more.
+static void halves(void **state) {
+  Hosts h;
+  hosts_begin(&h);
+  make_folder(NULL);
+  MemberOptions o = hosts_options("127.0.0.1:1,127.0.0.1:2", folder, 2);
+  for (int i = 0; i < 4; i++) hosts_start(&h, i, &o);
+  UNTIL(&h, 10, work(&h, 4) && only_server(&h, 0));
+  h.host[2].half = h.host[3].half = 1;
+  UNTIL(&h, 40, work(&h, 2) && !h.host[2].life->working && !h.host[3].life->working);
+  assert_true(only_server(&h, 0));
+  hosts_heal(&h);
+  UNTIL(&h, 20, work(&h, 4));
+  h.host[0].cut = true; // it has the store
+  UNTIL(&h, 60, work(&h, 3) && only_server(&h, 1) && !h.host[0].life->working);
+  hosts_heal(&h);
+  UNTIL(&h, 20, work(&h, 4) && only_server(&h, 1));
+  h.host[1].cut = true;
+  hosts_stop(&h, 0, true); // nobody else can take it
+  UNTIL(&h, 60, !h.host[1].life->working && !h.host[2].life->working && !h.host[1].table);
+  UNTIL(&h, 60, h.host[1].table);
+  hosts_stop(&h, 0, false);
+  UNTIL(&h, 120, work(&h, 3) && only_server(&h, 0));
+  hosts_heal(&h);
+  UNTIL(&h, 20, work(&h, 4));
+  assert_int_equal(h.host[0].life->state->restarts, 0);
+  hosts_end(&h);
+  remove_folder();
+}
+
+// Faults at random ----------------------------------------------------------------------------------------------------
+
+static uint64_t number;
+
+static int draw(int n) {
+  number = number * 6364136223846793005u + 1442695040888963407u;
+  return (int)((number >> 33) % (uint64_t)n);
+}
+
+// Whatever happens: when all are together again all work in one round, at one store. hosts.c compares what they see: of
+// each round the same machines, and never another start of the job.
+static void many_faults(void **state) {
+  const char *seed = getenv("SEED"), *count = getenv("FAULTS");
+  number = seed ? strtoull(seed, NULL, 10) : (uint64_t)time(NULL) * 1000003u + (uint64_t)getpid();
+  int faults = count ? atoi(count) : test_tier() == 1 ? 20 : 100;
+  printf("SEED=%llu FAULTS=%d\n", (unsigned long long)number, faults);
+  Hosts h;
+  hosts_begin(&h);
+  make_folder(NULL);
+  MemberOptions o = hosts_options("127.0.0.1:1,127.0.0.1:2", folder, 2);
+  for (int i = 0; i < HOSTS; i++) hosts_start(&h, i, &o);
+  UNTIL(&h, 20, work(&h, HOSTS));
+  for (int f = 0; f < faults; f++) {
+    bool stopped[HOSTS] = {false};
+    for (int more = 1 + draw(2); more > 0; more--) { // perhaps two at a time
+      int victim = draw(HOSTS), other = draw(HOSTS);
+      switch (draw(5)) {
+      case 0:
+        if (!h.host[victim].stopped) hosts_kill(&h, victim);
+        break;
+      case 1: hosts_stop(&h, victim, stopped[victim] = true); break;
+      case 2: h.host[victim].cut = true; break;
+      case 3: h.host[victim].half = h.host[other].half = 1; break;
+      default: hosts_pass(&h, draw(100) / 10.); // between two, or none at all
+      }
+    }
+    hosts_pass(&h, draw(3) ? draw(300) / 10. : draw(10) / 10.);
+    hosts_heal(&h);
+    for (int i = 0; i < HOSTS; i++) {
+      if (stopped[i]) hosts_stop(&h, i, false);
+      if (!h.host[i].life) hosts_start(&h, i, &o);
+    }
+    UNTIL(&h, 120, work(&h, HOSTS) && (only_server(&h, 0) || only_server(&h, 1)));
+    assert_int_equal(h.host[0].life->state->restarts, 0);
+  }
+  printf("%d rounds in %.0f s\n", round_of(&h) + 1, h.test.now - 1000);
+  hosts_end(&h);
+  remove_folder();
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(no_state), cmocka_unit_test(a_new_job),
-                                     cmocka_unit_test(another_start), cmocka_unit_test(a_refusal),
-                                     cmocka_unit_test(a_lost_name), cmocka_unit_test(a_store_that_comes_back),
-                                     cmocka_unit_test(a_newcomer_before_the_others)};
-  unsetenv("PLAIT_SECRET");
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(no_state),      cmocka_unit_test(a_new_job),
+      cmocka_unit_test(another_start), cmocka_unit_test(a_refusal),
+      cmocka_unit_test(a_lost_name),   cmocka_unit_test(a_store_that_comes_back),
+      cmocka_unit_test(a_taken_port),  cmocka_unit_test(a_newcomer_before_the_others),
+      cmocka_unit_test(another_folder), cmocka_unit_test(other_jobs_are_refused),
+      cmocka_unit_test(losses),        cmocka_unit_test(halves),
+      cmocka_unit_test(many_faults),
+  };
   if (getenv("TEST_ONLY")) cmocka_set_test_filter(getenv("TEST_ONLY")); // scripts/mutants chooses
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,4 +1,5 @@
 #!/bin/bash
+# tier 3; rooms comm train checkpoint; numbers
 # Copies of the state in memory that outlives its processes (checkpoint.memory_every): workers are killed at random steps, and inside of
 # a copy; the run goes on from at most so many steps before, as if nothing had happened. On several machines, too. Needs UCX.
 # SEED: of the random steps.

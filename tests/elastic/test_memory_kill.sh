@@ -1,4 +1,5 @@
 #!/bin/bash
+# tier 3
 # A worker that the system kills for memory: plait launch says so, and which control group was full. In a group of this test's own with
 # a limit, where one can be made; else in a mount namespace in which the kernel's count of such kills is a file of this test.
 . "$SOURCE/tests/elastic/environment.sh" || exit 1

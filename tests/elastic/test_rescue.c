@@ -1,3 +1,4 @@
+// tier 2; rooms checkpoint
 // Checkpoints of what dead workers have left in memory: which step, by whom, and when not.
 #include "base/clock.h"
 #include "base/file.h"

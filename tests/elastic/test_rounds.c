@@ -1,3 +1,4 @@
+// tier 1
 // How the state of a job moves: who is in a round, what ends it, what counts as a restart; and the state as text.
 #include "base/error.h"
 #include "base/signals.h"

@@ -1,4 +1,5 @@
 #!/bin/bash
+# tier 2; rooms comm; numbers
 # plait launch with a secret: the run of threads to the bit; secrets that others may read, and files that are none, are refused before
 # anything starts. Needs UCX and GnuTLS.
 . "$SOURCE/tests/elastic/environment.sh" || exit 1

@@ -1,4 +1,5 @@
 #!/bin/bash
+# tier 2; rooms cmd train; numbers
 # plait slurm and plait runs with a stand-in for Slurm (sbatch, srun and scontrol in PATH): what the script says, signal and requeue, arrays,
 # chains, leads, wrong command lines. tests/slurm runs the real one (make slurm).
 . "$SOURCE/tests/elastic/environment.sh" || exit 1

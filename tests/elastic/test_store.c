@@ -1,6 +1,7 @@
+// tier 2 3; rooms comm; threads
 // The store that supervisors share, the embedded one and etcd's: compare-and-set, waits, leases. Of the embedded one
-// other jobs, secrets, what is no request; of etcd's what a job leaves, and several endpoints. etcd's are left out
-// where there is no etcd.
+// other jobs, secrets, what is no request; of etcd's what a job leaves, and several endpoints. etcd's are of tier 3,
+// and left out where there is no etcd.
 #include "base/clock.h"
 #include "base/thread.h"
 #include "comm/net_socket.h"
@@ -8,6 +9,7 @@
 #include "elastic/etcd_http.h"
 #include "elastic/store_protocol.h"
 #include "elastic/store_table.h"
+#include "tier.h"
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -33,8 +35,8 @@ typedef struct Shared {
 
 static int try_to_open(const Shared *s, StoreServer **server, Store **store, Error *error) {
   *server = NULL;
-  if (s->etcd) return store_etcd_open(s->endpoint, s->id, 5, store, error);
-  return store_open(s->endpoint, s->id, false, 5, server, store, error);
+  if (s->etcd) return store_etcd_open(s->endpoint, s->id, test_seconds(5), store, error);
+  return store_open(s->endpoint, s->id, false, test_seconds(5), server, store, error);
 }
 
 static Store *open_store(Shared *s, StoreServer **server) {
@@ -158,38 +160,39 @@ static void waits_and_leases(void **state) {
   StoreValue v;
   bool done;
   uint64_t lease = 0;
+  const double seconds = 2; // that shall be over; test_store_table.c has the rest of the embedded store's leases
   begin(&s, state);
   Store *a = open_store(&s, &s.server), *b = open_store(&s, &other);
   assert_int_equal(a->wait(a, "member", 0, 0.01, &v, &s.error), PLAIT_OK); // nothing comes
   assert_true(v.version == 0);
-  assert_int_equal(a->lease(a, &lease, 0.3, &s.error), PLAIT_OK);
+  assert_int_equal(a->lease(a, &lease, test_seconds(seconds), &s.error), PLAIT_OK);
   assert_true(lease > 0);
   assert_int_equal(a->compare_and_set(a, "member", 0, "a", 1, lease, &done, &v, &s.error), PLAIT_OK);
   assert_true(done);
   uint64_t version = v.version;
   store_value_free(&v);
-  double until = clock_seconds() + 0.6; // renewed, it outlives its seconds
+  double until = clock_seconds() + (s.etcd ? 2 * test_seconds(seconds) : 0); // renewed, it outlives its seconds
   while (clock_seconds() < until) {
-    assert_int_equal(a->lease(a, &lease, 0.3, &s.error), PLAIT_OK);
+    assert_int_equal(a->lease(a, &lease, test_seconds(seconds), &s.error), PLAIT_OK);
     assert_int_equal(b->wait(b, "member", version, 0.02, &v, &s.error), PLAIT_OK);
     assert_true(v.version == version);
     store_value_free(&v);
   }
-  assert_int_equal(b->wait(b, "member", version, 10, &v, &s.error), PLAIT_OK); // then it lapses
+  assert_int_equal(b->wait(b, "member", version, test_seconds(20), &v, &s.error), PLAIT_OK); // then it lapses
   assert_true(v.version == 0);
   assert_null(v.data);
-  assert_int_equal(a->lease(a, &lease, 0.3, &s.error), PLAIT_OK);
+  assert_int_equal(a->lease(a, &lease, 1, &s.error), PLAIT_OK);
   assert_true(lease == 0);
   assert_int_equal(a->compare_and_set(a, "member", 0, "a", 1, version + 1000, &done, &v, &s.error), PLAIT_OK);
   assert_false(done); // a lease that does not exist
   store_value_free(&v);
-  assert_int_equal(a->lease(a, &lease, 60, &s.error), PLAIT_OK);
+  assert_int_equal(a->lease(a, &lease, 600, &s.error), PLAIT_OK);
   assert_int_equal(a->compare_and_set(a, "member", 0, "a", 1, lease, &done, &v, &s.error), PLAIT_OK);
   assert_true(done);
   version = v.version;
   store_value_free(&v);
   assert_int_equal(a->lease(a, &lease, 0, &s.error), PLAIT_OK); // given back
-  assert_int_equal(b->wait(b, "member", version, 10, &v, &s.error), PLAIT_OK);
+  assert_int_equal(b->wait(b, "member", version, test_seconds(20), &v, &s.error), PLAIT_OK);
   assert_true(v.version == 0);
   a->close(a);
   b->close(b);
@@ -264,7 +267,7 @@ static void what_is_refused(void **state) {
   refused("0.0.0.0:29477", "job", "where others could reach it");
   // What is no request ends that connection, and no other.
   int port = atoi(strrchr(s.endpoint, ':') + 1);
-  double until = clock_seconds() + 5;
+  double until = clock_seconds() + test_seconds(5);
   assert_int_equal(net_resolve("127.0.0.1", port, &at, NULL), PLAIT_OK);
   int fd = net_connect(&at, until);
   StoreGreeting greeting = STORE_GREETING(store_job(s.id));
@@ -288,7 +291,7 @@ typedef struct Answerer { int listener; StoreReply reply; } Answerer;
 
 static void *answer(void *argument) {
   Answerer *a = argument;
-  double until = clock_seconds() + 10;
+  double until = clock_seconds() + test_seconds(10);
   StoreGreeting greeting;
   StoreRequest request;
   char key[STORE_KEY], byte;
@@ -315,7 +318,7 @@ static void replies_are_refused(void **state) {
     Answerer a = {net_listen(&at), wrong[i]};
     assert_true(a.listener >= 0);
     assert_int_equal(thread_start(&thread, answer, &a, &error, "a server"), PLAIT_OK);
-    assert_int_equal(store_connect(&at, "job", 10, &store, NULL, &error), 1);
+    assert_int_equal(store_connect(&at, "job", test_seconds(10), &store, NULL, &error), 1);
     assert_int_equal(store->get(store, "round", &v, &error), PLAIT_FAILED);
     assert_non_null(strstr(error.message, "has sent what is not a reply, so the connection was closed"));
     assert_null(v.data);
@@ -360,7 +363,7 @@ static int start_etcd(void **state) {
            "--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer, "--initial-cluster", cluster, NULL);
     _exit(127);
   }
-  for (double until = clock_seconds() + 30; !is_answering() && clock_seconds() < until;) usleep(20000);
+  for (double until = clock_seconds() + test_seconds(30); !is_answering() && clock_seconds() < until;) usleep(20000);
   return 0;
 }
 
@@ -498,5 +501,6 @@ int main(void) {
   unsetenv("ETCDCTL_USER");
   if (getenv("TEST_ONLY")) cmocka_set_test_filter(getenv("TEST_ONLY")); // scripts/mutants chooses
   int failed = cmocka_run_group_tests(embedded, NULL, NULL);
+  if (test_tier() < 3 && !getenv("TEST_ONLY")) return failed;
   return failed + cmocka_run_group_tests(in_etcd, start_etcd, stop_etcd);
 }

@@ -1,4 +1,5 @@
 #!/bin/bash
+# tier 3; rooms comm cmd
 # plait bench comm as processes: every collective beside the plain MPI call; what MPI cannot add has no figure.
 . "$SOURCE/tests/mpi/environment.sh" || exit 1
 failures=0 log=$(mktemp)

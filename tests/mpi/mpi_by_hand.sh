@@ -1,4 +1,5 @@
 #!/bin/bash
+# tier 3; rooms comm api; numbers
 # Half by hand (plait/graph.h) with ranks as processes: one rank's losses and parameters; a mesh of another size is refused.
 . "$SOURCE/tests/mpi/environment.sh" || exit 1
 failures=0

@@ -1,4 +1,5 @@
 #!/bin/bash
+# tier 3; rooms comm runtime; numbers
 # The comm matrix, streams, messages, communicators, large calls, reserved memory and heartbeats over MPI, with 1, 2 and 4
 # processes; and that training steps allocate nothing.
 . "$SOURCE/tests/mpi/environment.sh" || exit 1

@@ -1,4 +1,5 @@
 #!/bin/bash
+# tier 3; rooms comm
 # Calls that do not match, a rank that gives up or leaves early, a bad argument: every rank is told why, one sentence names the rank and
 # its host, and the job ends with a status that is not 0.
 . "$SOURCE/tests/mpi/environment.sh" || exit 1

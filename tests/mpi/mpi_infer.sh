@@ -1,4 +1,5 @@
 #!/bin/bash
+# tier 3; rooms comm cmd; numbers
 # plait eval and plait generate as processes: one rank's loss and text, printed once; what cannot be is refused in one sentence.
 . "$SOURCE/tests/train/harness.sh" || exit 1
 . "$SOURCE/tests/mpi/environment.sh" || exit 1

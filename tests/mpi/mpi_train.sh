@@ -1,4 +1,5 @@
 #!/bin/bash
+# tier 3; rooms comm train; numbers
 # plait train as processes: what cannot be is refused in one sentence; signals to any process stop all, and the run goes on
 # under another layout; a process that is killed takes the others along.
 . "$SOURCE/tests/train/harness.sh" || exit 1

@@ -1,4 +1,5 @@
 #!/bin/bash
+# tier 2 3; rooms comm runtime; numbers
 # The comm matrix, streams, messages, communicators, large calls, reserved memory and heartbeats over net with 1, 2 and 4 processes,
 # through shared memory (once with the settings for adapters), and where net_comm_tcp.sh calls it through TCP (UCX must say that it
 # was these); that training steps allocate nothing; half by hand.

@@ -1,4 +1,5 @@
 #!/bin/bash
+# tier 3; rooms comm
 # Failures over net are errors of every rank that is left: calls that do not match, a rank that gives up, leaves early, is killed or
 # stopped. Each names who failed first, in time, and a smaller world follows in the same processes. What cannot be joined is refused.
 . "$SOURCE/tests/net/environment.sh" || exit 1

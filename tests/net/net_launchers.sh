@@ -1,4 +1,5 @@
 #!/bin/bash
+# tier 3; rooms comm train; numbers
 # Other launchers than plait launch, over net: mpirun with run.comm=net, and a real torchrun where PYTHON has PyTorch. The run of threads to
 # the bit.
 . "$SOURCE/tests/train/harness.sh" || exit 1

@@ -1,4 +1,5 @@
 #!/bin/bash
+# tier 3; rooms comm; numbers
 # Two machines (tests/net/lab), two ranks each, and a secret: sums have the bits of the direct exchange, long ones go by a chain of
 # machines, and it is TCP that carries them. First, that machines are what they should be. Needs root.
 . "$SOURCE/tests/net/environment.sh" || exit 1

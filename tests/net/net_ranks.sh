@@ -1,4 +1,5 @@
 #!/bin/bash
+# tier 3; rooms comm train; numbers
 # Ranks come and go: 4, 3, 1 and 4 of them by mesh.dp auto, stopped or killed and resumed in one folder. The same samples in the same
 # order: in fp64 the losses of each round are within 1e-10 those of one rank that starts at the round's checkpoint, and within 1e-8 those
 # of the unbroken run; each metrics line is there once. Ranks that no mesh can use are named, wait, and end with the others.

@@ -1,4 +1,5 @@
 #!/bin/bash
+# tier 3; rooms comm train; numbers
 # plait train as processes without MPI, as two shells or torchrun start them: the run of threads to the bit; signals to one process stop
 # all; one that is killed or stopped ends the others in time, with a sentence that names it, and the same command resumes.
 . "$SOURCE/tests/train/harness.sh" || exit 1

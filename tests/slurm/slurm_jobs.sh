@@ -1,4 +1,5 @@
 #!/bin/bash
+# tier 3; rooms elastic
 # plait slurm under a real Slurm (make slurm): a time limit that requeues the job, scancel, an array whose tasks are requeued alone, a chain,
 # and what Slurm does with signals. Takes about five minutes.
 . "$SOURCE/tests/elastic/environment.sh" || exit 1

@@ -1,4 +1,5 @@
 #!/bin/bash
+# tier 3; rooms elastic comm
 # Several machines under a real Slurm (make slurm): a supervisor on each, stores from the list of nodes, the time is up, requeue; a machine
 # dies, Slurm notices it, and the job goes on with a spare. Takes about two minutes.
 . "$SOURCE/tests/elastic/environment.sh" || exit 1

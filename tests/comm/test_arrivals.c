@@ -1,0 +1,172 @@
+// tier 1; threads
+// Connections that have to say who they are, with time that the test moves: the other ends are sockets of this process.
+#include "comm/arrivals.h"
+#include "comm/tls.h"
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+#include <cmocka.h>
+
+enum { HEAD = 8, MOST = 20 };
+static double now = 1000; // of the test
+static const Secret secret = {"the job's"};
+
+// Its head is a letter and a digit, that of the bytes that follow.
+static int64_t rest(const void *head, const void *context) {
+  const char *h = head;
+  return *h == 'x' ? -1 : h[1] - '0';
+}
+
+static Arrivals begin(const Secret *given) {
+  return arrivals_of(-1, &(Welcome){.secret = given, .greeting = "hello", .greeting_bytes = 5, .head_bytes = HEAD,
+                                    .rest = rest, .meeting_seconds = 4, .answer_seconds = 10, .most = MOST});
+}
+
+// Somebody comes; returns the other end.
+static int come(Arrivals *a) {
+  int pair[2];
+  assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, pair), 0);
+  arrivals_add(a, pair[0], now);
+  return pair[1];
+}
+
+static void say(int fd, const char *text) { assert_int_equal(write(fd, text, strlen(text)), (int)strlen(text)); }
+static bool is_closed(int fd) {
+  char bytes[64];
+  ssize_t n;
+  while ((n = read(fd, bytes, sizeof bytes)) > 0) {}
+  return n == 0;
+}
+
+static void nobody(Arrivals *a) {
+  Channel *channel;
+  void *answer;
+  assert_false(arrivals_turn(a, now, &channel, &answer));
+}
+
+// Who has given a whole answer.
+static void next(Arrivals *a, const char *text) {
+  Channel *channel;
+  void *answer;
+  assert_true(arrivals_turn(a, now, &channel, &answer));
+  assert_memory_equal(answer, text, strlen(text));
+  channel_close(channel);
+  free(answer);
+}
+
+static void answers_come_in_parts(void **state) {
+  Arrivals a = begin(NULL);
+  assert_true(isinf(arrivals_limit(&a)));
+  int first = come(&a), second = come(&a);
+  nobody(&a);
+  char greeting[5];
+  assert_int_equal(read(first, greeting, 5), 5);
+  assert_memory_equal(greeting, "hello", 5);
+  say(first, "a5......12");
+  nobody(&a);
+  say(second, "b0......");
+  next(&a, "b0......");
+  say(first, "345");
+  next(&a, "a5......12345");
+  nobody(&a);
+  assert_int_equal(a.count, 0);
+  arrivals_end(&a);
+  assert_int_equal(a.without_secret + a.unanswered + a.refused, 0);
+  close(first);
+  close(second);
+}
+
+// Each has its own time for an answer, and what it has said of one does not make it longer.
+static void answers_have_a_limit(void **state) {
+  Arrivals a = begin(NULL);
+  int early = come(&a), late, goes;
+  nobody(&a);
+  assert_true(arrivals_limit(&a) == now + 10);
+  now += 6;
+  late = come(&a);
+  goes = come(&a);
+  say(early, "a5...");
+  nobody(&a);
+  now += 4.5;
+  nobody(&a);
+  assert_true(is_closed(early));
+  assert_int_equal(a.unanswered, 1);
+  close(goes);
+  nobody(&a);
+  assert_int_equal(a.unanswered, 2);
+  assert_int_equal(a.count, 1);
+  now += 5;
+  say(late, "b0......"); // in time
+  next(&a, "b0......");
+  int refused = come(&a);
+  say(refused, "x0......");
+  nobody(&a);
+  assert_true(is_closed(refused));
+  assert_int_equal(a.refused, 1);
+  arrivals_end(&a);
+  close(early);
+  close(late);
+  close(refused);
+}
+
+// So many that say nothing, or half of it, before one that says all: it is heard at once.
+static void silent_ones_delay_nobody(void **state) {
+  Arrivals a = begin(NULL);
+  int silent[MOST];
+  for (int i = 0; i < MOST - 1; i++) {
+    silent[i] = come(&a);
+    if (i % 2) say(silent[i], "half");
+  }
+  silent[MOST - 1] = come(&a);
+  say(silent[MOST - 1], "b0......");
+  next(&a, "b0......");
+  for (int i = 0; i < 3; i++) close(come(&a)); // two more than may be here: the first has waited longest
+  assert_int_equal(a.count, MOST);
+  assert_true(is_closed(silent[0]) && is_closed(silent[1]));
+  assert_false(is_closed(silent[2]));
+  arrivals_end(&a);
+  for (int i = 0; i < MOST; i++) close(silent[i]);
+}
+
+// With a secret: who says nothing has the time of a handshake, and delays nobody; who has another is told from him.
+static void handshakes(void **state) {
+  static const Secret other = {"a stranger's"};
+  Error error = {0};
+  if (!tls_is_built() || tls_check(&error)) skip();
+  Arrivals a = begin(&secret);
+  int silent = come(&a);
+  Channel *rank = channel_open(come(&a), false, &secret), *stranger = channel_open(come(&a), false, &other);
+  int met = 0, strange = 0;
+  for (int turns = 0; turns < 100 && (!met || !strange || a.count > 2); turns++) {
+    if (!met) met = channel_greet(rank);
+    if (!strange) strange = channel_greet(stranger);
+    nobody(&a);
+  }
+  assert_int_equal(met, 1);
+  assert_int_equal(a.without_secret, 1);
+  assert_int_equal(a.count, 2);
+  assert_int_equal(channel_send(rank, "b0......", HEAD), HEAD);
+  next(&a, "b0......");
+  now += 4.5;
+  nobody(&a);
+  assert_true(is_closed(silent));
+  assert_int_equal(a.without_secret, 2);
+  assert_int_equal(a.unanswered, 0);
+  arrivals_end(&a);
+  channel_close(rank);
+  channel_close(stranger);
+  close(silent);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {cmocka_unit_test(answers_come_in_parts), cmocka_unit_test(answers_have_a_limit),
+                                     cmocka_unit_test(silent_ones_delay_nobody), cmocka_unit_test(handshakes)};
+  if (getenv("TEST_ONLY")) cmocka_set_test_filter(getenv("TEST_ONLY")); // scripts/mutants chooses
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,65 @@
+// Hosts of a job in this process, for tests: a store, a machine of the job, or both on each. The time is the test's:
+// what waits only moves the time of its own machine, and of all that run the one whose time is earliest goes on while
+// the others stand still (each has a stack of its own; there is one thread). So nothing waits for a clock, and all goes
+// the same way each time. Host i is 127.0.0.1:(i + 1).
+#pragma once
+#include "elastic/member.h"
+#include "elastic/store_table.h"
+#include <ucontext.h>
+
+enum { HOSTS = 4, HOSTS_ROUNDS = 1000 };
+
+// A start of a supervisor.
+typedef struct Life {
+  StoreNetwork network;
+  struct Host *host;
+  struct Life *next;
+  ucontext_t context;
+  void *stack;
+  double now;
+  bool runs, killed;    // runs: it has not come to its end
+  MemberOptions options;
+  Member *member;
+  bool working;         // workers of round `begun` run
+  int begun;
+  double cut_off_at;    // since when it has worked without a store; 0: it has not
+  JobState *state;      // as it saw it last; NULL: it has not
+  bool here;            // it is in the state
+  int code;             // it has given up: why
+  Error error;
+} Life;
+
+typedef struct Host {
+  struct Hosts *hosts;
+  int number, half;     // hosts of the same half reach each other
+  bool cut, stopped;    // nothing comes or goes; its processes stand still
+  bool foreign;         // another program listens at its port, and says nothing
+  StoreTable *table;    // that is served here; NULL: none is
+  int served;           // how many have been
+  Life *life;           // NULL: no machine has started here, or it was killed
+} Host;
+
+typedef struct Hosts {
+  Host host[HOSTS];
+  Life test, *lives;    // test: has a time, and the network of the last host
+  Life *turn;           // whose it is
+  struct Connection *connections;
+  char *round[HOSTS_ROUNDS], job[20]; // the machines of each round, and the job, as they were seen first
+  bool over;
+} Hosts;
+
+void hosts_begin(Hosts *hosts);
+void hosts_end(Hosts *hosts);
+void hosts_pass(Hosts *hosts, double seconds); // time passes
+// A machine starts on the host. The options are copied, not the texts in them.
+Life *hosts_start(Hosts *hosts, int host, const MemberOptions *options);
+MemberOptions hosts_options(const char *endpoints, const char *folder, int least);
+void hosts_kill(Hosts *hosts, int host); // the machine and its store
+void hosts_stop(Hosts *hosts, int host, bool stopped);
+void hosts_heal(Hosts *hosts); // no host is cut, all are in one half
+// A store without a machine at the host's port. hosts_end_store: it has gone.
+void hosts_serve(Hosts *hosts, int host, const char *epoch, const char *state);
+void hosts_end_store(Hosts *hosts, int host);
+// A value in the store that the host serves. Borrowed until time passes; NULL: there is none.
+const char *hosts_value(Hosts *hosts, int host, const char *key);
+int hosts_server(const Hosts *hosts); // the first host that has a store; -1: none has
