@@ -1,3 +1,4 @@
+// tier 1; threads
 // Thread teams: every task once, on several threads, jobs after jobs, and what a task wrote is seen by the caller.
 #include "base/team.h"
 #include <pthread.h>

@@ -1,3 +1,4 @@
+// tier 1; numbers
 // The whole machinery on one rank (compile, Program, State, executor, fast kernels, Job and Rank) against PyTorch:
 // logits of the first batch, and loss and gradient norm over 20 steps of AdamW for each golden folder
 // (scripts/golden_models.py) and of Lion for GPT-2 (scripts/golden_lion.py).
@@ -5,23 +6,12 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <cmocka.h>
-#include "checkpoint/huggingface.h"
-#include "checkpoint/safetensors.h"
+#include "golden.h"
 #include "infer/generator.h"
 #include "runtime/session.h"
 #include "runtime/state_tensors.h"
-#include <math.h>
-#include <string.h>
 
-static const char *const cases[] = {"gpt2-tied",  "gpt2-untied",  "llama-tied",     "llama-untied",
-                                    "qwen2-tied", "qwen3-untied", "mistral-untied", "gpt_neo-tied",
-                                    "mixtral-untied", "qwen2_moe-tied", "qwen3_moe-untied"};
-enum { CASES = sizeof cases / sizeof *cases, BATCH = 3, SEQ = 24, STEPS = 20, THREADS = 2 };
-#define SUCCEED(call)                                                                                                  \
-  do {                                                                                                                 \
-    Error error = {0};                                                                                                 \
-    if ((call) < 0) fail_msg("%s", error.message);                                                                     \
-  } while (0)
+enum { THREADS = 2 };
 
 typedef struct Golden {
   ModelSource source;
@@ -30,12 +20,12 @@ typedef struct Golden {
 } Golden;
 
 // `training`: the file of that run.
-static void golden_open(Golden *golden, const char *name, const char *training) {
+static void golden_open(Golden *g, const char *name, const char *training) {
   char *folder = xformat("%s/model/golden/%s", TESTS_FOLDER, name), *file = xformat("%s/golden.safetensors", folder),
        *run = xformat("%s/%s.safetensors", folder, training);
-  SUCCEED(model_source_open(&golden->source, folder, &error));
-  SUCCEED(safetensors_open(&golden->data, file, &error));
-  SUCCEED(safetensors_open(&golden->training, run, &error));
+  SUCCEED(model_source_open(&g->source, folder, &error));
+  SUCCEED(safetensors_open(&g->data, file, &error));
+  SUCCEED(safetensors_open(&g->training, run, &error));
   free(folder);
   free(file);
   free(run);
@@ -179,24 +169,34 @@ static int load_weights(Rank *r, void *golden, Error *e) {
 
 // What the loader would give, and the learning rate.
 static void run_step(Rank *r, const Golden *golden, int step, double rate) {
-  static const struct { KnownInput known; const char *name;
-  } read[] = {{INPUT_TOKENS, "tokens"},
-              {INPUT_POSITIONS, "positions"},
-              {INPUT_DOCUMENTS, "documents"},
-              {INPUT_TARGETS, "targets"},
-              {INPUT_STEP_TARGETS, "targets"}};
   StepInputs inputs = {.known = {[INPUT_LEARNING_RATE] = {&rate, 0}}};
-  int32_t *data[5];
+  int32_t *data[GOLDEN_INPUTS];
   int64_t stride = (int64_t)sizeof(int32_t) * BATCH * SEQ / r->job->train.shares.microbatches;
-  for (int k = 0; k < 5; k++) {
-    data[k] = batch_of(golden, read[k].name, step);
-    inputs.known[read[k].known] = (StepInput){data[k], read[k].known == INPUT_STEP_TARGETS ? 0 : stride, 0};
+  for (int k = 0; k < GOLDEN_INPUTS; k++) {
+    KnownInput known = golden_input[k].known;
+    data[k] = batch_of(golden, golden_input[k].name, step);
+    inputs.known[known] = (StepInput){data[k], known == INPUT_STEP_TARGETS ? 0 : stride, 0};
   }
   SUCCEED(executor_run(r->train, (uint64_t)step + 1, &inputs, 0, &error));
-  for (int k = 0; k < 5; k++) free(data[k]);
+  for (int k = 0; k < GOLDEN_INPUTS; k++) free(data[k]);
 }
 
-static double after(const Rank *r, const Golden *golden);
+// For huggingface_save: the weights after training.
+static int read_variable(void *context, const char *name, const Box *part, float *out, Error *error) {
+  const State *s = context;
+  int id = graph_find_variable(s->program->graph, name);
+  assert_true(id >= 0);
+  const Variable *v = &s->program->graph->variable.data[id];
+  int64_t elements = box_elements(part); // of an expert, or of all
+  ShardBoxes b = state_boxes(s, id, -1);
+  double *values = xcalloc((size_t)elements, sizeof *values); // of any dtype
+  assert_true(shard_next(&b));
+  assert_int_equal(box_elements(&b.box), shape_elements(&v->shape));
+  state_read(s, id, -1, part, values);
+  for (int64_t i = 0; i < elements; i++) out[i] = (float)dtype_load(values, v->dtype, i);
+  free(values);
+  return PLAIT_OK;
+}
 
 // What PyTorch trained with.
 typedef struct Training { const char *file; double rate; UpdateOptions update; } Training;
@@ -211,7 +211,6 @@ static void train(const char *name, const Training *training, Dtype dtype, int64
   const SafetensorsEntry *losses = safetensors_find(&golden.training, loss_key),
                          *norms = safetensors_find(&golden.training, norm_key);
   if (!losses) return golden_close(&golden);
-  const char *loss = losses->data, *norm = norms->data;
   ParallelOptions parallel = parallel_default(1, 1, 1, 0);
   CompileOptions options = {
       .device = device_cpu(),
@@ -232,65 +231,17 @@ static void train(const char *name, const Training *training, Dtype dtype, int64
   double worst = 0;
   for (int step = 0; step < STEPS; step++) {
     run_step(r, &golden, step, training->rate);
-    double expected[2], got[2] = {state_scalar(r->state, KNOWN_LOSS), state_scalar(r->state, KNOWN_GRAD_NORM)};
-    memcpy(&expected[0], loss + step * (int)sizeof(double), sizeof(double));
-    memcpy(&expected[1], norm + step * (int)sizeof(double), sizeof(double));
-    for (int k = 0; k < 2; k++) {
-      double off = fabs(got[k] - expected[k]) / expected[k];
-      if (!(off < tolerance))
-        fail_msg("%s step %d: %s is %.12g, expected %.12g", name, step, k ? "grad_norm" : "loss", got[k], expected[k]);
-      worst = fmax(worst, off);
-    }
+    double got[2] = {state_scalar(r->state, KNOWN_LOSS), state_scalar(r->state, KNOWN_GRAD_NORM)};
+    worst = fmax(worst, golden_step(name, step, got, losses, norms, tolerance));
   }
-  double weights = after(r, &golden);
+  double weights = golden_after((HuggingfaceSave){.read = read_variable, .context = r->state}, &golden.source.config,
+                                &golden.training);
   print_message("%s, %s, %s, micro %d: loss and norm within %.2g, weights within %.2g\n", name, training->file,
                 dtype_name(dtype), (int)micro, worst, weights);
   assert_true(weights < 0.1 * training->rate); // a step moves a weight by up to the learning rate
   session_close(session);
   job_destroy(job);
   golden_close(&golden);
-}
-
-// For huggingface_save: the weights after training.
-static int read_variable(void *context, const char *name, const Box *part, float *out, Error *error) {
-  const State *s = context;
-  int id = graph_find_variable(s->program->graph, name);
-  assert_true(id >= 0);
-  const Variable *v = &s->program->graph->variable.data[id];
-  int64_t elements = box_elements(part); // of an expert, or of all
-  ShardBoxes b = state_boxes(s, id, -1);
-  double *values = xcalloc((size_t)elements, sizeof *values); // of any dtype
-  assert_true(shard_next(&b));
-  assert_int_equal(box_elements(&b.box), shape_elements(&v->shape));
-  state_read(s, id, -1, part, values);
-  for (int64_t i = 0; i < elements; i++) out[i] = (float)dtype_load(values, v->dtype, i);
-  free(values);
-  return PLAIT_OK;
-}
-
-// Weights whose names begin with "after." in the golden file against an export: the largest difference.
-static double after(const Rank *r, const Golden *golden) {
-  char folder[] = "/tmp/plait-golden-XXXXXX";
-  assert_non_null(mkdtemp(folder));
-  HuggingfaceSave save = {.folder = folder, .dtype = DTYPE_F32, .read = read_variable, .context = r->state};
-  SUCCEED(huggingface_save(&save, &golden->source.config, &error));
-  Safetensors written;
-  SUCCEED(safetensors_open_folder(&written, folder, &error));
-  double worst = 0;
-  int compared = 0;
-  for (int i = 0; i < golden->training.count; i++) {
-    const SafetensorsEntry *x = &golden->training.entries[i];
-    if (strncmp(x->name, "after.", 6)) continue;
-    const SafetensorsEntry *y = safetensors_find(&written, x->name + 6);
-    assert_true(y && y->bytes == x->bytes);
-    for (int64_t k = 0; k < safetensors_elements(x); k++)
-      worst = fmax(worst, fabs(dtype_load(x->data, DTYPE_F32, k) - dtype_load(y->data, DTYPE_F32, k)));
-    compared++;
-  }
-  assert_int_equal(compared, 3);
-  safetensors_close(&written);
-  SUCCEED(folder_remove(folder, &error));
-  return worst;
 }
 
 static void test_training(void **state) {

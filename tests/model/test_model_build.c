@@ -3,20 +3,11 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <cmocka.h>
-#include "checkpoint/huggingface.h"
 #include "checkpoint/huggingface_folder.h"
 #include "compile/verify.h"
-#include "checkpoint/safetensors.h"
 #include "evaluate.h"
+#include "golden.h"
 #include "model/model.h"
-#include <math.h>
-#include <stdlib.h>
-#include <string.h>
-
-static const char *const cases[] = {"gpt2-tied",  "gpt2-untied",  "llama-tied",     "llama-untied",
-                                    "qwen2-tied", "qwen3-untied", "mistral-untied", "gpt_neo-tied",
-                                    "mixtral-untied", "qwen2_moe-tied", "qwen3_moe-untied"};
-enum { CASES = sizeof cases / sizeof *cases, BATCH = 3, SEQ = 24 };
 
 static char *golden(const char *name) { return xformat("%s/model/golden/%s", TESTS_FOLDER, name); }
 

@@ -6,16 +6,9 @@
 #include "base/vec.h"
 #include "checkpoint/huggingface_folder.h"
 #include "model/model.h"
-#include "checkpoint/safetensors.h"
+#include "golden.h"
 #include <dirent.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
-
-static const char *const cases[] = {"gpt2-tied",  "gpt2-untied",  "llama-tied",     "llama-untied",
-                                    "qwen2-tied", "qwen3-untied", "mistral-untied", "gpt_neo-tied",
-                                    "mixtral-untied", "qwen2_moe-tied", "qwen3_moe-untied"};
-enum { CASES = sizeof cases / sizeof *cases };
 
 static char *golden(const char *name) { return xformat("%s/model/golden/%s", TESTS_FOLDER, name); }
 
@@ -32,12 +25,6 @@ static int teardown(void **state) {
   free(*state);
   return code;
 }
-
-#define SUCCEED(call)                                                                                                  \
-  do {                                                                                                                 \
-    Error error = {0};                                                                                                 \
-    if ((call) < 0) fail_msg("%s", error.message);                                                                     \
-  } while (0)
 
 // --- a model in memory, as the State would hold it ------------------------------------------------------------------
 

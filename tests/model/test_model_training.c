@@ -1,27 +1,14 @@
+// tier 1; numbers
 // 20 AdamW steps of the graph after autodiff and update, by the reference kernels, against PyTorch's.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <cmocka.h>
-#include "checkpoint/huggingface.h"
 #include "compile/verify.h"
-#include "checkpoint/safetensors.h"
 #include "evaluate.h"
+#include "golden.h"
 #include "model/model.h"
 #include "compile/pass.h"
-#include <math.h>
-#include <stdlib.h>
-#include <string.h>
-
-static const char *const cases[] = {"gpt2-tied",  "gpt2-untied",  "llama-tied",     "llama-untied",
-                                    "qwen2-tied", "qwen3-untied", "mistral-untied", "gpt_neo-tied",
-                                    "mixtral-untied", "qwen2_moe-tied", "qwen3_moe-untied"};
-enum { CASES = sizeof cases / sizeof *cases, BATCH = 3, SEQ = 24, STEPS = 20 };
-#define SUCCEED(call)                                                                                                  \
-  do {                                                                                                                 \
-    Error error = {0};                                                                                                 \
-    if ((call) < 0) fail_msg("%s", error.message);                                                                     \
-  } while (0)
 
 // `factor`: of every parameter's learning rate.
 static Graph *training_graph(const ModelConfig *c, Dtype dtype, double factor) {
@@ -61,15 +48,9 @@ static void load_weights(Evaluation *e, const char *folder, const ModelConfig *c
 }
 
 static void feed(Evaluation *e, const Safetensors *data, int step, double rate) {
-  static const struct { KnownInput known; const char *name;
-  } inputs[] = {{INPUT_TOKENS, "tokens"},
-                {INPUT_POSITIONS, "positions"},
-                {INPUT_DOCUMENTS, "documents"},
-                {INPUT_TARGETS, "targets"},
-                {INPUT_STEP_TARGETS, "targets"}};
-  for (int i = 0; i < 5; i++) {
-    const int32_t *from = safetensors_find(data, inputs[i].name)->data;
-    memcpy(evaluation_input(e, inputs[i].known), from + (size_t)step * BATCH * SEQ, sizeof *from * BATCH * SEQ);
+  for (int i = 0; i < GOLDEN_INPUTS; i++) {
+    const int32_t *from = safetensors_find(data, golden_input[i].name)->data;
+    memcpy(evaluation_input(e, golden_input[i].known), from + (size_t)step * BATCH * SEQ, sizeof *from * BATCH * SEQ);
   }
   *(double *)evaluation_input(e, INPUT_LEARNING_RATE) = rate;
 }
@@ -83,31 +64,6 @@ static int read_variable(void *context, const char *name, const Box *part, float
   for (int d = 1; d < v->shape.rank; d++) assert_int_equal(part->local[d], v->shape.size[d]);
   for (int64_t i = 0; i < elements; i++) out[i] = (float)dtype_load(e->variable[id], v->dtype, first + i);
   return PLAIT_OK;
-}
-
-// Weights whose names begin with "after." in the golden file, exported and compared.
-static double compare_weights(Evaluation *e, const ModelConfig *c, const Safetensors *data) {
-  char folder[] = "/tmp/plait-training-XXXXXX";
-  assert_non_null(mkdtemp(folder));
-  HuggingfaceSave save = {.folder = folder, .dtype = DTYPE_F32, .read = read_variable, .context = e};
-  SUCCEED(huggingface_save(&save, c, &error));
-  Safetensors written;
-  SUCCEED(safetensors_open_folder(&written, folder, &error));
-  double worst = 0;
-  int compared = 0;
-  for (int i = 0; i < data->count; i++) {
-    const SafetensorsEntry *x = &data->entries[i];
-    if (strncmp(x->name, "after.", 6)) continue;
-    const SafetensorsEntry *y = safetensors_find(&written, x->name + 6);
-    assert_true(y && y->bytes == x->bytes);
-    for (int64_t k = 0; k < safetensors_elements(x); k++)
-      worst = fmax(worst, fabs(dtype_load(x->data, DTYPE_F32, k) - dtype_load(y->data, DTYPE_F32, k)));
-    compared++;
-  }
-  assert_int_equal(compared, 3);
-  safetensors_close(&written);
-  SUCCEED(folder_remove(folder, &error));
-  return worst;
 }
 
 static void train(const char *name, Dtype dtype, double factor, const char *loss_key, const char *norm_key,
@@ -129,16 +85,9 @@ static void train(const char *name, Dtype dtype, double factor, const char *loss
       evaluation_run(&e);
       double got[2] = {*(double *)evaluation_variable(&e, KNOWN_LOSS),
                        *(double *)evaluation_variable(&e, KNOWN_GRAD_NORM)};
-      double expected[2] = {dtype_load(loss->data, DTYPE_F64, step), dtype_load(norm->data, DTYPE_F64, step)};
-      for (int k = 0; k < 2; k++) {
-        double off = fabs(got[k] - expected[k]) / expected[k];
-        if (!(off < tolerance))
-          fail_msg("%s step %d: %s is %.12g, expected %.12g", name, step, k ? "grad_norm" : "loss", got[k],
-                   expected[k]);
-        worst = fmax(worst, off);
-      }
+      worst = fmax(worst, golden_step(name, step, got, loss, norm, tolerance));
     }
-    double weights = compare_weights(&e, &c, &data);
+    double weights = golden_after((HuggingfaceSave){.read = read_variable, .context = &e}, &c, &data);
     print_message("%s %s: loss and norm within %.2g, weights within %.2g\n", name, dtype_name(dtype), worst, weights);
     assert_true(weights < 1e-4); // a step moves a weight by up to 1e-3
     evaluation_end(&e);

@@ -1,3 +1,4 @@
+// tier 1; numbers
 // A witness from outside for what parity compares with plait alone: PyTorch has trained the same 20 steps
 // (scripts/golden_witness.py) in fp64, in bf16 and in fp16 with a loss scale; plait trains them in these, with
 // recomputation, and on dp 2 × tp 2 × pp 2.

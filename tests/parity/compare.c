@@ -324,21 +324,6 @@ int parity_report(const ParityCase *c, const ParityDifference *d, const ParityTo
   return differs;
 }
 
-int parity_against(const ParityCase *c, const ParityCase *one, const char *corpus) {
-  ParityResult expected = {0}, got = {0};
-  Error error = {0};
-  int differs = parity_run(one, corpus, &expected, &error) || parity_run(c, corpus, &got, &error);
-  if (differs) printf("%s: %s\n", c->name, error.message);
-  else {
-    ParityTolerance t = parity_tolerance(c, &expected);
-    ParityDifference d = parity_compare(&got, &expected, &t);
-    differs = parity_report(c, &d, &t, 1);
-    parity_free(&got);
-    parity_free(&expected);
-  }
-  return differs;
-}
-
 double parity_norm(const ParityResult *r, int step) {
   double sum = 0;
   for (int i = 0; i < r->tensors[DUMP_GRADIENT + step]; i++) {

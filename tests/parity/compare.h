@@ -55,9 +55,6 @@ int parity_differs(const ParityDifference *d, const ParityTolerance *t);
 // they differ.
 int parity_report(const ParityCase *c, const ParityDifference *d, const ParityTolerance *t, int always);
 
-// Runs both on the corpus and reports how they differ, always. 1: they do, or a run failed, which is printed.
-int parity_against(const ParityCase *c, const ParityCase *one, const char *corpus);
-
 // The norm of the gathered gradients of a step (0 …): what the run must have reported, over all parameters, each once.
 double parity_norm(const ParityResult *result, int step);
 // The first tensor of a dump whose bits differ, or that one of both lacks; NULL: none.

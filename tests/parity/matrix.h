@@ -1,7 +1,7 @@
 // The parity matrix: layouts made from the table of features (src/recipe/layouts.def), each held to one rank's numbers.
 // matrix.c makes them, matrix_cover.c those in which all triples are, matrix_run.c runs them.
 #pragma once
-#include "compare.h"
+#include "one_rank.h"
 #include "recipe/layouts.h"
 
 enum {
@@ -99,7 +99,7 @@ typedef struct MatrixTally {
       share[MEASURES]; // share of the bound, which depends on the layers, sequences and tokens of the case
 } MatrixTally;
 
-// Runs a case of the leg against one rank, whose run is kept for later calls (matrix_forget frees them): 0 within the
+// Runs a case of the leg against one rank, whose run is kept for later calls (one_rank_forget frees them): 0 within the
 // tolerance, 1 not; negative: it did not run.
 typedef struct MatrixResult {
   ParityDifference difference;
@@ -122,7 +122,6 @@ double matrix_effect(const ParityCase *wide, const ParityCase *narrow, MatrixLeg
 // several features that fails is reduced: features are taken out as long as it fails without them, and what is left is
 // printed, with how to run it.
 void matrix_run(const MatrixLayout *layout, int model, MatrixLeg leg, MatrixTally *tally);
-void matrix_forget(void);
 // PARITY_PART=I/N divides the work among N processes: does number `index` belong to this one?
 int matrix_mine(int index);
 // The seed of this run: PARITY_SEED, else always the same. Printed. scripts/parity sets it to the date.

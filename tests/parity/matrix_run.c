@@ -110,29 +110,13 @@ int matrix_mine(int index) {
 
 // One rank ----------------------------------------------------------------------------------------------------------
 
-typedef struct Oracle { ParityCase c; int leg, chooses; char settings[256]; ParityResult result; } Oracle;
-static Oracle oracle[1024]; // of this test program
-static int oracles;
-
-// What of the settings of a layout is no layout, and changes the numbers of one rank as well.
-static void settings_of_one(const char *settings, char *out, size_t size) {
-  out[0] = 0;
-  for (size_t n; *settings; settings += n) {
-    n = strcspn(settings, " ");
-    size_t k = strlen(out);
-    if (strncmp(settings, "parallel.", 9) && strncmp(settings, "layout.", 7) && strncmp(settings, "batch.balance=", 14))
-      snprintf(out + k, size - k, "%.*s ", (int)n, settings);
-    n += strspn(settings + n, " ");
-  }
-}
-
 void matrix_settings_of_one(const MatrixLayout *l, char *out, size_t size) {
-  settings_of_one(l->settings, out, size);
+  one_rank_settings(l->settings, out, size);
 }
 
 int matrix_like_any(const MatrixLayout *l) {
   char settings[sizeof l->settings];
-  settings_of_one(l->settings, settings, sizeof settings);
+  matrix_settings_of_one(l, settings, sizeof settings);
   return l->global == MATRIX_GLOBAL && !settings[0];
 }
 
@@ -143,55 +127,24 @@ static int records_routing(const ParityCase *c, int leg) {
 
 // chooses: the leg whose choices of experts it makes; its own where that is `leg`.
 static const ParityResult *one_rank_choosing(const ParityCase *c, int leg, int chooses) {
-  char settings[sizeof oracle->settings];
-  settings_of_one(c->settings, settings, sizeof settings);
-  for (int i = 0; i < oracles; i++) {
-    const ParityCase *o = &oracle[i].c;
-    if (!strcmp(o->model, c->model) && o->layers == c->layers && o->seq == c->seq && o->global == c->global &&
-        o->steps == c->steps && oracle[i].leg == leg && oracle[i].chooses == chooses &&
-        !strcmp(oracle[i].settings, settings))
-      return &oracle[i].result;
-  }
-  const Routing *choices = NULL;
+  ParityCase one = *c;
+  int fresh;
+  one.follows = NULL;
   if (chooses != leg) {
-    ParityCase like = *c;
-    like.precision = legs[chooses].precision;
-    choices = one_rank_choosing(&like, chooses, chooses)->routing;
+    one.precision = legs[chooses].precision;
+    one.follows = one_rank_choosing(&one, chooses, chooses)->routing;
+    one.precision = c->precision;
   }
-  CHECK(oracles < (int)(sizeof oracle / sizeof *oracle));
-  Oracle *o = &oracle[oracles++];
-  o->leg = leg;
-  o->chooses = chooses;
-  memcpy(o->settings, settings, sizeof settings);
-  o->c = (ParityCase){.name = "one rank",
-                      .model = c->model,
-                      .dp = 1,
-                      .tp = 1,
-                      .pp = 1,
-                      .micro = c->global,
-                      .layers = c->layers,
-                      .seq = c->seq,
-                      .global = c->global,
-                      .settings = o->settings,
-                      .more_settings = legs[leg].settings,
-                      .precision = c->precision,
-                      .poison = legs[leg].poison,
-                      .steps = c->steps,
-                      .records = records_routing(c, leg),
-                      .follows = choices};
-  Error error = {0};
-  CHECK(!parity_run(&o->c, corpus_for(c->model, CORPUS_RAGGED), &o->result, &error), "%s", error.message);
-  if (o->result.routing)
-    matrix_record("gap\t%s\t%s\t%.1e\n", matrix_leg_names[leg], c->model, routing_smallest_gap(o->result.routing));
-  return &o->result;
+  one.more_settings = legs[leg].settings;
+  one.poison = legs[leg].poison;
+  one.records = records_routing(c, leg);
+  const ParityResult *result = one_rank_run(&one, corpus_for(c->model, CORPUS_RAGGED), &fresh);
+  if (fresh && result->routing)
+    matrix_record("gap\t%s\t%s\t%.1e\n", matrix_leg_names[leg], c->model, routing_smallest_gap(result->routing));
+  return result;
 }
 
 static const ParityResult *one_rank(const ParityCase *c, int leg) { return one_rank_choosing(c, leg, leg); }
-
-void matrix_forget(void) {
-  for (int i = 0; i < oracles; i++) parity_free(&oracle[i].result);
-  oracles = 0;
-}
 
 // Comparison --------------------------------------------------------------------------------------------------------
 

@@ -1,6 +1,7 @@
 // Runs a case with an observer on each rank, and simulates it.
 #include "simulated.h"
 #include "corpora.h"
+#include "nodes_of_four.h"
 #include "plan/simulate.h"
 #include "runtime/issued.h"
 #include <string.h>
@@ -29,19 +30,6 @@ static void observe(Rank *r, void *context) {
   CHECK(r->rank < MOST_RANKS);
   h->issued[r->rank] = issued_create(r->state->program);
   executor_observe(r->train, OBSERVER_ISSUED, h->issued[r->rank]);
-}
-
-// Machines on which every group of ranks has a place. What they take does not matter here.
-static Cluster machines(void) {
-  Cluster c = {.name = "test", .levels = 2, .base = {5e-6, 8e-6}};
-  c.device = (DeviceFacts){.name = "device", .sustained = 0.8, .units = 108, .cache = 40e6, .memory = 80e9,
-                           .bandwidth = 2e12, .launch = 2e-6, .host = 1e-6};
-  for (int d = 0; d < DTYPE_COUNT; d++) c.device.matrix[d] = 300e12, c.device.vector[d] = 20e12;
-  c.level[0] = (LevelFacts){"inside", LEVEL_SWITCH, .count = 4, .ports = 1, .bandwidth = 300e9, .latency = 3e-6,
-                            .oversubscription = 1};
-  c.level[1] = (LevelFacts){"outside", LEVEL_SWITCH, .count = 64, .ports = 4, .bandwidth = 25e9, .latency = 9e-6,
-                            .oversubscription = 1};
-  return c;
 }
 
 static void note(void *context, int coordinate, const Call *call) {
@@ -123,7 +111,7 @@ static int after_step(const ParityResult *so_far, int step, void *judge) {
   Held *h = judge;
   int streams = h->job->train.program[0]->schedule->streams, steps = streams ? h->steps : 1;
   if (step + 1 < steps) return 0;
-  Cluster cluster = machines();
+  Cluster cluster = nodes_of_four(64); // every group of ranks has a place; times do not matter
   SimulateOptions options = {.cluster = &cluster, .issue = note, .context = h};
   h->code = simulate_steps(h->job->train.program, &options, steps, h->error);
   if (!h->code) h->code = compare(h);

@@ -1,3 +1,4 @@
+// tier 2; threads numbers
 // Parity to the bit: what must not depend on the layout at all, on a second run, or on the number of threads; and the
 // fast kernels against the reference kernels.
 #include "corpora.h"

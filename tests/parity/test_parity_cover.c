@@ -1,3 +1,4 @@
+// tier 2; rooms recipe
 // What the matrix runs is what its table says: every triple of features that go together stands in a covering layout,
 // the recipe of every layout has the features that its name says, and the judge of configurations allows it.
 #include "matrix.h"

@@ -1,7 +1,8 @@
+// tier 2; numbers
 // Parity on data that is hard: windows, microbatches, ranks and whole steps without a target, windows of one document,
 // and all ways to cut a batch into microbatches.
 #include "corpora.h"
-#include "compare.h"
+#include "one_rank.h"
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -10,37 +11,21 @@
 // cmocka wants the four above first
 #include <cmocka.h>
 
-static void run(const ParityCase *c, CorpusKind corpus, ParityResult *result) {
-  Error error = {0};
-  if (parity_run(c, corpus_for(c->model, corpus), result, &error)) fail_msg("%s: %s", c->name, error.message);
-}
+enum { STEPS = 4 };
 
-static int differs(const ParityCase *c, CorpusKind corpus, const ParityResult *one) {
-  ParityResult other;
-  run(c, corpus, &other);
-  ParityTolerance t = parity_tolerance(c, one);
-  ParityDifference d = parity_compare(&other, one, &t);
-  printf("corpus %d  ", corpus);
-  int wrong = parity_report(c, &d, &t, 1);
-  parity_free(&other);
-  return wrong;
-}
-
-static void compare(const char *model, CorpusKind corpus, int global, const ParityCase *cases, size_t count,
-                    ParityResult *one) {
-  ParityCase base = {.name = "one rank", .model = model, .dp = 1, .pp = 1, .tp = 1, .micro = global, .global = global,
-                     .precision = DTYPE_F64, .steps = parity_steps(6)};
+// Returns one rank's run, until one_rank_forget.
+static const ParityResult *compare(const char *model, CorpusKind corpus, int global, const ParityCase *cases,
+                                   size_t count) {
+  const char *prefix = corpus_for(model, corpus);
+  ParityCase c = {.settings = NULL};
   int bad = 0;
-  run(&base, corpus, one);
   for (size_t i = 0; i < count; i++) {
-    ParityCase c = cases[i];
-    c.model = model;
-    c.global = global;
-    c.precision = DTYPE_F64;
-    c.steps = base.steps;
-    if (parity_wanted(&c)) bad += differs(&c, corpus, one);
+    c = cases[i];
+    c.model = model, c.global = global, c.precision = DTYPE_F64, c.steps = parity_steps(STEPS);
+    if (parity_wanted(&c)) bad += one_rank_differs(&c, prefix, NULL);
   }
   assert_int_equal(bad, 0);
+  return one_rank_run(&c, prefix, NULL);
 }
 
 static const ParityCase layouts[] = {
@@ -94,35 +79,27 @@ static void ranks_without_target(void **state) {
   static const char *const models[] = {"gpt", "llama"};
   for (int i = 0; i < 2; i++) {
     int ranks, microbatches;
-    count_without_target(models[i], parity_steps(6), &ranks, &microbatches);
+    count_without_target(models[i], parity_steps(STEPS), &ranks, &microbatches);
     assert_true(ranks > 0 && microbatches > ranks);
-    ParityResult one;
-    compare(models[i], CORPUS_SPARSE, 16, layouts, LAYOUTS, &one);
-    for (int s = 0; s < one.steps; s++) assert_true(one.tokens[s] > 0 && one.tokens[s] < 16 * PARITY_SEQ / 2);
-    parity_free(&one);
+    const ParityResult *one = compare(models[i], CORPUS_SPARSE, 16, layouts, LAYOUTS);
+    for (int s = 0; s < one->steps; s++) assert_true(one->tokens[s] > 0 && one->tokens[s] < 16 * PARITY_SEQ / 2);
   }
 }
 
 // Nothing to learn from: loss and norm are 0, nothing becomes a NaN, and the weights only decay.
 static void steps_without_target(void **state) {
-  ParityResult one;
-  compare("gpt", CORPUS_EMPTY, 16, layouts, LAYOUTS, &one);
-  for (int s = 0; s < one.steps; s++) assert_true(one.tokens[s] == 0 && one.loss[s] == 0 && one.norm[s] == 0);
-  for (int i = 0; i < one.tensors[DUMP_FINAL]; i++)
-    for (int64_t k = 0; k < one.tensor[DUMP_FINAL][i].elements; k++)
-      assert_true(isfinite(one.tensor[DUMP_FINAL][i].data[k]));
-  parity_free(&one);
+  const ParityResult *one = compare("gpt", CORPUS_EMPTY, 16, layouts, LAYOUTS);
+  for (int s = 0; s < one->steps; s++) assert_true(one->tokens[s] == 0 && one->loss[s] == 0 && one->norm[s] == 0);
+  for (int i = 0; i < one->tensors[DUMP_FINAL]; i++)
+    for (int64_t k = 0; k < one->tensor[DUMP_FINAL][i].elements; k++)
+      assert_true(isfinite(one->tensor[DUMP_FINAL][i].data[k]));
 }
 
 static void windows_of_one_document(void **state) {
   static const char *const models[] = {"gpt", "llama"};
   for (int i = 0; i < 2; i++) {
-    ParityResult one;
-    compare(models[i], CORPUS_WHOLE, 16, layouts, LAYOUTS, &one);
-    int full = 0;
-    for (int s = 0; s < one.steps; s++) full += one.tokens[s] > 15 * PARITY_SEQ;
-    assert_true(full == one.steps);
-    parity_free(&one);
+    const ParityResult *one = compare(models[i], CORPUS_WHOLE, 16, layouts, LAYOUTS);
+    for (int s = 0; s < one->steps; s++) assert_true(one->tokens[s] > 15 * PARITY_SEQ);
   }
 }
 
@@ -136,12 +113,7 @@ static void microbatches(void **state) {
   for (int i = 0; i < 8; i++)
     c[i] = (ParityCase){.name = "dp 2", .dp = 2, .pp = 1, .tp = 1, .micro = cuts[i].micro, .zero = i % 2};
   for (int m = 0; m < 2; m++)
-    for (int i = 0, n; i < 8; i += n) {
-      ParityResult one;
-      for (n = 1; i + n < 8 && cuts[i + n].global == cuts[i].global;) n++;
-      compare(models[m], CORPUS_RAGGED, cuts[i].global, c + i, (size_t)n, &one);
-      parity_free(&one);
-    }
+    for (int i = 0; i < 8; i++) compare(models[m], CORPUS_RAGGED, cuts[i].global, c + i, 1);
 }
 
 // Batches that do not divide by the data ranks, or by their microbatches; ranks without any sequence in some
@@ -195,9 +167,7 @@ static void uneven(void **state) {
     for (int i = 0; i < UNEVEN; i++) // interleaved wants a multiple of two microbatches
       if (batches[m] == 13 || !uneven_layouts[i].schedule || strcmp(uneven_layouts[i].schedule, "interleaved"))
         c[n++] = uneven_layouts[i];
-    ParityResult one;
-    compare(models[m], CORPUS_RAGGED, batches[m], c, n, &one);
-    parity_free(&one);
+    compare(models[m], CORPUS_RAGGED, batches[m], c, n);
   }
 }
 
@@ -235,11 +205,8 @@ static const ParityCase shares_layouts[] = {
 static void shares(void **state) {
   static const char *const models[] = {"gpt", "llama"};
   static const int batches[] = {16, 13};
-  for (int m = 0; m < 2; m++) {
-    ParityResult one;
-    compare(models[m], CORPUS_RAGGED, batches[m], shares_layouts, sizeof shares_layouts / sizeof *shares_layouts, &one);
-    parity_free(&one);
-  }
+  for (int m = 0; m < 2; m++)
+    compare(models[m], CORPUS_RAGGED, batches[m], shares_layouts, sizeof shares_layouts / sizeof *shares_layouts);
 }
 
 int main(void) {
@@ -247,5 +214,5 @@ int main(void) {
                                      cmocka_unit_test(windows_of_one_document), cmocka_unit_test(microbatches),
                                      cmocka_unit_test(uneven), cmocka_unit_test(shares)};
   if (getenv("TEST_ONLY")) cmocka_set_test_filter(getenv("TEST_ONLY"));
-  return cmocka_run_group_tests(tests, corpora_make, corpora_remove);
+  return cmocka_run_group_tests(tests, corpora_make, one_rank_end);
 }

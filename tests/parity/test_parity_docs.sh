@@ -1,4 +1,5 @@
 #!/bin/bash
+# tier 2; rooms recipe; numbers
 # docs/parity.md is of the table that the validator reads: of its very rows, with every feature and refusal, every pair was run, and
 # nothing failed. It says what it left out, and when src has changed since what was run.
 failed=0

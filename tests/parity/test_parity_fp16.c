@@ -1,3 +1,4 @@
+// tier 2; numbers
 // fp16 with dynamic loss scaling, bf16, and gradients in bf16: fp32's numbers, one rank's numbers under every layout,
 // skipped steps included; what a skipped step leaves alone; where a value that is not finite is said to come from.
 #include "corpora.h"

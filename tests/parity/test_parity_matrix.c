@@ -1,3 +1,4 @@
+// tier 1 2; threads numbers
 // The parity matrix: a sample of it under ctest, always the same unless PARITY_SEED and PARITY_SAMPLE choose another;
 // the whole with PARITY_ALL=1, as scripts/parity does; PARITY_TABLE=1 prints the table of features for it;
 // PARITY_LIST=RANKS prints the layouts of 2 to RANKS ranks in a random order and runs nothing, for the samples with
@@ -5,6 +6,7 @@
 // does for a few.
 #include "corpora.h"
 #include "matrix.h"
+#include "tier.h"
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -25,11 +27,13 @@ static int is_run(const MatrixLayout *l, int i, int m, int all) {
   return l->kind == MATRIX_COVER || matrix_model(l, m) == m;
 }
 
-static void run_leg(MatrixLeg leg, int sample) {
+// few: of the sample of make test; sample: of make check.
+static void run_leg(MatrixLeg leg, int few, int sample) {
   MatrixLayout *layout;
   int count = matrix_layouts(&layout), wanted = count;
   assert_true(count > 300 || getenv("PARITY_ONLY"));
   MatrixTally tally = {0};
+  if (test_tier() < 2) sample = few;
   if (!whole()) {
     if (getenv("PARITY_SAMPLE")) sample = atoi(getenv("PARITY_SAMPLE"));
     wanted = matrix_sample(layout, count, sample, matrix_seed());
@@ -54,17 +58,18 @@ static void run_leg(MatrixLeg leg, int sample) {
          tally.runs, tally.ranks);
   for (int i = 0; i < MEASURES; i++) printf(" %s %.1e (%.2g)", parity_measure_names[i], tally.worst[i], tally.share[i]);
   puts("");
-  if (leg == MATRIX_FP64 && !getenv("PLAIT_CHAOS")) matrix_print_left_out(getenv("PARITY_LOUD") != NULL);
+  if (leg == MATRIX_FP64 && test_tier() > 1 && !getenv("PARITY_ONLY") && !getenv("PLAIT_CHAOS"))
+    matrix_print_left_out(getenv("PARITY_LOUD") != NULL);
   free(layout);
-  matrix_forget();
+  one_rank_forget();
   assert_int_equal(tally.wrong, 0);
 }
 
-static void fp64(void **state) { run_leg(MATRIX_FP64, 40); }
-static void fp32(void **state) { run_leg(MATRIX_FP32, 20); }
-static void bf16(void **state) { run_leg(MATRIX_BF16, 20); }
-static void bf16_gradients(void **state) { run_leg(MATRIX_BF16_GRADIENTS, 12); }
-static void fp16(void **state) { run_leg(MATRIX_FP16, 12); }
+static void fp64(void **state) { run_leg(MATRIX_FP64, 12, 40); }
+static void fp32(void **state) { run_leg(MATRIX_FP32, 4, 20); }
+static void bf16(void **state) { run_leg(MATRIX_BF16, 4, 20); }
+static void bf16_gradients(void **state) { run_leg(MATRIX_BF16_GRADIENTS, 2, 12); }
+static void fp16(void **state) { run_leg(MATRIX_FP16, 2, 12); }
 
 // Poisoned memory, buffers in another order, delays: the same numbers.
 static void chaos(void **state) {
@@ -72,7 +77,7 @@ static void chaos(void **state) {
   if (whole()) return; // scripts/parity has a whole leg of it
   snprintf(seed, sizeof seed, "%llu", (unsigned long long)matrix_seed() + 1);
   setenv("PLAIT_CHAOS", seed, 1);
-  run_leg(MATRIX_FP64, 12);
+  run_leg(MATRIX_FP64, 2, 12);
   unsetenv("PLAIT_CHAOS");
 }
 

@@ -1,3 +1,4 @@
+// tier 2
 // Parity can fail: each collective that is left out, each order that is reversed, each transfer that does not take
 // place is noticed. One that is not needed would be a defect of the layout. In fp64 a sample under ctest, all with
 // PARITY_ALL=1 (of layouts with many ranks and mutants a part); in each narrow leg one in a hundred of them, but about
@@ -147,7 +148,7 @@ static void try_leg(MatrixLeg leg, int sample, int of) {
   printf("%s: %d mutants of %d layouts, %d below the bounds, %d survived\n", matrix_leg_names[leg], all.tried,
          all.layouts, all.below, all.survived);
   free(layout);
-  matrix_forget();
+  one_rank_forget();
   assert_true(all.tried > 20 || getenv("PARITY_ONLY") || getenv("PARITY_RESULTS"));
   assert_int_equal(all.survived, 0);
 }
@@ -163,7 +164,7 @@ static void try_all(const ParityCase *c, const char *op) {
     if (++*of_kind <= 4 || whole()) try(c, MATRIX_FP64, &m[k], &count);
   }
   free(m);
-  matrix_forget();
+  one_rank_forget();
   for (int i = 0; i < 4; i++) assert_true(kinds[i / 2][i % 2] > 0);
   assert_int_equal(count.survived, 0);
 }

@@ -1,3 +1,4 @@
+// tier 1
 // The arena of nearly every Program of the parity matrix is within 1% of the most bytes that are needed at one time. A
 // sample of it under ctest; the whole with PARITY_ALL=1. bench_plans --parity lists the others.
 #include "matrix.h"

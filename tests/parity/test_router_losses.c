@@ -1,3 +1,4 @@
+// tier 2; numbers
 // Losses beside the model's own: routers' balance and z losses, their loads, biases and capacity are one rank's under
 // every mesh; gradients are those of the sum of all losses, by finite differences; and a loss scale changes nothing.
 //

@@ -1,9 +1,11 @@
+// tier 1 2; rooms plan
 // The Program that is simulated is the Program that runs: the simulator issues the collectives and messages of the
 // executor, with their bytes and slots, in every configuration of the matrix. A sample of it under ctest; the whole
 // with PARITY_ALL=1, as scripts/parity does.
 #include "corpora.h"
 #include "matrix.h"
 #include "simulated.h"
+#include "tier.h"
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -28,8 +30,8 @@ static int hold(const MatrixLayout *layout, int model, MatrixLeg leg) {
 static void simulated(void **state) {
   const char *all = getenv("PARITY_ALL"), *size = getenv("PARITY_SAMPLE");
   MatrixLayout *layout;
-  int count = matrix_layouts(&layout), wanted = count, wrong = 0, runs = 0;
-  if (!all || !strcmp(all, "0")) wanted = matrix_sample(layout, count, size ? atoi(size) : 40, matrix_seed());
+  int count = matrix_layouts(&layout), wanted = count, wrong = 0, runs = 0, sample = test_tier() < 2 ? 6 : 30;
+  if (!all || !strcmp(all, "0")) wanted = matrix_sample(layout, count, size ? atoi(size) : sample, matrix_seed());
   for (int i = 0; i < wanted; i++) {
     if (!matrix_mine(i)) continue;
     runs++;
@@ -47,7 +49,7 @@ static void each_kind_of_call(void **state) {
       "zb-v + ZeRO 1", "ring + dp",       "ulysses + ZeRO 1",  "experts over dp",    "muon + dp",     "tp 3d + 1f1b",
       "uneven + ZeRO 3", "uneven + tp + sequence", "gradients added locally + ZeRO 2", "whole tensors + ZeRO 3 + 1f1b"};
   int wrong = 0;
-  for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+  for (size_t i = 0; i < sizeof names / sizeof *names; i += test_tier() < 2 ? 4 : 1) {
     uint64_t features;
     MatrixMesh mesh = {0};
     if (matrix_parse(names[i], &features, &mesh) || matrix_reason(features, mesh) != MATRIX_IN) {

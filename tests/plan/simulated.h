@@ -1,6 +1,7 @@
 // Compiled Programs, clusters and simulations for tests of the simulator. cmocka.h is included before.
 #pragma once
 #include "compiled.h"
+#include "nodes_of_four.h"
 #include "plan/simulate.h"
 #include <math.h>
 
@@ -20,14 +21,7 @@ static inline int make_model(void **state) {
 
 // 16 nodes of 4 devices. fast: links that take no time.
 static inline Cluster machines(int fast) {
-  Cluster c = {.name = "test", .levels = 2, .base = {5e-6, 8e-6}};
-  c.device = (DeviceFacts){.name = "device", .sustained = 0.8, .units = 108, .cache = 40e6, .memory = 80e9,
-                           .bandwidth = 2e12, .launch = 2e-6, .host = 1e-6};
-  for (int d = 0; d < DTYPE_COUNT; d++) c.device.matrix[d] = 300e12, c.device.vector[d] = 20e12;
-  c.level[0] = (LevelFacts){"inside", LEVEL_SWITCH, .count = 4, .ports = 1, .bandwidth = 300e9, .latency = 3e-6,
-                            .oversubscription = 1};
-  c.level[1] = (LevelFacts){"outside", LEVEL_SWITCH, .count = 16, .ports = 4, .bandwidth = 25e9, .latency = 9e-6,
-                            .oversubscription = 1};
+  Cluster c = nodes_of_four(16);
   if (!fast) return c;
   c.base[0] = c.base[1] = c.device.host = 0;
   for (int l = 0; l < 2; l++) c.level[l].bandwidth = INFINITY, c.level[l].latency = 0;

@@ -1,4 +1,5 @@
 #!/bin/bash
+# tier 3
 # Flows on shared links against SimGrid (Debian: libsimgrid-dev), where it is installed.
 pkg-config --exists simgrid 2>/dev/null || { echo 'skipped: there is no SimGrid (libsimgrid-dev)'; exit 77; }
 folder=$(mktemp -d)

@@ -1,3 +1,4 @@
+// tier 1 2; rooms program schedule
 // Simulated steps: what a replay says where communication is free, and how they answer to faster and slower parts.
 #include "plan/simulate.h"
 #include "op/op.h"
@@ -14,6 +15,7 @@
 #include <cmocka.h>
 
 #include "simulated.h"
+#include "tier.h"
 
 static const char *const cases[] = {
     "mesh.dp=4",
@@ -28,6 +30,22 @@ static const char *const cases[] = {
     "mesh.cp=4 parallel.context=ring mesh.dp=2 parallel.zero=1",
 };
 enum { CASES = sizeof cases / sizeof *cases };
+
+// Compiled once for all tests. make test has one in three.
+static int next_case(int i) { return i + (test_tier() < 2 ? 3 : 1); }
+static const Case *case_at(int i) {
+  static Case compiled[CASES];
+  if (!compiled[i].job) compiled[i] = compiled_by(cases[i]);
+  return &compiled[i];
+}
+
+static int release_cases(void **state) {
+  for (int i = 0; i < CASES; i = next_case(i)) {
+    Case c = *case_at(i);
+    release(&c);
+  }
+  return remove_folder(state);
+}
 
 // Where messages take no time, segments start and end when the replay says, given how long they take. A schedule that
 // never drains has END between its segments, for which the replay has no cost: there only products take time.
@@ -83,11 +101,9 @@ static void without_links_it_is_the_replay(void **state) {
 
 static void parts_add_up_to_the_step(void **state) {
   int shared = 0;
-  for (int k = 0; k < 2 * CASES; k++) {
-    int i = k / 2;
-    Cluster cluster = k % 2 ? slow_links() : machines(0);
-    Case c = compiled_by(cases[i]);
-    Simulation *s = simulated(&c, &cluster);
+  for (int i = 0, slow = 0; i < CASES; i = slow ? next_case(i) : i, slow = !slow) {
+    Cluster cluster = slow ? slow_links() : machines(0);
+    Simulation *s = simulated(case_at(i), &cluster);
     for (int r = 0; r < s->ranks; r++) {
       double sum = 0, exposed = 0;
       for (int part = 0; part < TIME_PARTS; part++) sum += s->rank[r].part[part];
@@ -97,7 +113,6 @@ static void parts_add_up_to_the_step(void **state) {
     }
     shared += s->shared;
     simulation_free(s);
-    release(&c);
   }
   assert_true(shared > 0);
 }
@@ -105,12 +120,12 @@ static void parts_add_up_to_the_step(void **state) {
 // A rank sends what the Program's traffic counts, over each set of axes.
 static void it_moves_what_programs_move(void **state) {
   Cluster cluster = machines(0);
-  for (int i = 0; i < CASES; i++) {
-    Case c = compiled_by(cases[i]);
-    Simulation *s = simulated(&c, &cluster);
+  for (int i = 0; i < CASES; i = next_case(i)) {
+    const Case *c = case_at(i);
+    Simulation *s = simulated(c, &cluster);
     for (int r = 0; r < s->ranks; r++) {
       TrafficList traffic = {0};
-      program_traffic(c.job->train.program[r], &traffic);
+      program_traffic(c->job->train.program[r], &traffic);
       for (int t = 0; t < traffic.count; t++) {
         double bytes = 0;
         for (int l = 0; l < s->rank[r].link.count; l++)
@@ -120,7 +135,6 @@ static void it_moves_what_programs_move(void **state) {
       vec_free(&traffic);
     }
     simulation_free(s);
-    release(&c);
   }
 }
 
@@ -134,15 +148,12 @@ static void scale(Cluster *c, double k) {
 }
 
 static void all_times_scale(void **state) {
-  for (int i = 0; i < CASES; i++) {
-    Case c = compiled_by(cases[i]);
+  for (int i = 0; i < CASES; i = next_case(i))
     for (int slow = 0; slow < 2; slow++) {
       Cluster cluster = slow ? slow_links() : machines(0), faster = cluster;
       scale(&faster, 3);
-      assert_near(3 * seconds(&c, &faster), seconds(&c, &cluster), 1e-9, cases[i]);
+      assert_near(3 * seconds(case_at(i), &faster), seconds(case_at(i), &cluster), 1e-9, cases[i]);
     }
-    release(&c);
-  }
 }
 
 static void better(Cluster *c, int part) {
@@ -160,17 +171,15 @@ static void better(Cluster *c, int part) {
 }
 
 static void a_faster_part_never_slows_a_step(void **state) {
-  for (int i = 0; i < CASES; i++) {
-    Case c = compiled_by(cases[i]);
+  for (int i = 0; i < CASES; i = next_case(i)) {
     Cluster cluster = machines(0);
-    double before = seconds(&c, &cluster);
+    double before = seconds(case_at(i), &cluster);
     for (int part = 0; part < 7; part++) {
       Cluster changed = cluster;
       better(&changed, part);
-      double after = seconds(&c, &changed);
+      double after = seconds(case_at(i), &changed);
       if (after > before * (1 + 1e-12)) fail_msg("%s: part %d: %.9g, before %.9g", cases[i], part, after, before);
     }
-    release(&c);
   }
 }
 
@@ -305,11 +314,11 @@ static void ranks_that_are_alike_are_simulated_once(void **state) {
                                       .ports = 1, .oversubscription = 1};
   clusters[1].level[1].ports = 1;
   clusters[2].level[0].count = 64, clusters[2].level[0].kind = LEVEL_BUS, clusters[2].levels = 1;
-  for (int i = 0; i < CASES; i++) {
-    Case c = compiled_by(cases[i]);
-    const Mesh *mesh = &c.job->options.parallel.mesh;
+  for (int i = 0; i < CASES; i = next_case(i)) {
+    const Case *c = case_at(i);
+    const Mesh *mesh = &c->job->options.parallel.mesh;
     for (int k = 0; k < 4; k++) {
-      Simulation *one = simulated(&c, &clusters[k]), *all = all_ranks(&c, &clusters[k]);
+      Simulation *one = simulated(c, &clusters[k]), *all = all_ranks(c, &clusters[k]);
       assert_int_equal(all->ranks, mesh->ranks);
       assert_near(all->step, one->step, 1e-9, cases[i]);
       for (int r = 0; r < all->ranks; r++)
@@ -322,7 +331,6 @@ static void ranks_that_are_alike_are_simulated_once(void **state) {
       simulation_free(one);
       simulation_free(all);
     }
-    release(&c);
   }
 }
 
@@ -536,5 +544,5 @@ int main(void) {
       cmocka_unit_test(fresh_copies_cost_nothing),
       cmocka_unit_test(a_cluster_must_do),
   };
-  return cmocka_run_group_tests(tests, make_model, remove_folder);
+  return cmocka_run_group_tests(tests, make_model, release_cases);
 }
