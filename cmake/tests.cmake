@@ -52,6 +52,7 @@ function(plait_test name source command)
   set(rooms)
   set(labels)
   file(STRINGS ${source} head LIMIT_COUNT 1 REGEX "^(//|#) tier [0-9]")
+  string(REPLACE "\\;" ";" head "${head}") # as file(STRINGS) writes it
   if(head MATCHES "^(//|#) tier ([1-3]( [1-3])*)(; rooms ([a-z ]+))?(; ([a-z ]+))?$")
     string(REPLACE " " ";" tiers "${CMAKE_MATCH_2}")
     string(REPLACE " " ";" rooms "${CMAKE_MATCH_5}")
