@@ -1,4 +1,4 @@
-// tier 1; threads
+// tier 2; threads
 // A rank that destroys its handle to a communicator while others still need it there: they return an error that names
 // it, whatever they wait in. And the other way round: destroying it right after the last call disturbs nobody.
 #include "base/error.h"

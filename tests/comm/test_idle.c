@@ -36,7 +36,7 @@ static void unit(void *argument, int slot, int64_t i) {
     sched_yield(); // the owner's units wait until somebody helps
   if (atomic_fetch_add(&u->slot_busy[slot], 1)) atomic_store(&u->doubled, 1);
   u->written[i]++; // plain: the owner reads it after the job, and TSan would tell
-  usleep(100);
+  for (volatile int spin = 50000; spin > 0;) spin = spin - 1; // so that others come while it works
   atomic_fetch_sub(&u->slot_busy[slot], 1);
   atomic_fetch_add(&u->runs, 1);
 }

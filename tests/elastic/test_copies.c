@@ -9,6 +9,7 @@
 #include "elastic/copies.h"
 #include "elastic/copies_protocol.h"
 #include "elastic/port.h"
+#include "tier.h"
 #include <fcntl.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -110,7 +111,7 @@ static void rest(double seconds) {
 // Until a file of the machine has a complete image of that step: the taker still works on the others.
 static void await(int64_t step, int rank) {
   char path[64], target[64];
-  for (double until = clock_seconds() + 20; clock_seconds() < until; rest(0.01))
+  for (double until = clock_seconds() + test_seconds(20); clock_seconds() < until; rest(0.01))
     for (int fd = 3; fd < 200; fd++) {
       MemoryImageHead head;
       char name[48];
@@ -173,7 +174,7 @@ static void replaced_meanwhile(void **state) {
   CopyFrame frame;
   CopyPiece piece;
   int a = port_free("127.0.0.1", "5b20"), few = FEW;
-  double until = clock_seconds() + 60;
+  double until = clock_seconds() + test_seconds(60);
   assert_int_equal(net_resolve("127.0.0.1", 0, &at, &error), 0);
   int listener = net_listen(&at);
   assert_true(listener >= 0);
@@ -218,9 +219,9 @@ static int greet(int port, const char *run) {
   CopyGreeting g = {.magic = COPY_MAGIC, .version = COPY_VERSION};
   snprintf(g.run, sizeof g.run, "%s", run);
   assert_int_equal(net_resolve("127.0.0.1", port, &at, &error), 0);
-  int fd = net_connect(&at, clock_seconds() + 5);
+  int fd = net_connect(&at, clock_seconds() + test_seconds(5));
   assert_true(fd >= 0);
-  assert_true(net_write(fd, &g, sizeof g, clock_seconds() + 5));
+  assert_true(net_write(fd, &g, sizeof g, clock_seconds() + test_seconds(5)));
   return fd;
 }
 
@@ -228,7 +229,7 @@ static int greet(int port, const char *run) {
 static bool offer(int port, int image, Harm harm) {
   MemoryImageHead head;
   CopyReply reply = {0};
-  double until = clock_seconds() + 5;
+  double until = clock_seconds() + test_seconds(5);
   assert_true(memory_image_peek(image, "job.token.3", &head));
   char *data = xcalloc((size_t)head.bytes, 1);
   assert_int_equal(pread(image, data, (size_t)head.bytes, 0), head.bytes);

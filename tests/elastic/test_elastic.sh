@@ -99,7 +99,7 @@ broken() {
     before=-1
   else
     echo "$what"
-    sleep 2 # it is to be noticed, also where nothing has to follow from it
+    [ "$before" -ge 0 ] || sleep 2 # it is to be noticed, though nothing has to follow from it
     goes_on round_after "$before" "$step"
   fi
   lab_heal
@@ -129,12 +129,9 @@ for ((fault = 1; fault <= faults; fault++)); do
       begins ;;
     3) echo "$saying is stopped, and wakes"
       stopped="${pid[$victim]} $(workers_of "$victim")"
-      # Where it has the store, the others count it as lost only when they have another: a call and two greetings, 3 s.
-      asleep=$((RANDOM % 3 + 3))
-      [ "$victim" != "$(serving)" ] || asleep=$((asleep + 3))
       # shellcheck disable=SC2086
       kill -STOP $stopped && stops=$((stops + 1))
-      sleep $asleep
+      goes_on round_after "$before" "$step" # without it
       # shellcheck disable=SC2086
       kill -CONT $stopped ;;
     4) echo "$saying says goodbye"

@@ -3,7 +3,7 @@
 # run.dir belongs to the newest round of a job: a process of an earlier one that was stopped and wakes writes nothing more.
 . "$SOURCE/tests/elastic/environment.sh" || exit 1
 export PLAIT_LAUNCH_JOB=some
-long='schedule.steps=300 checkpoint.every=5'
+long='schedule.steps=120 checkpoint.every=5'
 # shellcheck disable=SC2086 # words on purpose
 "$PLAIT" train recipe.yaml $long run.dir=whole >log 2>&1 || { cat log; die "the unbroken run"; }
 for at in 3 12; do

@@ -59,10 +59,12 @@ assert all(r["seconds_to_step"] > 0 for r in rounds) and "SIGKILL" in rounds[1][
 PYTHON
 echo "worker killed -> next step: $(sed -n 's/.*"cause": "rank.*"seconds_to_step": \([0-9.]*\).*/\1/p' killed/launch.jsonl | tr '\n' ' ')s"
 
-# ---- no restart is left: the others end by themselves, and not by the SIGKILL that follows --grace, 5 s ----
+# ---- no restart is left: the others end by themselves, and not by the SIGKILL that follows --grace ----
 
+grace=$((60 * patience))
+by_themselves() { awk "BEGIN { exit !($EPOCHREALTIME - $began < $grace) }" || fail "$1: all ended after $(awk "BEGIN { print $EPOCHREALTIME - $began }") s"; }
 # shellcheck disable=SC2086
-"$PLAIT" launch --nproc-per-node 2 --rdzv-id "last$$" recipe.yaml $long schedule.steps=100000 run.dir=last >log 2>&1 &
+"$PLAIT" launch --nproc-per-node 2 --grace $grace --rdzv-id "last$$" recipe.yaml $long schedule.steps=100000 run.dir=last >log 2>&1 &
 running=$!
 wait_for grep -q '"step": 7,' last/metrics.jsonl || { cat log; die "last does not start"; }
 began=$EPOCHREALTIME
@@ -70,7 +72,7 @@ kill -KILL "$(worker "last$$" 1)"
 wait $running
 [ $? -eq 137 ] || fail "status after a worker was killed"
 running=''
-sanitized || awk "BEGIN { exit !($EPOCHREALTIME - $began < 4) }" || fail "all ended after $(awk "BEGIN { print $EPOCHREALTIME - $began }") s"
+by_themselves "a worker was killed"
 grep -qE "^plait launch: rank 1 on .* was killed by SIGKILL $where\$" log || { cat log; fail "no sentence"; }
 no_workers "last$$" || fail "workers are left over: $(workers "last$$")"
 tail -1 last/launch.jsonl | grep -q '^{"rounds": 1, "restarts": 0, "status": 137, "failure": "rank 1 on .* was killed by SIGKILL .*"}$' || fail "launch.jsonl: $(tail -1 last/launch.jsonl)"
@@ -83,31 +85,34 @@ expect 0 '^last .*failed: rank 1 has died: its connection has ended' "$PLAIT" ru
 
 # ---- killed while a checkpoint is written: rank 0, which has written its part, does not wait for that of the dead ----
 
-# shellcheck disable=SC2086
-"$PLAIT" launch --nproc-per-node 2 --rdzv-id "part$$" recipe.yaml $long schedule.steps=100000 checkpoint.every=1 run.dir=part >log 2>&1 &
-running=$!
-wait_for grep -q '"step": 7,' part/metrics.jsonl || { cat log; die "part does not start"; }
-victim=$(worker "part$$" 1)
-alone() { compgen -G 'part/checkpoints/step-*.tmp/part-00000*.checksum' >/dev/null && ! compgen -G 'part/checkpoints/step-*.tmp/part-00001*.checksum' >/dev/null; }
-for ((try = 0; try < 500; try++)); do
-  halt "$victim" # a thread that is inside of a call of the system, such as one that makes the file, ends it first
-  for ((look = 0; look < 5; look++)); do alone && break 2 || sleep 0.01; done
-  kill -CONT "$victim"
-  sleep 0.00$((RANDOM % 10))
-done
-alone || die "rank 1 was never stopped inside of writing"
-began=$EPOCHREALTIME
-kill -KILL "$victim"
-wait $running
-[ $? -eq 137 ] || fail "status after a worker was killed inside of writing"
-running=''
-sanitized || awk "BEGIN { exit !($EPOCHREALTIME - $began < 4) }" || fail "killed inside of writing: all ended after $(awk "BEGIN { print $EPOCHREALTIME - $began }") s"
-grep -qE "^plait launch: rank 1 on .* was killed by SIGKILL $where\$" log || { cat log; fail "no sentence of rank 1"; }
+if [ "$tier" -ge 3 ]; then # to find the moment takes time
+  # shellcheck disable=SC2086
+  "$PLAIT" launch --nproc-per-node 2 --grace $grace --rdzv-id "part$$" recipe.yaml $long schedule.steps=100000 checkpoint.every=1 run.dir=part >log 2>&1 &
+  running=$!
+  wait_for grep -q '"step": 7,' part/metrics.jsonl || { cat log; die "part does not start"; }
+  victim=$(worker "part$$" 1)
+  alone() { compgen -G 'part/checkpoints/step-*.tmp/part-00000*.checksum' >/dev/null && ! compgen -G 'part/checkpoints/step-*.tmp/part-00001*.checksum' >/dev/null; }
+  for ((try = 0; try < 500; try++)); do
+    halt "$victim" # a thread that is inside of a call of the system, such as one that makes the file, ends it first
+    for ((look = 0; look < 5; look++)); do alone && break 2 || sleep 0.01; done
+    kill -CONT "$victim"
+    sleep 0.00$((RANDOM % 10))
+  done
+  alone || die "rank 1 was never stopped inside of writing"
+  began=$EPOCHREALTIME
+  kill -KILL "$victim"
+  wait $running
+  [ $? -eq 137 ] || fail "status after a worker was killed inside of writing"
+  running=''
+  by_themselves "killed inside of writing"
+  grep -qE "^plait launch: rank 1 on .* was killed by SIGKILL $where\$" log || { cat log; fail "no sentence of rank 1"; }
+fi
 
 # ---- a supervisor that is stopped, or killed ----
 
 # Slurm signals workers and their supervisor, which passes it on; somebody else may signal only a worker.
 for signal in TERM USR1 both one; do
+  [ "$tier" -ge 3 ] || [ $signal = TERM ] || [ $signal = one ] || continue
   name=stop$signal
   # shellcheck disable=SC2086
   "$PLAIT" launch --nproc-per-node 2 --rdzv-id "$name$$" recipe.yaml $long schedule.steps=100000 run.dir=$name >log 2>&1 &
@@ -145,10 +150,11 @@ all='echo "$RANK $WORLD_SIZE $LOCAL_RANK $LOCAL_WORLD_SIZE $GROUP_RANK $MASTER_A
 # shellcheck disable=SC2016
 expect 3 'rank 1 on .* ended with status 3; the restart of --max-restarts is used up' "$PLAIT" launch --nproc-per-node 2 --max-restarts 1 -- bash -c '[ $RANK = 1 ] && exit 3; sleep 100'
 [ "$(grep -c '^plait launch' output)" -eq 2 ] || { cat output; fail "not one sentence for each failure"; }
+mkfifo stays
 SECONDS=0
 # shellcheck disable=SC2016
-expect 5 'rank 0 on .* ended with status 5' "$PLAIT" launch --nproc-per-node 2 --grace 0.5 -- bash -c '[ $RANK = 0 ] && sleep 0.5 && exit 5; trap "" TERM; while :; do sleep 0.1; done'
-[ $SECONDS -lt 20 ] || fail "--grace took $SECONDS s"
+expect 5 'rank 0 on .* ended with status 5' "$PLAIT" launch --nproc-per-node 2 --grace 0.5 -- bash -c '[ $RANK = 0 ] && read -r <stays && exit 5; trap "" TERM; echo >stays; exec sleep 1000'
+[ $SECONDS -lt $((30 * patience)) ] || fail "--grace took $SECONDS s"
 # shellcheck disable=SC2016
 expect 0 '^\[1\] out 1' "$PLAIT" launch --nproc-per-node 2 --log-dir logs --tee -- bash -c 'echo out $RANK; printf "error %s" $RANK >&2'
 [ "$(cat logs/round-0/rank-1.out logs/round-0/rank-0.err)" = $'out 1\nerror 0' ] || fail "logs: $(tail logs/*/*)"

@@ -6,6 +6,7 @@
 #include "base/run_lock.h"
 #include "elastic/rescue.h"
 #include "elastic/rescue_folder.h"
+#include "tier.h"
 #include <fcntl.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -242,7 +243,7 @@ static void of_two(int other, void (*tell)(Rescue *r, int other)) {
   assert_non_null(r);
   tell(r, other);
   wait_for(r);
-  assert_true(clock_seconds() - began < 10);
+  assert_true(clock_seconds() - began < test_seconds(10));
   rescue_end(r);
   assert_int_equal(newest(), 2);
   char *left = xformat("%s/memory-token-3", run_folder);
@@ -283,11 +284,11 @@ static void a_part_does_not_come(void **state) {
   assert_non_null(r);
   int64_t step;
   double began = clock_seconds();
-  while (rescue_folder_decision(&meeting, &step) <= 0 && clock_seconds() - began < 10) nap();
+  while (rescue_folder_decision(&meeting, &step) <= 0 && clock_seconds() - began < test_seconds(10)) nap();
   assert_int_equal(step, 6);
   assert_false(rescue_is_done(r)); // it may still come
   rescue_ended(r, 1);
-  while (!rescue_is_done(r) && clock_seconds() - began < 20) nap();
+  while (!rescue_is_done(r) && clock_seconds() - began < test_seconds(20)) nap();
   assert_true(rescue_is_done(r));
   rescue_end(r);
   assert_int_equal(newest(), 2);

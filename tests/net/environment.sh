@@ -18,7 +18,7 @@ start_ranks() {
   pids=()
   port=$((port + 1))
   for ((r = 0; r < n; r++)); do
-    PLAIT_RUN_ID="${run_id-$$.$port}" RANK=$r WORLD_SIZE=$n MASTER_PORT=$port timeout -k 5 "${rank_limit:-300}" "$@" >"$logs/$r" 2>"$logs/$r.err" &
+    PLAIT_RUN_ID="${run_id-$$.$port}" RANK=$r WORLD_SIZE=$n MASTER_PORT=$port timeout -k 5 "${rank_limit:-$((300 * ${PLAIT_PATIENCE:-1}))}" "$@" >"$logs/$r" 2>"$logs/$r.err" &
     pids+=($!)
   done
 }

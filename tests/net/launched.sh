@@ -4,5 +4,5 @@
 ranks() {
   local n=$1
   shift 3
-  timeout -k 5 "${rank_limit:-300}" "$PLAIT" launch --nproc-per-node "$n" "$@"
+  timeout -k 5 "${rank_limit:-$((300 * ${PLAIT_PATIENCE:-1}))}" "$PLAIT" launch --nproc-per-node "$n" "$@"
 }

@@ -5,7 +5,7 @@
 . "$SOURCE/tests/net/environment.sh" || exit 1
 failures=0 host=$(hostname | cut -c1-62)
 cd "$logs" || exit 1
-rank_limit=120
+rank_limit=$((120 * ${PLAIT_PATIENCE:-1}))
 
 fail() {
   printf 'FAILED: %s\n' "$*"
@@ -75,7 +75,7 @@ for victim in 0 1; do
   name="a stopped rank $victim"
   rm -f when
   start_ranks 3 "$FOLDER/process_survivors" sum $victim 1
-  for ((i = 0; i < 600; i++)); do
+  for ((i = 0; i < 600 * ${PLAIT_PATIENCE:-1}; i++)); do
     [ "$(cat [0-9] | grep -c '^rank [0-9]: done')" -eq 2 ] && break
     sleep 0.1
   done
@@ -96,7 +96,7 @@ refused() {
   local words=$2
   shift 2
   port=$((port + 20))
-  env MASTER_PORT=$port RANK="$rank" WORLD_SIZE=2 "$@" timeout 60 "$FOLDER/process_world_run" 0 >log 2>&1
+  env MASTER_PORT=$port RANK="$rank" WORLD_SIZE=2 "$@" timeout $((60 * ${PLAIT_PATIENCE:-1})) "$FOLDER/process_world_run" 0 >log 2>&1
   [ $? -eq 2 ] || fail "refused: $*"
   say "$words"
 }
@@ -111,23 +111,23 @@ port=$((port + 20))
 RANK=0 WORLD_SIZE=3 MASTER_PORT=$((port + 1)) "$FOLDER/process_carriers" >0 2>&1 &
 silent=$!
 listens() { grep -q ":$(printf '%04X' "$1") 00000000:0000 0A" /proc/net/tcp; }
-for ((i = 0; i < 600; i++)); do listens $((port + 1)) && break; sleep 0.1; done
+for ((i = 0; i < 600 * ${PLAIT_PATIENCE:-1}; i++)); do listens $((port + 1)) && break; sleep 0.1; done
 kill -STOP $silent
 RANK=0 WORLD_SIZE=2 PLAIT_RUN_ID=another MASTER_PORT=$((port + 1)) "$FOLDER/process_carriers" >1 2>&1 &
 other=$!
-for ((i = 0; i < 600; i++)); do listens $((port + 2)) && break; sleep 0.1; done
+for ((i = 0; i < 600 * ${PLAIT_PATIENCE:-1}; i++)); do listens $((port + 2)) && break; sleep 0.1; done
 ranks 2 "$FOLDER/process_world_run" 2 >log 2>&1 || fail "$name"
 say '^2 ranks: 3$'
 { kill -KILL $silent $other; wait $silent $other; } 2>/dev/null
 name='two of one rank'
 port=$((port + 20))
-RANK=0 WORLD_SIZE=3 MASTER_PORT=$port timeout 100 "$FOLDER/process_carriers" >0 2>&1 &
+RANK=0 WORLD_SIZE=3 MASTER_PORT=$port timeout $((100 * ${PLAIT_PATIENCE:-1})) "$FOLDER/process_carriers" >0 2>&1 &
 first=$!
-RANK=1 WORLD_SIZE=3 MASTER_PORT=$port timeout 100 "$FOLDER/process_carriers" >1 2>&1 &
+RANK=1 WORLD_SIZE=3 MASTER_PORT=$port timeout $((100 * ${PLAIT_PATIENCE:-1})) "$FOLDER/process_carriers" >1 2>&1 &
 second=$!
-RANK=1 WORLD_SIZE=3 MASTER_PORT=$port timeout 100 "$FOLDER/process_carriers" >2 2>&1 &
+RANK=1 WORLD_SIZE=3 MASTER_PORT=$port timeout $((100 * ${PLAIT_PATIENCE:-1})) "$FOLDER/process_carriers" >2 2>&1 &
 third=$!
-for ((i = 0; i < 600; i++)); do
+for ((i = 0; i < 600 * ${PLAIT_PATIENCE:-1}; i++)); do
   cat 1 2 >log
   grep -q 'another process is rank 1 of this run already' log && break
   sleep 0.1

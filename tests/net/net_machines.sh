@@ -17,7 +17,7 @@ machines() {
   port=$((port + 1))
   for r in 0 1 2 3; do
     lab_to $([ $r -lt 2 ] && echo machineA || echo machineB)
-    "${lab_in[@]}" env PLAIT_RUN_ID=$$.$port RANK=$r WORLD_SIZE=4 MASTER_PORT=$port timeout -k 5 "${rank_limit:-300}" "$@" >"$logs/$r" 2>"$logs/$r.err" &
+    "${lab_in[@]}" env PLAIT_RUN_ID=$$.$port RANK=$r WORLD_SIZE=4 MASTER_PORT=$port timeout -k 5 "${rank_limit:-$((300 * ${PLAIT_PATIENCE:-1}))}" "$@" >"$logs/$r" 2>"$logs/$r.err" &
     pids+=($!)
   done
   wait_ranks
