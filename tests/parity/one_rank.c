@@ -17,7 +17,7 @@ void one_rank_settings(const char *settings, char *out, size_t size) {
     size_t k = strlen(out);
     n = strcspn(settings, " ");
     for (size_t i = 0; i < sizeof of_meshes / sizeof *of_meshes; i++) meshes |= starts(settings, of_meshes[i]);
-    if (!meshes) snprintf(out + k, size - k, "%.*s ", (int)n, settings);
+    if (!meshes || starts(settings, "parallel.grad_dtype=")) snprintf(out + k, size - k, "%.*s ", (int)n, settings);
   }
 }
 
