@@ -1,4 +1,4 @@
-// tier 1 2; numbers
+// tier 1 2; rooms compile device infer op program runtime; numbers
 // The whole machinery on one rank (compile, Program, State, executor, fast kernels, Job and Rank) against PyTorch:
 // logits of the first batch, and loss and gradient norm over 20 steps of AdamW for each golden folder
 // (scripts/golden_models.py) and of Lion for GPT-2 (scripts/golden_lion.py).

@@ -1,4 +1,4 @@
-// tier 1 2; numbers
+// tier 1 2; rooms device; numbers
 // Fast kernels against the reference kernels: every row of the table of cases, every SIMD level of this machine, every
 // floating-point dtype, sharded and padded operands, in place, and the same bits for any number of threads.
 #include <pthread.h>

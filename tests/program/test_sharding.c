@@ -1,4 +1,4 @@
-// tier 1 2
+// tier 1 2; rooms compile sharding schedule
 // ZeRO's two tables, read off compiled Programs: what is moved a step, and what a rank keeps (Rajbhandari et al.,
 // 2020).
 #include "program/traffic.h"
