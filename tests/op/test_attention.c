@@ -1,4 +1,4 @@
-// tier 1 2; numbers
+// tier 1 2; rooms device; numbers
 // Attention in parts: a rank's queries in zigzag order against all keys, and against one block of keys at a time with
 // MERGE, equal attention of the whole sequence, forward and backward. Reference and fast kernels of every level and
 // dtype; documents that begin and end inside of chunks, dropout by global positions, grouped queries.

@@ -10,14 +10,15 @@ static Vec(Kept *) kept; // of this test program; results stay where they are
 static int starts(const char *text, const char *with) { return !strncmp(text, with, strlen(with)); }
 
 void one_rank_settings(const char *settings, char *out, size_t size) {
-  static const char *const of_meshes[] = {"parallel.", "layout.", "mesh.", "batch.balance=", "batch.micro="};
+  static const char *const of_meshes[] = {"parallel.",     "layout.",      "mesh.",
+                                           "batch.balance=", "batch.micro=", "moe.chunks="};
   out[0] = 0;
   for (size_t n; *settings; settings += n + strspn(settings + n, " ")) {
     int meshes = 0;
     size_t k = strlen(out);
     n = strcspn(settings, " ");
     for (size_t i = 0; i < sizeof of_meshes / sizeof *of_meshes; i++) meshes |= starts(settings, of_meshes[i]);
-    if (!meshes) snprintf(out + k, size - k, "%.*s ", (int)n, settings);
+    if (!meshes || starts(settings, "parallel.grad_dtype=")) snprintf(out + k, size - k, "%.*s ", (int)n, settings);
   }
 }
 
