@@ -1,4 +1,5 @@
 #!/bin/bash
+# tier 2; rooms data recipe; numbers
 # batch.balance: shares of the batch that change between steps. Losses, norms and evaluations are one rank's; metrics have the shares, and
 # from them a run repeats to the bit; a run resumes with the shares that it had; what cannot be is refused.
 . "$SOURCE/tests/train/harness.sh" || exit 1
