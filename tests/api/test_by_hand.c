@@ -1,3 +1,4 @@
+// tier 1 2; rooms compile program runtime schedule; threads numbers
 // Half by hand: graphs of a user's own train on any mesh as on one rank; what follows from few annotations; what is
 // refused.
 #include "plait/graph.h"

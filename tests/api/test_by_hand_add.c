@@ -1,3 +1,4 @@
+// tier 1; rooms compile; numbers
 // Half by hand: what is computed from parameters alone is added to what has samples, on any mesh, as a parameter of the
 // same values would be.
 #include "plait/graph.h"

@@ -1,3 +1,4 @@
+// tier 1; rooms checkpoint; numbers
 // Half by hand: checkpoints and files of parameters. What is saved on one mesh goes on on another as if it had never
 // stopped; what cannot be loaded says why and changes nothing; and all of it where every rank is the caller's own.
 #include "base/error.h"

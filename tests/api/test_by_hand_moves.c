@@ -1,3 +1,4 @@
+// tier 1; rooms sharding compile; numbers
 // Half by hand: an axis that goes from one dim to another, forward and backward, trains as one rank does, and moves
 // what one all_to_all moves.
 #include "api/by_hand.h"

@@ -1,3 +1,4 @@
+// tier 1; rooms op compile; numbers
 // Half by hand, the calls for a model of one's own: embedding, norms, attention, einsum, losses, dropout and outputs
 // give on any mesh what one rank gives, and on one rank what formulas give; wrong use has its sentence.
 #include "plait/graph.h"

@@ -1,3 +1,4 @@
+// tier 1; rooms compile program runtime schedule; numbers
 // Half by hand: random graphs of all ops, with random placements on random meshes, train as on one rank; and in bf16
 // they run. RANDOM_GRAPHS=FROM:TO takes other seeds than the test's.
 #include "plait/graph.h"

@@ -1,3 +1,4 @@
+// tier 1 2 3; rooms plan compile; numbers
 // Fully automatic: a graph without placements gets a plan, which is the best that there is and trains as one rank does.
 #include "plait/graph.h"
 #include <math.h>

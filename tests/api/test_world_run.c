@@ -1,3 +1,4 @@
+// tier 1; rooms comm; threads
 // plait_world_run with threads: every rank once, and the first failure with its rank, whatever the others wait in.
 // (Processes: tests/process/world_run.c.)
 #include "plait/comm.h"

@@ -1,3 +1,4 @@
+// tier 1; numbers
 // Sharded checkpoints: every layout loads under every other, by name, shape and dtype, from threads too.
 #include "pieces.h"
 #include <dirent.h>

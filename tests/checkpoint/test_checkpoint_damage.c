@@ -1,3 +1,4 @@
+// tier 1
 // Damaged checkpoints: every flipped bit, lost byte and hostile manifest is refused, and the newest sound one is found.
 #include "pieces.h"
 

@@ -1,3 +1,4 @@
+// tier 1
 // A save that is cut off, by death, by a limit or by a full disk, leaves the checkpoints before it and nothing else.
 #include "pieces.h"
 #include <errno.h>

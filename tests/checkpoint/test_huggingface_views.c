@@ -1,3 +1,4 @@
+// tier 1; rooms model
 // Views alone: lines of text and Variables in, the layout of tensors out; loads and saves through them, both ways.
 #include <setjmp.h>
 #include <stdarg.h>

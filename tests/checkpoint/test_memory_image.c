@@ -1,3 +1,4 @@
+// tier 1
 // Images of a rank's part of a checkpoint in memory: what is found of them when the rank is dead, and what is not.
 #include "checkpoint/memory_image.h"
 #include "base/fault.h"

@@ -1,3 +1,4 @@
+// tier 1
 // safetensors: round trips, folders of shards, and files that were made to hurt.
 #include "base/file.h"
 #include "checkpoint/safetensors.h"

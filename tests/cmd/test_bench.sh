@@ -1,4 +1,5 @@
 #!/bin/bash
+# tier 1; rooms comm
 # plait bench comm as a user meets it: every collective and size has a line, wrong words are refused in one sentence.
 # PLAIT: the binary, SOURCE: the repository.
 set -u

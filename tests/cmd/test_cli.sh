@@ -1,4 +1,5 @@
 #!/bin/bash
+# tier 1; rooms recipe
 # The command line as a user meets it: help, versions, exit statuses, one-sentence errors, recipes checked and printed.
 # PLAIT: the binary, SOURCE: the repository.
 set -u

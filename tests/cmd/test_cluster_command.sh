@@ -1,4 +1,5 @@
 #!/bin/bash
+# tier 1; rooms plan
 # plait cluster: what it prints, where names are found, and the sentence for every kind of wrong file. PLAIT: the binary, SOURCE: the
 # repository.
 set -u

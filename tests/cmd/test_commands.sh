@@ -1,4 +1,5 @@
 #!/bin/bash
+# tier 1; rooms infer model recipe
 # plan, explain, eval, generate and export as a user meets them: on the golden Hugging Face folders, and on a tiny run.
 # PLAIT: the binary, SOURCE: the repository.
 set -u

@@ -1,4 +1,5 @@
 #!/bin/bash
+# tier 2; rooms train plan
 # plait compare: a row a strategy, with numbers that plait simulate prints too; rows that cannot be say why; wrong input.
 # PLAIT: the binary, SOURCE: the repository.
 set -u

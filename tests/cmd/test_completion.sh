@@ -1,4 +1,5 @@
 #!/bin/bash
+# tier 1
 # Shell completion as a user meets it: what bash, zsh and fish offer for parts of command lines. zsh and fish where they are installed.
 set -u
 work=$(mktemp -d) || exit 1

@@ -1,4 +1,5 @@
 #!/bin/bash
+# tier 2
 # Configuring where an MPI is half installed, as Debian's openmpi-bin is without libopenmpi-dev: AUTO leaves it out and says so, ON
 # refuses with a sentence. SOURCE: the repository.
 set -u

@@ -1,4 +1,5 @@
 #!/bin/bash
+# tier 1; rooms device comm
 # plait doctor: says all that it should, agrees with the system, survives an empty PATH, a wrong PLAIT_SIMD, no devices.
 # PLAIT: the binary.
 set -u

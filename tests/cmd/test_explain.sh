@@ -1,4 +1,5 @@
 #!/bin/bash
+# tier 2; rooms schedule program plan compile
 # plait explain --timeline and --mesh, and what plait plan says about pipelines.
 set -u
 folder=$(mktemp -d)

@@ -1,4 +1,5 @@
 #!/bin/bash
+# tier 1
 # `make help` lists every target and every setting; `make` alone builds the command and nothing else, `make install` no tests.
 set -u
 command -v make >/dev/null || { echo "no make here: not tested"; exit 77; }

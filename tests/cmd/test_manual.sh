@@ -1,4 +1,5 @@
 #!/bin/bash
+# tier 2
 # Help and man pages: wrapped to the width that is given, complete, without a complaint by man; and what make install would put where.
 set -u
 work=$(mktemp -d) || exit 1

@@ -1,3 +1,4 @@
+// tier 1
 // The option parser: values, defaults, operands, and the exit statuses of mistakes.
 #include "cmd/completion.c" // the command's files are not part of the library
 #include "cmd/help.c"

@@ -1,4 +1,5 @@
 #!/bin/bash
+# tier 3
 # The page of plait explain --play in headless Chromium: it steps by keys and slider, and holds and sends what the plan says. The page
 # drives itself where its address ends in #test (selfTest in src/cmd/play_control.js).
 set -u

@@ -1,4 +1,5 @@
 #!/bin/bash
+# tier 2; rooms plan recipe compile program
 # docs/step.md, docs/recompute.md and others show what plait prints now, and every file and function that they name exists.
 set -u
 folder=$(mktemp -d)

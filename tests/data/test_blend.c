@@ -1,3 +1,4 @@
+// tier 1; numbers
 // Blends: weights followed over every prefix, each dataset walked in order without a gap.
 #include "data/blend.h"
 #include <math.h>

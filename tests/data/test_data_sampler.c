@@ -1,3 +1,4 @@
+// tier 1; numbers
 // Samples: every token of an epoch a target once, document masks, epochs, blends, evaluation, refusals.
 #include "data/sampler.h"
 #include "data/synthetic.h"

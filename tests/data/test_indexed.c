@@ -1,3 +1,4 @@
+// tier 1
 // Indexed datasets: the bytes of the format, round trips, hostile files, files that appear whole or not at all.
 #include "data/indexed.h"
 #include "data/synthetic.h"

@@ -1,3 +1,4 @@
+// tier 1; threads numbers
 // The loader: the same global batch under every layout, exact resume, bounded queue, errors, many loaders at once.
 // Loader threads share only what the loader's mutex guards; the program is clean under TSan.
 #include "data/loader.h"

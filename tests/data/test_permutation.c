@@ -1,3 +1,4 @@
+// tier 1
 // The keyed permutation: a bijection for every n, different for every key, uniform enough.
 #include "data/permutation.h"
 #include "base/error.h"

@@ -1,4 +1,5 @@
 #!/bin/bash
+# tier 1; rooms train
 # A corpus that is cut short while plait reads it: one sentence that names the file, status 1, checkpoints stay.
 . "$SOURCE/tests/train/harness.sh" || exit 1
 

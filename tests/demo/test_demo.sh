@@ -1,4 +1,5 @@
 #!/bin/sh
+# tier 3; rooms cmd data
 # The demo, shortened: every part runs, the score and the samples are there, and a second run skips what is done.
 set -eu
 scratch=$(mktemp -d "${TMPDIR:-/tmp}/plait-test-demo.XXXXXX")

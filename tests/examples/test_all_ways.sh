@@ -1,4 +1,5 @@
 #!/bin/bash
+# tier 3; rooms compile; numbers
 # One model in all ways (examples/by_hand_*.c, half_by_hand_llama.c, automatic_llama.c, by_recipe.yaml): whatever the way and the number of ranks, the printed losses are those of
 # one device, to nine digits after the point.
 # PLAIT: the binary, whose folder is the build; SOURCE: the repository.

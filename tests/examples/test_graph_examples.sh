@@ -1,4 +1,5 @@
 #!/bin/bash
+# tier 3; rooms compile; numbers
 # The examples over plait/graph.h print on four ranks what they print on one; and docs/one-device-to-mesh.md shows the real
 # difference of its two programs. PLAIT: the binary, beside which the examples are; SOURCE: the repository.
 set -u

@@ -1,4 +1,5 @@
 #!/bin/bash
+# tier 1
 # Every public header compiles alone, twice in one file, in C17 and in C++17, without a warning.
 # CC and CXX: the compilers to try, cc and c++ when not set. SOURCE: the repository.
 set -u

@@ -1,4 +1,5 @@
 #!/bin/bash
+# tier 3
 # What an installed copy gives to other programs: the installed examples and the program of docs/library.md are built against it by
 # pkg-config alone, with the shared and with the static library, in an empty environment, and run. Only symbols of the public headers
 # are visible; plait.pc promises what is there.

@@ -1,3 +1,4 @@
+// tier 1
 // plait.h at its edges: no error struct, no output, no overrides, wrong input. (Training itself: test_install.sh.)
 #include "plait/plait.h"
 #include <setjmp.h>

@@ -1,4 +1,5 @@
 #!/bin/bash
+# tier 1; rooms op; numbers
 # examples/ring_attention.c: any number of ranks gets what one gets, and in zigzag order none has more to do than the mean
 # and a twentieth. PLAIT: the binary, beside which the examples are.
 set -u

@@ -1,4 +1,5 @@
 #!/bin/bash
+# tier 1; rooms data; numbers
 # What plait eval prints besides a loss: JSON with all digits, progress to a pipe, how many tokens a loss is of (as plait train does); what
 # it asks for where it is not told what to evaluate, and of weights that plait cannot read.
 . "$SOURCE/tests/train/harness.sh" || exit 1

@@ -1,4 +1,5 @@
 #!/bin/bash
+# tier 2; rooms model checkpoint data
 # plait export makes a folder that generation needs nothing else for: the small files of the folder that a model or a tokenizer came from
 # are carried through a run's checkpoints, or written; plait generate begins and stops as they say. An export is whole or absent.
 . "$SOURCE/tests/train/harness.sh" || exit 1

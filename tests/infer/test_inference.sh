@@ -1,4 +1,5 @@
 #!/bin/bash
+# tier 1 2; rooms recipe runtime model; numbers
 # plait eval and plait generate on any mesh, Layout and precision: one rank's loss and text, from a run, a checkpoint or an unmodified
 # Hugging Face folder; keys that have no meaning there are refused.
 . "$SOURCE/tests/train/harness.sh" || exit 1

@@ -1,3 +1,4 @@
+// tier 1; numbers
 // Sampling: argmax and ties, top-k and top-p cuts, and frequencies against the softmax.
 #include <setjmp.h>
 #include <stdarg.h>

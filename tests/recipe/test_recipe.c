@@ -1,3 +1,4 @@
+// tier 1
 // Recipes: good ones, bad ones (each with the sentence it must give), overrides, paths, round trips, hostile text.
 #include "base/file.h"
 #include "base/yaml.h"

@@ -1,3 +1,4 @@
+// tier 2; rooms compile plan; numbers
 // parallel.recompute auto: what it chooses fits the budget by the real memory plan, takes no longer than any mode that
 // fits, and an impossible budget is refused with one that works.
 #include <setjmp.h>

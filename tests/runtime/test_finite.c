@@ -1,3 +1,4 @@
+// tier 1; threads numbers
 // The search for values that are not finite: in every dtype, padding apart, and which of several ranks' was first.
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,3 +1,4 @@
+// tier 1; threads
 // What the ranks of a machine have of the state together, and what of it is spare.
 #include "recipe/setup.h"
 #include "runtime/machine_state.h"

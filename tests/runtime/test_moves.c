@@ -1,3 +1,4 @@
+// tier 1; rooms program sharding; threads numbers
 // Every redistribution of a tensor of four dims as the executor makes it, on four ranks, for all pairs of placements:
 // gathers, scatters and moves from dim to dim, in zigzag too, with all rows of a batch and with different numbers of
 // rows on the ranks.

@@ -1,3 +1,4 @@
+// tier 1; rooms compile program; threads numbers
 // Copies that updates write (compile/fuse.c): behind every step they are the rounded weights, also of a step that was
 // skipped; weights that something else has written are read by the next step; and BEGIN passes over Copies that are
 // as the update left them.

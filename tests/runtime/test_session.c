@@ -1,3 +1,4 @@
+// tier 1; rooms program; threads numbers
 // Sessions: tasks on all ranks, the first failure and who caused it; and what elasticity will do: closing, opening
 // again with fewer ranks, and continuing with the very losses of a run that nothing happened to.
 #include "runtime/session.h"

@@ -1,3 +1,4 @@
+// tier 1; rooms program; threads
 // Planned means allocated once: from when a Program is bound, plait allocates nothing in a step, neither for
 // communication nor for anything else. The linker puts the functions below in the place of xcalloc and xrealloc, which
 // count. Under mpirun (tests/mpi/mpi_comm.sh) ranks are processes, and the configurations are those of as many ranks;

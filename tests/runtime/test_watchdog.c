@@ -1,3 +1,4 @@
+// tier 2; threads
 // The watchdog among threads: a rank that stands still is named with what it was doing, and the process ends with
 // status 1.
 #include "runtime/watchdog.h"

@@ -1,3 +1,4 @@
+// tier 1
 // Regular expressions as Oniguruma means them, whatever PCRE2 and the system's Unicode say; what is refused, and how.
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,4 +1,5 @@
 #!/bin/sh
+# tier 1; rooms cmd
 # The command plait tokenize: files in, files out, its errors and exit statuses. PLAIT: the binary, SOURCE: the repository.
 set -u
 folder=$(mktemp -d) || exit 1

@@ -1,4 +1,5 @@
 #!/bin/bash
+# tier 3
 # What plait tokenize reads (pipes, the standard input, .gz, .zst) and what it warns of; that it replaces nothing without --force; that
 # files are whole or gone when it is stopped.
 # PLAIT: the binary, SOURCE: the repository.

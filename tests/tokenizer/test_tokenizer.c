@@ -1,3 +1,4 @@
+// tier 1
 // Tokenizers against Hugging Face's ids (golden/, made by scripts/golden_tokenizer.py), round trips, cuts, hostile
 // files.
 #include <setjmp.h>

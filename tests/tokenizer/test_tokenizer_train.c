@@ -1,3 +1,4 @@
+// tier 1
 // Training of tokenizers and encoding of corpora: determinism, ties, thread counts, documents, errors with their line.
 #include <setjmp.h>
 #include <stdarg.h>

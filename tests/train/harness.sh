@@ -1,55 +1,6 @@
 # What the shell tests of training share: a corpus, a model and a recipe that train in seconds. Sourced by bash.
 # PLAIT: the binary, SOURCE: the repository. All happens in a folder of its own, $work, which is removed at the end.
-set -u
-work=$(mktemp -d) || exit 1
-tier=${PLAIT_TIER:-2}         # 1: a sample that takes seconds; 2: make check; 3: all of it (tests/tier.h)
-patience=${PLAIT_PATIENCE:-1} # how many times longer than on a quiet machine, without sanitizers, anything may take
-failures=0 running='' mounted='' limit=$((60 * patience))
-
-# A build with sanitizers is about ten times slower, and its memory is not that of plait.
-sanitized() { grep -qa -e __asan_init -e __tsan_init "$PLAIT"; }
-
-clean_up() {
-  [ "$BASHPID" = "$$" ] || return # a child that a signal meets before it has become plait
-  [ -n "$running" ] && kill -9 "$running" 2>/dev/null && wait "$running" 2>/dev/null
-  [ -n "$mounted" ] && umount "$mounted"
-  rm -rf "$work"
-}
-trap clean_up EXIT
-
-fail() {
-  printf 'FAILED: %s\n' "$*"
-  failures=$((failures + 1))
-}
-
-die() {
-  fail "$@"
-  exit 1
-}
-
-finish() {
-  [ "$failures" -eq 0 ] || exit 1
-  exit 0
-}
-
-# expect STATUS PATTERN COMMAND…: the exit status within $limit seconds, and an extended regular expression in the output
-expect() {
-  local status=$1 pattern=$2 got
-  shift 2
-  timeout -s KILL "$limit" "$@" >"$work/output" 2>&1
-  got=$?
-  if [ "$got" -ne "$status" ] || ! grep -qE -e "$pattern" "$work/output"; then
-    fail "$*"
-    printf '  status %s, expected %s; expected to match: %s\n' "$got" "$status" "$pattern"
-    sed 's/^/  | /' "$work/output" | tail -"$(sanitized && echo 100 || echo 20)" # a sanitizer's report is long
-  fi
-}
-
-# The same, and the complaint is one sentence of plait's on a line of its own.
-refuse() {
-  expect "$@"
-  [ "$(grep -c '^plait' "$work/output")" -eq 1 ] || fail "not one sentence: $(tail -3 "$work/output")"
-}
+. "$SOURCE/tests/script.sh"
 
 # What a run must repeat to the bit: all lines of steps, without what a clock or the system says.
 steady() { sed '/^{"summary"/d; /"checkpoint_seconds"/d; s/, "tokens_per_s".*/}/' "$1/metrics.jsonl"; }
@@ -64,7 +15,24 @@ same_run() {
   done
 }
 
+# metric RUN STEP KEY: its value in the line of that step
+metric() { sed -n "s/.*\"step\": $2, .*\"$3\": \([^,}]*\).*/\1/p" "$1/metrics.jsonl"; }
+# close_to A B MOST: two numbers above 0 differ by at most MOST × A
+close_to() { awk -v a="$1" -v b="$2" -v most="$3" 'BEGIN { d = a - b; exit !(a > 0 && (d < 0 ? -d : d) <= most * a) }'; }
+
 losses() { sed -n 's/^{"step": \([0-9]*\), "loss": \([^,]*\),.*/\1 \2/p' "$1/metrics.jsonl"; }
+
+# resumes RUN STEP KEYS…: RUN, which has all its checkpoints, stopped after STEP and trained again to the same end is RUN to the bit
+resumes() {
+  local run=$1 step=$2 folder
+  shift 2
+  rm -rf "$run.again" && cp -r "$run" "$run.again"
+  rm -f "$run.again/checkpoints/best"
+  for folder in "$run.again"/checkpoints/step-*; do [ "${folder##*step-}" -le "$step" ] || rm -r "$folder"; done
+  expect 0 "resuming from .*step-$step\$" "$PLAIT" train recipe.yaml run.dir="$run.again" "$@"
+  diff <(ls "$run/checkpoints") <(ls "$run.again/checkpoints") || fail "$run.again: other checkpoints"
+  same_run "$run" "$run.again"
+}
 
 # near A B FAR FROM UNTIL: of the steps after FROM up to UNTIL both have a loss, and B's is at most FAR × A's from A's
 near() {
@@ -130,7 +98,6 @@ start() {
   running=$!
 }
 
-cd "$work" || exit 1
 # Text that is the same for ever: which step meets which token is part of what is tested.
 awk 'function draw(n) { x = x * 16807 % 2147483647; return x % n }
   BEGIN {

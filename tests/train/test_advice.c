@@ -1,3 +1,4 @@
+// tier 2; rooms plan; numbers
 // Advice: which rules apply on which machines (tests/train/advice.golden, written by scripts/advice-golden), and that
 // the sentences and verdicts follow from the rows.
 #include "train/advice.h"

@@ -1,4 +1,5 @@
 #!/bin/bash
+# tier 2; rooms checkpoint runtime; threads numbers
 # Checkpoints that are written while the next steps run (checkpoint.async): the bytes of those that steps wait for, under several
 # parallel configurations; a killed run resumes from a whole one; a full disk and a rollback behave as without; the plan has the
 # memory. ASYNC_KILLS: how many kills, 20 where nothing is said.

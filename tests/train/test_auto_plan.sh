@@ -1,4 +1,5 @@
 #!/bin/bash
+# tier 2; rooms plan recipe; numbers
 # plan: auto: a whole run with it, what its folder keeps, and a run that resumes on another number of ranks and plans anew. The
 # losses are those of one rank all the way.
 . "$SOURCE/tests/train/harness.sh" || exit 1

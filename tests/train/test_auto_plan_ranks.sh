@@ -1,4 +1,5 @@
 #!/bin/bash
+# tier 2; rooms comm plan
 # plan: auto and run.cluster where ranks are processes: rank 0 alone reads and searches, and the others take its plan and its cut into
 # stages, whatever their own files say.
 . "$SOURCE/tests/train/harness.sh" || exit 1

@@ -1,4 +1,5 @@
 #!/bin/bash
+# tier 1 2; rooms recipe model data checkpoint; numbers
 # Whatever is wrong gets one sentence that names it, status 2 (1 where the machine is at fault), and costs nothing: the
 # recipe, the metrics and the checkpoints of the run before are as they were, and it goes on.
 . "$SOURCE/tests/train/harness.sh" || exit 1

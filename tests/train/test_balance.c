@@ -1,3 +1,4 @@
+// tier 1; numbers
 // batch.balance: measured: what ranks that differ in speed get, and when it is worth a change; shares in metrics.
 #include <setjmp.h>
 #include <stdarg.h>

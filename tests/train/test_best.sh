@@ -1,4 +1,5 @@
 #!/bin/bash
+# tier 2; rooms checkpoint infer; numbers
 # The best checkpoint by held-out loss is kept and usable; a run ends early when the held-out loss does not get better, and says so
 # again when it is started again; a blend's sources have a loss each; steps without targets have none.
 . "$SOURCE/tests/train/harness.sh" || exit 1

@@ -1,4 +1,5 @@
 #!/bin/bash
+# tier 2; rooms recipe
 # Nothing changes silently: a run that resumes says what is not as it was, refuses what would make it another run, and a run
 # that has nothing to do changes nothing.
 . "$SOURCE/tests/train/harness.sh" || exit 1

@@ -1,3 +1,4 @@
+// tier 1
 // What is compared with a checkpoint of another version of plait: what it has recorded, and no more.
 #include <setjmp.h>
 #include <stdarg.h>

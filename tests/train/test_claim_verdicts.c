@@ -1,3 +1,4 @@
+// tier 2; rooms plan cmd; numbers
 // Claims: verdicts follow from plait's numbers, which are right where they are known.
 #include "train/claims.h"
 #include <math.h>

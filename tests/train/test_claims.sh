@@ -1,4 +1,5 @@
 #!/bin/bash
+# tier 2; rooms cmd
 # plait claims: docs/claims.md is what it prints, the commands on that page run, words choose claims, from any folder.
 # PLAIT: the binary, SOURCE: the repository.
 set -u

@@ -1,4 +1,5 @@
 #!/bin/bash
+# tier 2; rooms base
 # Started without standard input, output or error (by a daemon, by cron, or with >&-), plait does its work, and what it prints
 # lands in none of the files that it writes.
 . "$SOURCE/tests/train/harness.sh" || exit 1

@@ -1,9 +1,8 @@
 #!/bin/bash
-# Delayed gradients across checkpoints: a run that resumes repeats the unbroken one to the bit, also while versions wait
-# for a step that was skipped; on another layout to rounding. Measuring the noise scale changes nothing. plan shows the memory.
+# tier 2; rooms compile recipe runtime infer; numbers
+# Delayed gradients: on another layout the same run to rounding. What is evaluated and exported are the newest weights. Measuring the
+# noise scale changes nothing. plan shows the memory. (A run that stops: test_stop_and_resume.sh.)
 . "$SOURCE/tests/train/harness.sh" || exit 1
-metric() { sed -n "s/.*\"step\": $2, .*\"$3\": \([^,}]*\).*/\1/p" "$1/metrics.jsonl"; }
-near() { awk -v a="$1" -v b="$2" -v most="$3" 'BEGIN { d = a - b; exit !(a > 0 && (d < 0 ? -d : d) <= most * a) }'; }
 keys=(optimizer.delay=2 schedule.steps=12 schedule.warmup=0 eval.every=4 checkpoint.every=3 checkpoint.keep=0)
 
 expect 0 'step 12' "$PLAIT" train recipe.yaml "${keys[@]}" run.dir=whole
@@ -12,16 +11,6 @@ expect 0 'step 12' "$PLAIT" train recipe.yaml "${keys[@]}" optimizer.delay=0 run
 [ "$(metric whole 2 loss)" = "$(metric newest 2 loss)" ] && fail 'delay 2 changes nothing of step 2'
 [ "$(metric whole 1 loss)" ] || fail 'no loss'
 
-# resume: from any step the same bits
-for from in 3 9; do
-  cp -r whole broken
-  rm -rf broken/checkpoints/step-1[0-9] broken/checkpoints/best
-  for step in 3 6 9 12; do [ "$step" -gt "$from" ] && rm -rf broken/checkpoints/step-$step; done
-  expect 0 'step 12' "$PLAIT" train recipe.yaml "${keys[@]}" run.dir=broken
-  same_run whole broken
-  rm -rf broken
-done
-
 # on another layout, in fp64
 wide=(precision=fp64 "${keys[@]}")
 expect 0 'step 12' "$PLAIT" train recipe.yaml "${wide[@]}" run.dir=wide
@@ -29,10 +18,8 @@ for mesh in 'mesh.dp=1 mesh.tp=2 parallel.zero=0' 'mesh.dp=2 parallel.zero=3' 'm
   rm -rf other
   # shellcheck disable=SC2086 # words on purpose
   expect 0 'step 12' "$PLAIT" train recipe.yaml "${wide[@]}" run.dir=other checkpoint.resume="$work/wide/checkpoints/step-3" $mesh
-  for step in 4 6 12; do
-    near "$(metric wide $step loss)" "$(metric other $step loss)" 1e-10 || fail "$mesh: step $step: $(metric other $step loss), not $(metric wide $step loss)"
-  done
-  near "$(metric wide 12 eval_loss)" "$(metric other 12 eval_loss)" 1e-10 || fail "$mesh: the evaluation"
+  near wide other 1e-10 3 12
+  close_to "$(metric wide 12 eval_loss)" "$(metric other 12 eval_loss)" 1e-10 || fail "$mesh: the evaluation"
 done
 
 # an evaluation and an export see the newest weights: those of the checkpoint's parameters
@@ -43,15 +30,6 @@ expect 0 'step 1' "$PLAIT" train recipe.yaml run.dir=still model.init=exported o
 # a step that is tried first, to measure the noise scale, moves no version
 expect 0 'step 12' "$PLAIT" train recipe.yaml "${keys[@]}" run.dir=measured run.noise_scale=1
 diff <(steady whole | sed 's/, "part_.*//; s/, "noise.*//') <(steady measured | sed 's/, "part_.*//; s/, "noise.*//') >difference || { fail 'measuring changes the run'; head -5 difference; }
-
-# loss scaling: steps are skipped at first, some before a checkpoint
-half=(precision=fp16 loss_scale.initial=268435456 "${keys[@]}")
-expect 0 'step 1: gradients overflow' "$PLAIT" train recipe.yaml "${half[@]}" run.dir=half
-[ "$(metric half 3 skipped)" = 1 ] || fail 'step 3 of fp16 is not skipped'
-cp -r half half-broken
-rm -rf half-broken/checkpoints/step-{6,9,12} half-broken/checkpoints/best
-expect 0 'step 12' "$PLAIT" train recipe.yaml "${half[@]}" run.dir=half-broken
-same_run half half-broken
 
 # another delay is another run; plan shows what versions take; wrong values
 refuse 2 'optimizer.delay' "$PLAIT" train recipe.yaml "${keys[@]}" optimizer.delay=1 run.dir=whole schedule.steps=16

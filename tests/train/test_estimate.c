@@ -1,3 +1,4 @@
+// tier 1; rooms plan; numbers
 // What a long run is told, at its start and where it resumes; the measured peak of processes that measure together.
 #include "base/file.h"
 #include "recipe/setup.h"

@@ -1,3 +1,4 @@
+// tier 1
 // TensorBoard event files: the bytes of a golden one, CRCs, order of names, full disks, what metrics mirror.
 #include "base/file.h"
 #include "train/metrics.h"

@@ -1,4 +1,5 @@
 #!/bin/bash
+# tier 2; rooms plan
 # How long a run will take, said before it, with a warning where it is more than a day; precision: auto, which a run keeps.
 . "$SOURCE/tests/train/harness.sh" || exit 1
 export XDG_CACHE_HOME=$work/cache

@@ -1,4 +1,5 @@
 #!/bin/bash
+# tier 2; rooms checkpoint recipe
 # A run that is sent back to an earlier checkpoint, or to another run's, loses nothing silently: it is refused, or with --force
 # what came later is moved aside; the same command then resumes from what the run has reached.
 . "$SOURCE/tests/train/harness.sh" || exit 1

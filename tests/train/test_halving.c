@@ -1,3 +1,4 @@
+// tier 1
 // The halving of plans by measured time, with times that are made up.
 #include "train/tune.h"
 #include <setjmp.h>

@@ -1,3 +1,4 @@
+// tier 1; numbers
 // Names of held-out sources: as short as they can be, none twice, fit for metrics.
 #include "train/held_out.h"
 #include <setjmp.h>

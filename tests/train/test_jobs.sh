@@ -1,4 +1,5 @@
 #!/bin/bash
+# tier 1 2; rooms runtime data comm schedule; threads numbers
 # Whole training jobs, small ones that together use every thread that plait has: ranks of one and two threads, threads lent
 # to other ranks, pipelines, collectives in flight, loaders, the watchdog, checkpoints. Every configuration ends with the
 # loss of the first. CI runs this under the thread sanitizer, which ends a job with another status at the first data race.

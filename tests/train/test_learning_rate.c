@@ -1,3 +1,4 @@
+// tier 1; numbers
 // Learning-rate schedules against their closed forms, at every step.
 #include "train/learning_rate.h"
 #include <math.h>

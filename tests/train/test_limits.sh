@@ -1,4 +1,5 @@
 #!/bin/bash
+# tier 2; rooms base
 # Limits that others have set: on threads (ulimit -u, ulimit -v, pids.max) and on memory (control groups of either version). Each is
 # one sentence that names the limit and a status, never an abort or a kill; what can be known before the start is refused there.
 . "$SOURCE/tests/train/harness.sh" || exit 1

@@ -1,3 +1,4 @@
+// tier 1
 // metrics.jsonl: what is written reads back to the bit, resume cuts it right, torn and hostile files are survived.
 #include "base/file.h"
 #include "train/metrics.h"

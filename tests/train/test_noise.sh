@@ -1,4 +1,5 @@
 #!/bin/bash
+# tier 2; rooms runtime; numbers
 # run.noise_scale: the gradient norm of a part of the batch is that of a batch which is that part, under every mesh, and measuring
 # changes nothing of the run.
 . "$SOURCE/tests/train/harness.sh" || exit 1

@@ -1,3 +1,4 @@
+// tier 1; numbers
 // The noise scale: exact where norms are as the theory has them, a mean over measurements, and a sentence for people.
 #include "train/noise_scale.h"
 #include <math.h>

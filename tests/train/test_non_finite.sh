@@ -1,4 +1,5 @@
 #!/bin/bash
+# tier 2; rooms runtime op; threads numbers
 # Steps that are not finite: the search for a loss scale, the three policies, metrics, checkpoints and resuming.
 . "$SOURCE/tests/train/harness.sh" || exit 1
 

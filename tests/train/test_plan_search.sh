@@ -1,4 +1,5 @@
 #!/bin/bash
+# tier 2; rooms plan cmd
 # plait plan --search: a table, JSON, a recipe that is written, and one sentence where something is wrong.
 # PLAIT: the binary, SOURCE: the repository.
 set -u

@@ -1,4 +1,5 @@
 #!/bin/bash
+# tier 3; rooms plan
 # plait probe: measures this machine, and predictions take what it found. How near these are is for bench/foresight, not for a test.
 . "$SOURCE/tests/train/harness.sh" || exit 1
 export PLAIT_CLUSTERS=$SOURCE/clusters XDG_CACHE_HOME=$PWD/cache

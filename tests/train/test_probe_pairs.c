@@ -1,3 +1,4 @@
+// tier 1; rooms comm
 // What a probe makes of messages between pairs of ranks: levels by where the two are, and outliers by name.
 #include "train/probe_pairs.h"
 #include <math.h>

@@ -1,3 +1,4 @@
+// tier 1; rooms base
 // Progress: plain lines off a terminal, one rewritten line on a pseudo-terminal that fits the width. Units. Run folder.
 #include "base/file.h"
 #include "base/memory_usage.h"

@@ -1,3 +1,4 @@
+// tier 1 2 3; rooms plan; numbers
 // The search: bounds are bounds, estimates are near, given keys stay, and what it finds is what trying all finds.
 // PLAIT_SEARCH_SPACES: how many random spaces are searched and tried whole (24, about a second each; 4 with
 // sanitizers).

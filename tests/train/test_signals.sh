@@ -1,4 +1,5 @@
 #!/bin/bash
+# tier 2; rooms base runtime infer
 # Signals (src/base/signals.def): the step ends, a checkpoint is saved, the status is its own, and the next run resumes to the
 # bit. A second signal ends at once. A run folder belongs to one process. A rank that fails takes all others along.
 . "$SOURCE/tests/train/harness.sh" || exit 1

@@ -1,3 +1,4 @@
+// tier 1; rooms plan; numbers
 // Layers are cut into pipeline stages by seconds where a cluster is named, and by FLOPs elsewhere; whoever compiles the
 // run has the same cut.
 #include "base/file.h"

@@ -1,4 +1,5 @@
 #!/bin/bash
+# tier 1; rooms runtime; threads numbers
 # A trace holds what each rank did in the chosen steps and nothing else, as JSON that viewers take; tracing changes no
 # number; the four parts of a step add up to it; event files appear, one per start, and can be switched off.
 . "$SOURCE/tests/train/harness.sh" || exit 1

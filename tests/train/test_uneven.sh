@@ -1,4 +1,5 @@
 #!/bin/bash
+# tier 1; rooms data; numbers
 # Batches that do not divide: whole runs with checkpoints, evaluations, resumed on other meshes, held to one rank; memory as planned;
 # and what plan says of idle time.
 . "$SOURCE/tests/train/harness.sh" || exit 1
