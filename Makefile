@@ -40,10 +40,10 @@ tests: configure     ## builds everything: the command, libraries, examples, tes
 # A sample of everything: it proves that this build works here. Needs no network, no root, and no package that the build does not.
 test: configure      ## tests this build: a sample of everything (three minutes)
 	@cmake --build $(BUILD) -j $(JOBS) --target tier1
-	@cd $(BUILD) && ctest --output-on-failure --no-tests=error -j $(JOBS) -L '^tier1$$' $(TEST_OPTIONS)
+	@cd $(BUILD) && ctest --no-label-summary --output-on-failure --no-tests=error -j $(JOBS) -L '^tier1$$' $(TEST_OPTIONS)
 
 check: tests         ## tests all that a change can break (ten minutes; less with ROOM=data)
-	@cd $(BUILD) && ctest --output-on-failure --no-tests=error -j $(JOBS) $(tiers) $(TEST_OPTIONS)
+	@cd $(BUILD) && ctest --no-label-summary --output-on-failure --no-tests=error -j $(JOBS) $(tiers) $(TEST_OPTIONS)
 
 # What they are is in cmake/tests.cmake. With a room: tier 1, and that room's of tier 2.
 tiers = $(if $(ROOM),$(if $(wildcard src/$(ROOM)/.),,$(error src/ has no room "$(ROOM)"; these are $(patsubst src/%/,%,$(wildcard src/*/)))))$(if $(ROOM),-L '^(tier1|room:$(ROOM))$$' -LE '^tier3$$',-L '^tier[12]$$' -LE '^sampled$$')
@@ -59,7 +59,7 @@ demo: all            ## trains a small GPT on C headers of this machine (about t
 parity: export PARITY_SEED := $(or $(PARITY_SEED),$(shell echo $$(($$(date +%s) / 86400))))
 parity: tests        ## compares every parallel configuration with one rank; writes docs/parity.md
 	@JOBS=$(JOBS) scripts/parity $(BUILD)
-	@cd $(BUILD) && ctest --output-on-failure --no-tests=error -j $(JOBS) -R parity $(TEST_OPTIONS)
+	@cd $(BUILD) && ctest --no-label-summary --output-on-failure --no-tests=error -j $(JOBS) -R parity $(TEST_OPTIONS)
 
 # Builds in build-faults.
 mutants: dependencies ## switches on each fault of src/base/faults.def: its test must fail

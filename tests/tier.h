@@ -2,13 +2,13 @@
 #pragma once
 #include <stdlib.h>
 
-// 1: make test, a sample that takes seconds; 2: make check, and a test that is started by hand; 3: make nightly, all of it.
+// 1: make test, a sample that takes seconds; 2: make check, and a test that is started by hand; 3: make nightly, all.
 static inline int test_tier(void) {
   const char *tier = getenv("PLAIT_TIER");
   return tier && *tier ? atoi(tier) : 2;
 }
 
-// How many times longer than on a quiet machine, without sanitizers, anything may take here (PLAIT_PATIENCE): at least 1.
+// How many times longer than on a quiet machine, without sanitizers, anything may take here (PLAIT_PATIENCE), 1 or more.
 static inline double test_patience(void) {
   const char *patience = getenv("PLAIT_PATIENCE");
   double times = patience && *patience ? atof(patience) : 1;
