@@ -70,8 +70,8 @@ static int sum(Member *m) {
 static void (*before_joining)(void); // what each process does first; NULL: nothing
 
 // Runs a task on so many processes, whose world has this silence; each has a minute, times PLAIT_PATIENCE. The victim
-// (-1: there is none) is not expected to end well; where it is stopped it is woken at the end, and must then. Returns how
-// many went wrong.
+// (-1: there is none) is not expected to end well; where it is stopped it is woken at the end, and must then. Returns
+// how many went wrong.
 static int run(int ranks, Task task, double silence, int victim, int signal) {
   static int worlds;
   int port = 12000 + (getpid() * 40 + 20 * worlds++) % 8000, failed = 0; // below those of tests/net and tests/elastic
