@@ -48,6 +48,7 @@ static char *name_of(const JobFolder *f, int epoch) { return xformat("%s/%s%d", 
 static void look(const JobFolder *f, int epoch, char *text, size_t size) {
   char *path = name_of(f, epoch);
   file_peek(path, text, size);
+  text[strcspn(text, "\n")] = 0;
   free(path);
 }
 

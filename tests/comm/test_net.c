@@ -1,7 +1,7 @@
 // tier 2 3; threads numbers
-// Ranks of net as processes of this test: sums, ranks that die, are stopped, leave or belong to another run. Who is
-// silent, and when, test_net_watch.c shows with time of its own; tests/net/ has the same as here and more with the
-// programs of tests/comm and plait train.
+// Ranks of net as processes of this test: sums, ranks that die, leave or belong to another run. Who is silent, and when,
+// test_net_watch.c shows with time of its own; tests/net/ has the same as here and more with the programs of tests/comm
+// and plait train, and ranks that are stopped.
 #include "base/clock.h"
 #include "base/error.h"
 #include "chains.h"
@@ -43,8 +43,9 @@ typedef struct Member {
 } Member;
 typedef int (*Task)(Member *m); // 0: all as expected
 
-static int join(Member *m, const char *id, double silence, Error *error) {
-  NetOptions options = {m->rank, m->ranks, "127.0.0.1", m->port, id, silence, test_seconds(20)};
+// The silence is so long that nothing tells of a rank but what it says, and its end.
+static int join(Member *m, const char *id, Error *error) {
+  NetOptions options = {m->rank, m->ranks, "127.0.0.1", m->port, id, 600, test_seconds(20)};
   int code = net_world_create(&options, &m->world, error);
   return code ? code : plait_comm_world(m->world, m->rank, &m->comm, error);
 }
@@ -69,9 +70,9 @@ static int sum(Member *m) {
 
 static void (*before_joining)(void); // what each process does first; NULL: nothing
 
-// Runs a task on so many processes, whose world has this silence; each has a minute, times PLAIT_PATIENCE. The victim
-// (-1: there is none) is not expected to end well; where it is stopped it is woken at the end, and must then. Returns how many went wrong.
-static int run(int ranks, Task task, double silence, int victim, int signal) {
+// Runs a task on so many processes, each of which has a minute, times PLAIT_PATIENCE. The victim (-1: there is none) is
+// not expected to end well. Returns how many went wrong.
+static int run(int ranks, Task task, int victim) {
   static int worlds;
   int port = 12000 + (getpid() * 40 + 20 * worlds++) % 8000, failed = 0; // below those of tests/net and tests/elastic
   pid_t child[MOST];
@@ -83,22 +84,15 @@ static int run(int ranks, Task task, double silence, int victim, int signal) {
     Error error = {0};
     alarm((unsigned)test_seconds(60));
     if (before_joining) before_joining();
-    if (join(&m, "test_net", silence, &error)) _exit(wrong(&m, error.message));
+    if (join(&m, "test_net", &error)) _exit(wrong(&m, error.message));
     int status = task(&m);
     fflush(stdout);
     _exit(status);
   }
   for (int r = 0; r < ranks; r++) {
     int status = 0;
-    if (r == victim && signal == SIGSTOP) continue;
     waitpid(child[r], &status, 0);
     if (r != victim) failed += status != 0;
-  }
-  if (victim >= 0 && signal == SIGSTOP) {
-    kill(child[victim], SIGCONT);
-    int status = 0;
-    waitpid(child[victim], &status, 0);
-    failed += status != 0; // it must learn that it is not wanted any more
   }
   return failed;
 }
@@ -111,7 +105,7 @@ static int sum_and_leave(Member *m) {
 }
 
 static void test_sums(void **state) {
-  for (int n = 1; n <= MOST; n++) assert_int_equal(run(n, sum_and_leave, 0, -1, 0), 0);
+  for (int n = 1; n <= MOST; n++) assert_int_equal(run(n, sum_and_leave, -1), 0);
 }
 
 static int chains(Member *m) {
@@ -123,16 +117,15 @@ static int chains(Member *m) {
 }
 
 static void test_chains(void **state) {
-  for (int n = 3; n <= MOST; n++) assert_int_equal(run(n, chains, 0, -1, 0), 0);
+  for (int n = 3; n <= MOST; n++) assert_int_equal(run(n, chains, -1), 0);
 }
 
-// The victim, and how it goes, of the next test.
-static int victim, how;
+static int victim; // of the next test
 
 static void die(const Member *m) {
   usleep(100000);
   shared->died = clock_seconds();
-  raise(how);
+  raise(SIGKILL);
 }
 
 // Every other rank meets an error that names the victim, in time; then the others make a smaller world.
@@ -143,27 +136,18 @@ static int survive(Member *m) {
   while (!code) code = plait_all_reduce(m->comm, &(PlaitBuffer){x, y, LARGE}, 1, PLAIT_FP32, PLAIT_SUM, NULL, NULL);
   double seconds = clock_seconds() - shared->died;
   if (plait_comm_failed_rank(m->comm) != victim) return wrong(m, "another rank is named");
-  if (m->rank != victim && seconds > test_seconds(10)) return wrong(m, "it took long");
+  if (seconds > test_seconds(10)) return wrong(m, "it took long");
   leave(m);
-  if (m->rank == victim) return 0;
   Error error = {0};
   Member next = {.rank = m->rank - (m->rank > victim), .ranks = m->ranks - 1, .port = m->port + 2};
-  if (join(&next, "the survivors", 0, &error)) return wrong(&next, error.message);
+  if (join(&next, "the survivors", &error)) return wrong(&next, error.message);
   int status = sum(&next);
   leave(&next);
   return status;
 }
 
 static void test_killed(void **state) {
-  how = SIGKILL;
-  for (victim = 0; victim < 3; victim++) assert_int_equal(run(3, survive, 600, victim, how), 0);
-}
-
-// The silence is long enough that no rank of a busy machine is taken for a stopped one.
-static void test_stopped(void **state) {
-  how = SIGSTOP;
-  if (test_tier() < 3 && !getenv("TEST_ONLY")) skip(); // it takes real time
-  for (victim = 0; victim < 2; victim++) assert_int_equal(run(3, survive, test_seconds(2), victim, how), 0);
+  for (victim = 0; victim < 3; victim++) assert_int_equal(run(3, survive, victim), 0);
 }
 
 // Rank 1 dies; rank 2 learns of it and leaves at once; rank 0 and 3 come later, and must not take rank 2 for the cause.
@@ -180,9 +164,8 @@ static int come_late(Member *m) {
 }
 
 static void test_cause_is_named(void **state) {
-  how = SIGKILL;
   victim = 1;
-  assert_int_equal(run(4, come_late, 600, victim, how), 0);
+  assert_int_equal(run(4, come_late, victim), 0);
 }
 
 // A rank that gives up with words of its own is named by all, with its words.
@@ -223,11 +206,11 @@ static int sum_in_sandbox(Member *m) {
 
 static void test_sandbox(void **state) {
   before_joining = forbid_reading;
-  assert_int_equal(run(2, sum_in_sandbox, 0, -1, 0), 0);
+  assert_int_equal(run(2, sum_in_sandbox, -1), 0);
   before_joining = NULL;
 }
 
-static void test_words(void **state) { assert_int_equal(run(3, give_up, 0, -1, 0), 0); }
+static void test_words(void **state) { assert_int_equal(run(3, give_up, -1), 0); }
 
 // What was sent to a rank that died before it received is not done, though UCX has no more use for the memory.
 static int send_in_vain(Member *m) {
@@ -243,10 +226,9 @@ static int send_in_vain(Member *m) {
 }
 
 static void test_send(void **state) {
-  how = SIGKILL;
   victim = 1;
   setenv("UCX_TLS", "tcp,self", 1);
-  for (int i = 0; i < (test_tier() < 3 ? 2 : 5); i++) assert_int_equal(run(2, send_in_vain, 600, victim, how), 0);
+  for (int i = 0; i < (test_tier() < 3 ? 2 : 5); i++) assert_int_equal(run(2, send_in_vain, victim), 0);
   unsetenv("UCX_TLS");
 }
 
@@ -263,7 +245,7 @@ static void test_ids(void **state) {
     int64_t run = number[i];
     usleep(100000 * (unsigned)i);
     alarm((unsigned)test_seconds(60));
-    if (join(&m, run ? "one" : "other", 0, &error)) _exit(wrong(&m, error.message));
+    if (join(&m, run ? "one" : "other", &error)) _exit(wrong(&m, error.message));
     int64_t sum = run;
     int code = plait_all_reduce(m.comm, &(PlaitBuffer){&sum, &sum, 1}, 1, PLAIT_INT64, PLAIT_SUM, NULL, NULL);
     leave(&m);
@@ -342,7 +324,7 @@ static void meet(int ranks) {
   fflush(stdout);
   pid_t stranger = fork();
   if (!stranger) alarm((unsigned)test_seconds(60)), _exit(stranger_sends(&shared->meeting, ranks));
-  assert_int_equal(run(ranks, beside_a_stranger, 0, -1, 0), 0);
+  assert_int_equal(run(ranks, beside_a_stranger, -1), 0);
   waitpid(stranger, &status, 0);
   assert_int_equal(status, 0);
 }
@@ -378,11 +360,11 @@ static void take_secret(void) {
 static void test_secret(void **state) {
   if (!tls_is_built()) return;
   give_secret(0600, SECRET_BYTES);
-  for (int n = 1; n <= 3; n++) assert_int_equal(run(n, sum_and_leave, 0, -1, 0), 0);
-  assert_int_equal(run(2, chains, 0, -1, 0), 0);
+  for (int n = 1; n <= 3; n++) assert_int_equal(run(n, sum_and_leave, -1), 0);
+  assert_int_equal(run(2, chains, -1), 0);
   meet(2);
-  how = SIGKILL, victim = 1;
-  assert_int_equal(run(3, survive, 600, victim, how), 0);
+  victim = 1;
+  assert_int_equal(run(3, survive, victim), 0);
   take_secret();
 }
 
@@ -469,7 +451,6 @@ int main(void) {
       cmocka_unit_test(test_sums),
       cmocka_unit_test(test_chains),
       cmocka_unit_test(test_killed),
-      cmocka_unit_test(test_stopped),
       cmocka_unit_test(test_cause_is_named),
       cmocka_unit_test(test_words),
       cmocka_unit_test(test_sandbox),

@@ -312,7 +312,7 @@ static void another_folder(void **state) {
   other.endpoints = "127.0.0.1:3";
   l = hosts_start(&h, 2, &other);
   hosts_pass(&h, 5);
-  says(l, PLAIT_BAD_INPUT, "is in use by another job, whose store is at 127.0.0.1:1");
+  says(l, PLAIT_BAD_INPUT, "is in use by another job, whose store is at 127.0.0.1:1; set another run.dir");
   hosts_end(&h);
   remove_folder();
   memcpy(folder, theirs, sizeof theirs);

@@ -71,17 +71,18 @@ unset UCX_TLS
 
 # ---- ranks that are stopped: found by their silence; when they go on they learn that nobody waits for them any more ----
 
+silence=$((2 * ${PLAIT_PATIENCE:-1}))
 for victim in 0 1; do
   name="a stopped rank $victim"
   rm -f when
-  start_ranks 3 "$FOLDER/process_survivors" sum $victim 1
+  start_ranks 3 "$FOLDER/process_survivors" sum $victim $silence
   for ((i = 0; i < 600 * ${PLAIT_PATIENCE:-1}; i++)); do
     [ "$(cat [0-9] | grep -c '^rank [0-9]: done')" -eq 2 ] && break
     sleep 0.1
   done
   cat [0-9] [0-9].err >log
   [ "$(grep -c '^rank [0-9]: done' log)" -eq 2 ] || fail "$name"
-  say "rank $victim on $host is silent: nothing has come of it for 1 s (run.silence); its last collective, all_reduce"
+  say "rank $victim on $host is silent: nothing has come of it for $silence s (run.silence); its last collective, all_reduce"
   pkill -CONT -P "${pids[$victim]}" # timeout's child
   wait_ranks
   cat [0-9] [0-9].err >log
