@@ -8,8 +8,8 @@
 const ParityResult *one_rank_run(const ParityCase *c, const char *corpus, int *fresh);
 void one_rank_forget(void);
 int one_rank_end(void **state); // group fixture of cmocka, in the place of corpora_remove, which it calls: forgets all
-// What of a layout's settings changes the numbers of one rank as well: not the mesh, nor how it is used, nor in how many
-// parts experts work; but the type of gradients.
+// What of a layout's settings changes the numbers of one rank as well: not the mesh, nor how it is used, nor the parts
+// in which experts work; but the type of gradients.
 void one_rank_settings(const char *settings, char *out, size_t size);
 
 // Runs the case and prints how far it is from one rank. 1: the run failed, a measure is beyond the tolerance, the
