@@ -23,10 +23,10 @@ cmp -s "$scratch/score1" "$scratch/score2" || fail "the second run has another s
 # Without a number of steps it says how many fit: here the fewest, which a third run finds again.
 measured() { DEMO_DATA=$scratch/data DEMO_RUN=$scratch/sized DEMO_SECONDS=1 "$SOURCE/scripts/demo"; }
 measured >"$scratch/log4" 2>&1 || fail "the demo that measures failed"
-grep -q '^a step takes [0-9]* ms here, and -*[0-9]* seconds are left: 100 steps (the recipe has 3400, ' "$scratch/log4" || fail "it does not say how many steps fit"
-[ -e "$scratch/sized/checkpoints/step-100/checkpoint.json" ] || fail "it does not train 100 steps"
+grep -q '^a step takes [0-9]* ms here, and -*[0-9]* seconds are left: 50 steps (the recipe has 3400, ' "$scratch/log4" || fail "it does not say how many steps fit"
+[ -e "$scratch/sized/checkpoints/step-50/checkpoint.json" ] || fail "it does not train 50 steps"
 measured >"$scratch/log5" 2>&1 || fail "the demo that has measured failed"
-grep -q 'sized is there, of 100 steps$' "$scratch/log5" || fail "the next run measures again"
+grep -q 'sized is there, of 50 steps$' "$scratch/log5" || fail "the next run measures again"
 
 # The corpus is the same when it is made again, holds out every 20th file, and spares folders that are not its own.
 "$SOURCE/scripts/make-corpus" "$scratch/again" >"$scratch/log3"
