@@ -44,10 +44,17 @@ foreach(line ${costs}) # NAME SECONDS CPU-SECONDS
   endif()
 endforeach()
 
-# plait_test(NAME SOURCE COMMAND): registers what SOURCE says of itself. Sets tier_NAME to the lowest tier, labels_NAME.
-# TIER n: in this one, whatever it says. ALONE: on both cores. ENVIRONMENT …: besides what all have.
+# plait_test(NAME SOURCE COMMAND): registers what SOURCE says of itself.
+# TIER n: in this one, whatever it says. ALONE: on both cores. ENVIRONMENT …: besides what all have. TARGETS …: what it needs to be built,
+# else the program that it is, or plait.
 function(plait_test name source command)
-  cmake_parse_arguments(PARSE_ARGV 3 arg "ALONE" "TIER" "ENVIRONMENT")
+  cmake_parse_arguments(PARSE_ARGV 3 arg "ALONE" "TIER" "ENVIRONMENT;TARGETS")
+  if(NOT arg_TARGETS)
+    set(arg_TARGETS plait)
+    if(TARGET "${command}")
+      set(arg_TARGETS ${command})
+    endif()
+  endif()
   set(tiers 1)
   set(rooms)
   set(labels)
@@ -78,8 +85,12 @@ function(plait_test name source command)
   endif()
   list(GET tiers 0 lowest)
   list(GET tiers -1 highest)
-  set(tier_${name} ${lowest} PARENT_SCOPE)
-  set(labels_${name} ${labels} PARENT_SCOPE)
+  if(lowest EQUAL 1)
+    add_dependencies(tier1 ${arg_TARGETS})
+  endif()
+  if("threads" IN_LIST labels)
+    add_dependencies(threads ${arg_TARGETS})
+  endif()
   foreach(tier ${tiers})
     set(registered ${name})
     set(own_labels tier${tier} ${labels})
@@ -89,6 +100,8 @@ function(plait_test name source command)
     if(NOT tier EQUAL highest)
       list(APPEND own_labels sampled)
     endif()
+    list(JOIN arg_TARGETS " " targets)
+    set_property(GLOBAL APPEND PROPERTY plait_tests "${registered} ${targets}")
     add_test(NAME ${registered} COMMAND ${command} WORKING_DIRECTORY ${CMAKE_BINARY_DIR})
     math(EXPR limit "${limit_${tier}} * ${patience}")
     set_tests_properties(${registered} PROPERTIES TIMEOUT ${limit} SKIP_RETURN_CODE 77 LABELS "${own_labels}"
@@ -116,10 +129,7 @@ endfunction()
 file(MAKE_DIRECTORY ${CMAKE_BINARY_DIR}/tmp) # of tests; what one leaves there when it is killed goes with the build
 set(own_tmp TMPDIR=${CMAKE_BINARY_DIR}/tmp)
 add_custom_target(tier1) # what `make test` builds
-add_custom_target(threads) # the programs of tests labelled so
-if(TARGET plait AND NOT PLAIT_FUZZ)
-  add_dependencies(tier1 plait examples)
-endif()
+add_custom_target(threads) # what tests labelled so need
 
 if(CMOCKA_FOUND)
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS tests/test_*.c)
@@ -142,12 +152,6 @@ if(CMOCKA_FOUND)
     endif()
     target_link_libraries(${name} plait_library PkgConfig::CMOCKA)
     plait_test(${name} ${source} ${name} ENVIRONMENT ${own_tmp})
-    if(tier_${name} EQUAL 1)
-      add_dependencies(tier1 ${name})
-    endif()
-    if("threads" IN_LIST labels_${name})
-      add_dependencies(threads ${name})
-    endif()
   endforeach()
   if(UCX_FOUND) # a test sends messages of UCX itself
     set_property(SOURCE tests/comm/stranger.c APPEND PROPERTY COMPILE_DEFINITIONS PLAIT_UCX=1)
@@ -159,7 +163,11 @@ if(CMOCKA_FOUND)
   file(GLOB scripts CONFIGURE_DEPENDS tests/*/test_*.sh)
   foreach(script ${scripts})
     get_filename_component(name ${script} NAME_WE)
-    plait_test(${name} ${script} ${script})
+    set(targets plait)
+    if(script MATCHES "/examples/")
+      list(APPEND targets examples)
+    endif()
+    plait_test(${name} ${script} ${script} TARGETS ${targets})
   endforeach()
 
   # Again with memory that the host cannot touch (src/device/far.c): the parity sample, and what reads and writes Variables.
@@ -179,7 +187,8 @@ endif()
 if(NOT PLAIT_FUZZ)
   set(half_by_hand ${CMAKE_SOURCE_DIR}/examples/half_by_hand.c)
   plait_test(example_half_by_hand ${half_by_hand} example_half_by_hand)
-  plait_test(example_half_by_hand_8 ${half_by_hand} "example_half_by_hand;pp=2 dp=2 tp=2;tp=8;dp=4 pp=2" TIER 2)
+  plait_test(example_half_by_hand_8 ${half_by_hand} "example_half_by_hand;pp=2 dp=2 tp=2;tp=8;dp=4 pp=2" TIER 2
+    TARGETS example_half_by_hand)
 endif()
 
 # tests/fuzz/fuzz_<name>.c is one fuzz target. Under ctest each gets a short blind run by driver.c. The linker puts files
@@ -199,7 +208,11 @@ foreach(source ${targets})
   if(PLAIT_FUZZ)
     target_link_options(${name} PRIVATE -fsanitize=fuzzer)
   else()
-    plait_test(${name} ${source} "${CMAKE_SOURCE_DIR}/scripts/fuzz;${CMAKE_BINARY_DIR};2000;${short}")
-    add_dependencies(tier1 ${name})
+    plait_test(${name} ${source} "${CMAKE_SOURCE_DIR}/scripts/fuzz;${CMAKE_BINARY_DIR};2000;${short}" TARGETS ${name})
   endif()
 endforeach()
+
+# What .ci/run and scripts/mutants read: a line a test, its name and what it needs to be built.
+get_property(lines GLOBAL PROPERTY plait_tests)
+list(JOIN lines "\n" lines)
+file(WRITE ${CMAKE_BINARY_DIR}/tests.txt "${lines}\n")

@@ -1,6 +1,8 @@
 // tier 1 2 3; rooms plan compile; numbers
 // Fully automatic: a graph without placements gets a plan, which is the best that there is and trains as one rank does.
+// Tier 1 has few plans and no search for the best, tier 2 about half of the machines and meshes, tier 3 all.
 #include "plait/graph.h"
+#include "tier.h"
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -11,6 +13,9 @@
 #include <cmocka.h>
 
 enum { SAMPLES = 8, WIDE = 24, HIDDEN = 48, OUT = 6, SEQ = 4, HEADS = 2, VOCAB = 12, STEPS = 4 };
+
+// What takes too long for a tier, unless it is asked for by name.
+static int only_from(int tier) { return test_tier() < tier && !getenv("TEST_ONLY"); }
 
 static PlaitTensor parameter(PlaitGraph *g, const char *name, int rank, const int64_t *size) {
   return plait_graph_parameter(g, name, rank, size, 0.3);
@@ -156,10 +161,12 @@ static void a_plan_trains_as_one_rank_does(void **state) {
   static const char *const meshes[] = {NULL, "tp=2", "dp=2 tp=2", "pp=2 tp=2", "pp=2 dp=2"};
   static const char *const optimizers[] = {"sgd", "adamw"};
   static Run one[2];
-  for (int i = 0; i < MODELS; i++) {
+  for (int i = 0; i < (only_from(2) ? 1 : MODELS); i++) {
     const Model *m = &models[i];
     for (int o = 0; o < 2; o++) train(m, &(PlaitTrainingOptions){.optimizer = optimizers[o]}, &one[o]);
     for (size_t k = 0; k < sizeof meshes / sizeof *meshes; k++) {
+      if (only_from(2) && k > 1) continue;
+      if (only_from(3) && i && k % 2 == 0) continue;
       PlaitGraph *g = m->build();
       PlaitTrainingOptions options = {.mesh = meshes[k], .optimizer = optimizers[(k + (size_t)i) % 2]};
       PlaitPlanOptions where = {.cluster = write_cluster(&machines[0]), .ranks = meshes[k] ? 0 : 4};
@@ -235,10 +242,12 @@ static double best_of_all(const PlaitPlanOptions *where, int ranks, int64_t *fit
 }
 
 static void the_choice_is_the_best_of_all(void **state) {
+  if (only_from(2)) skip();
   int placed = 0;
   for (int m = 0; m < MACHINES; m++)
     for (int ranks = 1; ranks <= 8; ranks *= 2) {
       int64_t fitting;
+      if (only_from(3) && (m % 2 != 0) != (ranks == 1 || ranks == 4)) continue;
       PlaitPlanOptions where = {.cluster = write_cluster(&machines[m]), .ranks = ranks};
       double best = best_of_all(&where, ranks, &fitting);
       PlaitGraph *g = build_mlp();
@@ -286,7 +295,8 @@ static double drawn(int number, double low, double high) {
 
 // On machines that are drawn: within half a percent of the best.
 static void many_patterns_are_searched_well(void **state) {
-  for (int i = 0; i < 10; i++) {
+  if (only_from(2)) skip();
+  for (int i = 0; i < (only_from(3) ? 4 : 10); i++) {
     Machine m = {drawn(4 * i, 1e6, 1e10), 1e9, drawn(4 * i + 1, 1e5, 1e9), drawn(4 * i + 2, 1e-8, 1e-3)};
     PlaitPlanOptions where = {.cluster = write_cluster(&m)};
     PlaitTrainingOptions o = {.mesh = i % 2 ? "tp=4" : "dp=2 tp=2", .zero = i % 2 ? 0 : 1};
@@ -305,6 +315,7 @@ static void many_patterns_are_searched_well(void **state) {
 
 // Of many patterns the search sees some; none beside the one that it found is better.
 static void cuts_of_a_transformer_are_the_best(void **state) {
+  if (only_from(2)) skip();
   for (int m = 0; m < 2; m++) {
     PlaitGraph *g = build_transformer();
     PlaitPlanOptions where = {.cluster = write_cluster(&machines[m])};
@@ -392,6 +403,7 @@ static void refused(const PlaitGraph *g, const PlaitTrainingOptions *o, const Pl
 }
 
 static void what_is_wrong_is_said(void **state) {
+  if (only_from(2)) skip();
   const char *cluster = write_cluster(&machines[0]);
   PlaitGraph *g = build_mlp();
   setenv("HOME", "", 1); // this machine would be measured, and the result kept there

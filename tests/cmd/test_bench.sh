@@ -1,12 +1,7 @@
 #!/bin/bash
 # tier 1; rooms comm
 # plait bench comm as a user meets it: every collective and size has a line, wrong words are refused in one sentence.
-# PLAIT: the binary, SOURCE: the repository.
-set -u
-work=$(mktemp -d) || exit 1
-trap 'rm -rf "$work"' EXIT
-cd "$work" || exit 1
-failures=0
+. "$SOURCE/tests/script.sh" || exit 1
 fail() {
   printf 'FAILED: %s\n' "$*"
   cat output
@@ -58,4 +53,4 @@ refuse '--comm must be auto, local, mpi or net' comm --comm nccl
 refuse '--ranks must be an integer from 1 to 256' comm --ranks 0
 refuse '256 ranks with two buffers of .* are available; take fewer --ranks or smaller --sizes' comm --ranks 256 --sizes 1G
 
-exit $((failures > 0))
+finish

@@ -1,24 +1,8 @@
 #!/bin/bash
 # tier 1; rooms recipe
 # The command line as a user meets it: help, versions, exit statuses, one-sentence errors, recipes checked and printed.
-# PLAIT: the binary, SOURCE: the repository.
-set -u
-work=$(mktemp -d) || exit 1
-trap 'rm -rf "$work"' EXIT
-cd "$work" || exit 1
-failures=0
+. "$SOURCE/tests/script.sh" || exit 1
 
-# expect STATUS PATTERN COMMAND…: the exit status, and an extended regular expression in stdout + stderr
-expect() {
-  local status=$1 pattern=$2 got output
-  shift 2
-  output=$("$@" 2>&1)
-  got=$?
-  if [ "$got" -ne "$status" ] || ! grep -qE -e "$pattern" <<<"$output"; then
-    printf 'FAILED: %s\n  status %s, expected %s; expected to match: %s\n%s\n' "$*" "$got" "$status" "$pattern" "$output"
-    failures=$((failures + 1))
-  fi
-}
 # the same, and the message is one line
 refuse() {
   expect "$@"
@@ -81,5 +65,4 @@ for recipe in recipes/*.yaml; do
   expect 2 'names files that do not exist: [^ ]*/data/' "$PLAIT" recipe "$recipe" # nothing else is wrong
 done
 
-[ "$failures" -eq 0 ] || { echo "$failures failed"; exit 1; }
-echo "all passed"
+finish

@@ -1,12 +1,7 @@
 #!/bin/bash
 # tier 1; rooms plan
-# plait cluster: what it prints, where names are found, and the sentence for every kind of wrong file. PLAIT: the binary, SOURCE: the
-# repository.
-set -u
-work=$(mktemp -d) || exit 1
-trap 'rm -rf "$work"' EXIT
-failures=0
-fail() { echo "FAILED: $*"; failures=$((failures + 1)); }
+# plait cluster: what it prints, where names are found, and the sentence for every kind of wrong file.
+. "$SOURCE/tests/script.sh" || exit 1
 export PLAIT_CLUSTERS=$SOURCE/clusters
 
 # --- what is printed --------------------------------------------------------------------------------------------------
@@ -203,4 +198,4 @@ refused "$work/empty.yaml:1:1: a cluster file must be a map of keys, not a list"
 got=$(PLAIT_CLUSTERS='' "$work/prefix/bin/plait" cluster dgx 2>&1)
 [ "$got" = 'plait cluster: "dgx" is neither a file nor a cluster that comes with plait; those are dgx-2; did you mean dgx-2?' ] || fail "$got"
 
-[ "$failures" = 0 ]
+finish

@@ -1,27 +1,9 @@
 #!/bin/bash
 # tier 1; rooms infer model recipe
 # plan, explain, eval, generate and export as a user meets them: on the golden Hugging Face folders, and on a tiny run.
-# PLAIT: the binary, SOURCE: the repository.
-set -u
-work=$(mktemp -d) || exit 1
-trap 'rm -rf "$work"' EXIT
-cd "$work" || exit 1
+. "$SOURCE/tests/script.sh" || exit 1
 golden=$SOURCE/tests/model/golden
-failures=0
 
-fail() {
-  printf 'FAILED: %s\n' "$*"
-  failures=$((failures + 1))
-}
-# expect STATUS PATTERN COMMAND…: the exit status, and an extended regular expression in stdout + stderr
-expect() {
-  local status=$1 pattern=$2 got output
-  shift 2
-  output=$("$@" 2>&1)
-  got=$?
-  [ "$got" -eq "$status" ] && grep -qE -e "$pattern" <<<"$output" ||
-    fail "$* status $got, expected $status; expected to match: $pattern"$'\n'"$output"
-}
 # the same, and the message is one line
 refuse() {
   expect "$@"
@@ -198,5 +180,4 @@ refuse 2 'model.safetensors' "$PLAIT" eval exported --data valid
 refuse 2 'model.safetensors' "$PLAIT" export exported --out new
 [ -e new ] && fail "a failed export left a folder"
 
-[ "$failures" -eq 0 ] || { echo "$failures failures"; exit 1; }
-echo "all passed"
+finish

@@ -1,14 +1,8 @@
 #!/bin/bash
 # tier 2; rooms train plan
 # plait compare: a row a strategy, with numbers that plait simulate prints too; rows that cannot be say why; wrong input.
-# PLAIT: the binary, SOURCE: the repository.
-set -u
-work=$(mktemp -d) || exit 1
-trap 'rm -rf "$work"' EXIT
-failures=0
-fail() { echo "FAILED: $*"; failures=$((failures + 1)); }
+. "$SOURCE/tests/script.sh" || exit 1
 export PLAIT_CLUSTERS=$SOURCE/clusters COLUMNS=120
-cd "$work" || exit 1
 recipe=$SOURCE/tests/train/advice.yaml
 
 "$PLAIT" compare "$recipe" --cluster dgx-a100-superpod --ranks 16 >table 2>message || fail "$(cat message)"
@@ -81,4 +75,4 @@ refused '"h200" is neither a file nor a cluster' "$recipe" --cluster h200
 refused '' "$recipe" --cluster h200-node --ranks 9
 "$PLAIT" compare "$recipe" --cluster h200-node --ranks 9 2>&1 | grep -q '9 ranks\|8 devices' || fail "9 ranks on 8 devices"
 refused '' "$recipe" --cluster h200-node mesh.dpp=2
-[ "$failures" = 0 ]
+finish

@@ -1,15 +1,10 @@
 #!/bin/bash
 # tier 1
 # Shell completion as a user meets it: what bash, zsh and fish offer for parts of command lines. zsh and fish where they are installed.
-set -u
-work=$(mktemp -d) || exit 1
-trap 'rm -rf "$work"' EXIT
-cd "$work" || exit 1
+. "$SOURCE/tests/script.sh" || exit 1
 mkdir bin recipes && ln -s "$PLAIT" bin/plait && PATH=$work/bin:$PATH
 touch recipes/mine.yaml 'a file.txt'
-failures=0
 export PLAIT_CLUSTERS=$SOURCE/clusters
-fail() { echo "FAILED: $*"; failures=$((failures + 1)); }
 
 # offers SHELL LINE WORDS…: the candidates for the last word of the line are these, in any order
 offers() {
@@ -130,5 +125,4 @@ else
   echo "fish is not here: its completion is not tested"
 fi
 
-[ "$failures" -eq 0 ] || { echo "$failures failed"; exit 1; }
-echo "all passed"
+finish

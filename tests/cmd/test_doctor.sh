@@ -2,12 +2,8 @@
 # tier 1; rooms device comm
 # plait doctor: says all that it should, agrees with the system, survives an empty PATH, a wrong PLAIT_SIMD, no devices.
 # PLAIT: the binary.
-set -u
-work=$(mktemp -d) || exit 1
-trap 'rm -rf "$work"' EXIT
-failures=0
+. "$SOURCE/tests/script.sh" || exit 1
 export COLUMNS=300 # no line is broken
-fail() { echo "FAILED: $*"; failures=$((failures + 1)); }
 
 # expect PATTERN COMMAND…: status 0, nothing on stderr, and an extended regular expression in the output
 expect() {
@@ -60,5 +56,4 @@ PATH=/nowhere "$PLAIT" doctor | awk '
 (cd "$work" && env -i "$PLAIT" doctor >/dev/null) || fail "an empty environment"
 "$PLAIT" doctor word >/dev/null 2>&1 && fail "plait doctor takes no words"
 
-[ "$failures" -eq 0 ] || { echo "$failures failed"; exit 1; }
-echo "all passed"
+finish

@@ -1,32 +1,7 @@
 #!/bin/bash
 # tier 2; rooms schedule program plan compile
 # plait explain --timeline and --mesh, and what plait plan says about pipelines.
-set -u
-folder=$(mktemp -d)
-trap 'rm -rf "$folder"' EXIT
-cd "$folder" || exit 1
-failures=0
-fail() { echo "FAIL: $*" >&2; failures=$((failures + 1)); }
-# expect STATUS PATTERN COMMAND…: the exit status, and a line of the output
-expect() {
-  local status=$1 pattern=$2 text code
-  shift 2
-  text=$("$@" 2>&1)
-  code=$?
-  [ $code -eq "$status" ] || fail "$* ended with $code, not $status: $text"
-  grep -qE -- "$pattern" <<< "$text" || fail "$* lacks /$pattern/: $text"
-}
-
-cat > config.json <<'J'
-{"model_type": "llama", "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 8, "num_attention_heads": 4, "num_key_value_heads": 4,
- "head_dim": 8, "max_position_embeddings": 64, "vocab_size": 40, "rms_norm_eps": 1e-5, "hidden_act": "silu", "tie_word_embeddings": false}
-J
-cat > recipe.yaml <<'Y'
-model: {config: config.json}
-data: {train: corpus, seq_len: 32}
-batch: {global: 48, micro: 1}
-run: {dir: run}
-Y
+. "$SOURCE/tests/cmd/llama.sh" || exit 1
 
 # ---- timeline: one row a pipeline rank, one box a segment; the bubble of equal segments is the published one
 # segments: of a microbatch on one rank
@@ -74,7 +49,7 @@ expect 0 'what each of 8 ranks holds of layer.0.ffn.up.weight' "$PLAIT" explain 
 [ "$(grep -o 'height="19.0" fill="#[0-9a-f]*"/' up.svg | wc -l)" -eq 8 ] || fail "up.svg: halves"
 grep -q 'gradient.W(24,32) = matmul' up.svg && grep -q 'over dp' up.svg || fail "up.svg: the Program's lines"
 if command -v xmllint > /dev/null; then xmllint --noout up.svg || fail "up.svg is not XML"; fi
-expect 0 'picture.svg' "$SOURCE/scripts/picture" "$folder/picture.svg"
+expect 0 'picture.svg' "$SOURCE/scripts/picture" "$work/picture.svg"
 cmp -s picture.svg "$SOURCE/docs/picture.svg" || fail "docs/picture.svg is not what plait draws now; write it with scripts/picture"
 expect 2 'no parameter named layer.0.ffn.upweight; the nearest name is layer.0.ffn.up.weight' \
   "$PLAIT" explain recipe.yaml --tensor layer.0.ffn.upweight --picture up.svg
@@ -274,4 +249,4 @@ expect 0 'partial:dp\}: ranks of one cell hold terms of a sum' tp --shards "grad
 "$PLAIT" explain recipe.yaml mesh.pp=4 --shards "$down" | grep -q '^    embed 0–31 *1$' || fail "--shards with a pipeline"
 expect 2 'no Variable has a name that matches' tp --shards nothing
 expect 2 'give one of them' tp --mesh --shards wte
-exit $((failures > 0))
+finish

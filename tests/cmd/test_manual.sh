@@ -1,12 +1,7 @@
 #!/bin/bash
 # tier 2
 # Help and man pages: wrapped to the width that is given, complete, without a complaint by man; and what make install would put where.
-set -u
-work=$(mktemp -d) || exit 1
-trap 'rm -rf "$work"' EXIT
-cd "$work" || exit 1
-failures=0
-fail() { echo "FAILED: $*"; failures=$((failures + 1)); }
+. "$SOURCE/tests/script.sh" || exit 1
 export LC_ALL=C.UTF-8
 commands=$("$PLAIT" --help | sed -n '/^commands:/,/^$/s/^  \([a-z]*\) .*/\1/p')
 
@@ -62,5 +57,4 @@ if [ -e /dev/full ] && [ "$(id -u)" -ne 0 ]; then
   "$PLAIT" docs write /proc/nowhere 2>message && fail "writes into /proc"
 fi
 
-[ "$failures" -eq 0 ] || { echo "$failures failed"; exit 1; }
-echo "all passed"
+finish

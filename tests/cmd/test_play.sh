@@ -2,33 +2,8 @@
 # tier 2; rooms program plan schedule; numbers
 # plait explain --play: the data of its page is JSON, and what it shows is what the plan says: bytes of every kind on every pipeline
 # rank, bytes sent, messages that meet. test_play_page.sh runs the page itself in a browser.
-set -u
+. "$SOURCE/tests/cmd/llama.sh" || exit 1
 command -v python3 > /dev/null || { echo "skipped: no python3"; exit 77; }
-folder=$(mktemp -d)
-trap 'rm -rf "$folder"' EXIT
-cd "$folder" || exit 1
-failures=0
-fail() { echo "FAIL: $*" >&2; failures=$((failures + 1)); }
-# expect STATUS PATTERN COMMAND…: the exit status, and a line of the output
-expect() {
-  local status=$1 pattern=$2 text code
-  shift 2
-  text=$("$@" 2>&1)
-  code=$?
-  [ $code -eq "$status" ] || fail "$* ended with $code, not $status: $text"
-  grep -qE -- "$pattern" <<< "$text" || fail "$* lacks /$pattern/: $text"
-}
-
-cat > config.json <<'J'
-{"model_type": "llama", "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 8, "num_attention_heads": 4, "num_key_value_heads": 4,
- "head_dim": 8, "max_position_embeddings": 64, "vocab_size": 40, "rms_norm_eps": 1e-5, "hidden_act": "silu", "tie_word_embeddings": false}
-J
-cat > recipe.yaml <<'Y'
-model: {config: config.json}
-data: {train: corpus, seq_len: 32}
-batch: {global: 48, micro: 1}
-run: {dir: run}
-Y
 
 cat > check.py <<'P'
 # check.py PAGE PLAN…: each PLAN is what `plait plan --bytes` says of a view of the page
@@ -199,4 +174,4 @@ expect 0 'beside zero 0' "$PLAIT" explain recipe.yaml --play other.html --beside
 cp recipe.yaml '<b>.yaml'
 expect 0 'open it' "$PLAIT" explain '<b>.yaml' --play quoted.html
 grep -q '"recipe":"\\u003cb>.yaml"' quoted.html || fail "a < in the data"
-exit $((failures > 0))
+finish

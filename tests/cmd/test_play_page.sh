@@ -2,15 +2,12 @@
 # tier 3
 # The page of plait explain --play in headless Chromium: it steps by keys and slider, and holds and sends what the plan says. The page
 # drives itself where its address ends in #test (selfTest in src/cmd/play_control.js).
-set -u
+. "$SOURCE/tests/script.sh" || exit 1
 command -v python3 > /dev/null || { echo "skipped: no python3"; exit 77; }
 for browser in "${CHROMIUM-}" chromium chromium-browser google-chrome ''; do
   [ -n "$browser" ] && command -v "$browser" > /dev/null && break
 done
 [ -n "$browser" ] || { echo "skipped: no Chromium (Debian: apt-get install chromium)"; exit 77; }
-folder=$(mktemp -d)
-trap 'rm -rf "$folder"' EXIT
-cd "$folder" || exit 1
 cat > check.py <<'P'
 import html, json, re, sys
 found = re.search(r"RESULT(\{.*\})RESULT</pre>", sys.stdin.read(), re.S)
@@ -46,15 +43,14 @@ else:
     says(0, r"idle: waits for the gradient of hidden states of microbatch 0 from pp 1")
     assert r["views"][0][0]["peak"]["activations"] * 2 == r["views"][1][0]["peak"]["activations"], "1F1B keeps 2 of GPipe's 4 microbatches"
 P
-failures=0
 # run WHAT SETTINGS BESIDE
 run() {
   # shellcheck disable=SC2086 # words on purpose
   "$PLAIT" explain "$SOURCE/recipes/step.yaml" $2 --play "$1.html" --beside "$3" > /dev/null || { failures=1; return; }
-  HOME=$folder timeout 180 "$browser" --headless --no-sandbox --disable-gpu --disable-dev-shm-usage --user-data-dir="$folder/profile" \
-    --virtual-time-budget=10000 --dump-dom "file://$folder/$1.html#test" > "$1.dom" 2> "$1.log"
+  HOME=$work timeout 180 "$browser" --headless --no-sandbox --disable-gpu --disable-dev-shm-usage --user-data-dir="$work/profile" \
+    --virtual-time-budget=10000 --dump-dom "file://$work/$1.html#test" > "$1.dom" 2> "$1.log"
   python3 check.py "$1" < "$1.dom" || { echo "FAIL: $1: $2"; grep -v dbus "$1.log" | tail -5; failures=1; }
 }
 run zero 'mesh.dp=2 mesh.tp=1 parallel.zero=3' 'parallel.zero=1'
 run pipeline 'mesh.pp=2 mesh.dp=1 mesh.tp=1 parallel.zero=0 parallel.layers=[1,1]' 'parallel.pipeline=gpipe'
-exit $failures
+finish

@@ -1,18 +1,14 @@
 #!/bin/bash
 # tier 2; rooms plan recipe compile program
 # docs/step.md, docs/recompute.md and others show what plait prints now, and every file and function that they name exists.
-set -u
-folder=$(mktemp -d)
-trap 'rm -rf "$folder"' EXIT
-failures=0
-fail() { echo "FAIL: $*" >&2; failures=$((failures + 1)); }
+. "$SOURCE/tests/script.sh" || exit 1
 
 # ---- printed blocks
 for page in step troubleshooting parallelism foresight recompute; do
-  cp "$SOURCE/docs/$page.md" "$folder/$page.md"
-  PLAIT=$PLAIT "$SOURCE/scripts/step-page" "$folder/$page.md" || fail "scripts/step-page on docs/$page.md"
-  diff "$SOURCE/docs/$page.md" "$folder/$page.md" || fail "docs/$page.md shows what plait no longer prints; scripts/step-page writes it anew"
-  [ "$(grep -c '^<!-- prints: ' "$folder/$page.md")" -ge 2 ] || fail "docs/$page.md has hardly any printed blocks"
+  cp "$SOURCE/docs/$page.md" "$work/$page.md"
+  PLAIT=$PLAIT "$SOURCE/scripts/step-page" "$work/$page.md" || fail "scripts/step-page on docs/$page.md"
+  diff "$SOURCE/docs/$page.md" "$work/$page.md" || fail "docs/$page.md shows what plait no longer prints; scripts/step-page writes it anew"
+  [ "$(grep -c '^<!-- prints: ' "$work/$page.md")" -ge 2 ] || fail "docs/$page.md has hardly any printed blocks"
 done
 
 for page in parallelism foresight recompute; do
@@ -20,11 +16,11 @@ for page in parallelism foresight recompute; do
 done
 
 # a block that is out of date is noticed, and one that is not closed is an error
-printf '<!-- prints: echo now -->\n```\n$ echo now\nbefore\n```\n<!-- end -->\nafter\n' > "$folder/old.md"
-"$SOURCE/scripts/step-page" "$folder/old.md"
-grep -qx now "$folder/old.md" && ! grep -qx before "$folder/old.md" && grep -qx after "$folder/old.md" || fail "an old block stays: $(cat "$folder/old.md")"
-printf '<!-- prints: echo now -->\n' > "$folder/open.md"
-"$SOURCE/scripts/step-page" "$folder/open.md" 2> /dev/null && fail "a block without an end is accepted"
+printf '<!-- prints: echo now -->\n```\n$ echo now\nbefore\n```\n<!-- end -->\nafter\n' > "$work/old.md"
+"$SOURCE/scripts/step-page" "$work/old.md"
+grep -qx now "$work/old.md" && ! grep -qx before "$work/old.md" && grep -qx after "$work/old.md" || fail "an old block stays: $(cat "$work/old.md")"
+printf '<!-- prints: echo now -->\n' > "$work/open.md"
+"$SOURCE/scripts/step-page" "$work/open.md" 2> /dev/null && fail "a block without an end is accepted"
 
 # ---- *Code:* lists: [file.c](../path/file.c) `function`, `function`; …
 missing() {
@@ -41,11 +37,11 @@ named=$(grep -c '^\*Code:\*' "$SOURCE/docs/step.md")
 [ "$named" -ge 15 ] || fail "docs/step.md: only $named lists of code"
 lost=$(missing "$SOURCE/docs/step.md")
 [ -z "$lost" ] || fail "docs/step.md names what does not exist: $lost"
-printf '*Code:* [a.c](../src/compile/zero.c) `pass_zero`, `no_such`; [b.c](../src/no.c) `x`.\n' > "$folder/code.md"
-[ "$(missing "$folder/code.md" | tr '\n' ';')" = "no_such in src/compile/zero.c;src/no.c;" ] || fail "names that do not exist pass: $(missing "$folder/code.md")"
+printf '*Code:* [a.c](../src/compile/zero.c) `pass_zero`, `no_such`; [b.c](../src/no.c) `x`.\n' > "$work/code.md"
+[ "$(missing "$work/code.md" | tr '\n' ';')" = "no_such in src/compile/zero.c;src/no.c;" ] || fail "names that do not exist pass: $(missing "$work/code.md")"
 
 # ---- every pass has its place, in order
 passes=$(sed -nE 's/^PASS\(([a-z]+),.*/\1/p' "$SOURCE/src/compile/passes.def")
 told=$(sed -nE 's/^### 3\.[0-9]+ ([a-z]+):.*/\1/p' "$SOURCE/docs/step.md")
 [ "$passes" = "$told" ] || fail "docs/step.md tells the passes $told; passes.def has $passes"
-exit $((failures > 0))
+finish

@@ -20,6 +20,14 @@ grep '^  plait  *[0-9.]* bits per byte' "$scratch/log1" >"$scratch/score1"
 grep '^  plait  *[0-9.]* bits per byte' "$scratch/log2" >"$scratch/score2"
 cmp -s "$scratch/score1" "$scratch/score2" || fail "the second run has another score"
 
+# Without a number of steps it says how many fit: here the fewest, which a third run finds again.
+measured() { DEMO_DATA=$scratch/data DEMO_RUN=$scratch/sized DEMO_SECONDS=1 "$SOURCE/scripts/demo"; }
+measured >"$scratch/log4" 2>&1 || fail "the demo that measures failed"
+grep -q '^a step takes [0-9]* ms here, and -*[0-9]* seconds are left: 50 steps (the recipe has 3400, ' "$scratch/log4" || fail "it does not say how many steps fit"
+[ -e "$scratch/sized/checkpoints/step-50/checkpoint.json" ] || fail "it does not train 50 steps"
+measured >"$scratch/log5" 2>&1 || fail "the demo that has measured failed"
+grep -q 'sized is there, of 50 steps$' "$scratch/log5" || fail "the next run measures again"
+
 # The corpus is the same when it is made again, holds out every 20th file, and spares folders that are not its own.
 "$SOURCE/scripts/make-corpus" "$scratch/again" >"$scratch/log3"
 diff -r "$scratch/again" "$scratch/data/text" >/dev/null || fail "another corpus the second time"

@@ -3,16 +3,8 @@
 # One model in all ways (examples/by_hand_*.c, half_by_hand_llama.c, automatic_llama.c, by_recipe.yaml): whatever the way and the number of ranks, the printed losses are those of
 # one device, to nine digits after the point.
 # PLAIT: the binary, whose folder is the build; SOURCE: the repository.
-set -u
+. "$SOURCE/tests/script.sh" || exit 1
 examples=$(dirname "$PLAIT")/examples
-work=$(mktemp -d) || exit 1
-trap 'rm -rf "$work"' EXIT
-cd "$work" || exit 1
-failures=0
-fail() {
-  printf 'FAILED: %s\n' "$*"
-  failures=$((failures + 1))
-}
 same() { # NAME: its losses are in the file `losses`
   cmp -s losses one || fail "$1 is not one device: $(diff losses one)"
 }
@@ -73,5 +65,4 @@ diff "$page" page.md || fail "docs/all-ways.md is not what programs print now; s
 [ "$(grep '^step' page.md | sort | uniq -c | awk '{print $1}' | paste -sd ' ')" = "10 10 10 10 10" ] || fail "docs/all-ways.md shows losses that differ"
 printf '<!-- code: examples/train.c | no such words | } -->\n<!-- end -->\n' >wrong.md
 "$SOURCE/scripts/step-page" wrong.md 2>/dev/null && fail "code that does not exist is accepted"
-echo "$failures failures"
-[ "$failures" -eq 0 ]
+finish

@@ -2,16 +2,8 @@
 # tier 3; rooms compile; numbers
 # The examples over plait/graph.h print on four ranks what they print on one; and docs/one-device-to-mesh.md shows the real
 # difference of its two programs. PLAIT: the binary, beside which the examples are; SOURCE: the repository.
-set -u
+. "$SOURCE/tests/script.sh" || exit 1
 examples=$(dirname "$PLAIT")/examples
-work=$(mktemp -d) || exit 1
-trap 'rm -rf "$work"' EXIT
-cd "$work" || exit 1
-failures=0
-fail() {
-  printf 'FAILED: %s\n' "$*"
-  failures=$((failures + 1))
-}
 [ -x "$examples/mlp_classifier" ] || { echo "no examples in $examples"; exit 77; }
 
 # FILE FILE TOLERANCE: the same words, and numbers that differ by no more than that
@@ -63,5 +55,4 @@ diff -u "$SOURCE/examples/one_device.c" "$SOURCE/examples/one_device_mesh.c" | t
 sed -n '/^```diff$/,/^```$/p' "$SOURCE/docs/one-device-to-mesh.md" | sed '1d;$d' >page.diff
 diff page.diff real.diff >log.txt || fail "docs/one-device-to-mesh.md shows another difference: $(cat log.txt)"
 [ "$(grep -c '^[-+]' real.diff)" -le 10 ] || fail "more than ten lines change"
-echo "$failures failures"
-[ "$failures" -eq 0 ]
+finish

@@ -4,16 +4,8 @@
 # pkg-config alone, with the shared and with the static library, in an empty environment, and run. Only symbols of the public headers
 # are visible; plait.pc promises what is there.
 # PLAIT: the binary, whose folder is the build; SOURCE: the repository.
-set -u
+. "$SOURCE/tests/script.sh" || exit 1
 build=$(dirname "$PLAIT")
-work=$(mktemp -d) || exit 1
-trap 'rm -rf "$work"' EXIT
-cd "$work" || exit 1
-failures=0
-fail() {
-  printf 'FAILED: %s\n' "$*"
-  failures=$((failures + 1))
-}
 cached() { sed -n "s/^$1:[A-Z]*=//p" "$build/CMakeCache.txt"; }
 cc=$(cached CMAKE_C_COMPILER)
 sanitize=$(cached PLAIT_SANITIZE)
@@ -146,5 +138,4 @@ losses() { grep -oE '"(loss|grad_norm)": *[^,]*' "$1/metrics.jsonl"; }
 for kind in shared static; do
   [ -d $kind-run ] && [ "$(losses $kind-run)" != "$(losses command-run)" ] && fail "$kind and command differ"
 done
-echo "$failures failures"
-[ "$failures" -eq 0 ]
+finish

@@ -2,17 +2,8 @@
 # tier 3
 # What plait tokenize reads (pipes, the standard input, .gz, .zst) and what it warns of; that it replaces nothing without --force; that
 # files are whole or gone when it is stopped.
-# PLAIT: the binary, SOURCE: the repository.
-set -u
-folder=$(mktemp -d) || exit 1
-trap 'rm -rf "$folder"' EXIT
-cd "$folder" || exit 1
+. "$SOURCE/tests/script.sh" || exit 1
 for tool in gzip zstd; do command -v $tool >/dev/null || { echo "SKIPPED: there is no $tool here"; exit 77; }; done
-failures=0
-fail() {
-  printf 'FAILED: %s\n' "$*"
-  failures=$((failures + 1))
-}
 # expect STATUS PATTERN ARGUMENTS…: the exit status, and what the output must say
 expect() {
   local status=$1 pattern=$2 got
@@ -159,4 +150,4 @@ exec 9>&-
 [ $status -eq 143 ] || fail "status $status of training"
 cmp -s t.json packed.json || fail "a stopped training has changed the tokenizer"
 compgen -G '*.tmp.*' && fail "temporary files are left"
-[ $failures -eq 0 ]
+finish

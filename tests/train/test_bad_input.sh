@@ -2,6 +2,7 @@
 # tier 1 2; rooms recipe model data checkpoint; numbers
 # Whatever is wrong gets one sentence that names it, status 2 (1 where the machine is at fault), and costs nothing: the
 # recipe, the metrics and the checkpoints of the run before are as they were, and it goes on.
+# Tier 1: without disks that fill up and losses that are no numbers.
 . "$SOURCE/tests/train/harness.sh" || exit 1
 
 train() { "$PLAIT" train recipe.yaml "$@"; }
@@ -124,6 +125,12 @@ touch file
 refuse 2 'run.dir: .*file' "$PLAIT" train recipe.yaml run.dir=file
 refuse 2 'run.dir: .*file' "$PLAIT" train recipe.yaml run.dir=file/below
 refuse 2 'run.dir: /proc/nosuch' "$PLAIT" train recipe.yaml run.dir=/proc/nosuch
+
+if [ "$tier" = 1 ]; then
+  untouched everything
+  expect 0 'resuming from .*run/checkpoints/step-6' "$PLAIT" train run/recipe.yaml schedule.steps=8
+  finish
+fi
 
 # The disk fills up during a checkpoint; when there is room again, the run goes on as if nothing had been.
 "$PLAIT" train recipe.yaml run.dir=whole checkpoint.keep=0 >log 2>&1 || { cat log; die "the unbroken run"; }

@@ -1,15 +1,7 @@
 #!/bin/bash
 # tier 2; rooms cmd
 # plait claims: docs/claims.md is what it prints, the commands on that page run, words choose claims, from any folder.
-# PLAIT: the binary, SOURCE: the repository.
-set -u
-work=$(mktemp -d) || exit 1
-trap 'rm -rf "$work"' EXIT
-failures=0
-fail() {
-  echo "FAILED: $*"
-  failures=$((failures + 1))
-}
+. "$SOURCE/tests/script.sh" || exit 1
 
 cd "$SOURCE" || exit 1
 "$PLAIT" claims --docs >"$work/claims.md" || fail "claims --docs"
@@ -17,7 +9,6 @@ diff "$work/claims.md" docs/claims.md || fail "docs/claims.md is not what plait 
 
 # Every command of the page prints something. Those that plan the largest model take a second for each run, so of their loops only
 # the last run is tried.
-cd "$work" || exit 1
 ln -s "$SOURCE/recipes" "$SOURCE/models" .
 mkdir bin && ln -s "$PLAIT" bin/plait && PATH=$work/bin:$PATH
 sed -n '/^```sh$/,/^```$/p' claims.md | grep -v '^```' >commands
@@ -53,4 +44,4 @@ grep -q 'did you mean zero-2-all-reduce?' message || fail "$(cat message)"
 "$PLAIT" claims --docs bubble 2>message && fail "--docs with a word is taken"
 grep -q -- '--docs prints all claims' message || fail "$(cat message)"
 
-exit $((failures > 0))
+finish

@@ -1,16 +1,7 @@
 #!/bin/bash
 # tier 2; rooms plan cmd
 # plait plan --search: a table, JSON, a recipe that is written, and one sentence where something is wrong.
-# PLAIT: the binary, SOURCE: the repository.
-set -u
-work=$(mktemp -d) || exit 1
-trap 'rm -rf "$work"' EXIT
-failures=0
-fail() {
-  echo "FAILED: $*"
-  failures=$((failures + 1))
-}
-cd "$work" || exit 1
+. "$SOURCE/tests/script.sh" || exit 1
 cat >r.yaml <<END
 model: {config: $SOURCE/models/gpt-tiny.json, init: random}
 data: {train: none, seq_len: 64}
@@ -73,4 +64,4 @@ refused "$PLAIT" plan r.yaml --search --ranks 16 'devices'
 refused "${search[@]}" --memory 100kB --write kept.yaml 'too much'
 [ ! -e kept.yaml ] || fail "--write wrote a plan that does not fit"
 refused env HOME= XDG_CACHE_HOME= "$PLAIT" train r.yaml plan=auto run.cluster=null 'neither XDG_CACHE_HOME nor HOME says'
-exit $((failures > 0))
+finish

@@ -219,6 +219,7 @@ static void test_memory(void **state) {
 static void test_signals(void **state) {
   pid_t child = fork();
   if (child == 0) {
+    signal(SIGINT, SIG_DFL); // a script's background jobs have inherited that it is ignored
     signals_install(NULL);
     if (signals_stop()) _exit(1);
     raise(SIGTERM);
