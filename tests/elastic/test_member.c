@@ -35,6 +35,12 @@ static void make_folder(const char *lease) {
 static void remove_folder(void) {
   Error error = {0};
   assert_int_equal(folder_remove(folder, &error), PLAIT_OK);
+  *folder = 0;
+}
+
+static void remove_what_is_left(void) { // by a test that has failed
+  Error error = {0};
+  if (*folder) folder_remove(folder, &error);
 }
 
 static void show(Hosts *h) {
@@ -474,6 +480,7 @@ int main(void) {
       cmocka_unit_test(losses),        cmocka_unit_test(halves),
       cmocka_unit_test(many_faults),
   };
+  atexit(remove_what_is_left);
   if (getenv("TEST_ONLY")) cmocka_set_test_filter(getenv("TEST_ONLY")); // scripts/mutants chooses
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
