@@ -165,7 +165,7 @@ refuse 2 'n_positions is 48, but --window is 49; take at most 48' "$PLAIT" gener
 # SIGINT ends it cleanly (a script's background jobs ignore it, unless told otherwise)
 env --default-signal=INT "$PLAIT" generate run --prompt 'int ' --max-tokens 2000000000 >endless.txt 2>&1 &
 pid=$!
-for i in $(seq 1200); do [ -s endless.txt ] && break; sleep 0.05; done # a minute at most
+for i in $(seq $((1200 * patience))); do [ -s endless.txt ] && break; sleep 0.05; done # a minute at most
 kill -INT $pid
 wait $pid
 same "status of generate after SIGINT" $? 130

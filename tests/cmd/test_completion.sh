@@ -1,5 +1,5 @@
 #!/bin/bash
-# tier 1
+# tier 2
 # Shell completion as a user meets it: what bash, zsh and fish offer for parts of command lines. zsh and fish where they are installed.
 . "$SOURCE/tests/script.sh" || exit 1
 mkdir bin recipes && ln -s "$PLAIT" bin/plait && PATH=$work/bin:$PATH

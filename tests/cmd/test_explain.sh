@@ -214,19 +214,19 @@ expect 0 '16 microbatches of at most 1 on each data rank' "$PLAIT" plan recipe.y
 expect 0 '4.2% of the data ranks. time is idle: 46 sequences cannot be divided evenly over 3 ranks' "$PLAIT" plan recipe.yaml mesh.dp=3 batch.micro=1 batch.global=46
 
 # ---- --only: what a pattern selects, one operand a line; what place decided beside what the node wants and computes
-tp() { "$PLAIT" explain recipe.yaml mesh.dp=2 mesh.tp=2 parallel.zero=1 batch.global=8 "$@"; }
+tp=("$PLAIT" explain recipe.yaml mesh.dp=2 mesh.tp=2 parallel.zero=1 batch.global=8)
 down='layer.3.ffn.down.weight'
-expect 0 "gives .* \{batch:dp\}   computed as \{batch:dp partial:tp\}" tp --after place --only "$down"
-expect 0 "^  $down:fp32\(embed=32 ffn=48\) storage\{embed:dp ffn:tp\} copy:fp32\{ffn:tp\}" tp --after zero --only "$down"
-expect 0 "^    reads .* @$down#copy \{ffn:tp\}$" tp --after zero --only "$down"
-others=$(tp --after zero --only "$down" | grep '^    .*@' | grep -vc "@$down\|@moment[12].$down\|@skip\|@optimizer_step\|@gradient.$down")
+expect 0 "gives .* \{batch:dp\}   computed as \{batch:dp partial:tp\}" "${tp[@]}" --after place --only "$down"
+expect 0 "^  $down:fp32\(embed=32 ffn=48\) storage\{embed:dp ffn:tp\} copy:fp32\{ffn:tp\}" "${tp[@]}" --after zero --only "$down"
+expect 0 "^    reads .* @$down#copy \{ffn:tp\}$" "${tp[@]}" --after zero --only "$down"
+others=$("${tp[@]}" --after zero --only "$down" | grep '^    .*@' | grep -vc "@$down\|@moment[12].$down\|@skip\|@optimizer_step\|@gradient.$down")
 [ "$others" -eq 0 ] || fail "--only $down shows $others operands of other Variables"
-tp --after zero --only "layer.3.ffn.down,layer.3.ffn.up" | grep -c '^  layer.3.ffn' | grep -qx 2 || fail "--only with two names"
-expect 0 '… and [0-9]+ more operands' tp --after bucket --only "gradient.$down"
-expect 0 'reduce_scatter over dp .*=gradient.layer.3.ffn.down.weight.* … [0-9]+ more' tp --only "gradient.$down"
-expect 2 'no node and no Variable has a name that matches; .plait explain RECIPE --after zero. lists them all' tp --after place --only nothing
-expect 2 'no instruction .* has a name that matches' tp --only nothing
-expect 2 'it does not go with --timeline, --play, --mesh, --algorithms, --shards or --picture' tp --mesh --only "$down"
+"${tp[@]}" --after zero --only "layer.3.ffn.down,layer.3.ffn.up" | grep -c '^  layer.3.ffn' | grep -qx 2 || fail "--only with two names"
+expect 0 '… and [0-9]+ more operands' "${tp[@]}" --after bucket --only "gradient.$down"
+expect 0 'reduce_scatter over dp .*=gradient.layer.3.ffn.down.weight.* … [0-9]+ more' "${tp[@]}" --only "gradient.$down"
+expect 2 'no node and no Variable has a name that matches; .plait explain RECIPE --after zero. lists them all' "${tp[@]}" --after place --only nothing
+expect 2 'no instruction .* has a name that matches' "${tp[@]}" --only nothing
+expect 2 'it does not go with --timeline, --play, --mesh, --algorithms, --shards or --picture' "${tp[@]}" --mesh --only "$down"
 
 # ---- --shards: which rank holds which part
 cat > expected <<'T'
@@ -239,14 +239,14 @@ layer.3.ffn.down.weight(embed=32 ffn=48): which ranks hold which part
                   ffn 0–23   ffn 24–47
     embed 0–31         0 2         1 3
 T
-tp --shards "$down" > shards.txt
+"${tp[@]}" --shards "$down" > shards.txt
 diff expected shards.txt || fail "--shards"
 # a dim that two axes cut: the rows are in the order of the tensor, not of the ranks, and each element has one owner
-tp mesh.dp=3 mesh.tp=2 parallel.zero=3 --shards head > shards.txt
+"${tp[@]}" mesh.dp=3 mesh.tp=2 parallel.zero=3 --shards head > shards.txt
 awk '/storage/ { on = 1; next } /Copy/ { on = 0 } on && $1 == "vocab" { split($2, r, "–"); if (r[1] != next_row) exit 1; next_row = r[2] + 1 } END { exit next_row != 40 }' shards.txt ||
   fail "--shards with two axes on one dim: $(cat shards.txt)"
-expect 0 'partial:dp\}: ranks of one cell hold terms of a sum' tp --shards "gradient.$down"
+expect 0 'partial:dp\}: ranks of one cell hold terms of a sum' "${tp[@]}" --shards "gradient.$down"
 "$PLAIT" explain recipe.yaml mesh.pp=4 --shards "$down" | grep -q '^    embed 0–31 *1$' || fail "--shards with a pipeline"
-expect 2 'no Variable has a name that matches' tp --shards nothing
-expect 2 'give one of them' tp --mesh --shards wte
+expect 2 'no Variable has a name that matches' "${tp[@]}" --shards nothing
+expect 2 'give one of them' "${tp[@]}" --mesh --shards wte
 finish

@@ -72,7 +72,7 @@ for signal in INT TERM; do
   caught() { [ "/proc/$running/exe" -ef "$PLAIT" ] && ((16#$(sed -n 's/^SigCgt:[[:space:]]*//p' "/proc/$running/status") >> ($(kill -l $signal) - 1) & 1)); }
   wait_for caught || die "eval does not catch SIG$signal"
   kill -s $signal "$running"
-  timeout 60 cp tokenizer.json held.json
+  timeout "$limit" cp tokenizer.json held.json
   wait "$running"
   status=$?
   running=

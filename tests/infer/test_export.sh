@@ -30,10 +30,10 @@ is made/tokenizer_config.json eos_token '"<|endoftext|>"'
 is made/tokenizer_config.json tokenizer_class '"PreTrainedTokenizerFast"'
 is made/tokenizer_config.json model_max_length 64
 for model in run made; do
-  timeout 60 "$PLAIT" generate $model --prompt 'ba' --temperature 0 --max-tokens 60 --window 32 --verbose >text 2>log || fail "generate from $model"
+  timeout "$limit" "$PLAIT" generate $model --prompt 'ba' --temperature 0 --max-tokens 60 --window 32 --verbose >text 2>log || fail "generate from $model"
   grep -qE '^[0-9]+ tokens in .* tokens/s, then the end of the text$' log || fail "generate from $model does not end: $(cat text log)"
   grep -q endoftext text && fail "the end of text is printed: $(cat text)"
-  timeout 60 "$PLAIT" generate $model --prompt 'ba' --temperature 0 --max-tokens 60 --window 32 --verbose --ignore-eos >longer 2>log
+  timeout "$limit" "$PLAIT" generate $model --prompt 'ba' --temperature 0 --max-tokens 60 --window 32 --verbose --ignore-eos >longer 2>log
   grep -qE '^60 tokens in .* tokens/s$' log || fail "--ignore-eos from $model: $(cat log)"
   grep -q endoftext longer || fail "--ignore-eos from $model: $(cat longer)"
 done

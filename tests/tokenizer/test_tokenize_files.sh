@@ -8,7 +8,7 @@ for tool in gzip zstd; do command -v $tool >/dev/null || { echo "SKIPPED: there 
 expect() {
   local status=$1 pattern=$2 got
   shift 2
-  timeout -s KILL 60 "$PLAIT" tokenize "$@" >out 2>&1
+  timeout -s KILL "$limit" "$PLAIT" tokenize "$@" >out 2>&1
   got=$?
   [ $got -eq "$status" ] && grep -q -- "$pattern" out && return
   fail "tokenize $*: status $got, expected $status; expected to say: $pattern"
@@ -113,7 +113,7 @@ stopped() { # SIGNAL STATUS
   env --default-signal=INT,TERM,HUP "$PLAIT" tokenize --tokenizer t.json --out s a.txt endless >out 2>&1 &
   local job=$!
   exec 9>endless # which waits until plait reads it
-  for _ in $(seq 600); do compgen -G 's.bin.tmp.*' >/dev/null && break; sleep 0.05; done
+  for _ in $(seq $((600 * patience))); do compgen -G 's.bin.tmp.*' >/dev/null && break; sleep 0.05; done
   cat once.txt >&9
   kill -s "$1" $job
   wait $job
@@ -131,7 +131,7 @@ stopped HUP 129
 mkfifo silent
 env --default-signal=INT "$PLAIT" tokenize --tokenizer t.json --out s silent >out 2>&1 &
 job=$!
-for _ in $(seq 600); do compgen -G 's.bin.tmp.*' >/dev/null && break; sleep 0.05; done
+for _ in $(seq $((600 * patience))); do compgen -G 's.bin.tmp.*' >/dev/null && break; sleep 0.05; done
 kill -INT $job
 wait $job
 status=$?

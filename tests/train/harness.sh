@@ -40,6 +40,15 @@ near() {
     if (!(d <= far * $2)) { bad = 1; print $1, $2, $3, d / $2 } } END { exit bad || n != to - from }' || fail "$2 is not $1 to $3, steps $(($4 + 1)) to $5"
 }
 
+# numbers RUN: losses with their gradient norms, and evaluations, in the order of the metrics
+numbers() { sed -n 's/.*"loss": \([^,]*\),.*"grad_norm": \([^,]*\),.*/\1 \2/p; s/.*"eval_loss": \([^,}]*\).*/\1 0/p' "$1/metrics.jsonl"; }
+# like_one RUN LINES: its last numbers are those of the run "one", to $far of each and $least
+like_one() {
+  paste <(numbers one | tail -"$2") <(numbers "$1" | tail -"$2") | awk -v lines="$2" -v far="$far" -v least="${least:-0}" '
+    function off(a, b) { d = a - b; if (d < 0) d = -d; return !(d <= far * a + least) }
+    off($1, $3) || off($2, $4) { bad = 1 } END { exit bad || NR != lines }' || fail "$1: the numbers are not those of one rank: $(paste <(numbers one) <(numbers "$1"))"
+}
+
 # as_one_rank RUN LAST FROM…: RUN has the loss of each step up to LAST once, and rounds of it began after the steps FROM. Of the first 30
 # steps of a round losses are within 1e-10 those of one rank that starts from the same checkpoint, with ${keys[@]}; of the first 30
 # steps of all within 1e-8 those of the run `whole`, on one rank.

@@ -1,10 +1,10 @@
 #!/bin/bash
-# tier 2; rooms checkpoint runtime; threads numbers
+# tier 2 3; rooms checkpoint runtime; threads numbers
 # Checkpoints that are written while the next steps run (checkpoint.async): the bytes of those that steps wait for, under several
 # parallel configurations; a killed run resumes from a whole one; a full disk and a rollback behave as without; the plan has the
-# memory. ASYNC_KILLS: how many kills, 20 where nothing is said.
+# memory. ASYNC_KILLS: how many kills, otherwise 8, and 20 in tier 3.
 . "$SOURCE/tests/train/harness.sh" || exit 1
-kills=${ASYNC_KILLS:-20}
+kills=${ASYNC_KILLS:-$((tier < 3 ? 8 : 20))}
 sanitized && kills=3
 
 # The manifest without what must differ: the recipe's text names checkpoint.async and run.dir, and the first line is a checksum.
@@ -52,7 +52,7 @@ for ((kill = 0; kill < kills; kill++)); do
   # shellcheck disable=SC2086
   start recipe.yaml $long run.dir=killed
   if [ $((kill % 2)) = 0 ]; then # the folder of a checkpoint that is being written is there
-    for ((try = 0; try < 2000; try++)); do compgen -G 'killed/checkpoints/*.tmp' >/dev/null && break; sleep 0.005; done
+    for ((try = 0; try < 2000 * patience; try++)); do compgen -G 'killed/checkpoints/*.tmp' >/dev/null && break; sleep 0.005; done
   else
     wait_for written || die "no checkpoint"
     sleep 0.$((RANDOM % 30 + 10))

@@ -9,6 +9,7 @@ diff "$work/claims.md" docs/claims.md || fail "docs/claims.md is not what plait 
 
 # Every command of the page prints something. Those that plan the largest model take a second for each run, so of their loops only
 # the last run is tried.
+cd "$work" || exit 1
 ln -s "$SOURCE/recipes" "$SOURCE/models" .
 mkdir bin && ln -s "$PLAIT" bin/plait && PATH=$work/bin:$PATH
 sed -n '/^```sh$/,/^```$/p' claims.md | grep -v '^```' >commands

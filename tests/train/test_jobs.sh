@@ -5,7 +5,7 @@
 # loss of the first. CI runs this under the thread sanitizer, which ends a job with another status at the first data race.
 # In tier 1 every third configuration.
 . "$SOURCE/tests/train/harness.sh" || exit 1
-limit=300 count=0
+limit=$((300 * patience)) count=0
 
 # Documents of 2 to 60 tokens: their borders fall anywhere in a sample.
 awk '{ words = $0; n = split(words, word, " "); text = ""; for (i = 1; i <= n && i <= NR % 7 + 1; i++) text = text " " word[i]
@@ -15,7 +15,7 @@ sed 's/"n_layer": 2/"n_layer": 4/' model.json >deep.json
 sed 's/"n_layer": 2/"n_layer": 3/; s/"n_embd": 32/"n_embd": 128/; s/"n_positions": 64/"n_positions": 16/' model.json >wide.json
 
 common=(model.config=deep.json data.train=ragged schedule.warmup=2 schedule.steps=8 checkpoint.every=4 eval.every=4
-  watchdog.start=100 watchdog.data=100 watchdog.step=100 watchdog.checkpoint=100)
+  watchdog.start=$((100 * patience)) watchdog.data=$((100 * patience)) watchdog.step=$((100 * patience)) watchdog.checkpoint=$((100 * patience)))
 
 # job NAME KEYS…: trains to the end, with the loss of the run "first" at every step
 job() {

@@ -11,10 +11,9 @@ expect 0 'step 6' "$PLAIT" train recipe.yaml "${keys[@]}" run.dir=plain
 expect 0 'step 1' "$PLAIT" train recipe.yaml "${keys[@]}" run.dir=small batch.global=2 batch.micro=2 schedule.steps=1 schedule.warmup=0
 expect 0 '^noise scale  .*measured only 6 times$' "$PLAIT" train recipe.yaml "${keys[@]}" run.dir=one run.noise_scale=1
 [ "$(values one part_grad_norm | wc -l)" -eq 6 ] || die 'not 6 measurements'
-near() { awk -v a="$1" -v b="$2" 'BEGIN { d = a - b; exit !(a > 0 && (d < 0 ? -d : d) <= 1e-9 * a) }'; }
-near "$(values small grad_norm)" "$(values one part_grad_norm | head -1)" ||
+close_to "$(values small grad_norm)" "$(values one part_grad_norm | head -1)" 1e-9 ||
   fail "the part's norm is $(values one part_grad_norm | head -1), that of a batch of it $(values small grad_norm)"
-near "$(values small target_tokens)" "$(values one part_target_tokens | head -1)" || fail 'the target tokens of the part'
+close_to "$(values small target_tokens)" "$(values one part_target_tokens | head -1)" 1e-9 || fail 'the target tokens of the part'
 same_run plain one
 grep -q '^{"summary": .*"final_noise_scale": ' one/metrics.jsonl || fail 'the summary in the metrics'
 

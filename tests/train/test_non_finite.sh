@@ -3,8 +3,6 @@
 # Steps that are not finite: the search for a loss scale, the three policies, metrics, checkpoints and resuming.
 . "$SOURCE/tests/train/harness.sh" || exit 1
 
-metric() { sed -n "s/.*\"step\": $2, .*\"$3\": \([^,}]*\).*/\1/p" "$1/metrics.jsonl"; }
-
 # fp16: the scale is found, the steps until then are skipped, and say so.
 expect 0 'step 1: gradients overflow \(head, linear_cross_entropy.*rank 0.*infinite\); skipped, the loss scale is 134217728 now' \
   "$PLAIT" train recipe.yaml precision=fp16 loss_scale.initial=268435456 schedule.steps=16 run.dir=search

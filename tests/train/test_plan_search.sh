@@ -51,7 +51,7 @@ assert found["search"]["not_looked_at"] > 0 and "parallel.bucket_mb" in found["p
 END
 
 # A file that cannot be written is refused before the search
-timeout 60 "$PLAIT" plan r.yaml --search --write nowhere/best.yaml >table 2>err && fail "nowhere/best.yaml was written"
+timeout "$limit" "$PLAIT" plan r.yaml --search --write nowhere/best.yaml >table 2>err && fail "nowhere/best.yaml was written"
 grep -q '^plait plan: --write: nowhere/best.yaml' err || fail "nowhere/best.yaml: $(cat err)"
 [ ! -s table ] || fail "it searches before it sees that best.yaml cannot be written"
 

@@ -4,7 +4,7 @@
 . "$SOURCE/tests/train/harness.sh" || exit 1
 export PLAIT_CLUSTERS=$SOURCE/clusters XDG_CACHE_HOME=$PWD/cache
 
-limit=600 # on a busy machine a probe of some seconds takes minutes
+limit=$((600 * patience)) # on a busy machine a probe of some seconds takes minutes
 if sanitized; then exit 77; fi # it would take minutes; make probes under sanitizers by hand
 refuse 1 'nowhere/here.yaml' "$PLAIT" probe --quick --out nowhere/here.yaml
 HOME= XDG_CACHE_HOME= refuse 2 'neither XDG_CACHE_HOME nor HOME says where measurements can be kept; say where, as in --out here.yaml' "$PLAIT" probe --quick

@@ -46,7 +46,7 @@ running=$!
 wait_for grep -q '^step *1/' "$work/log" || { cat log; die 'the first step is not said at once'; }
 head -1 log | grep -q 'a rank; ' || fail 'the header does not come first'
 kill -INT "$running"
-timeout 30 tail --pid="$running" -f /dev/null || die 'SIGINT does not stop it'
+timeout "$limit" tail --pid="$running" -f /dev/null || die 'SIGINT does not stop it'
 wait "$running"
 [ $? -eq 130 ] || fail 'SIGINT: not status 130'
 running=

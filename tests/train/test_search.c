@@ -500,7 +500,7 @@ static void progress_is_said_late(void **state) {
   search_progress(&progress, &search, true); // nobody waits
 }
 
-// More plans than estimates: the sentence says how many were left. (That a search has a most, test_plan_search.sh sees too.)
+// More plans than estimates: the sentence says how many were left. (test_plan_search.sh, too, sees that a search ends.)
 static void a_search_that_stops_says_so(void **state) {
   if (only_from(3)) skip();
   Case c = make_open_case(3, 6);

@@ -143,7 +143,7 @@ held() {
   launch "$PLAIT" "$@"
   wait_for catches "$signal" || { cat log; die "$1 does not catch SIG$signal"; }
   kill -s "$signal" "$running"
-  timeout 60 cp tokenizer.json held.json || die "$1 does not read its tokenizer"
+  timeout "$limit" cp tokenizer.json held.json || die "$1 does not read its tokenizer"
   ended $((128 + $(kill -l "$signal"))) "$1"
 }
 held INT eval whole --tokenizer held.json
