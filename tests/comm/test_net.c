@@ -1,7 +1,7 @@
 // tier 2 3; threads numbers
-// Ranks of net as processes of this test: sums, ranks that die, leave or belong to another run. Who is silent, and when,
-// test_net_watch.c shows with time of its own; tests/net/ has the same as here and more with the programs of tests/comm
-// and plait train, and ranks that are stopped.
+// Ranks of net as processes of this test: sums, ranks that die, leave or belong to another run. Who is silent, and
+// when, test_net_watch.c shows with time of its own; tests/net/ has the same as here and more with the programs of
+// tests/comm and plait train, and ranks that are stopped.
 #include "base/clock.h"
 #include "base/error.h"
 #include "chains.h"
