@@ -362,9 +362,10 @@ static void expect_expert_ranks(const ParallelOptions *o, const Workload *w, int
     else innermost &= !outside;
   }
   if (mesh_size(&p.mesh, experts) != o->experts || !innermost || data != dp)
-    fail_msg("ep %d over %d · %d · %d, groups of %d: the experts are divided over %d ranks, %sthe innermost, the samples "
-             "over %d", o->experts, dp, cp, tp, o->shard_group, mesh_size(&p.mesh, experts), innermost ? "" : "not ",
-             data);
+    fail_msg(
+        "ep %d over %d · %d · %d, groups of %d: the experts are divided over %d ranks, %sthe innermost, the samples "
+        "over %d",
+        o->experts, dp, cp, tp, o->shard_group, mesh_size(&p.mesh, experts), innermost ? "" : "not ", data);
 }
 
 // Every mesh up to 64 in each axis, and every parallel.ep up to 64. make test takes all of
