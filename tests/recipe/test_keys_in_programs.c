@@ -92,7 +92,7 @@ static Asked without(const Asked *a, const char *key) {
 static const char *asked_text(const Asked *a) {
   static char text[4000];
   size_t n = 0;
-  for (int i = 0; i < a->count; i++)
+  for (int i = 0; i < a->count && n < sizeof text; i++)
     n += (size_t)snprintf(text + n, sizeof text - n, "%s'%s'", i ? " " : "", a->setting[i]);
   return text;
 }
@@ -505,8 +505,6 @@ static Shown shows_memory(View *v, const char *value) {
 
 // ---- the pipeline
 
-static int is_segment(const Action *a) { return action_runs_body(a); }
-
 // The order of segments on each rank is the one that the named generator writes.
 static Shown shows_pipeline(View *v, const char *value) {
   const ScheduleGenerator *named = schedule_by_name(value);
@@ -524,7 +522,7 @@ static Shown shows_pipeline(View *v, const char *value) {
     named->generate(s->map, s->stages, s->microbatches, k, &expected);
     for (int i = 0; i < s->list[k].count; i++) {
       const Action *a = &s->list[k].data[i];
-      if (!is_segment(a)) continue;
+      if (!action_runs_body(a)) continue;
       const Action *e = next < expected.count ? &expected.data[next] : NULL;
       same &= e && e->kind == a->kind && e->stage == a->stage && e->microbatch == a->microbatch;
       next++;
@@ -963,8 +961,8 @@ static void judge(const Asked *a, const Case *c, int *seen) {
   }
 }
 
-// Each value is there, and is missed where nobody heeds the key. make test leaves out the first one of each key only;
-// other values may be refused without it, since nothing else allows their mesh.
+// Each value is there, and is missed where nobody heeds the key (make test: the first value of each key). Other values
+// than the first may be refused without the key, where nothing else allows their mesh.
 static void values_are_compiled(void **state) {
   int seen[ROWS] = {0}, missed = 0;
   for (int r = 0; r < ROWS; r++)
