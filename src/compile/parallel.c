@@ -1,6 +1,7 @@
 // Turns the configuration that is asked for (ParallelOptions) into what passes read.
 #include "compile/parallel.h"
 #include "base/divisor.h"
+#include "base/fault.h"
 #include "compile/parallel_experts.h"
 #include <string.h>
 
@@ -61,7 +62,9 @@ static void lay_experts(Layout *l, const Mesh *mesh, const ParallelOptions *o) {
   ExpertFold fold;
   if (!parallel_expert_fold(o, o->experts, &fold)) return;
   int dp = mesh_axis(mesh, "dp"), part = mesh_axis(mesh, "dp_ep");
-  int all = dp < 0 || fold.dp > mesh->axis[dp].size; // all of dp, the replicas' axis too
+  // All of dp as the user gave it, the replicas' axis too. What is left of it in this mesh may be less than the part
+  // that has been cut off.
+  int all = FAULT(part_of_dp_is_all, fold.dp == axis_size(&o->mesh, "dp"), fold.dp > axis_size(mesh, "dp"));
   for (int moves = 0; moves < 2; moves++)
     for (int a = 0; a < mesh->naxis; a++) {
       const Axis *axis = &mesh->axis[a];

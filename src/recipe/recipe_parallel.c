@@ -1,5 +1,6 @@
 // The parallel configuration of a recipe: its keys as ParallelOptions, and the judge's answer with the places of these
 // keys.
+#include "base/fault.h"
 #include "base/shares.h"
 #include "recipe/recipe.h"
 #include <string.h>
@@ -23,18 +24,19 @@ ParallelOptions recipe_parallel(const Recipe *r) {
                                            (int[]){r->mesh.pp, r->mesh.dp, r->mesh.cp, r->mesh.tp}),
                        .sequence = r->parallel.sequence,
                        .tensor = (LayoutTensorKind)r->parallel.tensor,
-                       .rows = r->parallel.rows,
+                       .rows = FAULT(rows_are_ignored, r->parallel.rows, 0),
                        .depth = r->parallel.depth,
                        .summa = r->parallel.summa,
                        .zero = r->parallel.zero,
-                       .reshard = r->parallel.reshard,
+                       .reshard = FAULT(reshard_is_ignored, r->parallel.reshard, 1),
                        .local_gradients = r->parallel.accumulate == RECIPE_ACCUMULATE_LOCAL,
                        .unsplit = r->parallel.unsplit_tensors,
-                       .shard_group = r->parallel.shard_group,
+                       .shard_group = FAULT(shard_group_is_ignored, r->parallel.shard_group, 0),
                        .experts = r->parallel.ep > 1 ? r->parallel.ep : 0,
-                       .context = (AlgorithmName)r->parallel.context,
-                       .ulysses = r->parallel.ulysses,
-                       .overlap = {overlap, (int64_t)r->parallel.bucket_mb * 1000000, overlap, r->parallel.gather},
+                       .context = FAULT(context_is_ignored, (AlgorithmName)r->parallel.context, ALGORITHM_NONE),
+                       .ulysses = FAULT(ulysses_is_ignored, r->parallel.ulysses, 0),
+                       .overlap = {overlap, (int64_t)FAULT(bucket_mb_is_ignored, r->parallel.bucket_mb, 25) * 1000000,
+                                   overlap, FAULT(gather_is_ignored, r->parallel.gather, GATHER_BLOCK)},
                        .schedule = &schedules[r->parallel.pipeline],
                        .logits_again = r->parallel.logits == RECIPE_LOGITS_RECOMPUTE,
                        .stages_per_rank = recipe_virtual_stages(r),

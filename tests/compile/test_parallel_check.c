@@ -4,6 +4,7 @@
 #include "base/error.h"
 #include "model/config.h"
 #include "compile/compile.h"
+#include "compile/parallel_experts.h"
 #include "program/program.h"
 #include "recipe/layouts.h"
 #include "recipe/recipe.h"
@@ -335,6 +336,72 @@ static void experts_fold_over_the_innermost_ranks(void **state) {
   assert_true(allowed > 30 && named > 1000);
 }
 
+// A model and a step that fit a mesh, whatever it is.
+static Workload fitting(int dp, int cp, int tp, int ep) {
+  int64_t all = (int64_t)cp * tp;
+  Workload w = routed;
+  w.samples = dp, w.micro = 1, w.seq = 2 * all;
+  for (int d = 0; d < DIM_COUNT; d++)
+    if (w.size[d]) w.size[d] = 2 * all;
+  w.size[DIM_EXPERT] = ep;
+  return w;
+}
+
+// The axes that experts lie over are the innermost of the mesh, and have as many ranks as were asked for; samples are
+// divided as ever.
+static void expect_expert_ranks(const ParallelOptions *o, const Workload *w, int dp, int cp, int tp) {
+  ParallelProblem problem;
+  if (parallel_check(o, w, &problem))
+    fail_msg("ep %d over %d · %d · %d, groups of %d: %s", o->experts, dp, cp, tp, o->shard_group, problem.text);
+  Parallel p = parallel_create(o, w);
+  uint32_t experts = layout_expert_axes(&p.layout);
+  int innermost = 1, data = parallel_data_ranks(&p);
+  for (int a = p.mesh.naxis - 1, outside = 0; a >= 0; a--) {
+    if (p.mesh.axis[a].size == 1) continue;
+    if (!(experts >> a & 1)) outside = 1;
+    else innermost &= !outside;
+  }
+  if (mesh_size(&p.mesh, experts) != o->experts || !innermost || data != dp)
+    fail_msg(
+        "ep %d over %d · %d · %d, groups of %d: the experts are divided over %d ranks, %sthe innermost, the samples "
+        "over %d",
+        o->experts, dp, cp, tp, o->shard_group, mesh_size(&p.mesh, experts), innermost ? "" : "not ", data);
+}
+
+// Every mesh up to 64 in each axis, and every parallel.ep up to 64. make test takes all of
+// them that fold over cp, and of those that fold over tp alone one mesh in 41.
+static void experts_lie_on_as_many_ranks_as_asked(void **state) {
+  enum { MOST = 64 };
+  int allowed = 0, parts = 0;
+  for (int tp = 1; tp <= MOST; tp++)
+    for (int cp = 1; cp <= MOST; cp++)
+      for (int dp = 1; dp <= MOST; dp++) {
+        int over_tp_alone = test_tier() > 1 || (dp + 5 * cp + 7 * tp) % 41 == 0; // in which of the meshes that is tried
+        if (tp * cp > MOST && !over_tp_alone) continue;
+        ParallelOptions o = over(dp, cp, tp, 0);
+        o.zero = 1; // groups divide storage
+        for (int ep = 2; ep <= MOST; ep++) {
+          ExpertFold fold;
+          int of_dp = ep % (tp * cp) ? 0 : ep / tp / cp, fits = ep == tp || (of_dp && dp % of_dp == 0);
+          if (!parallel_expert_fold(&o, ep, &fold) != !fits)
+            fail_msg("ep %d over %d · %d · %d %s", ep, dp, cp, tp, fits ? "is refused" : "is allowed");
+          if (!fits || (ep == tp && cp > 1 && !over_tp_alone)) continue;
+          Workload w = fitting(dp, cp, tp, ep);
+          o.experts = ep;
+          for (o.shard_group = 0; o.shard_group <= dp; o.shard_group++) {
+            if (o.shard_group == 1 || (o.shard_group && dp % o.shard_group)) continue;
+            if (!parallel_expert_fold(&o, ep, &fold)) continue; // a part of dp that does not divide the groups
+            expect_expert_ranks(&o, &w, dp, cp, tp);
+            allowed++, parts += of_dp > 1 && of_dp < dp && of_dp * of_dp > dp;
+          }
+          o.shard_group = 0;
+        }
+      }
+  print_message("%d meshes and numbers of ranks, of which %d with a part of dp that is larger than what is left\n",
+                allowed, parts);
+  assert_true(allowed > 10000 && parts > 400);
+}
+
 static void experts_are_refused_by_name(void **state) {
   ParallelProblem problem;
   Workload dense = routed;
@@ -423,6 +490,7 @@ int main(void) {
                                      cmocka_unit_test(refused_pairs_are_refused),
                                      cmocka_unit_test(summa_needs_a_square),
                                      cmocka_unit_test(experts_fold_over_the_innermost_ranks),
+                                     cmocka_unit_test(experts_lie_on_as_many_ranks_as_asked),
                                      cmocka_unit_test(experts_are_refused_by_name),
                                      cmocka_unit_test(chunks_divide_the_positions_of_a_rank),
                                      cmocka_unit_test(sentences_name_what_was_given)};
