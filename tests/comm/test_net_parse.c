@@ -23,8 +23,8 @@ static void greetings(void **state) {
   Greeting mine = GREETING(RANKS, 7);
   const struct { Greeting theirs; const char *words; } cases[] = {
       {GREETING(RANKS, 7), NULL},
-      {{"plaitnex", 1, RANKS, 7}, "what listens at host:1 is not plait"},
-      {{"plaitnet", 2, RANKS, 7}, "at host:1 is another version of plait"},
+      {{"plaitnex", 2, RANKS, 7}, "what listens at host:1 is not plait"},
+      {{"plaitnet", 1, RANKS, 7}, "at host:1 is another version of plait"},
       {GREETING(RANKS + 1, 7), "at host:1 is a run of 4 ranks, not 3"},
       {GREETING(RANKS, 8), "at host:1 is another run than \"id\""},
   };
