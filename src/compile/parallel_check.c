@@ -6,6 +6,7 @@
 #include "compile/parallel_problem.h"
 #include "compile/parallel_tensor.h"
 #include "base/divisor.h"
+#include "base/fault.h"
 #include "base/shares.h"
 #include <string.h>
 
@@ -357,14 +358,16 @@ static const ScheduleGenerator *with_one_stage(const ScheduleGenerator *s) {
   return &schedules[SCHEDULE_1F1B];
 }
 
+// Without a list every stage has a layer. With one the first and the last may have none: its sum is what counts.
 static int check_stages(const Question *q) {
   const Workload *w = q->w;
+  int by_layers = w->model && FAULT(listed_stages_need_layers, !q->o->cut, 1);
   int64_t v = q->o->stages_per_rank, stages = q->pp * v,
-          most = w->model && w->layers < MAX_STAGES ? w->layers : MAX_STAGES, sum = 0;
+          most = by_layers && w->layers < MAX_STAGES ? w->layers : MAX_STAGES, sum = 0;
   char limit[512];
   int least = q->pp > 1 ? q->o->schedule->least_stages : 1;
   if (stages > 1 && stages > most) {
-    if (most < MAX_STAGES || w->layers == MAX_STAGES)
+    if (most < MAX_STAGES || (by_layers && w->layers == MAX_STAGES))
       snprintf(limit, sizeof limit, "%.400s has only %lld layers to divide", w->model, (long long)most);
     else snprintf(limit, sizeof limit, "at most %lld stages are built", (long long)most);
     int64_t fits = most / q->pp,

@@ -12,6 +12,7 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <stdlib.h>
 #include <string.h>
 #include <cmocka.h>
 
@@ -276,6 +277,21 @@ static const struct { const char *model, *settings, *says; } sentences[] = {
     {llama, "mesh.pp=4 parallel.pipeline=zb-v", "take parallel.pipeline zb-h1 with parallel.stages_per_rank 1"},
     {llama, "mesh.pp=4 parallel.pipeline=interleaved", "take parallel.pipeline 1f1b with parallel.stages_per_rank 1"},
     {llama, "mesh.pp=4 parallel.pipeline=zb-h1 parallel.stages_per_rank=1", NULL},
+    {llama, "mesh.pp=5", "mesh.pp is 5, but the model of m.json has only 4 layers to divide; the nearest mesh.pp is 4"},
+    // The first and the last stage can do without.
+    {llama, "mesh.pp=6 parallel.layers=[0,1,1,1,1,0]", NULL},
+    {llama, "mesh.pp=5 parallel.layers=[0,1,1,1,1]", NULL},
+    {llama, "mesh.pp=5 parallel.layers=[1,1,1,1,0]", NULL},
+    {llama, "mesh.pp=4 parallel.layers=[0,2,2,0]", NULL},
+    {llama, "mesh.pp=3 parallel.pipeline=interleaved parallel.stages_per_rank=2 parallel.layers=[0,1,1,1,1,0]", NULL},
+    {llama, "mesh.pp=6 parallel.layers=[0,1,1,0,1,1]",
+     "parallel.layers gives stage 3 no layers; only the first, which has the embedding, and the last, which has the "
+     "head, can do without"},
+    {llama, "mesh.pp=6 parallel.layers=[0,0,1,1,1,1]", "parallel.layers gives stage 1 no layers"},
+    {llama, "mesh.pp=5 parallel.layers=[1,1,1,1,1]",
+     "parallel.layers adds up to 5, but the model of m.json has 4 layers"},
+    {llama, "mesh.pp=7 parallel.layers=[0,1,1,1,1,1,0]",
+     "parallel.layers adds up to 5, but the model of m.json has 4 layers"},
 };
 
 static void sentences_name_what_was_given(void **state) {
@@ -426,5 +442,6 @@ int main(void) {
                                      cmocka_unit_test(experts_are_refused_by_name),
                                      cmocka_unit_test(chunks_divide_the_positions_of_a_rank),
                                      cmocka_unit_test(sentences_name_what_was_given)};
+  if (getenv("TEST_ONLY")) cmocka_set_test_filter(getenv("TEST_ONLY")); // scripts/mutants chooses
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
