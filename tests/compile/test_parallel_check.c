@@ -23,6 +23,14 @@ static const char llama[] =
     "\"num_attention_heads\": 6, \"num_key_value_heads\": 2, "
     "\"intermediate_size\": 48, \"max_position_embeddings\": 24, \"hidden_act\": \"silu\", \"rms_norm_eps\": 1e-5}";
 
+// Layer 1 is dense, the others have experts and a shared one.
+#define TWO_WIDTHS(ffn, shared)                                                                                        \
+  "{\"model_type\": \"qwen2_moe\", \"vocab_size\": 61, \"hidden_size\": 24, \"num_hidden_layers\": 4, "                \
+  "\"num_attention_heads\": 6, \"num_key_value_heads\": 6, \"intermediate_size\": " ffn                                \
+  ", \"shared_expert_intermediate_size\": " shared ", \"moe_intermediate_size\": 30, \"num_experts\": 6, "             \
+  "\"num_experts_per_tok\": 2, \"mlp_only_layers\": [1], \"max_position_embeddings\": 24, "                            \
+  "\"hidden_act\": \"silu\", \"rms_norm_eps\": 1e-6}"
+
 static int parse(const char *text, int count, char **keys, Recipe *recipe, Error *error) {
   static const char base[] =
       "model: {config: /m}\ndata: {train: /d, seq_len: 12}\nrun: {dir: /r}\nbatch: {global: 24, micro: 2}\n";
@@ -278,6 +286,20 @@ static const struct { const char *model, *settings, *says; } sentences[] = {
     {llama, "mesh.pp=4 parallel.pipeline=interleaved", "take parallel.pipeline 1f1b with parallel.stages_per_rank 1"},
     {llama, "mesh.pp=4 parallel.pipeline=zb-h1 parallel.stages_per_rank=1", NULL},
     {llama, "mesh.pp=5", "mesh.pp is 5, but the model of m.json has only 4 layers to divide; the nearest mesh.pp is 4"},
+    // Of widths that differ it is told which does not divide, and whose it is: 85 and 51 have 17 in common.
+    {TWO_WIDTHS("85", "51"), "mesh.tp=3",
+     "mesh.tp is 3, which does not divide the feed-forward width (85 of layer.1.ffn.gate) of the model of m.json"},
+    {TWO_WIDTHS("84", "52"), "mesh.tp=3",
+     "mesh.tp is 3, which does not divide the feed-forward width (52 of layer.0.shared.gate) of the model"},
+    {TWO_WIDTHS("85", "50"), "mesh.tp=3",
+     "the feed-forward width (50 of layer.0.shared.gate, 85 of layer.1.ffn.gate) of the model"},
+    {TWO_WIDTHS("50", "50"), "mesh.tp=3", "which does not divide the feed-forward width (50) of the model of m.json"},
+    {TWO_WIDTHS("84", "51"), "mesh.tp=3", NULL},
+    {TWO_WIDTHS("90", "48"), "mesh.tp=4 mesh.dp=4 layout.heads=[] layout.ffn=[dp,tp]",
+     "layout.ffn is [dp, tp], 16 ranks, which do not divide the feed-forward width (90 of layer.1.ffn.gate) of the "
+     "model of m.json evenly; take one"},
+    {TWO_WIDTHS("85", "48"), "mesh.tp=4 parallel.tensor=2d parallel.ep=1",
+     "does not divide the feed-forward width (85 of layer.1.ffn.gate) of the model of m.json evenly"},
     // The first and the last stage can do without.
     {llama, "mesh.pp=6 parallel.layers=[0,1,1,1,1,0]", NULL},
     {llama, "mesh.pp=5 parallel.layers=[0,1,1,1,1]", NULL},
