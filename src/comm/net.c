@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 static void read_boot(char *boot, size_t size) {
@@ -18,6 +19,18 @@ static void read_boot(char *boot, size_t size) {
   if (!fgets(boot, (int)size, file)) *boot = 0;
   boot[strcspn(boot, "\n")] = 0;
   fclose(file);
+}
+
+static uint64_t space_of(const char *path) {
+  struct stat space;
+  return stat(path, &space) ? 0 : (uint64_t)space.st_ino;
+}
+
+static Place find_place(void) {
+  Place here = {.processes = space_of("/proc/self/ns/pid"), .segments = space_of("/proc/self/ns/ipc")};
+  if (gethostname(here.host, sizeof here.host - 1)) strcpy(here.host, "unknown host");
+  read_boot(here.boot, sizeof here.boot);
+  return here;
 }
 
 static void warn(const NetAddress *address, int rank) {
@@ -44,6 +57,8 @@ typedef struct Making { // of a world
   NetOptions options;
   NetAddress address;  // of rank 0
   int listener;        // of its watch; -1: none
+  Rendezvous *rendezvous; // NULL: not begun, or over
+  Place place;
   Record mine;
   void **records;      // (ranks)
   size_t *lengths;
@@ -66,9 +81,32 @@ static int open_watch_port(Making *m, Error *error) {
   return PLAIT_OK;
 }
 
+static int exchange(Making *m, const void *mine, size_t bytes, bool (*is_valid)(const void *data, size_t bytes),
+                    Error *error) {
+  int code = m->rendezvous->exchange(m->rendezvous, mine, bytes, m->records, m->lengths, error);
+  for (int r = 0; r < m->options.ranks && !code; r++)
+    if (!is_valid(m->records[r], m->lengths[r]))
+      code = error_set(error, PLAIT_FAILED, "the record of rank %d is not one of this version of plait", r);
+  return code;
+}
+
+static void drop_records(Making *m) {
+  for (int r = 0; r < m->options.ranks; r++) free(m->records[r]), m->records[r] = NULL;
+}
+
+// Whether all ranks share memory. UCX has not been opened yet: what it opens depends on this.
+static int exchange_places(Making *m, NetWorld *w, bool *one_machine, Error *error) {
+  int code = rendezvous_tcp(&m->options, &m->address, w->has_secret ? &w->secret : NULL, &m->rendezvous, error);
+  if (!code) code = exchange(m, &m->place, sizeof m->place, place_is_valid, error);
+  *one_machine = !code;
+  for (int r = 0; r < m->options.ranks && !code; r++)
+    *one_machine = *one_machine && places_share_memory(m->records[0], m->records[r]);
+  drop_records(m);
+  return code;
+}
+
 // This rank's record goes out, all ranks' come in.
 static int exchange_records(Making *m, NetWorld *w, Error *error) {
-  Rendezvous *rendezvous = NULL;
   ucp_address_t *address;
   size_t bytes;
   if (w->ucx->ucp_worker_get_address(w->worker, &address, &bytes) != UCS_OK)
@@ -78,15 +116,8 @@ static int exchange_records(Making *m, NetWorld *w, Error *error) {
   memcpy(record, &m->mine, sizeof m->mine);
   memcpy(record + sizeof m->mine, address, bytes);
   w->ucx->ucp_worker_release_address(w->worker, address);
-  int code = rendezvous_tcp(&m->options, &m->address, w->has_secret ? &w->secret : NULL, &rendezvous, error);
-  if (!code) {
-    code = rendezvous->exchange(rendezvous, record, sizeof m->mine + bytes, m->records, m->lengths, error);
-    rendezvous->close(rendezvous);
-  }
+  int code = exchange(m, record, sizeof m->mine + bytes, record_is_valid, error);
   free(record);
-  for (int r = 0; r < m->options.ranks && !code; r++)
-    if (!record_is_valid(m->records[r], m->lengths[r]))
-      code = error_set(error, PLAIT_FAILED, "the record of rank %d is not one of this version of plait", r);
   return code;
 }
 
@@ -127,14 +158,17 @@ static int connect_all(Making *m, NetWorld *w, Error *error) {
 
 static int make(Making *m, NetWorld *w, Error *error) {
   char interface[64] = "lo";
+  bool one_machine;
   int code = net_resolve(m->options.host, m->options.port, &m->address, error);
   if (code) return error_prefix(error, "MASTER_ADDR, the machine of rank 0");
   code = refuse_address(&m->address, m->options.rank, error);
   if (code) return code;
   net_interface(&m->address, interface, sizeof interface);
-  code = net_open(w, interface, error);
-  if (!code) code = open_watch_port(m, error);
+  code = open_watch_port(m, error);
+  if (!code) code = exchange_places(m, w, &one_machine, error);
+  if (!code) code = net_open(w, interface, one_machine, error);
   if (!code) code = exchange_records(m, w, error);
+  if (m->rendezvous) m->rendezvous->close(m->rendezvous), m->rendezvous = NULL;
   if (!code) code = connect_all(m, w, error);
   if (!code) code = net_watch_start(w->watch, error);
   if (!code) code = process_world_start(&w->base, error);
@@ -151,7 +185,7 @@ static void unmake(NetWorld *w) {
 }
 
 int net_world_create(const NetOptions *options, PlaitWorld **world, Error *error) {
-  Making m = {.options = *options, .listener = -1};
+  Making m = {.options = *options, .listener = -1, .place = find_place()};
   *world = NULL;
   if (options->ranks < 1 || options->ranks > NET_MOST_RANKS || options->rank < 0 || options->rank >= options->ranks)
     return error_set(error, PLAIT_BAD_INPUT, "rank %d of %d: ranks are 0 to ranks - 1, of at most %d", options->rank,
@@ -164,16 +198,16 @@ int net_world_create(const NetOptions *options, PlaitWorld **world, Error *error
   w->blamed = -1;
   w->base.tickets = 1 << (TAG_BITS - 1);
   w->base.control.handle = 1;
-  if (gethostname(m.mine.host, sizeof m.mine.host - 1)) strcpy(m.mine.host, "unknown host");
-  memcpy(w->base.host, m.mine.host, sizeof w->base.host);
-  read_boot(m.mine.boot, sizeof m.mine.boot);
+  memcpy(m.mine.host, m.place.host, sizeof m.mine.host);
+  memcpy(m.mine.boot, m.place.boot, sizeof m.mine.boot);
+  memcpy(w->base.host, m.place.host, sizeof w->base.host);
   size_t n = (size_t)options->ranks;
   m.records = xcalloc(n, sizeof *m.records);
   m.lengths = xcalloc(n, sizeof *m.lengths);
   int code = ucx_load(&w->ucx, error);
   if (!code) code = secret_of_environment(&w->secret, &w->has_secret, error);
   if (!code) code = make(&m, w, error);
-  for (size_t r = 0; r < n; r++) free(m.records[r]);
+  drop_records(&m);
   free(m.records);
   free(m.lengths);
   if (m.listener >= 0) close(m.listener);

@@ -1,7 +1,20 @@
-// What a rank tells all others of itself when a world of net is made.
+// What a rank tells all others of itself when a world of net is made: first its Place, and when it knows all places and
+// has opened UCX accordingly, its Record.
 #pragma once
 #include "comm/process.h"
 #include <stdbool.h>
+
+// Where a rank is, as far as shared memory goes: its machine, and the namespaces of its processes and of its System V
+// segments. Containers of one machine may have the same host name, but not these.
+typedef struct Place {
+  char host[HOST_NAME], boot[40];
+  uint64_t processes, segments; // 0: not known
+} Place;
+
+// Whether bytes that have come (aligned, as malloc's) are a place: its texts end.
+bool place_is_valid(const void *data, size_t bytes);
+// Whether UCX can carry messages between ranks at these places by shared memory. What is not known shares nothing.
+bool places_share_memory(const Place *a, const Place *b);
 
 // The address of its worker of UCX follows.
 typedef struct Record {

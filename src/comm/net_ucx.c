@@ -15,7 +15,6 @@ typedef struct Setting { const char *name, *value; } Setting;
 static const Setting settings[] = {
     {"UCX_HANDLE_ERRORS", "none"},      // plait catches SIGBUS of files that shrink, and sanitizers catch SIGSEGV
     {"UCX_MEM_EVENTS", "n"},            // no hooks in malloc and mmap, which sanitizers have, too
-    {"UCX_TLS", "^xpmem"},              // another process's memory is read by system calls: they report that it is gone
     {"UCX_RNDV_SCHEME", "auto"},        // on a machine receivers fetch; by TCP senders put it where it belongs
     {"UCX_RNDV_THRESH", "256k"},        // measured: from here on one copy by the system beats two through a segment
     {"UCX_TCP_RX_SEG_SIZE", "64k"},     // a buffer: shorter messages, and the beginnings of longer, are copied from it

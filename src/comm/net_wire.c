@@ -10,6 +10,7 @@
 // copies all that TCP brings once more. A broken connection is reported without it, too. An adapter of InfiniBand or
 // RoCE moves memory while nobody makes progress; where the user lets UCX have one, endpoints have error handling.
 #ifdef PLAIT_UCX
+#include "base/fault.h"
 #include "comm/net_world.h"
 #include <pthread.h>
 #include <signal.h>
@@ -285,7 +286,14 @@ static int failed(const NetWorld *w, const char *what, ucs_status_t status, Erro
                    w->ucx->ucs_status_string(status));
 }
 
-int net_open(NetWorld *w, const char *interface, Error *error) {
+// What may carry messages, unless the user says so. UCX obeys whoever connects to its TCP port, up to writing where the
+// stranger says, so there is none where shared memory reaches all ranks; its segments are open to their owner and the
+// owner's group. Never xpmem: another process's memory is read by system calls, since they report that it is gone.
+static const char *transports(bool one_machine) {
+  return FAULT(one_machine_opens_ports, one_machine, false) ? "self,posix,sysv,cma" : "^xpmem";
+}
+
+int net_open(NetWorld *w, const char *interface, bool one_machine, Error *error) {
   ucp_config_t *config;
   ucp_params_t params = {.field_mask = UCP_PARAM_FIELD_FEATURES | UCP_PARAM_FIELD_ESTIMATED_NUM_EPS,
                          .features = UCP_FEATURE_TAG, .estimated_num_eps = (size_t)w->base.base.ranks};
@@ -293,7 +301,9 @@ int net_open(NetWorld *w, const char *interface, Error *error) {
                                 .thread_mode = UCS_THREAD_MODE_SERIALIZED};
   ucs_status_t status = w->ucx->ucp_config_read(NULL, NULL, &config);
   if (status != UCS_OK) return failed(w, "cannot read its settings", status, error);
-  if (!getenv("UCX_NET_DEVICES")) status = w->ucx->ucp_config_modify(config, "NET_DEVICES", interface);
+  if (!getenv("UCX_TLS")) status = w->ucx->ucp_config_modify(config, "TLS", transports(one_machine));
+  if (status == UCS_OK && !getenv("UCX_NET_DEVICES"))
+    status = w->ucx->ucp_config_modify(config, "NET_DEVICES", interface);
   if (status == UCS_OK)
     status = w->ucx->ucp_init_version(UCP_API_MAJOR, UCP_API_MINOR, &params, config, &w->context);
   w->ucx->ucp_config_release(config);

@@ -55,8 +55,9 @@ typedef struct NetWorld {
 } NetWorld;
 
 extern const Wire net_wire;
-// The context and worker of UCX on this interface.
-int net_open(NetWorld *w, const char *interface, Error *error);
+// The context and worker of UCX on this interface. one_machine: of ranks that share memory, all of them; UCX opens no
+// port then.
+int net_open(NetWorld *w, const char *interface, bool one_machine, Error *error);
 ucs_status_t net_connect_peer(NetWorld *w, int rank); // with the lock: to w->peers[rank].address, if it is not yet
 ucp_tag_t net_key(const NetWorld *w, int rank); // net_key.c: of messages to a rank
 // With the lock, after so many steps of progress: drops, now and then, messages without the key.

@@ -1,6 +1,6 @@
-// How the ranks of a world that net makes find each other: each gives a record, and gets everybody's. Here rank 0
-// gathers them at an address that all know. A store with get, compare-and-set, wait and leases can take its place: a
-// rank sets the key of its own record, and waits for all others'.
+// How the ranks of a world that net makes find each other: each gives a record, and gets everybody's, as often as
+// all ranks want to. Here rank 0 gathers them at an address that all know. A store with get, compare-and-set, wait and
+// leases can take its place: a rank sets the key of its own record, and waits for all others'.
 #pragma once
 #include "comm/net.h"
 #include "comm/net_socket.h"
@@ -8,7 +8,7 @@
 
 typedef struct Rendezvous Rendezvous;
 struct Rendezvous {
-  // Waits until all ranks have called it; once. records: (ranks) malloc'ed, of lengths[r] bytes each.
+  // Waits until all ranks have called it. records: (ranks) malloc'ed, of lengths[r] bytes each.
   int (*exchange)(Rendezvous *rendezvous, const void *mine, size_t bytes, void **records, size_t *lengths,
                   Error *error);
   void (*close)(Rendezvous *rendezvous); // frees it

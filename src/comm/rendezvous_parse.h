@@ -9,9 +9,9 @@ enum { RENDEZVOUS_RECORD = 1 << 20, RENDEZVOUS_REASON = 200 }; // most bytes of 
 
 // What rank 0 says first.
 typedef struct Greeting { char magic[8]; uint32_t version, ranks; uint64_t run; } Greeting;
-#define GREETING(ranks, run) ((Greeting){"plaitnet", 1, (uint32_t)(ranks), (run)})
+#define GREETING(ranks, run) ((Greeting){"plaitnet", 2, (uint32_t)(ranks), (run)})
 // What another rank answers; its record follows. Then rank 0 sends each rank's length (uint64_t) and record, or a
-// length of 0 and a sentence of RENDEZVOUS_REASON bytes.
+// length of 0 and a sentence of RENDEZVOUS_REASON bytes. A further exchange begins with the answer.
 typedef struct Answer { uint32_t rank, bytes; } Answer;
 
 // Whether what listens at `where` is rank 0 of the run `id` that `mine` greets for; else why not.

@@ -1,5 +1,6 @@
 // The rendezvous at a TCP address of rank 0.
 #include "base/clock.h"
+#include "base/fault.h"
 #include "base/hash.h"
 #include "comm/arrivals.h"
 #include "comm/rendezvous.h"
@@ -22,6 +23,7 @@ typedef struct TcpRendezvous {
   int listener; // of rank 0; -1: none
   double deadline;
   Channel **channel; // (ranks) of rank 0; the others have one, at 0
+  bool met;          // an exchange has been done: all channels are there
   const Secret *secret; // NULL: there is none
   char reason[RENDEZVOUS_REASON]; // why the last attempt came to nothing
 } TcpRendezvous;
@@ -107,6 +109,28 @@ static int gather(TcpRendezvous *r, void **records, size_t *lengths, Error *erro
   }
   arrivals_end(&arrivals);
   return came > 0 || here == r->options.ranks ? PLAIT_OK : missing(r, records, &arrivals, error);
+}
+
+// What one of those that have met says next.
+static int read_answer(const TcpRendezvous *r, int rank, void **record, size_t *length, Error *error) {
+  Answer answer = {0};
+  bool whole = channel_read(r->channel[rank], &answer, sizeof answer, r->deadline);
+  bool is_its = FAULT(further_answers_are_anybodys, answer.rank == (uint32_t)rank, true);
+  if (whole && !(answer_is_valid(&answer, r->options.ranks) && is_its))
+    return error_set(error, PLAIT_FAILED, "rank 0: what rank %d sends is not its record", rank);
+  if (whole) {
+    *record = xcalloc(answer.bytes, 1);
+    *length = answer.bytes;
+    whole = channel_read(r->channel[rank], *record, answer.bytes, r->deadline);
+  }
+  if (whole) return PLAIT_OK;
+  return error_set(error, PLAIT_FAILED, "rank 0: rank %d has gone before the world was made", rank);
+}
+
+static int gather_again(const TcpRendezvous *r, void **records, size_t *lengths, Error *error) {
+  int code = PLAIT_OK;
+  for (int p = 1; p < r->options.ranks && !code; p++) code = read_answer(r, p, &records[p], &lengths[p], error);
+  return code;
 }
 
 // All records to all others. One that has gone meanwhile is missed later.
@@ -197,17 +221,19 @@ static int tcp_exchange(Rendezvous *base, const void *mine, size_t bytes, void *
   TcpRendezvous *r = (TcpRendezvous *)base;
   int code = PLAIT_OK;
   memset(records, 0, (size_t)r->options.ranks * sizeof *records);
+  r->deadline = clock_seconds() + r->options.patience;
   if (r->options.rank == 0) {
     records[0] = memcpy(xcalloc(bytes, 1), mine, bytes);
     lengths[0] = bytes;
-    code = gather(r, records, lengths, error);
+    code = r->met ? gather_again(r, records, lengths, error) : gather(r, records, lengths, error);
     if (!code) tell(r, records, lengths);
   } else {
-    code = find_rank_0(r, error);
+    code = r->met ? PLAIT_OK : find_rank_0(r, error);
     if (!code) code = send_mine(r, mine, bytes, error);
     if (!code) code = receive_all(r, records, lengths, error);
   }
   for (int q = 0; q < r->options.ranks && code; q++) free(records[q]), records[q] = NULL;
+  r->met = !code;
   return code;
 }
 
@@ -224,7 +250,6 @@ int rendezvous_tcp(const NetOptions *options, const NetAddress *address, const S
                    Error *error) {
   TcpRendezvous *r = xcalloc(1, sizeof *r);
   *r = (TcpRendezvous){{tcp_exchange, tcp_close}, *options, *address, hash_text(options->id), -1};
-  r->deadline = clock_seconds() + options->patience;
   r->channel = xcalloc((size_t)options->ranks, sizeof *r->channel);
   r->secret = secret;
   int code = options->rank ? PLAIT_OK : listen_somewhere(r, error);

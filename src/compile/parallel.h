@@ -86,7 +86,9 @@ typedef struct Workload {
   const char *model;       // for sentences, "the model of config.json"; NULL: it is not known yet, and not judged
   const char *family;      // "the gpt2 model", for what a model does not have
   int64_t layers;
-  int64_t size[DIM_COUNT]; // of the model's weights by dim; 0: none of them has it
+  int64_t size[DIM_COUNT]; // of the model's weights by dim, their common divisor; 0: none of them has it
+  const struct ModelWidth *width; // (widths) which sizes of which weights these are, for sentences (model/config.h)
+  int widths;
   int64_t samples;         // sequences of a step
   int64_t micro;           // the most sequences of a microbatch that a data rank has
   Balance balance;         // of the data ranks' shares of a step; its weights are borrowed

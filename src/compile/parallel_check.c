@@ -6,7 +6,9 @@
 #include "compile/parallel_problem.h"
 #include "compile/parallel_tensor.h"
 #include "base/divisor.h"
+#include "base/fault.h"
 #include "base/shares.h"
+#include "model/config.h"
 #include <string.h>
 
 typedef struct Question {
@@ -357,14 +359,16 @@ static const ScheduleGenerator *with_one_stage(const ScheduleGenerator *s) {
   return &schedules[SCHEDULE_1F1B];
 }
 
+// Without a list every stage has a layer. With one the first and the last may have none: its sum is what counts.
 static int check_stages(const Question *q) {
   const Workload *w = q->w;
+  int by_layers = w->model && FAULT(listed_stages_need_layers, !q->o->cut, 1);
   int64_t v = q->o->stages_per_rank, stages = q->pp * v,
-          most = w->model && w->layers < MAX_STAGES ? w->layers : MAX_STAGES, sum = 0;
+          most = by_layers && w->layers < MAX_STAGES ? w->layers : MAX_STAGES, sum = 0;
   char limit[512];
   int least = q->pp > 1 ? q->o->schedule->least_stages : 1;
   if (stages > 1 && stages > most) {
-    if (most < MAX_STAGES || w->layers == MAX_STAGES)
+    if (most < MAX_STAGES || (by_layers && w->layers == MAX_STAGES))
       snprintf(limit, sizeof limit, "%.400s has only %lld layers to divide", w->model, (long long)most);
     else snprintf(limit, sizeof limit, "at most %lld stages are built", (long long)most);
     int64_t fits = most / q->pp,
@@ -463,9 +467,31 @@ static int axis_fits(const Question *q, const char *axis, int size) {
   return 1;
 }
 
+// "the feed-forward width (48)", or where weights differ "the feed-forward width (85 of layer.1.ffn.gate)": those that
+// the ranks of the row do not divide. Their common divisor is in no config.
+static const char *width_text(const Question *q, int i, char *text, size_t size) {
+  const Workload *w = q->w;
+  DimName dim = weight_rows[i].dim;
+  int64_t ranks = parallel_row_ranks(q->o, weight_rows[i].row), all = w->size[dim];
+  int kinds = 0, said = 0;
+  size_t n = (size_t)snprintf(text, size, "%s (", weight_rows[i].what);
+  if (weight_rows[i].row == LAYOUT_ROW_HEADS) {
+    snprintf(text + n, size - n, "%lld, with %lld key and value heads)", (long long)(all * w->size[DIM_GROUP]),
+             (long long)all);
+    return text;
+  }
+  for (int k = 0; k < w->widths; k++) kinds += w->width[k].dim == dim;
+  for (int k = 0; k < w->widths && FAULT(common_divisors_are_told, kinds > 1, 0); k++)
+    if (w->width[k].dim == dim && w->width[k].size % ranks && n < size)
+      n += (size_t)snprintf(text + n, size - n, "%s%lld of %s", said++ ? ", " : "", (long long)w->width[k].size,
+                            w->width[k].of);
+  if (!said) snprintf(text + n, size - n, "%lld)", (long long)all);
+  else if (n < size) snprintf(text + n, size - n, ")");
+  return text;
+}
+
 // "the heads (8, with 2 key and value heads) and the feed-forward width (48)": what an axis cuts and does not divide.
 static const char *cut_text(const Question *q, const char *axis, char *text, size_t size) {
-  const int64_t *model = q->w->size;
   int left = 0, ranks = axis_size(q->o, axis), wrong[WEIGHT_ROWS];
   size_t n = 0;
   for (int i = 0; i < WEIGHT_ROWS; i++)
@@ -474,12 +500,8 @@ static const char *cut_text(const Question *q, const char *axis, char *text, siz
     if (!wrong[i]) continue;
     left--;
     const char *before = !n ? "" : left ? ", " : " and ";
-    if (weight_rows[i].row == LAYOUT_ROW_HEADS)
-      n += (size_t)snprintf(text + n, size - n, "%sthe heads (%lld, with %lld key and value heads)", before,
-                            (long long)(model[DIM_KV_HEADS] * model[DIM_GROUP]), (long long)model[DIM_KV_HEADS]);
-    else
-      n += (size_t)snprintf(text + n, size - n, "%s%s (%lld)", before, weight_rows[i].what,
-                            (long long)model[weight_rows[i].dim]);
+    char width[200];
+    n += (size_t)snprintf(text + n, size - n, "%s%s", before, width_text(q, i, width, sizeof width));
   }
   return text;
 }
@@ -524,7 +546,7 @@ static int sizes_fit(const ParallelOptions *o, const void *workload) {
 }
 
 static int check_tensor_sizes(const Question *q) {
-  char text[64], grid[80], list[64];
+  char text[64], grid[80], list[64], width[200];
   int wrong = 0, tp = parallel_tp_ranks(q->o);
   if (q->o->tensor == LAYOUT_TENSOR_1D || tp == 1 || sizes_fit(q->o, q->w)) return PLAIT_OK;
   if (q->problem->unread) return PLAIT_INFEASIBLE; // whichever axis is to blame: check_weights sees it too
@@ -532,12 +554,11 @@ static int check_tensor_sizes(const Question *q) {
   LayoutRow row = weight_rows[wrong].row;
   parallel_nearest_tp(q->o, sizes_fit, q->w, q->problem, text);
   if (!q->problem->nearest[0] && !q->problem->nearest[1]) return PLAIT_OK; // another axis is to blame
-  int64_t size = q->w->size[weight_rows[wrong].dim] * (row == LAYOUT_ROW_HEADS ? q->w->size[DIM_GROUP] : 1);
   return refuse(q, "mesh.tp",
-                "mesh.tp is %d, with parallel.tensor %s %s, of which layout.%s %s does not divide %s (%lld) of %.120s "
+                "mesh.tp is %d, with parallel.tensor %s %s, of which layout.%s %s does not divide %s of %.120s "
                 "evenly; the nearest mesh.tp is %s",
                 tp, parallel_tensor_names[q->o->tensor], parallel_grid_text(q->o, grid), row_names[row],
-                row_text(q, row, list), weight_rows[wrong].what, (long long)size, q->w->model, text);
+                row_text(q, row, list), width_text(q, wrong, width, sizeof width), q->w->model, text);
 }
 
 // Of the axes that do not fit, the innermost is blamed that would with another size.
@@ -563,13 +584,13 @@ static int check_weights(const Question *q) {
                   cut_keys(q, axis->name, keys, sizeof keys));
   }
   for (int i = 0; i < WEIGHT_ROWS; i++) { // several axes together
-    char list[64];
+    char list[64], width[200];
     if (q->o->layout.row[weight_rows[i].row].count > 0 && !row_fits(q, i, "", 1))
       return refuse(q, row_keys[weight_rows[i].row],
-                    "%s is %s, %lld ranks, which do not divide %s (%lld) of %.120s evenly; take one of these axes out",
+                    "%s is %s, %lld ranks, which do not divide %s of %.120s evenly; take one of these axes out",
                     row_keys[weight_rows[i].row], row_text(q, weight_rows[i].row, list),
-                    (long long)parallel_row_ranks(q->o, weight_rows[i].row), weight_rows[i].what,
-                    (long long)q->w->size[weight_rows[i].dim], q->w->model);
+                    (long long)parallel_row_ranks(q->o, weight_rows[i].row), width_text(q, i, width, sizeof width),
+                    q->w->model);
   }
   return PLAIT_OK;
 }

@@ -193,7 +193,7 @@ int pass_stage(Graph **graph, const CompileOptions *o, Error *error) {
   Graph *g = *graph;
   int stages = o->parallel.pipeline.stages;
   const int *layers = o->parallel.pipeline.cut_given ? o->parallel.pipeline.layers : NULL;
-  CHECK(stages <= MAX_STAGES && (stages == 1 || stages <= g->layers), "%d stages of %d layers", stages,
+  CHECK(stages <= MAX_STAGES && (stages == 1 || layers || stages <= g->layers), "%d stages of %d layers", stages,
         g->layers); // parallel_check refuses them
   g->stages = stages;
   if (layers) {

@@ -11,6 +11,10 @@ enum { MOST_LAYERS = 4096 };
 
 typedef struct Family Family; // model/family.h; outside of families it is only passed on
 
+// A size that parameters have in a dim, and the first product that has it, as in "layer.1.ffn.gate".
+typedef struct ModelWidth { DimName dim; int64_t size; char of[48]; } ModelWidth;
+enum { MODEL_WIDTHS = 32 }; // most that are kept
+
 // What the forward graph says about the model (model_measure).
 typedef struct ModelFacts {
   int64_t parameters;      // a tied head counts once
@@ -18,6 +22,8 @@ typedef struct ModelFacts {
   int64_t multiplied;      // of the active ones, without tables that are only looked up: learned positions, an untied
                            // embedding
   int64_t size[DIM_COUNT]; // of the parameters' dims; their common divisor where parameters differ; 0: none has it
+  ModelWidth width[MODEL_WIDTHS]; // each size of each dim once
+  int widths;
   int64_t longest;         // tokens of the longest sequence that plait can run; 0: any
   const char *limit;       // the key that says so
   const char *why;         // what is missing for longer ones; NULL: the model has no such positions

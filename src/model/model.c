@@ -80,6 +80,18 @@ static void count_parameters(const Graph *g, ModelFacts *facts) {
   free(active);
 }
 
+static void note_width(ModelFacts *facts, const Variable *v, int d) {
+  DimName dim = v->shape.dim[d];
+  int64_t size = v->shape.size[d];
+  for (int i = 0; i < facts->widths; i++)
+    if (facts->width[i].dim == dim && facts->width[i].size == size) return;
+  if (facts->widths == MODEL_WIDTHS) return;
+  ModelWidth *width = &facts->width[facts->widths++];
+  const char *end = strrchr(v->name, '.'); // before "weight" or "bias"
+  *width = (ModelWidth){.dim = dim, .size = size};
+  snprintf(width->of, sizeof width->of, "%.*s", end ? (int)(end - v->name) : (int)strlen(v->name), v->name);
+}
+
 void model_measure(ModelConfig *config) {
   ModelOutputs outputs;
   ModelBuild m = {.g = graph_create(), .config = config, .options = &(ModelOptions){1, 1, MODEL_EVALUATE, 0, 0}};
@@ -89,8 +101,10 @@ void model_measure(ModelConfig *config) {
   for (int i = 0; i < m.g->variable.count; i++) {
     const Variable *v = &m.g->variable.data[i];
     if (v->kind != VARIABLE_PARAMETER) continue;
-    for (int d = 0; d < v->shape.rank; d++)
+    for (int d = 0; d < v->shape.rank; d++) {
       facts.size[v->shape.dim[d]] = common_divisor(facts.size[v->shape.dim[d]], v->shape.size[d]);
+      note_width(&facts, v, d);
+    }
   }
   graph_destroy(m.g);
   config->facts = facts;

@@ -243,8 +243,8 @@ const RecipeKey recipe_keys[] = {
                "back: rank r has stages r and 2 · mesh.pp − 1 − r. auto: the fewest that the schedule runs."),
     KEY("parallel.layers", RECIPE_INTS, parallel.layers, .least = 0, .most = INT_MAX, .inference = true,
         .doc = "How many layers each of the mesh.pp · parallel.stages_per_rank stages has, for example `[1, 2, "
-               "1]`. The embedding belongs to the first stage and the head to the last. Without this key, stages "
-               "are cut so that the busiest pipeline rank computes as little as possible."),
+               "1]`. The embedding belongs to the first stage and the head to the last, so these two may have 0. "
+               "Without this key, stages are cut so that the busiest pipeline rank computes as little as possible."),
     KEY("parallel.overlap", RECIPE_BOOL, parallel.overlap, "true", .inference = true,
         .doc = "Overlap communication with computation: collectives start as soon as their operands are ready, "
                "and parameters are gathered one block before they are used. `false`: each collective is waited "

@@ -114,6 +114,8 @@ Workload recipe_workload(const Recipe *r, const ModelConfig *c, WorkloadTexts *t
   w.layers = c->layers;
   w.tied = c->tied;
   memcpy(w.size, c->facts.size, sizeof w.size);
+  w.width = c->facts.width;
+  w.widths = c->facts.widths;
   return w;
 }
 

@@ -1,6 +1,6 @@
 #include "stranger.h"
 #include <poll.h>
-
+#include <stdlib.h>
 
 void stranger_invite(Meeting *meeting, PlaitWorld *world) {
   net_address(world, meeting->address, sizeof meeting->address);
@@ -28,7 +28,8 @@ static int come(Stranger *s) {
   ucp_worker_params_t worker = {0};
   ucp_ep_params_t to = {.field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS | UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE,
                         .address = (const ucp_address_t *)s->meeting->address,
-                        .err_mode = UCP_ERR_HANDLING_MODE_PEER};
+                        // UCX does not take shared memory for it, which is the only way to ranks of one machine
+                        .err_mode = getenv("UCX_TLS") ? UCP_ERR_HANDLING_MODE_PEER : UCP_ERR_HANDLING_MODE_NONE};
   return !ucx_load(&s->ucx, &error) && s->ucx->ucp_config_read(NULL, NULL, &config) == UCS_OK &&
          s->ucx->ucp_config_modify(config, "NET_DEVICES", "lo") == UCS_OK &&
          s->ucx->ucp_init_version(UCP_API_MAJOR, UCP_API_MINOR, &params, config, &context) == UCS_OK &&

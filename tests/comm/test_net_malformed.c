@@ -75,6 +75,46 @@ static void root_refuses_answers(void **state) {
   r->close(r);
 }
 
+// Rank 1 has met rank 0, and then goes, or sends what is not its next record.
+static void root_refuses_further_answers(void **state) {
+  static const char gone[] = "rank 0: rank 1 has gone before the world was made",
+                    malformed[] = "rank 0: what rank 1 sends is not its record";
+  static const struct { Answer answer; size_t bytes; const char *words; } wrong[] = {
+      {{0}, 0, gone},
+      {{1, 4}, sizeof(Answer) - 1, gone},
+      {{1, 4}, sizeof(Answer), gone},
+      {{2, 4}, sizeof(Answer), malformed}, // another rank's
+      {{0, 4}, sizeof(Answer), malformed},
+      {{1, 0}, sizeof(Answer), malformed},
+      {{1, RENDEZVOUS_RECORD + 1}, sizeof(Answer), malformed},
+  };
+  for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+    NetAddress at;
+    Error error = {0};
+    Rendezvous *r;
+    void *records[3];
+    size_t lengths[3];
+    int fd[2];
+    close(listen_here(&at));
+    NetOptions options = {.rank = 0, .ranks = 3, .host = "127.0.0.1", .id = "run", .patience = test_seconds(limit)};
+    assert_int_equal(rendezvous_tcp(&options, &at, NULL, &r, &error), PLAIT_OK);
+    for (uint32_t rank = 1; rank <= 2; rank++) {
+      fd[rank - 1] = connect_to(&at);
+      put(fd[rank - 1], &(Answer){rank, 4}, sizeof(Answer));
+      put(fd[rank - 1], "mine", 4);
+    }
+    put(fd[0], &wrong[i].answer, wrong[i].bytes);
+    shutdown(fd[0], SHUT_WR);
+    assert_int_equal(r->exchange(r, "mine", 4, records, lengths, &error), PLAIT_OK);
+    for (int rank = 0; rank < 3; rank++) free(records[rank]);
+    assert_int_equal(r->exchange(r, "mine", 4, records, lengths, &error), PLAIT_FAILED);
+    has(&error, wrong[i].words);
+    for (int rank = 0; rank < 3; rank++) assert_null(records[rank]);
+    r->close(r);
+    close(fd[0]), close(fd[1]);
+  }
+}
+
 // The rendezvous: another rank ----------------------------------------------------------------------------------------
 
 typedef struct Rank1 { NetAddress at; const Secret *secret; int code; Error error; } Rank1;
@@ -87,8 +127,12 @@ static void *be_rank_1(void *argument) {
   NetOptions options = {.rank = 1, .ranks = 2, .host = "127.0.0.1", .id = "run", .patience = test_seconds(limit)};
   me->code = rendezvous_tcp(&options, &me->at, me->secret, &r, &me->error);
   if (me->code) return NULL;
-  me->code = r->exchange(r, "mine", 4, records, lengths, &me->error);
-  if (!me->code) free(records[0]), free(records[1]);
+  for (int i = 0; i < 2 && !me->code; i++) {
+    me->code = r->exchange(r, i ? "next" : "mine", 4, records, lengths, &me->error);
+    if (!me->code && memcmp(records[0], i ? "then" : "mine", 4))
+      me->code = error_set(&me->error, PLAIT_FAILED, "exchange %d brings something else", i);
+    if (records[0]) free(records[0]), free(records[1]);
+  }
   r->close(r);
   return NULL;
 }
@@ -152,10 +196,13 @@ static void beside_silent_ones(const Secret *secret) {
     if (i % 2) put(silent[i], "half", 4); // it begins an answer
   }
   assert_int_equal(thread_start(&thread, be_rank_1, &rank, &rank.error, "rank 1"), PLAIT_OK);
-  assert_int_equal(r->exchange(r, "mine", 4, records, lengths, &error), PLAIT_OK);
+  for (int i = 0; i < 2; i++) { // twice over the same connections
+    assert_int_equal(r->exchange(r, i ? "then" : "mine", 4, records, lengths, &error), PLAIT_OK);
+    assert_memory_equal(records[1], i ? "next" : "mine", 4);
+    free(records[0]), free(records[1]);
+  }
   pthread_join(thread, NULL);
   assert_int_equal(rank.code, PLAIT_OK);
-  for (int i = 0; i < 2; i++) free(records[i]);
   for (int i = 0; i < SILENT; i++) close(silent[i]);
   r->close(r);
 }
@@ -196,7 +243,8 @@ static void watch_counts_strangers(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(root_refuses_answers), cmocka_unit_test(ranks_refuse_lists),
+      cmocka_unit_test(root_refuses_answers), cmocka_unit_test(root_refuses_further_answers),
+      cmocka_unit_test(ranks_refuse_lists),
       cmocka_unit_test(watch_counts_strangers),
       cmocka_unit_test(rank_comes_beside_silent_ones), cmocka_unit_test(rank_with_a_secret_comes_beside_silent_ones),
   };

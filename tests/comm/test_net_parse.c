@@ -23,8 +23,8 @@ static void greetings(void **state) {
   Greeting mine = GREETING(RANKS, 7);
   const struct { Greeting theirs; const char *words; } cases[] = {
       {GREETING(RANKS, 7), NULL},
-      {{"plaitnex", 1, RANKS, 7}, "what listens at host:1 is not plait"},
-      {{"plaitnet", 2, RANKS, 7}, "at host:1 is another version of plait"},
+      {{"plaitnex", 2, RANKS, 7}, "what listens at host:1 is not plait"},
+      {{"plaitnet", 1, RANKS, 7}, "at host:1 is another version of plait"},
       {GREETING(RANKS + 1, 7), "at host:1 is a run of 4 ranks, not 3"},
       {GREETING(RANKS, 8), "at host:1 is another run than \"id\""},
   };
@@ -108,6 +108,47 @@ static void machines(void **state) {
   assert_false(record_same_machine(a, b));
   free(a);
   free(b);
+}
+
+// Places --------------------------------------------------------------------------------------------------------------
+
+static const Place place = {.host = "node1", .boot = "0d1c", .processes = 4026531836, .segments = 4026531839};
+
+static void places(void **state) {
+  assert_true(place_is_valid(&place, sizeof place));
+  for (size_t n = 0; n < sizeof place; n++) { // of exactly so many bytes, for sanitizers
+    void *part = memcpy(malloc(n + 1), &place, n);
+    assert_false(place_is_valid(part, n));
+    free(part);
+  }
+  struct { Place place; char more; } longer = {.place = place};
+  assert_false(place_is_valid(&longer, sizeof place + 1));
+  Place endless = place;
+  memset(endless.host, 'x', sizeof endless.host);
+  assert_false(place_is_valid(&endless, sizeof endless));
+  endless = place;
+  memset(endless.boot, 'x', sizeof endless.boot);
+  assert_false(place_is_valid(&endless, sizeof endless));
+}
+
+// Ranks share memory where all of it is known and the same.
+static void shared_memory(void **state) {
+  enum { WAYS = 4 };
+  Place other[WAYS] = {place, place, place, place}, unknown[WAYS] = {place, place, place, place};
+  other[0].host[0] = 'x'; // a clone of a machine has its boot's number
+  other[1].boot[0] = 'x';
+  other[2].processes++;   // containers of one machine
+  other[3].segments++;
+  unknown[1].boot[0] = 0;
+  unknown[2].processes = 0;
+  unknown[3].segments = 0;
+  assert_true(places_share_memory(&place, &place));
+  for (int i = 0; i < WAYS; i++) {
+    assert_false(places_share_memory(&place, &other[i]));
+    assert_false(places_share_memory(&other[i], &place));
+    assert_true(places_share_memory(&other[i], &other[i]));
+    if (i) assert_false(places_share_memory(&unknown[i], &unknown[i]));
+  }
 }
 
 // The watch -----------------------------------------------------------------------------------------------------------
@@ -223,6 +264,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(greetings), cmocka_unit_test(answers),       cmocka_unit_test(what_rank_0_tells),
       cmocka_unit_test(records),   cmocka_unit_test(machines),      cmocka_unit_test(introductions),
+      cmocka_unit_test(places),    cmocka_unit_test(shared_memory),
       cmocka_unit_test(proofs),    cmocka_unit_test(frames),        cmocka_unit_test(notices),
   };
   if (getenv("TEST_ONLY")) cmocka_set_test_filter(getenv("TEST_ONLY")); // scripts/mutants chooses

@@ -13,6 +13,7 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <stdlib.h>
 #include <string.h>
 #include <cmocka.h>
 
@@ -22,6 +23,14 @@ static const char llama[] =
     "{\"model_type\": \"llama\", \"vocab_size\": 61, \"hidden_size\": 24, \"num_hidden_layers\": 4, "
     "\"num_attention_heads\": 6, \"num_key_value_heads\": 2, "
     "\"intermediate_size\": 48, \"max_position_embeddings\": 24, \"hidden_act\": \"silu\", \"rms_norm_eps\": 1e-5}";
+
+// Layer 1 is dense, the others have experts and a shared one.
+#define TWO_WIDTHS(ffn, shared)                                                                                        \
+  "{\"model_type\": \"qwen2_moe\", \"vocab_size\": 61, \"hidden_size\": 24, \"num_hidden_layers\": 4, "                \
+  "\"num_attention_heads\": 6, \"num_key_value_heads\": 6, \"intermediate_size\": " ffn                                \
+  ", \"shared_expert_intermediate_size\": " shared ", \"moe_intermediate_size\": 30, \"num_experts\": 6, "             \
+  "\"num_experts_per_tok\": 2, \"mlp_only_layers\": [1], \"max_position_embeddings\": 24, "                            \
+  "\"hidden_act\": \"silu\", \"rms_norm_eps\": 1e-6}"
 
 static int parse(const char *text, int count, char **keys, Recipe *recipe, Error *error) {
   static const char base[] =
@@ -277,6 +286,35 @@ static const struct { const char *model, *settings, *says; } sentences[] = {
     {llama, "mesh.pp=4 parallel.pipeline=zb-v", "take parallel.pipeline zb-h1 with parallel.stages_per_rank 1"},
     {llama, "mesh.pp=4 parallel.pipeline=interleaved", "take parallel.pipeline 1f1b with parallel.stages_per_rank 1"},
     {llama, "mesh.pp=4 parallel.pipeline=zb-h1 parallel.stages_per_rank=1", NULL},
+    {llama, "mesh.pp=5", "mesh.pp is 5, but the model of m.json has only 4 layers to divide; the nearest mesh.pp is 4"},
+    // Of widths that differ it is told which does not divide, and whose it is: 85 and 51 have 17 in common.
+    {TWO_WIDTHS("85", "51"), "mesh.tp=3",
+     "mesh.tp is 3, which does not divide the feed-forward width (85 of layer.1.ffn.gate) of the model of m.json"},
+    {TWO_WIDTHS("84", "52"), "mesh.tp=3",
+     "mesh.tp is 3, which does not divide the feed-forward width (52 of layer.0.shared.gate) of the model"},
+    {TWO_WIDTHS("85", "50"), "mesh.tp=3",
+     "the feed-forward width (50 of layer.0.shared.gate, 85 of layer.1.ffn.gate) of the model"},
+    {TWO_WIDTHS("50", "50"), "mesh.tp=3", "which does not divide the feed-forward width (50) of the model of m.json"},
+    {TWO_WIDTHS("84", "51"), "mesh.tp=3", NULL},
+    {TWO_WIDTHS("90", "48"), "mesh.tp=4 mesh.dp=4 layout.heads=[] layout.ffn=[dp,tp]",
+     "layout.ffn is [dp, tp], 16 ranks, which do not divide the feed-forward width (90 of layer.1.ffn.gate) of the "
+     "model of m.json evenly; take one"},
+    {TWO_WIDTHS("85", "48"), "mesh.tp=4 parallel.tensor=2d parallel.ep=1",
+     "does not divide the feed-forward width (85 of layer.1.ffn.gate) of the model of m.json evenly"},
+    // The first and the last stage can do without.
+    {llama, "mesh.pp=6 parallel.layers=[0,1,1,1,1,0]", NULL},
+    {llama, "mesh.pp=5 parallel.layers=[0,1,1,1,1]", NULL},
+    {llama, "mesh.pp=5 parallel.layers=[1,1,1,1,0]", NULL},
+    {llama, "mesh.pp=4 parallel.layers=[0,2,2,0]", NULL},
+    {llama, "mesh.pp=3 parallel.pipeline=interleaved parallel.stages_per_rank=2 parallel.layers=[0,1,1,1,1,0]", NULL},
+    {llama, "mesh.pp=6 parallel.layers=[0,1,1,0,1,1]",
+     "parallel.layers gives stage 3 no layers; only the first, which has the embedding, and the last, which has the "
+     "head, can do without"},
+    {llama, "mesh.pp=6 parallel.layers=[0,0,1,1,1,1]", "parallel.layers gives stage 1 no layers"},
+    {llama, "mesh.pp=5 parallel.layers=[1,1,1,1,1]",
+     "parallel.layers adds up to 5, but the model of m.json has 4 layers"},
+    {llama, "mesh.pp=7 parallel.layers=[0,1,1,1,1,1,0]",
+     "parallel.layers adds up to 5, but the model of m.json has 4 layers"},
 };
 
 static void sentences_name_what_was_given(void **state) {
@@ -494,5 +532,6 @@ int main(void) {
                                      cmocka_unit_test(experts_are_refused_by_name),
                                      cmocka_unit_test(chunks_divide_the_positions_of_a_rank),
                                      cmocka_unit_test(sentences_name_what_was_given)};
+  if (getenv("TEST_ONLY")) cmocka_set_test_filter(getenv("TEST_ONLY")); // scripts/mutants chooses
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

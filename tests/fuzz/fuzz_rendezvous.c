@@ -1,5 +1,6 @@
 // Messages on a connection of the rendezvous. The first byte of the input chooses: g is rank 0's greeting, a the answer
-// of another rank, t the list of records that rank 0 sends, r the record of a rank. What is accepted must be usable.
+// of another rank, t the list of records that rank 0 sends, p the place and r the record of a rank. What is accepted
+// must be usable.
 #include "comm/net_record.h"
 #include "comm/rendezvous_parse.h"
 #include "fuzz.h"
@@ -39,6 +40,17 @@ static void read_record(const uint8_t *data, size_t size) {
   free(copy);
 }
 
+static void read_place(const uint8_t *data, size_t size) {
+  Place *p = calloc(1, size ? size : 1); // aligned
+  CHECK(p);
+  if (size) memcpy(p, data, size);
+  if (place_is_valid(p, size)) {
+    CHECK(size == sizeof *p && strlen(p->host) < sizeof p->host && strlen(p->boot) < sizeof p->boot);
+    CHECK(places_share_memory(p, p) == (*p->boot && p->processes && p->segments));
+  }
+  free(p);
+}
+
 static void read_told(const uint8_t *data, size_t size) {
   for (uint64_t length; size >= sizeof length;) {
     memcpy(&length, data, sizeof length);
@@ -64,6 +76,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   case 'g': read_greeting(data, size); break;
   case 'a': read_answer(data, size); break;
   case 't': read_told(data, size); break;
+  case 'p': read_place(data, size); break;
   default: read_record(data, size);
   }
   return 0;

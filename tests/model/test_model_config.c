@@ -153,6 +153,11 @@ static void test_experts(void **state) {
             "\"mlp_only_layers\": [0, 3], \"decoder_sparse_step\": 2}");
   assert_true(!c.qkv_bias && c.shared_ffn == 20 && c.norm_topk && expert_layers(&c) == (2 | 32));
   assert_true(c.facts.size[DIM_FFN] == 4); // 56 and 20
+  const char *block[2] = {"", ""};
+  for (int i = 0; i < c.facts.widths; i++)
+    if (c.facts.width[i].dim == DIM_FFN) block[c.facts.width[i].size == 20] = c.facts.width[i].of;
+  assert_string_equal(block[0], "layer.0.ffn.gate");
+  assert_string_equal(block[1], "layer.1.shared.gate");
   ModelConfig other = parse("{" QWEN2_MOE ", \"qkv_bias\": false, \"shared_expert_intermediate_size\": 20, "
                             "\"norm_topk_prob\": true, \"mlp_only_layers\": [0], \"decoder_sparse_step\": 2}");
   assert_false(model_config_equal(&c, &other));

@@ -61,6 +61,7 @@ static void uneven(void **state) {
       {3, 1, 1, "1f1b", "parallel.layers=[1,4,1]"},
       {3, 1, 1, "1f1b", "parallel.layers=[0,5,1]"},
       {3, 2, 1, "1f1b", "parallel.layers=[4,2,0] parallel.zero=2"},
+      {8, 1, 1, "1f1b", "parallel.layers=[0,1,1,1,1,1,1,0]"}, // more stages than layers
       {2, 1, 1, "interleaved", "parallel.layers=[2,1,3,0]"},
       {2, 2, 1, "interleaved", "parallel.stages_per_rank=3 parallel.layers=[0,1,1,2,1,1] parallel.zero=3"},
       {2, 1, 1, "interleaved", "parallel.stages_per_rank=3"},
@@ -118,6 +119,8 @@ static void refusals(void **state) {
        "stages"},
       {2, 2, "1f1b", "parallel.layers=[1,2]", "parallel.layers adds up to 3, but the model of llama has 6 layers"},
       {3, 2, "1f1b", "parallel.layers=[3,0,3]", "parallel.layers gives stage 1 no layers"},
+      {9, 2, "1f1b", "parallel.layers=[0,1,1,1,1,1,1,1,0]",
+       "parallel.layers adds up to 7, but the model of llama has 6 layers"},
       {2, 2, "1f1b", "parallel.layers=[3,-1]", "parallel.layers"},
   };
   for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
