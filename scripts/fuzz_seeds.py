@@ -26,8 +26,9 @@ for name, (code, width, lengths, documents) in SETS.items():
 
 # comm/rendezvous_parse.h, comm/net_record.h
 record = struct.pack("<64s40sQII", b"node1", b"0d1c", 7, 29501, 11) + b"ucx address"
-seeds["rendezvous/greeting"] = b"g" + struct.pack("<8sIIQ", b"plaitnet", 1, 3, 7)
+seeds["rendezvous/greeting"] = b"g" + struct.pack("<8sIIQ", b"plaitnet", 2, 3, 7)
 seeds["rendezvous/answer"] = b"a" + struct.pack("<II", 2, len(record))
+seeds["rendezvous/place"] = b"p" + struct.pack("<64s40sQQ", b"machine", b"boot", 4026531836, 4026531839)
 seeds["rendezvous/record"] = b"r" + record
 seeds["rendezvous/records"] = b"t" + 3 * (struct.pack("<Q", len(record)) + record)
 seeds["rendezvous/reason"] = b"t" + struct.pack("<Q200s", 0, b"another process is rank 2 of this run already")
