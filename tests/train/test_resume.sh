@@ -1,5 +1,5 @@
 #!/bin/bash
-# tier 1 2; rooms checkpoint runtime data; threads numbers
+# tier 1 2; rooms checkpoint runtime data; numbers
 # A run that is killed at any moment, also inside a checkpoint write, goes on as if nothing had happened: the same losses
 # and weights to the bit, no metrics line twice or missing. Under another layout: the same losses to rounding. In tier 1
 # few kills and one layout. (Stopping and resuming with every key that keeps something: test_stop_and_resume.sh.)
