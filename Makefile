@@ -38,7 +38,7 @@ tests: configure     ## builds everything: the command, libraries, examples, tes
 	@cmake --build $(BUILD) -j $(JOBS)
 
 # A sample of everything: it proves that this build works here. Needs no network, no root, and no package that the build does not.
-test: configure      ## tests this build: a sample of everything (three minutes)
+test: configure      ## tests this build: a sample of everything (a few minutes)
 	@cmake --build $(BUILD) -j $(JOBS) --target tier1
 	@cd $(BUILD) && ctest --no-label-summary --output-on-failure --no-tests=error -j $(JOBS) -L '^tier1$$' $(TEST_OPTIONS)
 

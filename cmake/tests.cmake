@@ -6,7 +6,7 @@
 # tier   1: make test (no line: 1). 2: make check. 3: make nightly. With several, as `tier 1 2`, the test is registered once for each:
 #        as test_x with PLAIT_TIER=1, which runs a sample, and as test_x.tier2 with PLAIT_TIER=2, which runs all.
 # rooms  of src/, besides that of its folder, in which a change can make it red
-# labels threads: it runs under TSan, too. numbers: it compares numbers; when it is red it is never taken for unsteady (.ci/run)
+# labels threads: it runs under TSan, too (in .ci/run if it is of tier 1). numbers: it compares numbers; when it is red it is never taken for unsteady (.ci/run)
 # tests/costs.txt has what each costs (scripts/test-costs writes it): what takes both cores is not started beside others.
 
 set(PLAIT_PATIENCE "" CACHE STRING "how many times longer than on a quiet machine tests may wait; empty: as the sanitizers need it")
@@ -58,9 +58,9 @@ function(plait_test name source command)
   set(tiers 1)
   set(rooms)
   set(labels)
-  file(STRINGS ${source} head LIMIT_COUNT 1 REGEX "^(//|#) tier [0-9]")
+  file(STRINGS ${source} head LIMIT_COUNT 1 REGEX "^(//|#) *([Tt]ier:? [0-9]|tiers )")
   string(REPLACE "\\;" ";" head "${head}") # as file(STRINGS) writes it
-  if(head MATCHES "^(//|#) tier ([1-3]( [1-3])*)(; rooms ([a-z ]+))?(; ([a-z ]+))?$")
+  if(head MATCHES "^(//|#) tier ([1-3]( [1-3])*)(; rooms ([a-z ]+))?(; (threads|numbers|threads numbers|numbers threads))?$")
     string(REPLACE " " ";" tiers "${CMAKE_MATCH_2}")
     string(REPLACE " " ";" rooms "${CMAKE_MATCH_5}")
     string(REPLACE " " ";" labels "${CMAKE_MATCH_7}")
@@ -104,6 +104,12 @@ function(plait_test name source command)
     set_property(GLOBAL APPEND PROPERTY plait_tests "${registered} ${targets}")
     add_test(NAME ${registered} COMMAND ${command} WORKING_DIRECTORY ${CMAKE_BINARY_DIR})
     math(EXPR limit "${limit_${tier}} * ${patience}")
+    if(PLAIT_SANITIZE MATCHES thread)
+      list(APPEND arg_ENVIRONMENT TSAN_OPTIONS=halt_on_error=1 PARITY_STEPS=2)
+      if(tier EQUAL 1)
+        list(APPEND arg_ENVIRONMENT PARITY_SAMPLE=4)
+      endif()
+    endif()
     set_tests_properties(${registered} PROPERTIES TIMEOUT ${limit} SKIP_RETURN_CODE 77 LABELS "${own_labels}"
       ENVIRONMENT "XDG_CACHE_HOME=${CMAKE_BINARY_DIR}/cache;PLAIT=${CMAKE_BINARY_DIR}/plait;SOURCE=${CMAKE_SOURCE_DIR};FOLDER=${CMAKE_BINARY_DIR};MPIRUN=${MPIEXEC_EXECUTABLE};PLAIT_TIER=${tier};PLAIT_PATIENCE=${patience};${arg_ENVIRONMENT}")
     if(DEFINED cost_${registered})

@@ -8,7 +8,7 @@ static inline int test_tier(void) {
   return tier && *tier ? atoi(tier) : 2;
 }
 
-// How many times longer than on a quiet machine and without sanitizers anything may take (PLAIT_PATIENCE), 1 or more.
+// How many times longer than on a quiet machine and without sanitizers anything may take: PLAIT_PATIENCE, an integer.
 static inline double test_patience(void) {
   const char *patience = getenv("PLAIT_PATIENCE");
   double times = patience && *patience ? atof(patience) : 1;

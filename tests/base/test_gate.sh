@@ -1,7 +1,8 @@
 #!/bin/bash
 # What .ci/run decides by: which rooms have changed (scripts/changed-rooms), and which red test is forgiven (scripts/unsteady).
 set -u
-command -v git >/dev/null || { echo "no git here: not tested"; exit 77; }
+command -v git >/dev/null && command -v ctest >/dev/null || { echo "no git or no ctest here: not tested"; exit 77; }
+unset "${!GIT_@}" # of a hook that started this
 work=$(mktemp -d) || exit 1
 trap 'rm -rf "$work"' EXIT
 failures=0
@@ -39,7 +40,7 @@ set_tests_properties(unlucky PROPERTIES LABELS "tier1;room:comm")
 add_test(sums "$work/unlucky")
 set_tests_properties(sums PROPERTIES LABELS "tier1;room:comm;numbers")
 EOF
-printf '#!/bin/bash\nn=$(cat "%s/times")\necho $((n - 1)) >"%s/times"\n[ -z "${SAYS-}" ] || echo "$SAYS"\n[ "$n" -le 0 ]\n' "$work" "$work" >unlucky
+printf '#!/bin/bash\nn=$(cat "%s/times")\necho $((n - 1)) >"%s/times"\n[ -z "${SAYS-}" ] || echo "$SAYS"\n[ -z "${DIES-}" ] || kill -ABRT $$\n[ "$n" -le 0 ]\n' "$work" "$work" >unlucky
 chmod +x unlucky
 # judged EXPECTED-STATUS PATTERN TIMES TESTS…: they were red once, and will be TIMES times more
 judged() {
@@ -49,6 +50,7 @@ judged() {
   echo 1 >times
   (cd build && ctest -R "^($(tr ' ' '|' <<<"$*"))\$") >ctest.log 2>&1
   cp build/Testing/Temporary/LastTest.log build/red/1.log
+  cp ctest.log build/red/1.console
   echo "$times" >times
   printf 'build %s\n' "$@" >red
   scripts/unsteady red >verdict 2>&1
@@ -64,6 +66,9 @@ judged 1 "a sanitizer's report" 0 unlucky
 export SAYS='line 3: 12 Segmentation fault (core dumped)'
 judged 1 "a crash" 0 unlucky
 unset SAYS
+export DIES=1
+judged 1 'a crash' 0 unlucky
+unset DIES
 export CHANGED='data comm'
 judged 1 'red, and tests comm, which has changed' 0 unlucky
 CHANGED=data
