@@ -105,6 +105,7 @@ static int left_world(PlaitComm *world, int rank, const char *how) {
                                : plait_comm_create(world, (int[]){0, 1, 2}, 3, &comm, NULL);
 }
 
+#ifdef PLAIT_MPI
 // From here on there is no memory for a thread's stack.
 static void forbid_threads(void) {
   long pages = 0;
@@ -114,6 +115,7 @@ static void forbid_threads(void) {
   rlim_t bytes = (rlim_t)pages * (rlim_t)sysconf(_SC_PAGESIZE) + (4 << 20);
   CHECK(!setrlimit(RLIMIT_AS, &(struct rlimit){bytes, bytes}));
 }
+#endif
 
 // Until all ranks have come here, at most a minute: each by a file of its number. The world has failed, so that no call
 // of it can be what they meet in; and the first that ends takes the others along, whatever they have not printed yet.
