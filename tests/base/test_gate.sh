@@ -31,6 +31,8 @@ rooms_are 'data ' "$first" "a file of data"
 echo 51 >>tests/net/net_a.sh && git commit -qam tests
 rooms_are 'comm data ' "$first" "tests/net tests comm"
 [ "$(scripts/changed-rooms --files HEAD~1)" = tests/net/net_a.sh ] || fail "changed files: $(scripts/changed-rooms --files HEAD~1)"
+echo >>cmake/tests.cmake && git commit -qam cmake
+rooms_are 'comm data elastic ' HEAD~1 "how all are built: all rooms"
 
 # A build folder with a test that is red as often as the file `times` says.
 mkdir build
