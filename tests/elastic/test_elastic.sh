@@ -8,11 +8,7 @@
 . "$SOURCE/tests/elastic/environment.sh" || exit 1
 . "$SOURCE/tests/elastic/machines.sh" || exit 1
 . "$SOURCE/tests/net/lab" || exit 1
-"$PLAIT" launch --nproc-per-node 2 recipe.yaml schedule.steps=8 run.dir=first >log 2>&1
-if grep -q 'without which this plait was built; install it (on Debian libucx-dev)' log; then
-  echo "skipped: a build without UCX"
-  exit 77
-fi
+needs_ucx
 faults=${FAULTS:-8}
 RANDOM=${SEED:=$RANDOM}
 layouts=(parallel.zero=1 parallel.zero=3 mesh.tp=2 mesh.pp=2) # of the last two a third machine is a spare

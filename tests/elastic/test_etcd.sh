@@ -6,11 +6,7 @@
 . "$SOURCE/tests/elastic/machines.sh" || exit 1
 unset ETCDCTL_USER ETCDCTL_PASSWORD ETCDCTL_CACERT ETCDCTL_CERT ETCDCTL_KEY ETCD_NAME
 
-"$PLAIT" launch --nproc-per-node 2 recipe.yaml schedule.steps=8 run.dir=first >log 2>&1
-if grep -q 'without which this plait was built; install it (on Debian libucx-dev)' log; then
-  echo "skipped: a build without UCX"
-  exit 77
-fi
+needs_ucx
 if "$PLAIT" launch --nnodes 2 --rdzv etcd://127.0.0.1:1 --rdzv-timeout 1 recipe.yaml 2>&1 | grep -q 'this plait was built without libcurl'; then
   echo "skipped: a build without libcurl"
   exit 77

@@ -5,11 +5,7 @@
 . "$SOURCE/tests/elastic/environment.sh" || exit 1
 . "$SOURCE/tests/elastic/machines.sh" || exit 1
 
-"$PLAIT" launch --nproc-per-node 2 recipe.yaml schedule.steps=8 run.dir=first >log 2>&1
-if grep -q 'without which this plait was built; install it (on Debian libucx-dev)' log; then
-  echo "skipped: a build without UCX"
-  exit 77
-fi
+needs_ucx
 long='schedule.steps=150 checkpoint.every=5'
 # shellcheck disable=SC2086 # words on purpose
 "$PLAIT" train recipe.yaml $long run.dir=whole >log 2>&1 || { cat log; die "the unbroken run"; }

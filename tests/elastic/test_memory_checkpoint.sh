@@ -6,11 +6,7 @@
 . "$SOURCE/tests/elastic/environment.sh" || exit 1
 . "$SOURCE/tests/elastic/machines.sh" || exit 1
 
-"$PLAIT" launch --nproc-per-node 2 recipe.yaml schedule.steps=4 run.dir=first >log 2>&1
-if grep -q 'without which this plait was built; install it (on Debian libucx-dev)' log; then
-  echo "skipped: a build without UCX"
-  exit 77
-fi
+needs_ucx
 RANDOM=${SEED:=$((RANDOM + 1))}
 echo "SEED=$SEED"
 every=3
