@@ -17,7 +17,7 @@ enum { HEAD = 8, MOST = 20 };
 static double now = 1000; // of the test
 static const Secret secret = {"the job's"};
 
-// Its head is a letter and a digit, that of the bytes that follow.
+// An answer's head is a letter, and a digit that says how many bytes follow.
 static int64_t rest(const void *head, const void *context) {
   const char *h = head;
   return *h == 'x' ? -1 : h[1] - '0';

@@ -289,8 +289,8 @@ static int poke_own_ports(void) {
   return ports;
 }
 
-// Sums are right while a stranger sends to rank 0, which drops and counts what comes, and says so. On one machine it
-// comes by shared memory, as it is of the same user: there is no port, unless the user wants UCX to have TCP.
+// Sums are right while a stranger sends to rank 0, which drops and counts these messages, and says so. On one machine
+// no port is open unless UCX_TLS asks for TCP, so a stranger (a process of the same user) sends through shared memory.
 static int beside_a_stranger(Member *m) {
   char said[64], line[200] = "";
   snprintf(said, sizeof said, "tmp/stranger.%d", getpid());

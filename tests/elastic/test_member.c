@@ -326,7 +326,7 @@ static void another_folder(void **state) {
 }
 
 // Another program has the port and says nothing: that is told after 5 s, where another machine could serve after 15 s.
-// A supervisor that says nothing for a moment is no other program.
+// A supervisor that is silent for a moment is not taken for another program.
 static void a_taken_port(void **state) {
   for (int several = 0; several < 2; several++) {
     Hosts h;
@@ -389,8 +389,8 @@ static bool only_server(const Hosts *h, int host) {
   return true;
 }
 
-// Of two halves of a network one has the store and enough machines: it goes on. Where it has too few of them, it gives
-// the store to the others; where they cannot take it, it takes it again, and later gives it up once more.
+// The network splits. If the half with the store has enough machines, it continues. If it has too few, it gives the store
+// up to the other half. If that half cannot serve it, the first takes it again, and later gives it up once more.
 static void halves(void **state) {
   Hosts h;
   hosts_begin(&h);

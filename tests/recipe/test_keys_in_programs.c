@@ -934,7 +934,7 @@ static void every_key_has_a_row(void **state) {
   }
   for (int r = 0; r < ROWS; r++) {
     const RecipeKey *key = recipe_key_find(rows[r].key);
-    if (!key) fail_msg("%s is no key", rows[r].key);
+    if (!key) fail_msg("%s is not a key", rows[r].key);
     for (int i = 0; i < values_of(&rows[r]); i++)
       if (key->fallback && !strcmp(key->fallback, rows[r].values[i].value))
         fail_msg("%s: %s is the default", rows[r].key, key->fallback);
