@@ -1,8 +1,8 @@
 // What a message of UCX needs to be received. UCX asks nobody who they are: who reaches its port may send messages of
 // any tag. So tags of messages to a rank have a key added, which strangers do not know. What they send matches no
 // receive, and is dropped and counted. This does not protect from a sender that uses UCX's own protocol, which writes
-// where the sender says. The key is an HMAC over the world's token and the receiver's rank (the tag has the sender's); without a
-// secret it follows from the token.
+// where the sender says. The key is an HMAC over the world's token and the receiver's rank (the tag has the
+// sender's); without a secret it follows from the token.
 #ifdef PLAIT_UCX
 #include "base/fault.h"
 #include "base/hash.h"

@@ -1,7 +1,7 @@
-// Hosts of a job in this process, for tests: a store, a machine of the job, or both on each. Time is
-// simulated: each machine has its own, and a wait only adds to it. Everything runs on one thread, each machine on a
-// stack of its own; the machine whose time is earliest runs next. So nothing waits for a clock, and a test runs the same
-// way each time. Host i is 127.0.0.1:(i + 1).
+// Hosts of a job in this process, for tests: a store, a machine of the job, or both on each. Time is simulated: each
+// machine has its own, and a wait only adds to it. Everything runs on one thread, each machine on a stack of its own;
+// the machine whose time is earliest runs next. So nothing waits for a clock, and a test runs the same way each time.
+// Host i is 127.0.0.1:(i + 1).
 #pragma once
 #include "elastic/member.h"
 #include "elastic/store_table.h"

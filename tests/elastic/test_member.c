@@ -389,8 +389,9 @@ static bool only_server(const Hosts *h, int host) {
   return true;
 }
 
-// The network splits. If the half with the store has enough machines, it continues. If it has too few, it gives the store
-// up to the other half. If that half cannot serve it, the first takes it again, and later gives it up once more.
+// The network splits. If the half with the store has enough machines, it continues. If it has too few, it gives the
+// store up to the other half. If that half cannot serve it, the first takes it again, and later gives it up once
+// more.
 static void halves(void **state) {
   Hosts h;
   hosts_begin(&h);

@@ -1,7 +1,7 @@
 // tier 2 3; rooms comm; threads
 // The store that supervisors share, the embedded one and etcd's: compare-and-set, waits, leases. Of the embedded one
-// other jobs, secrets and bytes that are not a request; of etcd's what a job leaves, and several endpoints. The tests of
-// etcd are in tier 3, and skipped where there is no etcd.
+// other jobs, secrets and bytes that are not a request; of etcd's what a job leaves, and several endpoints. The tests
+// of etcd are in tier 3, and skipped where there is no etcd.
 #include "base/clock.h"
 #include "base/thread.h"
 #include "comm/net_socket.h"
