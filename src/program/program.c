@@ -11,22 +11,35 @@ int64_t tensor_local_elements(const Graph *g, const Tensor *t) {
   return tensor_elements(t, tensor_local(g, t));
 }
 
-static void fill_operand(const Program *p, int tensor, int rank, Operand *x) {
+// Stored shards in rows: all operands of the node have these dims, or none of them.
+static const Placement *rows_of_node(const Program *p, const Node *n) {
+  for (int k = 0; k < n->ninput + n->noutput; k++) {
+    int t = k < n->ninput ? n->input[k] : n->output[k - n->ninput];
+    if (t >= 0 && graph_tensor(p->graph, t)->placement->merged) return graph_tensor(p->graph, t)->placement;
+  }
+  return NULL;
+}
+
+static void fill_operand(const Program *p, int tensor, const Placement *rows, int rank, Operand *x) {
   *x = (Operand){0};
   if (tensor < 0) return;
   const Tensor *t = graph_tensor(p->graph, tensor);
   x->dtype = t->dtype;
   x->rank = t->shape.rank;
+  int merges = rows && t->shape.rank >= rows->merged;
+  Placement flat = placement_flat(t->placement, merges ? rows : t->placement);
+  Shape shape = placement_flat_shape(merges ? rows : t->placement, &t->shape);
   for (int d = 0; d < t->shape.rank; d++) {
-    x->size[d] = tensor_local(p->graph, t)[d];
-    x->map[d] = placement_map(&p->mesh, t->placement, d, t->shape.size[d], rank);
+    x->map[d] = placement_map(&p->mesh, &flat, d, shape.size[d], rank);
+    x->size[d] = merges ? x->map[d].local : tensor_local(p->graph, t)[d];
   }
   if (tensor_is_compact(t)) rows_pack(x, tensor_most_rows(t, tensor_local(p->graph, t)));
 }
 
 void program_operands(const Program *p, const Node *n, int rank, Operand *input, Operand *output) {
-  for (int k = 0; k < n->ninput; k++) fill_operand(p, n->input[k], rank, &input[k]);
-  for (int k = 0; k < n->noutput; k++) fill_operand(p, n->output[k], rank, &output[k]);
+  const Placement *rows = rows_of_node(p, n);
+  for (int k = 0; k < n->ninput; k++) fill_operand(p, n->input[k], rows, rank, &input[k]);
+  for (int k = 0; k < n->noutput; k++) fill_operand(p, n->output[k], rows, rank, &output[k]);
 }
 
 Dtype node_dtype(const Graph *g, const Node *n) {
