@@ -11,13 +11,22 @@ int64_t tensor_local_elements(const Graph *g, const Tensor *t) {
   return tensor_elements(t, tensor_local(g, t));
 }
 
-// Stored shards in rows: all operands of the node have these dims, or none of them.
-static const Placement *rows_of_node(const Program *p, const Node *n) {
-  for (int k = 0; k < n->ninput + n->noutput; k++) {
-    int t = k < n->ninput ? n->input[k] : n->output[k - n->ninput];
-    if (t >= 0 && graph_tensor(p->graph, t)->placement->merged) return graph_tensor(p->graph, t)->placement;
+static const Placement *rows_of_tensor(const Program *p, int tensor) {
+  const Placement *at = tensor < 0 ? NULL : graph_tensor(p->graph, tensor)->placement;
+  return at && at->merged ? at : NULL;
+}
+
+// The rows (Placement.rows) in which operand k, an input or output, is seen; NULL: it has dims. Of a collective, which
+// may be one of several tensors, inputs and outputs belong together one by one; else all operands with these dims.
+static const Placement *rows_of_operand(const Program *p, const Node *n, int k) {
+  const Placement *rows = NULL;
+  if (op_def(n->op)->communicates && n->ninput == n->noutput) {
+    rows = rows_of_tensor(p, n->input[k]);
+    return rows ? rows : rows_of_tensor(p, n->output[k]);
   }
-  return NULL;
+  for (int i = 0; i < n->ninput + n->noutput && !rows; i++)
+    rows = rows_of_tensor(p, i < n->ninput ? n->input[i] : n->output[i - n->ninput]);
+  return rows;
 }
 
 static void fill_operand(const Program *p, int tensor, const Placement *rows, int rank, Operand *x) {
@@ -37,9 +46,8 @@ static void fill_operand(const Program *p, int tensor, const Placement *rows, in
 }
 
 void program_operands(const Program *p, const Node *n, int rank, Operand *input, Operand *output) {
-  const Placement *rows = rows_of_node(p, n);
-  for (int k = 0; k < n->ninput; k++) fill_operand(p, n->input[k], rows, rank, &input[k]);
-  for (int k = 0; k < n->noutput; k++) fill_operand(p, n->output[k], rows, rank, &output[k]);
+  for (int k = 0; k < n->ninput; k++) fill_operand(p, n->input[k], rows_of_operand(p, n, k), rank, &input[k]);
+  for (int k = 0; k < n->noutput; k++) fill_operand(p, n->output[k], rows_of_operand(p, n, k), rank, &output[k]);
 }
 
 Dtype node_dtype(const Graph *g, const Node *n) {
