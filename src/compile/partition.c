@@ -71,8 +71,8 @@ static void allocate(Graph *h, int tensor, int64_t elements) {
 static void allocate_whole_shards(Partition *p, int whole, int shard, const RedistributeStep *step) {
   const Tensor *w = graph_tensor(p->h, whole), *s = graph_tensor(p->h, shard);
   int64_t padded = mesh_size(p->mesh, step->axes) * product(s->local, s->shape.rank);
-  CHECK(padded == w->allocated || product(w->local, step->dim) == 1, "%s: padding inside a dim that is not the outermost",
-        w->name);
+  CHECK(padded == w->allocated || product(w->local, step->dim) == 1,
+        "%s: padding inside a dim that is not the outermost", w->name);
   allocate(p->h, whole, padded);
 }
 

@@ -17,9 +17,9 @@ typedef struct AxisList { int8_t n; int8_t axis[MAX_AXES_PER_DIM]; int8_t zigzag
 struct Placement {
   int rank;
   AxisList dim[MAX_RANK];
-  // Storage shards that cut no dim: what `dim` leaves to a rank, one contiguous range of the whole, is cut by these axes
-  // in rows. A row is an index of the first `merged` dims together; if these are all dims, each row of the last dim is
-  // cut in `parts` equal rows. No axes: merged and parts are 0. See placement_flat.
+  // Storage shards that cut no dim: what `dim` leaves to a rank, one contiguous range of the whole, is cut by these
+  // axes in rows. A row is an index of the first `merged` dims together; if these are all dims, each row of the last
+  // dim is cut in `parts` equal rows. No axes: merged and parts are 0. See placement_flat.
   AxisList rows;
   int16_t merged;
   int parts;
@@ -87,8 +87,8 @@ void placement_local(const Mesh *mesh, const Placement *p, const Shape *shape, i
 // 0); along the pipeline axis the first of `coordinates` (NULL: all).
 int placement_primary(const Mesh *mesh, const Placement *p, int rank, const StageSet *coordinates);
 
-// "batch:dp kv_heads:tp partial:dp", "kv_heads:tp rows:dp", "vocab:tp owner:dp=1", "seq:cp~,tp" (cp in zigzag), "seq:cp shift:cp+2", "embed:tp
-// fixed:tp=1"; nothing
+// "batch:dp kv_heads:tp partial:dp", "kv_heads:tp rows:dp", "vocab:tp owner:dp=1", "seq:cp~,tp" (cp in zigzag), "seq:cp
+// shift:cp+2", "embed:tp fixed:tp=1"; nothing
 // for a replicated tensor.
 void placement_text(const Mesh *mesh, const Placement *p, const Shape *shape, char *text, size_t size);
 // The same, as PlacementPrinter of ir/graph.h; context is the Mesh.

@@ -1,6 +1,6 @@
 // What one rank holds of a tensor, as boxes of global indices, and where each box lies in the rank's memory. A dim may
-// be held in several runs (zigzag: the first and the last part of a sequence), so a shard may be several boxes; so may a
-// range of rows (Placement.rows), which begins and ends within other dims. Padding is in none of them.
+// be held in several runs (zigzag: the first and the last part of a sequence), so a shard may be several boxes; so may
+// a range of rows (Placement.rows), which begins and ends within other dims. Padding is in none of them.
 //
 // Checkpoints, gathers, agreement between ranks and initialisation go through these boxes; nobody else takes IndexMaps
 // apart.

@@ -1,6 +1,6 @@
 // tier 1; rooms compile sharding
-// ZeRO's storage where neither heads nor rows divide by the ranks (DEFECTS E1): what the fullest rank has of parameters,
-// gradients and moments against its share of the whole.
+// ZeRO's storage where neither heads nor rows divide by the ranks (DEFECTS E1): what the fullest rank has of
+// parameters, gradients and moments against its share of the whole.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -39,8 +39,8 @@ static double product(const int64_t *size, int n) {
   return p;
 }
 
-// Of one kind of Variables. Every rank has as much memory (shards are padded to equal lengths). The share of a tensor is
-// that of what a tp rank has: how the Layout divides heads over tp is not ZeRO's.
+// Of one kind of Variables. Every rank has as much memory (shards are padded to equal lengths). The share of a tensor
+// is that of what a tp rank has: how the Layout divides heads over tp is not ZeRO's.
 static void expect_shares(const Graph *g, const Mesh *mesh, const char *keys, VariableKind kind, int shards,
                           int stored) {
   double local = 0, share = 0;

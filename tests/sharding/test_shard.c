@@ -120,7 +120,8 @@ static void rows_hold_a_tensor_once(void **state) {
     placement_local(&m, &p, &shape, local);
     for (int r = 0; r < m.ranks; r++) {
       int boxes = 0;
-      int64_t first = mesh_coordinate(&m, r, 2) * (all / tp) + mesh_coordinate(&m, r, 1) * local[0] * local[2], stride[DIMS];
+      int64_t first = mesh_coordinate(&m, r, 2) * (all / tp) + mesh_coordinate(&m, r, 1) * local[0] * local[2],
+              stride[DIMS];
       for (ShardBoxes b = {.shard = shard_of(&m, &p, &shape, r)}; shard_next(&b); boxes++) {
         shard_strides(&b.shard, stride);
         for (int64_t i = 0; i < box_elements(&b.box); i++, found++) {
