@@ -239,7 +239,7 @@ int json_read(const char *text, size_t bytes, const char *name, json_t **tree, E
   for (const char *s = text; s < r.at; s++) line += *s == '\n';
   json_decref(*tree);
   *tree = NULL;
-  return error_set(error, PLAIT_BAD_INPUT, "%s:%d: not valid JSON: %s", name, line, r.why);
+  return error_set(error, PLAIT_BAD_INPUT, "%s: line %d: not valid JSON: %s", name, line, r.why);
 }
 
 int json_read_file(const char *path, size_t max_bytes, json_t **tree, Error *error) {
@@ -260,7 +260,7 @@ const char *json_scan_key(const char *text, size_t bytes, const char *key, JsonV
   *value = (JsonValue){0};
   if (r.at < r.end && *r.at != '{') {
     JsonValue other;
-    return take_value(&r, &other, NULL) && at_end(&r) ? "not a JSON object" : r.why;
+    return take_value(&r, &other, NULL) && at_end(&r) ? JSON_NO_OBJECT : r.why;
   }
   if (r.at == r.end) return "the text ends where a value is expected";
   return take_object(&r, NULL, key, value) && at_end(&r) ? NULL : r.why;

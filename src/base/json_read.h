@@ -11,7 +11,7 @@ struct json_t;
 
 // Reads all of text[0, bytes). Integers beyond 64 bits become the nearest real; numbers that no double holds (NaN,
 // Infinity, 1e999) become a string of their spelling, so that nobody who asks for a number takes them for one.
-// PLAIT_BAD_INPUT: the sentence begins with NAME:LINE. The caller releases *tree with json_decref.
+// PLAIT_BAD_INPUT: the sentence begins with "NAME: line N: ". The caller releases *tree with json_decref.
 int json_read(const char *text, size_t bytes, const char *name, struct json_t **tree, Error *error);
 
 // 1: the file is there, *tree is its content; 0: there is no such file; negative: it is there, but is larger than
@@ -34,8 +34,9 @@ typedef struct JsonValue {
 } JsonValue; // text: its spelling
 
 // Finds the value of a key of the object that text[0, bytes) is, without a tree; JSON_IS_ABSENT where there is none.
-// NULL, or a sentence that says why the text is not one JSON object. Keys and values that are passed over need not be
-// UTF-8.
+// NULL, or why the text is not one JSON object: JSON_NO_OBJECT where it is another value. Keys and values that are
+// passed over need not be UTF-8.
+#define JSON_NO_OBJECT "not a JSON object"
 const char *json_scan_key(const char *text, size_t bytes, const char *key, JsonValue *value);
 
 // The string of a JSON_IS_STRING value, to be released with json_decref, and how many halves of surrogate pairs were

@@ -41,22 +41,22 @@ static void refused(const char *text, const char *message) {
 
 static void test_refuses(void **state) {
   (void)state;
-  refused("{\"a\": 1,\n\"b\" 2}", "f:2: not valid JSON: a colon is expected after a key");
-  refused("", "f:1: not valid JSON: the text ends where a value is expected");
-  refused("{\"a\": 1", "f:1: not valid JSON: the text ends within an object");
-  refused("[1] 2", "f:1: not valid JSON: something follows the value");
-  refused("[1 2]", "f:1: not valid JSON: a comma or ] is expected");
-  refused("[\"a", "f:1: not valid JSON: the text ends within a string");
-  refused("[\"\\x\"]", "f:1: not valid JSON: a string has an invalid escape");
-  refused("[\"\\u12g4\"]", "f:1: not valid JSON: a string has an invalid escape");
-  refused("[01]", "f:1: not valid JSON: a comma or ] is expected");
-  refused("[1.]", "f:1: not valid JSON: a value is expected");
-  refused("[\"\xff\"]", "f:1: not valid JSON: a string is not UTF-8");
-  refused("{\"\\u0000\": 1}", "f:1: not valid JSON: a key is not UTF-8, or has a NUL");
+  refused("{\"a\": 1,\n\"b\" 2}", "f: line 2: not valid JSON: a colon is expected after a key");
+  refused("", "f: line 1: not valid JSON: the text ends where a value is expected");
+  refused("{\"a\": 1", "f: line 1: not valid JSON: the text ends within an object");
+  refused("[1] 2", "f: line 1: not valid JSON: something follows the value");
+  refused("[1 2]", "f: line 1: not valid JSON: a comma or ] is expected");
+  refused("[\"a", "f: line 1: not valid JSON: the text ends within a string");
+  refused("[\"\\x\"]", "f: line 1: not valid JSON: a string has an invalid escape");
+  refused("[\"\\u12g4\"]", "f: line 1: not valid JSON: a string has an invalid escape");
+  refused("[01]", "f: line 1: not valid JSON: a comma or ] is expected");
+  refused("[1.]", "f: line 1: not valid JSON: a value is expected");
+  refused("[\"\xff\"]", "f: line 1: not valid JSON: a string is not UTF-8");
+  refused("{\"\\u0000\": 1}", "f: line 1: not valid JSON: a key is not UTF-8, or has a NUL");
   char deep[JSON_DEPTH + 2];
   memset(deep, '[', sizeof deep - 1);
   deep[sizeof deep - 1] = 0;
-  refused(deep, "f:1: not valid JSON: values are nested too deep");
+  refused(deep, "f: line 1: not valid JSON: values are nested too deep");
 }
 
 static void test_file(void **state) {
@@ -70,7 +70,7 @@ static void test_file(void **state) {
   json_decref(tree);
   assert_int_equal(write(fd, "}", 1), 1);
   assert_true(json_read_file(path, 100, &tree, &error) < 0);
-  assert_non_null(strstr(error.message, ":1: not valid JSON"));
+  assert_non_null(strstr(error.message, ": line 1: not valid JSON"));
   close(fd);
   unlink(path);
   assert_int_equal(json_read_file(path, 100, &tree, &error), 0);
