@@ -1,6 +1,8 @@
 // Writes what a run prints for people and records in metrics.jsonl.
 #include "train/trainer.h"
 #include "runtime/launch_notice.h"
+#include "base/cores.h"
+#include "base/fault.h"
 #include "base/memory_usage.h"
 #include "base/clock.h"
 #include "base/units.h"
@@ -14,6 +16,7 @@
 #include <malloc.h>
 #include <math.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 // What mesh.dp: auto has come to, and which ranks it leaves out.
 static void announce_ranks(const Trainer *t) {
@@ -54,6 +57,15 @@ static void announce_memory(const Trainer *t) {
                                                       : "plait launch was not given the recipe, but a program");
 }
 
+// More ranks than cores give the same model, and take longer than fewer.
+static void note_cores(const Trainer *t) {
+  int here = is_process(t) ? plait_world_local_size(t->launch->world) : recipe_rank_count(t->recipe);
+  long cores = is_process(t) ? sysconf(_SC_NPROCESSORS_ONLN) : cores_available(); // processes may be bound to some
+  if (here > FAULT(ranks_share_cores_silently, cores, here))
+    fprintf(t->out, "note: %d ranks share %ld core%s of this machine and take turns; as many ranks as cores, or fewer "
+                    "with more threads, are faster\n", here, cores, cores == 1 ? "" : "s");
+}
+
 void trainer_announce(const Trainer *t) {
   const Recipe *r = t->recipe;
   Recipe planned = *r; // shares the arena
@@ -76,6 +88,7 @@ void trainer_announce(const Trainer *t) {
     fprintf(t->out, "gradients of %d microbatches are added in bf16: addends smaller than 1/256 of the sum are lost\n",
             t->job->train.shares.microbatches);
   announce_ranks(t);
+  note_cores(t);
   char experts[256];
   const Parallel *layout = &t->job->options.parallel;
   routers_describe(r, &t->config, mesh_size(&layout->mesh, layout_expert_axes(&layout->layout)), experts,

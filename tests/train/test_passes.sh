@@ -1,7 +1,7 @@
 #!/bin/bash
 # tier 1; rooms recipe; numbers
 # How often a run reads its text: plan, train and the summary say it, for one corpus, for several by their weights, and without what
-# data.split holds out.
+# data.split holds out. And that ranks outnumber cores.
 . "$SOURCE/tests/train/harness.sh" || exit 1
 count() { echo $(($(stat -c %s "$1.bin") / 2)); } # tokens of a corpus
 
@@ -29,4 +29,10 @@ size='batch.global=8 data.seq_len=32 eval.every=0 checkpoint.every=0 schedule.wa
   expect 0 '^step ' "$PLAIT" plan recipe.yaml $size data.train=nowhere
   grep -q '^data ' output && fail "passes over text that is not there: $(grep ^data output)"
 }
+# more ranks than cores are said, as many are not
+cores=$(taskset -cp $$ | sed 's/.*: //' | tr ',' '\n' | awk -F- '{ n += NF > 1 ? $2 - $1 + 1 : 1 } END { print n }')
+core=$(taskset -cp $$ | sed 's/.*: //; s/[,-].*//')
+expect 0 '^note: 2 ranks share 1 core of this machine' taskset -c "$core" "$PLAIT" train recipe.yaml batch.global=8 eval.every=0 checkpoint.every=0 schedule.warmup=0 schedule.steps=1 run.dir=crowded
+[ "$cores" -lt 2 ] || expect 0 '^step' "$PLAIT" train recipe.yaml batch.global=8 eval.every=0 checkpoint.every=0 schedule.warmup=0 schedule.steps=1 run.dir=enough
+grep -q 'ranks share' output && [ "$cores" -ge 2 ] && fail 'two ranks on two cores are told to share'
 finish
