@@ -1,6 +1,7 @@
 // Reads, compares and writes the small files of a Hugging Face folder.
 #include "checkpoint/huggingface_files.h"
 #include "base/file.h"
+#include "base/json_read.h"
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -20,10 +21,12 @@ static void add_files(json_t *files, const char *folder, const char *const *name
   for (; *names; names++) {
     char *path = xformat("%s/%s", folder, *names), *text = NULL;
     size_t bytes;
-    if (is_regular(path) && !file_read(path, MOST_BYTES, &text, &bytes, NULL)) {
-      json_t *value = json_stringn(text, bytes); // NULL where it is no UTF-8
-      if (value) json_object_set_new(files, *names, value);
-    }
+    Error why = {0};
+    json_t *value = NULL;
+    if (is_regular(path) && !file_read(path, MOST_BYTES, &text, &bytes, &why) && !(value = json_stringn(text, bytes)))
+      error_set(&why, PLAIT_BAD_INPUT, "%s: not UTF-8", path);
+    if (why.code) value = json_pack("{s:s}", "broken", why.message); // a file that is there is never taken for absent
+    if (value) json_object_set_new(files, *names, value);
     free(text);
     free(path);
   }
@@ -85,9 +88,15 @@ json_t *huggingface_files_collect(const char *model, const char *tokenizer) {
   return files;
 }
 
+static int check_readable(const json_t *text, Error *error) {
+  const char *why = json_string_value(json_object_get(text, "broken"));
+  return why ? error_set(error, PLAIT_BAD_INPUT, "%s", why) : PLAIT_OK;
+}
+
 static int write_one(const char *path, const json_t *text, Error *error) {
   AtomicFile file;
-  int code = file_begin(&file, path, error);
+  int code = check_readable(text, error);
+  if (!code) code = file_begin(&file, path, error);
   if (code) return code;
   fwrite(json_string_value(text), 1, json_string_length(text), file.stream); // commit sees an error
   return file_commit(&file, error);
@@ -122,10 +131,14 @@ int huggingface_files_verify(const json_t *files, const char *folder, Error *err
   return code;
 }
 
-json_t *huggingface_files_parse(const json_t *files, const char *name) {
+int huggingface_files_parse(const json_t *files, const char *name, json_t **parsed, Error *error) {
   const json_t *text = json_object_get(files, name);
-  json_t *parsed = json_is_string(text) ? json_loadb(json_string_value(text), json_string_length(text), 0, NULL) : NULL;
-  if (json_is_object(parsed)) return parsed;
-  json_decref(parsed);
-  return NULL;
+  *parsed = NULL;
+  int code = check_readable(text, error);
+  if (code || !text) return code;
+  code = json_read(json_string_value(text), json_string_length(text), name, parsed, error);
+  if (code || json_is_object(*parsed)) return code;
+  json_decref(*parsed);
+  *parsed = NULL;
+  return error_set(error, PLAIT_BAD_INPUT, "%s: not a JSON object", name);
 }

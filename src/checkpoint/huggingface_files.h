@@ -8,7 +8,8 @@
 // All of them are JSON objects {"tokenizer_config.json": "its text", …}; the caller owns what is returned.
 
 // Those that say how text becomes tokens (tokenizer_config.json, special_tokens_map.json, chat templates) of `folder`;
-// never NULL. Files that cannot be read, are no UTF-8 or have more than 4 MiB are left out.
+// never NULL. Of a file that cannot be read, is not UTF-8 or has more than 4 MiB, {"broken": a sentence} is the text:
+// whoever parses or writes it gets that error.
 json_t *huggingface_files_of_tokenizer(const char *folder);
 // Also the one that says how the model is used: generation_config.json.
 json_t *huggingface_files_of_model(const char *folder);
@@ -27,5 +28,6 @@ int huggingface_files_write(const json_t *files, const char *folder, Error *erro
 // Are they in the folder, byte for byte? PLAIT_FAILED where not.
 int huggingface_files_verify(const json_t *files, const char *folder, Error *error);
 
-// One of them parsed, where it is there and a JSON object; else NULL. The caller owns it.
-json_t *huggingface_files_parse(const json_t *files, const char *name);
+// One of them parsed, to be released with json_decref; NULL and PLAIT_OK where there is no such file. PLAIT_BAD_INPUT
+// where it is there, but unreadable or not a JSON object.
+int huggingface_files_parse(const json_t *files, const char *name, json_t **parsed, Error *error);

@@ -70,7 +70,7 @@ static int set_up_text(Export *e, Error *error) {
   else if ((e->tokenizer_path = e->source.tokenizer) && tokenizer_load(e->tokenizer_path, &e->tokenizer, &unreadable))
     fprintf(stderr, "plait export: note: %s; it is copied, and no file is written for it\n", unreadable.message);
   if (code) return code;
-  text_setup(&e->text, &e->source, e->tokenizer);
+  if ((code = text_setup(&e->text, &e->source, e->tokenizer, error))) return code;
   e->files = text_setup_files(&e->text, &e->source, e->tokenizer);
   return PLAIT_OK;
 }

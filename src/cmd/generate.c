@@ -36,7 +36,7 @@ static int open_tokenizer(Generate *g, Error *error) {
   int code = tokenizer_load(path, &g->tokenizer, error);
   if (code) return code;
   if (g->tokenizer_path) model_source_set_tokenizer(&g->source, path);
-  text_setup(&g->text, &g->source, g->tokenizer);
+  if ((code = text_setup(&g->text, &g->source, g->tokenizer, error))) return code;
   g->allowed = xcalloc((size_t)g->source.config.vocab, 1);
   for (int64_t i = 0; i < g->source.config.vocab && i < tokenizer_vocab_size(g->tokenizer); i++)
     g->allowed[i] = tokenizer_token(g->tokenizer, (int32_t)i) != NULL;

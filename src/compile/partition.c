@@ -68,14 +68,11 @@ static void allocate(Graph *h, int tensor, int64_t elements) {
 }
 
 // Gathered and scattered buffers hold a whole number of shards, more than the dim where it does not divide.
-static void allocate_whole_shards(Partition *p, int whole, int shard, int dim) {
+static void allocate_whole_shards(Partition *p, int whole, int shard, const RedistributeStep *step) {
   const Tensor *w = graph_tensor(p->h, whole), *s = graph_tensor(p->h, shard);
-  const AxisList *list = &s->placement->dim[dim];
-  int64_t shards = p->mesh->axis[list->axis[list->n - 1]].size;
-  int64_t padded =
-      shards * s->local[dim] * product(w->local, dim) * product(w->local + dim + 1, w->shape.rank - dim - 1);
-  CHECK(padded == w->allocated || product(w->local, dim) == 1, "%s: padding inside a dim that is not the outermost",
-        w->name);
+  int64_t padded = mesh_size(p->mesh, step->axes) * product(s->local, s->shape.rank);
+  CHECK(padded == w->allocated || product(w->local, step->dim) == 1,
+        "%s: padding inside a dim that is not the outermost", w->name);
   allocate(p->h, whole, padded);
 }
 
@@ -125,8 +122,8 @@ static int emit_step(Partition *p, int tensor, const RedistributeStep *step, con
   n.input = &in;
   n.output = &out;
   int id = graph_add_node(h, &n);
-  if (op_def(step->op)->scatters) allocate_whole_shards(p, in, out, step->dim);
-  if (op_def(step->op)->gathers) allocate_whole_shards(p, out, in, step->dim);
+  if (op_def(step->op)->scatters) allocate_whole_shards(p, in, out, step);
+  if (op_def(step->op)->gathers) allocate_whole_shards(p, out, in, step);
   return h->node.data[id].output[0];
 }
 

@@ -13,7 +13,8 @@
 #include <string.h>
 
 const Placement *placement_new(Graph *g, const Placement *p) {
-  _Static_assert(sizeof *p == sizeof p->dim + 8 * sizeof(int), "it is compared by its bytes");
+  _Static_assert(sizeof *p == sizeof p->dim + sizeof p->rows + sizeof p->merged + 9 * sizeof(int),
+                 "it is compared by its bytes");
   return intern(&g->placement, &g->arena, p, sizeof *p);
 }
 
@@ -36,6 +37,8 @@ typedef struct Factors {
   uint32_t sums; // mesh axes over which a compact operand is a partial sum: it is left one, and nobody takes them
   AxisList moved;             // those that were proposed for the factor that moves
   AxisList home[MAX_FACTORS]; // as operands had a factor that is whole, moves or is tied
+  const Placement *rows;      // of a stored operand that lies in rows (Placement.rows): so do all that have its dims
+  const int8_t *row;          // ... and its factors
 } Factors;
 
 // Its axes in the node are not those that operands propose.
@@ -65,6 +68,11 @@ static void propose(Factors *f, int factor, const AxisList *list) {
 static void propose_operand(Factors *f, const Graph *g, int tensor, const int8_t *factor, uint32_t whole) {
   if (tensor < 0 || !graph_tensor(g, tensor)->placement) return;
   const Placement *p = graph_tensor(g, tensor)->placement;
+  if (p->merged && !f->rows && !(axis_list_axes(&p->rows) & f->used)) {
+    f->rows = p;
+    f->row = factor;
+    f->used |= axis_list_axes(&p->rows);
+  }
   for (int d = 0; d < p->rank; d++)
     if (!(whole >> factor[d] & 1)) propose(f, factor[d], &p->dim[d]);
 }
@@ -168,14 +176,26 @@ static uint32_t partial_through(const Factors *f, const Graph *g, const Node *n,
   return 0;
 }
 
+// Whether an operand has the dims that are merged. Of scales that is so, too, with blocks for the elements of the last.
+static int in_rows(const Factors *f, int rank, const int8_t *factor) {
+  if (!f->rows || rank < f->rows->merged) return 0;
+  int dims = f->rows->merged == f->rows->rank ? f->rows->rank - 1 : f->rows->merged;
+  return !memcmp(factor, f->row, (size_t)dims);
+}
+
 static Placement by_factors(const Factors *f, int rank, const int8_t *factor) {
   Placement p = {.rank = rank};
   for (int d = 0; d < rank; d++) p.dim[d] = f->axes[(int)factor[d]];
+  if (!in_rows(f, rank, factor)) return p;
+  p.rows = f->rows->rows;
+  p.merged = f->rows->merged;
+  p.parts = f->rows->parts;
   return p;
 }
 
 static uint32_t absent_axes(const Factors *f, int rank, const int8_t *factor) {
   uint32_t axes = f->used;
+  if (in_rows(f, rank, factor)) axes &= ~axis_list_axes(&f->rows->rows);
   for (int d = 0; d < rank; d++)
     for (int i = 0; i < f->axes[(int)factor[d]].n; i++) axes &= ~(1u << f->axes[(int)factor[d]].axis[i]);
   return axes;

@@ -1,5 +1,6 @@
 // Slices of text files, and their encoding on all cores in bounded memory.
 #include "data/tokenizer_corpus.h"
+#include "base/json_read.h"
 #include "base/team.h"
 #include <jansson.h>
 #include <pthread.h>
@@ -128,20 +129,20 @@ int corpus_blank(const char *line, size_t bytes) {
 
 int corpus_line_text(const char *line, size_t bytes, json_t **holder, const char **text, size_t *text_bytes,
                      Error *error) {
-  json_error_t why;
-  *holder = json_loadb(line, bytes, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &why);
-  if (!*holder) return error_set(error, PLAIT_BAD_INPUT, "not valid JSON: %s", why.text);
-  const json_t *value = json_object_get(*holder, "text");
-  if (json_is_string(value)) {
-    *text = json_string_value(value);
-    *text_bytes = json_string_length(value);
-    return PLAIT_OK;
-  }
-  int object = json_is_object(*holder);
-  json_decref(*holder);
+  JsonValue value;
+  int replaced;
   *holder = NULL;
-  return error_set(error, PLAIT_BAD_INPUT, !object ? "not a JSON object" : value ? "the key \"text\" is not a string"
-                                                                                : "the key \"text\" is missing");
+  const char *why = json_scan_key(line, bytes, "text", &value);
+  if (why)
+    return error_set(error, PLAIT_BAD_INPUT, "%s%s", strcmp(why, JSON_NO_OBJECT) ? "not valid JSON: " : "", why);
+  if (value.kind != JSON_IS_STRING)
+    return error_set(error, PLAIT_BAD_INPUT, value.kind == JSON_IS_ABSENT ? "the key \"text\" is missing"
+                                                                          : "the key \"text\" is not a string");
+  if (!(*holder = json_scan_string(&value, &replaced)))
+    return error_set(error, PLAIT_BAD_INPUT, "not valid JSON: the text is not UTF-8");
+  *text = json_string_value(*holder);
+  *text_bytes = json_string_length(*holder);
+  return PLAIT_OK;
 }
 
 // ---- encoding ------------------------------------------------------------------------------------------------------

@@ -1,6 +1,7 @@
 // Reads a tokenizer.json: vocabulary, merges and added tokens; its other components are in tokenizer_parts.c.
 #include "data/tokenizer_json.h"
 #include "base/file.h"
+#include "base/json_read.h"
 #include "data/tokenizer_added.h"
 #include <stdio.h>
 #include <string.h>
@@ -284,16 +285,15 @@ static int32_t find_eot(const Tokenizer *t) {
 }
 
 int tokenizer_parse(const char *json, size_t bytes, const char *name, Tokenizer **out, Error *error) {
-  json_error_t why;
   Tokenizer *t = xcalloc(1, sizeof *t);
   TokenizerReader r = {t, name, error};
   int code = PLAIT_OK;
   *out = NULL;
   t->eot = -1;
-  json_t *root = bytes ? json_loadb(json, bytes, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &why) : NULL;
+  json_t *root = NULL;
   if (!bytes) code = error_set(error, PLAIT_BAD_INPUT, "%s: is empty, not a tokenizer.json", name);
-  else if (!root) code = error_set(error, PLAIT_BAD_INPUT, "%s: line %d: not valid JSON: %s", name, why.line, why.text);
-  else if (!json_is_object(root)) code = error_set(error, PLAIT_BAD_INPUT, "%s: is not a JSON object", name);
+  else if ((code = json_read(json, bytes, name, &root, error))) {
+  } else if (!json_is_object(root)) code = error_set(error, PLAIT_BAD_INPUT, "%s: is not a JSON object", name);
   if (code >= 0) code = read_model(&r, root);
   if (code >= 0) code = check_added(&r);
   if (code >= 0) code = reader_components(&r, root);

@@ -48,11 +48,13 @@ static int32_t learnt_end(const ModelSource *source, const Tokenizer *t) {
   return t->token_special[end] || end == tokenizer_eot(t) ? end : -1;
 }
 
-void text_setup(TextSetup *s, const ModelSource *source, const Tokenizer *t) {
+int text_setup(TextSetup *s, const ModelSource *source, const Tokenizer *t, Error *error) {
   *s = (TextSetup){.bos = -1, .eos = -1};
   int64_t vocab = source->config.vocab;
-  json_t *config = huggingface_files_parse(source->files, "tokenizer_config.json");
-  json_t *generation = huggingface_files_parse(source->files, "generation_config.json");
+  json_t *config, *generation = NULL;
+  int code = huggingface_files_parse(source->files, "tokenizer_config.json", &config, error);
+  if (!code) code = huggingface_files_parse(source->files, "generation_config.json", &generation, error);
+  if (code) return json_decref(config), error_prefix(error, "%s: ", source->path), code;
   find_before(s, t, config);
   add_json(&s->ends, json_object_get(generation, "eos_token_id"), vocab);
   if (!s->ends.count && source->from_huggingface)
@@ -66,6 +68,7 @@ void text_setup(TextSetup *s, const ModelSource *source, const Tokenizer *t) {
   if (s->bos < 0) s->bos = s->eos; // as GPT-2: a text begins behind the end of another
   json_decref(generation);
   json_decref(config);
+  return PLAIT_OK;
 }
 
 void text_setup_free(TextSetup *s) {
@@ -121,7 +124,8 @@ static bool says_ends(const json_t *file, const TextSetup *s, int64_t vocab) {
 
 json_t *text_setup_files(const TextSetup *s, ModelSource *source, const Tokenizer *t) {
   json_t *files = json_copy(source->files); // the object is new, the texts are shared
-  json_t *generation = huggingface_files_parse(files, "generation_config.json");
+  json_t *generation;
+  CHECK(!huggingface_files_parse(files, "generation_config.json", &generation, NULL)); // text_setup has read it
   if (t && !json_object_get(files, "tokenizer_config.json"))
     put_file(files, "tokenizer_config.json", tokenizer_config(s, source, t));
   int64_t vocab = source->config.vocab;

@@ -13,7 +13,8 @@ typedef struct TextSetup {
 
 // `tokenizer` may be NULL. What a generation_config.json says comes first, then, of a model that came from a Hugging
 // Face folder, its config.json; a model that was trained here ends its texts as its corpus does.
-void text_setup(TextSetup *setup, const ModelSource *source, const Tokenizer *tokenizer);
+// PLAIT_BAD_INPUT, and nothing to free, where one of the files is there and cannot be read.
+int text_setup(TextSetup *setup, const ModelSource *source, const Tokenizer *tokenizer, Error *error);
 void text_setup_free(TextSetup *setup); // also safe twice, and zeroed
 
 // For an export: the source's files, with those that transformers needs and that are not there yet. The caller owns

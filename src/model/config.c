@@ -1,6 +1,7 @@
 // Loads, compares and writes config.json; the keys are the families' own (src/model/FAMILY/).
 #include "model/config.h"
 #include "base/file.h"
+#include "base/json_read.h"
 #include "model/family.h"
 #include <math.h>
 #include <stdlib.h>
@@ -48,14 +49,11 @@ static int read_family(ModelConfig *c, Error *error) {
 
 int model_config_parse(ModelConfig *config, const char *text, size_t size, const char *name, Error *error) {
   *config = (ModelConfig){.path = xstrdup(name), .known = json_object()};
-  json_error_t why;
-  config->json = size > MAX_CONFIG_BYTES ? NULL : json_loadb(text, size, JSON_REJECT_DUPLICATES, &why);
   if (size > MAX_CONFIG_BYTES)
     return error_set(error, PLAIT_BAD_INPUT, "%s: larger than the %d bytes allowed for a config.json", name,
                      MAX_CONFIG_BYTES);
-  if (!config->json)
-    return error_set(error, PLAIT_BAD_INPUT, "%s: line %d, column %d: not valid JSON: %s", name, why.line, why.column,
-                     why.text);
+  int code = json_read(text, size, name, &config->json, error);
+  if (code) return code;
   if (!json_is_object(config->json))
     return error_set(error, PLAIT_BAD_INPUT, "%s: not a JSON object, which a config.json must be", name);
   return read_family(config, error);

@@ -11,22 +11,43 @@ int64_t tensor_local_elements(const Graph *g, const Tensor *t) {
   return tensor_elements(t, tensor_local(g, t));
 }
 
-static void fill_operand(const Program *p, int tensor, int rank, Operand *x) {
+static const Placement *rows_of_tensor(const Program *p, int tensor) {
+  const Placement *at = tensor < 0 ? NULL : graph_tensor(p->graph, tensor)->placement;
+  return at && at->merged ? at : NULL;
+}
+
+// The rows (Placement.rows) in which operand k, an input or output, is seen; NULL: it has dims. Of a collective, which
+// may be one of several tensors, inputs and outputs belong together one by one; else all operands with these dims.
+static const Placement *rows_of_operand(const Program *p, const Node *n, int k) {
+  const Placement *rows = NULL;
+  if (op_def(n->op)->communicates && n->ninput == n->noutput) {
+    rows = rows_of_tensor(p, n->input[k]);
+    return rows ? rows : rows_of_tensor(p, n->output[k]);
+  }
+  for (int i = 0; i < n->ninput + n->noutput && !rows; i++)
+    rows = rows_of_tensor(p, i < n->ninput ? n->input[i] : n->output[i - n->ninput]);
+  return rows;
+}
+
+static void fill_operand(const Program *p, int tensor, const Placement *rows, int rank, Operand *x) {
   *x = (Operand){0};
   if (tensor < 0) return;
   const Tensor *t = graph_tensor(p->graph, tensor);
   x->dtype = t->dtype;
   x->rank = t->shape.rank;
+  int merges = rows && t->shape.rank >= rows->merged;
+  Placement flat = placement_flat(t->placement, merges ? rows : t->placement);
+  Shape shape = placement_flat_shape(merges ? rows : t->placement, &t->shape);
   for (int d = 0; d < t->shape.rank; d++) {
-    x->size[d] = tensor_local(p->graph, t)[d];
-    x->map[d] = placement_map(&p->mesh, t->placement, d, t->shape.size[d], rank);
+    x->map[d] = placement_map(&p->mesh, &flat, d, shape.size[d], rank);
+    x->size[d] = merges ? x->map[d].local : tensor_local(p->graph, t)[d];
   }
   if (tensor_is_compact(t)) rows_pack(x, tensor_most_rows(t, tensor_local(p->graph, t)));
 }
 
 void program_operands(const Program *p, const Node *n, int rank, Operand *input, Operand *output) {
-  for (int k = 0; k < n->ninput; k++) fill_operand(p, n->input[k], rank, &input[k]);
-  for (int k = 0; k < n->noutput; k++) fill_operand(p, n->output[k], rank, &output[k]);
+  for (int k = 0; k < n->ninput; k++) fill_operand(p, n->input[k], rows_of_operand(p, n, k), rank, &input[k]);
+  for (int k = 0; k < n->noutput; k++) fill_operand(p, n->output[k], rows_of_operand(p, n, k), rank, &output[k]);
 }
 
 Dtype node_dtype(const Graph *g, const Node *n) {

@@ -32,13 +32,18 @@ static void find_runs(Extents *e, int d, int64_t shards, int zigzag) {
   e->run[d][1] = (Run){chunk, chunk, (2 * shards - 1) * chunk, FAULT(zigzag_parts_ascend, -chunk, chunk)};
 }
 
-static Extents extents_of(const Graph *g, const Tensor *in, const Tensor *out, int64_t shards) {
+static Extents extents_of(const Program *program, const Tensor *in, const Tensor *out, int64_t shards) {
+  const Graph *g = program->graph;
   Extents e = {.rank = in->shape.rank, .gathered = -1, .scattered = -1, .in = 1, .out = 1};
+  const Placement *rows = in->placement->merged ? in->placement : out->placement;
+  Placement from = placement_flat(in->placement, rows), to = placement_flat(out->placement, rows);
+  Shape flat = placement_flat_shape(rows, &in->shape);
   for (int d = 0; d < e.rank; d++) {
-    const AxisList *a = &in->placement->dim[d], *b = &out->placement->dim[d];
+    const AxisList *a = &from.dim[d], *b = &to.dim[d];
     if (a->n > b->n) e.gathered = d;
     if (a->n < b->n) e.scattered = d;
-    e.part[d] = (a->n < b->n ? tensor_local(g, out) : tensor_local(g, in))[d];
+    e.part[d] = rows->merged ? axis_list_local(&program->mesh, a->n < b->n ? b : a, flat.size[d])
+                             : tensor_local(g, a->n < b->n ? out : in)[d];
     if (a->n != b->n) find_runs(&e, d, shards, in_zigzag(a->n > b->n ? a : b));
   }
   if (tensor_is_compact(in)) {
@@ -111,7 +116,7 @@ void pieces_bind(Binding *binding, Bound *b) {
     int count = 0;
     for (int k = 0; k < n->ninput; k++) {
       const Tensor *in = graph_tensor(g, n->input[k]), *out = graph_tensor(g, n->output[k]);
-      Extents e = extents_of(g, in, out, shards);
+      Extents e = extents_of(binding->program, in, out, shards);
       int64_t blocks = pieces_in(&e), size = (int64_t)dtype_size(in->dtype);
       b->gathers_rows |= in->shape.dim[0] == DIM_BATCH && (e.gathered == 0 || e.scattered == 0);
       CHECK(e.in <= in->allocated && e.out <= out->allocated, "%s: room for %lld and %lld of %lld and %lld elements",

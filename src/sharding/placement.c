@@ -45,6 +45,7 @@ int placement_equal(const Placement *a, const Placement *b) {
   if (a->rank != b->rank || a->partial != b->partial || !placement_same_owner(a, b)) return 0;
   if (a->shift != b->shift || a->shift_axis != b->shift_axis) return 0;
   if (a->fixed_axes != b->fixed_axes || a->fixed != b->fixed) return 0;
+  if (a->merged != b->merged || a->parts != b->parts || !axis_list_equal(&a->rows, &b->rows)) return 0;
   for (int d = 0; d < a->rank; d++)
     if (!axis_list_equal(&a->dim[d], &b->dim[d])) return 0;
   return 1;
@@ -57,9 +58,52 @@ uint32_t axis_list_axes(const AxisList *list) {
 }
 
 uint32_t placement_axes(const Placement *p) {
-  uint32_t axes = 0;
+  uint32_t axes = axis_list_axes(&p->rows);
   for (int d = 0; d < p->rank; d++) axes |= axis_list_axes(&p->dim[d]);
   return axes;
+}
+
+Shape placement_flat_shape(const Placement *like, const Shape *shape) {
+  Shape s = *shape;
+  if (!like->merged) return s;
+  int last = s.rank - 1, parts = like->merged == s.rank ? like->parts : 1;
+  int64_t rows = parts, inner = s.size[last] / parts;
+  CHECK(like->merged <= s.rank && last > 0 && s.size[last] % parts == 0, "rows of a placement that has none");
+  for (int d = 0; d < like->merged && d < last; d++) {
+    rows *= s.size[d];
+    s.size[d] = 1;
+  }
+  s.size[last] = inner;
+  s.size[0] = rows;
+  return s;
+}
+
+Placement placement_flat(const Placement *p, const Placement *like) {
+  Placement flat = *p;
+  if (!like->merged) return flat;
+  CHECK(!p->merged || (p->merged == like->merged && p->parts == like->parts), "rows of two kinds");
+  for (int d = 1; d < like->merged; d++) {
+    for (int i = 0; i < p->dim[d].n; i++) axis_list_take(&flat.dim[0], &p->dim[d], i);
+    flat.dim[d] = (AxisList){0};
+  }
+  for (int i = 0; i < p->rows.n; i++) axis_list_take(&flat.dim[0], &p->rows, i);
+  flat.rows = (AxisList){0};
+  flat.merged = 0;
+  flat.parts = 0;
+  return flat;
+}
+
+int placement_merges(const Mesh *mesh, const Placement *p, const Shape *shape, int merged) {
+  int64_t before = 1; // elements of a rank in the dims before
+  int axes = 0;
+  for (int d = 0; d < merged; d++) {
+    int64_t local = axis_list_local(mesh, &p->dim[d], shape->size[d]);
+    int shards = axis_list_shards(mesh, &p->dim[d]);
+    if (p->dim[d].zigzag || local * shards != shape->size[d] || (shards > 1 && before > 1)) return 0;
+    before *= local;
+    axes += p->dim[d].n;
+  }
+  return axes < MAX_AXES_PER_DIM;
 }
 
 int placement_here(const Mesh *mesh, const Placement *p, int rank) {
@@ -165,13 +209,16 @@ int placement_source(const Mesh *mesh, const Placement *p, int rank) {
 }
 
 IndexMap placement_map(const Mesh *mesh, const Placement *p, int d, int64_t size, int rank) {
+  CHECK(!p->merged, "a dim of a placement with rows");
   IndexMap map = axis_list_map(mesh, &p->dim[d], size, placement_source(mesh, p, rank));
   if (!placement_here(mesh, p, rank)) map.valid = 0;
   return map;
 }
 
 void placement_local(const Mesh *mesh, const Placement *p, const Shape *shape, int64_t *local) {
-  for (int d = 0; d < shape->rank; d++) local[d] = axis_list_local(mesh, &p->dim[d], shape->size[d]);
+  Placement flat = placement_flat(p, p);
+  Shape s = placement_flat_shape(p, shape);
+  for (int d = 0; d < s.rank; d++) local[d] = axis_list_local(mesh, &flat.dim[d], s.size[d]);
 }
 
 int placement_primary(const Mesh *mesh, const Placement *p, int rank, const StageSet *coordinates) {
@@ -209,6 +256,11 @@ void placement_text(const Mesh *mesh, const Placement *p, const Shape *shape, ch
       used = append(text, size, used, i ? "," : ":", mesh->axis[p->dim[d].axis[i]].name);
       if (in_zigzag(&p->dim[d], i)) used = append(text, size, used, "~", "");
     }
+  }
+  if (p->rows.n) {
+    used = append(text, size, used, used ? " " : "", "rows");
+    for (int i = 0; i < p->rows.n; i++)
+      used = append(text, size, used, i ? "," : ":", mesh->axis[p->rows.axis[i]].name);
   }
   if (p->partial) used = append_axes(mesh, p->partial, text, size, used, "partial");
   if (p->shift) {

@@ -17,6 +17,12 @@ typedef struct AxisList { int8_t n; int8_t axis[MAX_AXES_PER_DIM]; int8_t zigzag
 struct Placement {
   int rank;
   AxisList dim[MAX_RANK];
+  // Storage shards that cut no dim: what `dim` leaves to a rank, one contiguous range of the whole, is cut by these
+  // axes in rows. A row is an index of the first `merged` dims together; if these are all dims, each row of the last
+  // dim is cut in `parts` equal rows. No axes: merged and parts are 0. See placement_flat.
+  AxisList rows;
+  int16_t merged;
+  int parts;
   uint32_t partial; // set of axes: the tensor's value is the sum over them
   // Set of axes of whose ranks only number `owner` (mesh_index) has what the dims say; the others have none of it. 0:
   // all have.
@@ -32,7 +38,16 @@ struct Placement {
 };
 
 int placement_equal(const Placement *a, const Placement *b);
-uint32_t placement_axes(const Placement *p); // all axes that shard a dim
+uint32_t placement_axes(const Placement *p); // all axes that shard a dim, or rows
+// The rows of `like` as a dim: the shape (kv_heads 56, group 1, head_dim 128, embed 7168) with three merged dims is
+// (7168, 1, 1, 7168), with four and 28 parts (200704, 1, 1, 256): rank, order and number of the elements are the same.
+// Where `like` merges nothing, the shape as it is.
+Shape placement_flat_shape(const Placement *like, const Shape *shape);
+// A placement over the flat shape, without rows: dim 0 is cut by the lists of all merged dims, then by the placement's
+// rows. It must have the rows of `like`, or none. The rank's memory is the same.
+Placement placement_flat(const Placement *p, const Placement *like);
+// Whether the first `merged` dims can be so merged: the ranks' parts are equal and each is one range of the whole.
+int placement_merges(const Mesh *mesh, const Placement *p, const Shape *shape, int merged);
 int placement_same_owner(const Placement *a, const Placement *b);
 // 1 where a rank has what the dims say: everywhere, or on the owner only.
 int placement_here(const Mesh *mesh, const Placement *p, int rank);
@@ -63,6 +78,7 @@ Placement placement_shifted(const Mesh *mesh, const Placement *p, int axis, int 
 int placement_source(const Mesh *mesh, const Placement *p, int rank);
 
 // The same for dim d of a placed tensor; on ranks that are not its owner nothing is valid.
+// The placement has no rows: of others, of placement_flat and its shape.
 IndexMap placement_map(const Mesh *mesh, const Placement *p, int d, int64_t size, int rank);
 
 // Local shape of a tensor under a placement; an owner's, where it has one.
@@ -71,8 +87,8 @@ void placement_local(const Mesh *mesh, const Placement *p, const Shape *shape, i
 // 0); along the pipeline axis the first of `coordinates` (NULL: all).
 int placement_primary(const Mesh *mesh, const Placement *p, int rank, const StageSet *coordinates);
 
-// "batch:dp kv_heads:tp partial:dp", "vocab:tp owner:dp=1", "seq:cp~,tp" (cp in zigzag), "seq:cp shift:cp+2", "embed:tp
-// fixed:tp=1"; nothing
+// "batch:dp kv_heads:tp partial:dp", "kv_heads:tp rows:dp", "vocab:tp owner:dp=1", "seq:cp~,tp" (cp in zigzag), "seq:cp
+// shift:cp+2", "embed:tp fixed:tp=1"; nothing
 // for a replicated tensor.
 void placement_text(const Mesh *mesh, const Placement *p, const Shape *shape, char *text, size_t size);
 // The same, as PlacementPrinter of ir/graph.h; context is the Mesh.

@@ -152,8 +152,8 @@ static void keep_at_owner(const Mesh *mesh, const Placement *to, uint32_t still_
   append(steps, n, OP_SLICE, axes, -1, now);
 }
 
-int redistribute_steps(const Mesh *mesh, const Shape *shape, const Placement *from, const Placement *to,
-                       RedistributeStep *steps, Error *error) {
+static int flat_steps(const Mesh *mesh, const Shape *shape, const Placement *from, const Placement *to,
+                      RedistributeStep *steps, Error *error) {
   if (to->partial & ~from->partial)
     return error_set(error, PLAIT_INFEASIBLE, "a complete tensor cannot become a partial sum");
   if (from->shift != to->shift || from->shift_axis != to->shift_axis)
@@ -205,4 +205,54 @@ int redistribute_steps(const Mesh *mesh, const Shape *shape, const Placement *fr
       append(steps, &n, OP_SLICE, 1u << a, d, &now);
     }
   return n;
+}
+
+static Placement without_rows(Placement p) {
+  p.rows = (AxisList){0};
+  p.merged = p.parts = 0;
+  return p;
+}
+
+// A placement over the flat shape as one over the tensor's: as `base`, which has no rows, if it begins as that does;
+// then further axes are rows. 0: it does not.
+static int raise_to(const Placement *like, const Placement *base, Placement *p) {
+  AxisList begin = placement_flat(base, like).dim[0], all = p->dim[0];
+  if (axis_list_prefix(&begin, &all) < begin.n) return 0;
+  memcpy(p->dim, base->dim, sizeof *p->dim * (size_t)like->merged);
+  if (all.n == begin.n) return 1;
+  p->merged = like->merged;
+  p->parts = like->parts;
+  for (int i = begin.n; i < all.n; i++) axis_list_take(&p->rows, &all, i);
+  return 1;
+}
+
+// Steps in which rows are a dim. Both placements can be merged as `like` is.
+static int row_steps(const Mesh *mesh, const Shape *shape, const Placement *like, const Placement *from,
+                     const Placement *to, RedistributeStep *steps, Error *error) {
+  Placement source = placement_flat(from, like), target = placement_flat(to, like), base[3] = {0};
+  Shape rows = placement_flat_shape(like, shape);
+  int n = flat_steps(mesh, &rows, &source, &target, steps, error), last = n - 1;
+  base[0] = without_rows(*to);
+  base[1] = without_rows(*from); // base[2]: all axes are rows
+  for (int i = 0; i < n; i++)
+    for (int b = 0; b < 3 && !raise_to(like, &base[b], &steps[i].to); b++) {}
+  CHECK(last < 0 || placement_equal(&steps[last].to, to), "steps that end at another placement");
+  return n;
+}
+
+int redistribute_steps(const Mesh *mesh, const Shape *shape, const Placement *from, const Placement *to,
+                       RedistributeStep *steps, Error *error) {
+  const Placement *like = from->merged ? from : to, *other = from->merged ? to : from;
+  if (!like->merged) return flat_steps(mesh, shape, from, to, steps, error);
+  if (other->merged && (other->merged != like->merged || other->parts != like->parts))
+    return error_set(error, PLAIT_INFEASIBLE, "rows of one kind cannot become rows of another");
+  if (placement_merges(mesh, other, shape, like->merged)) return row_steps(mesh, shape, like, from, to, steps, error);
+  Placement between = without_rows(*like); // the other's dims are gathered first, or scattered last
+  int first = redistribute_steps(mesh, shape, from, &between, steps, error);
+  if (first < 0) return first;
+  RedistributeStep rest[MAX_REDISTRIBUTE_STEPS];
+  int second = redistribute_steps(mesh, shape, &between, to, rest, error);
+  CHECK(first + second <= MAX_REDISTRIBUTE_STEPS);
+  for (int i = 0; i < second; i++) steps[first + i] = rest[i];
+  return second < 0 ? second : first + second;
 }

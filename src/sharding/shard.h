@@ -1,6 +1,6 @@
 // What one rank holds of a tensor, as boxes of global indices, and where each box lies in the rank's memory. A dim may
-// be held in several runs (zigzag: the first and the last part of a sequence), so a shard may be several boxes. Padding
-// is in none of them.
+// be held in several runs (zigzag: the first and the last part of a sequence), so a shard may be several boxes; so may
+// a range of rows (Placement.rows), which begins and ends within other dims. Padding is in none of them.
 //
 // Checkpoints, gathers, agreement between ranks and initialisation go through these boxes; nobody else takes IndexMaps
 // apart.
@@ -10,7 +10,9 @@
 
 typedef struct Shard {
   int rank;               // dims of the tensor; -1: nothing of it lives here
-  IndexMap map[MAX_RANK]; // of each dim
+  IndexMap map[MAX_RANK]; // of each dim; where dims are merged, of those of placement_flat_shape
+  int merged;             // the first dims, of which it has a range of rows; 0: none
+  int64_t size[MAX_RANK]; // of the merged dims
 } Shard;
 
 Shard shard_of(const Mesh *mesh, const Placement *placement, const Shape *shape, int rank);
@@ -20,8 +22,9 @@ Shard shard_nowhere(void);
 typedef struct ShardBoxes {
   Shard shard;
   Box box;             // global indices; never empty
-  int64_t at[MAX_RANK]; // local index of the box's first element
+  int64_t at[MAX_RANK]; // local index of the box's first element; of merged dims only the last is not 0, and counts all
   int run[MAX_RANK], begun;
+  int64_t row; // of the merged dims: the index after the box
 } ShardBoxes;
 int shard_next(ShardBoxes *boxes); // 0: that was the last one
 int shard_find(ShardBoxes *boxes, const Box *part); // goes on to the box in which `part` lies; 0: there is none

@@ -121,6 +121,19 @@ rm template/tokenizer_config.json
 [ "$(tokens bos)" = "$(tokens template)" ] || fail "add_bos_token is not what a template does"
 [ "$(tokens plain)" = "$(tokens off)" ] || fail "add_bos_token: false does not switch the template off"
 [ "$(tokens plain)" != "$(tokens bos)" ] || fail "BOS changes nothing, so nothing is tested"
+# What Python writes and jansson does not read is not taken for an absent file, and neither is what nobody reads.
+for odd in '"model_max_length": 1000000000000000019884624838656' '"scale": NaN' '"scale": 1e999' '"bos_token": "<|endoftext|>"'; do
+  printf '{"add_bos_token": false, "bos_token": "<|endoftext|>", %s}' "$odd" >off/tokenizer_config.json
+  [ "$(tokens plain)" = "$(tokens off)" ] || fail "with $odd tokenizer_config.json is not read"
+done
+printf '\xef\xbb\xbf{"add_bos_token": false, "bos_token": "<|endoftext|>"}' >off/tokenizer_config.json
+[ "$(tokens plain)" = "$(tokens off)" ] || fail 'after a BOM tokenizer_config.json is not read'
+for bad in '{"add_bos_token": false' '[1]' '\xff'; do
+  printf '%b' "$bad" >off/tokenizer_config.json
+  expect 2 'off: .*tokenizer_config.json: (line 1: not valid JSON|not a JSON object|not UTF-8)' "$PLAIT" generate off --prompt 'ba do' --max-tokens 1
+  expect 2 'off: .*tokenizer_config.json: ' "$PLAIT" export off --out broken
+done
+[ ! -e broken ] || fail 'a folder is left of an export that failed'
 
 # ---- a prompt that the vocabulary lacks some of ----
 cp -r made lacks

@@ -102,6 +102,48 @@ static void zigzag_shards_hold_a_tensor_once(void **state) {
   assert_int_equal(boxes, 8); // of each three of cp's ranks the middle one has two runs
 }
 
+// Rows of merged dims: the boxes of all ranks hold a tensor once, where a range of its elements lies in memory.
+static void rows_hold_a_tensor_once(void **state) {
+  uint64_t seed = 7;
+  int several = 0, within = 0;
+  for (int round = 0; round < 3000; round++) {
+    const int tp = 1 + next_random(&seed, 3), dp = 1 + next_random(&seed, 9), merged = 2 + next_random(&seed, 2);
+    Mesh m = mesh_create(3, (const char *[]){"pp", "dp", "tp"}, (int[]){1, dp, tp});
+    Shape shape = shape_of(DIMS, (int64_t[]){tp * (1 + next_random(&seed, GLOBAL / tp)), 1 + next_random(&seed, GLOBAL),
+                                             1 + next_random(&seed, GLOBAL)},
+                           (DimName[]){DIM_KV_HEADS, DIM_HEAD_DIM, DIM_EMBED});
+    Placement p = {.rank = DIMS, .dim = {{1, {2}, 0}}, .rows = {1, {1}, 0}, .merged = (int16_t)merged};
+    if (merged == DIMS) p.parts = shape.size[2] % 2 ? 1 : 2;
+    assert_true(placement_merges(&m, &p, &shape, merged));
+    int64_t local[DIMS], all = shape.size[0] * shape.size[1] * shape.size[2], found = 0;
+    char met[ALL] = {0};
+    placement_local(&m, &p, &shape, local);
+    for (int r = 0; r < m.ranks; r++) {
+      int boxes = 0;
+      int64_t first = mesh_coordinate(&m, r, 2) * (all / tp) + mesh_coordinate(&m, r, 1) * local[0] * local[2],
+              stride[DIMS];
+      for (ShardBoxes b = {.shard = shard_of(&m, &p, &shape, r)}; shard_next(&b); boxes++) {
+        shard_strides(&b.shard, stride);
+        for (int64_t i = 0; i < box_elements(&b.box); i++, found++) {
+          int64_t index[DIMS] = {i / b.box.local[2] / b.box.local[1], i / b.box.local[2] % b.box.local[1],
+                                 i % b.box.local[2]},
+                  at = 0, global = 0;
+          for (int d = 0; d < DIMS; d++) {
+            at += (b.at[d] + index[d]) * stride[d];
+            global = global * shape.size[d] + b.box.offset[d] + index[d];
+          }
+          assert_int_equal(at, global - first);
+          assert_int_equal(met[global]++, 0);
+        }
+        within += b.box.offset[1] > 0;
+      }
+      several += boxes > 2;
+    }
+    assert_int_equal(found, all);
+  }
+  assert_true(several > 100 && within > 100);
+}
+
 static void scalars_and_what_lives_elsewhere(void **state) {
   ShardBoxes scalar = {.shard = {.rank = 0}}, nothing = {.shard = shard_nowhere()};
   assert_true(shard_next(&scalar) && scalar.box.rank == 0 && box_elements(&scalar.box) == 1);
@@ -112,6 +154,7 @@ static void scalars_and_what_lives_elsewhere(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(boxes_hold_each_element_once),
                                      cmocka_unit_test(zigzag_shards_hold_a_tensor_once),
+                                     cmocka_unit_test(rows_hold_a_tensor_once),
                                      cmocka_unit_test(scalars_and_what_lives_elsewhere)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -42,4 +42,30 @@ expect 0 'step 4' "$PLAIT" train recipe.yaml run.dir=cut $short precision=fp64 o
 expect 0 'resuming from .*step-2' "$PLAIT" train recipe.yaml run.dir=joined $short precision=fp64 optimizer.states=8bit \
   mesh.dp=1 parallel.zero=0 checkpoint.resume=cut/checkpoints/step-2
 near cut joined 1e-10 2 4
+
+# ---- storage in rows that three ranks share, in parts of rows where these are too few: blocks stay whole ----
+
+cat > wide.json <<'E'
+{"model_type": "llama", "hidden_size": 1280, "intermediate_size": 40, "num_hidden_layers": 1, "num_attention_heads": 4,
+ "num_key_value_heads": 2, "head_dim": 8, "max_position_embeddings": 64, "vocab_size": 300, "rms_norm_eps": 1e-5,
+ "hidden_act": "silu", "tie_word_embeddings": true}
+E
+wide="$short precision=fp64 optimizer.states=8bit model.config=wide.json model.init=random"
+# shellcheck disable=SC2086
+expect 0 'step 4' "$PLAIT" train recipe.yaml run.dir=wide $wide mesh.dp=1 parallel.zero=0
+for zero in 1 2 3; do
+  # shellcheck disable=SC2086
+  expect 0 'step 4' "$PLAIT" train recipe.yaml run.dir=rows-$zero $wide mesh.dp=3 parallel.zero=$zero
+  near wide rows-$zero 1e-10 2 4
+done
+# shellcheck disable=SC2086
+expect 0 'rows:' "$PLAIT" explain recipe.yaml $wide mesh.dp=3 parallel.zero=3 --shards layer.0.attention.q.weight
+# shellcheck disable=SC2086
+expect 0 'resuming from .*step-2' "$PLAIT" train recipe.yaml run.dir=rows-resumed $wide mesh.dp=3 parallel.zero=3 \
+  checkpoint.resume=wide/checkpoints/step-2
+near wide rows-resumed 1e-10 2 4
+# shellcheck disable=SC2086
+expect 0 'resuming from .*step-2' "$PLAIT" train recipe.yaml run.dir=whole-resumed $wide mesh.dp=1 parallel.zero=0 \
+  checkpoint.resume=rows-3/checkpoints/step-2
+near wide whole-resumed 1e-10 2 4
 finish
