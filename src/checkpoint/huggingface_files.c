@@ -1,6 +1,7 @@
 // Reads, compares and writes the small files of a Hugging Face folder.
 #include "checkpoint/huggingface_files.h"
 #include "base/file.h"
+#include "base/fault.h"
 #include "base/json_read.h"
 #include <stdlib.h>
 #include <string.h>
@@ -137,6 +138,7 @@ int huggingface_files_parse(const json_t *files, const char *name, json_t **pars
   int code = check_readable(text, error);
   if (code || !text) return code;
   code = json_read(json_string_value(text), json_string_length(text), name, parsed, error);
+  if (FAULT(broken_files_are_absent, 0, code)) return PLAIT_OK;
   if (code || json_is_object(*parsed)) return code;
   json_decref(*parsed);
   *parsed = NULL;

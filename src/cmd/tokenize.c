@@ -25,6 +25,10 @@ typedef struct Tokenize {
   int64_t bytes;     // of all files; -1: not known beforehand (pipes, packed files)
   int64_t characters; // of the texts, while a tokenizer is trained
   int complaints;    // files that do not look like text
+  const char *key, *skip_bad;
+  int64_t skip, skipped; // lines that may be skipped and were; most: INT64_MAX
+  AtomicFile bad_lines;  // which these are, while skipped > 0
+  int64_t no_text, halves; // as in TextCheck, of all files
   int64_t missed;    // bytes that the vocabulary lacks
   int missed_files;
   // while it runs
@@ -101,6 +105,16 @@ static int check_out(const Tokenize *job, Error *error) {
   return code;
 }
 
+// --skip-bad N|all
+static int read_skip(Tokenize *job, Error *error) {
+  char *end = NULL;
+  if (!job->skip_bad) return PLAIT_OK;
+  job->skip = !strcmp(job->skip_bad, "all") ? INT64_MAX : strtoll(job->skip_bad, &end, 10);
+  if (job->skip >= 0 && (!end || (end != job->skip_bad && !*end))) return PLAIT_OK;
+  return error_set(error, PLAIT_BAD_INPUT, "--skip-bad is \"%s\"; allowed: a number of lines from 0, or all",
+                   job->skip_bad);
+}
+
 static int check_options(const Tokenize *job, Error *error) {
   if (job->train && job->tokenizer)
     return error_set(error, PLAIT_BAD_INPUT, "--train makes a tokenizer, so it takes no --tokenizer");
@@ -147,9 +161,51 @@ static void complain_of_missed(Tokenize *job, const char *path, const TextCheck 
                          : "such bytes are left out, and decoding does not bring them back");
 }
 
+// Lines that --skip-bad skips are listed in a file beside the result.
+static int skip_line(void *argument, const char *path, int64_t line, const char *why, Error *error) {
+  Tokenize *job = argument;
+  if (job->skipped == job->skip)
+    return error_set(error, PLAIT_BAD_INPUT, "%s: line %lld: %s (and %lld lines were skipped, as --skip-bad allows)",
+                     path, (long long)line, why, (long long)job->skipped);
+  if (!job->skipped++) {
+    char *list = xformat("%s.skipped", job->out);
+    int code = file_begin(&job->bad_lines, list, error);
+    free(list);
+    if (code < 0) return job->skipped = 0, code;
+  }
+  fprintf(job->bad_lines.stream, "%s: line %lld: %s\n", path, (long long)line, why); // commit sees an error
+  return PLAIT_OK;
+}
+
+static CorpusLines lines_of(const Tokenize *job) {
+  return (CorpusLines){job->key, job->skip ? skip_line : NULL};
+}
+
+// After the result is complete.
+static int keep_skipped(Tokenize *job, Error *error) {
+  if (job->no_text)
+    fprintf(stderr, "plait tokenize: note: %lld lines have no text (null) and were left out\n",
+            (long long)job->no_text);
+  if (job->halves)
+    fprintf(stderr, "plait tokenize: note: %lld halves of surrogate pairs became U+FFFD\n", (long long)job->halves);
+  char *list = xformat("%s.skipped", job->out);
+  if (!job->skipped && job->force) unlink(list); // of what was replaced
+  free(list);
+  if (!job->skipped) return PLAIT_OK;
+  int64_t skipped = job->skipped;
+  job->skipped = 0;
+  int code = file_commit(&job->bad_lines, error);
+  if (!code)
+    fprintf(stderr, "plait tokenize: note: %lld bad lines were skipped; %s.skipped lists them\n", (long long)skipped,
+            job->out);
+  return code;
+}
+
 static void complain(void *argument, const char *path, const TextCheck *check) {
   Tokenize *job = argument;
   job->characters += check->characters;
+  job->no_text += check->no_text;
+  job->halves += check->halves;
   char why[300];
   complain_of_missed(job, path, check);
   if (!text_check_complaint(check, why, sizeof why) || job->complaints++ >= COMPLAINTS) return;
@@ -164,7 +220,8 @@ static void complain_of_more(const Tokenize *job) {
 
 static int train(Tokenize *job, Error *error) {
   Tokenizer *t;
-  const CorpusFiles files = {(const char *const *)job->files.data, job->files.count, job->jsonl, complain, job};
+  const CorpusFiles files = {
+      (const char *const *)job->files.data, job->files.count, job->jsonl, lines_of(job), complain, job};
   int code = make_folder(job->out, error);
   if (code >= 0) code = tokenizer_train_files(&files, (int)job->vocab_size, (int)job->threads, &t, error);
   if (code < 0) return code;
@@ -180,6 +237,7 @@ static int train(Tokenize *job, Error *error) {
   tokenizer_destroy(t);
   if (code < 0) return code;
   complain_of_more(job);
+  if ((code = keep_skipped(job, error)) < 0) return code;
   if (size < job->vocab_size)
     fprintf(stderr, "plait tokenize: note: the text gives a vocabulary of %d only, no further pair occurs twice\n",
             size);
@@ -247,6 +305,7 @@ static int encode_files(Tokenize *job, const Tokenizer *t, Error *error) {
                            .progress = show_progress,
                            .argument = job,
                            .lines = job->jsonl,
+                           .how = lines_of(job),
                            .checked = complain};
   CorpusCounts counts;
   int code = choose_end(job, t, error);
@@ -262,6 +321,7 @@ static int encode_files(Tokenize *job, const Tokenizer *t, Error *error) {
     int64_t tokens = job->writer.tokens;
     code = indexed_writer_commit(&job->writer, error);
     if (code >= 0) print_summary(job, &counts, tokens);
+    if (code >= 0) code = keep_skipped(job, error);
   }
   indexed_writer_abandon(&job->writer);
   return code;
@@ -278,6 +338,7 @@ static int tokenize(Tokenize *job, Error *error) {
 
 static int run(Tokenize *job, Operands operands, Error *error) {
   int code = check_options(job, error);
+  if (code >= 0) code = read_skip(job, error);
   for (int i = 0; i < operands.count; i++) vec_push(&job->files, xstrdup(operands.words[i]));
   if (code >= 0 && job->files_from) code = read_list(job, error);
   if (code >= 0) code = check_files(job, error);
@@ -304,6 +365,12 @@ int cmd_tokenize(int argc, char **argv) {
        "a file with more FILES, one path per line; - is standard input", .required = false},
       {"jsonl", OPTION_FLAG, &job.jsonl, NULL, "read all FILES as .jsonl, whatever their names are (for pipes)",
        .required = false},
+      {"key", OPTION_TEXT, &job.key, "NAME", "the key of a .jsonl under which the text is (default text)",
+       .required = false},
+      {"skip-bad", OPTION_TEXT, &job.skip_bad, "N|all",
+       "skip up to N lines of .jsonl that cannot be read, and list them in a file beside the result (PREFIX.skipped); "
+       "default 0: the first one ends the command",
+       .required = false},
       {"eot", OPTION_TEXT, &job.eot, "TOKEN",
        "the token to put after each document, or none; without it, the tokenizer's end-of-text token",
        .given = &job.eot_given},
@@ -314,7 +381,8 @@ int cmd_tokenize(int argc, char **argv) {
       "tokenize", "[options] FILES…",
       "Turns text into token ids (a Megatron indexed dataset), or trains a tokenizer (--train).\n"
       "FILES are UTF-8 text, plain or compressed (.gz, .zst), pipes, or - for standard input. A .jsonl file has "
-      "one document per line, with the text under the key \"text\"; any other file is one document. Each document "
+      "one document per line, with the text under the key \"text\" (--key); any other file is one document. Each "
+      "document "
       "is followed by an end-of-text token, and empty documents are left out. If a text spells out a special "
       "token, it becomes that token. Bytes that are not UTF-8 are kept if the vocabulary has all 256 bytes; a "
       "warning tells when it lacks one.",
@@ -328,6 +396,7 @@ int cmd_tokenize(int argc, char **argv) {
   int status = options_parse(&help, options, COUNT(options), 0, INT_MAX, argc, argv, &operands);
   if (status != OPTIONS_OK) return status;
   int code = run(&job, operands, &error);
+  if (job.skipped) file_abandon(&job.bad_lines);
   for (int i = 0; i < job.files.count; i++) free(job.files.data[i]);
   vec_free(&job.files);
   if (code >= 0) return 0;

@@ -25,6 +25,8 @@ void text_check_scan(TextCheck *c, const char *text, size_t bytes, bool begins) 
 void text_check_add(TextCheck *sum, const TextCheck *part) {
   sum->characters += part->characters;
   sum->invalid += part->invalid;
+  sum->no_text += part->no_text;
+  sum->halves += part->halves;
   sum->replaced += part->replaced;
   sum->nul += part->nul;
   sum->control += part->control;

@@ -7,6 +7,8 @@
 typedef struct TextCheck {
   int64_t characters; // a byte that is not UTF-8 counts as one
   int64_t invalid;    // bytes that are not UTF-8
+  int64_t no_text;    // lines of JSON whose text is null
+  int64_t halves;     // halves of surrogate pairs in JSON, each of which became U+FFFD
   int64_t replaced;   // U+FFFD: what an earlier program put where it could not read a character
   int64_t nul, control; // bytes 0; other control characters that text does not hold
   bool utf16;         // begins with a byte order mark of UTF-16

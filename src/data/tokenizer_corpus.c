@@ -1,5 +1,6 @@
 // Slices of text files, and their encoding on all cores in bounded memory.
 #include "data/tokenizer_corpus.h"
+#include "base/fault.h"
 #include "base/json_read.h"
 #include "base/team.h"
 #include <jansson.h>
@@ -127,22 +128,48 @@ int corpus_blank(const char *line, size_t bytes) {
   return i == bytes;
 }
 
-int corpus_line_text(const char *line, size_t bytes, json_t **holder, const char **text, size_t *text_bytes,
-                     Error *error) {
+int corpus_line_text(const CorpusLines *how, const char *line, size_t bytes, json_t **holder, const char **text,
+                     size_t *text_bytes, TextCheck *check, Error *error) {
+  const char *key = how->key ? how->key : "text";
   JsonValue value;
   int replaced;
   *holder = NULL;
-  const char *why = json_scan_key(line, bytes, "text", &value);
+  *text = NULL;
+  *text_bytes = 0;
+  const char *why = json_scan_key(line, bytes, key, &value);
   if (why)
     return error_set(error, PLAIT_BAD_INPUT, "%s%s", strcmp(why, JSON_NO_OBJECT) ? "not valid JSON: " : "", why);
+  if (value.kind == JSON_IS_NULL) return check->no_text++, PLAIT_OK;
   if (value.kind != JSON_IS_STRING)
-    return error_set(error, PLAIT_BAD_INPUT, value.kind == JSON_IS_ABSENT ? "the key \"text\" is missing"
-                                                                          : "the key \"text\" is not a string");
+    return error_set(error, PLAIT_BAD_INPUT,
+                     value.kind == JSON_IS_ABSENT ? "the key \"%s\" is missing" : "the key \"%s\" is not a string",
+                     key);
   if (!(*holder = json_scan_string(&value, &replaced)))
     return error_set(error, PLAIT_BAD_INPUT, "not valid JSON: the text is not UTF-8");
+  check->halves += replaced;
   *text = json_string_value(*holder);
   *text_bytes = json_string_length(*holder);
   return PLAIT_OK;
+}
+
+int corpus_keep_bad(const CorpusLines *how, BadLines *bad, int64_t line, Error *error) {
+  if (!how->bad) return error->code;
+  vec_push(bad, (BadLine){line, xstrdup(error->message)});
+  *error = (Error){0};
+  return PLAIT_OK;
+}
+
+int corpus_tell_bad(const CorpusLines *how, void *argument, const char *path, int64_t before, BadLines *bad,
+                    Error *error) {
+  int code = PLAIT_OK;
+  for (int i = 0; i < bad->count; i++) {
+    if (!code)
+      code = how->bad(argument, path, FAULT(bad_lines_count_by_slice, before, 0) + bad->data[i].line, bad->data[i].why,
+                      error);
+    free(bad->data[i].why);
+  }
+  vec_free(bad);
+  return code;
 }
 
 // ---- encoding ------------------------------------------------------------------------------------------------------
@@ -151,11 +178,13 @@ typedef struct SliceResult {
   IdVector ids, ends; // ends[k]: ids up to the end of the slice's document k
   int64_t lines, empty, bytes;
   TextCheck check;
+  BadLines bad;
   Error error;
 } SliceResult;
 
 typedef struct Encoding {
   const Tokenizer *t;
+  const CorpusLines *how;
   const CorpusSlice *slices;
   SliceResult *results;
   pthread_mutex_t lock;
@@ -190,8 +219,9 @@ static int encode_line(Encoding *e, TokenizerScratch *scratch, const char *line,
   const char *text;
   size_t text_bytes;
   if (corpus_blank(line, bytes)) return PLAIT_OK;
-  int code = corpus_line_text(line, bytes, &holder, &text, &text_bytes, &result->error);
-  if (code < 0) return code;
+  int code = corpus_line_text(e->how, line, bytes, &holder, &text, &text_bytes, &result->check, &result->error);
+  if (code < 0) return corpus_keep_bad(e->how, &result->bad, result->lines, &result->error);
+  if (!text) return PLAIT_OK;
   if (!text_bytes) result->empty++;
   else {
     result->bytes += (int64_t)text_bytes;
@@ -246,9 +276,11 @@ static void encode_slice(void *argument, int i) {
 typedef struct SoFar { int64_t lines, bytes; TextCheck check; } SoFar;
 
 // Hands the ids of a slice on.
-static int write_slice(const CorpusSlice *slice, const SliceResult *result, const CorpusOptions *options, SoFar *file,
+static int write_slice(const CorpusSlice *slice, SliceResult *result, const CorpusOptions *options, SoFar *file,
                        CorpusCounts *counts, Error *error) {
   if (slice->begins) *file = (SoFar){0};
+  int told = corpus_tell_bad(&options->how, options->argument, slice->path, file->lines, &result->bad, error);
+  if (told) return told;
   if (result->error.code < 0) {
     if (slice->lines)
       return error_set(error, result->error.code, "%s: line %lld: %s", slice->path,
@@ -281,7 +313,7 @@ int corpus_encode(const Tokenizer *t, const char *const *paths, int count, const
   Corpus corpus = {.files = {.paths = paths, .count = count, .lines = options->lines}, .cuts = t->cuttable};
   corpus.slice_bytes = options->slice_bytes ? options->slice_bytes : 256 << 10;
   corpus.batch_bytes = (size_t)(threads > 8 ? threads : 8) * (2 << 20);
-  Encoding e = {.t = t, .lock = PTHREAD_MUTEX_INITIALIZER};
+  Encoding e = {.t = t, .how = &options->how, .lock = PTHREAD_MUTEX_INITIALIZER};
   Team *team;
   SoFar file = {0};
   *counts = (CorpusCounts){0};
@@ -304,6 +336,8 @@ int corpus_encode(const Tokenizer *t, const char *const *paths, int count, const
   for (int i = 0; i < results; i++) {
     vec_free(&e.results[i].ids);
     vec_free(&e.results[i].ends);
+    for (int k = 0; k < e.results[i].bad.count; k++) free(e.results[i].bad.data[k].why); // after an error before it
+    vec_free(&e.results[i].bad);
   }
   for (int i = 0; i < e.idle.count; i++) tokenizer_scratch_destroy(e.idle.data[i]);
   free(e.results);

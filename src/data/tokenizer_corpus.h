@@ -6,12 +6,23 @@
 #include "data/text_stream.h"
 #include "data/tokenizer.h"
 
+// How lines of JSON are read.
+typedef struct CorpusLines {
+  const char *key; // the text is under this one; NULL: "text"
+  // Called for each line that cannot be read, in order, with its number in the file, from 1: an error ends the work,
+  // PLAIT_OK skips the line. NULL: such a line is an error.
+  int (*bad)(void *argument, const char *path, int64_t line, const char *why, Error *error);
+} CorpusLines;
+typedef struct BadLine { int64_t line; char *why; } BadLine; // of a slice, from 1; owned
+typedef Vec(BadLine) BadLines;
+
 // The files of a corpus: plain text, .jsonl, either of them packed with gzip or zstd, pipes, and "-", the standard
 // input.
 typedef struct CorpusFiles {
   const char *const *paths; // (count)
   int count;
   bool lines; // each of them is .jsonl, whatever its name
+  CorpusLines how;
   // Called at the end of each file, in order, with what text_check.h counts; may be NULL.
   void (*checked)(void *argument, const char *path, const TextCheck *check);
   void *argument;
@@ -48,10 +59,16 @@ typedef struct Corpus {
 int corpus_next(Corpus *corpus, Error *error);
 void corpus_close(Corpus *corpus);
 
-// The text of a line of JSON, to be released with json_decref(*holder); PLAIT_BAD_INPUT where it has no string `text`.
+// The text of a line of JSON, to be released with json_decref(*holder); *text is NULL where it is null. Counts that,
+// and replaced halves of surrogate pairs, in *check. PLAIT_BAD_INPUT where it has no string under the key.
 struct json_t;
-int corpus_line_text(const char *line, size_t bytes, struct json_t **holder, const char **text, size_t *text_bytes,
-                     Error *error);
+int corpus_line_text(const CorpusLines *how, const char *line, size_t bytes, struct json_t **holder, const char **text,
+                     size_t *text_bytes, TextCheck *check, Error *error);
+// What becomes of a bad line of a slice: with how->bad it is kept, to be told in order, and *error forgotten.
+int corpus_keep_bad(const CorpusLines *how, BadLines *bad, int64_t line, Error *error);
+// Tells them, which are of a slice that begins after `before` lines of the file, and releases them.
+int corpus_tell_bad(const CorpusLines *how, void *argument, const char *path, int64_t before, BadLines *bad,
+                    Error *error);
 // Takes the next line off [*data, *data + *bytes): its length without the line end.
 size_t corpus_take_line(const char **data, size_t *bytes, const char **line);
 int corpus_blank(const char *line, size_t bytes); // such lines are skipped
@@ -67,6 +84,7 @@ typedef struct CorpusOptions {
   int (*progress)(void *argument, const CorpusCounts *counts, Error *error);
   void *argument;
   bool lines; // as in CorpusFiles
+  CorpusLines how;
   void (*checked)(void *argument, const char *path, const TextCheck *check);
 } CorpusOptions;
 

@@ -15,6 +15,8 @@ typedef struct Counting {
   Error *errors;
   int64_t *lines; // of the slice until its end or error
   TextCheck *checks;
+  const CorpusLines *how;
+  BadLines *bad;
 } Counting;
 
 static void count_word(void *argument, const char *text, size_t bytes) {
@@ -45,8 +47,10 @@ static int count_lines(const Counting *c, SplitScratch *scratch, int i) {
     size_t bytes = corpus_take_line(&data, &left, &line);
     c->lines[i]++;
     if (corpus_blank(line, bytes)) continue;
-    code = corpus_line_text(line, bytes, &holder, &text, &text_bytes, &c->errors[i]);
+    code = corpus_line_text(c->how, line, bytes, &holder, &text, &text_bytes, &c->checks[i], &c->errors[i]);
+    if (code < 0 && !(code = corpus_keep_bad(c->how, &c->bad[i], c->lines[i], &c->errors[i]))) continue;
     if (code < 0) break;
+    if (!text) continue;
     text_check_scan(&c->checks[i], text, text_bytes, false);
     code = count_text(c, scratch, &c->tables[i], text, text_bytes, &c->errors[i]);
     json_decref(holder);
@@ -80,6 +84,8 @@ static int add_up(const Counting *c, int i, SoFar *file, WordTable *all, Error *
   const CorpusSlice *slice = &c->slices[i];
   WordTable *table = &c->tables[i];
   if (slice->begins) *file = (SoFar){.files = file->files};
+  int told = corpus_tell_bad(c->how, file->files->argument, slice->path, file->lines, &c->bad[i], error);
+  if (told) return told;
   file->lines += c->lines[i];
   text_check_add(&file->check, &c->checks[i]);
   if (c->errors[i].code < 0 && slice->lines)
@@ -100,15 +106,19 @@ static int count_batch(Counting *c, Team *team, int n, SoFar *file, WordTable *a
   c->errors = xcalloc((size_t)n, sizeof *c->errors);
   c->lines = xcalloc((size_t)n, sizeof *c->lines);
   c->checks = xcalloc((size_t)n, sizeof *c->checks);
+  c->bad = xcalloc((size_t)n, sizeof *c->bad);
   team_run(team, n, count_slice, c);
   for (int i = 0; i < n; i++) {
     if (code >= 0) code = add_up(c, i, file, all, error);
+    for (int k = 0; k < c->bad[i].count; k++) free(c->bad[i].data[k].why); // after an error before it
+    vec_free(&c->bad[i]);
     word_table_free(&c->tables[i]);
   }
   free(c->tables);
   free(c->errors);
   free(c->lines);
   free(c->checks);
+  free(c->bad);
   return code;
 }
 
@@ -116,7 +126,7 @@ static int count_batch(Counting *c, Team *team, int n, SoFar *file, WordTable *a
 static int count_files(const CorpusFiles *files, int threads, WordTable *all, Error *error) {
   Corpus corpus = {.files = *files, .slice_bytes = 256 << 10, .batch_bytes = 16 << 20,
                    .cuts = CUT_SPACES | CUT_LINES};
-  Counting counting = {0};
+  Counting counting = {.how = &files->how};
   SoFar file = {.files = files};
   int code = split_compile(&counting.split, SPLIT_GPT2, strlen(SPLIT_GPT2), error);
   if (code < 0) return code;

@@ -152,6 +152,42 @@ static void print_busiest(const Plan *plan) {
             units_bytes((double)m->communication).s);
 }
 
+// Of the Variables of a pipeline coordinate: bytes of a rank, and what of that is padding beyond 256 elements a tensor,
+// since sizes do not divide by the ranks that share them. Returns the Variable that is padded most; NULL: none is.
+static const Variable *padding_of(const Program *p, double *bytes, double *padding) {
+  const Variable *worst = NULL;
+  double most = 0;
+  *bytes = *padding = 0;
+  for (int i = 0; i < p->graph->variable.count; i++) {
+    const Variable *v = &p->graph->variable.data[i];
+    if (p->variable_offset[i] < 0 || !v->shape.rank) continue;
+    double local = 1, whole = 1, size = (double)dtype_size(v->dtype);
+    for (int d = 0; d < v->shape.rank; d++) local *= (double)v->local[d], whole *= (double)v->shape.size[d];
+    double more = local - whole / mesh_size(&p->mesh, placement_axes(v->storage)) - 256;
+    *bytes += local * size;
+    if (more > 0) *padding += more * size;
+    if (more * size > most) most = more * size, worst = v;
+  }
+  return worst;
+}
+
+static void print_padding(const Plan *plan) {
+  for (int c = 0; c < plan->recipe->mesh.pp; c++) {
+    const Program *p = plan->job->train.program[c];
+    double bytes, padding;
+    const Variable *worst = padding_of(p, &bytes, &padding);
+    if (!worst || padding <= 0.02 * bytes) continue;
+    char where[32] = "", cut[256];
+    if (plan->recipe->mesh.pp > 1) snprintf(where, sizeof where, " of pp %d", c);
+    placement_text(&p->mesh, worst->storage, &worst->shape, cut, sizeof cut);
+    fprintf(plan->out,
+            "  note: %.0f%% of what a rank%s stores, %s, is padding, since sizes do not divide by the ranks that share "
+            "them; most of it in %s, cut by {%s}\n",
+            100 * padding / bytes, where, units_bytes(padding).s, worst->name, cut);
+    return;
+  }
+}
+
 static void print_copy(const Plan *plan) {
   const Recipe *r = plan->recipe;
   if (setup_keeps(r))
@@ -192,6 +228,7 @@ static int64_t print_memory(const Plan *plan) {
             units_bytes((double)column[largest][ROW_TOTAL]).s);
   print_busiest(plan);
   print_owned(plan);
+  print_padding(plan);
   print_copy(plan);
   free(column);
   return all;

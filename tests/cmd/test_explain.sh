@@ -184,6 +184,14 @@ expect 0 '^  layer .* of memory at the peak; moves .* \(parallel.gather\)$' "$PL
 expect 0 'zero 2 by whole tensors' "$PLAIT" plan recipe.yaml mesh.dp=3 parallel.zero=2 parallel.unsplit_tensors=true
 expect 0 'whole tensors: data ranks store .* to .* of this' "$PLAIT" plan recipe.yaml mesh.dp=3 parallel.zero=2 parallel.unsplit_tensors=true
 expect 0 'dp .*gradients by whole tensors' "$PLAIT" explain recipe.yaml mesh.dp=3 parallel.zero=2 parallel.unsplit_tensors=true --mesh
+# ---- what padding takes is said where it is more than 2 %: blocks of 8-bit states keep 5 heads of 50 × 250 whole ----
+printf '{"model_type": "gpt2", "vocab_size": 400, "n_embd": 250, "n_head": 5, "n_layer": 2, "n_positions": 64}' >heads.json
+heads='recipe.yaml model.config=heads.json mesh.dp=4 parallel.zero=1'
+# shellcheck disable=SC2086
+expect 0 'note: [0-9]+% of what a rank stores, .*, is padding.*attention.*kv_heads:dp' "$PLAIT" plan $heads optimizer.states=8bit
+# shellcheck disable=SC2086
+"$PLAIT" plan $heads >plan.txt || fail 'plan of five heads'
+grep padding plan.txt && fail 'storage in rows is padded'
 expect 0 'reduce_to over dp root 2' "$PLAIT" explain recipe.yaml mesh.dp=3 parallel.zero=2 parallel.unsplit_tensors=true
 expect 0 '@wte.owner:dp=[0-2]' "$PLAIT" explain recipe.yaml mesh.dp=3 parallel.zero=1 parallel.unsplit_tensors=true --after zero
 # The rows of every column add up, what is rounded is less than a page and nothing else, and the rows that have a reason stand there

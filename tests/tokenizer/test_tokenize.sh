@@ -36,6 +36,29 @@ expect 0 '1 document' --tokenizer "$SOURCE/tests/tokenizer/golden/llama2.json" -
 expect 0 '1 document' --tokenizer t.json --eot none --out without a.txt
 [ $(($(wc -c <without.bin) + 2)) -eq "$(wc -c <with-empty.bin)" ] || fail "--eot none writes an end"
 
+
+# ---- lines as people have them ----
+printf '{"text": null}\n{"text": "one \\ud83d"}\n{"text": "two"}\n' >null.jsonl
+expect 0 '1 lines have no text (null) and were left out' --tokenizer t.json --out lines --force null.jsonl
+expect 0 '1 halves of surrogate pairs became U+FFFD' --tokenizer t.json --out lines --force null.jsonl
+expect 0 'lines: 2 documents' --tokenizer t.json --out lines --force null.jsonl
+printf '{"content": "one"}\n{"text": "seven", "content": "two"}\n' >other.jsonl
+expect 2 'other.jsonl: line 1: the key "text" is missing' --tokenizer t.json --out other other.jsonl
+expect 0 'other: 2 documents' --tokenizer t.json --out other --key content other.jsonl
+{ for i in 1 2 3 4 5 6 7 8; do yes '{"text": "struct point"}' | head -n 20000; echo "{\"text\": $i"; done; } >bad.jsonl
+expect 2 'bad.jsonl: line 20001: not valid JSON' --tokenizer t.json --out bad bad.jsonl
+expect 2 'line 160008: not valid JSON.*7 lines were skipped' --tokenizer t.json --out bad --skip-bad 7 bad.jsonl
+expect 2 'allowed: a number of lines from 0, or all' --tokenizer t.json --out bad --skip-bad few bad.jsonl
+[ ! -e bad.bin ] && [ ! -e bad.skipped ] || fail 'something is left of what failed'
+for threads in 1 3; do
+  expect 0 '160000 documents' --tokenizer t.json --out bad$threads --skip-bad 8 --threads $threads bad.jsonl
+  [ "$(grep -c '^bad.jsonl: line [0-9]*: not valid JSON' bad$threads.skipped)" -eq 8 ] || fail 'not eight lines are listed'
+done
+[ "$(sed -n 8p bad1.skipped | cut -d: -f2)" = ' line 160008' ] || fail 'the eighth line has another number'
+cmp bad1.skipped bad3.skipped && cmp bad1.bin bad3.bin || fail 'what is skipped depends on the threads'
+expect 0 '8 bad lines were skipped' --train --vocab-size 300 --out bad.json --skip-bad all bad.jsonl
+rm -f bad*
+
 expect 2 'FILES' --tokenizer t.json --out x
 expect 2 '--tokenizer is missing' --out x a.txt
 expect 2 '--out' --tokenizer t.json a.txt

@@ -257,7 +257,7 @@ static void test_bad_lines_are_named(void **state) {
              {"[1]", "not a JSON object"},
              {"{\"text\": \"a\"", "not valid JSON"},
              {"{\"text\": \"\xff\"}", "not valid JSON"},
-             {"{\"text\": null}", "\"text\" is not a string"}};
+             {"{\"text\": [\"a\"]}", "\"text\" is not a string"}};
   for (int i = 0; i < 6; i++) {
     Folder folder = {.path = "/tmp/plait-train-XXXXXX"};
     ByteVector text = {0};
@@ -302,7 +302,10 @@ static void test_lines_of_others(void **state) {
     const char *text;
     size_t bytes;
     Error error = {0};
-    if (corpus_line_text(lines[i], strlen(lines[i]), &holder, &text, &bytes, &error)) fail_msg("%s", error.message);
+    TextCheck check = {0};
+    if (corpus_line_text(&(CorpusLines){0}, lines[i], strlen(lines[i]), &holder, &text, &bytes, &check, &error))
+      fail_msg("%s", error.message);
+    assert_int_equal(check.halves, i == 7);
     assert_string_equal(text, i < 7 ? "one" : "one \xef\xbf\xbd");
     assert_int_equal(bytes, strlen(text));
     json_decref(holder);
