@@ -175,6 +175,7 @@ typedef struct Recipe {
                                  // run.cluster, if it is given
   char *name;         // the file, for messages; NULL in a recipe that was not loaded
   const char **where; // by key: the place of its value as recipe_where gives it; NULL where it is the default
+  bool *overridden;   // by key: its value, or that it has its default, is of the command line and not of the file
   const char *place;  // of a key that is not given: "recipe.yaml: "
   char *notes;        // a line for each value that does nothing, or NULL; for whoever runs or plans to read
   Arena arena;

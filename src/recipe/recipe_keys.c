@@ -1,5 +1,5 @@
-// The key table of recipes: the words that keys take, one row a key with its sentence for docs/recipes.md, and the keys
-// that have been renamed. recipe_key_lookup.c reads it.
+// The key table of recipes: the words that keys take, one row a key with its sentence for docs/recipes.md, the keys
+// that have been renamed, and what other systems call them. recipe_key_lookup.c reads it.
 #include "recipe/recipe_keys.h"
 #include "compile/parallel.h"
 #include "op/optimizer.h"
@@ -535,3 +535,17 @@ const RecipeAlias recipe_aliases[] = {
 #include "recipe/recipe_aliases.def"
 };
 const int recipe_alias_count = sizeof recipe_aliases / sizeof *recipe_aliases;
+
+const RecipeSynonym recipe_synonyms[] = {
+#define RECIPE_SYNONYM(theirs, key, value, note) {theirs, key, value, note},
+#define RECIPE_SYNONYM_VALUE(theirs, word)
+#include "recipe/recipe_synonyms.def"
+};
+const int recipe_synonym_count = sizeof recipe_synonyms / sizeof *recipe_synonyms;
+
+const char *const recipe_word_synonyms[][2] = {
+#define RECIPE_SYNONYM(theirs, key, value, note)
+#define RECIPE_SYNONYM_VALUE(theirs, word) {theirs, word},
+#include "recipe/recipe_synonyms.def"
+};
+const int recipe_word_synonym_count = sizeof recipe_word_synonyms / sizeof *recipe_word_synonyms;

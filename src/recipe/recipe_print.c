@@ -315,6 +315,23 @@ static void print_row(const RecipeKey *key, FILE *out) {
   fputs(" |\n", out);
 }
 
+// The names of other systems, by key.
+static void print_synonyms(FILE *out) {
+  fputs("\n## Names in other systems\n\nplait refuses these names, and the message says the key that is meant:\n\n"
+        "| key | elsewhere |\n|---|---|\n", out);
+  for (int k = 0; k < recipe_key_count; k++) {
+    int listed = 0;
+    for (int i = 0; i < recipe_synonym_count; i++) {
+      const RecipeSynonym *s = &recipe_synonyms[i];
+      if (strcmp(s->path, recipe_keys[k].path)) continue;
+      if (!listed++) fprintf(out, "| `%s` | ", s->path);
+      fprintf(out, "%s`%s`", listed > 1 ? ", " : "", s->theirs);
+      if (*s->value) fprintf(out, " (%s)", s->value);
+    }
+    if (listed) fputs(" |\n", out);
+  }
+}
+
 void recipe_print_docs(FILE *out) {
   fputs("<!-- Made from the key table in src/recipe/recipe_keys.c by `plait recipe --docs`; a test compares. -->\n"
         "# Recipes\n\n"
@@ -360,4 +377,5 @@ void recipe_print_docs(FILE *out) {
   for (int i = 0; i < recipe_alias_count; i++)
     fprintf(out, "%s `%s` is now `%s`", i ? ";" : "", recipe_aliases[i].old, recipe_aliases[i].path);
   fputs(".\n", out);
+  print_synonyms(out);
 }
