@@ -57,9 +57,10 @@ static bool read_real(const YamlNode *node, double *value);
 static const char *nearest_number(Loader *loader, const RecipeKey *key, const YamlNode *node) {
   double value;
   bool number = key->kind == RECIPE_INT || key->kind == RECIPE_LONG || key->kind == RECIPE_REAL ||
+                key->kind == RECIPE_LR ||
                 (key->kind == RECIPE_INTS && key->one_for_all);
   if (!number || !read_real(node, &value)) return "";
-  if (key->kind != RECIPE_REAL && value != nearbyint(value)) return "";
+  if (key->kind != RECIPE_REAL && key->kind != RECIPE_LR && value != nearbyint(value)) return "";
   if (value < key->least && !key->above) return arena_format(&loader->arena, "; the nearest is %.15g", key->least);
   if (value > key->most && !key->below) return arena_format(&loader->arena, "; the nearest is %.15g", key->most);
   return "";
@@ -136,6 +137,19 @@ static int set_real(Loader *loader, const RecipeKey *key, const YamlNode *node, 
   if (is_auto(key, node)) value = (double)key->automatic;
   else if (!read_real(node, &value) || !in_range(key, value)) return wrong(loader, key, node);
   *field = value;
+  return PLAIT_OK;
+}
+
+// 3e-5, or "10 %".
+static int set_lr(Loader *loader, const RecipeKey *key, const YamlNode *node, double *field) {
+  size_t n = node->kind == YAML_SCALAR ? strlen(node->text) : 0;
+  if (!n || node->text[n - 1] != '%') return set_real(loader, key, node, field);
+  for (n--; n && node->text[n - 1] == ' ';) n--;
+  YamlNode number = *node;
+  double percent;
+  number.text = arena_format(&loader->arena, "%.*s", (int)n, node->text);
+  if (!read_real(&number, &percent) || percent < 0 || percent > 100) return wrong(loader, key, node);
+  *field = -percent;
   return PLAIT_OK;
 }
 
@@ -405,6 +419,7 @@ static int set_value(Loader *loader, const RecipeKey *key, const YamlNode *node)
   case RECIPE_INT:
   case RECIPE_LONG: return set_integer(loader, key, node, field);
   case RECIPE_REAL: return set_real(loader, key, node, field);
+  case RECIPE_LR: return set_lr(loader, key, node, field);
   case RECIPE_PAIR: return set_pair(loader, key, node, field);
   case RECIPE_INTS: return set_ints(loader, key, node, field);
   case RECIPE_AXIS_LIST: return set_axes(loader, key, node, field);

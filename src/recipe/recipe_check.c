@@ -245,6 +245,11 @@ static int check_rollback(const Recipe *r, Error *error) {
 
 // ---- the rest ------------------------------------------------------------------------------------------------------
 
+double recipe_min_lr(const Recipe *r) {
+  double rate = r->schedule.min_lr;
+  return rate < 0 ? FAULT(shares_of_lr_are_of_the_default, r->optimizer.lr, 3e-4) * (-rate / 100) : rate;
+}
+
 static int check_schedule(Recipe *r, Error *error) {
   if (r->schedule.warmup > r->schedule.steps)
     return error_set(error, PLAIT_BAD_INPUT,
@@ -252,10 +257,12 @@ static int check_schedule(Recipe *r, Error *error) {
                      "as in schedule.steps=%lld schedule.warmup=%lld",
                      recipe_where(r, "schedule.warmup"), (long long)r->schedule.warmup, (long long)r->schedule.steps,
                      (long long)r->schedule.steps, (long long)(r->schedule.steps + 9) / 10);
-  if (r->schedule.min_lr > r->optimizer.lr)
-    return error_set(error, PLAIT_BAD_INPUT,
-                     "%sschedule.min_lr is %.15g, but must be at most optimizer.lr (%.15g)",
-                     recipe_where(r, "schedule.min_lr"), r->schedule.min_lr, r->optimizer.lr);
+  if (recipe_min_lr(r) > r->optimizer.lr)
+    return error_set(
+        error, PLAIT_BAD_INPUT,
+        "%sschedule.min_lr is %.15g, but must be at most optimizer.lr (%.15g); give a share of it, such as "
+        "schedule.min_lr=10%%",
+        recipe_where(r, "schedule.min_lr"), r->schedule.min_lr, r->optimizer.lr);
   int64_t rest = r->schedule.steps - r->schedule.warmup;
   if (r->schedule.name == RECIPE_WSD && r->schedule.decay_steps > rest)
     return error_set(error, PLAIT_BAD_INPUT,

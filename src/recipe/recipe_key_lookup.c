@@ -136,6 +136,7 @@ void recipe_key_allowed(const RecipeKey *key, char *out, size_t size) {
     snprintf(out, size, "a number %s%s%s", range, word ? ", or " : "", word ? word : "");
     break;
   }
+  case RECIPE_LR: snprintf(out, size, "a number %s, or N %% of optimizer.lr with N from 0 to 100", range); break;
   case RECIPE_PAIR: snprintf(out, size, "a list of two numbers %s", range); break;
   case RECIPE_INTS:
     if (key->words) snprintf(out, size, "%s, or a list of 1 to %d integers %s", words, RECIPE_MAX_INTS, range);

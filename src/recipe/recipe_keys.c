@@ -410,8 +410,8 @@ const RecipeKey recipe_keys[] = {
         .doc = "Steps of linear warm-up: step n of w uses lr · (n + 1) / w."),
     KEY("schedule.steps", RECIPE_LONG, schedule.steps, "1000", .least = 1, .most = STEPS, .example = "2000",
         .doc = "Steps of the whole run."),
-    KEY("schedule.min_lr", RECIPE_REAL, schedule.min_lr, "0", .least = 0, .most = 1e6, .example = "3e-5",
-        .doc = "The learning rate at the end; at most optimizer.lr."),
+    KEY("schedule.min_lr", RECIPE_LR, schedule.min_lr, "0", .least = 0, .most = 1e6, .example = "10 %",
+        .doc = "The learning rate at the end; at most optimizer.lr, or a share of it."),
     KEY("schedule.decay_steps", RECIPE_LONG, schedule.decay_steps, "auto", .least = 0, .most = STEPS, .has_auto = true,
         .automatic = -1, .doc = "wsd: how many of the last steps go down to min_lr. auto: a tenth of schedule.steps."),
 

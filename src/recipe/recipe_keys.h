@@ -7,6 +7,7 @@ typedef enum RecipeKind {
   RECIPE_INT,          // int; "auto" where has_auto
   RECIPE_LONG,         // int64_t; "auto" where has_auto
   RECIPE_REAL,         // double
+  RECIPE_LR,           // double: a learning rate; below 0: −N of `N %` of optimizer.lr (recipe_min_lr)
   RECIPE_PAIR,         // double[2]
   RECIPE_AXIS_LIST,    // LayoutWords; "auto" allowed
   RECIPE_INTS,         // RecipeInts

@@ -125,6 +125,12 @@ static void print_value(const Recipe *recipe, const RecipeKey *key, FILE *out) {
   case RECIPE_INT: print_integer(key, *(const int *)field, out); break;
   case RECIPE_LONG: print_integer(key, *(const int64_t *)field, out); break;
   case RECIPE_REAL: print_key_real(key, *(const double *)field, out); break;
+  case RECIPE_LR: {
+    double rate = *(const double *)field;
+    yaml_print_real(fabs(rate), out);
+    if (rate < 0) fputs(" %", out);
+    break;
+  }
   case RECIPE_PAIR:
     fputc('[', out);
     yaml_print_real(((const double *)field)[0], out);
@@ -223,6 +229,7 @@ static bool equal_value(const RecipeKey *key, const void *a, const void *b) {
   case RECIPE_WORD_OR_LIST:
     return ((const RecipeWordOrList *)a)->word == ((const RecipeWordOrList *)b)->word &&
            equal_text(((const RecipeWordOrList *)a)->list, ((const RecipeWordOrList *)b)->list);
+  case RECIPE_LR:
   case RECIPE_REAL: return *(const double *)a == *(const double *)b;
   case RECIPE_PAIR: return !memcmp(a, b, 2 * sizeof(double));
   case RECIPE_INTS: return !memcmp(a, b, sizeof(RecipeInts));

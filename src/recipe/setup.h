@@ -16,6 +16,9 @@ int setup_describe_lend(const Recipe *recipe, int threads, bool processes, char 
 // The model's config; errors name the key and where it was given.
 int setup_model_config(const Recipe *recipe, ModelConfig *config, Error *error);
 
+// PLAIT_BAD_INPUT where model.config is not the model whose weights the folder of model.init has.
+int setup_check_init(const Recipe *recipe, const ModelConfig *config, Error *error);
+
 // What the model's config says and does not do, and sequences longer than it was made for, in a line each.
 void setup_note_model(const Recipe *recipe, const ModelConfig *config, FILE *out);
 
