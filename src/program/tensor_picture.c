@@ -18,7 +18,7 @@ enum {
   MOST_COLOURS = 16,
   MOST_LINES = 40,
   LINE = 17,
-  LINE_CHARACTERS = 96, // longer lines go on in the next one
+  LINE_CHARACTERS = 96, // a longer line continues on the next
 };
 
 // A line of the Program as it is drawn: the head of a body, an instruction, or the rest of one that is too long.

@@ -76,7 +76,7 @@ static void svg_legend(const Schedule *s, const ScheduleSpans *spans, FILE *out)
     fprintf(out, "<text x=\"%d\" y=\"%d\">%s</text>\n", x, LEGEND + 11, phase_name((Phase)phase));
     x += 80;
   }
-  // On a line of its own: three phases of eight stages leave no room beside them.
+  // On the next line: three phases of eight stages leave no room beside them.
   fprintf(out, "<text x=\"%d\" y=\"%d\">numbers: microbatches%s</text>\n", LEFT, LEGEND + 30,
           turns > 1 ? "; darker: a rank's later stages" : "");
 }
