@@ -1,9 +1,11 @@
 // Compares a run with what its checkpoint has recorded.
 #include "train/changes.h"
+#include "base/fault.h"
 #include "base/file.h"
 #include "base/locale_utf8.h"
 #include "checkpoint/checksum.h"
 #include "recipe/recipe_keys.h"
+#include "train/learning_rate.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -168,6 +170,18 @@ static char *describe_order(const Recipe *was, const Recipe *is, int64_t step) {
       (long long)(next > had ? next - had : had - next), next > had ? "left out" : "trained on again");
 }
 
+// Of the step after `step`, which the run has done; to the digits that are printed.
+static char *describe_rate(const Recipe *was, const Recipe *is, int64_t step) {
+  char last[32], then[32], now[32];
+  snprintf(last, sizeof last, "%.1e", learning_rate_at(was, step > 0 ? step - 1 : 0));
+  snprintf(then, sizeof then, "%.1e", learning_rate_at(was, step));
+  snprintf(now, sizeof now, "%.1e", learning_rate_at(is, step));
+  if (!strcmp(FAULT(rates_jump_silently, then, now), now)) return NULL;
+  return xformat("the run goes on under another schedule: after step %lld the learning rate goes from %s to %s; a new "
+                 "run needs another run.dir",
+                 (long long)step, last, now);
+}
+
 void changes_find(const Recipe *recipe, const ModelConfig *config, const json_t *facts, const Checkpoint *checkpoint,
                   Changes *changes) {
   *changes = (Changes){0};
@@ -191,6 +205,7 @@ void changes_find(const Recipe *recipe, const ModelConfig *config, const json_t 
     if (!strcmp(key->path, "model.config")) contents = same_model == 1 ? 1 : -1; // keys that differ are in the list
     compare_key(changes, key, &was, recipe, contents);
   }
+  changes->rate = describe_rate(&was, recipe, checkpoint_step(checkpoint));
   changes->order = describe_order(&was, recipe, checkpoint_step(checkpoint));
   recipe_free(&was);
 }
@@ -200,5 +215,6 @@ void changes_free(Changes *changes) {
   free(changes->other_run);
   free(changes->unknown);
   free(changes->order);
+  free(changes->rate);
   *changes = (Changes){0};
 }

@@ -113,6 +113,7 @@ void trainer_tell_changes(const Trainer *t) {
   if (!t->resume) return;
   if (t->changes.listed) fprintf(t->out, "changed: %s\n", t->changes.listed);
   if (t->changes.unknown) fprintf(t->out, "note: %s\n", t->changes.unknown);
+  if (t->changes.rate) fprintf(t->out, "note: %s\n", t->changes.rate);
   if (t->changes.order) fprintf(t->out, "note: %s\n", t->changes.order);
   if (t->changes.other_run && resumes_itself(t))
     fprintf(t->out, "note: --force: from step %lld on this is another run than before: %s\n",

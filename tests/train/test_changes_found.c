@@ -12,6 +12,7 @@
 
 #define RECIPE "model: {config: /m.json}\ndata: {train: /t}\nrun: {dir: /r, seed: 7"
 static char folder[64];
+static int64_t step; // of the newest checkpoint
 
 static int setup(void **state) {
   strcpy(folder, "/tmp/plait-changes-XXXXXX");
@@ -25,8 +26,8 @@ static int teardown(void **state) {
 }
 
 // A checkpoint that has this recipe, against a recipe with seed 8 and 20 steps.
-static void find(const char *recorded, const char *facts_before, const char *facts_now, Changes *changes) {
-  static int64_t step = 0;
+static void find_with(const char *recorded, const char *facts_before, const char *facts_now, const char *key,
+                      Changes *changes) {
   Error error = {0};
   float value = 1;
   CheckpointTensor tensor = {.name = "x", .dtype = DTYPE_F32, .data = &value, .primary = 1};
@@ -43,8 +44,8 @@ static void find(const char *recorded, const char *facts_before, const char *fac
   assert_int_equal(checkpoint_open(&checkpoint, path, &error), 0);
   Recipe recipe;
   const char *text = RECIPE "}\nschedule: {steps: 20}\n";
-  char *seed[] = {"run.seed=8"};
-  assert_int_equal(recipe_parse("r.yaml", text, strlen(text), "/", 1, seed, &recipe, &error), 0);
+  char *keys[] = {(char *)key};
+  assert_int_equal(recipe_parse("r.yaml", text, strlen(text), "/", 1, keys, &recipe, &error), 0);
   ModelConfig config = {.path = "/m.json"};
   json_t *facts = facts_now ? json_loads(facts_now, 0, NULL) : json_object();
   changes_find(&recipe, &config, facts, checkpoint, changes);
@@ -52,6 +53,10 @@ static void find(const char *recorded, const char *facts_before, const char *fac
   recipe_free(&recipe);
   checkpoint_close(checkpoint);
   free(path);
+}
+
+static void find(const char *recorded, const char *facts_before, const char *facts_now, Changes *changes) {
+  find_with(recorded, facts_before, facts_now, "run.seed=8", changes);
 }
 
 static void test_recorded(void **state) {
@@ -90,7 +95,30 @@ static void test_contents(void **state) {
   changes_free(&c);
 }
 
+// A learning rate that does not go on as it would have is said, with both; another way to write the same is not.
+static void rates(void **state) {
+  static const struct { const char *recorded, *key, *said; } rows[] = {
+      {"{steps: 20, name: constant}", "schedule={steps: 20, name: constant}", NULL},
+      {"{steps: 20}", "schedule.warmup=0", NULL},
+      {"{steps: 20, min_lr: 3e-5}", "schedule.min_lr=10 %", NULL},
+      {"{steps: 20, name: constant}", "optimizer.lr=1e-3", "after step "},
+      {"{steps: 1, name: constant}", "schedule={steps: 20, name: constant}", NULL},
+      {"{steps: 20, min_lr: 1e-5}", "schedule.steps=100000", "the learning rate goes from "},
+      {"{steps: 20, name: constant}", "schedule={steps: 9, name: linear}", "from 3.0e-04 to "},
+  };
+  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+    Changes c;
+    char *text = xformat(RECIPE "}\nschedule: %s\n", rows[i].recorded);
+    find_with(text, NULL, NULL, rows[i].key, &c);
+    if (rows[i].said ? !c.rate || !strstr(c.rate, rows[i].said) : c.rate != NULL)
+      fail_msg("row %zu, step %lld: %s", i, (long long)step, c.rate ? c.rate : "nothing");
+    changes_free(&c);
+    free(text);
+  }
+}
+
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_recorded), cmocka_unit_test(test_contents)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_recorded), cmocka_unit_test(test_contents),
+                                     cmocka_unit_test(rates)};
   return cmocka_run_group_tests(tests, setup, teardown);
 }
