@@ -3,6 +3,7 @@
 #include "base/file.h"
 #include "base/locale_utf8.h"
 #include "checkpoint/checksum.h"
+#include "model/config_reader.h"
 #include "recipe/recipe_keys.h"
 #include <stdlib.h>
 #include <string.h>
@@ -98,7 +99,7 @@ static void compare_json(Changes *c, int other_run, const char *path, const json
   json_object_update(keys, (json_t *)after);
   json_object_foreach(keys, key, value) {
     const json_t *was = json_object_get(before, key), *is = json_object_get(after, key);
-    if (was && is && json_equal(was, is)) continue;
+    if (was && is && config_same(was, is)) continue;
     char *what = xformat("model.config: %s of %s", key, path), *a = json_text(was), *b = json_text(is);
     note(c, other_run, what, a, b, "");
     free(what);
