@@ -3,7 +3,6 @@
 #include "base/cores.h"
 #include "base/fault.h"
 #include "base/file.h"
-#include "data/tokenizer.h"
 #include "plan/cluster.h"
 #include "plan/kernel_time.h"
 #include "recipe/recipe_device.h"
@@ -65,21 +64,6 @@ void setup_note_model(const Recipe *r, const ModelConfig *c, FILE *out) {
             "longer sequences all the same, and an export still says %lld; raise the number there if that is meant\n",
             recipe_where(r, "data.seq_len"), r->data.seq_len, c->path, (long long)c->positions,
             (long long)c->positions);
-}
-
-int setup_check_tokenizer(const Recipe *recipe, const ModelConfig *config, Error *error) {
-  const char *path = recipe->data.tokenizer;
-  Tokenizer *t;
-  if (!path || !file_exists(path)) return PLAIT_OK;
-  int code = tokenizer_load(path, &t, error);
-  if (code) return error_prefix(error, "%sdata.tokenizer", recipe_where(recipe, "data.tokenizer"));
-  int size = tokenizer_vocab_size(t);
-  tokenizer_destroy(t);
-  if (size <= config->vocab) return PLAIT_OK;
-  return error_set(
-      error, PLAIT_BAD_INPUT,
-      "%sdata.tokenizer: %s has %d tokens, but vocab_size in %s is only %lld; set vocab_size to at least %d",
-      recipe_where(recipe, "data.tokenizer"), path, size, config->path, (long long)config->vocab, size);
 }
 
 // The Layout: its name, and the rows that the recipe has of its own.

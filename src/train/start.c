@@ -16,9 +16,9 @@
 #include <time.h>
 
 // Generation would miss it when the run is over.
-static int check_tokenizer(const Trainer *t, Error *error) {
+static int check_tokenizer(Trainer *t, Error *error) {
   const char *path = t->recipe->data.tokenizer;
-  if (file_exists(path)) return setup_check_tokenizer(t->recipe, &t->config, error);
+  if (file_exists(path)) return setup_check_tokenizer(t->recipe, &t->config, true, &t->rowless, error);
   return error_set(error, PLAIT_BAD_INPUT, "%sdata.tokenizer: %s does not exist; plait tokenize --train makes one",
                    recipe_where(t->recipe, "data.tokenizer"), path);
 }
@@ -105,6 +105,7 @@ void trainer_tell_changes(const Trainer *t) {
   const Recipe *r = t->recipe;
   setup_note_model(r, &t->config, t->out);
   if (t->split) fputs(t->split, t->out);
+  if (t->rowless) fputs(t->rowless, t->out);
   if (!t->resume) return;
   if (t->changes.listed) fprintf(t->out, "changed: %s\n", t->changes.listed);
   if (t->changes.unknown) fprintf(t->out, "note: %s\n", t->changes.unknown);
