@@ -126,7 +126,7 @@ done
 expect 0 '^note: recipe.yaml:2:47: data.tokenizer: .*tokenizer.json has 43 tokens, 257 and above, for which the model has no row, .*; a run refuses data that has one of them' "$PLAIT" plan recipe.yaml model.config=few.json
 expect 2 'recipe.yaml names files that do not exist: .*no-such.json \(model.config\)$' "$PLAIT" recipe recipe.yaml model.config=no-such.json
 expect 0 '^model:' "$PLAIT" recipe recipe.yaml
-result='^loss [0-9]+\.[0-9]{4}  perplexity [0-9]+\.[0-9]{2}  bits per byte [0-9]+\.[0-9]{3}  \([0-9]+ tokens, [0-9]+ bytes, [0-9]+\.[0-9] s\)$'
+result='^loss [0-9]+\.[0-9]{4}  perplexity [0-9]+\.[0-9]{2}  bits per byte [0-9]+\.[0-9]{3}  \([0-9]+ tokens in (all )?[0-9]+ sequences? of [0-9]+, [0-9]+ bytes, [0-9]+\.[0-9] s\)$'
 expect 0 "$result" "$PLAIT" eval run
 numbers() { sed -E 's/, [0-9.]+ s\)//' <<<"$1"; } # without the time
 first=$("$PLAIT" eval run)
@@ -147,7 +147,7 @@ same "eval of the export" "$(numbers "$("$PLAIT" eval exported --data valid --se
 mv tokenizer.json away.json
 expect 0 "$result" "$PLAIT" eval run # the run has a copy
 mv run/tokenizer.json copy.json
-expect 0 'bits per byte n/a  \([0-9]+ tokens, [0-9.]+ s\)$' "$PLAIT" eval run
+expect 0 'bits per byte n/a  \([0-9]+ tokens in all [0-9]+ sequences of [0-9]+, [0-9.]+ s\)$' "$PLAIT" eval run
 expect 0 "$result" "$PLAIT" eval run --tokenizer away.json
 mv away.json tokenizer.json
 
