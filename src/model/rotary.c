@@ -1,5 +1,6 @@
 // Decoders with rotary positions: their keys, blocks and names.
 #include "model/rotary.h"
+#include "base/fault.h"
 #include "model/experts.h"
 #include <math.h>
 #include <string.h>

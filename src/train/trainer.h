@@ -2,6 +2,7 @@
 // it, report.c tells of it.
 #pragma once
 #include "checkpoint/checkpoint.h"
+#include "recipe/setup.h"
 #include "runtime/launch.h"
 #include "runtime/launch_memory.h"
 #include "runtime/session.h"
@@ -30,6 +31,7 @@ typedef struct Trainer {
   Changes changes;        // since that checkpoint
   char *split;            // a line about what data.split holds out, or NULL
   char *rowless;          // a line about tokens for which the model has no row, or NULL
+  DataPasses passes;      // over data.train
   SaveExtra extra;        // rank 0 keeps step and tokens up to date
   Metrics metrics;
   Events events;          // what the metrics say, for TensorBoard

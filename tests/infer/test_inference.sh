@@ -18,7 +18,7 @@ cp -r folder untouched
 
 # loss OUTPUT: the loss that plait eval printed
 loss() { sed -nE 's/^loss ([0-9.]+) .*/\1/p' <<<"$1"; }
-counts() { sed -nE 's/.*\(([0-9]+ tokens, [0-9]+ bytes),.*/\1/p' <<<"$1"; }
+counts() { sed -nE "s/.*\(([0-9]+ tokens) in .*(, [0-9]+ bytes),.*/\1\2/p" <<<"$1"; }
 
 # ---- eval ------------------------------------------------------------------------------------------------------------
 one=$("$PLAIT" eval exported --data valid --seq-len 32) || die "eval as one rank"
