@@ -11,7 +11,7 @@ static int check_contents(const Recipe *recipe, Error *error) {
   char *note = NULL;
   int code = setup_model_config(recipe, &config, error);
   if (!code) code = setup_check_tokenizer(recipe, &config, error);
-  if (!code) code = setup_check_data(recipe, &config, &note, error);
+  if (!code) code = setup_check_data(recipe, &config, &note, NULL, error);
   if (!code) setup_note_model(recipe, &config, stderr);
   if (!code && note) fputs(note, stderr);
   free(note);
