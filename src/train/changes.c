@@ -1,10 +1,12 @@
 // Compares a run with what its checkpoint has recorded.
 #include "train/changes.h"
+#include "base/fault.h"
 #include "base/file.h"
 #include "base/locale_utf8.h"
 #include "checkpoint/checksum.h"
 #include "model/config_reader.h"
 #include "recipe/recipe_keys.h"
+#include "train/learning_rate.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -158,8 +160,31 @@ static void compare_key(Changes *c, const RecipeKey *key, const Recipe *was, con
   free(b);
 }
 
+// What follows --------------------------------------------------------------------------------------------------------
+
+// Of one thing that both recipes decide, from the step after `step` on: a sentence, or NULL where nothing follows.
+typedef char *Follows(const Recipe *was, const Recipe *is, int64_t step);
+
+// "2.4e-5"
+static void rate_text(double rate, char text[24]) {
+  snprintf(text, 24, "%.1e", rate);
+  char *exponent = strchr(text, 'e') + 2, *digits = exponent;
+  while (*digits == '0' && digits[1]) digits++;
+  memmove(exponent, digits, strlen(digits) + 1);
+}
+
+// Keys of the schedule change the learning rates of all steps; said is where the next step's is not what was to come.
+static char *follow_rate(const Recipe *was, const Recipe *is, int64_t step) {
+  char last[24], expected[24], next[24];
+  rate_text(learning_rate_at(was, step - 1), last);
+  rate_text(learning_rate_at(was, step), expected);
+  rate_text(learning_rate_at(is, step), next);
+  if (FAULT(jumps_of_the_rate_are_not_said, !strcmp(next, expected) || !strcmp(next, last), 1)) return NULL;
+  return xformat("the learning rate goes from %s to %s", last, next);
+}
+
 // Step n takes samples (n − 1) · batch.global on, whatever the steps before have taken.
-static char *describe_order(const Recipe *was, const Recipe *is, int64_t step) {
+static char *follow_order(const Recipe *was, const Recipe *is, int64_t step) {
   int64_t had = step * was->batch.global, next = step * is->batch.global;
   if (had == next) return NULL;
   return xformat(
@@ -167,6 +192,36 @@ static char *describe_order(const Recipe *was, const Recipe *is, int64_t step) {
       "%lld, not %lld: %lld samples are %s",
       is->batch.global, was->batch.global, (long long)next, (long long)had,
       (long long)(next > had ? next - had : had - next), next > had ? "left out" : "trained on again");
+}
+
+// The scale is part of the state.
+static char *follow_loss_scale(const Recipe *was, const Recipe *is, int64_t step) {
+  double before = was->loss_scale.initial, now = is->loss_scale.initial;
+  if (!(before > 0) || !(now > 0) || before == now) return NULL;
+  return xformat("loss_scale.initial counts where a run begins: this one continues with the loss scale that its "
+                 "checkpoint has");
+}
+
+static char *follow_keep(const Recipe *was, const Recipe *is, int64_t step) {
+  char *folder = xformat("%s/checkpoints", is->run.dir);
+  int keep = is->checkpoint.keep, before = was->checkpoint.keep, there = checkpoint_steps_there(folder);
+  free(folder);
+  if (!keep || (before && before <= keep) || there < keep) return NULL;
+  return xformat("checkpoint.keep is %d: the next checkpoint removes %d of the %d that are there", keep,
+                 there + 1 - keep, there);
+}
+
+static char *describe_follows(const Recipe *was, const Recipe *is, int64_t step) {
+  static Follows *const all[] = {follow_rate, follow_order, follow_loss_scale, follow_keep};
+  char *text = NULL;
+  for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+    char *old = text, *sentence = all[i](was, is, step);
+    if (!sentence) continue;
+    text = xformat("%snote: %s\n", old ? old : "", sentence);
+    free(sentence);
+    free(old);
+  }
+  return text;
 }
 
 void changes_find(const Recipe *recipe, const ModelConfig *config, const json_t *facts, const Checkpoint *checkpoint,
@@ -192,7 +247,7 @@ void changes_find(const Recipe *recipe, const ModelConfig *config, const json_t 
     if (!strcmp(key->path, "model.config")) contents = same_model == 1 ? 1 : -1; // keys that differ are in the list
     compare_key(changes, key, &was, recipe, contents);
   }
-  changes->order = describe_order(&was, recipe, checkpoint_step(checkpoint));
+  changes->follows = describe_follows(&was, recipe, checkpoint_step(checkpoint));
   recipe_free(&was);
 }
 
@@ -200,6 +255,6 @@ void changes_free(Changes *changes) {
   free(changes->listed);
   free(changes->other_run);
   free(changes->unknown);
-  free(changes->order);
+  free(changes->follows);
   *changes = (Changes){0};
 }

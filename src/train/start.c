@@ -114,7 +114,7 @@ void trainer_tell_changes(const Trainer *t) {
   if (!t->resume) return;
   if (t->changes.listed) fprintf(t->out, "changed: %s\n", t->changes.listed);
   if (t->changes.unknown) fprintf(t->out, "note: %s\n", t->changes.unknown);
-  if (t->changes.order) fprintf(t->out, "note: %s\n", t->changes.order);
+  if (t->changes.follows) fputs(t->changes.follows, t->out);
   if (t->changes.other_run && resumes_itself(t))
     fprintf(t->out, "note: --force: from step %lld on this is another run than before: %s\n",
             (long long)t->first_step + 1, t->changes.other_run);
