@@ -77,11 +77,11 @@ FileKind file_kind_of(const void *head, size_t bytes, const char **words) {
   const Magic *m = magics, *end = m + sizeof magics / sizeof *magics;
   *words = "is empty";
   if (!bytes) return FILE_KIND_EMPTY;
+  *words = "is a file of safetensors"; // whose first bytes are a number, which may be like another format's
+  if (is_safetensors(p, bytes)) return FILE_KIND_SAFETENSORS;
   for (; m < end; m++)
     if (bytes >= (size_t)(m->at + m->bytes) && !memcmp(p + m->at, m->magic, (size_t)m->bytes))
       return *words = m->words, m->kind;
-  *words = "is a file of safetensors";
-  if (is_safetensors(p, bytes)) return FILE_KIND_SAFETENSORS;
   *words = "is a pickle of Python (PyTorch), which plait does not read";
   if (is_pickle(p, bytes)) return FILE_KIND_OTHER;
   *words = "is a model of SentencePiece (tokenizer.model), which plait does not read";

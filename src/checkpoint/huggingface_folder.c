@@ -1,6 +1,7 @@
 // Opens a Hugging Face folder and checks it against its config.json.
 #include "checkpoint/huggingface_folder.h"
 #include "base/fault.h"
+#include "data/folder_check.h"
 #include "model/family.h"
 #include <stdlib.h>
 #include <string.h>
@@ -151,31 +152,9 @@ static int check_all(const HuggingfaceFolder *f, Error *error) {
   return code || (!lacking.count && !surplus.count) ? code : refuse_names(f, &lacking, &surplus, error);
 }
 
-static int holds(const char *folder, const char *name) {
-  char *path = xformat("%s/%s", folder, name);
-  int exists = file_exists(path);
-  free(path);
-  return exists;
-}
-
-int huggingface_check_weights(const char *folder, Error *error) {
-  if (holds(folder, "model.safetensors") || holds(folder, "model.safetensors.index.json")) return PLAIT_OK;
-  if (!holds(folder, "pytorch_model.bin") && !holds(folder, "pytorch_model.bin.index.json"))
-    return error_set(error, PLAIT_BAD_INPUT,
-                     file_exists(folder) ? "%s: holds neither model.safetensors nor model.safetensors.index.json"
-                                         : "%s does not exist; give a Hugging Face folder on this machine (plait "
-                                           "downloads nothing)",
-                     folder);
-  return error_set(error, PLAIT_BAD_INPUT,
-                   "%s holds its weights as pytorch_model.bin, and plait reads safetensors only. This line adds a "
-                   "model.safetensors to the folder (it needs Python with torch and transformers): python3 -c \"from "
-                   "transformers import AutoModelForCausalLM as M; M.from_pretrained('%s').save_pretrained('%s')\"",
-                   folder, folder, folder);
-}
-
 int huggingface_folder_open(HuggingfaceFolder *f, const char *path, const ModelConfig *config, Error *error) {
   *f = (HuggingfaceFolder){.path = path, .config = config};
-  int code = huggingface_check_weights(path, error);
+  int code = folder_check_model(path, false, error);
   if (!code) code = safetensors_open_folder(&f->file, path, error);
   if (!code) choose_layout(f);
   if (!code) code = check_all(f, error);

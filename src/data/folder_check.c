@@ -242,7 +242,7 @@ static int explain_weights(const char *path, const Names *names, Error *error) {
   if (!code) code = look_elsewhere(path, names, "model.safetensors", error);
   if (!code) code = look_elsewhere(path, names, "model.safetensors.index.json", error);
   if (code) return code;
-  return error_set(error, PLAIT_BAD_INPUT, "%s: holds neither model.safetensors nor model.safetensors.index.json%s",
+  return error_set(error, PLAIT_BAD_INPUT, "%s: " FOLDER_CHECK_NOTHING "%s",
                    path, names->count ? "" : ": it is empty");
 }
 

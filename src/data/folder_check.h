@@ -16,3 +16,5 @@ int folder_check_tokenizer(const char *path, Error *error);
 // A Hugging Face folder with weights in safetensors, and with config.json where needs_config. Refuses pointers and
 // packed files in their place, adapters, shards without their index, and weights in other formats.
 int folder_check_model(const char *path, bool needs_config, Error *error);
+// What its sentence says of a folder in which nothing is like a model.
+#define FOLDER_CHECK_NOTHING "holds neither model.safetensors nor model.safetensors.index.json"

@@ -3,6 +3,7 @@
 #include "base/cores.h"
 #include "base/fault.h"
 #include "base/file.h"
+#include "data/folder_check.h"
 #include "plan/cluster.h"
 #include "plan/kernel_time.h"
 #include "recipe/recipe_device.h"
@@ -43,12 +44,9 @@ int setup_describe_lend(const Recipe *recipe, int threads, bool processes, char 
 
 int setup_model_config(const Recipe *recipe, ModelConfig *config, Error *error) {
   const char *init = recipe->model.init;
-  if (init[0] == '/' && !file_is_folder(init))
-    return error_set(error, PLAIT_BAD_INPUT,
-                     "%smodel.init: %s %s; give a Hugging Face folder on this machine (plait downloads nothing)",
-                     recipe_where(recipe, "model.init"), init,
-                     file_exists(init) ? "is not a folder" : "does not exist");
-  int code = model_config_load(config, recipe->model.config, error);
+  int code = init[0] == '/' ? folder_check_model(init, false, error) : PLAIT_OK;
+  if (code) return error_prefix(error, "%smodel.init", recipe_where(recipe, "model.init"));
+  code = model_config_load(config, recipe->model.config, error);
   if (code) return error_prefix(error, "%smodel.config", recipe_where(recipe, "model.config"));
   return setup_check_init(recipe, config, error);
 }

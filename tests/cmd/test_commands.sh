@@ -101,7 +101,22 @@ refuse 2 'dtype' "$PLAIT" export "$golden/gpt2-tied" --out new --dtype int8
 refuse 2 'has no tokenizer.json; give --tokenizer' "$PLAIT" generate "$golden/gpt2-tied" --prompt x
 refuse 2 'does not say what to evaluate on; name a corpus: plait eval .*gpt2-tied --data PREFIX' "$PLAIT" eval "$golden/gpt2-tied"
 refuse 2 'does not exist' "$PLAIT" eval nowhere --data valid
-refuse 2 'is neither a checkpoint' "$PLAIT" eval . --data valid
+mkdir nothing && echo text >nothing/notes.txt
+refuse 2 'nothing is neither a checkpoint \(checkpoint.json\), nor a run' "$PLAIT" eval nothing --data valid
+refuse 2 '\. has no model.safetensors, but its folder gpt2-tied has one: give that folder$' "$PLAIT" eval . --data valid
+# what people have in the place of weights
+cp -r gpt2-tied pointer && printf 'version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 59700\n' >pointer/model.safetensors
+for command in "eval pointer --data valid" "generate pointer --prompt x" "export pointer --out new"; do
+  # shellcheck disable=SC2086
+  refuse 2 'pointer/model.safetensors is a Git LFS pointer and not the file itself: git lfs pull' "$PLAIT" $command
+done
+cp -r gpt2-tied shards && mv shards/model.safetensors shards/model-00001-of-00001.safetensors
+refuse 2 'shards holds shards .* without model.safetensors.index.json' "$PLAIT" eval shards --data valid
+printf '{"weight_map": {"wte.weight": "model-00001-of-00001.safetensors"}}' >shards/model.safetensors.index.json
+cp pointer/model.safetensors shards/model-00001-of-00001.safetensors
+refuse 2 'shards/model-00001-of-00001.safetensors is a Git LFS pointer' "$PLAIT" eval shards --data valid
+refuse 2 'pointer/model.safetensors is a Git LFS pointer.*; give the folder of a run' "$PLAIT" eval pointer/model.safetensors --data valid
+refuse 2 'Qwen/Qwen2-7B does not exist; .*hf download Qwen/Qwen2-7B' "$PLAIT" eval Qwen/Qwen2-7B --data valid
 refuse 2 'config.json is a file; give the folder of a run' "$PLAIT" generate gpt2-tied/config.json --prompt x
 expect 2 'no-corpus' "$PLAIT" eval "$golden/gpt2-tied" --data no-corpus
 

@@ -221,6 +221,14 @@ static void test_rows(void **state) {
   assert_int_equal(wrong, 0);
 }
 
+// The first bytes of safetensors are the length of its header, which may be those of another format.
+static void test_lengths_like_magic(void **state) {
+  static const char *const lengths[] = {"\x1f\x8b\0\0\0\0\0\0{", "PK\3\4\0\0\0\0{", "BZh\0\0\0\0\0{"};
+  const char *words;
+  for (int i = 0; i < 3; i++) assert_int_equal(file_kind_of(lengths[i], 9, &words), FILE_KIND_SAFETENSORS);
+  assert_int_equal(file_kind_of("\x1f\x8b\x08\0\0\0\0\0\0\3", 10, &words), FILE_KIND_PACKED);
+}
+
 // A name on the Hub is one thing, a path of a file that is not there another.
 static void test_names_of_the_hub(void **state) {
   static const char *const names[] = {"gpt2",   "meta-llama/Llama-3.1-8B", "no/such/folder", "./gpt2", "no.json",
@@ -246,7 +254,7 @@ static void test_pipe(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_rows), cmocka_unit_test(test_names_of_the_hub),
-                                     cmocka_unit_test(test_pipe)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_rows), cmocka_unit_test(test_lengths_like_magic),
+                                     cmocka_unit_test(test_names_of_the_hub), cmocka_unit_test(test_pipe)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
