@@ -20,8 +20,17 @@ static const SafetensorsEntry *find(const HuggingfaceFolder *f, const char *name
   return entry;
 }
 
+// The only piece of the Variable wte.
+static bool is_embedding(const HuggingfaceFolder *f, const HuggingfaceTensor *t) {
+  const HuggingfaceViews *v = &f->views;
+  return t->pieces == 1 && !strcmp(v->graph->variable.data[v->piece.data[t->piece].variable].name, "wte");
+}
+
+// Of a tied model the one tensor may be under the head's name, as writers that know no transformers leave it.
 const SafetensorsEntry *huggingface_folder_find(const HuggingfaceFolder *f, const HuggingfaceTensor *tensor) {
-  return find(f, tensor->name);
+  const SafetensorsEntry *entry = find(f, tensor->name);
+  bool tied = f->config->tied && f->views.head && is_embedding(f, tensor);
+  return entry || !tied ? entry : find(f, f->views.head);
 }
 
 static int count_lacking(const HuggingfaceFolder *f) {
@@ -77,14 +86,10 @@ static int check_tensor(const HuggingfaceFolder *f, const HuggingfaceTensor *t, 
                    e->name, dims_text(e->rank, e->dims, found), dims_text(t->rank, t->dims, expected));
 }
 
-// The tensor that is the token embedding: the only piece of the Variable wte.
+// The tensor that is the token embedding.
 static const SafetensorsEntry *find_embedding(const HuggingfaceFolder *f) {
-  const HuggingfaceViews *v = &f->views;
-  for (int i = 0; i < v->tensor.count; i++) {
-    const HuggingfaceTensor *t = &v->tensor.data[i];
-    const Variable *variable = &v->graph->variable.data[v->piece.data[t->piece].variable];
-    if (t->pieces == 1 && !strcmp(variable->name, "wte")) return huggingface_folder_find(f, t);
-  }
+  for (int i = 0; i < f->views.tensor.count; i++)
+    if (is_embedding(f, &f->views.tensor.data[i])) return huggingface_folder_find(f, &f->views.tensor.data[i]);
   return NULL;
 }
 
