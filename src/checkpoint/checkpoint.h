@@ -63,6 +63,8 @@ void checkpoint_abandon(const char *dir, int64_t step); // removes step-N.tmp
 int checkpoint_mark_best(const char *dir, int64_t step, Error *error);
 int64_t checkpoint_best(const char *dir); // the step that DIR/best names and that is there, or 0
 
+int checkpoint_steps_there(const char *dir); // how many checkpoints there are, also if there is no such folder
+
 // Deletes all but the newest `keep` checkpoints (keep <= 0: deletes none), but never the newest valid one, the best,
 // and that of step `written`, whatever lies beside it.
 int checkpoint_prune(const char *dir, int64_t written, int keep, Error *error);

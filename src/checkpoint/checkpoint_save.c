@@ -413,6 +413,14 @@ int checkpoint_move_later(const char *dir, int64_t step, const char *to, Error *
   return code;
 }
 
+int checkpoint_steps_there(const char *dir) {
+  Steps steps = {0};
+  Error ignored = {0};
+  int count = list_steps(dir, &steps, 0, &ignored) ? 0 : (int)steps.count;
+  vec_free(&steps);
+  return count;
+}
+
 int checkpoint_prune(const char *dir, int64_t written, int keep, Error *error) {
   Steps steps = {0};
   int64_t valid = -1;

@@ -15,10 +15,6 @@
 int huggingface_load(const char *folder, const ModelConfig *config, const CheckpointTensor *wanted, int count,
                      Error *error);
 
-// Are there weights in a form that plait reads? If not, PLAIT_BAD_INPUT; where there is a pytorch_model.bin, with the
-// line that converts it.
-int huggingface_check_weights(const char *folder, Error *error);
-
 // The dtypes of the folder's tensors, so that a later export can write the same ones (widening BF16 and F16 to fp32 and
 // narrowing again is exact): a JSON object {"*": "BF16", "model.norm.weight": "F32"}, where "*" is the most frequent
 // and the others are exceptions. The caller owns *dtypes. Suited to a checkpoint's `extra`.

@@ -1,12 +1,14 @@
 // Opens a Hugging Face folder and checks it against its config.json.
 #include "checkpoint/huggingface_folder.h"
+#include "base/fault.h"
+#include "data/folder_check.h"
 #include "model/family.h"
 #include <stdlib.h>
 #include <string.h>
 
-void huggingface_views_of(HuggingfaceViews *views, const ModelConfig *config) {
+void huggingface_views_of(HuggingfaceViews *views, const ModelConfig *config, int layout) {
   Error error = {0};
-  int code = huggingface_views_create(views, config->family->names, model_graph(config, 1), &error);
+  int code = huggingface_views_create(views, config->family->layouts[layout], model_graph(config, 1), &error);
   CHECK(!code, "%s: %s", model_family_name(config->family), error.message);
 }
 
@@ -18,8 +20,38 @@ static const SafetensorsEntry *find(const HuggingfaceFolder *f, const char *name
   return entry;
 }
 
+// The only piece of the Variable wte.
+static bool is_embedding(const HuggingfaceFolder *f, const HuggingfaceTensor *t) {
+  const HuggingfaceViews *v = &f->views;
+  return t->pieces == 1 && !strcmp(v->graph->variable.data[v->piece.data[t->piece].variable].name, "wte");
+}
+
+// Of a tied model the one tensor may be under the head's name, as writers that know no transformers leave it.
 const SafetensorsEntry *huggingface_folder_find(const HuggingfaceFolder *f, const HuggingfaceTensor *tensor) {
-  return find(f, tensor->name);
+  const SafetensorsEntry *entry = find(f, tensor->name);
+  bool tied = f->config->tied && f->views.head && is_embedding(f, tensor);
+  return entry || !tied ? entry : find(f, f->views.head);
+}
+
+static int count_lacking(const HuggingfaceFolder *f) {
+  int lacking = 0;
+  for (int i = 0; i < f->views.tensor.count; i++) lacking += !huggingface_folder_find(f, &f->views.tensor.data[i]);
+  return lacking;
+}
+
+// The views of the layout of which the folder lacks the smallest part: of none where it is one that the family knows.
+static void choose_layout(HuggingfaceFolder *f) {
+  huggingface_views_of(&f->views, f->config, 0);
+  int lacking = count_lacking(f);
+  for (int layout = 1; FAULT(one_layout_a_family, lacking, 0) && f->config->family->layouts[layout]; layout++) {
+    HuggingfaceViews before = f->views;
+    int before_lacks = lacking, tensors = before.tensor.count;
+    huggingface_views_of(&f->views, f->config, layout);
+    lacking = count_lacking(f);
+    bool better = (int64_t)lacking * tensors < (int64_t)before_lacks * f->views.tensor.count;
+    huggingface_views_free(better ? &before : &f->views);
+    if (!better) f->views = before, lacking = before_lacks;
+  }
 }
 
 static int is_buffer(const HuggingfaceFolder *f, const char *name) {
@@ -54,14 +86,10 @@ static int check_tensor(const HuggingfaceFolder *f, const HuggingfaceTensor *t, 
                    e->name, dims_text(e->rank, e->dims, found), dims_text(t->rank, t->dims, expected));
 }
 
-// The tensor that is the token embedding: the only piece of the Variable wte.
+// The tensor that is the token embedding.
 static const SafetensorsEntry *find_embedding(const HuggingfaceFolder *f) {
-  const HuggingfaceViews *v = &f->views;
-  for (int i = 0; i < v->tensor.count; i++) {
-    const HuggingfaceTensor *t = &v->tensor.data[i];
-    const Variable *variable = &v->graph->variable.data[v->piece.data[t->piece].variable];
-    if (t->pieces == 1 && !strcmp(variable->name, "wte")) return huggingface_folder_find(f, t);
-  }
+  for (int i = 0; i < f->views.tensor.count; i++)
+    if (is_embedding(f, &f->views.tensor.data[i])) return huggingface_folder_find(f, &f->views.tensor.data[i]);
   return NULL;
 }
 
@@ -77,10 +105,37 @@ static int check_tied_head(const HuggingfaceFolder *f, const SafetensorsEntry *h
                    f->path, head->name);
 }
 
+// What stands in the folder before a name that it lacks otherwise, as in "module.lm_head.weight"; "" where nothing.
+static void find_strange_prefix(const HuggingfaceFolder *f, char prefix[80]) {
+  *prefix = 0;
+  for (int i = 0; i < f->views.tensor.count; i++) {
+    const char *name = f->views.tensor.data[i].name;
+    for (int k = 0; k < f->file.count && !huggingface_folder_find(f, &f->views.tensor.data[i]); k++) {
+      const char *found = f->file.entries[k].name;
+      size_t more = strlen(found) > strlen(name) ? strlen(found) - strlen(name) : 0;
+      if (!more || more >= 80 || found[more - 1] != '.' || strcmp(found + more, name)) continue;
+      snprintf(prefix, 80, "%.*s", (int)more, found);
+      return;
+    }
+    if (i == 16) return; // enough names to tell
+  }
+}
+
+static int refuse_names(const HuggingfaceFolder *f, const Names *lacking, const Names *surplus, Error *error) {
+  char more_lacking[32], more_surplus[32], prefix[80], hint[200] = "";
+  find_strange_prefix(f, prefix);
+  if (*prefix)
+    snprintf(hint, sizeof hint,
+             "; names here begin with \"%s\": save the model again without the wrapper that added it", prefix);
+  return error_set(error, PLAIT_BAD_INPUT, "%s: the tensors are not those of its %s config.json: %s%s%s%s%s%s%s%s",
+                   f->path, model_family_name(f->config->family), lacking->count ? "missing " : "", lacking->text,
+                   more(lacking, more_lacking), lacking->count && surplus->count ? "; " : "",
+                   surplus->count ? "surplus " : "", surplus->text, more(surplus, more_surplus), hint);
+}
+
 static int check_all(const HuggingfaceFolder *f, Error *error) {
   const HuggingfaceViews *v = &f->views;
   Names lacking = {0}, surplus = {0};
-  char more_lacking[32], more_surplus[32];
   char *used = xcalloc((size_t)f->file.count, 1);
   int code = PLAIT_OK;
   for (int i = 0; i < v->tensor.count && !code; i++) {
@@ -99,41 +154,14 @@ static int check_all(const HuggingfaceFolder *f, Error *error) {
     else add_name(&surplus, e->name);
   }
   free(used);
-  if (!code && (lacking.count || surplus.count))
-    code = error_set(error, PLAIT_BAD_INPUT, "%s: the tensors are not those of its %s config.json: %s%s%s%s%s%s%s",
-                     f->path, model_family_name(f->config->family), lacking.count ? "missing " : "", lacking.text,
-                     more(&lacking, more_lacking), lacking.count && surplus.count ? "; " : "",
-                     surplus.count ? "surplus " : "", surplus.text, more(&surplus, more_surplus));
-  return code;
-}
-
-static int holds(const char *folder, const char *name) {
-  char *path = xformat("%s/%s", folder, name);
-  int exists = file_exists(path);
-  free(path);
-  return exists;
-}
-
-int huggingface_check_weights(const char *folder, Error *error) {
-  if (holds(folder, "model.safetensors") || holds(folder, "model.safetensors.index.json")) return PLAIT_OK;
-  if (!holds(folder, "pytorch_model.bin") && !holds(folder, "pytorch_model.bin.index.json"))
-    return error_set(error, PLAIT_BAD_INPUT,
-                     file_exists(folder) ? "%s: holds neither model.safetensors nor model.safetensors.index.json"
-                                         : "%s does not exist; give a Hugging Face folder on this machine (plait "
-                                           "downloads nothing)",
-                     folder);
-  return error_set(error, PLAIT_BAD_INPUT,
-                   "%s holds its weights as pytorch_model.bin, and plait reads safetensors only. This line adds a "
-                   "model.safetensors to the folder (it needs Python with torch and transformers): python3 -c \"from "
-                   "transformers import AutoModelForCausalLM as M; M.from_pretrained('%s').save_pretrained('%s')\"",
-                   folder, folder, folder);
+  return code || (!lacking.count && !surplus.count) ? code : refuse_names(f, &lacking, &surplus, error);
 }
 
 int huggingface_folder_open(HuggingfaceFolder *f, const char *path, const ModelConfig *config, Error *error) {
   *f = (HuggingfaceFolder){.path = path, .config = config};
-  int code = huggingface_check_weights(path, error);
+  int code = folder_check_model(path, false, error);
   if (!code) code = safetensors_open_folder(&f->file, path, error);
-  if (!code) huggingface_views_of(&f->views, config);
+  if (!code) choose_layout(f);
   if (!code) code = check_all(f, error);
   if (code) huggingface_folder_close(f);
   return code;

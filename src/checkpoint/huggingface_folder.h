@@ -11,9 +11,10 @@ typedef struct HuggingfaceFolder {
   HuggingfaceViews views;
 } HuggingfaceFolder;
 
-// The views of the model.
-void huggingface_views_of(HuggingfaceViews *views, const ModelConfig *config);
-// Opens the folder and checks that each tensor is there, of the right shape and a float, and no others.
+// The views of the model in one of its family's layouts; 0: the one that is written.
+void huggingface_views_of(HuggingfaceViews *views, const ModelConfig *config, int layout);
+// Opens the folder in the layout that it has, and checks that each tensor is there, of the right shape and a float, and
+// no others.
 int huggingface_folder_open(HuggingfaceFolder *folder, const char *path, const ModelConfig *config, Error *error);
 void huggingface_folder_close(HuggingfaceFolder *folder);
 // A tensor of the views in the open folder.

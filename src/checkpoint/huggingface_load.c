@@ -34,22 +34,33 @@ int huggingface_load(const char *folder, const ModelConfig *config, const Checkp
   return code;
 }
 
+// Of a tensor as it is written, whatever layout the folder has: of the tensor that holds its first elements there.
+static int dtype_of(const HuggingfaceFolder *f, const HuggingfaceViews *written, const HuggingfaceTensor *t) {
+  const HuggingfacePiece *p = &written->piece.data[t->piece];
+  Box both;
+  int i = f->views.of_variable.data[p->variable];
+  while (!box_intersect(&p->box, &f->views.piece.data[i].box, &both)) i = f->views.piece.data[i].next;
+  return huggingface_folder_find(f, &f->views.tensor.data[f->views.piece.data[i].tensor])->dtype;
+}
+
 int huggingface_dtypes(const char *folder, const ModelConfig *config, json_t **dtypes, Error *error) {
   HuggingfaceFolder f;
+  HuggingfaceViews written;
   int frequency[DTYPE_COUNT] = {0}, most = DTYPE_F32;
   *dtypes = NULL;
   int code = huggingface_folder_open(&f, folder, config, error);
   if (code) return code;
-  for (int i = 0; i < f.views.tensor.count; i++)
-    frequency[huggingface_folder_find(&f, &f.views.tensor.data[i])->dtype]++;
+  huggingface_views_of(&written, config, 0);
+  for (int i = 0; i < written.tensor.count; i++) frequency[dtype_of(&f, &written, &written.tensor.data[i])]++;
   for (int d = 0; d < DTYPE_COUNT; d++)
     if (frequency[d] > frequency[most]) most = d;
   *dtypes = json_pack("{s:s}", "*", dtype_file_name((Dtype)most));
-  for (int i = 0; i < f.views.tensor.count; i++) {
-    const HuggingfaceTensor *t = &f.views.tensor.data[i];
-    int dtype = huggingface_folder_find(&f, t)->dtype;
+  for (int i = 0; i < written.tensor.count; i++) {
+    const HuggingfaceTensor *t = &written.tensor.data[i];
+    int dtype = dtype_of(&f, &written, t);
     if (dtype != most) json_object_set_new(*dtypes, t->name, json_string(dtype_file_name((Dtype)dtype)));
   }
+  huggingface_views_free(&written);
   huggingface_folder_close(&f);
   return PLAIT_OK;
 }

@@ -147,7 +147,7 @@ static int write_index(const char *folder, const Written *all, int count, int sh
 
 static int write_tensors(const HuggingfaceSave *save, const char *folder, const ModelConfig *c, Error *error) {
   HuggingfaceViews views;
-  huggingface_views_of(&views, c);
+  huggingface_views_of(&views, c, 0);
   int count = views.tensor.count, code = PLAIT_OK;
   Written *all = xcalloc((size_t)count, sizeof *all);
   for (int i = 0; i < count; i++) all[i] = (Written){entry_of(save, &views.tensor.data[i]), &views.tensor.data[i], 0};

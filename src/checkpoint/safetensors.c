@@ -1,5 +1,6 @@
 // safetensors: 8 bytes little-endian header length N, N bytes of JSON, then the data of all tensors without gaps.
 #include "checkpoint/safetensors.h"
+#include "base/file_kind.h"
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
@@ -153,6 +154,10 @@ static int check_positions(const char *path, const SafetensorsEntry *entries, in
 static int parse_file(Safetensors *t, SafetensorsFile *file, Error *error) {
   const uint8_t *p = file->map.data;
   uint64_t length = 0, size = file->map.size;
+  const char *words;
+  FileKind kind = file_kind_of(p, (size_t)size, &words);
+  if (kind == FILE_KIND_POINTER || kind == FILE_KIND_PACKED)
+    return error_set(error, PLAIT_BAD_INPUT, "%s %s", file->path, words);
   if (size < 8)
     return error_set(error, PLAIT_BAD_INPUT, "%s: %" PRIu64 " bytes are too short for safetensors", file->path, size);
   for (int i = 7; i >= 0; i--) length = length << 8 | p[i];

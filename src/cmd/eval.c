@@ -20,7 +20,7 @@ static const double REDRAW = 0.5; // seconds, on a terminal
 typedef struct Eval {
   const char *asked; // the model, as it was named
   const char *data, *tokenizer_path;
-  int64_t seq_len, threads;
+  int64_t seq_len, threads, limit;
   double every; // seconds between lines of progress, where stderr is no terminal; 0: none
   bool across, json;
   ModelSource source;
@@ -30,7 +30,7 @@ typedef struct Eval {
   LoaderConfig loader;
   double loss, tokens; // nats a predicted token, and how many; of rank 0
   int64_t bytes;       // of the text of the predicted tokens, over all ranks
-  int64_t windows;      // of the corpus
+  int64_t windows, all; // sequences that are read, and that the corpus has
   double started, shown;
 } Eval;
 
@@ -74,6 +74,7 @@ static int find_data(Eval *e, Error *error) {
                              .document_mask = !e->across && (!recipe || recipe->data.document_mask),
                              .vocab_size = (int)e->source.config.vocab,
                              .evaluation = 1,
+                             .limit = e->limit,
                              .split = recipe && !e->data ? recipe->data.split : 0,
                              .prefetch_steps = 2};
   return PLAIT_OK;
@@ -86,7 +87,8 @@ static int check_data(Eval *e, Error *error) {
   Sampler sampler;
   int code = sampler_open(&sampler, &config, error);
   if (code) return code;
-  e->windows = sampler.total;
+  e->all = sampler.total;
+  e->windows = e->limit && e->limit < e->all ? e->limit : e->all;
   sampler_close(&sampler);
   return PLAIT_OK;
 }
@@ -100,7 +102,17 @@ static int prepare(Eval *e, const Operands *words, Launch *launch, Error *error)
   if (!code) code = check_data(e, error);
   code = launch_agree(launch, code, error);
   if (code) return code;
+  static const RecipeInstead instead[] = {
+      {"eval.batches", "--limit N, which evaluates on N sequences"},
+      {"data.train", "--data PREFIX"},
+      {"data.valid", "--data PREFIX"},
+      {"data.split", "--data PREFIX"},
+      {"data.tokenizer", "--tokenizer FILE"},
+      {"data.seq_len", "--seq-len N"},
+      {"data.document_mask", "--across-documents"},
+      {NULL, NULL}};
   const InferenceOptions o = {.mode = MODEL_EVALUATE,
+                              .instead = instead,
                               .command = "plait eval",
                               .seq = e->seq_len,
                               .rows = e->seq_len < TOKENS_AT_ONCE ? TOKENS_AT_ONCE / e->seq_len : 1,
@@ -199,6 +211,8 @@ static void print_json(const Eval *e, double bits, double seconds) {
   print_number(", \"loss\": ", e->loss);
   print_number(", \"perplexity\": ", exp(e->loss));
   print_number(", \"bits_per_byte\": ", bits);
+  printf(", \"sequences\": %lld, \"all_sequences\": %lld, \"seq_len\": %lld", (long long)e->windows, (long long)e->all,
+         (long long)e->seq_len);
   print_number(", \"seconds\": ", seconds);
   printf("}\n");
 }
@@ -210,10 +224,13 @@ static void print_result(const Eval *e) {
     print_json(e, bits, seconds);
     return;
   }
+  char measured[LOADER_WINDOWS_TEXT];
+  loader_describe_windows(measured, e->windows, e->all, e->seq_len);
   printf("loss %.4f  perplexity %.2f  ", e->loss, exp(e->loss));
-  if (isnan(bits)) printf("bits per byte n/a  (%.0f tokens, %.1f s)\n", e->tokens, seconds);
+  if (isnan(bits)) printf("bits per byte n/a  (%.0f tokens in %s, %.1f s)\n", e->tokens, measured, seconds);
   else
-    printf("bits per byte %.3f  (%.0f tokens, %lld bytes, %.1f s)\n", bits, e->tokens, (long long)e->bytes, seconds);
+    printf("bits per byte %.3f  (%.0f tokens in %s, %lld bytes, %.1f s)\n", bits, e->tokens, measured,
+           (long long)e->bytes, seconds);
 }
 
 int cmd_eval(int argc, char **argv) {
@@ -237,6 +254,13 @@ int cmd_eval(int argc, char **argv) {
        .help = "tokens per window; 0: as in training, or at most 1024",
        .least = 0,
        .most = 1 << 24},
+      {.name = "limit",
+       .kind = OPTION_INTEGER,
+       .value = &e.limit,
+       .argument = "N",
+       .help = "evaluate on N sequences (windows) of the corpus, of several corpora on equal parts; 0: on all",
+       .least = 0,
+       .most = 9007199254740992.0},
       {.name = "across-documents",
        .kind = OPTION_FLAG,
        .value = &e.across,

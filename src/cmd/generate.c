@@ -149,7 +149,12 @@ static int generate(Generate *g, const Operands *words, Launch *launch, Error *e
   if (!code) code = open_tokenizer(g, error);
   if (!code) code = choose_window(g, error);
   code = launch_agree(launch, code, error);
+  static const RecipeInstead instead[] = {{"data.seq_len", "--window N"},
+                                          {"data.tokenizer", "--tokenizer FILE"},
+                                          {"run.seed", "--seed N"},
+                                          {NULL, NULL}};
   const InferenceOptions o = {.command = "plait generate",
+                              .instead = instead,
                               .seq = g->window,
                               .threads = (int)g->threads,
                               .key_count = words->count - 1,

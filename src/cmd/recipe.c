@@ -8,12 +8,14 @@
 // What the run would look at first: the model is one that plait has, the corpora open.
 static int check_contents(const Recipe *recipe, Error *error) {
   ModelConfig config = {0};
-  char *note = NULL;
+  char *note = NULL, *tokenizer = NULL;
   int code = setup_model_config(recipe, &config, error);
-  if (!code) code = setup_check_tokenizer(recipe, &config, error);
+  if (!code) code = setup_check_tokenizer(recipe, &config, true, &tokenizer, error);
   if (!code) code = setup_check_data(recipe, &config, &note, NULL, error);
   if (!code) setup_note_model(recipe, &config, stderr);
   if (!code && note) fputs(note, stderr);
+  if (!code && tokenizer) fputs(tokenizer, stderr);
+  free(tokenizer);
   free(note);
   model_config_free(&config);
   return code;

@@ -23,6 +23,7 @@ struct Loader {
   Slot *slots;     // (slot_count) = prefetch_steps + the one in use
   int slot_count;
   int64_t *sample; // (samples) the same in every step
+  int64_t *windows; // (source_count) that an evaluation reads
   pthread_t thread;
   pthread_mutex_t mutex; // guards all below and the slots' states
   pthread_cond_t filled, freed;
@@ -55,9 +56,37 @@ static int check_config(const LoaderConfig *c, int64_t first_step, Error *error)
   return PLAIT_OK;
 }
 
+static int64_t sum_up_to(const Loader *l, int64_t most) {
+  int64_t sum = 0;
+  for (int k = 0; k < l->config.source_count; k++)
+    sum += l->sampler.windows[k] < most ? l->sampler.windows[k] : most;
+  return sum;
+}
+
+// Where there is a limit, an evaluation reads `most` windows of each dataset, or all that it has, and one more of the
+// first ones.
+static void share_limit(Loader *l) {
+  int64_t limit = l->config.limit, most = INT64_MAX, more = 0;
+  if (limit && FAULT(evaluation_has_no_limit, limit < l->sampler.total, 0)) {
+    int64_t high = limit + 1; // sum_up_to(most) <= limit < sum_up_to(high)
+    for (most = 0; high - most > 1;) {
+      int64_t middle = most + (high - most) / 2;
+      if (sum_up_to(l, middle) <= limit) most = middle;
+      else high = middle;
+    }
+    more = limit - sum_up_to(l, most);
+  }
+  l->windows = xcalloc((size_t)l->config.source_count, sizeof *l->windows);
+  for (int k = 0; k < l->config.source_count; k++) {
+    bool longer = l->sampler.windows[k] > most;
+    l->windows[k] = longer ? most + (more > 0) : l->sampler.windows[k];
+    more -= longer;
+  }
+}
+
 static int64_t steps_of(const Loader *l, int dataset) {
   int64_t global = l->config.shares->global;
-  return l->sampler.windows[dataset] / global + (l->sampler.windows[dataset] % global > 0);
+  return l->windows[dataset] / global + (l->windows[dataset] % global > 0);
 }
 
 // Steps of an evaluation before its round `round`, in which every dataset that is left takes a turn.
@@ -93,7 +122,7 @@ static int fill(Loader *loader, Batch *batch, int64_t step, Error *error) {
   if (c->evaluation) {
     if (!find_turn(loader, step, &batch->source, &turn)) return 1;
     first = sampler_first(&loader->sampler, batch->source) + turn * global;
-    end = sampler_first(&loader->sampler, batch->source + 1);
+    end = sampler_first(&loader->sampler, batch->source) + loader->windows[batch->source];
   }
   for (int s = 0; s < batch->samples; s++) {
     int64_t at = (int64_t)s * batch->length, i = first + batch->sample[s];
@@ -176,6 +205,7 @@ static void destroy(Loader *loader) {
   }
   free(loader->slots);
   free(loader->sample);
+  free(loader->windows);
   sampler_close(&loader->sampler);
   pthread_cond_destroy(&loader->filled);
   pthread_cond_destroy(&loader->freed);
@@ -203,6 +233,7 @@ int loader_open(const LoaderConfig *config, int64_t first_step, Loader **result,
   SamplerConfig sampler = loader_sampler(config);
   code = sampler_open(&loader->sampler, &sampler, error);
   if (code == PLAIT_OK) {
+    share_limit(loader);
     allocate_slots(loader);
     code = thread_start(&loader->thread, run, loader, error, "the loader's thread");
   }
@@ -290,6 +321,25 @@ void loader_take_shares(Loader *loader) {
   loader->fill_step = loader->next_step;
   pthread_cond_signal(&loader->freed);
   pthread_mutex_unlock(&loader->mutex);
+}
+
+int64_t loader_windows(const Loader *l, int64_t steps) {
+  int64_t global = l->config.shares->global, windows = 0, turn;
+  int dataset;
+  for (int64_t step = 0; (!steps || step < steps) && find_turn(l, step, &dataset, &turn); step++) {
+    int64_t left = l->windows[dataset] - turn * global;
+    windows += left < global ? left : global;
+  }
+  return windows;
+}
+
+void loader_describe_windows(char text[LOADER_WINDOWS_TEXT], int64_t windows, int64_t all, int64_t seq_len) {
+  if (windows < all)
+    snprintf(text, LOADER_WINDOWS_TEXT, "%lld of %lld sequences of %lld", (long long)windows, (long long)all,
+             (long long)seq_len);
+  else
+    snprintf(text, LOADER_WINDOWS_TEXT, "%s%lld sequence%s of %lld", all > 1 ? "all " : "", (long long)all,
+             all > 1 ? "s" : "", (long long)seq_len);
 }
 
 LoaderStats loader_stats(Loader *loader) {

@@ -21,6 +21,7 @@ typedef struct LoaderConfig {
   int document_mask;
   int vocab_size; // an id at or above it is an error of loader_next; 0: not checked
   int evaluation; // in order, no shuffle, no weights, one pass, then loader_next returns 1
+  int64_t limit;  // windows of an evaluation, of which the datasets have equal parts as far as they last; 0: all
   uint64_t seed;
   double split;    // see SamplerConfig
   WindowPart part; // of every sample
@@ -66,6 +67,12 @@ void loader_release(Loader *loader, Batch *batch); // any order
 // Begins an evaluation anew, with the same memory and thread: the next batch is that of step 0, which is read ahead
 // from now on. No batch may be in use.
 void loader_rewind(Loader *loader);
+
+// Windows that the first `steps` steps of an evaluation read, all of them where `steps` is 0.
+int64_t loader_windows(const Loader *loader, int64_t steps);
+// "all 275 sequences of 16", "40 of 275 sequences of 16": what a loss was measured on.
+enum { LOADER_WINDOWS_TEXT = 96 };
+void loader_describe_windows(char text[LOADER_WINDOWS_TEXT], int64_t windows, int64_t all, int64_t seq_len);
 
 // The config's Shares have changed (shares_set): batches that were read ahead are read again by them. No batch may be
 // in use.

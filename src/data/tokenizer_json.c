@@ -2,6 +2,7 @@
 #include "data/tokenizer_json.h"
 #include "base/file.h"
 #include "base/json_read.h"
+#include "data/folder_check.h"
 #include "data/tokenizer_added.h"
 #include <stdio.h>
 #include <string.h>
@@ -322,7 +323,8 @@ int tokenizer_load(const char *path, Tokenizer **t, Error *error) {
   char *file = file_is_folder(path) ? xformat("%s/tokenizer.json", path) : xstrdup(path), *data = NULL;
   size_t bytes = 0;
   *t = NULL;
-  int code = file_read(file, FILE_LIMIT, &data, &bytes, error);
+  int code = folder_check_tokenizer(path, error);
+  if (code >= 0) code = file_read(file, FILE_LIMIT, &data, &bytes, error);
   if (code >= 0) code = tokenizer_parse(data, bytes, file, t, error);
   free(data);
   free(file);

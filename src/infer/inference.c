@@ -23,7 +23,8 @@ static int compile(Inference *i, const InferenceOptions *o, Launch *launch, Erro
 
 int inference_open(Inference *i, const ModelSource *source, const InferenceOptions *o, Launch *launch, Error *error) {
   *i = (Inference){.source = source};
-  int code = recipe_for_inference(o->command, o->key_count, o->keys, (int)o->seq, (int)o->rows, &i->recipe, error);
+  int code = recipe_for_inference(o->command, o->instead, o->key_count, o->keys, (int)o->seq, (int)o->rows, &i->recipe,
+                                  error);
   if (!code && i->recipe.notes && launch->rank == 0) fputs(i->recipe.notes, stderr);
   if (!code && source->has_recipe)
     i->recipe.moe.bias_rate = source->recipe.moe.bias_rate; // the checkpoint has the bias

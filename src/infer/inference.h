@@ -9,6 +9,7 @@
 typedef struct InferenceOptions {
   ModelMode mode;      // MODEL_EVALUATE or MODEL_GENERATE
   const char *command; // for messages: "plait eval"
+  const RecipeInstead *instead; // options of the command, for keys that it does not take; may be NULL
   int64_t seq;         // tokens of a sequence
   int64_t rows;        // sequences at a time over all data ranks, at least
   int threads;         // of all ranks on this machine together, where the keys have no run.threads; 0: all cores

@@ -1,8 +1,10 @@
 // Tells checkpoints, runs and Hugging Face folders apart, and reads weights from any of them.
 #include "infer/model_source.h"
 #include "base/file.h"
+#include "base/file_kind.h"
 #include "checkpoint/huggingface.h"
 #include "checkpoint/huggingface_files.h"
+#include "data/folder_check.h"
 #include "model/model.h"
 #include "runtime/state_tensors.h"
 #include <dirent.h>
@@ -114,35 +116,39 @@ static int open_huggingface(ModelSource *s, Error *error) {
   return model_config_load(&s->config, s->path, error);
 }
 
+// Of a folder that is no run and no checkpoint of plait.
+static int open_other(ModelSource *s, Error *error) {
+  int code = folder_check_model(s->path, true, error);
+  if (!code) return open_huggingface(s, error);
+  if (!strstr(error->message, FOLDER_CHECK_NOTHING)) return code;
+  *error = (Error){0}; // which keeps its first sentence else
+  return error_set(error, PLAIT_BAD_INPUT,
+                   "%s is neither a checkpoint (checkpoint.json), nor a run (checkpoints/), nor a Hugging Face folder "
+                   "(config.json and model.safetensors)",
+                   s->path);
+}
+
+static int refuse_file(const char *path, Error *error) {
+  const char *words;
+  FileKind kind = file_kind(path, &words);
+  bool told = kind == FILE_KIND_POINTER || kind == FILE_KIND_PACKED || kind == FILE_KIND_OTHER;
+  return error_set(error, PLAIT_BAD_INPUT,
+                   "%s %s; give the folder of a run (run.dir of its recipe), of a checkpoint, or a Hugging Face folder",
+                   path, told ? words : "is a file");
+}
+
 int model_source_open(ModelSource *source, const char *path, Error *error) {
   *source = (ModelSource){.path = xstrdup(path), .document_end = -1};
   for (size_t n = strlen(path); n > 1 && source->path[n - 1] == '/'; n--) source->path[n - 1] = 0;
   path = source->path;
-  if (!file_exists(path))
-    return error_set(error, PLAIT_BAD_INPUT,
-                     "%s does not exist; give a run, a checkpoint or a Hugging Face folder on this machine (plait "
-                     "downloads nothing)",
-                     path);
-  if (!file_is_folder(path))
-    return error_set(
-        error, PLAIT_BAD_INPUT,
-        "%s is a file; give the folder of a run (run.dir of its recipe), of a checkpoint, or a Hugging Face "
-        "folder",
-        path);
+  int code = folder_check_exists(path, "a run, a checkpoint or a Hugging Face folder", error);
+  if (code) return code;
+  if (!file_is_folder(path)) return refuse_file(path, error);
   if (has(path, "checkpoint.json")) return open_checkpoint(source, error);
-  if (has(path, "config.json") && !huggingface_check_weights(path, NULL)) return open_huggingface(source, error);
   char *inside = xformat("%s/checkpoints", path);
-  int code;
   if (file_exists(inside)) code = open_newest(source, inside, error);
   else if (holds_checkpoints(path)) code = open_newest(source, path, error);
-  else if (has(path, "pytorch_model.bin") || has(path, "pytorch_model.bin.index.json"))
-    code = huggingface_check_weights(path, error);
-  else
-    code =
-        error_set(error, PLAIT_BAD_INPUT,
-                  "%s is neither a checkpoint (checkpoint.json), nor a run (checkpoints/), nor a Hugging Face folder "
-                  "(config.json and model.safetensors)",
-                  path);
+  else code = open_other(source, error);
   free(inside);
   return code;
 }

@@ -40,6 +40,7 @@ static int read_family(ModelConfig *c, Error *error) {
   else if (family == FAMILIES) config_bad_value(&r, "model_type", type, model_families(allowed));
   if (r.code) return r.code;
   c->family = families[family];
+  r.aliases = c->family->aliases;
   config_only(&r, "quantization_config", "null"); // these two change every family of transformers
   config_only(&r, "is_causal", "true");
   c->family->read(&r, c);
@@ -79,8 +80,13 @@ void model_config_free(ModelConfig *config) {
   *config = (ModelConfig){0};
 }
 
+int model_same_rope(const RopeAttr *a, const RopeAttr *b) {
+  return a->theta == b->theta && a->scaling == b->scaling && a->factor == b->factor &&
+         a->low_frequency_factor == b->low_frequency_factor && a->high_frequency_factor == b->high_frequency_factor &&
+         a->original_positions == b->original_positions;
+}
+
 int model_config_equal(const ModelConfig *a, const ModelConfig *b) {
-  const RopeAttr *r = &a->rope, *q = &b->rope;
   return a->family == b->family && a->layers == b->layers && a->embed == b->embed && a->ffn == b->ffn &&
          a->vocab == b->vocab && a->heads == b->heads && a->kv_heads == b->kv_heads && a->head_dim == b->head_dim &&
          a->positions == b->positions && a->window == b->window && a->activation == b->activation &&
@@ -91,9 +97,7 @@ int model_config_equal(const ModelConfig *a, const ModelConfig *b) {
          a->head_norm == b->head_norm && a->experts == b->experts && a->experts_per_token == b->experts_per_token &&
          a->expert_ffn == b->expert_ffn && a->shared_ffn == b->shared_ffn && a->norm_topk == b->norm_topk &&
          a->router_aux_loss_coef == b->router_aux_loss_coef &&
-         !memcmp(a->expert_layers, b->expert_layers, sizeof a->expert_layers) && r->theta == q->theta &&
-         r->scaling == q->scaling && r->factor == q->factor && r->low_frequency_factor == q->low_frequency_factor &&
-         r->high_frequency_factor == q->high_frequency_factor && r->original_positions == q->original_positions;
+         !memcmp(a->expert_layers, b->expert_layers, sizeof a->expert_layers) && model_same_rope(&a->rope, &b->rope);
 }
 
 // --- writing --------------------------------------------------------------------------------------------------------
@@ -153,9 +157,10 @@ int model_config_save(const ModelConfig *config, const char *path, const char *t
   json_t *json = json_copy(config->json); // shallow: only its own keys change
   if (!json_object_get(json, "architectures"))
     json_object_set_new(json, "architectures", json_pack("[s]", config->family->architecture));
-  if (torch_dtype) {
-    const char *key = json_object_get(json, "dtype") ? "dtype" : "torch_dtype"; // transformers 5 says "dtype"
-    json_object_set_new(json, key, json_string(torch_dtype));
+  if (torch_dtype) { // transformers 5 says "dtype"; a file may have either, or both
+    if (json_object_get(json, "dtype")) json_object_set_new(json, "dtype", json_string(torch_dtype));
+    if (json_object_get(json, "torch_dtype") || !json_object_get(json, "dtype"))
+      json_object_set_new(json, "torch_dtype", json_string(torch_dtype));
   }
   write_json(file.stream, json, 0);
   fputc('\n', file.stream);

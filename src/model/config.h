@@ -72,6 +72,7 @@ void model_config_free(ModelConfig *config); // also safe twice
 int model_config_save(const ModelConfig *config, const char *path, const char *torch_dtype, Error *error);
 // Do both describe the same model, number for number? (Paths and keys that plait does not read may differ.)
 int model_config_equal(const ModelConfig *a, const ModelConfig *b);
+int model_same_rope(const RopeAttr *a, const RopeAttr *b);
 
 // Keys of the file that plait does not read and that might matter, with the nearest that it reads, as a list for a
 // message: "n_layres (did you mean n_layer?), rotary_pct"; NULL: none. What every config.json holds beside the model is

@@ -9,22 +9,13 @@
 
 enum { MOST_EXPERTS = 1 << 14 };
 
-// transformers 5 writes num_local_experts where 4 wrote num_experts, and reads both.
-static const char *experts_key(ConfigReader *r) {
-  const json_t *local = config_value(r, "num_local_experts"), *all = config_value(r, "num_experts");
-  if (!r->code && local && all && !json_equal(local, all))
-    config_bad_value(r, "num_local_experts", local, "the same number as num_experts");
-  return all ? "num_experts" : "num_local_experts";
-}
-
 void experts_read(ConfigReader *r, ModelConfig *c, int64_t choices_absent) {
-  const char *key = experts_key(r);
-  c->experts = config_integer(r, key, 1, MOST_EXPERTS, -1);
+  c->experts = config_integer(r, "num_local_experts", 1, MOST_EXPERTS, -1);
   c->experts_per_token = config_integer(r, "num_experts_per_tok", 1, MOST_EXPERTS, choices_absent);
   if (!r->code && c->experts_per_token > c->experts)
     r->code =
         error_set(r->error, PLAIT_BAD_INPUT, "%s: num_experts_per_tok is %lld; allowed: at most %s, which is %lld",
-                  r->file, (long long)c->experts_per_token, key, (long long)c->experts);
+                  r->file, (long long)c->experts_per_token, config_name(r, "num_local_experts"), (long long)c->experts);
   c->router_aux_loss_coef = config_real(r, "router_aux_loss_coef", 0, 1, 1e6, 0.001);
   config_boolean(r, "output_router_logits", 0); // of what transformers returns
   config_only(r, "router_jitter_noise", "0.0");
@@ -42,15 +33,15 @@ void experts_in_all_layers(ModelConfig *c) {
 
 // mlp_only_layers: a list of layers, which have none.
 static void read_dense_layers(ConfigReader *r, ModelConfig *c) {
-  const json_t *layers = config_value(r, "mlp_only_layers"), *layer;
+  const json_t *layers = config_value(r, "mlp_only_layers");
   if (r->code || !layers) return;
   char allowed[80];
   snprintf(allowed, sizeof allowed, "a list of layers, from 0 to %lld", (long long)c->layers - 1);
   if (!json_is_array(layers)) return config_bad_value(r, "mlp_only_layers", layers, allowed);
   for (size_t i = 0; i < json_array_size(layers) && !r->code; i++) {
-    layer = json_array_get(layers, i);
-    int64_t n = json_is_integer(layer) ? json_integer_value(layer) : -1;
-    if (n < 0 || n >= c->layers) config_bad_value(r, "mlp_only_layers", layers, allowed);
+    int64_t n;
+    if (!config_whole(json_array_get(layers, i), &n) || n < 0 || n >= c->layers)
+      config_bad_value(r, "mlp_only_layers", layers, allowed);
     else has_experts(c, n, FAULT(experts_in_dense_layers, 0, 1));
   }
 }

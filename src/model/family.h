@@ -15,7 +15,10 @@ struct Family {
   void (*read)(ConfigReader *reader, ModelConfig *config);
   // Embedding, blocks, final norm and head. Whatever limits the length of sequences is said with build_limit.
   void (*build)(ModelBuild *m, ModelOutputs *outputs);
-  const char *names;          // which tensor of a Hugging Face folder is which Variable: checkpoint/huggingface_views.h
+  const ConfigAlias *aliases; // keys that transformers reads under another name, too; NULL: none
+  // Which tensor of a Hugging Face folder is which Variable (checkpoint/huggingface_views.h): a text for each layout
+  // that such folders have, up to NULL. The first is written.
+  const char *const *layouts;
   const char *prefix;         // with which these names begin, and which folders of the bare model leave out
   // Of a family that stands for a common shape (model/example.h): a config.json, as a format of vocabulary, positions,
   // width, layers, heads, heads of keys and values, inner width, in this order. NULL: it does not.

@@ -35,7 +35,7 @@ void learned_build(ModelBuild *m, double residual, const char *positions_key, Mo
 
 void learned_heads(ConfigReader *r, ModelConfig *c, const char *embed_key, const char *heads_key) {
   if (r->code) return;
-  config_must_divide(r, embed_key, c->embed, heads_key, c->heads);
+  config_must_divide(r, config_name(r, embed_key), c->embed, config_name(r, heads_key), c->heads);
   c->kv_heads = c->heads;
   c->head_dim = c->embed / c->heads;
 }

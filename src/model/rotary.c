@@ -1,5 +1,6 @@
 // Decoders with rotary positions: their keys, blocks and names.
 #include "model/rotary.h"
+#include "base/fault.h"
 #include "model/experts.h"
 #include <math.h>
 #include <string.h>
@@ -8,48 +9,71 @@
 
 enum { ROPE_PLAIN = 0, ROPE_LLAMA3 = 1, ROPE_LINEAR = 2 }; // RopeAttr.scaling
 
-static void read_rope(ConfigReader *outer, const char *key, ModelConfig *c) {
+// Without a type the object says nothing of scaling: there is nothing else in it than the base.
+static int has_scaling(const json_t *object) {
+  const char *key;
+  json_t *value;
+  json_object_foreach((json_t *)object, key, value)
+    if (!json_is_null(value) && strcmp(key, "rope_theta") && strcmp(key, "partial_rotary_factor")) return 1;
+  return 0;
+}
+
+static void read_scaling(ConfigReader *r, RopeAttr *rope) {
+  const json_t *type = config_value(r, "rope_type");
+  const char *name = json_string_value(type), *allowed = "\"llama3\", \"linear\" or \"default\"";
+  if (!type) {
+    if (has_scaling(r->object)) config_missing(r, "rope_type", allowed);
+  } else if (name && !strcmp(name, "linear")) {
+    rope->scaling = ROPE_LINEAR;
+    rope->factor = config_real(r, "factor", 0, 0, 1e6, NAN);
+  } else if (name && !strcmp(name, "llama3")) {
+    rope->scaling = ROPE_LLAMA3;
+    rope->factor = config_real(r, "factor", 0, 0, 1e6, NAN);
+    rope->low_frequency_factor = config_real(r, "low_freq_factor", 0, 0, 1e6, NAN);
+    rope->high_frequency_factor = config_real(r, "high_freq_factor", rope->low_frequency_factor, 0, 1e6, NAN);
+    rope->original_positions = (double)config_integer(r, "original_max_position_embeddings", 1, MOST_POSITIONS, -1);
+  } else if (!name || strcmp(name, "default")) {
+    config_bad_value(r, "rope_type", type, allowed);
+  }
+}
+
+// What one object says, beside a rope_theta that stands outside of it. 1: the object is there.
+static int read_rope(ConfigReader *outer, const char *key, double theta, RopeAttr *rope) {
+  static const ConfigAlias aliases[] = {{"type", "rope_type"}, {NULL, NULL}}; // files before 2024 say "type"
   const json_t *object = config_value(outer, key);
-  if (outer->code || !object) return;
+  *rope = (RopeAttr){.theta = theta};
+  if (outer->code || !object) return 0;
   if (!json_is_object(object)) {
     config_bad_value(outer, key, object, "an object or null");
-    return;
+    return 0;
   }
   char prefix[40];
   snprintf(prefix, sizeof prefix, "%s.", key);
-  ConfigReader r = {
-      .file = outer->file, .prefix = prefix, .object = (json_t *)object, .known = outer->known, .error = outer->error};
-  const char *type_key = config_value(&r, "rope_type") ? "rope_type" : "type"; // files before 2024 say "type"
-  const json_t *type = config_value(&r, type_key);
-  const char *name = json_string_value(type), *allowed = "\"llama3\", \"linear\" or \"default\"";
-  c->rope.theta = config_real(&r, "rope_theta", 0, 0, 1e12, c->rope.theta);
+  ConfigReader r = {.file = outer->file, .prefix = prefix, .aliases = aliases, .object = (json_t *)object,
+                    .known = outer->known, .error = outer->error};
+  rope->theta = config_real(&r, "rope_theta", 0, 0, 1e12, theta);
+  if (!r.code && rope->theta != theta && config_value(outer, "rope_theta"))
+    config_bad_value(&r, "rope_theta", config_value(&r, "rope_theta"), "the same as rope_theta, or only one of them");
   config_only(&r, "partial_rotary_factor", "1.0");
-  if (!type) {
-    config_missing(&r, "rope_type", allowed);
-  } else if (name && !strcmp(name, "linear")) {
-    c->rope.scaling = ROPE_LINEAR;
-    c->rope.factor = config_real(&r, "factor", 0, 0, 1e6, NAN);
-  } else if (name && !strcmp(name, "llama3")) {
-    c->rope.scaling = ROPE_LLAMA3;
-    c->rope.factor = config_real(&r, "factor", 0, 0, 1e6, NAN);
-    c->rope.low_frequency_factor = config_real(&r, "low_freq_factor", 0, 0, 1e6, NAN);
-    c->rope.high_frequency_factor = config_real(&r, "high_freq_factor", c->rope.low_frequency_factor, 0, 1e6, NAN);
-    c->rope.original_positions = (double)config_integer(&r, "original_max_position_embeddings", 1, MOST_POSITIONS, -1);
-  } else if (!name || strcmp(name, "default")) {
-    config_bad_value(&r, type_key, type, allowed);
-  }
+  read_scaling(&r, rope);
   outer->code = r.code;
+  return 1;
 }
 
-// transformers 4 writes rope_theta and rope_scaling, transformers 5 both facts in rope_parameters.
-static void read_ropes(ConfigReader *r, ModelConfig *c, double theta) {
-  c->rope.theta = config_real(r, "rope_theta", 0, 0, 1e12, theta ? theta : 10000);
+// transformers 4 writes rope_theta and rope_scaling, transformers 5 both facts in rope_parameters. A file that has both
+// must mean the same with both.
+static void read_ropes(ConfigReader *r, ModelConfig *c, double absent) {
+  RopeAttr scaling, parameters;
+  double theta = config_real(r, "rope_theta", 0, 0, 1e12, absent ? absent : 10000);
   config_only(r, "partial_rotary_factor", "1.0");
-  const json_t *scaling = config_value(r, "rope_scaling"), *parameters = config_value(r, "rope_parameters");
-  if (!r->code && scaling && parameters && !json_equal(scaling, parameters))
-    config_bad_value(r, "rope_scaling", scaling, "null, because there is rope_parameters, which says something else");
-  read_rope(r, "rope_scaling", c);
-  read_rope(r, "rope_parameters", c);
+  int old = read_rope(r, "rope_scaling", theta, &scaling), new = read_rope(r, "rope_parameters", theta, &parameters);
+  c->rope = new ? parameters : scaling;
+  if (r->code || !old || !new) return;
+  if (scaling.theta == theta) scaling.theta = parameters.theta; // it stands in one of them alone
+  if (parameters.theta == theta) c->rope.theta = parameters.theta = scaling.theta;
+  if (FAULT(second_rope_wins, model_same_rope(&scaling, &parameters), 1)) return;
+  config_bad_value(r, "rope_scaling", config_value(r, "rope_scaling"),
+                   "null, because there is rope_parameters, which says something else");
 }
 
 static void read_heads(ConfigReader *r, ModelConfig *c, const RotaryDefaults *defaults) {
@@ -150,5 +174,5 @@ void rotary_build(ModelBuild *m, ModelOutputs *outputs) {
 
 // --- names -----------------------------------------------------------------------------------------------------------
 
-const char rotary_names[] = ROTARY_NAMES;
+const char *const rotary_layouts[] = {ROTARY_NAMES, NULL};
 const char *const rotary_buffers[] = {"rotary_emb.inv_freq", NULL};

@@ -39,6 +39,6 @@ void rotary_build(ModelBuild *m, ModelOutputs *outputs);
   "model.layers.N.mlp.down_proj.bias = layer.N.ffn.down.bias\n"                                                        \
   "model.norm.weight = norm.weight\n"                                                                                  \
   "lm_head.weight = head\n"
-extern const char rotary_names[];
+extern const char *const rotary_layouts[]; // of families with these names
 extern const char *const rotary_buffers[];
 #define ROTARY_PREFIX "model."

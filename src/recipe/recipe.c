@@ -589,34 +589,44 @@ int recipe_parse(const char *name, const char *text, size_t size, const char *fo
   return end_loading(&loader, code);
 }
 
-// "mesh.pp, mesh.dp, …": the keys with `inference`.
-static const char *inference_keys(Arena *arena) {
-  const char *text = NULL;
-  for (int i = 0; i < recipe_key_count; i++)
-    if (recipe_keys[i].inference && recipe_keys[i].kind != RECIPE_LATER)
-      text = text ? arena_format(arena, "%s, %s", text, recipe_keys[i].path) : recipe_keys[i].path;
+// "mesh, parallel, …": the sections, and the keys without one, where there are keys with `inference`.
+static const char *inference_sections(Arena *arena) {
+  const char *text = "", *last = "";
+  for (int i = 0; i < recipe_key_count; i++) {
+    const char *path = recipe_keys[i].path, *section = arena_format(arena, "%.*s", (int)strcspn(path, "."), path);
+    if (!recipe_keys[i].inference || recipe_keys[i].kind == RECIPE_LATER || !strcmp(section, last)) continue;
+    text = arena_format(arena, "%s%s%s", text, *text ? ", " : "", last = section);
+  }
   return text;
 }
 
 // A key of training, such as optimizer.lr, was surely not meant.
-static int check_inference_keys(const Recipe *r, const char *command, Arena *arena, Error *error) {
-  for (int i = 0; i < recipe_key_count; i++)
-    if (r->where[i] && !recipe_keys[i].inference)
-      return error_set(error, PLAIT_BAD_INPUT,
-                       "%s does nothing here; the keys that %s takes are %s", recipe_keys[i].path, command,
-                       inference_keys(arena));
+static int check_inference_keys(const Recipe *r, const char *command, const RecipeInstead *instead, Arena *arena,
+                                Error *error) {
+  for (int i = 0; i < recipe_key_count; i++) {
+    const RecipeInstead *option = instead;
+    if (!r->where[i] || recipe_keys[i].inference) continue;
+    while (option && option->key && strcmp(option->key, recipe_keys[i].path)) option++;
+    if (option && option->key)
+      return error_set(error, PLAIT_BAD_INPUT, "%s does nothing here; %s has the option %s", option->key, command,
+                       option->option);
+    return error_set(
+        error, PLAIT_BAD_INPUT,
+        "%s does nothing here; %s takes keys that say how it computes, of %s, and the options of %s --help",
+        recipe_keys[i].path, command, inference_sections(arena), command);
+  }
   return PLAIT_OK;
 }
 
-int recipe_for_inference(const char *command, int key_count, char **keys, int seq_len, int rows, Recipe *recipe,
-                         Error *error) {
+int recipe_for_inference(const char *command, const RecipeInstead *instead, int key_count, char **keys, int seq_len,
+                         int rows, Recipe *recipe, Error *error) {
   static const char nothing[] =
       "{model: {config: /none}, data: {train: /none}, run: {dir: /none}}"; // what every recipe must have
   Loader loader;
   Recipe defaults;
   int code = begin_loading(&loader, command, "/", recipe, &defaults, error);
   for (int i = 0; i < key_count && code == PLAIT_OK; i++) code = apply_override(&loader, keys[i], loader.here);
-  if (code == PLAIT_OK) code = check_inference_keys(recipe, command, &loader.arena, error);
+  if (code == PLAIT_OK) code = check_inference_keys(recipe, command, instead, &loader.arena, error);
   if (code) return end_loading(&loader, code);
   int micro_given = recipe_is_given(recipe, "batch.micro");
   loader.name = command;

@@ -191,9 +191,10 @@ int recipe_parse(const char *name, const char *text, size_t size, const char *fo
 // The parallel configuration alone, for evaluation and generation: one rank and fp32, but for the keys that are given
 // ("mesh.tp=2"). Others than those with `inference` in the key table are PLAIT_BAD_INPUT. A microbatch is `rows`
 // sequences over all data ranks, or a few more where they do not divide, unless batch.micro is given; there are as many
-// microbatches as pipeline ranks. `command` is for messages.
-int recipe_for_inference(const char *command, int key_count, char **keys, int seq_len, int rows, Recipe *recipe,
-                         Error *error);
+// microbatches as pipeline ranks. `command` is for messages, and so is `instead`, up to one without a key, or NULL.
+typedef struct RecipeInstead { const char *key, *option; } RecipeInstead; // "data.seq_len", "--seq-len N"
+int recipe_for_inference(const char *command, const RecipeInstead *instead, int key_count, char **keys, int seq_len,
+                         int rows, Recipe *recipe, Error *error);
 // Where mesh.dp is auto: makes it `ranks` ÷ (pp · cp · tp), rounded down, and checks what depends on the mesh, which
 // was left open until now. ranks 0: those of a run without a launcher, dp 1. Notes are added. PLAIT_BAD_INPUT: too few
 // ranks, or a mesh that cannot be. Else nothing is done.

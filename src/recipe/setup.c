@@ -3,7 +3,7 @@
 #include "base/cores.h"
 #include "base/fault.h"
 #include "base/file.h"
-#include "data/tokenizer.h"
+#include "data/folder_check.h"
 #include "plan/cluster.h"
 #include "plan/kernel_time.h"
 #include "recipe/recipe_device.h"
@@ -44,12 +44,9 @@ int setup_describe_lend(const Recipe *recipe, int threads, bool processes, char 
 
 int setup_model_config(const Recipe *recipe, ModelConfig *config, Error *error) {
   const char *init = recipe->model.init;
-  if (init[0] == '/' && !file_is_folder(init))
-    return error_set(error, PLAIT_BAD_INPUT,
-                     "%smodel.init: %s %s; give a Hugging Face folder on this machine (plait downloads nothing)",
-                     recipe_where(recipe, "model.init"), init,
-                     file_exists(init) ? "is not a folder" : "does not exist");
-  int code = model_config_load(config, recipe->model.config, error);
+  int code = init[0] == '/' ? folder_check_model(init, false, error) : PLAIT_OK;
+  if (code) return error_prefix(error, "%smodel.init", recipe_where(recipe, "model.init"));
+  code = model_config_load(config, recipe->model.config, error);
   if (code) return error_prefix(error, "%smodel.config", recipe_where(recipe, "model.config"));
   return setup_check_init(recipe, config, error);
 }
@@ -66,21 +63,6 @@ void setup_note_model(const Recipe *r, const ModelConfig *c, FILE *out) {
             "longer sequences all the same, and an export still says %lld; raise the number there if that is meant\n",
             recipe_where(r, "data.seq_len"), r->data.seq_len, c->path, (long long)c->positions,
             (long long)c->positions);
-}
-
-int setup_check_tokenizer(const Recipe *recipe, const ModelConfig *config, Error *error) {
-  const char *path = recipe->data.tokenizer;
-  Tokenizer *t;
-  if (!path || !file_exists(path)) return PLAIT_OK;
-  int code = tokenizer_load(path, &t, error);
-  if (code) return error_prefix(error, "%sdata.tokenizer", recipe_where(recipe, "data.tokenizer"));
-  int size = tokenizer_vocab_size(t);
-  tokenizer_destroy(t);
-  if (size <= config->vocab) return PLAIT_OK;
-  return error_set(
-      error, PLAIT_BAD_INPUT,
-      "%sdata.tokenizer: %s has %d tokens, but vocab_size in %s is only %lld; set vocab_size to at least %d",
-      recipe_where(recipe, "data.tokenizer"), path, size, config->path, (long long)config->vocab, size);
 }
 
 // The Layout: its name, and the rows that the recipe has of its own.

@@ -22,9 +22,10 @@ int setup_check_init(const Recipe *recipe, const ModelConfig *config, Error *err
 // What the model's config says and does not do, and sequences longer than it was made for, in a line each.
 void setup_note_model(const Recipe *recipe, const ModelConfig *config, FILE *out);
 
-// Refuses a tokenizer that eval and generate could not read, and one with more ids than the model has. One that is not
-// there yet is not judged.
-int setup_check_tokenizer(const Recipe *recipe, const ModelConfig *config, Error *error);
+// Refuses a tokenizer that eval and generate could not read; one that is not there yet is not judged. Where it has
+// tokens for which the model has no row, *note is a line about them, which the caller frees; with `data` the corpora
+// are read, and refused where they have one of these. *note is NULL otherwise.
+int setup_check_tokenizer(const Recipe *recipe, const ModelConfig *config, bool data, char **note, Error *error);
 
 // The recipe's parallel configuration beside the mesh, in a line: "zero 1, pipeline 1f1b, layout tensor".
 void setup_describe(const Recipe *recipe, const ModelConfig *config, char *text, size_t size);

@@ -2,6 +2,7 @@
 #include "base/fault.h"
 #include "base/file.h"
 #include "base/units.h"
+#include "data/indexed.h"
 #include "data/loader.h"
 #include "data/tokenizer.h"
 #include "recipe/setup.h"
@@ -139,4 +140,52 @@ int setup_check_data(const Recipe *r, const ModelConfig *config, char **note, Da
     free(sources);
   }
   return code;
+}
+
+// Tokenizer -----------------------------------------------------------------------------------------------------------
+
+// Has a corpus of the recipe a token for which the model has no row? `size`: the tokenizer's vocabulary.
+static int check_ids(const Recipe *r, const ModelConfig *config, int size, Error *error) {
+  enum { AT_ONCE = 1 << 20 };
+  int32_t *ids = xcalloc(AT_ONCE, sizeof *ids);
+  int code = PLAIT_OK;
+  for (int validation = 0; validation < 2; validation++) {
+    const RecipeCorpora *list = validation ? &r->data.valid : &r->data.train;
+    const char *key = validation ? "data.valid" : "data.train";
+    for (int i = 0; i < list->count && !code; i++) {
+      IndexedDataset d;
+      if ((code = indexed_open(&d, list->items[i].prefix, error))) break;
+      for (int64_t at = 0; at < d.tokens && !code; at += AT_ONCE)
+        code = indexed_read(&d, at, d.tokens - at < AT_ONCE ? d.tokens - at : AT_ONCE, (int)config->vocab, ids, error);
+      indexed_close(&d);
+      if (!code) continue;
+      Error found = *error;
+      *error = (Error){0}; // which keeps its first sentence else
+      code = error_set(error, code, "%s%s: %s; set vocab_size in %s to at least %d for a new model",
+                       recipe_where(r, key), key, found.message, config->path, size);
+    }
+    if (code) break;
+  }
+  free(ids);
+  return code;
+}
+
+int setup_check_tokenizer(const Recipe *r, const ModelConfig *config, bool data, char **note, Error *error) {
+  const char *path = r->data.tokenizer;
+  Tokenizer *t;
+  *note = NULL;
+  if (!path || !file_exists(path)) return PLAIT_OK;
+  int code = tokenizer_load(path, &t, error), without = 0;
+  if (code) return error_prefix(error, "%sdata.tokenizer", recipe_where(r, "data.tokenizer"));
+  int size = tokenizer_vocab_size(t);
+  for (int64_t id = config->vocab; id < size; id++) without += tokenizer_token(t, (int32_t)id) != NULL;
+  tokenizer_destroy(t);
+  if (!without) return PLAIT_OK;
+  if (FAULT(tokens_without_a_row_are_let_pass, data, 0) && (code = check_ids(r, config, size, error))) return code;
+  *note = xformat("note: %sdata.tokenizer: %s has %d token%s, %lld and above, for which the model has no row, because "
+                  "vocab_size in %s is %lld; %s\n",
+                  recipe_where(r, "data.tokenizer"), path, without, without > 1 ? "s" : "", (long long)config->vocab,
+                  config->path, (long long)config->vocab,
+                  data ? "the data has none of them" : "a run refuses data that has one of them");
+  return PLAIT_OK;
 }

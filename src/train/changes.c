@@ -4,6 +4,7 @@
 #include "base/file.h"
 #include "base/locale_utf8.h"
 #include "checkpoint/checksum.h"
+#include "model/config_reader.h"
 #include "recipe/recipe_keys.h"
 #include "train/learning_rate.h"
 #include <stdlib.h>
@@ -100,7 +101,7 @@ static void compare_json(Changes *c, int other_run, const char *path, const json
   json_object_update(keys, (json_t *)after);
   json_object_foreach(keys, key, value) {
     const json_t *was = json_object_get(before, key), *is = json_object_get(after, key);
-    if (was && is && json_equal(was, is)) continue;
+    if (was && is && config_same(was, is)) continue;
     char *what = xformat("model.config: %s of %s", key, path), *a = json_text(was), *b = json_text(is);
     note(c, other_run, what, a, b, "");
     free(what);
@@ -159,8 +160,31 @@ static void compare_key(Changes *c, const RecipeKey *key, const Recipe *was, con
   free(b);
 }
 
+// What follows --------------------------------------------------------------------------------------------------------
+
+// Of one thing that both recipes decide, from the step after `step` on: a sentence, or NULL where nothing follows.
+typedef char *Follows(const Recipe *was, const Recipe *is, int64_t step);
+
+// "2.4e-5"
+static void rate_text(double rate, char text[24]) {
+  snprintf(text, 24, "%.1e", rate);
+  char *exponent = strchr(text, 'e') + 2, *digits = exponent;
+  while (*digits == '0' && digits[1]) digits++;
+  memmove(exponent, digits, strlen(digits) + 1);
+}
+
+// Keys of the schedule change the learning rates of all steps; said is where the next step's is not what was to come.
+static char *follow_rate(const Recipe *was, const Recipe *is, int64_t step) {
+  char last[24], expected[24], next[24];
+  rate_text(learning_rate_at(was, step - 1), last);
+  rate_text(learning_rate_at(was, step), expected);
+  rate_text(learning_rate_at(is, step), next);
+  if (FAULT(jumps_of_the_rate_are_not_said, !strcmp(next, expected) || !strcmp(next, last), 1)) return NULL;
+  return xformat("the learning rate goes from %s to %s", last, next);
+}
+
 // Step n takes samples (n − 1) · batch.global on, whatever the steps before have taken.
-static char *describe_order(const Recipe *was, const Recipe *is, int64_t step) {
+static char *follow_order(const Recipe *was, const Recipe *is, int64_t step) {
   int64_t had = step * was->batch.global, next = step * is->batch.global;
   if (had == next) return NULL;
   return xformat(
@@ -170,16 +194,34 @@ static char *describe_order(const Recipe *was, const Recipe *is, int64_t step) {
       (long long)(next > had ? next - had : had - next), next > had ? "left out" : "trained on again");
 }
 
-// Of the step after `step`, which the run has done; to the digits that are printed.
-static char *describe_rate(const Recipe *was, const Recipe *is, int64_t step) {
-  char last[32], then[32], now[32];
-  snprintf(last, sizeof last, "%.1e", learning_rate_at(was, step > 0 ? step - 1 : 0));
-  snprintf(then, sizeof then, "%.1e", learning_rate_at(was, step));
-  snprintf(now, sizeof now, "%.1e", learning_rate_at(is, step));
-  if (!strcmp(FAULT(rates_jump_silently, then, now), now)) return NULL;
-  return xformat("the run goes on under another schedule: after step %lld the learning rate goes from %s to %s; a new "
-                 "run needs another run.dir",
-                 (long long)step, last, now);
+// The scale is part of the state.
+static char *follow_loss_scale(const Recipe *was, const Recipe *is, int64_t step) {
+  double before = was->loss_scale.initial, now = is->loss_scale.initial;
+  if (!(before > 0) || !(now > 0) || before == now) return NULL;
+  return xformat("loss_scale.initial counts where a run begins: this one continues with the loss scale that its "
+                 "checkpoint has");
+}
+
+static char *follow_keep(const Recipe *was, const Recipe *is, int64_t step) {
+  char *folder = xformat("%s/checkpoints", is->run.dir);
+  int keep = is->checkpoint.keep, before = was->checkpoint.keep, there = checkpoint_steps_there(folder);
+  free(folder);
+  if (!keep || (before && before <= keep) || there < keep) return NULL;
+  return xformat("checkpoint.keep is %d: the next checkpoint removes %d of the %d that are there", keep,
+                 there + 1 - keep, there);
+}
+
+static char *describe_follows(const Recipe *was, const Recipe *is, int64_t step) {
+  static Follows *const all[] = {follow_rate, follow_order, follow_loss_scale, follow_keep};
+  char *text = NULL;
+  for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+    char *old = text, *sentence = all[i](was, is, step);
+    if (!sentence) continue;
+    text = xformat("%snote: %s\n", old ? old : "", sentence);
+    free(sentence);
+    free(old);
+  }
+  return text;
 }
 
 void changes_find(const Recipe *recipe, const ModelConfig *config, const json_t *facts, const Checkpoint *checkpoint,
@@ -205,8 +247,7 @@ void changes_find(const Recipe *recipe, const ModelConfig *config, const json_t 
     if (!strcmp(key->path, "model.config")) contents = same_model == 1 ? 1 : -1; // keys that differ are in the list
     compare_key(changes, key, &was, recipe, contents);
   }
-  changes->rate = describe_rate(&was, recipe, checkpoint_step(checkpoint));
-  changes->order = describe_order(&was, recipe, checkpoint_step(checkpoint));
+  changes->follows = describe_follows(&was, recipe, checkpoint_step(checkpoint));
   recipe_free(&was);
 }
 
@@ -214,7 +255,6 @@ void changes_free(Changes *changes) {
   free(changes->listed);
   free(changes->other_run);
   free(changes->unknown);
-  free(changes->order);
-  free(changes->rate);
+  free(changes->follows);
   *changes = (Changes){0};
 }

@@ -11,8 +11,7 @@ typedef struct Changes {
   char *listed;  // "schedule.steps 300 → 600, optimizer.lr 0.0003 → 0.0001"; NULL: none
   char *other_run; // of these, what makes it another run; NULL: nothing
   char *unknown; // a sentence where the recorded recipe is one that this version of plait cannot read; else NULL
-  char *rate;    // a sentence where the learning rate does not go on as it would have; NULL: it does
-  char *order;   // a sentence where another batch.global changes which samples follow; NULL: it does not
+  char *follows; // a line "note: …" for each thing that follows from these keys and that they do not say; NULL: nothing
 } Changes;
 
 // The recipe, config.json and contents that a checkpoint has recorded, against those of now. What was not recorded

@@ -21,6 +21,8 @@ int held_out_evaluate(Rank *r, const Recipe *recipe, HeldOut *h, Error *error) {
                  .sources = sources,
                  .source_loss = xcalloc(n, sizeof *h->source_loss),
                  .source_tokens = xcalloc(n, sizeof *h->source_tokens)};
+  h->windows = loader_windows(r->evaluation, recipe->eval.batches);
+  h->all = loader_windows(r->evaluation, 0);
   int code = rank_evaluate(r, recipe->eval.batches, add_batch, h, &h->loss, &h->tokens, error);
   for (size_t k = 0; k < n; k++)
     h->source_loss[k] = h->source_tokens[k] > 0 ? h->source_loss[k] / h->source_tokens[k] : NAN;

@@ -5,6 +5,7 @@
 
 typedef struct HeldOut {
   double loss, tokens; // a mean over all target tokens, and how many
+  int64_t windows, all; // sequences that it was measured on, and that the held-out text has
   int count;           // sources
   const RecipeCorpora *sources;
   double *source_loss, *source_tokens; // (count) NAN where no token of it was predicted; owned

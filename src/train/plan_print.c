@@ -554,12 +554,14 @@ int plan_print(const Recipe *asked, bool exact, FILE *out, Error *error) {
   Job *job = NULL;
   RecomputeChoice *choice = xcalloc(1, sizeof *choice);
   int code = setup_model_config(recipe, &config, error);
-  if (!code) code = setup_check_tokenizer(recipe, &config, error);
+  char *note = NULL;
+  if (!code) code = setup_check_tokenizer(recipe, &config, false, &note, error);
   if (!code) code = setup_job_chosen(recipe, &config, choice, &job, error);
   if (!code) {
     Plan plan = {.recipe = recipe, .config = &config, .job = job, .exact = exact, .kept = kept, .out = out};
     plan.loader = setup_loader_bytes(recipe, &config, job);
     print_head(&plan);
+    if (note) fputs(note, out);
   print_data(&plan);
     print_experts(&plan);
     print_reference(&plan);
@@ -577,6 +579,7 @@ int plan_print(const Recipe *asked, bool exact, FILE *out, Error *error) {
     if (!code) code = plan_print_tensor(recipe, &config, out, error);
     job_destroy(job);
   }
+  free(note);
   free(choice);
   model_config_free(&config);
   return code;

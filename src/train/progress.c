@@ -206,12 +206,13 @@ void progress_note(Progress *progress, const char *format, ...) {
   fflush(progress->out);
 }
 
-void progress_eval(Progress *progress, int64_t step, double loss, double tokens, double bits_per_byte) {
+void progress_eval(Progress *progress, int64_t step, double loss, double tokens, double bits_per_byte,
+                   const char *measured) {
   const char *bold = progress->colour ? "\033[1m" : "", *normal = progress->colour ? "\033[0m" : "";
   char bits[64] = "";
   if (!isnan(bits_per_byte)) snprintf(bits, sizeof bits, "  %.4f bits per byte", bits_per_byte);
-  progress_note(progress, "%sheld-out at step %lld: loss %.4f%s  (%.0f tokens)%s", bold, (long long)step, loss, bits,
-                tokens, normal);
+  progress_note(progress, "%sheld-out at step %lld: loss %.4f%s  (%.0f tokens in %s)%s", bold, (long long)step, loss,
+                bits, tokens, measured, normal);
 }
 
 void progress_finish(Progress *progress) {

@@ -33,7 +33,8 @@ typedef struct ProgressStep {
 void progress_start(Progress *progress, FILE *out, int64_t first, int64_t total, int64_t log_every);
 void progress_step(Progress *progress, const ProgressStep *step);
 // Evaluation line, stays on the screen. tokens: of which the loss is the mean; bits_per_byte may be NAN (left out).
-void progress_eval(Progress *progress, int64_t step, double loss, double tokens, double bits_per_byte);
+void progress_eval(Progress *progress, int64_t step, double loss, double tokens, double bits_per_byte,
+                   const char *measured);
 // Any other line that stays (a checkpoint was saved, a warning).
 void progress_note(Progress *progress, const char *format, ...) __attribute__((format(printf, 2, 3)));
 // Time spent outside steps (evaluation, checkpoints) does not count against tokens/s: call when a step begins again.

@@ -223,14 +223,18 @@ static void report_sources(Trainer *t, const HeldOut *h, char *line, size_t size
 }
 
 int trainer_report_evaluation(Trainer *t, int64_t step, const HeldOut *h, Error *error) {
-  char line[4096] = "";
+  char line[4096] = "", measured[LOADER_WINDOWS_TEXT + 32];
   metrics_begin(&t->metrics);
   metrics_integer(&t->metrics, "step", step);
   metrics_real(&t->metrics, "eval_loss", h->loss);
   metrics_real(&t->metrics, "eval_tokens", h->tokens);
   if (h->count > 1) report_sources(t, h, line, sizeof line);
   int code = metrics_end(&t->metrics, error);
-  progress_eval(&t->progress, step, h->loss, h->tokens, NAN);
+  loader_describe_windows(measured, h->windows, h->all, t->recipe->data.seq_len);
+  if (h->windows < h->all)
+    snprintf(measured + strlen(measured), sizeof measured - strlen(measured), ", eval.batches %d",
+             t->recipe->eval.batches);
+  progress_eval(&t->progress, step, h->loss, h->tokens, NAN, measured);
   if (h->count > 1) progress_note(&t->progress, "  of each source: %s", line);
   progress_resume_clock(&t->progress);
   return code;

@@ -16,9 +16,9 @@
 #include <time.h>
 
 // Generation would miss it when the run is over.
-static int check_tokenizer(const Trainer *t, Error *error) {
+static int check_tokenizer(Trainer *t, Error *error) {
   const char *path = t->recipe->data.tokenizer;
-  if (file_exists(path)) return setup_check_tokenizer(t->recipe, &t->config, error);
+  if (file_exists(path)) return setup_check_tokenizer(t->recipe, &t->config, true, &t->rowless, error);
   return error_set(error, PLAIT_BAD_INPUT, "%sdata.tokenizer: %s does not exist; plait tokenize --train makes one",
                    recipe_where(t->recipe, "data.tokenizer"), path);
 }
@@ -103,9 +103,10 @@ static int check_changes(Trainer *t, Error *error) {
 
 void trainer_tell_changes(const Trainer *t) {
   const Recipe *r = t->recipe;
+  char passes[128];
   setup_note_model(r, &t->config, t->out);
   if (t->split) fputs(t->split, t->out);
-  char passes[128];
+  if (t->rowless) fputs(t->rowless, t->out);
   setup_describe_passes(&t->passes, (double)r->schedule.steps * r->batch.global * r->data.seq_len, passes,
                         sizeof passes);
   fprintf(t->out, "data: %lld step%s of %lld tokens are %s\n", (long long)r->schedule.steps,
@@ -113,8 +114,7 @@ void trainer_tell_changes(const Trainer *t) {
   if (!t->resume) return;
   if (t->changes.listed) fprintf(t->out, "changed: %s\n", t->changes.listed);
   if (t->changes.unknown) fprintf(t->out, "note: %s\n", t->changes.unknown);
-  if (t->changes.rate) fprintf(t->out, "note: %s\n", t->changes.rate);
-  if (t->changes.order) fprintf(t->out, "note: %s\n", t->changes.order);
+  if (t->changes.follows) fputs(t->changes.follows, t->out);
   if (t->changes.other_run && resumes_itself(t))
     fprintf(t->out, "note: --force: from step %lld on this is another run than before: %s\n",
             (long long)t->first_step + 1, t->changes.other_run);

@@ -240,6 +240,58 @@ static void test_evaluation(void **state) {
   assert_int_equal(targets, expected);
 }
 
+// A limit takes windows from the start of each dataset, as many of one as of the other, as far as they last; and the
+// text says how many.
+static void test_limit(void **state) {
+  LoaderConfig config = base();
+  config.evaluation = 1;
+  Loader *loader = open_loader(&config, 0);
+  int64_t all = loader_windows(loader, 0), had[2] = {0}, least;
+  assert_int_equal(loader_windows(loader, 2), 2 * GLOBAL); // one batch of each
+  loader_close(loader);
+  Error error = {0};
+  Sampler sampler;
+  SamplerConfig same = loader_sampler(&config);
+  assert_int_equal(sampler_open(&sampler, &same, &error), 0);
+  assert_int_equal(sampler.total, all);
+  int64_t of[2] = {sampler.windows[0], sampler.windows[1]};
+  least = of[0] < of[1] ? of[0] : of[1];
+  const int64_t limits[] = {1, 2, 7, 2 * least, 2 * least + 1, all - 1, all, all + 5};
+  for (size_t i = 0; i < sizeof limits / sizeof *limits; i++) {
+    config.limit = limits[i];
+    int64_t wanted = limits[i] < all ? limits[i] : all, targets = 0, expected = 0;
+    for (int k = 0; k < 2; k++) {
+      had[k] = (wanted + 1 - k) / 2 < of[k] ? (wanted + 1 - k) / 2 : of[k];
+      if (wanted - had[k] > of[1 - k]) had[k] = wanted - of[1 - k]; // the other one has no more
+      for (int64_t w = 0; w < had[k]; w++) {
+        int32_t t[4][SEQ];
+        assert_int_equal(
+            sampler_read(&sampler, sampler_first(&sampler, k) + w, t[0], t[1], t[2], t[3], &error), 0);
+        for (int j = 0; j < SEQ; j++) expected += t[1][j] >= 0;
+      }
+    }
+    assert_int_equal(had[0] + had[1], wanted);
+    loader = open_loader(&config, 0);
+    assert_int_equal(loader_windows(loader, 0), wanted);
+    assert_int_equal(loader_windows(loader, 1000000), wanted);
+    Batch *batch;
+    while (!loader_next(loader, &batch, NULL, &error)) {
+      for (int at = 0; at < batch->samples * SEQ; at++) targets += batch->targets[at] >= 0;
+      loader_release(loader, batch);
+    }
+    assert_int_equal(targets, expected);
+    loader_close(loader);
+  }
+  sampler_close(&sampler);
+  char text[LOADER_WINDOWS_TEXT];
+  loader_describe_windows(text, 40, 275, 16);
+  assert_string_equal(text, "40 of 275 sequences of 16");
+  loader_describe_windows(text, 275, 275, 16);
+  assert_string_equal(text, "all 275 sequences of 16");
+  loader_describe_windows(text, 1, 1, 5);
+  assert_string_equal(text, "1 sequence of 5");
+}
+
 // An id over the vocabulary: the steps before it come, then its sentence, again and again.
 static void test_error_in_thread(void **state) {
   char *prefix = scratch_path(folder, "bad");
@@ -392,6 +444,7 @@ int main(void) {
       cmocka_unit_test_setup_teardown(test_against_sampler, setup, teardown),
       cmocka_unit_test_setup_teardown(test_resume, setup, teardown),
       cmocka_unit_test_setup_teardown(test_evaluation, setup, teardown),
+      cmocka_unit_test_setup_teardown(test_limit, setup, teardown),
       cmocka_unit_test_setup_teardown(test_error_in_thread, setup, teardown),
       cmocka_unit_test_setup_teardown(test_bounded, setup, teardown),
       cmocka_unit_test_setup_teardown(test_waiting_is_reported, setup, teardown),

@@ -9,20 +9,39 @@ command -v python3 >/dev/null || { echo "SKIPPED: there is no python3 here"; exi
 "$PLAIT" train recipe.yaml run.dir=run schedule.steps=8 checkpoint.every=0 eval.batches=100000 >log 2>&1 || { cat log; die "no run"; }
 
 # ---- train and eval agree on the loss and on how many tokens it is of ----
-held=$(sed -nE 's/^held-out at step 8: loss ([0-9.]+)  \(([0-9]+) tokens\)$/\1 \2/p' log)
-eval=$("$PLAIT" eval run 2>/dev/null | sed -nE 's/^loss ([0-9.]+) .*\(([0-9]+) tokens, .*/\1 \2/p')
+held=$(sed -nE 's/^held-out at step 8: loss ([0-9.]+)  \(([0-9]+) tokens in (all [0-9]+ sequences of 32)\)$/\1 \2 \3/p' log)
+eval=$("$PLAIT" eval run 2>/dev/null | sed -nE 's/^loss ([0-9.]+) .*\(([0-9]+) tokens in (all [0-9]+ sequences of 32), .*/\1 \2 \3/p')
 [ -n "$held" ] || fail "train does not say of how many tokens its held-out loss is: $(cat log)"
 [ "$held" = "$eval" ] || fail "train says $held, eval $eval"
+
+
+# ---- a part of it: what training measured with eval.batches, eval measures with --limit, under every mesh ----
+"$PLAIT" train recipe.yaml run.dir=part schedule.steps=8 checkpoint.every=0 eval.batches=3 >log 2>&1 || { cat log; die "no run"; }
+global=$(sed -nE 's/^batch: .*global: ([0-9]+).*/\1/p' recipe.yaml)
+all=$(sed -E 's/.*all ([0-9]+) .*/\1/' <<<"$held")
+part=$(sed -nE 's/^held-out at step 8: loss ([0-9.]+)  \(([0-9]+) tokens in ([0-9]+ of [0-9]+) sequences of 32, eval.batches 3\)$/\1 \2 \3/p' log)
+[ "${part#* * }" = "$((3 * global)) of $all" ] || fail "three batches of $global sequences are not said: $(grep held-out log)"
+for mesh in "" mesh.dp=2; do
+  eval=$("$PLAIT" eval part --limit $((3 * global)) $mesh | sed -nE 's/^loss ([0-9.]+) .*\(([0-9]+) tokens in ([0-9]+ of [0-9]+) sequences of 32, .*/\1 \2 \3/p')
+  [ "$part" = "$eval" ] || fail "train says $part, eval --limit $mesh $eval"
+done
+for most in $all $((all + 1)) 0; do
+  expect 0 "tokens in all $all sequences of 32," "$PLAIT" eval run --limit $most
+done
+expect 0 '\([0-9]+ tokens in 1 of [0-9]+ sequences of 5, ' "$PLAIT" eval run --limit 1 --seq-len 5
+refuse 2 '^plait eval: eval.batches does nothing here; plait eval has the option --limit N, which evaluates on N sequences$' "$PLAIT" eval run eval.batches=2
+refuse 2 '^plait eval: data.seq_len does nothing here; plait eval has the option --seq-len N$' "$PLAIT" eval run data.seq_len=8
 
 # ---- JSON ----
 "$PLAIT" eval run --json >result.json 2>log || fail "eval --json: $(cat log)"
 python3 - "$held" <<'PYTHON' || fail "eval --json: $(cat result.json)"
 import json, math, re, sys
-loss, tokens = sys.argv[1].split()
+loss, tokens, _, sequences = sys.argv[1].split()[:4]
 text = open("result.json").read()
 assert len(text.splitlines()) == 1
 r = json.loads(text)
-assert list(r) == ["tokens", "bytes", "loss", "perplexity", "bits_per_byte", "seconds"], r
+assert list(r) == ["tokens", "bytes", "loss", "perplexity", "bits_per_byte", "sequences", "all_sequences", "seq_len", "seconds"], r
+assert r["sequences"] == r["all_sequences"] == int(sequences) and r["seq_len"] == 32, r
 assert "%.4f" % r["loss"] == loss and r["tokens"] == int(tokens), r
 assert len(re.search(r'"loss": ([0-9.]+)', text)[1]) > 12, "digits"
 assert abs(r["perplexity"] - math.exp(r["loss"])) < 1e-9 * r["perplexity"]
@@ -50,8 +69,8 @@ sed 's/valid: valid, //' recipe.yaml >plain.yaml
 refuse 2 'the recipe of plain names no held-out text \(data.valid or data.split\); name one: plait eval plain --data PREFIX' "$PLAIT" eval plain
 expect 0 '^loss ' "$PLAIT" eval plain --data valid
 "$PLAIT" train plain.yaml run.dir=split data.split=0.2 schedule.steps=5 checkpoint.every=0 eval.batches=100000 >log 2>&1 || { cat log; die "no run with data.split"; }
-held=$(sed -nE 's/^held-out at step 5: loss ([0-9.]+)  \(([0-9]+) tokens\)$/\1 \2/p' log)
-eval=$("$PLAIT" eval split | sed -nE 's/^loss ([0-9.]+) .*\(([0-9]+) tokens, .*/\1 \2/p')
+held=$(sed -nE 's/^held-out at step 5: loss ([0-9.]+)  \(([0-9]+) tokens in (.*)\)$/\1 \2 \3/p' log)
+eval=$("$PLAIT" eval split | sed -nE 's/^loss ([0-9.]+) .*\(([0-9]+) tokens in (.*), [0-9]+ bytes, .*/\1 \2 \3/p')
 [ -n "$held" ] && [ "$held" = "$eval" ] || fail "of data.split train says $held, eval $eval"
 
 # ---- weights in another form ----

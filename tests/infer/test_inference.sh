@@ -18,7 +18,7 @@ cp -r folder untouched
 
 # loss OUTPUT: the loss that plait eval printed
 loss() { sed -nE 's/^loss ([0-9.]+) .*/\1/p' <<<"$1"; }
-counts() { sed -nE 's/.*\(([0-9]+ tokens, [0-9]+ bytes),.*/\1/p' <<<"$1"; }
+counts() { sed -nE "s/.*\(([0-9]+ tokens) in .*(, [0-9]+ bytes),.*/\1\2/p" <<<"$1"; }
 
 # ---- eval ------------------------------------------------------------------------------------------------------------
 one=$("$PLAIT" eval exported --data valid --seq-len 32) || die "eval as one rank"
@@ -83,7 +83,7 @@ for folder in $folders; do
   done
 done
 # ---- wrong keys ----------------------------------------------------------------------------------------------------------
-refuse 2 'optimizer.lr does nothing here; the keys that plait eval takes are mesh.pp, mesh.dp, ' "$PLAIT" eval exported --data valid optimizer.lr=1
+refuse 2 '^plait eval: optimizer.lr does nothing here; plait eval takes keys that say how it computes, of .*mesh, .*parallel, .*and the options of plait eval --help$' "$PLAIT" eval exported --data valid optimizer.lr=1
 refuse 2 'parallel.recompute does nothing here; ' "$PLAIT" generate run --prompt x parallel.recompute=full
 refuse 2 'mesh.tb: unknown key; did you mean mesh' "$PLAIT" eval exported --data valid mesh.tb=2
 refuse 2 'is not of the form key=value' "$PLAIT" eval exported --data valid --seq-len 32 valid

@@ -1,6 +1,6 @@
 #!/bin/bash
 # A model family is named in its folder and in families.def, and nowhere else: what others want to know of a model they ask its config
-# and its graph. Comments may name families. SOURCE: the repository.
+# and its graph. Comments may name families, and llama.cpp is a program. SOURCE: the repository.
 set -u
 work=$(mktemp -d) || exit 1
 trap 'rm -rf "$work"' EXIT
@@ -13,7 +13,7 @@ folders=$(sed 's,^,^src/model/,; s,$,/,' <<<"$families" | paste -sd'|')
 # Lines of code that have the name of a family as a word, or after family_ or MODEL_, whatever the case.
 named() {
   (cd "$1" && find src include -name '*.[ch]' -o -name '*.def' | sort | grep -vE "$folders|^src/model/families\.def$" |
-    xargs grep -niE "(\\b|family_|model_)($words)\\b" /dev/null | sed -E 's,//.*,,' | grep -iE ":.*(\\b|family_|model_)($words)\\b")
+    xargs grep -niE "(\\b|family_|model_)($words)\\b" /dev/null | sed -E 's,//.*,,; s,llama\.cpp,,' | grep -iE ":.*(\\b|family_|model_)($words)\\b")
 }
 # A family that includes another one's folder.
 includes() { (cd "$1" && grep -nE "#include \"model/($words)/" $(sed 's,^,src/model/,; s,$,/*.c,' <<<"$families")); }

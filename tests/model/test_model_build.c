@@ -51,7 +51,7 @@ static void test_parameters(void **state) {
     HuggingfaceViews views;
     int64_t total = 0;
     int seeds = 0;
-    huggingface_views_of(&views, &c);
+    huggingface_views_of(&views, &c, 0);
     for (int k = 0; k < g->variable.count; k++) {
       const Variable *v = &g->variable.data[k];
       if (v->kind != VARIABLE_PARAMETER) {

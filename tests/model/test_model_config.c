@@ -66,6 +66,52 @@ static void test_llama(void **state) {
   model_config_free(&c);
 }
 
+// Pairs of files that mean the same model, spelled as transformers 4, 5 or others spell it.
+static void test_spellings(void **state) {
+#define LINEAR "{\"type\": \"linear\", \"factor\": 2.0}"
+#define SMALL                                                                                                          \
+  "\"hidden_size\": 32, \"intermediate_size\": 56, \"num_attention_heads\": 8, \"num_key_value_heads\": 4, "           \
+  "\"num_hidden_layers\": 2, \"vocab_size\": 97"
+  static const struct { const char *a, *b; } pairs[] = {
+      {"{" LLAMA ", \"rope_theta\": 10000.0, \"rope_scaling\": " LINEAR "}",
+       "{" LLAMA ", \"rope_theta\": 10000.0, \"rope_scaling\": " LINEAR
+       ", \"rope_parameters\": {\"rope_type\": \"linear\", \"factor\": 2, \"rope_theta\": 10000}}"},
+      {"{" LLAMA ", \"rope_theta\": 5e5, \"rope_scaling\": " LINEAR "}",
+       "{" LLAMA ", \"rope_scaling\": " LINEAR
+       ", \"rope_parameters\": {\"type\": \"linear\", \"rope_type\": \"linear\", \"factor\": 2, \"rope_theta\": 5e5}}"},
+      {"{" LLAMA ", \"rope_theta\": 5e5, \"rope_scaling\": " LINEAR "}",
+       "{" LLAMA ", \"rope_scaling\": {\"type\": \"linear\", \"factor\": 2, \"rope_theta\": 5e5}"
+       ", \"rope_parameters\": {\"rope_type\": \"linear\", \"factor\": 2}}"},
+      {"{" LLAMA ", \"rope_theta\": 5e5}", "{" LLAMA ", \"rope_parameters\": {\"rope_theta\": 5e5}}"},
+      {"{" LLAMA ", \"rope_theta\": 5e5}", "{" LLAMA ", \"rope_theta\": 5e5, \"rope_scaling\": {}}"},
+      {"{" LLAMA ", \"head_dim\": 16}", "{" LLAMA ", \"head_dim\": 16.0, \"partial_rotary_factor\": 1}"},
+      {"{" LLAMA ", \"rope_scaling\": {\"rope_type\": \"llama3\", \"factor\": 8.0, \"low_freq_factor\": 1.0, "
+       "\"high_freq_factor\": 4.0, \"original_max_position_embeddings\": 64}}",
+       "{" LLAMA ", \"rope_parameters\": {\"rope_type\": \"llama3\", \"factor\": 8, \"low_freq_factor\": 1, "
+       "\"high_freq_factor\": 4, \"original_max_position_embeddings\": 64.0, \"rope_theta\": 10000}}"},
+      {"{" GPT2 ", \"n_inner\": 1000}", "{" GPT2 ", \"n_inner\": 1e3, \"num_hidden_layers\": 2.0}"},
+      {"{" GPT2 "}", "{\"model_type\": \"gpt2\", \"num_hidden_layers\": 2, \"hidden_size\": 32, "
+                     "\"num_attention_heads\": 4, \"max_position_embeddings\": 64, \"vocab_size\": 97}"},
+      {"{\"model_type\": \"mixtral\", " SMALL ", \"num_local_experts\": 6}",
+       "{\"model_type\": \"mixtral\", " SMALL ", \"num_experts\": 6.0}"},
+      {"{\"model_type\": \"qwen2_moe\", " SMALL ", \"moe_intermediate_size\": 12, \"num_experts\": 6, "
+       "\"mlp_only_layers\": [1]}",
+       "{\"model_type\": \"qwen2_moe\", " SMALL ", \"moe_intermediate_size\": 12.0, \"num_local_experts\": 6, "
+       "\"num_experts\": 6.0, \"mlp_only_layers\": [1.0]}"},
+      {"{\"model_type\": \"gpt_neo\", \"num_layers\": 2, \"hidden_size\": 32, \"num_heads\": 4, "
+       "\"max_position_embeddings\": 64, \"vocab_size\": 97, \"attention_types\": [[[\"global\"], 2]]}",
+       "{\"model_type\": \"gpt_neo\", \"num_hidden_layers\": 2, \"hidden_size\": 32, \"num_attention_heads\": 4, "
+       "\"max_position_embeddings\": 64, \"vocab_size\": 97, \"attention_types\": [[[\"global\"], 2.0]]}"},
+  };
+  for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++) {
+    ModelConfig a = parse(pairs[i].a), b = parse(pairs[i].b);
+    if (!model_config_equal(&a, &b)) fail_msg("%s\n  does not mean what this does:\n%s", pairs[i].b, pairs[i].a);
+    assert_null(model_config_unread(&b));
+    model_config_free(&a);
+    model_config_free(&b);
+  }
+}
+
 #define ROTARY                                                                                                         \
   "\"num_hidden_layers\": 2, \"hidden_size\": 32, \"intermediate_size\": 56, \"num_attention_heads\": 8, "             \
   "\"vocab_size\": 97"
@@ -234,7 +280,8 @@ static void test_refusals(void **state) {
       {"{\"model_type\": \"gpt2\"}", "the key n_layer is missing; allowed: an integer from 1"},
       {"{" GPT2 ", \"n_inner\": 0}", "n_inner is 0; allowed: an integer from 1"},
       {"{" GPT2 ", \"n_inner\": -4}", "n_inner is -4"},
-      {"{" GPT2 ", \"n_inner\": 1e3}", "n_inner is 1000.0; allowed: an integer"},
+      {"{" GPT2 ", \"n_inner\": 40.5}", "n_inner is 40.5; allowed: an integer"},
+      {"{" GPT2 ", \"num_hidden_layers\": 3}", "num_hidden_layers is 3; allowed: the same as n_layer, or only one"},
       {"{" GPT2 ", \"n_inner\": 99999999999999999999}", "n_inner is 1e20"},
       {"{" GPT2 ", \"n_inner\": 9999999999999999}", "n_inner is 9999999999999999"},
       {"{" GPT2 ", \"n_inner\": \"40\"}", "n_inner is \"40\""},
@@ -261,7 +308,11 @@ static void test_refusals(void **state) {
       {"{" LLAMA ", \"hidden_act\": \"tanh\"}", "hidden_act is \"tanh\""},
       {"{" LLAMA ", \"rope_theta\": 0}", "rope_theta is 0"},
       {"{" LLAMA ", \"rope_scaling\": 4}", "rope_scaling is 4; allowed: an object or null"},
-      {"{" LLAMA ", \"rope_scaling\": {}}", "the key rope_scaling.rope_type is missing"},
+      {"{" LLAMA ", \"rope_scaling\": {\"factor\": 2.0}}", "the key rope_scaling.rope_type is missing"},
+      {"{" LLAMA ", \"rope_scaling\": {\"type\": \"linear\", \"rope_type\": \"default\", \"factor\": 2.0}}",
+       "rope_scaling.type is \"linear\"; allowed: the same as rope_scaling.rope_type, or only one of them"},
+      {"{" LLAMA ", \"rope_theta\": 1e6, \"rope_parameters\": {\"rope_type\": \"default\", \"rope_theta\": 1e4}}",
+       "rope_parameters.rope_theta is 10000.0; allowed: the same as rope_theta, or only one of them"},
       {"{" LLAMA ", \"rope_scaling\": {\"type\": \"yarn\", \"factor\": 2}}",
        "rope_scaling.type is \"yarn\"; allowed: \"llama3\", \"linear\""},
       {"{" LLAMA ", \"rope_scaling\": {\"type\": \"linear\"}}", "the key rope_scaling.factor is missing"},
@@ -310,7 +361,8 @@ static void test_refusals(void **state) {
        "\"max_position_embeddings\": 64, \"vocab_size\": 97" TYPES "}",
        "hidden_size is 33; allowed: a multiple of num_heads"},
       {"{\"model_type\": \"mixtral\", " ROTARY "}", "the key num_local_experts is missing; allowed: an integer from 1"},
-      {"{" MIXTRAL ", \"num_experts\": 6}", "num_local_experts is 5; allowed: the same number as num_experts"},
+      {"{" MIXTRAL ", \"num_experts\": 6}",
+       "num_experts is 6; allowed: the same as num_local_experts, or only one of them"},
       {"{" MIXTRAL ", \"num_experts_per_tok\": 6}",
        "num_experts_per_tok is 6; allowed: at most num_local_experts, which is 5"},
       {"{" MIXTRAL ", \"router_jitter_noise\": 0.1}", "router_jitter_noise is 0.1; allowed: only 0.0"},
@@ -389,6 +441,13 @@ static void test_write(void **state) {
   json_object_del(known, "torch_dtype");
   assert_true(json_equal(known, c.json));
   json_decref(known);
+  json_object_set_new(c.json, "dtype", json_string("float32")); // both names of one fact say the same afterwards
+  json_object_set_new(c.json, "torch_dtype", json_string("float32"));
+  assert_int_equal(model_config_save(&c, path, "float16", &error), PLAIT_OK);
+  assert_int_equal(file_read(path, 1 << 20, &text, NULL, &error), PLAIT_OK);
+  assert_non_null(strstr(text, "\"torch_dtype\": \"float16\""));
+  assert_non_null(strstr(text, "\"dtype\": \"float16\""));
+  free(text);
   again.norm_epsilon = 2e-5;
   assert_false(model_config_equal(&c, &again));
   model_config_free(&again);
@@ -438,7 +497,8 @@ static void test_unread(void **state) {
        "{\"max_length\": 50}}, \"_name_or_path\": \"gpt2\", \"attn_pdrop\": 0.1, \"id2label\": {\"0\": \"A\"}}",
        NULL},
       {"{" GPT2 ", \"atn_pdrop\": 0.5}", "atn_pdrop (did you mean attn_pdrop?)"},
-      {"{" GPT2 ", \"hidden_size\": 64, \"nothing\": null}", "hidden_size"},
+      {"{" GPT2 ", \"hidden_size\": 32, \"nothing\": null}", NULL}, // another name of n_embd
+      {"{" GPT2 ", \"ffn_size\": 64}", "ffn_size"},
       {"{" LLAMA ", \"sliding_window\": null, \"rms_norm_esp\": 1e-5, \"logit_softcapping\": 30.0}",
        "rms_norm_esp (did you mean rms_norm_eps?), logit_softcapping"},
       {"{" LLAMA
@@ -458,10 +518,10 @@ static void test_unread(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_gpt2),    cmocka_unit_test(test_llama), cmocka_unit_test(test_refusals),
-      cmocka_unit_test(test_defaults), cmocka_unit_test(test_lengths), cmocka_unit_test(test_experts),
-      cmocka_unit_test(test_hostile), cmocka_unit_test(test_write), cmocka_unit_test(test_counts),
-      cmocka_unit_test(test_unread),
+      cmocka_unit_test(test_gpt2),     cmocka_unit_test(test_llama),    cmocka_unit_test(test_spellings),
+      cmocka_unit_test(test_refusals), cmocka_unit_test(test_defaults), cmocka_unit_test(test_lengths),
+      cmocka_unit_test(test_experts),  cmocka_unit_test(test_hostile),  cmocka_unit_test(test_write),
+      cmocka_unit_test(test_counts),   cmocka_unit_test(test_unread),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -245,6 +245,128 @@ static void test_round_trip_mixed(void **state) {
   }
 }
 
+static void expect_refusal(Folder *f, const char *scratch, const char *name, const char *says) {
+  char *path = folder_write(f, scratch, name);
+  Error refused = {0};
+  int code = huggingface_load(path, &f->config, NULL, 0, &refused);
+  if (code != PLAIT_BAD_INPUT || !strstr(refused.message, says) || !strstr(refused.message, path))
+    fail_msg("%s: %d: %s (expected: %s)", name, code, refused.message, says);
+  free(path);
+  folder_close(f);
+}
+
+// --- the other layout of experts ------------------------------------------------------------------------------------
+
+// All experts' tensors LAYER.experts.E.NAME one after the other, of each E first `a` and then `b` (NULL: only a), as
+// TO, which has the experts in its first dim. 0 where the layer has none.
+static int fuse(Folder *f, int layer, const char *of, const char *a, const char *b, const char *to) {
+  char *data = NULL;
+  size_t bytes = 0;
+  SafetensorsEntry all = {.rank = 3, .name = own(f, xformat("model.layers.%d.mlp.experts.%s", layer, to))};
+  for (int x = 0;; x++) {
+    for (const char *part = a; part; part = part == a ? b : NULL) {
+      char *name = xformat("model.layers.%d.%s.experts.%d.%s.weight", layer, of, x, part);
+      int k = 0;
+      while (k < f->entries.count && strcmp(f->entries.data[k].name, name)) k++;
+      free(name);
+      if (k == f->entries.count) break;
+      SafetensorsEntry e = f->entries.data[k];
+      f->entries.data[k] = f->entries.data[--f->entries.count];
+      data = xrealloc(data, bytes + e.bytes);
+      memcpy(data + bytes, e.data, e.bytes);
+      bytes += e.bytes;
+      all.dtype = e.dtype;
+      all.dims[0] = x + 1;
+      all.dims[1] = b ? 2 * e.dims[0] : e.dims[0];
+      all.dims[2] = e.dims[1];
+    }
+    if (all.dims[0] <= x) break;
+  }
+  all.bytes = bytes;
+  all.data = data;
+  if (!data) return 0;
+  own(f, data);
+  vec_push(&f->entries, all);
+  return 1;
+}
+
+// As transformers 5 computes with it, and saves with save_original_format=False.
+static int fuse_experts(Folder *f, int mixtral) {
+  int layers = 0;
+  for (int layer = 0; layer < f->config.layers; layer++) {
+    const char *of = mixtral ? "block_sparse_moe" : "mlp", *gate = mixtral ? "w1" : "gate_proj";
+    int fused = fuse(f, layer, of, gate, mixtral ? "w3" : "up_proj", "gate_up_proj");
+    layers += fused;
+    assert_int_equal(fuse(f, layer, of, mixtral ? "w2" : "down_proj", NULL, "down_proj"), fused);
+    char *router = xformat("model.layers.%d.%s.gate.weight", layer, of);
+    if (fused && mixtral) entry(f, router)->name = own(f, xformat("model.layers.%d.mlp.gate.weight", layer));
+    free(router);
+  }
+  return layers;
+}
+
+// The same Variables come from either layout; also where the names lack their prefix, and in several dtypes, which are
+// those of an export, in the layout that transformers writes by default.
+static void test_layouts_of_experts(void **state) {
+  const char *scratch = ((Scratch *)*state)->folder;
+  int tried = 0;
+  for (int i = 0; i < CASES; i++) {
+    Folder f;
+    Memory a, b;
+    folder_open(&f, cases[i]);
+    if (f.config.experts) {
+      int mixtral = !strncmp(cases[i], "mixtral", 7);
+      char *from = golden(cases[i]), *name = xformat("fused-%s", cases[i]), *out = xformat("%s/%s-out", scratch, name);
+      int layer = 0;
+      while (!model_layer_has_experts(&f.config, layer)) layer++;
+      char *router = xformat("model.layers.%d.%s.gate.weight", layer, mixtral ? "block_sparse_moe" : "mlp");
+      for (int k = 0; k < f.entries.count; k++) convert(&f, &f.entries.data[k], DTYPE_BF16);
+      convert(&f, entry(&f, router), DTYPE_F32);
+      char *plain_name = xformat("plain-%s", cases[i]), *plain = folder_write(&f, scratch, plain_name);
+      assert_true(fuse_experts(&f, mixtral) > 0);
+      for (int k = 0; k < f.entries.count && mixtral; k++)
+        if (!strncmp(f.entries.data[k].name, "model.", 6)) f.entries.data[k].name += 6;
+      char *fused = folder_write(&f, scratch, name);
+      memory_load(&a, plain, &f.config);
+      memory_load(&b, fused, &f.config);
+      for (int k = 0; k < a.count; k++)
+        if (memcmp(a.values[k], b.values[k], sizeof(float) * (size_t)a.elements[k])) fail_msg("%s", a.names[k]);
+      json_t *dtypes;
+      SUCCEED(huggingface_dtypes(fused, &f.config, &dtypes, &error));
+      assert_string_equal(json_string_value(json_object_get(dtypes, "*")), "BF16");
+      assert_string_equal(json_string_value(json_object_get(dtypes, router)), "F32");
+      assert_int_equal(json_object_size(dtypes), 2);
+      HuggingfaceSave save = {.folder = out, .dtype = -1, .dtypes = dtypes, .read = memory_read, .context = &b};
+      SUCCEED(huggingface_save(&save, &f.config, &error));
+      assert_same_tensors(plain, out, "");
+      json_decref(dtypes);
+      memory_free(&a);
+      memory_free(&b);
+      free(router), free(from), free(name), free(out), free(plain_name), free(plain), free(fused);
+      tried++;
+    }
+    folder_close(&f);
+  }
+  assert_int_equal(tried, 3);
+}
+
+// A folder that is of none of them is compared with the nearest.
+static void test_unknown_layouts(void **state) {
+  const char *scratch = ((Scratch *)*state)->folder;
+  Folder f;
+  folder_open(&f, "qwen3_moe-untied");
+  fuse_experts(&f, 0);
+  entry(&f, "model.layers.1.mlp.experts.down_proj")->name = "model.layers.1.mlp.experts.down_projection";
+  expect_refusal(&f, scratch, "odd",
+                 "qwen3_moe config.json: missing model.layers.1.mlp.experts.down_proj; surplus "
+                 "model.layers.1.mlp.experts.down_projection");
+
+  folder_open(&f, "llama-untied");
+  for (int k = 0; k < f.entries.count; k++)
+    f.entries.data[k].name = own(&f, xformat("_orig_mod.%s", f.entries.data[k].name));
+  expect_refusal(&f, scratch, "wrapped", "; names here begin with \"_orig_mod.\": save the model again without");
+}
+
 // Boxes of every kind of view, in fp64, into memory with gaps: against the definition of the layout over there.
 static void test_boxes(void **state) {
   Folder f;
@@ -306,16 +428,6 @@ static void test_boxes(void **state) {
   folder_close(&f);
 }
 
-static void expect_refusal(Folder *f, const char *scratch, const char *name, const char *says) {
-  char *path = folder_write(f, scratch, name);
-  Error refused = {0};
-  int code = huggingface_load(path, &f->config, NULL, 0, &refused);
-  if (code != PLAIT_BAD_INPUT || !strstr(refused.message, says) || !strstr(refused.message, path))
-    fail_msg("%s: %d: %s (expected: %s)", name, code, refused.message, says);
-  free(path);
-  folder_close(f);
-}
-
 static void test_refusals(void **state) {
   const char *scratch = ((Scratch *)*state)->folder;
   Folder f;
@@ -362,8 +474,18 @@ static void test_refusals(void **state) {
   char *same = folder_write(&f, scratch, "tied-head-same"); // harmless
   SUCCEED(huggingface_load(same, &f.config, NULL, 0, &error));
   free(same);
+  extra = *entry(&f, "model.embed_tokens.weight"); // the one tensor may be under either name
+  *entry(&f, "model.embed_tokens.weight") = f.entries.data[--f.entries.count];
+  same = folder_write(&f, scratch, "tied-head-alone");
+  Memory m;
+  memory_load(&m, same, &f.config);
+  assert_string_equal(m.names[0], "wte");
+  assert_memory_equal(m.values[0], extra.data, extra.bytes);
+  memory_free(&m);
+  free(same);
+  vec_push(&f.entries, extra);
   char *data = own(&f, xcalloc(extra.bytes, 1));
-  f.entries.data[f.entries.count - 1].data = data;
+  entry(&f, "lm_head.weight")->data = data;
   expect_refusal(&f, scratch, "tied-head",
                  "lm_head.weight differs from the embedding although config.json says tie_word_embeddings");
 
@@ -562,6 +684,8 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test_setup_teardown(test_round_trip, setup, teardown),
       cmocka_unit_test_setup_teardown(test_round_trip_mixed, setup, teardown),
+      cmocka_unit_test_setup_teardown(test_layouts_of_experts, setup, teardown),
+      cmocka_unit_test_setup_teardown(test_unknown_layouts, setup, teardown),
       cmocka_unit_test_setup_teardown(test_boxes, setup, teardown),
       cmocka_unit_test_setup_teardown(test_refusals, setup, teardown),
       cmocka_unit_test_setup_teardown(test_save, setup, teardown),

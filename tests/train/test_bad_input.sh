@@ -30,8 +30,14 @@ bad 'nosuch.json' model.config=nosuch.json
 bad 'checkpoint.resume: .*nosuch does not exist' checkpoint.resume=nosuch
 bad 'checkpoint.resume: .*corpus.idx is not a checkpoint' checkpoint.resume=corpus.idx
 bad 'data.tokenizer: .*nosuch.json does not exist' data.tokenizer=nosuch.json
+# tokens without a row in the model: refused where the data has one, before anything is trained; else said
+sed 's/"vocab_size": 300/"vocab_size": 257/' model.json >few.json
+bad 'data.train: .*corpus.bin: the token at position [0-9]* has id [0-9]*, allowed are 0 to 256 .*; set vocab_size in .*few.json to at least 300 for a new model' model.config=few.json
+for i in $(seq 200); do echo 'qzqzj'; done >letters.txt
+"$PLAIT" tokenize --tokenizer tokenizer.json --out letters letters.txt >/dev/null || fail letters
 sed 's/"vocab_size": 300/"vocab_size": 299/' model.json >few.json
-bad 'data.tokenizer: .*tokenizer.json has 300 tokens, but vocab_size in .*few.json is only 299; set vocab_size to at least 300' model.config=few.json
+"$PLAIT" train recipe.yaml model.config=few.json data.train=letters data.valid=letters run.dir=few schedule.steps=1 schedule.warmup=1 >few.log 2>&1 || fail "a token without a row: $(cat few.log)"
+grep -q '^note: .*data.tokenizer: .*tokenizer.json has 1 token, 299 and above, for which the model has no row, because vocab_size in .*few.json is 299; the data has none of them$' few.log || fail "no note of a token without a row: $(cat few.log)"
 echo '{"model": {"type": "WordPiece", "vocab": {"a": 0}}}' >pieces.json
 bad 'data.tokenizer: .*pieces.json: model.type is WordPiece, supported is BPE' data.tokenizer=pieces.json
 bad 'model.config: .*nosuch.json: cannot be read' model.config=nosuch.json

@@ -41,7 +41,7 @@ static void test_plain_lines(void **state) {
   for (int i = 1; i <= 25; i++) {
     ProgressStep s = step_of(i);
     progress_step(&p, &s);
-    if (i == 10) progress_eval(&p, 10, 2.25, 4321, 2.125);
+    if (i == 10) progress_eval(&p, 10, 2.25, 4321, 2.125, "40 of 275 sequences of 16");
     if (i == 20) progress_note(&p, "saved %d", 20);
   }
   progress_finish(&p);
@@ -57,7 +57,8 @@ static void test_plain_lines(void **state) {
   assert_non_null(strstr(text, "step  1/25  loss 2.5000  grad 0.75   lr 1.00e-03"));
   assert_non_null(strstr(text, "  mem 312 MB  ETA "));
   assert_null(strstr(text, "MFU")); // not measured: left out
-  assert_non_null(strstr(text, "held-out at step 10: loss 2.2500  2.1250 bits per byte  (4321 tokens)\n"));
+  assert_non_null(strstr(
+      text, "held-out at step 10: loss 2.2500  2.1250 bits per byte  (4321 tokens in 40 of 275 sequences of 16)\n"));
   assert_non_null(strstr(text, "\nsaved 20\n"));
   assert_non_null(strstr(text, "step 25/25"));
   assert_true(progress_tokens_per_second(&p) > 0);

@@ -28,7 +28,7 @@ said=$(grep '^step ' log | grep -cv ': waited ')
 grep -q 'MFU *n/a\|nan' log run/metrics.jsonl && fail 'what is not known is shown'
 loss=$(sed -n 's/^step 40\/40  loss \([0-9.]*\).*/\1/p' log)
 grep -q "^loss  *$loss in the last step$" log || fail "the summary's loss is not that of the last step, $loss"
-held=$(sed -n 's/^held-out at step \([0-9]*\): loss \([0-9.]*\)  ([0-9]* tokens)$/\2 \1/p' log | sort -n | head -1)
+held=$(sed -n 's/^held-out at step \([0-9]*\): loss \([0-9.]*\)  ([0-9]* tokens in .* sequences of [0-9]*.*)$/\2 \1/p' log | sort -n | head -1)
 grep -qE "^held-out .*${held% *} at step ${held#* }" log || fail "the best held-out loss is not $held"
 grep -qx 'checkpoint   run/checkpoints/step-40' log && grep -qx 'metrics      run/metrics.jsonl' log || fail 'where things are'
 grep -qx 'next         plait eval run' log && grep -qx "             plait generate run --prompt 'Once'" log || fail 'what comes next'

@@ -2,6 +2,12 @@
 #include "model/learned.h"
 #include <math.h>
 
+static const ConfigAlias aliases[] = {{"num_hidden_layers", "n_layer"},
+                                      {"hidden_size", "n_embd"},
+                                      {"num_attention_heads", "n_head"},
+                                      {"max_position_embeddings", "n_positions"},
+                                      {NULL, NULL}};
+
 static void read(ConfigReader *r, ModelConfig *c) {
   c->layers = config_integer(r, "n_layer", 1, MOST_LAYERS, -1);
   c->embed = config_integer(r, "n_embd", 1, MOST_EMBED, -1);
@@ -60,7 +66,8 @@ const Family family_gpt2 = {
     .architecture = "GPT2LMHeadModel",
     .read = read,
     .build = build,
-    .names = names,
+    .aliases = aliases,
+    .layouts = (const char *const[]){names, NULL},
     .prefix = "transformer.",
     .example =
         "{\"model_type\": \"gpt2\", \"vocab_size\": %1$d, \"n_positions\": %2$d, \"n_embd\": %3$d, \"n_layer\": %4$d, "

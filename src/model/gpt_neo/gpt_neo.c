@@ -30,10 +30,10 @@ static void read_types(ConfigReader *r, const json_t *types, int64_t *layers, in
   if (!json_is_array(types)) return config_bad_value(r, key, types, "a list of [[kinds …], number]");
   json_array_foreach((json_t *)types, i, item) {
     const json_t *times = json_array_get(item, 1);
-    if (json_array_size(item) != 2 || !json_is_integer(times) || json_integer_value(times) < 0 ||
-        json_integer_value(times) > MOST_LAYERS)
+    int64_t n;
+    if (json_array_size(item) != 2 || !config_whole(times, &n) || n < 0 || n > MOST_LAYERS)
       return config_bad_value(r, key, types, "a list of [[kinds …], number]");
-    read_layers(r, key, json_array_get(item, 0), json_integer_value(times), layers, local);
+    read_layers(r, key, json_array_get(item, 0), n, layers, local);
     if (r->code) return;
   }
 }
@@ -63,6 +63,9 @@ static void read_attention(ConfigReader *r, ModelConfig *c) {
   c->window = window;
   c->window_key = "window_size";
 }
+
+static const ConfigAlias aliases[] = {
+    {"num_hidden_layers", "num_layers"}, {"num_attention_heads", "num_heads"}, {NULL, NULL}};
 
 static void read(ConfigReader *r, ModelConfig *c) {
   c->layers = config_integer(r, "num_layers", 1, MOST_LAYERS, -1);
@@ -113,7 +116,8 @@ const Family family_gpt_neo = {
     .architecture = "GPTNeoForCausalLM",
     .read = read,
     .build = build,
-    .names = names,
+    .aliases = aliases,
+    .layouts = (const char *const[]){names, NULL},
     .prefix = "transformer.",
     .buffers = (const char *const[]){".attn.attention.bias", ".attn.attention.masked_bias", NULL},
 };

@@ -12,7 +12,7 @@ const Family family_llama = {
     .architecture = "LlamaForCausalLM",
     .read = read,
     .build = rotary_build,
-    .names = rotary_names,
+    .layouts = rotary_layouts,
     .prefix = ROTARY_PREFIX,
     .example =
         "{\"model_type\": \"llama\", \"vocab_size\": %1$d, \"max_position_embeddings\": %2$d, \"hidden_size\": %3$d, "

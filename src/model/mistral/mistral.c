@@ -14,7 +14,7 @@ const Family family_mistral = {
     .architecture = "MistralForCausalLM",
     .read = read,
     .build = rotary_build,
-    .names = rotary_names,
+    .layouts = rotary_layouts,
     .prefix = ROTARY_PREFIX,
     .buffers = rotary_buffers,
 };

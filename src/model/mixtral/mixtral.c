@@ -12,6 +12,8 @@ static void read(ConfigReader *r, ModelConfig *c) {
   c->window_key = "sliding_window";
 }
 
+static const ConfigAlias aliases[] = {EXPERTS_ALIAS, {NULL, NULL}};
+
 static const char names[] = ROTARY_NAMES
     "model.layers.N.block_sparse_moe.gate.weight = layer.N.router.weight\n"
     "model.layers.N.block_sparse_moe.experts.E.w1.weight = layer.N.experts.gate.weight\n"
@@ -23,7 +25,8 @@ const Family family_mixtral = {
     .architecture = "MixtralForCausalLM",
     .read = read,
     .build = rotary_build,
-    .names = names,
+    .aliases = aliases,
+    .layouts = (const char *const[]){names, ROTARY_NAMES EXPERTS_FUSED_NAMES, NULL},
     .prefix = ROTARY_PREFIX,
     .buffers = rotary_buffers,
 };

@@ -12,7 +12,7 @@ const Family family_qwen2 = {
     .architecture = "Qwen2ForCausalLM",
     .read = read,
     .build = rotary_build,
-    .names = rotary_names,
+    .layouts = rotary_layouts,
     .prefix = ROTARY_PREFIX,
     .buffers = rotary_buffers,
 };

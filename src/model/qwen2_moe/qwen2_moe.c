@@ -19,12 +19,15 @@ static void read(ConfigReader *r, ModelConfig *c) {
   c->qkv_bias = config_boolean(r, "qkv_bias", 1);
 }
 
+static const ConfigAlias aliases[] = {EXPERTS_ALIAS, {NULL, NULL}};
+
 const Family family_qwen2_moe = {
     .model_type = "qwen2_moe",
     .architecture = "Qwen2MoeForCausalLM",
     .read = read,
     .build = rotary_build,
-    .names = ROTARY_NAMES EXPERTS_QWEN_NAMES,
+    .aliases = aliases,
+    .layouts = (const char *const[]){ROTARY_NAMES EXPERTS_QWEN_NAMES, ROTARY_NAMES EXPERTS_FUSED_NAMES, NULL},
     .prefix = ROTARY_PREFIX,
     .buffers = rotary_buffers,
 };

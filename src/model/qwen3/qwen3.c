@@ -13,7 +13,7 @@ const Family family_qwen3 = {
     .architecture = "Qwen3ForCausalLM",
     .read = read,
     .build = rotary_build,
-    .names = rotary_names,
+    .layouts = rotary_layouts,
     .prefix = ROTARY_PREFIX,
     .buffers = rotary_buffers,
 };

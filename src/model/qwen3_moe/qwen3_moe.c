@@ -13,12 +13,15 @@ static void read(ConfigReader *r, ModelConfig *c) {
   c->head_norm = 1;
 }
 
+static const ConfigAlias aliases[] = {EXPERTS_ALIAS, {NULL, NULL}};
+
 const Family family_qwen3_moe = {
     .model_type = "qwen3_moe",
     .architecture = "Qwen3MoeForCausalLM",
     .read = read,
     .build = rotary_build,
-    .names = ROTARY_NAMES EXPERTS_QWEN_NAMES,
+    .aliases = aliases,
+    .layouts = (const char *const[]){ROTARY_NAMES EXPERTS_QWEN_NAMES, ROTARY_NAMES EXPERTS_FUSED_NAMES, NULL},
     .prefix = ROTARY_PREFIX,
     .buffers = rotary_buffers,
 };
