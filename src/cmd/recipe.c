@@ -15,6 +15,10 @@ static int check_contents(const Recipe *recipe, Error *error) {
   if (!code) setup_note_model(recipe, &config, stderr);
   if (!code && note) fputs(note, stderr);
   free(note);
+  note = NULL;
+  if (!code) code = setup_check_documents(recipe, &note, error);
+  if (!code) fputs(note, stderr);
+  free(note);
   model_config_free(&config);
   return code;
 }

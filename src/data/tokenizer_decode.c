@@ -43,6 +43,7 @@ void tokenizer_stream_push(TokenizerStream *s, int32_t id, ByteVector *text) {
   if (id < 0 || id >= t->vocab_size || !t->token_text[id] || (s->skip_special && t->token_special[id])) return;
   int first = !s->started;
   s->started = 1;
+  if (!first && t->decoder.joins) emit(s, " ", 1, text);
   if (first && t->decoder.metaspace_drop && t->decoder.metaspace[0]) {
     emit_first(s, id, text);
     return;

@@ -27,7 +27,8 @@ static int check_tokenizer(const Trainer *t, Error *error) {
 static int check_data(Trainer *t, Error *error) {
   int code = PLAIT_OK;
   if (t->recipe->data.tokenizer && has_rank_0(t)) code = check_tokenizer(t, error);
-  return code ? code : setup_check_data(t->recipe, &t->config, &t->split, &t->passes, error);
+  if (!code) code = setup_check_data(t->recipe, &t->config, &t->split, &t->passes, error);
+  return code || !has_rank_0(t) ? code : setup_check_documents(t->recipe, &t->documents, error);
 }
 
 // Resident memory that the ranks of this machine will take.
@@ -105,6 +106,7 @@ void trainer_tell_changes(const Trainer *t) {
   const Recipe *r = t->recipe;
   setup_note_model(r, &t->config, t->out);
   if (t->split) fputs(t->split, t->out);
+  if (t->documents) fputs(t->documents, t->out);
   char passes[128];
   setup_describe_passes(&t->passes, (double)r->schedule.steps * r->batch.global * r->data.seq_len, passes,
                         sizeof passes);

@@ -329,6 +329,7 @@ static void trainer_free(Trainer *t) {
   checkpoint_close(t->resume);
   changes_free(&t->changes);
   free(t->split);
+  free(t->documents);
   save_extra_free(&t->extra);
   free(t->checkpoints);
   job_destroy(t->job);

@@ -30,6 +30,7 @@ typedef struct Trainer {
   int64_t keep_until;     // later checkpoints of the folder are moved away before the first step; rank 0's
   Changes changes;        // since that checkpoint
   char *split;            // a line about what data.split holds out, or NULL
+  char *documents;        // lines about datasets and tokenizers that differ in how documents begin and end, or NULL
   DataPasses passes;      // over data.train
   SaveExtra extra;        // rank 0 keeps step and tokens up to date
   Metrics metrics;
