@@ -48,6 +48,7 @@ int cmd_recipe(int argc, char **argv) {
   int missing = code ? 0 : setup_check_files(&recipe, &error); // a recipe may be written before its files
   if (!code && !missing) code = check_contents(&recipe, &error);
   if (!code) {
+    fflush(stdout); // notes come after what was printed, where both go to one file
     if (recipe.notes) fputs(recipe.notes, stderr);
     if (recipe.precision_is_auto)
       fprintf(stderr, "note: %sprecision: auto is %s on this machine\n", recipe_where(&recipe, "precision"),
