@@ -22,6 +22,10 @@ int run_text_keep(const RunFolder *folder, const Recipe *recipe, Error *error) {
     if (!code) code = file_commit(&file, error);
     file_unmap(&map);
   }
+  // And the files beside it, by which the run's folder says the same of documents as the tokenizer's.
+  json_t *files = huggingface_files_collect(NULL, from);
+  if (!code) code = huggingface_files_write(files, folder->path, error);
+  json_decref(files);
   free(to);
   return code;
 }

@@ -5,7 +5,7 @@
 #include "train/run_folder.h"
 #include <jansson.h>
 
-// Copies data.tokenizer to DIR/tokenizer.json, where it is not that already.
+// Copies data.tokenizer to DIR/tokenizer.json, where it is not that already, and the small files beside it.
 int run_text_keep(const RunFolder *folder, const Recipe *recipe, Error *error);
 // Members for a checkpoint's `extra`: "huggingface_files"; "documents", how those of data.train begin and end by their
 // record, or, where they have none and all end with one token, "document_end".

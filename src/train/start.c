@@ -6,6 +6,7 @@
 #include "base/units.h"
 #include "checkpoint/huggingface.h"
 #include "comm/worker_page.h"
+#include "data/folder_check.h"
 #include "train/plan_print.h"
 #include "train/resume.h"
 #include "train/run_text.h"
@@ -19,8 +20,8 @@
 static int check_tokenizer(const Trainer *t, Error *error) {
   const char *path = t->recipe->data.tokenizer;
   if (file_exists(path)) return setup_check_tokenizer(t->recipe, &t->config, error);
-  return error_set(error, PLAIT_BAD_INPUT, "%sdata.tokenizer: %s does not exist; plait tokenize --train makes one",
-                   recipe_where(t->recipe, "data.tokenizer"), path);
+  folder_check_tokenizer(path, error);
+  return error_prefix(error, "%sdata.tokenizer", recipe_where(t->recipe, "data.tokenizer"));
 }
 
 // Before anything is allocated: evaluation would meet its own corpora only after many steps.
