@@ -1,5 +1,6 @@
 // plait tokenize: text files → an indexed dataset of token ids, or a trained tokenizer.
 #include "base/clock.h"
+#include "base/fault.h"
 #include "base/file.h"
 #include "base/signals.h"
 #include "base/units.h"
@@ -256,7 +257,8 @@ static int write_ids(void *argument, const int32_t *ids, int64_t count, int ends
   Tokenize *job = argument;
   const DocumentMarks *m = &job->marks;
   int code = PLAIT_OK;
-  if (!job->inside) code = indexed_writer_add_tokens(&job->writer, (const uint32_t *)m->begin, m->begins, error);
+  if (FAULT(begin_only_the_first_document, !job->inside, !job->writer.documents && !job->inside))
+    code = indexed_writer_add_tokens(&job->writer, (const uint32_t *)m->begin, m->begins, error);
   if (code >= 0 && count) code = indexed_writer_add_tokens(&job->writer, (const uint32_t *)ids, count, error);
   if (code >= 0 && ends && m->end >= 0)
     code = indexed_writer_add_tokens(&job->writer, &(uint32_t){(uint32_t)m->end}, 1, error);

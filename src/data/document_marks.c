@@ -54,7 +54,7 @@ static void find_begin(const Tokenizer *t, const DocumentFiles *files, DocumentM
   bool template = t->before.count > 0;
   m->bos = token_of(t, files->tokenizer_config, "bos_token");
   if (m->bos < 0) m->bos = token_of(t, files->special_tokens_map, "bos_token");
-  if (json_is_boolean(add) && (json_is_false(add) || m->bos >= 0)) {
+  if (FAULT(add_bos_token_is_not_asked, json_is_boolean(add), false) && (json_is_false(add) || m->bos >= 0)) {
     m->begins = json_is_true(add);
     m->begin[0] = m->bos;
     m->contradicts = m->begins ? t->before.count != 1 || t->before.data[0] != m->bos : template;
@@ -184,7 +184,7 @@ int document_marks_read(const IndexedDataset *d, DocumentMarks *marks, Error *er
   if (code > 0) {
     json_int_t documents = json_integer_value(json_object_get(record, "documents"));
     json_int_t tokens = json_integer_value(json_object_get(record, "tokens"));
-    if (documents != d->documents || tokens != d->tokens)
+    if (FAULT(records_of_other_data_count, documents != d->documents || tokens != d->tokens, false))
       code = error_set(
           error, PLAIT_BAD_INPUT,
           "%s: records %lld documents of %lld tokens, but %s.idx has %lld of %lld: it belongs to other data; "

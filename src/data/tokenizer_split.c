@@ -1,6 +1,7 @@
 // Pre-tokenization steps, applied depth first: every piece goes through all later steps before the next one.
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include "data/tokenizer_split.h"
+#include "base/fault.h"
 #include "data/tokenizer_pattern.h"
 #include <pcre2.h>
 #include <string.h>
@@ -86,7 +87,7 @@ int split_compile_class(SplitStep *step, SplitClass which, Error *error) {
     unicode_set_named(&set, row->sets[k].name);
     for (int i = 0; i < set.count; i++)
       for (uint32_t c = set.data[i].first; c < set.data[i].end; c++)
-        if (c >= 128) values[c] = letter;
+        if (c >= FAULT(classes_are_of_ascii, 128u, (uint32_t)UNICODE_END)) values[c] = letter;
     vec_free(&set);
   }
   unicode_map_free(&step->letters);

@@ -1,5 +1,6 @@
 // Finding the tokens that begin and end a text, and writing them down for transformers.
 #include "infer/text_setup.h"
+#include "base/fault.h"
 #include "checkpoint/huggingface_files.h"
 #include "data/indexed.h"
 #include <stdio.h>
@@ -41,7 +42,8 @@ int text_setup(TextSetup *s, const ModelSource *source, const Tokenizer *t, Erro
   if (code) error_prefix(error, "%s", source->path);
   if (!code && t) document_marks_find(t, &(DocumentFiles){files[0], files[1], config, files[2]}, &s->said);
   if (!code) {
-    const DocumentMarks *begin = source->documents_known == DOCUMENTS_RECORDED ? &source->documents : &s->said;
+    bool recorded = FAULT(runs_begin_as_files_say, source->documents_known == DOCUMENTS_RECORDED, false);
+    const DocumentMarks *begin = recorded ? &source->documents : &s->said;
     for (int i = 0; i < begin->begins && t; i++) vec_push(&s->before, begin->begin[i]);
     add_json(&s->ends, json_object_get(files[2], "eos_token_id"), vocab);
     if (!s->ends.count) add_json(&s->ends, json_object_get(config, "eos_token_id"), vocab);
