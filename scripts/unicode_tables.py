@@ -153,6 +153,15 @@ def word_characters():
         e = t.encode(" ".join(c + "qq" for c in part))
         alone = {o[0] // 4 for i, o in zip(e.ids, e.offsets) if i == qq}
         out.update(ord(c) for k, c in enumerate(part) if k not in alone)
+    return out | {ord("q")}
+
+
+def punctuation():
+    """What the pre-tokenizers Punctuation and BertPreTokenizer take for punctuation."""
+    out, at = set(), 0
+    for first, end in pieces(pre_tokenizers.Punctuation("removed"), ALL) + [(len(ALL),) * 2]:
+        out.update(map(ord, ALL[at:first]))
+        at = end
     return out
 
 
@@ -308,6 +317,7 @@ def make():
     rows.append(set_row("*numeric", digits(), categories))
     rows.append(set_row("*space", stripped(), categories))
     rows.append(set_row("*word", word_characters(), categories))
+    rows.append(set_row("*punct", punctuation(), categories))
     rows.append(set_row("*accent", set(changed(normalizers.StripAccents())), categories))
     progress("normalizers")
     nfd, nfkd = changed(normalizers.NFD()), changed(normalizers.NFKD())

@@ -8,6 +8,7 @@
 #include "cmd/options.h"
 #include "data/tokenizer.h"
 #include "infer/inference.h"
+#include "infer/text_setup.h"
 #include <limits.h>
 #include <math.h>
 #include <stdio.h>
@@ -93,6 +94,17 @@ static int check_data(Eval *e, Error *error) {
   return PLAIT_OK;
 }
 
+// Documents that begin or end otherwise than the model has learnt make the loss look worse.
+static int note_documents(const Eval *e, bool speaks, Error *error) {
+  char text[900];
+  int code = PLAIT_OK;
+  for (int i = 0; i < e->loader.source_count && code >= 0; i++) {
+    code = text_setup_compare(&e->source, e->tokenizer, e->sources[i].prefix, text, sizeof text, error);
+    if (code > 0 && speaks) fprintf(stderr, "plait eval: note: %s\n", text);
+  }
+  return code < 0 ? code : PLAIT_OK;
+}
+
 static int prepare(Eval *e, const Operands *words, Launch *launch, Error *error) {
   e->asked = words->words[0];
   int code = model_source_open(&e->source, e->asked, error);
@@ -100,6 +112,7 @@ static int prepare(Eval *e, const Operands *words, Launch *launch, Error *error)
   if (!code) code = open_tokenizer(e, error);
   if (!code) code = find_data(e, error);
   if (!code) code = check_data(e, error);
+  if (!code) code = note_documents(e, !launch->rank, error);
   code = launch_agree(launch, code, error);
   if (code) return code;
   static const RecipeInstead instead[] = {

@@ -71,6 +71,9 @@ static int set_up_text(Export *e, Error *error) {
     fprintf(stderr, "plait export: note: %s; it is copied, and no file is written for it\n", unreadable.message);
   if (code) return code;
   if ((code = text_setup(&e->text, &e->source, e->tokenizer, error))) return code;
+  char text[900];
+  if (text_setup_contradicts(&e->text, &e->source, e->tokenizer, text, sizeof text))
+    fprintf(stderr, "plait export: note: %s; what is exported says what those files say\n", text);
   e->files = text_setup_files(&e->text, &e->source, e->tokenizer);
   return PLAIT_OK;
 }

@@ -17,6 +17,10 @@ static int check_contents(const Recipe *recipe, Error *error) {
   if (!code && tokenizer) fputs(tokenizer, stderr);
   free(tokenizer);
   free(note);
+  note = NULL;
+  if (!code) code = setup_check_documents(recipe, &note, error);
+  if (!code) fputs(note, stderr);
+  free(note);
   model_config_free(&config);
   return code;
 }

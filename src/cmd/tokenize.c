@@ -1,10 +1,12 @@
 // plait tokenize: text files → an indexed dataset of token ids, or a trained tokenizer.
 #include "base/clock.h"
+#include "base/fault.h"
 #include "base/file.h"
 #include "base/signals.h"
 #include "base/units.h"
 #include "cmd/cmd.h"
 #include "cmd/options.h"
+#include "data/document_marks.h"
 #include "data/indexed.h"
 #include "data/tokenizer.h"
 #include "data/tokenizer_corpus.h"
@@ -18,9 +20,9 @@
 #include <unistd.h>
 
 typedef struct Tokenize {
-  const char *tokenizer, *out, *files_from, *eot;
+  const char *tokenizer, *out, *files_from, *bos, *eot;
   int64_t vocab_size, threads;
-  bool train, vocab_size_given, eot_given, force, jsonl;
+  bool train, vocab_size_given, force, jsonl;
   Vec(char *) files; // owned
   int64_t bytes;     // of all files; -1: not known beforehand (pipes, packed files)
   int64_t characters; // of the texts, while a tokenizer is trained
@@ -33,8 +35,8 @@ typedef struct Tokenize {
   int missed_files;
   // while it runs
   IndexedWriter writer;
-  uint32_t end; // id after each document
-  bool has_end;
+  DocumentMarks marks;
+  bool inside; // of a document
   double started, shown;
 } Tokenize;
 
@@ -118,7 +120,8 @@ static int read_skip(Tokenize *job, Error *error) {
 static int check_options(const Tokenize *job, Error *error) {
   if (job->train && job->tokenizer)
     return error_set(error, PLAIT_BAD_INPUT, "--train makes a tokenizer, so it takes no --tokenizer");
-  if (job->train && job->eot_given) return error_set(error, PLAIT_BAD_INPUT, "--eot does not go with --train");
+  if (job->train && (job->bos || job->eot))
+    return error_set(error, PLAIT_BAD_INPUT, "--%s does not go with --train", job->bos ? "bos" : "eot");
   if (!job->train && !job->tokenizer)
     return error_set(error, PLAIT_BAD_INPUT, "--tokenizer is missing (or --train, to make one)");
   if (!job->train && job->vocab_size_given)
@@ -252,9 +255,15 @@ static int train(Tokenize *job, Error *error) {
 
 static int write_ids(void *argument, const int32_t *ids, int64_t count, int ends, Error *error) {
   Tokenize *job = argument;
-  int code = count ? indexed_writer_add_tokens(&job->writer, (const uint32_t *)ids, count, error) : PLAIT_OK;
-  if (code >= 0 && ends && job->has_end) code = indexed_writer_add_tokens(&job->writer, &job->end, 1, error);
+  const DocumentMarks *m = &job->marks;
+  int code = PLAIT_OK;
+  if (FAULT(begin_only_the_first_document, !job->inside, !job->writer.documents && !job->inside))
+    code = indexed_writer_add_tokens(&job->writer, (const uint32_t *)m->begin, m->begins, error);
+  if (code >= 0 && count) code = indexed_writer_add_tokens(&job->writer, (const uint32_t *)ids, count, error);
+  if (code >= 0 && ends && m->end >= 0)
+    code = indexed_writer_add_tokens(&job->writer, &(uint32_t){(uint32_t)m->end}, 1, error);
   if (code >= 0 && ends) code = indexed_writer_end_document(&job->writer, error);
+  job->inside = !ends;
   return code;
 }
 
@@ -271,21 +280,36 @@ static int show_progress(void *argument, const CorpusCounts *counts, Error *erro
   return PLAIT_OK;
 }
 
-static int choose_end(Tokenize *job, const Tokenizer *t, Error *error) {
-  int32_t id = tokenizer_eot(t);
-  if (job->eot_given && !strcmp(job->eot, "none")) return PLAIT_OK;
-  if (job->eot_given && (id = tokenizer_id(t, job->eot)) < 0)
-    return error_set(error, PLAIT_BAD_INPUT, "--eot %s: %s has no such token", job->eot, job->tokenizer);
-  if (id < 0)
-    return error_set(error, PLAIT_BAD_INPUT,
-                     "%s: has no end-of-text token that plait knows: name it with --eot TOKEN, or say --eot none",
-                     job->tokenizer);
-  job->end = (uint32_t)id;
-  job->has_end = true;
-  return PLAIT_OK;
+// --bos and --eot: a token, or none.
+static int choose_mark(const Tokenize *job, const Tokenizer *t, const char *option, const char *word, int32_t *id,
+                       char *from, Error *error) {
+  snprintf(from, sizeof job->marks.end_from, "%s", option);
+  *id = -1;
+  if (!strcmp(word, "none") || (*id = tokenizer_id(t, word)) >= 0) return PLAIT_OK;
+  return error_set(error, PLAIT_BAD_INPUT, "%s %s: %s has no such token", option, word, job->tokenizer);
 }
 
-static void print_summary(const Tokenize *job, const CorpusCounts *counts, int64_t tokens) {
+// What begins and ends documents: as the tokenizer's folder has it, but for what is given.
+static int choose_marks(Tokenize *job, const Tokenizer *t, Error *error) {
+  DocumentMarks *m = &job->marks;
+  int code = document_marks_of(t, job->tokenizer, m, error);
+  if (code >= 0 && m->contradicts && !job->bos)
+    fprintf(stderr,
+            "plait tokenize: note: %s: tokenizer_config.json says add_bos_token: %s, and the post-processor of "
+            "tokenizer.json does otherwise (transformers 5 asks it alone); --bos none or --bos TOKEN chooses\n",
+            job->tokenizer, m->begins ? "true" : "false");
+  if (code >= 0 && job->bos) {
+    code = choose_mark(job, t, "--bos", job->bos, m->begin, m->begin_from, error);
+    m->begins = m->begin[0] >= 0;
+  }
+  if (code >= 0 && job->eot) code = choose_mark(job, t, "--eot", job->eot, &m->end, m->end_from, error);
+  if (code < 0 || m->end >= 0 || job->eot) return code;
+  return error_set(error, PLAIT_BAD_INPUT,
+                   "%s: nothing says which token ends a text: name it with --eot TOKEN, or say --eot none",
+                   job->tokenizer);
+}
+
+static void print_summary(const Tokenize *job, const Tokenizer *t, const CorpusCounts *counts, int64_t tokens) {
   double seconds = clock_seconds() - job->started, bytes = (double)counts->bytes;
   if (job->shown > 0) fputs("\r\033[K", stderr);
   complain_of_more(job);
@@ -297,6 +321,7 @@ static void print_summary(const Tokenize *job, const CorpusCounts *counts, int64
   printf("%s: %lld document%s, %lld tokens, %lld bytes, %.3f bytes a token, %.1f MB/s, %.1f s\n", job->out,
          (long long)counts->documents, counts->documents == 1 ? "" : "s", (long long)tokens, (long long)counts->bytes,
          tokens ? bytes / (double)tokens : 0.0, bytes / 1e6 / seconds, seconds);
+  printf("documents: %s\n", document_marks_text(&job->marks, t).s);
 }
 
 static int encode_files(Tokenize *job, const Tokenizer *t, Error *error) {
@@ -308,7 +333,7 @@ static int encode_files(Tokenize *job, const Tokenizer *t, Error *error) {
                            .how = lines_of(job),
                            .checked = complain};
   CorpusCounts counts;
-  int code = choose_end(job, t, error);
+  int code = choose_marks(job, t, error);
   if (code >= 0) code = make_folder(job->out, error);
   if (code >= 0) code = indexed_writer_begin(&job->writer, job->out, indexed_type_for(tokenizer_vocab_size(t)), error);
   if (code < 0) return code;
@@ -319,8 +344,9 @@ static int encode_files(Tokenize *job, const Tokenizer *t, Error *error) {
                      job->files.count > 1 ? " …" : "");
   if (code >= 0) {
     int64_t tokens = job->writer.tokens;
+    job->writer.record = document_marks_record(&job->marks, t, job->writer.documents, tokens);
     code = indexed_writer_commit(&job->writer, error);
-    if (code >= 0) print_summary(job, &counts, tokens);
+    if (code >= 0) print_summary(job, t, &counts, tokens);
     if (code >= 0) code = keep_skipped(job, error);
   }
   indexed_writer_abandon(&job->writer);
@@ -331,6 +357,10 @@ static int tokenize(Tokenize *job, Error *error) {
   Tokenizer *t;
   int code = tokenizer_load(job->tokenizer, &t, error);
   if (code < 0) return code;
+  if (t->moved)
+    fprintf(stderr,
+            "plait tokenize: note: %s declares id %d for %.60s, which gets %d (as in Hugging Face's tokenizers)\n",
+            job->tokenizer, t->moved_from, t->moved, t->moved_to);
   code = encode_files(job, t, error);
   tokenizer_destroy(t);
   return code;
@@ -371,9 +401,12 @@ int cmd_tokenize(int argc, char **argv) {
        "skip up to N lines of .jsonl that cannot be read, and list them in a file beside the result (PREFIX.skipped); "
        "default 0: the first one ends the command",
        .required = false},
+      {"bos", OPTION_TEXT, &job.bos, "TOKEN",
+       "the token to put before each document, or none; without it, what the tokenizer's folder says",
+       .required = false},
       {"eot", OPTION_TEXT, &job.eot, "TOKEN",
-       "the token to put after each document, or none; without it, the tokenizer's end-of-text token",
-       .given = &job.eot_given},
+       "the token to put after each document, or none; without it, what the tokenizer's folder says",
+       .required = false},
       {"threads", OPTION_INTEGER, &job.threads, "N", "threads to use; 0: all cores. The ids do not depend on it",
        .least = 0, .most = 4096},
   };
@@ -382,8 +415,9 @@ int cmd_tokenize(int argc, char **argv) {
       "Turns text into token ids (a Megatron indexed dataset), or trains a tokenizer (--train).\n"
       "FILES are UTF-8 text, plain or compressed (.gz, .zst), pipes, or - for standard input. A .jsonl file has "
       "one document per line, with the text under the key \"text\" (--key); any other file is one document. Each "
-      "document "
-      "is followed by an end-of-text token, and empty documents are left out. If a text spells out a special "
+      "document begins and ends as the tokenizer's folder says (tokenizer_config.json, the post-processor of "
+      "tokenizer.json, config.json; the last line shows it), and empty documents are left out. If a text spells out a "
+      "special "
       "token, it becomes that token. Bytes that are not UTF-8 are kept if the vocabulary has all 256 bytes; a "
       "warning tells when it lacks one.",
       "  plait tokenize --train --vocab-size 1024 --out data/tokenizer.json corpus/*.txt\n"

@@ -13,7 +13,7 @@
 
 enum { MOST_NAMES = 10000, ADAPTER_BYTES = 1 << 20 };
 #define FOLDER "a Hugging Face folder (config.json and model.safetensors)"
-#define TOKENIZER "a tokenizer.json, or a folder with one"
+#define TOKENIZER "a tokenizer.json (plait tokenize --train makes one), or a folder with one,"
 
 typedef Vec(char *) Names; // of a folder, sorted, without . and ..
 
@@ -182,7 +182,7 @@ int folder_check_tokenizer(const char *path, Error *error) {
   }
   if (kind != FILE_KIND_POINTER && kind != FILE_KIND_PACKED && kind != FILE_KIND_OTHER && kind != FILE_KIND_SAFETENSORS)
     return PLAIT_OK; // the parser says what is wrong with text
-  return error_set(error, PLAIT_BAD_INPUT, "%s %s; give " TOKENIZER, path, words);
+  return error_set(error, PLAIT_BAD_INPUT, "%s %s; give a tokenizer.json, or a folder with one", path, words);
 }
 
 // ---- models --------------------------------------------------------------------------------------------------------

@@ -1,5 +1,6 @@
 // Reading and writing Megatron's indexed datasets.
 #include "data/indexed.h"
+#include "data/document_marks.h"
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -306,14 +307,35 @@ static int write_index(IndexedWriter *w, Error *error) {
   return PLAIT_OK;
 }
 
-int indexed_writer_commit(IndexedWriter *w, Error *error) {
-  CHECK(w->open_tokens == 0, "a document was not ended");
-  int code = write_index(w, error);
-  if (code != PLAIT_OK) return code;
-  if (fflush(w->bin.stream) || fsync(fileno(w->bin.stream))) return write_failed(&w->bin, error);
+// The record, on disk under a temporary name; without one, nothing.
+static int write_record(const IndexedWriter *w, const char *path, AtomicFile *file, Error *error) {
+  int code = w->record ? file_begin(file, path, error) : PLAIT_OK;
+  if (code != PLAIT_OK || !w->record) return code;
+  if (fputs(w->record, file->stream) < 0 || fflush(file->stream) || fsync(fileno(file->stream)))
+    return write_failed(file, error);
+  return PLAIT_OK;
+}
+
+// All is on disk under temporary names.
+static int rename_all(IndexedWriter *w, const char *record_path, AtomicFile *record, Error *error) {
   if (unlink(w->idx.path) && errno != ENOENT) return write_failed(&w->idx, error);
-  code = file_commit(&w->bin, error);
+  if (unlink(record_path) && errno != ENOENT) return file_write_failed(record_path, errno, 0, error);
+  int code = w->record ? file_commit(record, error) : PLAIT_OK;
+  if (code == PLAIT_OK) code = file_commit(&w->bin, error);
   if (code == PLAIT_OK) code = file_commit(&w->idx, error);
+  return code;
+}
+
+int indexed_writer_commit(IndexedWriter *w, Error *error) {
+  AtomicFile record = {0};
+  CHECK(w->open_tokens == 0, "a document was not ended");
+  char *record_path = xformat("%.*s" DOCUMENT_MARKS_SUFFIX, (int)strlen(w->idx.path) - 4, w->idx.path);
+  int code = write_index(w, error);
+  if (code == PLAIT_OK && (fflush(w->bin.stream) || fsync(fileno(w->bin.stream)))) code = write_failed(&w->bin, error);
+  if (code == PLAIT_OK) code = write_record(w, record_path, &record, error);
+  if (code == PLAIT_OK) code = rename_all(w, record_path, &record, error);
+  file_abandon(&record);
+  free(record_path);
   if (code == PLAIT_OK) indexed_writer_abandon(w);
   return code;
 }
@@ -321,6 +343,7 @@ int indexed_writer_commit(IndexedWriter *w, Error *error) {
 void indexed_writer_abandon(IndexedWriter *w) {
   file_abandon(&w->bin);
   file_abandon(&w->idx);
+  free(w->record);
   free(w->lengths);
   free(w->buffer);
   *w = (IndexedWriter){0};

@@ -61,6 +61,7 @@ int indexed_read(const IndexedDataset *dataset, int64_t position, int64_t count,
 
 typedef struct IndexedWriter {
   AtomicFile bin, idx;
+  char *record;        // text of PREFIX.documents.json, how documents begin and end; owned; NULL: none is written
   IndexedType type;
   int32_t *lengths; // (documents)
   int64_t documents, capacity, tokens;
@@ -79,6 +80,7 @@ int indexed_writer_add_tokens(IndexedWriter *writer, const uint32_t *ids, int64_
 int indexed_writer_end_document(IndexedWriter *writer, Error *error);
 
 // Syncs and renames: PREFIX.bin first, PREFIX.idx last, an old PREFIX.idx is gone before; so a dataset is there whole
-// or not at all. After a failure of any of these functions call indexed_writer_abandon, which leaves no temporary file.
+// or not at all. Between them the record takes the place of an old one. After a failure of any of these functions call
+// indexed_writer_abandon, which leaves no temporary file.
 int indexed_writer_commit(IndexedWriter *writer, Error *error);
 void indexed_writer_abandon(IndexedWriter *writer); // also safe after a commit or a failed begin

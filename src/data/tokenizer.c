@@ -60,7 +60,6 @@ int tokenizer_save(const Tokenizer *t, const char *path, Error *error) {
 }
 
 int tokenizer_vocab_size(const Tokenizer *t) { return t->vocab_size; }
-int32_t tokenizer_eot(const Tokenizer *t) { return t->eot; }
 
 int32_t tokenizer_id(const Tokenizer *t, const char *token) {
   size_t bytes = strlen(token);

@@ -9,7 +9,8 @@
 #include <stdint.h>
 
 // What is supported: model BPE (byte-level, or characters with byte fallback); normalizers NFC, NFD, NFKC, NFKD,
-// Lowercase, StripAccents, Prepend and Replace; pre-tokenizers ByteLevel, Split, Digits, Metaspace; decoders ByteLevel,
+// Lowercase, StripAccents, Strip, Prepend and Replace; pre-tokenizers ByteLevel, Split, Digits, Metaspace,
+// Whitespace, WhitespaceSplit, Punctuation, BertPreTokenizer, CharDelimiterSplit; decoders ByteLevel,
 // Metaspace, Replace, ByteFallback, Fuse, Strip; post-processors TemplateProcessing, RobertaProcessing, BertProcessing,
 // ByteLevel; Sequences of them. All else is refused by name. Truncation and padding that a file asks for are ignored: a
 // corpus must stay whole.
@@ -45,6 +46,7 @@ typedef struct TokenizerDecoder {
   int strip_start;
   char metaspace[8]; // dropped in the first token when metaspace_drop, a space elsewhere; "" when not in use
   int metaspace_drop;
+  int joins; // the file names no decoder: a space parts tokens
 } TokenizerDecoder;
 
 // Immutable after loading: any number of threads may use one, each with its own TokenizerScratch.
@@ -61,6 +63,8 @@ typedef struct Tokenizer {
 
   AddedToken *added; // (added_count)
   int added_count;
+  const char *moved; // the first added token that has another id (moved_to) than the file declares; NULL: none
+  int moved_from, moved_to;
   UnicodeSet added_word; // characters that are part of words, for single_word
   AddedSet added_raw, added_normalized;
   int normalizer_count, split_count;
@@ -69,7 +73,6 @@ typedef struct Tokenizer {
   SplitStep split[TOKENIZER_STEPS];
   TokenizerDecoder decoder;
   IdVector before, after; // what the post-processor puts around a text
-  int32_t eot;
   char marker[8];   // "▁" where words may be cut before it without changing ids; "" else
   int cuttable;     // where tokenizer_cut may cut documents: CUT_SPACES | CUT_LINES
 } Tokenizer;
@@ -129,6 +132,5 @@ void tokenizer_stream_push(TokenizerStream *stream, int32_t id,
 void tokenizer_stream_end(TokenizerStream *stream, ByteVector *text);              // appends what is held back
 
 int tokenizer_vocab_size(const Tokenizer *t);                // largest id + 1
-int32_t tokenizer_eot(const Tokenizer *t);                   // end of text (<|endoftext|>, </s>, …), -1: none
 int32_t tokenizer_id(const Tokenizer *t, const char *token); // token as in the file → id, -1: none
 const char *tokenizer_token(const Tokenizer *t, int32_t id); // id → token as in the file, NULL: none

@@ -1,5 +1,6 @@
 // Decoding: ids → bytes, whole or as a stream.
 #include "data/tokenizer.h"
+#include "base/fault.h"
 #include <string.h>
 
 void tokenizer_stream_begin(TokenizerStream *stream, const Tokenizer *t, int skip_special) {
@@ -43,6 +44,7 @@ void tokenizer_stream_push(TokenizerStream *s, int32_t id, ByteVector *text) {
   if (id < 0 || id >= t->vocab_size || !t->token_text[id] || (s->skip_special && t->token_special[id])) return;
   int first = !s->started;
   s->started = 1;
+  if (FAULT(tokens_are_not_parted, !first, 0) && t->decoder.joins) emit(s, " ", 1, text);
   if (first && t->decoder.metaspace_drop && t->decoder.metaspace[0]) {
     emit_first(s, id, text);
     return;

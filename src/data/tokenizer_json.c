@@ -1,5 +1,6 @@
 // Reads a tokenizer.json: vocabulary, merges and added tokens; its other components are in tokenizer_parts.c.
 #include "data/tokenizer_json.h"
+#include "base/fault.h"
 #include "base/file.h"
 #include "base/json_read.h"
 #include "data/folder_check.h"
@@ -85,42 +86,53 @@ static int read_vocabulary(const TokenizerReader *r, const json_t *vocab, int li
   return PLAIT_OK;
 }
 
-static int read_added_token(const TokenizerReader *r, const json_t *item, int index, int limit) {
-  char where[40];
-  Tokenizer *t = r->t;
-  AddedToken *token = &t->added[index];
-  snprintf(where, sizeof where, "added_tokens[%d]", index);
-  if (!json_is_object(item)) return reader_refuse(r, where, "is not an object");
-  const char *text = reader_string(r, item, "content", where, &token->bytes);
-  if (!text) return PLAIT_BAD_INPUT;
-  int id = read_id(r, json_object_get(item, "id"), where, text, (size_t)token->bytes, limit);
-  if (id < 0) return id;
-  token->id = id;
-  if ((token->special = reader_flag(r, item, "special", where, 0)) < 0) return PLAIT_BAD_INPUT;
-  if ((token->lstrip = reader_flag(r, item, "lstrip", where, 0)) < 0) return PLAIT_BAD_INPUT;
-  if ((token->rstrip = reader_flag(r, item, "rstrip", where, 0)) < 0) return PLAIT_BAD_INPUT;
-  if ((token->single_word = reader_flag(r, item, "single_word", where, 0)) < 0) return PLAIT_BAD_INPUT;
-  if ((token->normalized = reader_flag(r, item, "normalized", where, !token->special)) < 0) return PLAIT_BAD_INPUT;
-  token->text = reader_copy(r, text, token->bytes);
-  for (int i = 0; i < index; i++)
-    if (t->added[i].bytes == token->bytes && !memcmp(t->added[i].text, token->text, (size_t)token->bytes))
-      return reader_refuse(r, where, "repeats \"%.*s\"", SHOWN(token->bytes), token->text);
-  if (token->special) t->token_special[id] = 1;
-  // A token of the model may be declared again under its own id; anything else has to be new.
-  if (t->token_text[id] && t->token_bytes[id] == token->bytes && !memcmp(t->token_text[id], text, (size_t)token->bytes))
-    return PLAIT_OK;
-  return place_token(r, id, text, (size_t)token->bytes, where);
+// The id that Hugging Face's tokenizers gives it, whatever id the file declares: that of model.vocab, else that of an
+// earlier listing of the token (-1 - its index in t->added), else the next one behind all.
+static int find_added_id(const Tokenizer *t, const json_t *vocab, const char *text, size_t bytes) {
+  const json_t *known = json_object_getn(vocab, text, bytes);
+  int id = (int)json_object_size(vocab);
+  for (int i = 0; i < t->added_count; i++) {
+    if (t->added[i].bytes == (int)bytes && !memcmp(t->added[i].text, text, bytes)) return -1 - i;
+    if (t->added[i].id >= id) id = t->added[i].id + 1;
+  }
+  return known ? (int)json_integer_value(known) : id;
 }
 
-static int read_added_tokens(const TokenizerReader *r, const json_t *list, int limit) {
+static int read_added_token(const TokenizerReader *r, const json_t *item, int index, const json_t *vocab) {
+  char where[40];
   Tokenizer *t = r->t;
+  AddedToken token;
+  snprintf(where, sizeof where, "added_tokens[%d]", index);
+  if (!json_is_object(item)) return reader_refuse(r, where, "is not an object");
+  const char *text = reader_string(r, item, "content", where, &token.bytes);
+  if (!text) return PLAIT_BAD_INPUT;
+  int declared = read_id(r, json_object_get(item, "id"), where, text, (size_t)token.bytes, INT32_MAX);
+  if (declared < 0) return declared;
+  if ((token.special = reader_flag(r, item, "special", where, 0)) < 0) return PLAIT_BAD_INPUT;
+  if ((token.lstrip = reader_flag(r, item, "lstrip", where, 0)) < 0) return PLAIT_BAD_INPUT;
+  if ((token.rstrip = reader_flag(r, item, "rstrip", where, 0)) < 0) return PLAIT_BAD_INPUT;
+  if ((token.single_word = reader_flag(r, item, "single_word", where, 0)) < 0) return PLAIT_BAD_INPUT;
+  if ((token.normalized = reader_flag(r, item, "normalized", where, !token.special)) < 0) return PLAIT_BAD_INPUT;
+  if (!token.bytes) return PLAIT_OK;
+  int id = find_added_id(t, vocab, text, (size_t)token.bytes), again = id < 0;
+  AddedToken *place = again ? &t->added[-1 - id] : &t->added[t->added_count++];
+  token.id = again ? place->id : FAULT(added_tokens_have_declared_ids, id, declared);
+  token.text = again ? place->text : reader_copy(r, text, token.bytes);
+  *place = token; // listed twice: as the last one says
+  if (token.special) t->token_special[token.id] = 1;
+  if (token.id != declared && !t->moved) t->moved = token.text, t->moved_from = declared, t->moved_to = token.id;
+  return again || json_object_getn(vocab, text, (size_t)token.bytes)
+             ? PLAIT_OK
+             : place_token(r, token.id, text, (size_t)token.bytes, where);
+}
+
+static int read_added_tokens(const TokenizerReader *r, const json_t *list, const json_t *vocab) {
   size_t i;
   json_t *item;
-  t->added = arena_array(&t->arena, AddedToken, json_array_size(list) + 1);
+  r->t->added = arena_array(&r->t->arena, AddedToken, json_array_size(list) + 1);
   json_array_foreach(list, i, item) {
-    int code = read_added_token(r, item, (int)i, limit);
+    int code = read_added_token(r, item, (int)i, vocab);
     if (code < 0) return code;
-    t->added_count = (int)i + 1;
   }
   return PLAIT_OK;
 }
@@ -220,9 +232,7 @@ static int read_model_flags(const TokenizerReader *r, const json_t *model) {
   const json_t *unk = json_object_get(model, "unk_token");
   if (!unk || json_is_null(unk)) return PLAIT_OK;
   if (!json_is_string(unk)) return reader_refuse(r, "model.unk_token", "is neither a string nor null");
-  bpe->unk = bpe_find(bpe, json_string_value(unk), json_string_length(unk));
-  if (bpe->unk < 0)
-    return reader_refuse(r, "model.unk_token", "\"%.60s\" is not in model.vocab", json_string_value(unk));
+  bpe->unk = bpe_find(bpe, json_string_value(unk), json_string_length(unk)); // -1: none, and no text needs it
   return PLAIT_OK;
 }
 
@@ -242,47 +252,18 @@ static int read_model(const TokenizerReader *r, const json_t *root) {
     return reader_refuse(r, "model.vocab", "has %zu tokens and %zu merges, more than any model", tokens,
                          json_array_size(merges));
   int limit = (int)(2 * tokens) + 4096; // ids may have holes, but not so that a small file takes much memory
-  t->token_text = arena_array(&t->arena, const char *, limit);
-  t->token_bytes = arena_array(&t->arena, int, limit);
-  t->token_special = arena_array(&t->arena, uint8_t, limit);
+  int room = limit + (int)json_array_size(added); // those that the vocabulary lacks come behind its own
+  t->token_text = arena_array(&t->arena, const char *, room);
+  t->token_bytes = arena_array(&t->arena, int, room);
+  t->token_special = arena_array(&t->arena, uint8_t, room);
   if ((code = read_vocabulary(r, vocab, limit)) < 0) return code;
-  uint8_t *in_model = arena_array(&t->arena, uint8_t, limit);
+  uint8_t *in_model = arena_array(&t->arena, uint8_t, room);
   for (int id = 0; id < t->vocab_size; id++) in_model[id] = t->token_text[id] != NULL;
-  if ((code = read_added_tokens(r, added, limit)) < 0) return code;
+  if ((code = read_added_tokens(r, added, vocab)) < 0) return code;
   code = bpe_init(&t->bpe, t->token_text, t->token_bytes, t->vocab_size, in_model, (int)json_array_size(merges));
   if (code < 0) return reader_refuse(r, "model.vocab", "holds a token twice");
   if ((code = read_merges(r, merges)) < 0) return code;
   return read_model_flags(r, model);
-}
-
-// An added token that the model's vocabulary has under another id would be two tokens of one text.
-static int check_added(const TokenizerReader *r) {
-  for (int i = 0; i < r->t->added_count; i++) {
-    const AddedToken *token = &r->t->added[i];
-    int32_t id = bpe_find(&r->t->bpe, token->text, (size_t)token->bytes);
-    if (id >= 0 && id != token->id)
-      return reader_refuse(r, "added_tokens", "gives id %d to \"%.*s\", which has %d in model.vocab", token->id,
-                           SHOWN(token->bytes), token->text, id);
-  }
-  return PLAIT_OK;
-}
-
-static int32_t find_eot(const Tokenizer *t) {
-  static const char *const names[] = {
-      "<|endoftext|>",
-      "<|end_of_text|>",
-      "</s>",
-      "<eos>",
-      "<|eos|>",
-      "[EOS]",
-      "<\xef\xbd\x9c\x65nd\xe2\x96\x81of\xe2\x96\x81sentence\xef\xbd\x9c>", // DeepSeek's
-      "<|eot_id|>",
-      "<|im_end|>"};
-  for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-    int32_t id = tokenizer_id(t, names[i]);
-    if (id >= 0) return id;
-  }
-  return -1;
 }
 
 int tokenizer_parse(const char *json, size_t bytes, const char *name, Tokenizer **out, Error *error) {
@@ -290,13 +271,11 @@ int tokenizer_parse(const char *json, size_t bytes, const char *name, Tokenizer 
   TokenizerReader r = {t, name, error};
   int code = PLAIT_OK;
   *out = NULL;
-  t->eot = -1;
   json_t *root = NULL;
   if (!bytes) code = error_set(error, PLAIT_BAD_INPUT, "%s: is empty, not a tokenizer.json", name);
   else if ((code = json_read(json, bytes, name, &root, error))) {
   } else if (!json_is_object(root)) code = error_set(error, PLAIT_BAD_INPUT, "%s: is not a JSON object", name);
   if (code >= 0) code = read_model(&r, root);
-  if (code >= 0) code = check_added(&r);
   if (code >= 0) code = reader_components(&r, root);
   if (code >= 0) {
     bpe_finish(&t->bpe);
@@ -311,7 +290,6 @@ int tokenizer_parse(const char *json, size_t bytes, const char *name, Tokenizer 
   added_set_build(&t->added_normalized, &t->arena, t->added, t->added_count, 1);
   added_prepare_word(t);
   reader_finish_cuts(&r);
-  t->eot = find_eot(t);
   t->json = xcalloc(bytes + 1, 1);
   memcpy(t->json, json, bytes);
   t->json_bytes = bytes;

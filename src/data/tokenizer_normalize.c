@@ -55,10 +55,16 @@ int reader_normalizer(const TokenizerReader *r, const json_t *component, const c
     int regex = json_is_string(json_object_get(json_object_get(component, "pattern"), "Regex"));
     return (regex ? read_expression : reader_replace)(r, component, where, step);
   }
+  if (is(type, "Strip")) {
+    step->kind = NORMALIZE_STRIP;
+    step->strip_left = reader_flag(r, component, "strip_left", where, 1);
+    step->strip_right = reader_flag(r, component, "strip_right", where, 1);
+    return step->strip_left < 0 || step->strip_right < 0 ? PLAIT_BAD_INPUT : PLAIT_OK;
+  }
   if (!is(type, "Prepend"))
     return reader_refuse(r, where,
                          "is %.60s, which is not supported (supported: NFC, NFD, NFKC, NFKD, Lowercase, StripAccents, "
-                         "Replace, Prepend, Sequence)",
+                         "Replace, Prepend, Strip, Sequence)",
                          type);
   step->kind = NORMALIZE_PREPEND;
   const char *text = reader_string(r, component, "prepend", where, &step->prepend_bytes);
@@ -153,6 +159,11 @@ int normalizer_run(const NormalizerStep *steps, int count, const UnicodeNormal *
   for (int i = 0; i < count && *bytes; i++) {
     const NormalizerStep *step = &steps[i];
     int code = PLAIT_OK;
+    if (step->kind == NORMALIZE_STRIP) {
+      for (int n; step->strip_left && *bytes && (n = utf8_space(*text, *bytes)); *bytes -= (size_t)n) *text += n;
+      for (int n; step->strip_right && *bytes && (n = utf8_space_before(*text, *bytes));) *bytes -= (size_t)n;
+      continue;
+    }
     if (step->kind == NORMALIZE_FORM) {
       int changed = unicode_normalize(unicode, step->form, &s->unicode, *text, *bytes, TEXT_MOST, out);
       if (changed < 0) return too_large(error);

@@ -9,6 +9,7 @@ typedef enum NormalizerKind {
   NORMALIZE_PREPEND,
   NORMALIZE_REPLACE,
   NORMALIZE_EXPRESSION,
+  NORMALIZE_STRIP,
   NORMALIZE_FORM
 } NormalizerKind;
 
@@ -18,6 +19,7 @@ typedef struct NormalizerStep {
   int prepend_bytes, from_bytes, to_bytes;
   SplitStep expression; // replaced by `to`
   UnicodeForm form;
+  int strip_left, strip_right; // white space, NORMALIZE_STRIP
 } NormalizerStep;
 
 typedef struct NormalizerScratch { // zero-initialise

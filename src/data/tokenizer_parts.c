@@ -39,11 +39,13 @@ static int compile(const TokenizerReader *r, SplitStep *step, const char *patter
   return code < 0 ? reader_refuse(r, where, "has an expression that plait cannot use: %s", why.message) : code;
 }
 
-static int read_split(const TokenizerReader *r, const json_t *component, SplitStep *step, const char *where) {
+// `fallback`: where it is absent; NULL: it must be there.
+static int read_behavior(const TokenizerReader *r, const json_t *component, SplitStep *step, const char *where,
+                         const char *fallback) {
   static const char *const names[] = {"Isolated", "Removed", "Contiguous", "MergedWithPrevious", "MergedWithNext"};
-  const json_t *pattern = json_object_get(component, "pattern");
-  const json_t *text = json_object_get(pattern, "String"), *expression = json_object_get(pattern, "Regex");
-  const char *behavior = reader_string(r, component, "behavior", where, NULL);
+  const char *behavior = fallback && !json_object_get(component, "behavior")
+                             ? fallback
+                             : reader_string(r, component, "behavior", where, NULL);
   int which = 0;
   if (!behavior) return PLAIT_BAD_INPUT;
   while (which < 5 && strcmp(behavior, names[which])) which++;
@@ -53,6 +55,13 @@ static int read_split(const TokenizerReader *r, const json_t *component, SplitSt
                          "MergedWithNext",
                          behavior);
   step->behavior = (SplitBehavior)which; // names are in the order of the enum
+  return PLAIT_OK;
+}
+
+static int read_split(const TokenizerReader *r, const json_t *component, SplitStep *step, const char *where) {
+  const json_t *pattern = json_object_get(component, "pattern");
+  const json_t *text = json_object_get(pattern, "String"), *expression = json_object_get(pattern, "Regex");
+  if (read_behavior(r, component, step, where, NULL) < 0) return PLAIT_BAD_INPUT;
   if ((step->invert = reader_flag(r, component, "invert", where, 0)) < 0) return PLAIT_BAD_INPUT;
   if (json_is_string(expression))
     return compile(r, step, json_string_value(expression), json_string_length(expression), where);
@@ -87,6 +96,18 @@ static int read_metaspace(const TokenizerReader *r, const json_t *component, Spl
   return PLAIT_OK;
 }
 
+static int read_delimiter(const TokenizerReader *r, const json_t *component, SplitStep *step, const char *where) {
+  uint32_t code;
+  const char *delimiter = reader_string(r, component, "delimiter", where, &step->string_bytes);
+  if (!delimiter) return PLAIT_BAD_INPUT;
+  if (utf8_get(delimiter, (size_t)step->string_bytes, &code) != step->string_bytes || !step->string_bytes || !code)
+    return reader_refuse(r, where, "has a delimiter that is not one character");
+  step->kind = SPLIT_STRING;
+  step->behavior = SPLIT_REMOVED;
+  step->string = xstrdup(delimiter);
+  return PLAIT_OK;
+}
+
 static int read_pre_tokenizer(const TokenizerReader *r, const json_t *component, const char *type, const char *where) {
   Tokenizer *t = r->t;
   if (t->split_count == TOKENIZER_STEPS)
@@ -94,18 +115,43 @@ static int read_pre_tokenizer(const TokenizerReader *r, const json_t *component,
   if (t->bpe.byte_level)
     return reader_refuse(r, where, "is %.60s after ByteLevel, which must be the last step", type);
   SplitStep *step = &t->split[t->split_count++];
+  if (is(type, "BertPreTokenizer")) { // two steps
+    if (t->split_count == TOKENIZER_STEPS)
+      return reader_refuse(r, where, "is one step more than the %d allowed", TOKENIZER_STEPS);
+    step->behavior = SPLIT_REMOVED;
+    t->split_count++;
+    return split_compile_class(step, SPLIT_SPACE, r->error)
+               ? PLAIT_BAD_INPUT
+               : split_compile_class(step + 1, SPLIT_PUNCTUATION, r->error);
+  }
+  if (is(type, "Whitespace")) { // what is no match is removed
+    step->behavior = SPLIT_REMOVED;
+    step->invert = 1;
+    return split_compile_class(step, SPLIT_WORDS, r->error);
+  }
+  if (is(type, "WhitespaceSplit")) {
+    step->behavior = SPLIT_REMOVED;
+    return split_compile_class(step, SPLIT_SPACE, r->error);
+  }
+  if (is(type, "Punctuation")) {
+    if (read_behavior(r, component, step, where, "Isolated") < 0) return PLAIT_BAD_INPUT;
+    return split_compile_class(step, SPLIT_PUNCTUATION, r->error);
+  }
+  if (is(type, "CharDelimiterSplit")) return read_delimiter(r, component, step, where);
   if (is(type, "Split")) return read_split(r, component, step, where);
   if (is(type, "Metaspace")) return read_metaspace(r, component, step, where);
   if (is(type, "Digits")) {
     int individual = reader_flag(r, component, "individual_digits", where, 0);
     if (individual < 0) return PLAIT_BAD_INPUT;
     if (!individual) step->behavior = SPLIT_CONTIGUOUS;
-    return split_compile_digits(step, individual, r->error);
+    return split_compile_class(step, individual ? SPLIT_DIGIT : SPLIT_DIGITS, r->error);
   }
   if (!is(type, "ByteLevel"))
-    return reader_refuse(r, where,
-                         "is %.60s, which is not supported (supported: ByteLevel, Split, Digits, Metaspace, Sequence)",
-                         type);
+    return reader_refuse(
+        r, where,
+        "is %.60s, which is not supported (supported: ByteLevel, Split, Digits, Metaspace, Whitespace, "
+        "WhitespaceSplit, Punctuation, BertPreTokenizer, CharDelimiterSplit, Sequence)",
+        type);
   t->bpe.byte_level = 1;
   if ((step->prefix_space = reader_flag(r, component, "add_prefix_space", where, 1)) < 0) return PLAIT_BAD_INPUT;
   int use_regex = reader_flag(r, component, "use_regex", where, 1);
@@ -276,6 +322,7 @@ int reader_components(const TokenizerReader *r, const json_t *root) {
   if (code < 0) return code;
   code = reader_each(r, json_object_get(root, "decoder"), "decoder", "decoders", read_decoder);
   if (code < 0) return code;
+  r->t->decoder.joins = !r->t->bpe.byte_level && !json_is_object(json_object_get(root, "decoder"));
   if ((code = reader_normalize_added(r)) < 0) return code;
   return reader_each(r, json_object_get(root, "post_processor"), "post_processor", "processors", read_post_processor);
 }
@@ -330,7 +377,7 @@ void reader_finish_cuts(const TokenizerReader *r) {
   find_marker(t);
   for (int i = 0; i < t->normalizer_count; i++) {
     const NormalizerStep *step = &t->normalizer[i];
-    if (step->kind == NORMALIZE_EXPRESSION) return;
+    if (step->kind == NORMALIZE_EXPRESSION || step->kind == NORMALIZE_STRIP) return;
     if (step->kind == NORMALIZE_REPLACE && (!is(step->from, " ") || !t->marker[0])) return;
     // Forms leave ASCII letters and the spaces between them, but they may make white space or take characters away.
     if (step->kind == NORMALIZE_FORM && step->form != UNICODE_NFC && step->form != UNICODE_NFD) keeps_lines = 0;

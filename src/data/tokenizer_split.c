@@ -1,6 +1,7 @@
 // Pre-tokenization steps, applied depth first: every piece goes through all later steps before the next one.
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include "data/tokenizer_split.h"
+#include "base/fault.h"
 #include "data/tokenizer_pattern.h"
 #include <pcre2.h>
 #include <string.h>
@@ -57,26 +58,42 @@ int split_compile(SplitStep *step, const char *pattern, size_t bytes, Error *err
   return PLAIT_OK;
 }
 
-// Rust's idea of numbers is not the expressions', so a small class is compiled and then its letters are given to
-// others.
-int split_compile_digits(SplitStep *step, int individual, Error *error) {
-  UnicodeSet digits = {0};
-  const char *pattern = individual ? "[0-9\\u0660]" : "[0-9\\u0660]+";
-  int code = split_compile(step, pattern, strlen(pattern), error);
+// Rust's idea of such characters is not the expressions', so an expression is compiled with one character outside ASCII
+// for each set, and then the letter of that character is given to all of the set.
+typedef struct ClassRow {
+  const char *pattern;
+  struct { const char *name; uint32_t stands_for_it; } sets[2]; // the first one that has a character
+} ClassRow;
+
+int split_compile_class(SplitStep *step, SplitClass which, Error *error) {
+  enum { ELSE = 0x661 }; // in none of the sets
+  static const ClassRow rows[] = {
+      [SPLIT_DIGIT] = {"[0-9\\u0660]", {{"*numeric", 0x660}}},
+      [SPLIT_DIGITS] = {"[0-9\\u0660]+", {{"*numeric", 0x660}}},
+      [SPLIT_SPACE] = {"[\\t-\\r \\u3000]", {{"*space", 0x3000}}},
+      [SPLIT_WORDS] = {"[0-9A-Za-z_\\u0660]+|[^0-9A-Za-z_\\u0660\\t-\\r \\u3000]+",
+                       {{"*word", 0x660}, {"*space", 0x3000}}},
+      [SPLIT_PUNCTUATION] = {"[!-/:-@\\[-`{-~\\u2010]", {{"*punct", 0x2010}}}};
+  const ClassRow *row = &rows[which];
+  int code = split_compile(step, row->pattern, strlen(row->pattern), error);
   if (code < 0) return code;
-  uint8_t *values = xcalloc(UNICODE_END, 1), digit = unicode_map_get(&step->letters, 0x660),
-          other = unicode_map_get(&step->letters, 0x661);
-  memset(values, other, UNICODE_END);
+  uint8_t *values = xcalloc(UNICODE_END, 1);
+  memset(values, unicode_map_get(&step->letters, ELSE), UNICODE_END);
   for (int c = 0; c < 128; c++) values[c] = (uint8_t)c;
-  unicode_set_named(&digits, "*numeric");
-  for (int i = 0; i < digits.count; i++)
-    for (uint32_t c = digits.data[i].first; c < digits.data[i].end; c++)
-      if (c >= 128) values[c] = digit;
+  for (int k = 1; k >= 0; k--) {
+    UnicodeSet set = {0};
+    if (!row->sets[k].name) continue;
+    uint8_t letter = unicode_map_get(&step->letters, row->sets[k].stands_for_it);
+    unicode_set_named(&set, row->sets[k].name);
+    for (int i = 0; i < set.count; i++)
+      for (uint32_t c = set.data[i].first; c < set.data[i].end; c++)
+        if (c >= FAULT(classes_are_of_ascii, 128u, (uint32_t)UNICODE_END)) values[c] = letter;
+    vec_free(&set);
+  }
   unicode_map_free(&step->letters);
   unicode_map_build(&step->letters, values);
-  vec_free(&digits);
   free(values);
-  step->digits = 1;
+  step->digits = which == SPLIT_DIGIT || which == SPLIT_DIGITS;
   return PLAIT_OK;
 }
 

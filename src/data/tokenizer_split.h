@@ -34,7 +34,15 @@ extern const char SPLIT_GPT2[]; // GPT-2's expression
 
 // Compiles an expression in the syntax that Hugging Face reads. PLAIT_BAD_INPUT with a reason.
 int split_compile(SplitStep *step, const char *pattern, size_t bytes, Error *error);
-int split_compile_digits(SplitStep *step, int individual, Error *error); // each number, or each run of them
+// Steps by Rust's sets of characters, which are not the expressions'.
+typedef enum SplitClass {
+  SPLIT_DIGIT,     // each digit
+  SPLIT_DIGITS,    // each run of digits
+  SPLIT_SPACE,     // each white space
+  SPLIT_WORDS,     // each run of characters of words, and each run of what is neither that nor white space
+  SPLIT_PUNCTUATION // each punctuation mark
+} SplitClass;
+int split_compile_class(SplitStep *step, SplitClass which, Error *error);
 void split_free(SplitStep *step);
 
 typedef struct SplitScratch {

@@ -18,8 +18,8 @@ void unicode_set_invert(UnicodeSet *set);
 int unicode_set_has(const UnicodeSet *set, uint32_t code);
 
 // Joins a set that has a name: a property of a regular expression (\p{NAME}, in small letters without spaces, - and _),
-// a bracket expression ("[NAME]"), a class (\w, \d, \s, \h), or one of Rust's ("*numeric", "*space", "*word") and of
-// the normalizers' ("*accent"). 0: there is none of that name.
+// a bracket expression ("[NAME]"), a class (\w, \d, \s, \h), or one of Rust's ("*numeric", "*space", "*word", "*punct")
+// and of the normalizers' ("*accent"). 0: there is none of that name.
 int unicode_set_named(UnicodeSet *set, const char *name);
 
 // A byte for each character, in two levels.

@@ -72,7 +72,11 @@ static void read_text(ModelSource *s) {
   json_t *files = json_object_get(extra, "huggingface_files");
   s->files = json_is_object(files) ? json_copy(files) : huggingface_files_collect(init, s->tokenizer);
   s->from_huggingface = init || json_object_get(extra, "huggingface_dtypes");
-  if (json_is_integer(end)) s->document_end = (int32_t)json_integer_value(end);
+  if (document_marks_get(json_object_get(extra, "documents"), &s->documents)) s->documents_known = DOCUMENTS_RECORDED;
+  else if (json_is_integer(end)) {
+    s->documents_known = DOCUMENTS_SEEN;
+    s->documents.end = (int32_t)json_integer_value(end);
+  }
 }
 
 static int open_checkpoint(ModelSource *s, Error *error) {
@@ -138,7 +142,7 @@ static int refuse_file(const char *path, Error *error) {
 }
 
 int model_source_open(ModelSource *source, const char *path, Error *error) {
-  *source = (ModelSource){.path = xstrdup(path), .document_end = -1};
+  *source = (ModelSource){.path = xstrdup(path), .documents = {.end = -1, .bos = -1}};
   for (size_t n = strlen(path); n > 1 && source->path[n - 1] == '/'; n--) source->path[n - 1] = 0;
   path = source->path;
   int code = folder_check_exists(path, "a run, a checkpoint or a Hugging Face folder", error);

@@ -1,6 +1,7 @@
 // Where the weights of a model come from, for eval, generate and export: a checkpoint, a run, or a Hugging Face folder.
 #pragma once
 #include "checkpoint/checkpoint.h"
+#include "data/document_marks.h"
 #include "model/config.h"
 #include "runtime/state.h"
 #include "recipe/recipe.h"
@@ -14,7 +15,10 @@ typedef struct ModelSource {
   char *tokenizer;        // its tokenizer.json, NULL: none was found
   json_t *files;          // the small files beside the weights, as huggingface_files.h has them
   int from_huggingface;   // it is such a folder, or its training began with one (model.init)
-  int32_t document_end;   // token with which the documents of its corpus end; -1: not known, or none
+  // How the documents of its corpus begin and end. Recorded: plait tokenize has written it beside the corpus; seen: the
+  // last token, which all of them share.
+  enum { DOCUMENTS_UNKNOWN, DOCUMENTS_SEEN, DOCUMENTS_RECORDED } documents_known;
+  DocumentMarks documents;
   Graph *model;           // whose Variables have the global shapes of parameters; made by the first model_source_read
 } ModelSource;
 

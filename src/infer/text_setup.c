@@ -1,6 +1,9 @@
 // Finding the tokens that begin and end a text, and writing them down for transformers.
 #include "infer/text_setup.h"
+#include "base/fault.h"
 #include "checkpoint/huggingface_files.h"
+#include "data/indexed.h"
+#include <stdio.h>
 #include <string.h>
 
 static bool has(const IdVector *ids, int32_t id) {
@@ -21,54 +24,69 @@ static void add_json(IdVector *ids, const json_t *value, int64_t vocab) {
   json_array_foreach(value, i, item) if (json_is_integer(item)) add(ids, json_integer_value(item), vocab);
 }
 
-// A token of tokenizer_config.json: its text, or an object that has it as "content".
-static int32_t token_of(const Tokenizer *t, const json_t *config, const char *key) {
-  const json_t *value = json_object_get(config, key);
-  if (json_is_object(value)) value = json_object_get(value, "content");
-  return t && json_is_string(value) ? tokenizer_id(t, json_string_value(value)) : -1;
-}
-
-// add_bos_token of tokenizer_config.json says it, as for transformers; else the tokenizer's post-processor.
-static void find_before(TextSetup *s, const Tokenizer *t, const json_t *config) {
-  const json_t *add_bos = json_object_get(config, "add_bos_token");
-  int32_t bos = token_of(t, config, "bos_token");
-  if (!t) return;
-  if (json_is_boolean(add_bos)) {
-    if (json_is_true(add_bos) && bos >= 0) vec_push(&s->before, bos);
-  } else {
-    for (int i = 0; i < t->before.count; i++) vec_push(&s->before, t->before.data[i]);
-  }
-  s->bos = s->before.count ? s->before.data[0] : bos;
-}
-
-// With what the documents of its corpus end. Where it is no special token they only happen to: each with a line's end.
-static int32_t learnt_end(const ModelSource *source, const Tokenizer *t) {
-  int32_t end = source->document_end;
+// With what the documents of its corpus end. Where nobody has recorded it, and it is no special token, they only happen
+// to: each with a line's end.
+static int32_t learnt_end(const ModelSource *source, const Tokenizer *t, int32_t said) {
+  int32_t end = source->documents.end;
   if (!t || end < 0 || !tokenizer_token(t, end)) return t ? -1 : end;
-  return t->token_special[end] || end == tokenizer_eot(t) ? end : -1;
+  return source->documents_known == DOCUMENTS_RECORDED || t->token_special[end] || end == said ? end : -1;
 }
 
 int text_setup(TextSetup *s, const ModelSource *source, const Tokenizer *t, Error *error) {
-  *s = (TextSetup){.bos = -1, .eos = -1};
+  static const char *const names[] = {"tokenizer_config.json", "special_tokens_map.json", "generation_config.json"};
+  *s = (TextSetup){.bos = -1, .eos = -1, .said = {.end = -1, .bos = -1}};
   int64_t vocab = source->config.vocab;
-  json_t *config, *generation = NULL;
-  int code = huggingface_files_parse(source->files, "tokenizer_config.json", &config, error);
-  if (!code) code = huggingface_files_parse(source->files, "generation_config.json", &generation, error);
-  if (code) return json_decref(config), error_prefix(error, "%s: ", source->path), code;
-  find_before(s, t, config);
-  add_json(&s->ends, json_object_get(generation, "eos_token_id"), vocab);
-  if (!s->ends.count && source->from_huggingface)
-    add_json(&s->ends, json_object_get(source->config.json, "eos_token_id"), vocab);
-  int32_t end = learnt_end(source, t);
-  add(&s->ends, end, vocab);
-  if (!s->ends.count) add(&s->ends, token_of(t, config, "eos_token"), vocab);
-  if (!s->ends.count && t) add(&s->ends, tokenizer_eot(t), vocab);
-  if (s->ends.count) s->eos = s->ends.data[0];
-  if (end >= 0 && !source->from_huggingface) s->eos = end;
-  if (s->bos < 0) s->bos = s->eos; // as GPT-2: a text begins behind the end of another
-  json_decref(generation);
-  json_decref(config);
-  return PLAIT_OK;
+  json_t *files[3] = {0}, *config = source->from_huggingface ? source->config.json : NULL;
+  int code = PLAIT_OK;
+  for (int i = 0; i < 3 && !code; i++) code = huggingface_files_parse(source->files, names[i], &files[i], error);
+  if (code) error_prefix(error, "%s", source->path);
+  if (!code && t) document_marks_find(t, &(DocumentFiles){files[0], files[1], config, files[2]}, &s->said);
+  if (!code) {
+    bool recorded = FAULT(runs_begin_as_files_say, source->documents_known == DOCUMENTS_RECORDED, false);
+    const DocumentMarks *begin = recorded ? &source->documents : &s->said;
+    for (int i = 0; i < begin->begins && t; i++) vec_push(&s->before, begin->begin[i]);
+    add_json(&s->ends, json_object_get(files[2], "eos_token_id"), vocab);
+    if (!s->ends.count) add_json(&s->ends, json_object_get(config, "eos_token_id"), vocab);
+    int32_t end = learnt_end(source, t, s->said.end);
+    add(&s->ends, end, vocab);
+    if (!s->ends.count) add(&s->ends, s->said.end, vocab);
+    if (s->ends.count) s->eos = s->ends.data[0];
+    if (end >= 0 && !source->from_huggingface) s->eos = end;
+    s->bos = s->before.count ? s->before.data[0] : s->said.bos;
+    if (s->bos < 0) s->bos = s->eos; // as GPT-2: a text begins behind the end of another
+  }
+  for (int i = 0; i < 3; i++) json_decref(files[i]);
+  return code;
+}
+
+bool text_setup_contradicts(const TextSetup *s, const ModelSource *source, const Tokenizer *t, char *text,
+                            size_t size) {
+  if (source->documents_known != DOCUMENTS_RECORDED || !t || document_marks_equal(&source->documents, &s->said))
+    return false;
+  snprintf(text, size, "the documents that %s was trained on are %s, and its tokenizer's files say %s", source->path,
+           document_marks_text(&source->documents, t).s, document_marks_text(&s->said, t).s);
+  return true;
+}
+
+int text_setup_compare(const ModelSource *source, const Tokenizer *t, const char *prefix, char *text, size_t size,
+                       Error *error) {
+  IndexedDataset data;
+  DocumentMarks marks;
+  TextSetup setup;
+  int code = indexed_open(&data, prefix, error);
+  if (code) return code;
+  code = document_marks_read(&data, &marks, error);
+  indexed_close(&data);
+  bool recorded = source->documents_known == DOCUMENTS_RECORDED;
+  if (code <= 0 || (!t && !recorded)) return code < 0 ? code : 0;
+  if ((code = text_setup(&setup, source, t, error))) return code;
+  const DocumentMarks *own = recorded ? &source->documents : &setup.said;
+  bool differ = !document_marks_equal(own, &marks);
+  if (differ)
+    snprintf(text, size, "the documents of %s are %s, and those of %s are %s", prefix,
+             document_marks_text(&marks, t).s, source->path, document_marks_text(own, t).s);
+  text_setup_free(&setup);
+  return differ;
 }
 
 void text_setup_free(TextSetup *s) {
@@ -107,6 +125,8 @@ static json_t *tokenizer_config(const TextSetup *s, const ModelSource *source, c
   put_token(config, "bos_token", t, s->bos);
   put_token(config, "eos_token", t, s->eos);
   put_token(config, "unk_token", t, t->bpe.unk);
+  if (s->before.count != s->said.begins) // else the post-processor says it
+    json_object_set_new(config, "add_bos_token", json_boolean(s->before.count > 0));
   if (source->config.positions > 0)
     json_object_set_new(config, "model_max_length", json_integer(source->config.positions));
   return config;

@@ -27,6 +27,11 @@ void setup_note_model(const Recipe *recipe, const ModelConfig *config, FILE *out
 // are read, and refused where they have one of these. *note is NULL otherwise.
 int setup_check_tokenizer(const Recipe *recipe, const ModelConfig *config, bool data, char **note, Error *error);
 
+// Do the records of the datasets (data/document_marks.h) agree with one another, and with data.tokenizer or the
+// tokenizer of model.init? *note: lines where they do not, maybe none; the caller frees it, also after an error.
+// PLAIT_BAD_INPUT where a record cannot be read.
+int setup_check_documents(const Recipe *recipe, char **note, Error *error);
+
 // The recipe's parallel configuration beside the mesh, in a line: "zero 1, pipeline 1f1b, layout tensor".
 void setup_describe(const Recipe *recipe, const ModelConfig *config, char *text, size_t size);
 

@@ -2,10 +2,11 @@
 #include "train/run_text.h"
 #include "base/file.h"
 #include "checkpoint/huggingface_files.h"
+#include "data/document_marks.h"
 #include "data/indexed.h"
 #include <stdlib.h>
 
-enum { DOCUMENTS_SEEN = 1000 };
+enum { MOST_SEEN = 1000 };
 
 int run_text_keep(const RunFolder *folder, const Recipe *recipe, Error *error) {
   const char *from = recipe->data.tokenizer;
@@ -21,26 +22,40 @@ int run_text_keep(const RunFolder *folder, const Recipe *recipe, Error *error) {
     if (!code) code = file_commit(&file, error);
     file_unmap(&map);
   }
+  // And the files beside it, by which the run's folder says the same of documents as the tokenizer's.
+  json_t *files = huggingface_files_collect(NULL, from);
+  if (!code) code = huggingface_files_write(files, folder->path, error);
+  json_decref(files);
   free(to);
   return code;
 }
 
 // The token with which all documents end, as far as they are looked at; -1: there is none.
-static int32_t document_end(const char *prefix) {
-  IndexedDataset d;
+static int32_t see_end(const IndexedDataset *d) {
   int32_t end = -1, last;
-  if (indexed_open(&d, prefix, NULL)) return -1;
-  for (int64_t i = 0; i < d.documents && i < DOCUMENTS_SEEN; i++) {
-    int64_t behind = indexed_document_begin(&d, i + 1);
-    if (behind == indexed_document_begin(&d, i)) continue; // empty
-    if (indexed_read(&d, behind - 1, 1, 0, &last, NULL) || (end >= 0 && last != end)) {
-      end = -1;
-      break;
-    }
+  for (int64_t i = 0; i < d->documents && i < MOST_SEEN; i++) {
+    int64_t behind = indexed_document_begin(d, i + 1);
+    if (behind == indexed_document_begin(d, i)) continue; // empty
+    if (indexed_read(d, behind - 1, 1, 0, &last, NULL) || (end >= 0 && last != end)) return -1;
     end = last;
   }
-  indexed_close(&d);
   return end;
+}
+
+// How documents begin and end: as plait tokenize has recorded it, or of a corpus of others with which token they end.
+static void describe_documents(const char *prefix, json_t *out) {
+  IndexedDataset d;
+  DocumentMarks marks;
+  if (indexed_open(&d, prefix, NULL)) return;
+  if (document_marks_read(&d, &marks, NULL) > 0) {
+    json_t *documents = json_object();
+    document_marks_put(&marks, documents);
+    json_object_set_new(out, "documents", documents);
+  } else {
+    int32_t end = see_end(&d);
+    if (end >= 0) json_object_set_new(out, "document_end", json_integer(end));
+  }
+  indexed_close(&d);
 }
 
 json_t *run_text_describe(const Recipe *recipe, const json_t *before) {
@@ -50,7 +65,6 @@ json_t *run_text_describe(const Recipe *recipe, const json_t *before) {
   if (json_is_object(kept)) json_object_update_missing(files, (json_t *)kept);
   if (json_object_size(files)) json_object_set(out, "huggingface_files", files);
   json_decref(files);
-  int32_t end = recipe->data.train.count ? document_end(recipe->data.train.items[0].prefix) : -1;
-  if (end >= 0) json_object_set_new(out, "document_end", json_integer(end));
+  if (recipe->data.train.count) describe_documents(recipe->data.train.items[0].prefix, out);
   return out;
 }

@@ -6,6 +6,7 @@
 #include "base/units.h"
 #include "checkpoint/huggingface.h"
 #include "comm/worker_page.h"
+#include "data/folder_check.h"
 #include "train/plan_print.h"
 #include "train/resume.h"
 #include "train/run_text.h"
@@ -19,15 +20,16 @@
 static int check_tokenizer(Trainer *t, Error *error) {
   const char *path = t->recipe->data.tokenizer;
   if (file_exists(path)) return setup_check_tokenizer(t->recipe, &t->config, true, &t->rowless, error);
-  return error_set(error, PLAIT_BAD_INPUT, "%sdata.tokenizer: %s does not exist; plait tokenize --train makes one",
-                   recipe_where(t->recipe, "data.tokenizer"), path);
+  folder_check_tokenizer(path, error);
+  return error_prefix(error, "%sdata.tokenizer", recipe_where(t->recipe, "data.tokenizer"));
 }
 
 // Before anything is allocated: evaluation would meet its own corpora only after many steps.
 static int check_data(Trainer *t, Error *error) {
   int code = PLAIT_OK;
   if (t->recipe->data.tokenizer && has_rank_0(t)) code = check_tokenizer(t, error);
-  return code ? code : setup_check_data(t->recipe, &t->config, &t->split, &t->passes, error);
+  if (!code) code = setup_check_data(t->recipe, &t->config, &t->split, &t->passes, error);
+  return code || !has_rank_0(t) ? code : setup_check_documents(t->recipe, &t->documents, error);
 }
 
 // Resident memory that the ranks of this machine will take.
@@ -107,6 +109,7 @@ void trainer_tell_changes(const Trainer *t) {
   setup_note_model(r, &t->config, t->out);
   if (t->split) fputs(t->split, t->out);
   if (t->rowless) fputs(t->rowless, t->out);
+  if (t->documents) fputs(t->documents, t->out);
   setup_describe_passes(&t->passes, (double)r->schedule.steps * r->batch.global * r->data.seq_len, passes,
                         sizeof passes);
   fprintf(t->out, "data: %lld step%s of %lld tokens are %s\n", (long long)r->schedule.steps,

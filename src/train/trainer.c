@@ -330,6 +330,7 @@ static void trainer_free(Trainer *t) {
   changes_free(&t->changes);
   free(t->split);
   free(t->rowless);
+  free(t->documents);
   save_extra_free(&t->extra);
   free(t->checkpoints);
   job_destroy(t->job);

@@ -31,6 +31,7 @@ typedef struct Trainer {
   Changes changes;        // since that checkpoint
   char *split;            // a line about what data.split holds out, or NULL
   char *rowless;          // a line about tokens for which the model has no row, or NULL
+  char *documents;        // lines about datasets and tokenizers that differ in how documents begin and end, or NULL
   DataPasses passes;      // over data.train
   SaveExtra extra;        // rank 0 keeps step and tokens up to date
   Metrics metrics;

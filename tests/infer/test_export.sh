@@ -55,6 +55,22 @@ is stopped/generation_config.json eos_token_id 300
 mv two.json lost.json
 expect 0 'a text ends at <\|stop\|>' "$PLAIT" export stops --out stopped2
 cmp lost.json stopped2/tokenizer.json || fail "not the tokenizer of the run"
+# begin and end, as tokenize has recorded them, and a tokenizer that says otherwise: notes, and generate does as the data
+expect 0 "^note: data.train: the documents of .*/stop are … <\|stop\|>, by .*stop.documents.json, and .*lost.json says … <\|endoftext\|>, from its usual name" \
+  "$PLAIT" train recipe.yaml run.dir=noted model.config=model301.json data.tokenizer=lost.json data.train=stop data.valid=stop schedule.steps=1 checkpoint.every=0 eval.every=0
+expect 0 'note: the documents that .* was trained on are … <\|stop\|>, and its tokenizer.s files say … <\|endoftext\|>' "$PLAIT" export noted --out noted-out
+expect 0 'note: the documents of valid are … <\|endoftext\|>, and those of .*noted.* are … <\|stop\|>' "$PLAIT" eval noted --data valid
+expect 0 'loss' "$PLAIT" eval noted --data stop
+grep -q note: output && fail "a note though data and model agree: $(cat output)"
+"$PLAIT" tokenize --tokenizer tokenizer.json --bos '<|endoftext|>' --out begun short.jsonl >log 2>&1 || fail "--bos: $(cat log)"
+"$PLAIT" train recipe.yaml run.dir=begins data.train=begun data.valid=short schedule.steps=1 checkpoint.every=0 eval.every=0 >log 2>&1 || fail "$(cat log)"
+grep -q '^note: data.valid: the documents of .*/short are … <|endoftext|>, and those of .*/begun (data.train) are <|endoftext|> … <|endoftext|>' log || fail "$(cat log)"
+expect 0 'verified' "$PLAIT" export begins --out begun-out
+is begun-out/tokenizer_config.json add_bos_token true
+sum_of() { "$PLAIT" generate "$1" --prompt 'ba do' --temperature 0 --max-tokens 8 --ignore-eos --window 32 2>&1; }
+[ "$(sum_of begins)" = "$(sum_of begun-out)" ] || fail "an export puts other tokens before a prompt than its run"
+sed -i 's/true/false/' begun-out/tokenizer_config.json
+[ "$(sum_of begins)" != "$(sum_of begun-out)" ] || fail "BOS changes nothing, so nothing is tested"
 # documents that all end alike, but with no special token
 "$PLAIT" tokenize --tokenizer tokenizer.json --eot none --out none short.jsonl >log 2>&1
 "$PLAIT" train recipe.yaml run.dir=nowhere data.train=none data.valid=none schedule.steps=1 checkpoint.every=0 eval.every=0 >log 2>&1 || fail "$(cat log)"

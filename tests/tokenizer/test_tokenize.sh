@@ -37,6 +37,43 @@ expect 0 '1 document' --tokenizer t.json --eot none --out without a.txt
 [ $(($(wc -c <without.bin) + 2)) -eq "$(wc -c <with-empty.bin)" ] || fail "--eot none writes an end"
 
 
+# ---- begin and end of documents: as the folder says, and a record beside the data ----
+folders=$SOURCE/tests/tokenizer/folders
+ids() { od -An -tu2 -v "$1.bin" | tr -s ' \n' ' ' | sed 's/^ //; s/ $//'; }
+printf 'one text' >one.txt
+for name in gpt2 gemma no-config; do
+  folder=$folders/$name
+  expect 0 '^documents: ' --tokenizer "$folder" --out "m-$name" one.txt a.txt # what begins and ends them, test_document_marks compares
+  [ -s "m-$name.documents.json" ] || fail "$name: no record"
+done
+expect 0 '^documents: <s> … </s>, from add_bos_token of tokenizer_config.json and eos_token' --tokenizer "$folders/llama2" --out m --force one.txt
+case $(ids m) in 1\ *\ 2) ;; *) fail "llama2: $(ids m)" ;; esac
+expect 0 '^documents: <s> … <unk>, from .* and --eot' --tokenizer "$folders/llama2" --eot '<unk>' --out m --force one.txt
+case $(ids m) in 1\ *\ 0) ;; *) fail "--eot: $(ids m)" ;; esac
+expect 0 '^documents: … </s>, from eos_token' --tokenizer "$folders/llama2" --bos none --out m --force one.txt
+case $(ids m) in 1\ *) fail "--bos none: $(ids m)" ;; *\ 2) ;; *) fail "--bos none: $(ids m)" ;; esac
+expect 0 '^documents: </s> … </s>, from --bos and ' --tokenizer "$folders/llama2" --bos '</s>' --out m --force one.txt
+expect 0 '^documents: nothing before and after them, from --bos and --eot' --tokenizer "$folders/llama2" --bos none --eot none --out m --force one.txt
+grep -q '"end": null' m.documents.json || fail "the record of no end: $(cat m.documents.json)"
+expect 2 '--bos <nope>: .* has no such token' --tokenizer "$folders/llama2" --bos '<nope>' --out x one.txt
+expect 2 '--bos does not go with --train' --train --bos none --out x a.txt
+# every document of several, whose parts are encoded by many threads
+awk 'BEGIN { for (i = 0; i < 300000; i++) print "struct point" }' >long.txt
+expect 0 '3 documents' --tokenizer "$folders/llama2" --threads 3 --out m --force one.txt long.txt a.txt
+[ "$(ids m | tr ' ' '\n' | grep -cx 1)" -eq 3 ] && [ "$(ids m | tr ' ' '\n' | grep -cx 2)" -eq 3 ] || fail "not three begins and ends"
+# files of the folder that contradict each other, are broken, or belong to another tokenizer
+cp -r "$folders/llama2" odd
+printf '{"add_bos_token": false, "eos_token": "</s>", "model_max_length": 1000000000000000019884624838656}' >odd/tokenizer_config.json
+expect 0 'note: odd: tokenizer_config.json says add_bos_token: false, and the post-processor .* does otherwise' --tokenizer odd --out m --force one.txt
+case $(ids m) in 1\ *) fail "add_bos_token: false: $(ids m)" ;; esac
+expect 0 '^documents: <s> … </s>' --tokenizer odd --bos '<s>' --out m --force one.txt
+grep -q note out && fail "a note though --bos says it: $(cat out)"
+printf '{"eos_token": ' >odd/tokenizer_config.json
+expect 2 'odd/tokenizer_config.json: line 1: not valid JSON' --tokenizer odd --out x one.txt
+sed 's/"id":1,"content":"<s>"/"id":900,"content":"<new>"/' "$folders/llama2/tokenizer.json" >moved.json
+expect 0 'note: moved.json declares id 900 for <new>, which gets ' --tokenizer moved.json --bos none --out m --force one.txt
+rm -rf odd m.* m-*
+
 # ---- lines as people have them ----
 printf '{"text": null}\n{"text": "one \\ud83d"}\n{"text": "two"}\n' >null.jsonl
 expect 0 '1 lines have no text (null) and were left out' --tokenizer t.json --out lines --force null.jsonl

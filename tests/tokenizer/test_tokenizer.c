@@ -210,7 +210,6 @@ static void test_lookups(void **state) {
   Tokenizer *t = load("llama3");
   Error error = {0};
   ByteVector text = {0};
-  assert_int_equal(tokenizer_eot(t), 1);
   assert_int_equal(tokenizer_id(t, "<|begin_of_text|>"), 0);
   assert_string_equal(tokenizer_token(t, 1), "<|end_of_text|>");
   assert_int_equal(tokenizer_id(t, "no such token"), -1);
@@ -222,9 +221,12 @@ static void test_lookups(void **state) {
   tokenizer_destroy(t);
   t = load("added"); // an added token that the model does not have
   assert_true(tokenizer_id(t, "<tool>") >= 500);
-  tokenizer_destroy(t);
-  t = load("llama2");
-  assert_int_equal(tokenizer_eot(t), 2);
+  for (char before = 'a'; before <= 'z'; before++) { // "word" is single_word
+    IdVector ids = {0};
+    encode(t, (char[]){before, 'w', 'o', 'r', 'd'}, 5, 0, &ids);
+    for (int i = 0; i < ids.count; i++) assert_int_not_equal(ids.data[i], tokenizer_id(t, "word"));
+    vec_free(&ids);
+  }
   tokenizer_destroy(t);
   t = load("roberta");
   int32_t specials[] = {0, tokenizer_id(t, "H"), 2}; // skip_special leaves BOS and EOS out
@@ -441,10 +443,12 @@ static const struct { const char *json, *says;
     {MODEL("{\"a\":0}", "[]") ",\"added_tokens\":{}}", "added_tokens"},
     {MODEL("{\"a\":0}", "[]") ",\"added_tokens\":[7]}", "added_tokens[0]"},
     {MODEL("{\"a\":0}", "[]") ",\"added_tokens\":[{\"id\":1}]}", "content"},
-    {MODEL("{\"a\":0}", "[]") ",\"added_tokens\":[{\"id\":0,\"content\":\"b\"}]}", "already"},
-    {MODEL("{\"a\":0}", "[]") ",\"added_tokens\":[{\"id\":1,\"content\":\"a\"}]}", "in model.vocab"},
-    {MODEL("{\"a\":0}", "[]") ",\"added_tokens\":[{\"id\":1,\"content\":\"b\"},{\"id\":2,\"content\":\"b\"}]}",
-     "repeats"},
+    {MODEL("{\"a\":0,\"c\":2}", "[]") ",\"added_tokens\":[{\"id\":1,\"content\":\"b\"}]}",
+     "gives id 2 to \"b\", which \"c\" has already"},
+    {MODEL("{\"a\":4097,\"c\":4098}",
+           "[]") ",\"added_tokens\":[{\"id\":1,\"content\":\"c\"},{\"id\":1,\"content\":\"d\"}]"
+                 ",\"decoder\":3}",
+     "decoder"},
     {MODEL("{\"a\":0}", "[]") ",\"added_tokens\":[{\"id\":1,\"content\":\"b\",\"lstrip\":3}]}", "lstrip"},
     {MODEL("{\"a\":0}", "[]") ",\"added_tokens\":[{\"id\":1e9,\"content\":\"b\"}]}", "id"},
     {MODEL("{\"a\":0}", "[]") ",\"normalizer\":{\"type\":\"Nmt\"}}", "Nmt"},
@@ -454,7 +458,11 @@ static const struct { const char *json, *says;
      "Replace"},
     {MODEL("{\"a\":0}", "[]") ",\"normalizer\":{\"type\":\"Replace\",\"pattern\":{\"Regex\":\"(\"},\"content\":\"\"}}",
      "has no )"},
-    {MODEL("{\"a\":0}", "[]") ",\"pre_tokenizer\":{\"type\":\"BertPreTokenizer\"}}", "BertPreTokenizer"},
+    {MODEL("{\"a\":0}", "[]") ",\"pre_tokenizer\":{\"type\":\"UnicodeScripts\"}}", "UnicodeScripts"},
+    {MODEL("{\"a\":0}", "[]") ",\"pre_tokenizer\":{\"type\":\"CharDelimiterSplit\",\"delimiter\":\"ab\"}}",
+     "delimiter"},
+    {MODEL("{\"a\":0}", "[]") ",\"pre_tokenizer\":{\"type\":\"Punctuation\",\"behavior\":\"Odd\"}}", "Odd"},
+    {MODEL("{\"a\":0}", "[]") ",\"normalizer\":{\"type\":\"Strip\",\"strip_left\":3}}", "strip_left"},
     {MODEL("{\"a\":0}",
            "[]") ",\"pre_tokenizer\":{\"type\":\"Split\",\"pattern\":{\"Regex\":\"(\"},\"behavior\":\"Isolated\"}}",
      "expression"},
@@ -477,7 +485,7 @@ static const struct { const char *json, *says;
            "[]") ",\"post_processor\":{\"type\":\"RobertaProcessing\",\"cls\":[\"a\",5],\"sep\":[\"a\",0]}}",
      "vocabulary"},
     {"{\"model\":{\"type\":\"BPE\",\"dropout\":0.1,\"vocab\":{\"a\":0},\"merges\":[]}}", "dropout"},
-    {"{\"model\":{\"type\":\"BPE\",\"unk_token\":\"u\",\"vocab\":{\"a\":0},\"merges\":[]}}", "unk_token"},
+    {"{\"model\":{\"type\":\"BPE\",\"unk_token\":7,\"vocab\":{\"a\":0},\"merges\":[]}}", "unk_token"},
     {"{\"model\":{\"type\":\"BPE\",\"end_of_word_suffix\":\"</w>\",\"vocab\":{\"a\":0},\"merges\":[]}}",
      "end_of_word_suffix"},
     {"{\"model\":{\"type\":\"BPE\",\"byte_fallback\":1,\"vocab\":{\"a\":0},\"merges\":[]}}", "byte_fallback"},
