@@ -64,14 +64,14 @@ int cmd_docs(int argc, char **argv) {
       "docs", "man PAGE | completion SHELL | write FOLDER",
       "Prints a man page or a shell completion script. Both are made from the same tables as --help and "
       "docs/recipes.md.\n"
-      "man PAGE prints plait.1, the page of a command (plait-train.1), or plait-recipe.5, which explains all "
-      "recipe keys.\n"
+      "man PAGE prints plait.1, the page of a command (train, or plait-train.1), or plait-recipe.5, which explains "
+      "all recipe keys.\n"
       "completion SHELL prints the script for bash, zsh or fish. It completes commands, options, recipe keys and "
       "their values.\n"
       "write FOLDER writes all of them below FOLDER, into man/, bash-completion/, zsh/ and fish/. make install "
       "does this for PREFIX/share.",
       "  source <(plait docs completion bash)         # in ~/.bashrc, without make install\n"
-      "  plait docs man plait-train.1 | man -l -\n"
+      "  plait docs man train | man -l -\n"
       "  plait docs write ~/.local/share\n",
       .first = what};
   Operands operands;

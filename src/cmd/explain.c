@@ -446,6 +446,7 @@ int cmd_explain(int argc, char **argv) {
            : algorithms ? explain_choices(&recipe, &config, &error)
            : picture  ? explain_tensor(&recipe, &config, tensor, picture, &error)
                       : explain_programs(&recipe, &config, (int)coordinate, only, &error);
+  fflush(stdout); // notes come after what was printed, where both go to one file
   if (!code && recipe.notes) fputs(recipe.notes, stderr);
   if (!code) auto_plan_note(&recipe, stderr);
   model_config_free(&config);

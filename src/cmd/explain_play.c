@@ -55,6 +55,7 @@ static int load_view(const char *path, int count, char **overrides, json_t **vie
   if (!code) code = setup_job(&recipe, &config, &job, error);
   if (!code) code = play_view(job, view, error);
   if (!code) json_object_set_new(*view, "setting", describe_setting(path, count, overrides, &recipe, &config));
+  fflush(stdout); // notes come after what was printed, where both go to one file
   if (!code && recipe.notes) fputs(recipe.notes, stderr);
   if (!code) auto_plan_note(&recipe, stderr);
   job_destroy(job);

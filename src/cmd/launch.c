@@ -1,5 +1,6 @@
 // plait launch: starts the ranks of a run as processes of this machine, watches them and starts them again.
 #include "base/cores.h"
+#include "base/endpoint.h"
 #include "base/file.h"
 #include "cmd/cmd.h"
 #include "cmd/launch_interface.h"
@@ -174,15 +175,16 @@ static bool others_reach(const Asked *a) {
 
 // --rdzv, or torchrun's --rdzv-endpoint, whose port may be left out.
 static int check_rendezvous(Asked *a, Error *error) {
-  static char endpoint[300];
+  static char endpoint[ENDPOINT_TEXT];
+  Endpoint e;
   if (a->most == 1 || a->standalone) a->rendezvous = a->endpoint = NULL;
   if (a->standalone && a->most > 1)
     return error_set(error, PLAIT_BAD_INPUT, "--standalone is one machine, but --nnodes is %s", a->nodes);
   if (a->rendezvous && a->endpoint)
     return error_set(error, PLAIT_BAD_INPUT, "--rdzv and --rdzv-endpoint say the same; give one of them");
   if (a->endpoint) {
-    snprintf(endpoint, sizeof endpoint, "%.250s:29400", a->endpoint);
-    a->rendezvous = strchr(a->endpoint, ':') ? a->endpoint : endpoint;
+    bool bare = endpoint_parse(a->endpoint, strlen(a->endpoint), false, &e) && !e.port;
+    a->rendezvous = bare ? endpoint_print(e.host, 29400, endpoint) : a->endpoint;
   }
   if (a->most == 1) return PLAIT_OK;
   if (!a->rendezvous)

@@ -210,13 +210,17 @@ const char *manual_page(int index, char *name, size_t size) {
 }
 
 bool manual_print(const char *page) {
-  if (!strcmp(page, "plait.1")) return print_plait(), true;
-  if (!strcmp(page, "plait-recipe.5")) return print_keys(), true;
-  char name[64];
-  if (sscanf(page, "plait-%60[a-z]", name) != 1 || !command_find(name)) return false;
-  char *whole = xformat("plait-%s.1", name);
-  bool good = !strcmp(whole, page);
+  bool begins = !strncmp(page, "plait", 5), ends = strchr(page, '.') != NULL;
+  char *whole = xformat("%s%s%s", begins ? "" : "plait-", page, ends ? "" : ".1"), name[64];
+  bool good = true;
+  if (!strcmp(whole, "plait.1")) print_plait();
+  else if (!strcmp(whole, "plait-recipe.5")) print_keys();
+  else {
+    int end = 0;
+    const Command *command = sscanf(whole, "plait-%60[a-z].1%n", name, &end) == 1 ? command_find(name) : NULL;
+    good = command && end && !whole[end];
+    if (good) print_command(command);
+  }
   free(whole);
-  if (good) print_command(command_find(name));
   return good;
 }

@@ -14,7 +14,8 @@ void command_print(const Command *command, const char *format);
 
 // "plait.1", "plait-train.1", "plait-recipe.5"; NULL after the last.
 const char *manual_page(int index, char *name, size_t size);
-// Prints the page on stdout, which is where commands print their part. False where there is no such page.
+// Prints the page, "plait-train.1", "plait-train" or "train", on stdout, which is where commands print their part.
+// False where there is no such page.
 bool manual_print(const char *page);
 
 // The completion script of a shell (bash, zsh, fish) on stdout. False for another shell.

@@ -60,6 +60,10 @@ static int unknown(const Parse *parse, const char *name, int length) {
     return wrong(parse, "keys of the recipe are written without dashes: %s=VALUE", word);
   const char *nearest = nearest_word(word, names, count);
   if (nearest) return wrong(parse, "unknown option --%s; did you mean --%s?", word, nearest);
+  const RecipeKey *key = help_takes_keys(parse->help) ? recipe_key_meant(word) : NULL;
+  if (key && (parse->help->takes != TAKES_MODEL || key->inference))
+    return wrong(parse, "unknown option --%s; keys of the recipe are written without dashes: %s=VALUE", word,
+                 key->path);
   return wrong(parse, "unknown option --%s", word);
 }
 

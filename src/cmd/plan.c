@@ -75,6 +75,7 @@ int cmd_plan(int argc, char **argv) {
   else if (!code && !search) code = recipe_set_ranks(&recipe, 0, &error);
   if (!code && !nodes)
     code = search ? plan_search(&recipe, &asked, &error) : plan_print(&recipe, exact, stdout, &error);
+  fflush(stdout); // notes come after what was printed, where both go to one file
   if (!code && recipe.notes) fputs(recipe.notes, stderr);
   if (!code && !search) auto_plan_note(&recipe, stderr);
   ModelConfig config = {0};

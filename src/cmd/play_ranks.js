@@ -39,7 +39,7 @@ function makeRanks(view) {
     for (const [rank, text] of chosenRanks(view, c)) {
       const card = make("div", "rank", grid);
       make("div", "name", card, "<b>rank " + rank + "</b><span>" + escape(text.replace(/(\d) /g, "$1 · ")) + '</span><span class="does"></span>');
-      let html = '<tr><th style="width:46px"></th>' + forms.map(f => '<th data-tip="' + escape(f[2]) + '">' + (f[1] === "optimizer" && forms.length > 3 ? "optim." : f[1]) + "</th>").join("") + "</tr>";
+      let html = '<tr><th style="width:58px"></th>' + forms.map(f => '<th data-tip="' + escape(f[2]) + '">' + (f[1] === "optimizer" && forms.length > 3 ? "optim." : f[1]) + "</th>").join("") + "</tr>";
       c.groups.forEach(g => {
         html += '<tr data-group="' + g.group + '"><td class="layer">' + groupShort(view, g.group) + "</td>" + forms.map(f => "<td>" + (g.forms[f[0]] ? '<div class="strip" data-form="' + f[0] + '">' +
           strip(view, g.forms[f[0]], rank, f[0] === "versions" ? "copies" : f[0]) + "</div>" : "") + "</td>").join("") + "</tr>";
@@ -59,9 +59,10 @@ function makeRanks(view) {
   if (left > 0 && S.focus < 0) make("div", "more", view.stagesBox, "Cards of " + plural(left, "more pipeline rank") + " are left out; click on a row of the timeline to see its ranks.");
 }
 
-// So many columns that rows of cards are equally long, where there is room.
+// So many columns that rows of cards are equally long, where there is room; a card is as wide as the heads of its table need.
 function setColumns(entry) {
-  const n = entry.cards.length, most = Math.max(1, Math.min(n, Math.floor((entry.grid.clientWidth + 9) / 214)));
+  const n = entry.cards.length, forms = entry.grid.querySelector("tr").children.length - 1, width = 101 + 54 * forms;
+  const most = Math.max(1, Math.min(n, Math.floor((entry.grid.clientWidth + 9) / (width + 9))));
   let columns = most;
   while (columns > 1 && n % columns) columns--;
   entry.grid.style.gridTemplateColumns = "repeat(" + (columns === 1 ? most : columns) + ", minmax(0, 1fr))";

@@ -32,8 +32,8 @@ document.addEventListener("mouseleave", () => tip(""));
 
 // ---- what stays -----------------------------------------------------------------------------------------------------
 
-// How a pipeline rank is called; where there is no pipeline, all ranks do the same.
-function who(view, c) { return view.pipeline_ranks > 1 ? "pp " + c.pp : "all ranks"; }
+// How a pipeline rank is called, as the subject of a sentence; where there is no pipeline, all ranks do the same.
+function who(view, c) { return view.pipeline_ranks > 1 ? "pp " + c.pp : "every rank"; }
 function axesText(view) { return view.axes.filter(a => a[1] > 1).map(a => a[0] + " " + a[1]).join(" × ") || "one rank"; }
 function titleParts(view) {
   const parts = [["zero", "ZeRO " + view.setting.zero]];

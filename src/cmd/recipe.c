@@ -11,7 +11,7 @@ static int check_contents(const Recipe *recipe, Error *error) {
   char *note = NULL;
   int code = setup_model_config(recipe, &config, error);
   if (!code) code = setup_check_tokenizer(recipe, &config, error);
-  if (!code) code = setup_check_data(recipe, &config, &note, error);
+  if (!code) code = setup_check_data(recipe, &config, &note, NULL, error);
   if (!code) setup_note_model(recipe, &config, stderr);
   if (!code && note) fputs(note, stderr);
   free(note);
@@ -44,6 +44,7 @@ int cmd_recipe(int argc, char **argv) {
   int missing = code ? 0 : setup_check_files(&recipe, &error); // a recipe may be written before its files
   if (!code && !missing) code = check_contents(&recipe, &error);
   if (!code) {
+    fflush(stdout); // notes come after what was printed, where both go to one file
     if (recipe.notes) fputs(recipe.notes, stderr);
     if (recipe.precision_is_auto)
       fprintf(stderr, "note: %sprecision: auto is %s on this machine\n", recipe_where(&recipe, "precision"),

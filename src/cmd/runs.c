@@ -28,6 +28,9 @@ static int by_name(const void *a, const void *b) { return strverscmp(((const Run
 // The folder itself, and those in it.
 static int find(const char *folder, Runs *runs, Error *error) {
   DIR *d = opendir(folder);
+  if (!d && errno == ENOENT)
+    return error_set(error, PLAIT_BAD_INPUT,
+                     "%s: there is no such folder; give that of your runs, as in plait runs FOLDER", folder);
   if (!d) return error_set(error, PLAIT_BAD_INPUT, "%s: cannot be read as a folder: %s", folder, strerror(errno));
   int first = runs->count;
   for (struct dirent *entry; (entry = readdir(d));) {
@@ -84,18 +87,20 @@ static int print_json(const Runs *runs, Error *error) {
 int cmd_runs(int argc, char **argv) {
   bool json = false;
   const Option options[] = {{.name = "json", .value = &json, .help = "print a list of JSON objects"}};
-  const CommandHelp help = {"runs", "[options] FOLDER…",
+  const CommandHelp help = {"runs", "[options] [FOLDER…]",
                             "Prints a table of runs: each FOLDER that is a run's (run.dir), and the runs in it, with "
-                            "their last step and loss. "
+                            "their last step and loss; without FOLDER those in runs/. "
                             "A run is running, done, stopped by a signal, or failed; then the sentence of the failure "
                             "stands there. A run that "
                             "was killed says nothing itself; plait launch says it then.",
-                            "  plait runs runs\n"
+                            "  plait runs\n"
                             "  plait runs --json runs/sweep | jq -r '.[] | select(.state == \"failed\").run'\n",
                             .takes = TAKES_FILES};
   Operands operands;
-  int status = options_parse(&help, options, COUNT(options), 1, INT_MAX, argc, argv, &operands);
+  int status = options_parse(&help, options, COUNT(options), 0, INT_MAX, argc, argv, &operands);
   if (status != OPTIONS_OK) return status;
+  char *usual[] = {"runs"};
+  if (!operands.count) operands = (Operands){usual, 1};
   Error error = {0};
   Runs runs = {0};
   int code = PLAIT_OK;

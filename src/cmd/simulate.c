@@ -188,6 +188,7 @@ int cmd_simulate(int argc, char **argv) {
   if (!code) code = recipe_load(operands.words[0], operands.count - 1, operands.words + 1, &recipe, &error);
   if (!code) code = predict_cluster(&recipe, asked.cluster, &cluster, &error);
   if (!code) code = run(&asked, &recipe, cluster, &constants, &error);
+  fflush(stdout); // notes come after what was printed, where both go to one file
   if (!code && recipe.notes) fputs(recipe.notes, stderr);
   if (!code) auto_plan_note(&recipe, stderr);
   cluster_free(cluster);

@@ -178,7 +178,7 @@ static int tune(const Asked *asked, const Recipe *given, Error *error) {
   int code = check(recipe, error);
   if (!code) code = predict_cluster(recipe, asked->cluster, &cluster, error);
   if (!code) code = setup_model_config(recipe, &config, error);
-  if (!code) code = setup_check_data(recipe, &config, NULL, error);
+  if (!code) code = setup_check_data(recipe, &config, NULL, NULL, error);
   if (!code) t.ranks = ranks_of(asked, recipe, cluster);
   SearchOptions options = {.cluster = cluster, .ranks = t.ranks, .top = (int)asked->top, .progress = stderr};
   if (!code) code = search_plans(recipe, &config, &options, &search, error);

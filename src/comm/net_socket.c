@@ -1,6 +1,7 @@
 // Sockets with time limits.
 #include "comm/net_socket.h"
 #include "base/clock.h"
+#include "base/endpoint.h"
 #include <arpa/inet.h>
 #include <errno.h>
 #include <ifaddrs.h>
@@ -15,6 +16,8 @@
 
 int net_resolve(const char *host, int port, NetAddress *address, Error *error) {
   struct addrinfo hints = {.ai_family = AF_INET, .ai_socktype = SOCK_STREAM}, *found = NULL;
+  Endpoint bare;
+  if (*host == '[' && endpoint_parse(host, strlen(host), false, &bare) && !bare.port) host = bare.host;
   int status = getaddrinfo(host, NULL, &hints, &found);
   if (status) {
     hints.ai_family = AF_INET6;
@@ -48,11 +51,16 @@ int net_is_loopback(const NetAddress *address) {
                         : IN6_IS_ADDR_LOOPBACK(&v6(address)->sin6_addr);
 }
 
+void net_describe_host(const NetAddress *address, char *text, size_t size) {
+  char host[ENDPOINT_HOST] = "";
+  getnameinfo((const struct sockaddr *)&address->storage, address->length, host, sizeof host, NULL, 0, NI_NUMERICHOST);
+  snprintf(text, size, "%s", host);
+}
+
 void net_describe(const NetAddress *address, char *text, size_t size) {
-  char number[INET6_ADDRSTRLEN] = "";
-  inet_ntop(address->storage.ss_family,
-            is_v4(address) ? (void *)&v4(address)->sin_addr : (void *)&v6(address)->sin6_addr, number, sizeof number);
-  snprintf(text, size, is_v4(address) ? "%s:%d" : "[%s]:%d", number, net_port(address));
+  char host[ENDPOINT_HOST], whole[ENDPOINT_TEXT];
+  net_describe_host(address, host, sizeof host);
+  snprintf(text, size, "%s", endpoint_print(host, net_port(address), whole));
 }
 
 static int same_host(const NetAddress *a, const struct sockaddr *b) {

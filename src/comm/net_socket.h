@@ -8,12 +8,13 @@ typedef struct NetAddress {
   socklen_t length;
 } NetAddress;
 
-// The address of a host; IPv4 before IPv6. PLAIT_BAD_INPUT: there is none.
+// The address of a host, IPv6 with or without brackets; IPv4 before IPv6. PLAIT_BAD_INPUT: there is none.
 int net_resolve(const char *host, int port, NetAddress *address, Error *error);
 void net_set_port(NetAddress *address, int port);
 int net_port(const NetAddress *address);
 int net_is_loopback(const NetAddress *address);
-void net_describe(const NetAddress *address, char *text, size_t size); // "127.0.0.1:29500"
+void net_describe_host(const NetAddress *address, char *text, size_t size); // "127.0.0.1", "fe80::1%eth0"
+void net_describe(const NetAddress *address, char *text, size_t size); // "127.0.0.1:29500", "[::1]:29500"
 // The interface by which this machine reaches an address (which may be its own), as in "lo". 0: it is not known.
 int net_interface(const NetAddress *address, char *name, size_t size);
 

@@ -1,4 +1,5 @@
 // The world of the ranks that a launcher has started.
+#include "base/endpoint.h"
 #include "base/fault.h"
 #include "base/node_list.h"
 #include "comm/launcher.h"
@@ -42,12 +43,25 @@ static int find_slurm_host(char host[static NODE_NAME_MOST + 1], Error *error) {
   return 1;
 }
 
+static int check_master(const char *master, char host[static NODE_NAME_MOST + 1], Error *error) {
+  Endpoint e;
+  if (!endpoint_parse(master, strlen(master), false, &e) || strlen(e.host) > NODE_NAME_MOST)
+    return error_set(error, PLAIT_BAD_INPUT, "MASTER_ADDR is \"%.100s\"; it must be the name or the address of the "
+                     "machine of rank 0", master);
+  if (e.port)
+    return error_set(error, PLAIT_BAD_INPUT, "MASTER_ADDR is \"%.100s\"; give the port in MASTER_PORT, as in "
+                     "MASTER_ADDR=%s MASTER_PORT=%d", master, e.host, e.port);
+  snprintf(host, NODE_NAME_MOST + 1, "%s", e.host);
+  return PLAIT_OK;
+}
+
 // All on one machine need no address, whatever name the launcher has for it.
 static int find_host(const Launcher *l, char host[static NODE_NAME_MOST + 1], Error *error) {
   const char *master = getenv("MASTER_ADDR");
   int one_machine = l->tasks == 1 || (l->local && l->local == l->tasks);
   snprintf(host, NODE_NAME_MOST + 1, "%s", one_machine || !master || !*master ? "127.0.0.1" : master);
-  if (one_machine || (master && *master) || !l->mpi) return PLAIT_OK;
+  if (!one_machine && master && *master) return check_master(master, host, error);
+  if (one_machine || !l->mpi) return PLAIT_OK;
   int found = strncmp(l->variable, "SLURM", 5) ? 0 : find_slurm_host(host, error);
   if (found) return found < 0 ? found : PLAIT_OK;
   return error_set(

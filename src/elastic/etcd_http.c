@@ -182,11 +182,10 @@ void etcd_http_close(EtcdHttp *h) {
 }
 
 static void set_address(EtcdHttp *h, CURL *easy, int endpoint, const char *path) {
-  const char *host = h->url->endpoint[endpoint].host;
-  bool brackets = strchr(host, ':') != NULL;
-  char text[ETCD_HOST + 100];
-  snprintf(text, sizeof text, "%s://%s%s%s:%d%s", h->url->tls ? "https" : "http", brackets ? "[" : "", host,
-           brackets ? "]" : "", h->url->endpoint[endpoint].port, path);
+  const Endpoint *at = &h->url->endpoint[endpoint];
+  char where[ENDPOINT_TEXT], text[ENDPOINT_TEXT + 100];
+  snprintf(text, sizeof text, "%s://%s%s", h->url->tls ? "https" : "http", endpoint_print(at->host, at->port, where),
+           path);
   lib.curl_easy_setopt(easy, CURLOPT_URL, text);
 }
 

@@ -1,5 +1,6 @@
 // The client of a store that a supervisor serves, and finding or becoming that one.
 #include "base/clock.h"
+#include "base/endpoint.h"
 #include "base/hash.h"
 #include "comm/channel.h"
 #include "comm/net_socket.h"
@@ -118,34 +119,24 @@ static int greet(const NetAddress *at, uint64_t job, const char *id, double seco
 }
 
 int store_endpoint(const char *list, int i, NetAddress *at, Error *error) {
-  char host[256];
+  Endpoint e;
   for (; i > 0; i--) {
     list += strcspn(list, ",");
     if (!*list++) return 0;
   }
   size_t length = strcspn(list, ",");
-  const char *colon = memrchr(list, ':', length);
-  char *end = NULL;
-  long port = colon ? strtol(colon + 1, &end, 10) : 0;
-  if (!colon || colon == list || end != list + length || port < 1 || port > 65535 ||
-      (size_t)(colon - list) >= sizeof host)
-    return error_set(error, PLAIT_BAD_INPUT, "--rdzv: \"%.*s\" is not HOST:PORT, as in hostA:29400",
+  if (!endpoint_parse(list, length, true, &e))
+    return error_set(error, PLAIT_BAD_INPUT, "--rdzv: \"%.*s\" is not HOST:PORT, as in hostA:29400 or [fd00::1]:29400",
                      (int)(length < 100 ? length : 100), list);
-  snprintf(host, sizeof host, "%.*s", (int)(colon - list), list);
-  return net_resolve(host, (int)port, at, error) ? error_prefix(error, "--rdzv") : 1;
+  return net_resolve(e.host, e.port, at, error) ? error_prefix(error, "--rdzv") : 1;
 }
 
 static void own_address(const Store *store, char *text, size_t size) {
   NetAddress own = {.length = sizeof own.storage};
-  char *colon;
   snprintf(text, size, "127.0.0.1");
   const Client *c = (const Client *)store;
   if (!c->channel || getsockname(channel_fd(c->channel), (struct sockaddr *)&own.storage, &own.length)) return;
-  net_describe(&own, text, size);
-  if ((colon = strrchr(text, ':'))) *colon = 0;
-  if (*text != '[') return;
-  memmove(text, text + 1, strlen(text));
-  text[strcspn(text, "]")] = 0;
+  net_describe_host(&own, text, size);
 }
 
 static Store *make_client(Channel *channel, const NetAddress *at) {

@@ -53,30 +53,12 @@ static bool take_user(const char *text, size_t length, EtcdUrl *url) {
          (!colon || decode(colon + 1, length - name - 1, url->password));
 }
 
-// HOST, HOST:PORT, [IPv6] or [IPv6]:PORT.
 static bool take_endpoint(const char *text, size_t length, EtcdUrl *url) {
-  const char *end = text + length, *port = NULL, *host = text;
-  size_t bytes = length;
-  if (length && *text == '[') {
-    const char *close = memchr(text, ']', length);
-    if (!close) return false;
-    host++;
-    bytes = (size_t)(close - host);
-    port = close + 1 < end ? close + 1 : NULL;
-    if (port && *port != ':') return false;
-  } else if ((port = memchr(text, ':', length))) bytes = (size_t)(port - text);
-  long number = ETCD_PORT;
-  if (port) {
-    char *stop;
-    if (port + 1 >= end || !isdigit((unsigned char)port[1])) return false;
-    number = strtol(port + 1, &stop, 10);
-    if (stop != end || number < 1 || number > 65535) return false;
-  }
-  if (!bytes || bytes >= ETCD_HOST || url->count == ETCD_ENDPOINTS) return false;
-  for (size_t i = 0; i < bytes; i++)
-    if (!isalnum((unsigned char)host[i]) && !strchr(host == text ? "-._" : ":.%", host[i])) return false;
-  memcpy(url->endpoint[url->count].host, host, bytes);
-  url->endpoint[url->count++].port = (int)number;
+  if (url->count == ETCD_ENDPOINTS) return false;
+  Endpoint *e = &url->endpoint[url->count];
+  if (!endpoint_parse(text, length, false, e)) return false;
+  if (!e->port) e->port = ETCD_PORT;
+  url->count++;
   return true;
 }
 

@@ -1,15 +1,16 @@
 // What goes to etcd and comes back through its v3 JSON gateway, and the addresses of --rdzv etcd://…: texts only, no
 // sockets. 64-bit numbers of that JSON are strings, and keys and values are in base64.
 #pragma once
+#include "base/endpoint.h"
 #include "elastic/store.h"
 
-enum { ETCD_ENDPOINTS = 16, ETCD_HOST = 256, ETCD_NAME = 256, ETCD_PORT = 2379 };
+enum { ETCD_ENDPOINTS = 16, ETCD_NAME = 256, ETCD_PORT = 2379 };
 
 // Of "etcd://user:password@hostA:2379,hostB" and "etcds://…".
 typedef struct EtcdUrl {
   bool tls;
   int count;
-  struct { char host[ETCD_HOST]; int port; } endpoint[ETCD_ENDPOINTS]; // an IPv6 address without its brackets
+  Endpoint endpoint[ETCD_ENDPOINTS]; // each has a port
   char user[ETCD_NAME], password[ETCD_NAME];                          // "": none
 } EtcdUrl;
 

@@ -18,8 +18,16 @@ enum {
   MOST_COLOURS = 16,
   MOST_LINES = 40,
   LINE = 17,
-  LINE_CHARACTERS = 96,
+  LINE_CHARACTERS = 96, // a longer line continues on the next
 };
+
+// A line of the Program as it is drawn: the head of a body, an instruction, or the rest of one that is too long.
+typedef enum LineKind { LINE_BODY, LINE_INSTRUCTION, LINE_REST } LineKind;
+typedef struct Line {
+  char *text;
+  LineKind kind;
+  int moves; // of an instruction that communicates
+} Line;
 
 // A parameter in one of its forms: storage of a Variable (copy -1), or the compute copy of it.
 typedef struct Form { const char *title; int variable, copy; } Form;
@@ -32,7 +40,7 @@ typedef struct Picture {
   Form form[MOST_FORMS];
   Box seen[MOST_COLOURS]; // parts met so far: ranks that hold the same part have the same colour
   int colours;
-  char *line[MOST_LINES];
+  Line line[MOST_LINES];
   int lines, left_out;
   FILE *out;
 } Picture;
@@ -99,7 +107,8 @@ static int lives_on(const Picture *p, int variable, int rank) {
 
 // ---- the program's lines --------------------------------------------------------------------------------------------
 
-// Removes what only a debugger needs, numbers of tensors and offsets, and calls the parameter W.
+// Removes what only a debugger needs, numbers of tensors and offsets, and calls the parameter W. A shape of no dims,
+// (), is left out after a name; a number of the working memory, which has none, is called a scalar.
 static char *plain_line(const char *line, const char *name) {
   char *text = xcalloc(strlen(line) + 1, 1);
   size_t n = 0, length = strlen(name);
@@ -115,6 +124,11 @@ static char *plain_line(const char *line, const char *name) {
       if (*c != '=') c--;
       continue;
     }
+    if (!strncmp(c, "()", 2) && n) {
+      if (n >= 4 && !strncmp(text + n - 4, "work", 4)) n += (size_t)sprintf(text + n - 4, "scalar") - 4;
+      c++;
+      continue;
+    }
     if (*c == '+' && n) { // work+1024(…)
       while (c[1] >= '0' && c[1] <= '9') c++;
       continue;
@@ -126,11 +140,23 @@ static char *plain_line(const char *line, const char *name) {
   return text;
 }
 
-static void add_line(Picture *p, char *text) {
-  if (p->lines == MOST_LINES) {
-    p->left_out++;
-    free(text);
-  } else p->line[p->lines++] = text;
+// Adds a line, cut at spaces into as many as it needs, and frees the text.
+static void add_line(Picture *p, LineKind kind, char *text) {
+  int moves = kind == LINE_INSTRUCTION && strstr(text, " over ");
+  const char *rest = text;
+  for (; *rest && p->lines < MOST_LINES; kind = LINE_REST) {
+    size_t n = strlen(rest), most = kind == LINE_REST ? LINE_CHARACTERS - 2 : LINE_CHARACTERS;
+    if (n > most) {
+      n = most;
+      while (n && rest[n] != ' ') n--;
+      if (!n) n = most; // one long word
+    }
+    p->line[p->lines++] = (Line){xformat("%.*s", (int)n, rest), kind, moves};
+    rest += n;
+    rest += *rest == ' ';
+  }
+  p->left_out += *rest != 0;
+  free(text);
 }
 
 // The instructions that name the parameter in one of its forms, as plait explain --only lists them, by bodies.
@@ -146,8 +172,8 @@ static void find_lines(Picture *p, const Program *program) {
   for (char *line = strtok_r(text, "\n", &save); line; line = strtok_r(NULL, "\n", &save)) {
     int heading = !strncmp(line, "body ", 5);
     inside |= heading;
-    if (heading) add_line(p, xstrdup(line + 5));
-    else if (inside) add_line(p, plain_line(line + strspn(line, " 0123456789"), name));
+    if (heading) add_line(p, LINE_BODY, xstrdup(line + 5));
+    else if (inside) add_line(p, LINE_INSTRUCTION, plain_line(line + strspn(line, " 0123456789"), name));
   }
   free(names);
   free(text);
@@ -155,14 +181,12 @@ static void find_lines(Picture *p, const Program *program) {
 
 // ---- drawing --------------------------------------------------------------------------------------------------------
 
-static void print_escaped(const char *text, size_t most, FILE *out) {
-  size_t n = strlen(text);
-  for (size_t i = 0; i < n && i < most; i++)
-    if (text[i] == '<') fputs("&lt;", out);
-    else if (text[i] == '>') fputs("&gt;", out);
-    else if (text[i] == '&') fputs("&amp;", out);
-    else fputc(text[i], out);
-  if (n > most) fputs(" …", out);
+static void print_escaped(const char *text, FILE *out) {
+  for (; *text; text++)
+    if (*text == '<') fputs("&lt;", out);
+    else if (*text == '>') fputs("&gt;", out);
+    else if (*text == '&') fputs("&amp;", out);
+    else fputc(*text, out);
 }
 
 // The whole tensor as an outline, rows its first dim and columns its last, and in it what this rank holds.
@@ -234,13 +258,17 @@ static void draw_lines(Picture *p, int coordinate) {
           x, y, coordinate);
   fputs("<g font-family=\"ui-monospace, Menlo, Consolas, monospace\" font-size=\"12\">\n", p->out);
   for (int i = 0; i < p->lines; i++) {
-    const char *text = p->line[i];
-    int heading = !strstr(text, " = ");
-    y += heading ? LINE * 1.5 : LINE;
-    int moves = strstr(text, " over ") != NULL;
-    fprintf(p->out, "<text x=\"%.0f\" y=\"%.0f\"%s>", x + (heading ? 0 : 14), y,
-            heading ? " font-weight=\"bold\"" : moves ? " fill=\"#b8470e\"" : "");
-    print_escaped(text, LINE_CHARACTERS, p->out);
+    const Line *line = &p->line[i];
+    y += line->kind == LINE_BODY ? LINE * 1.5 : LINE;
+    fprintf(p->out, "<text x=\"%.0f\" y=\"%.0f\"%s>",
+            x + (line->kind == LINE_BODY   ? 0
+                 : line->kind == LINE_REST ? 28
+                                           : 14),
+            y,
+            line->kind == LINE_BODY ? " font-weight=\"bold\""
+            : line->moves           ? " fill=\"#b8470e\""
+                                    : "");
+    print_escaped(line->text, p->out);
     fputs("</text>\n", p->out);
   }
   if (p->left_out) fprintf(p->out, "<text x=\"%.0f\" y=\"%.0f\">… and %d more</text>\n", x, y + LINE, p->left_out);
@@ -267,5 +295,5 @@ void tensor_picture_svg(Program *const *programs, int parameter, FILE *out) {
   for (int r = 0; r < p.ranks; r++) draw_rank(&p, r);
   draw_lines(&p, coordinate);
   fputs("</svg>\n", out);
-  for (int i = 0; i < p.lines; i++) free(p.line[i]);
+  for (int i = 0; i < p.lines; i++) free(p.line[i].text);
 }

@@ -57,9 +57,10 @@ static bool read_real(const YamlNode *node, double *value);
 static const char *nearest_number(Loader *loader, const RecipeKey *key, const YamlNode *node) {
   double value;
   bool number = key->kind == RECIPE_INT || key->kind == RECIPE_LONG || key->kind == RECIPE_REAL ||
+                key->kind == RECIPE_LR ||
                 (key->kind == RECIPE_INTS && key->one_for_all);
   if (!number || !read_real(node, &value)) return "";
-  if (key->kind != RECIPE_REAL && value != nearbyint(value)) return "";
+  if (key->kind != RECIPE_REAL && key->kind != RECIPE_LR && value != nearbyint(value)) return "";
   if (value < key->least && !key->above) return arena_format(&loader->arena, "; the nearest is %.15g", key->least);
   if (value > key->most && !key->below) return arena_format(&loader->arena, "; the nearest is %.15g", key->most);
   return "";
@@ -69,13 +70,10 @@ static int wrong(Loader *loader, const RecipeKey *key, const YamlNode *node) {
   char allowed[512];
   recipe_key_allowed(key, allowed, sizeof allowed);
   const char *hint = "";
-  if (node->kind == YAML_SCALAR && key->words) {
-    const char *names[16];
-    int count = 0;
-    while (key->words[count].name) names[count] = key->words[count].name, count++;
-    const char *nearest = nearest_word(node->text, names, count);
-    if (nearest) hint = arena_format(&loader->arena, "; did you mean %s?", nearest);
-  } else if (node->kind == YAML_SCALAR && !node->plain && key->kind <= RECIPE_BOOL) hint = " in quotes";
+  bool quoted = node->kind == YAML_SCALAR && !node->plain && key->kind <= RECIPE_BOOL;
+  if (node->kind == YAML_SCALAR && (key->words || (key->kind == RECIPE_BOOL && !quoted)))
+    hint = recipe_word_hint(key, node->text, &loader->arena);
+  else if (quoted) hint = " in quotes";
   else if (node->kind == YAML_SCALAR) hint = nearest_number(loader, key, node);
   return error_set(loader->error, PLAIT_BAD_INPUT, "%s%s must be %s, not %s%s", before(loader, key->path, node),
                    key->path, allowed, shown(loader, node), hint);
@@ -139,6 +137,19 @@ static int set_real(Loader *loader, const RecipeKey *key, const YamlNode *node, 
   if (is_auto(key, node)) value = (double)key->automatic;
   else if (!read_real(node, &value) || !in_range(key, value)) return wrong(loader, key, node);
   *field = value;
+  return PLAIT_OK;
+}
+
+// 3e-5, or "10 %".
+static int set_lr(Loader *loader, const RecipeKey *key, const YamlNode *node, double *field) {
+  size_t n = node->kind == YAML_SCALAR ? strlen(node->text) : 0;
+  if (!n || node->text[n - 1] != '%') return set_real(loader, key, node, field);
+  for (n--; n && node->text[n - 1] == ' ';) n--;
+  YamlNode number = *node;
+  double percent;
+  number.text = arena_format(&loader->arena, "%.*s", (int)n, node->text);
+  if (!read_real(&number, &percent) || percent < 0 || percent > 100) return wrong(loader, key, node);
+  *field = -percent;
   return PLAIT_OK;
 }
 
@@ -408,6 +419,7 @@ static int set_value(Loader *loader, const RecipeKey *key, const YamlNode *node)
   case RECIPE_INT:
   case RECIPE_LONG: return set_integer(loader, key, node, field);
   case RECIPE_REAL: return set_real(loader, key, node, field);
+  case RECIPE_LR: return set_lr(loader, key, node, field);
   case RECIPE_PAIR: return set_pair(loader, key, node, field);
   case RECIPE_INTS: return set_ints(loader, key, node, field);
   case RECIPE_AXIS_LIST: return set_axes(loader, key, node, field);
@@ -430,6 +442,7 @@ static int set_value(Loader *loader, const RecipeKey *key, const YamlNode *node)
 
 static int set_default(Loader *loader, const RecipeKey *key) {
   loader->recipe->where[key - recipe_keys] = NULL;
+  loader->recipe->overridden[key - recipe_keys] = !loader->positions;
   if (key->kind == RECIPE_LATER) return PLAIT_OK;
   if (!key->fallback) {
     size_t size = key->kind == RECIPE_CORPORA ? sizeof(RecipeCorpora)
@@ -444,25 +457,6 @@ static int set_default(Loader *loader, const RecipeKey *key) {
   if (*key->fallback == '[')
     code = yaml_tree_parse(key->path, key->fallback, strlen(key->fallback), &loader->arena, &node, loader->error);
   return code < 0 ? code : set_value(loader, key, node);
-}
-
-// "micro" at the top, "batch.mikro", "optimiser": the valid name that was probably meant, or NULL.
-static const char *nearest_key(const char *path) {
-  const char *names[2 * MAX_KEYS];
-  static const char *const sections[] = {"model", "data", "mesh", "parallel", "batch", "optimizer",
-                                         "schedule", "checkpoint", "eval", "run", "loss_scale", "layout", "moe"};
-  const char *last = strrchr(path, '.') ? strrchr(path, '.') + 1 : path;
-  int count = 0;
-  for (int i = 0; i < recipe_key_count; i++) {
-    if (recipe_keys[i].kind == RECIPE_LATER) continue;
-    names[count++] = recipe_keys[i].path;
-    if (!strcmp(recipe_key_leaf(&recipe_keys[i]), last)) return recipe_keys[i].path;
-  }
-  for (int i = 0; i < recipe_alias_count; i++)
-    if (!strcmp(strrchr(recipe_aliases[i].old, '.') + 1, last)) return recipe_aliases[i].path;
-  if (last == path)
-    for (size_t i = 0; i < sizeof sections / sizeof *sections; i++) names[count++] = sections[i];
-  return nearest_word(path, names, count);
 }
 
 static int apply(Loader *loader, const char *path, const YamlNode *at, const YamlNode *value);
@@ -506,12 +500,14 @@ static int apply(Loader *loader, const char *path, const YamlNode *at, const Yam
   if (key) {
     if (loader->positions && loader->recipe->where[key - recipe_keys]) return given_twice(loader, key, at);
     loader->recipe->where[key - recipe_keys] = before(loader, path, value);
+    loader->recipe->overridden[key - recipe_keys] = !loader->positions;
     return set_value(loader, key, value);
   }
   if (!recipe_section_exists(path)) {
-    const char *nearest = nearest_key(path);
-    return error_set(loader->error, PLAIT_BAD_INPUT, "%s%.100s: unknown key%s%s%s", before(loader, path, at), path,
-                     nearest ? "; did you mean " : "", nearest ? nearest : "", nearest ? "?" : "");
+    const char *hint = recipe_key_hint(path, &loader->arena);
+    if (!*hint && value->kind == YAML_MAP && value->count) // "training: {learning_rate: …}": the key in it says more
+      return apply(loader, arena_join(&loader->arena, path, value->keys[0]->text), value->keys[0], value->items[0]);
+    return error_set(loader->error, PLAIT_BAD_INPUT, "%s%.100s: unknown key%s", before(loader, path, at), path, hint);
   }
   if (yaml_is_null(value)) return loader->positions ? PLAIT_OK : set_section_default(loader, path);
   if (value->kind != YAML_MAP)
@@ -567,6 +563,7 @@ static int begin_loading(Loader *loader, const char *name, const char *folder, R
   loader->folder = absolute_path(&loader->arena, loader->here, folder);
   recipe->name = arena_strdup(&recipe->arena, name);
   recipe->where = arena_array(&recipe->arena, const char *, recipe_key_count);
+  recipe->overridden = arena_array(&recipe->arena, bool, recipe_key_count);
   recipe->place = arena_format(&recipe->arena, "%s: ", name);
   int code = PLAIT_OK;
   for (int i = 0; i < recipe_key_count && code == PLAIT_OK; i++) code = set_default(loader, &recipe_keys[i]);

@@ -135,7 +135,7 @@ typedef struct Recipe {
   struct {
     int name; // RecipeSchedule
     int64_t warmup, steps;
-    double min_lr;
+    double min_lr;       // as recipe_min_lr reads it
     int64_t decay_steps; // of wsd; -1: auto, see recipe_decay_steps
   } schedule;
   struct {
@@ -176,6 +176,7 @@ typedef struct Recipe {
                                  // run.cluster, if it is given
   char *name;         // the file, for messages; NULL in a recipe that was not loaded
   const char **where; // by key: the place of its value as recipe_where gives it; NULL where it is the default
+  bool *overridden;   // by key: its value, or that it has its default, is of the command line and not of the file
   const char *place;  // of a key that is not given: "recipe.yaml: "
   char *notes;        // a line for each value that does nothing, or NULL; for whoever runs or plans to read
   Arena arena;
@@ -223,6 +224,7 @@ static inline int64_t recipe_decay_steps(const Recipe *r) {
   int64_t rest = r->schedule.steps - r->schedule.warmup, tenth = r->schedule.steps / 10;
   return r->schedule.decay_steps >= 0 ? r->schedule.decay_steps : tenth < rest ? tenth : rest;
 }
+double recipe_min_lr(const Recipe *recipe); // schedule.min_lr, of which `10 %` is a tenth of optimizer.lr
 // parallel.stages_per_rank, or what auto means: the fewest that the schedule runs, without a pipeline 1.
 int recipe_virtual_stages(const Recipe *recipe);
 // Whether blocks differ in what they recompute, so that nothing can be said of all by one.

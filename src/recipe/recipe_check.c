@@ -1,6 +1,7 @@
 // Checks of a recipe across its keys: contradictions are refused, keys without effect get a note.
 #include "recipe/recipe_check.h"
 #include "compile/parallel_tensor.h"
+#include "base/fault.h"
 #include "base/file.h"
 #include "op/optimizer.h"
 #include "schedule/schedule.h"
@@ -99,6 +100,22 @@ static bool is_default(const Recipe *r, const Recipe *defaults, const char *path
   return recipe_value_equal(recipe_key_find(path), r, defaults);
 }
 
+// Notes are about what was written last: a value of the file does nothing because the command line changed one of the
+// keys that it needs ("mesh.dp mesh.cp"), which nobody needs to be told who has just done that.
+static bool is_said(const Recipe *r, const char *key, const char *needed) {
+  char path[64];
+  if (!r->overridden || r->overridden[recipe_key_find(key) - recipe_keys]) return true;
+  for (const char *at = needed; *at; at += strspn(at, " ")) {
+    int n = (int)strcspn(at, " ");
+    snprintf(path, sizeof path, "%.*s", n, at);
+    at += n;
+    if (r->overridden[recipe_key_find(path) - recipe_keys]) return FAULT(notes_about_the_file, false, true);
+  }
+  return true;
+}
+
+static const char mesh_keys[] = "mesh.pp mesh.dp mesh.cp mesh.tp";
+
 // Whether one of the needed keys ("mesh.dp mesh.cp") fulfils the condition; else "mesh.dp is 1 and mesh.cp is 1".
 static bool has_need(const Recipe *r, const Need *need, char *values, size_t size) {
   char path[64];
@@ -133,6 +150,10 @@ static int check_needs(Recipe *r, const Recipe *defaults, Error *error) {
   for (size_t i = 0; i < sizeof needs / sizeof *needs; i++) {
     const Need *n = &needs[i];
     if (!strcmp(n->key, said) || is_default(r, defaults, n->key) || has_need(r, n, values, sizeof values)) continue;
+    if (!n->refused && !is_said(r, n->key, n->needed)) {
+      said = n->key;
+      continue;
+    }
     char *value = recipe_value_text(r, n->key);
     int code = PLAIT_OK;
     if (n->refused)
@@ -155,6 +176,7 @@ static int axis_ranks(const ParallelOptions *parallel, const char *name) {
 // A word of a row of the Layout that cuts nothing: an axis of one rank, or a part of one that is not cut.
 static void note_idle_word(Recipe *r, const ParallelOptions *parallel, const char *key, const char *word) {
   if (parallel_word_ranks(parallel, word) > 1) return;
+  if (!is_said(r, key, mesh_keys) || !is_said(r, key, "parallel.tensor")) return;
   if (mesh_axis(&parallel->mesh, word) >= 0 && axis_ranks(parallel, word) == 1)
     recipe_note(r, key, "%s names %s, but mesh.%s is 1, so it cuts nothing", key, word, word);
   else
@@ -167,7 +189,7 @@ static int note_idle(Recipe *r, const Recipe *defaults) {
   static const char *const several[] = {"parallel.bucket_mb", "parallel.overlap", "run.desync_check",
                                         "run.work_stealing"};
   for (size_t i = 0; i < sizeof several / sizeof *several && recipe_rank_count(r) == 1; i++)
-    if (!is_default(r, defaults, several[i]))
+    if (!is_default(r, defaults, several[i]) && is_said(r, several[i], mesh_keys))
       recipe_note(r, several[i], "%s has no effect: the mesh has only one rank", several[i]);
   ParallelOptions parallel = recipe_parallel(r);
   for (int row = 0; row < LAYOUT_ROWS; row++) {
@@ -185,11 +207,11 @@ static int note_idle(Recipe *r, const Recipe *defaults) {
       recipe_note(r, key, "%s is %d, but no row of the Layout names %s, so its ranks all compute the same", key,
                   size, axis);
   }
-  if (r->parallel.shard_group && r->parallel.shard_group == r->mesh.dp)
+  if (r->parallel.shard_group && r->parallel.shard_group == r->mesh.dp && is_said(r, "parallel.shard_group", "mesh.dp"))
     recipe_note(r, "parallel.shard_group",
                 "parallel.shard_group is %d, one group of all data ranks: the same as without this key",
                 r->parallel.shard_group);
-  if (!is_default(r, defaults, "batch.balance") && recipe_data_ranks(r) == 1)
+  if (!is_default(r, defaults, "batch.balance") && recipe_data_ranks(r) == 1 && is_said(r, "batch.balance", mesh_keys))
     recipe_note(r, "batch.balance",
                 "batch.balance has no effect: there is only one data rank, which has all sequences");
   if (r->parallel.overlap == RECIPE_OVERLAP_ON && !r->parallel.bucket_mb && recipe_rank_count(r) > 1)
@@ -223,6 +245,11 @@ static int check_rollback(const Recipe *r, Error *error) {
 
 // ---- the rest ------------------------------------------------------------------------------------------------------
 
+double recipe_min_lr(const Recipe *r) {
+  double rate = r->schedule.min_lr;
+  return rate < 0 ? FAULT(shares_of_lr_are_of_the_default, r->optimizer.lr, 3e-4) * (-rate / 100) : rate;
+}
+
 static int check_schedule(Recipe *r, Error *error) {
   if (r->schedule.warmup > r->schedule.steps)
     return error_set(error, PLAIT_BAD_INPUT,
@@ -230,10 +257,12 @@ static int check_schedule(Recipe *r, Error *error) {
                      "as in schedule.steps=%lld schedule.warmup=%lld",
                      recipe_where(r, "schedule.warmup"), (long long)r->schedule.warmup, (long long)r->schedule.steps,
                      (long long)r->schedule.steps, (long long)(r->schedule.steps + 9) / 10);
-  if (r->schedule.min_lr > r->optimizer.lr)
-    return error_set(error, PLAIT_BAD_INPUT,
-                     "%sschedule.min_lr is %.15g, but must be at most optimizer.lr (%.15g)",
-                     recipe_where(r, "schedule.min_lr"), r->schedule.min_lr, r->optimizer.lr);
+  if (recipe_min_lr(r) > r->optimizer.lr)
+    return error_set(
+        error, PLAIT_BAD_INPUT,
+        "%sschedule.min_lr is %.15g, but must be at most optimizer.lr (%.15g); give a share of it, such as "
+        "schedule.min_lr=10%%",
+        recipe_where(r, "schedule.min_lr"), r->schedule.min_lr, r->optimizer.lr);
   int64_t rest = r->schedule.steps - r->schedule.warmup;
   if (r->schedule.name == RECIPE_WSD && r->schedule.decay_steps > rest)
     return error_set(error, PLAIT_BAD_INPUT,

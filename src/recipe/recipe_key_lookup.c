@@ -1,7 +1,10 @@
 // Reads the key table (recipe_keys.c): finds keys, their words and renamed keys; says whether a recipe's value fulfils
-// a condition, and in words which values a key allows.
+// a condition, in words which values a key allows, and what was meant by a key or a value that there is not.
 #include "recipe/recipe_keys.h"
+#include "base/fault.h"
+#include "base/nearest.h"
 #include "op/optimizer.h"
+#include <ctype.h>
 #include <limits.h>
 #include <stddef.h>
 #include <stdlib.h>
@@ -133,6 +136,7 @@ void recipe_key_allowed(const RecipeKey *key, char *out, size_t size) {
     snprintf(out, size, "a number %s%s%s", range, word ? ", or " : "", word ? word : "");
     break;
   }
+  case RECIPE_LR: snprintf(out, size, "a number %s, or N %% of optimizer.lr with N from 0 to 100", range); break;
   case RECIPE_PAIR: snprintf(out, size, "a list of two numbers %s", range); break;
   case RECIPE_INTS:
     if (key->words) snprintf(out, size, "%s, or a list of 1 to %d integers %s", words, RECIPE_MAX_INTS, range);
@@ -157,4 +161,96 @@ void recipe_key_allowed(const RecipeKey *key, char *out, size_t size) {
   case RECIPE_CORPORA: snprintf(out, size, "a path prefix, or a list of {prefix: PATH, weight: NUMBER}"); break;
   case RECIPE_LATER: snprintf(out, size, "left out"); break;
   }
+}
+
+// ---- did you mean? -------------------------------------------------------------------------------------------------
+
+enum { MOST_WORDS = 64, MOST_NAMES = 1024 };
+
+// Letters and digits, in lower case: learning-rate and learningRate are learning_rate.
+static void plain_name(const char *text, char *out, size_t size) {
+  size_t n = 0;
+  for (; *text && n + 1 < size; text++)
+    if (*text != '_' && *text != '-') out[n++] = (char)tolower((unsigned char)*text);
+  out[n] = 0;
+}
+
+// Is `theirs` all of a path, or its end after a dot?
+static bool ends_path(const char *path, const char *theirs) {
+  char p[128], t[128];
+  plain_name(path, p, sizeof p);
+  plain_name(theirs, t, sizeof t);
+  size_t n = strlen(p), m = strlen(t);
+  return n >= m && !strcmp(p + n - m, t) && (n == m || p[n - m - 1] == '.');
+}
+
+// The longest that fits: "fp16.enabled" before "enabled".
+static const RecipeSynonym *find_synonym(const char *path) {
+  const RecipeSynonym *best = NULL;
+  for (int i = 0; i < recipe_synonym_count; i++)
+    if (FAULT(other_names_are_unknown, ends_path(path, recipe_synonyms[i].theirs), false) &&
+        (!best || strlen(recipe_synonyms[i].theirs) > strlen(best->theirs)))
+      best = &recipe_synonyms[i];
+  return best;
+}
+
+const RecipeKey *recipe_key_meant(const char *path) {
+  const RecipeSynonym *synonym = find_synonym(path);
+  if (synonym) return recipe_key_find(synonym->path);
+  const char *last = strrchr(path, '.') ? strrchr(path, '.') + 1 : path;
+  for (int i = 0; i < recipe_key_count; i++)
+    if (recipe_keys[i].kind != RECIPE_LATER && !strcmp(recipe_key_leaf(&recipe_keys[i]), last)) return &recipe_keys[i];
+  for (int i = 0; i < recipe_alias_count; i++)
+    if (!strcmp(strrchr(recipe_aliases[i].old, '.') + 1, last)) return recipe_key_find(recipe_aliases[i].path);
+  return NULL;
+}
+
+// A key, a section ("optimiser"), or else a name of another system, with a letter wrong.
+static const char *nearest_name(const char *path) {
+  static const char *const sections[] = {"model", "data", "mesh", "parallel", "batch", "optimizer", "schedule",
+                                         "checkpoint", "eval", "run", "loss_scale", "layout", "moe"};
+  const char *names[MOST_NAMES], *last = strrchr(path, '.');
+  int count = 0;
+  for (int i = 0; i < recipe_key_count; i++)
+    if (recipe_keys[i].kind != RECIPE_LATER) names[count++] = recipe_keys[i].path;
+  for (size_t i = 0; !last && i < sizeof sections / sizeof *sections; i++) names[count++] = sections[i];
+  const char *nearest = nearest_word(path, names, count);
+  if (nearest) return nearest;
+  last = last ? last + 1 : path;
+  count = 0;
+  while (count < recipe_synonym_count && count < MOST_NAMES) names[count] = recipe_synonyms[count].theirs, count++;
+  nearest = strlen(last) > 4 ? nearest_word(last, names, count) : NULL; // fewer letters are near to anything
+  return nearest ? find_synonym(nearest)->path : NULL;
+}
+
+const char *recipe_key_hint(const char *path, Arena *arena) {
+  const RecipeSynonym *synonym = find_synonym(path);
+  const RecipeKey *key = recipe_key_meant(path);
+  const char *name = key ? key->path : nearest_name(path);
+  if (!name) return "";
+  if (!synonym) return arena_format(arena, "; did you mean %s?", name);
+  return arena_format(arena, "; did you mean %s%s%s%s%s%s?", name, *synonym->value ? "=" : "", synonym->value,
+                      *synonym->note ? " (" : "", synonym->note, *synonym->note ? ")" : "");
+}
+
+const char *recipe_word_hint(const RecipeKey *key, const char *value, Arena *arena) {
+  static const RecipeWord truth[] = {{"true", 1, false}, {"false", 0, false}, {0}};
+  const RecipeWord *words = key->kind == RECIPE_BOOL ? truth : key->words;
+  const char *names[MOST_WORDS];
+  char written[64], theirs[64];
+  int count = 0;
+  while (words && words[count].name && count < MOST_WORDS) names[count] = words[count].name, count++;
+  plain_name(value, written, sizeof written);
+  for (int i = 0; i < count; i++) { // "True", "1F1B"
+    plain_name(names[i], theirs, sizeof theirs);
+    if (!strcmp(written, theirs) && !words[i].later) return arena_format(arena, "; did you mean %s?", names[i]);
+  }
+  for (int k = 0; k < recipe_word_synonym_count; k++) {
+    plain_name(recipe_word_synonyms[k][0], theirs, sizeof theirs);
+    for (int i = 0; i < count && FAULT(other_words_are_unknown, !strcmp(written, theirs), false); i++)
+      if (!strcmp(names[i], recipe_word_synonyms[k][1]) && !words[i].later)
+        return arena_format(arena, "; did you mean %s?", names[i]);
+  }
+  const char *nearest = nearest_word(value, names, count);
+  return nearest ? arena_format(arena, "; did you mean %s?", nearest) : "";
 }

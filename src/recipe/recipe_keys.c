@@ -1,5 +1,5 @@
-// The key table of recipes: the words that keys take, one row a key with its sentence for docs/recipes.md, and the keys
-// that have been renamed. recipe_key_lookup.c reads it.
+// The key table of recipes: the words that keys take, one row a key with its sentence for docs/recipes.md, the keys
+// that have been renamed, and what other systems call them. recipe_key_lookup.c reads it.
 #include "recipe/recipe_keys.h"
 #include "compile/parallel.h"
 #include "op/optimizer.h"
@@ -416,8 +416,8 @@ const RecipeKey recipe_keys[] = {
         .doc = "Steps of linear warm-up: step n of w uses lr · (n + 1) / w."),
     KEY("schedule.steps", RECIPE_LONG, schedule.steps, "1000", .least = 1, .most = STEPS, .example = "2000",
         .doc = "Steps of the whole run."),
-    KEY("schedule.min_lr", RECIPE_REAL, schedule.min_lr, "0", .least = 0, .most = 1e6, .example = "3e-5",
-        .doc = "The learning rate at the end; at most optimizer.lr."),
+    KEY("schedule.min_lr", RECIPE_LR, schedule.min_lr, "0", .least = 0, .most = 1e6, .example = "10 %",
+        .doc = "The learning rate at the end; at most optimizer.lr, or a share of it."),
     KEY("schedule.decay_steps", RECIPE_LONG, schedule.decay_steps, "auto", .least = 0, .most = STEPS, .has_auto = true,
         .automatic = -1, .doc = "wsd: how many of the last steps go down to min_lr. auto: a tenth of schedule.steps."),
 
@@ -541,3 +541,17 @@ const RecipeAlias recipe_aliases[] = {
 #include "recipe/recipe_aliases.def"
 };
 const int recipe_alias_count = sizeof recipe_aliases / sizeof *recipe_aliases;
+
+const RecipeSynonym recipe_synonyms[] = {
+#define RECIPE_SYNONYM(theirs, key, value, note) {theirs, key, value, note},
+#define RECIPE_SYNONYM_VALUE(theirs, word)
+#include "recipe/recipe_synonyms.def"
+};
+const int recipe_synonym_count = sizeof recipe_synonyms / sizeof *recipe_synonyms;
+
+const char *const recipe_word_synonyms[][2] = {
+#define RECIPE_SYNONYM(theirs, key, value, note)
+#define RECIPE_SYNONYM_VALUE(theirs, word) {theirs, word},
+#include "recipe/recipe_synonyms.def"
+};
+const int recipe_word_synonym_count = sizeof recipe_word_synonyms / sizeof *recipe_word_synonyms;

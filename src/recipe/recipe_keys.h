@@ -7,6 +7,7 @@ typedef enum RecipeKind {
   RECIPE_INT,          // int; "auto" where has_auto
   RECIPE_LONG,         // int64_t; "auto" where has_auto
   RECIPE_REAL,         // double
+  RECIPE_LR,           // double: a learning rate; below 0: −N of `N %` of optimizer.lr (recipe_min_lr)
   RECIPE_PAIR,         // double[2]
   RECIPE_AXIS_LIST,    // LayoutWords; "auto" allowed
   RECIPE_INTS,         // RecipeInts
@@ -64,6 +65,22 @@ extern const int recipe_alias_count;
 const RecipeAlias *recipe_alias_find(const char *old); // NULL when the path was never renamed
 // How a value of the old key is written now: the value itself, or one that lives for ever.
 const char *recipe_alias_value(const RecipeAlias *alias, const char *value);
+
+// What another system calls a key, and the words of values (recipe_synonyms.def).
+typedef struct RecipeSynonym { const char *theirs, *path, *value, *note; } RecipeSynonym; // value, note: "" without
+extern const RecipeSynonym recipe_synonyms[];
+extern const int recipe_synonym_count;
+extern const char *const recipe_word_synonyms[][2]; // {theirs, word}
+extern const int recipe_word_synonym_count;
+
+// The key that another name, of another system or without its section, surely means ("learning_rate", "training.lr",
+// "lr"), or NULL.
+const RecipeKey *recipe_key_meant(const char *path);
+// What was probably meant by a key that there is not ("batch.mikro", "training.learning_rate"): "; did you mean
+// batch.micro?"; "" where nothing is near.
+const char *recipe_key_hint(const char *path, Arena *arena);
+// The same for a value of a key that it does not allow: "; did you mean bf16?".
+const char *recipe_word_hint(const RecipeKey *key, const char *value, Arena *arena);
 
 const RecipeKey *recipe_key_find(const char *path); // NULL when there is none
 bool recipe_section_exists(const char *name);       // "batch"

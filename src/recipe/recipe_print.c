@@ -125,6 +125,12 @@ static void print_value(const Recipe *recipe, const RecipeKey *key, FILE *out) {
   case RECIPE_INT: print_integer(key, *(const int *)field, out); break;
   case RECIPE_LONG: print_integer(key, *(const int64_t *)field, out); break;
   case RECIPE_REAL: print_key_real(key, *(const double *)field, out); break;
+  case RECIPE_LR: {
+    double rate = *(const double *)field;
+    yaml_print_real(fabs(rate), out);
+    if (rate < 0) fputs(" %", out);
+    break;
+  }
   case RECIPE_PAIR:
     fputc('[', out);
     yaml_print_real(((const double *)field)[0], out);
@@ -223,6 +229,7 @@ static bool equal_value(const RecipeKey *key, const void *a, const void *b) {
   case RECIPE_WORD_OR_LIST:
     return ((const RecipeWordOrList *)a)->word == ((const RecipeWordOrList *)b)->word &&
            equal_text(((const RecipeWordOrList *)a)->list, ((const RecipeWordOrList *)b)->list);
+  case RECIPE_LR:
   case RECIPE_REAL: return *(const double *)a == *(const double *)b;
   case RECIPE_PAIR: return !memcmp(a, b, 2 * sizeof(double));
   case RECIPE_INTS: return !memcmp(a, b, sizeof(RecipeInts));
@@ -315,6 +322,23 @@ static void print_row(const RecipeKey *key, FILE *out) {
   fputs(" |\n", out);
 }
 
+// The names of other systems, by key.
+static void print_synonyms(FILE *out) {
+  fputs("\n## Names in other systems\n\nplait refuses these names, and the message says the key that is meant:\n\n"
+        "| key | elsewhere |\n|---|---|\n", out);
+  for (int k = 0; k < recipe_key_count; k++) {
+    int listed = 0;
+    for (int i = 0; i < recipe_synonym_count; i++) {
+      const RecipeSynonym *s = &recipe_synonyms[i];
+      if (strcmp(s->path, recipe_keys[k].path)) continue;
+      if (!listed++) fprintf(out, "| `%s` | ", s->path);
+      fprintf(out, "%s`%s`", listed > 1 ? ", " : "", s->theirs);
+      if (*s->value) fprintf(out, " (%s)", s->value);
+    }
+    if (listed) fputs(" |\n", out);
+  }
+}
+
 void recipe_print_docs(FILE *out) {
   fputs("<!-- Made from the key table in src/recipe/recipe_keys.c by `plait recipe --docs`; a test compares. -->\n"
         "# Recipes\n\n"
@@ -360,4 +384,5 @@ void recipe_print_docs(FILE *out) {
   for (int i = 0; i < recipe_alias_count; i++)
     fprintf(out, "%s `%s` is now `%s`", i ? ";" : "", recipe_aliases[i].old, recipe_aliases[i].path);
   fputs(".\n", out);
+  print_synonyms(out);
 }

@@ -52,7 +52,8 @@ int setup_model_config(const Recipe *recipe, ModelConfig *config, Error *error) 
                      recipe_where(recipe, "model.init"), init,
                      file_exists(init) ? "is not a folder" : "does not exist");
   int code = model_config_load(config, recipe->model.config, error);
-  return code ? error_prefix(error, "%smodel.config", recipe_where(recipe, "model.config")) : PLAIT_OK;
+  if (code) return error_prefix(error, "%smodel.config", recipe_where(recipe, "model.config"));
+  return setup_check_init(recipe, config, error);
 }
 
 void setup_note_model(const Recipe *r, const ModelConfig *c, FILE *out) {

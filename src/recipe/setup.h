@@ -16,6 +16,9 @@ int setup_describe_lend(const Recipe *recipe, int threads, bool processes, char 
 // The model's config; errors name the key and where it was given.
 int setup_model_config(const Recipe *recipe, ModelConfig *config, Error *error);
 
+// PLAIT_BAD_INPUT where model.config is not the model whose weights the folder of model.init has.
+int setup_check_init(const Recipe *recipe, const ModelConfig *config, Error *error);
+
 // What the model's config says and does not do, and sequences longer than it was made for, in a line each.
 void setup_note_model(const Recipe *recipe, const ModelConfig *config, FILE *out);
 
@@ -68,7 +71,13 @@ LoaderConfig setup_loader(const Recipe *recipe, const ModelConfig *config, int v
 
 // All files that the recipe names and that do not exist, in one sentence: PLAIT_BAD_INPUT.
 int setup_check_files(const Recipe *recipe, Error *error);
+// How often training reads its corpora. tokens: of data.train, without what data.split holds out; 0: it is not known.
+// least, most: passes of the corpora for each token trained on; they differ where weights do not follow sizes.
+typedef struct DataPasses { double tokens, least, most; int corpora; } DataPasses;
+// "2.3 passes over 1.34M tokens", "0.5 to 4 passes over 3 corpora of 1.34M tokens", after so many tokens.
+void setup_describe_passes(const DataPasses *passes, double trained, char *text, size_t size);
+
 // Opens the corpora once, so that what is wrong with them, or with the part that data.split holds out, is said before a
 // run; evaluation must have something to predict. *note (`note` may be NULL): a line about data.split, or NULL; the
-// caller frees it.
-int setup_check_data(const Recipe *recipe, const ModelConfig *config, char **note, Error *error);
+// caller frees it. *passes (may be NULL) is zero after an error in data.train.
+int setup_check_data(const Recipe *recipe, const ModelConfig *config, char **note, DataPasses *passes, Error *error);

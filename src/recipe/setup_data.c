@@ -1,5 +1,7 @@
 // The files that a recipe names, looked at before a run: are they there, do they open, is there something to evaluate.
+#include "base/fault.h"
 #include "base/file.h"
+#include "base/units.h"
 #include "data/loader.h"
 #include "data/tokenizer.h"
 #include "recipe/setup.h"
@@ -87,9 +89,39 @@ static char *describe_split(const Recipe *r, const Sampler *s) {
                  r->data.split, (long long)documents, (long long)all, 100 * (double)tokens / (double)all_tokens);
 }
 
-int setup_check_data(const Recipe *r, const ModelConfig *config, char **note, Error *error) {
+static DataPasses count_passes(const Recipe *r, const Sampler *s) {
+  DataPasses passes = {.corpora = s->config.source_count};
+  double weights = 0;
+  for (int k = 0; k < passes.corpora; k++)
+    weights += r->data.train.items[k].weight, passes.tokens += (double)s->streams[k].tokens;
+  for (int k = 0; k < passes.corpora; k++) {
+    double rate = FAULT(passes_ignore_weights, r->data.train.items[k].weight / weights, 1. / passes.corpora) /
+                  (double)s->streams[k].tokens;
+    if (!k || rate < passes.least) passes.least = rate;
+    if (!k || rate > passes.most) passes.most = rate;
+  }
+  return passes;
+}
+
+// "2.3", "0.041", "17".
+static void print_passes(double passes, char *text, size_t size) {
+  snprintf(text, size, passes >= 99.5 ? "%.0f" : passes >= 0.95 ? "%.1f" : "%.2g", passes);
+}
+
+void setup_describe_passes(const DataPasses *p, double trained, char *text, size_t size) {
+  char least[32], most[32], corpora[48] = "";
+  print_passes(trained * p->least, least, sizeof least);
+  print_passes(trained * p->most, most, sizeof most);
+  if (p->corpora > 1) snprintf(corpora, sizeof corpora, "%d corpora of ", p->corpora);
+  bool range = strcmp(least, most);
+  snprintf(text, size, "%s%s%s passes over %s%s tokens", least, range ? " to " : "", range ? most : "", corpora,
+           units_count(p->tokens).s);
+}
+
+int setup_check_data(const Recipe *r, const ModelConfig *config, char **note, DataPasses *passes, Error *error) {
   int code = PLAIT_OK;
   if (note) *note = NULL;
+  if (passes) *passes = (DataPasses){0};
   for (int validation = 0; validation < 2 && !code; validation++) {
     const RecipeCorpora *list = recipe_corpora(r, validation);
     if (!list->count) continue;
@@ -98,6 +130,7 @@ int setup_check_data(const Recipe *r, const ModelConfig *config, char **note, Er
     SamplerConfig c = loader_sampler(&loader);
     Sampler sampler;
     code = sampler_open(&sampler, &c, error);
+    if (!code && !validation && passes) *passes = count_passes(r, &sampler);
     if (!code && validation && r->eval.every) code = check_targets(r, &sampler, error);
     if (!code && validation && r->data.split > 0 && note) *note = describe_split(r, &sampler);
     const char *key = list == &r->data.valid ? "data.valid" : "data.train";

@@ -10,12 +10,12 @@ double timeline_bubble(const Schedule *s, const ScheduleSpans *spans) {
 
 enum {
   LEFT = 64,
-  TOP = 92,
+  TOP = 110,
   LEGEND = 58,
   RIGHT = 24,
   ROW = 34,
   BOX = 28,
-  NARROWEST = 900,
+  NARROWEST = 960,
   WIDEST = 12000,
   BOX_WIDTH = 14,
   DIGIT_WIDTH = 10
@@ -73,11 +73,12 @@ static void svg_legend(const Schedule *s, const ScheduleSpans *spans, FILE *out)
       fputs("\"/>", out);
     }
     x += 6;
-    fprintf(out, "<text x=\"%d\" y=\"%d\">%s%s</text>\n", x, LEGEND + 11, phase_name((Phase)phase),
-            turns > 1 ? ", first to last stage of a rank" : "");
-    x += turns > 1 ? 230 : 80;
+    fprintf(out, "<text x=\"%d\" y=\"%d\">%s</text>\n", x, LEGEND + 11, phase_name((Phase)phase));
+    x += 80;
   }
-  fprintf(out, "<text x=\"%d\" y=\"%d\">numbers: microbatches</text>\n", x, LEGEND + 11);
+  // On the next line: three phases of eight stages leave no room beside them.
+  fprintf(out, "<text x=\"%d\" y=\"%d\">numbers: microbatches%s</text>\n", LEFT, LEGEND + 30,
+          turns > 1 ? "; darker: a rank's later stages" : "");
 }
 
 static void svg_axis(int rows, double width, FILE *out) {

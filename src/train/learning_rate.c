@@ -3,7 +3,7 @@
 #include <math.h>
 
 double learning_rate_at(const Recipe *recipe, int64_t step) {
-  double lr = recipe->optimizer.lr, least = recipe->schedule.min_lr;
+  double lr = recipe->optimizer.lr, least = recipe_min_lr(recipe);
   int64_t warmup = recipe->schedule.warmup, steps = recipe->schedule.steps;
   if (step < 0) step = 0;
   if (step < warmup) return lr * (double)(step + 1) / (double)warmup;

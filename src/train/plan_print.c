@@ -289,6 +289,18 @@ static void print_head(const Plan *plan) {
         100 * idle, r->mesh.pp > 1 ? ", beside the pipeline's bubble" : "", r->batch.global, data);
 }
 
+// How often the run reads its text, where that is there already.
+static void print_data(const Plan *plan) {
+  const Recipe *r = plan->recipe;
+  long long steps = r->schedule.steps, tokens = (long long)r->batch.global * r->data.seq_len;
+  Error unread = {0};
+  DataPasses passes;
+  if (setup_check_files(r, &unread) || setup_check_data(r, plan->config, NULL, &passes, &unread)) return;
+  char text[128];
+  setup_describe_passes(&passes, (double)steps * (double)tokens, text, sizeof text);
+  fprintf(plan->out, "data       %lld step%s of %lld tokens are %s\n", steps, steps == 1 ? "" : "s", tokens, text);
+}
+
 static void print_experts(const Plan *plan) {
   char text[256];
   const Parallel *parallel = &plan->job->options.parallel;
@@ -580,6 +592,7 @@ int plan_print(const Recipe *asked, bool exact, FILE *out, Error *error) {
     Plan plan = {.recipe = recipe, .config = &config, .job = job, .exact = exact, .kept = kept, .out = out};
     plan.loader = setup_loader_bytes(recipe, &config, job);
     print_head(&plan);
+  print_data(&plan);
     print_experts(&plan);
     print_reference(&plan);
     print_stages(&plan);

@@ -27,7 +27,7 @@ static int check_tokenizer(const Trainer *t, Error *error) {
 static int check_data(Trainer *t, Error *error) {
   int code = PLAIT_OK;
   if (t->recipe->data.tokenizer && has_rank_0(t)) code = check_tokenizer(t, error);
-  return code ? code : setup_check_data(t->recipe, &t->config, &t->split, error);
+  return code ? code : setup_check_data(t->recipe, &t->config, &t->split, &t->passes, error);
 }
 
 // Resident memory that the ranks of this machine will take.
@@ -105,6 +105,11 @@ void trainer_tell_changes(const Trainer *t) {
   const Recipe *r = t->recipe;
   setup_note_model(r, &t->config, t->out);
   if (t->split) fputs(t->split, t->out);
+  char passes[128];
+  setup_describe_passes(&t->passes, (double)r->schedule.steps * r->batch.global * r->data.seq_len, passes,
+                        sizeof passes);
+  fprintf(t->out, "data: %lld step%s of %lld tokens are %s\n", (long long)r->schedule.steps,
+          r->schedule.steps == 1 ? "" : "s", (long long)r->batch.global * r->data.seq_len, passes);
   if (!t->resume) return;
   if (t->changes.listed) fprintf(t->out, "changed: %s\n", t->changes.listed);
   if (t->changes.unknown) fprintf(t->out, "note: %s\n", t->changes.unknown);

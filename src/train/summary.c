@@ -80,6 +80,10 @@ static void print(const Trainer *t, const char *how, const Summary *s, const cha
   fprintf(t->out, "this run     %lld step%s in %s, %s tokens, %s tokens/s\n", (long long)s->steps,
           s->steps == 1 ? "" : "s", units_duration(s->seconds).s, units_count(s->tokens).s,
           units_count(s->seconds > 0 ? s->tokens / s->seconds : 0).s);
+  char passes[128];
+  setup_describe_passes(&t->passes, (double)t->extra.step * t->recipe->batch.global * t->recipe->data.seq_len, passes,
+                        sizeof passes);
+  fprintf(t->out, "data         %s\n", passes);
   if (s->steps && !isnan(t->last_loss)) fprintf(t->out, "loss         %.4f in the last step\n", t->last_loss);
   if (s->best_step == s->last_step && s->best_step)
     fprintf(t->out, "held-out     %.4f at step %lld, the best\n", s->best, (long long)s->best_step);

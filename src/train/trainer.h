@@ -2,6 +2,7 @@
 // it, report.c tells of it.
 #pragma once
 #include "checkpoint/checkpoint.h"
+#include "recipe/setup.h"
 #include "runtime/launch.h"
 #include "runtime/launch_memory.h"
 #include "runtime/session.h"
@@ -29,6 +30,7 @@ typedef struct Trainer {
   int64_t keep_until;     // later checkpoints of the folder are moved away before the first step; rank 0's
   Changes changes;        // since that checkpoint
   char *split;            // a line about what data.split holds out, or NULL
+  DataPasses passes;      // over data.train
   SaveExtra extra;        // rank 0 keeps step and tokens up to date
   Metrics metrics;
   Events events;          // what the metrics say, for TensorBoard

@@ -62,7 +62,7 @@ refuse 2 'give either a recipe or --docs' "$PLAIT" recipe
 cp -r "$SOURCE/recipes" "$SOURCE/models" .
 for recipe in recipes/*.yaml; do
   expect 2 '^model:' "$PLAIT" recipe "$recipe"
-  expect 2 'names files that do not exist: [^ ]*/data/' "$PLAIT" recipe "$recipe" # nothing else is wrong
+  expect 2 'names files that do not exist: [^ ]*/(data|base)/' "$PLAIT" recipe "$recipe" # nothing else is wrong
 done
 
 finish

@@ -49,6 +49,10 @@ if command -v man >/dev/null; then
 fi
 "$PLAIT" docs man plait-nothing.1 2>message && fail "a page of nothing"
 grep -q 'there is no man page "plait-nothing.1"; the pages are plait.1, plait-recipe.5, plait-train.1' message || fail "$(cat message)"
+for name in train plait-train train.1; do "$PLAIT" docs man $name | cmp - share/man/man1/plait-train.1 || fail "the page $name"; done
+"$PLAIT" docs man plait | cmp - share/man/man1/plait.1 || fail "the page plait"
+"$PLAIT" docs man recipe.5 | cmp - share/man/man5/plait-recipe.5 || fail "the page recipe.5"
+for name in train.5 train.1x nothing '' recipe.; do "$PLAIT" docs man "$name" 2>/dev/null >&2 && fail "the page '$name'"; done
 "$PLAIT" docs man plait-train.5 2>/dev/null && fail "plait-train.5"
 for file in bash-completion/completions/plait zsh/site-functions/_plait fish/vendor_completions.d/plait.fish; do
   [ -s "share/$file" ] || fail "share/$file is not there"

@@ -118,6 +118,8 @@ static void test_bad(void **state) {
       {{"--dtype", "fp23"}, "--dtype must be fp32 or bf16, not \"fp23\"; did you mean fp32?", false, 0, 9},
       {{"--batch.micro", "4"}, "keys of the recipe are written without dashes: batch.micro=VALUE", false, 0, 9},
       {{"--mesh.dp=4"}, "keys of the recipe are written without dashes: mesh.dp=VALUE", false, 0, 9},
+      {{"--learning-rate", "1"}, "unknown option --learning-rate; keys of the recipe are written without dashes: "
+                                 "optimizer.lr=VALUE", false, 0, 9},
       {{"mesh.dp=4"}, "FILE… is missing before mesh.dp=4; usage: plait tokenize [options] FILE…", false, 1, 9},
       {{"-train"}, "unknown option -train; did you mean --train?", false, 0, 9},
       {{"--obsolet"}, "unknown option --obsolet (see", false, 0, 9},

@@ -156,6 +156,7 @@ kill -KILL $(workers "killed$$")
 wait $running
 running=''
 "$PLAIT" runs runs >output 2>&1 || fail "plait runs"
+"$PLAIT" runs | cmp - output || fail "plait runs without a folder is not that of runs/"
 [ "$(sed -n '2,$s/ .*//p' output | tr '\n' ' ')" = 'run9 run10 ' ] || { cat output; fail "the order of runs"; }
 grep -qE '^run10 .* failed: rank [0-9]: .*bad.bin.*32767' output || { cat output; fail "a sentence of training"; }
 grep -qE '^run9 .* failed: rank [01] on .* was killed by SIGKILL ' output || { cat output; fail "a sentence of the supervisor"; }
@@ -169,7 +170,7 @@ expect 0 'finished' "$PLAIT" train recipe.yaml $long schedule.steps=10 run.dir=r
 expect 0 '^run9 +10/10 .* done$' "$PLAIT" runs runs
 mkdir empty
 refuse 2 'empty: there is no run in it' "$PLAIT" runs empty
-refuse 2 'nowhere: cannot be read as a folder' "$PLAIT" runs nowhere
+refuse 2 'nowhere: there is no such folder' "$PLAIT" runs nowhere
 
 # ---- wrong command lines ----
 

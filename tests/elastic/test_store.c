@@ -447,6 +447,7 @@ static void addresses(void **state) {
   static const struct { const char *url, *text; } rows[] = {
       {"etcd://hostA", "0 hostA:2379"},
       {"etcds://hostA:1,[::1]:2,[fe80::2]", "1 hostA:1 ::1:2 fe80::2:2379"},
+      {"etcd://::1,::1:23790,fe80::2%lo", "0 ::1:2379 ::1:23790 fe80::2%lo:2379"},
       {"etcd://me:a%40%3ab@h:5", "0 h:5 me/a@:b"},
       {"etcd://me@h", "0 h:2379 me/"},
       {"etcd://", "\"\" is not HOST:PORT, as in etcd://hostA:2379,hostB:2379"},
@@ -479,6 +480,35 @@ static void addresses(void **state) {
   }
 }
 
+// --rdzv: each endpoint in all its forms, and what plait prints of it is read again.
+static void places(void **state) {
+  static const struct { const char *list, *printed[3]; } rows[] = {
+      {"127.0.0.1:29400", {"127.0.0.1:29400"}},
+      {"[::1]:24430,::1:24430,127.0.0.2:1", {"[::1]:24430", "[::1]:24430", "127.0.0.2:1"}},
+      {"[::1]", {NULL}},
+      {"[::1]:1,hostA", {"[::1]:1", NULL}},
+      {"::1", {NULL}},
+  };
+  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+    for (int k = 0; k < 3; k++) {
+      NetAddress at;
+      Error error = {0};
+      char text[80], own[80];
+      int found = store_endpoint(rows[i].list, k, &at, &error);
+      if (!rows[i].printed[k]) {
+        if (found > 0 || (found < 0 && !strstr(error.message, "is not HOST:PORT")))
+          fail_msg("%s: %s", rows[i].list, error.message);
+        break;
+      }
+      if (found != 1) fail_msg("%s: %s", rows[i].list, error.message);
+      net_describe(&at, text, sizeof text);
+      assert_string_equal(text, rows[i].printed[k]);
+      assert_int_equal(store_endpoint(text, 0, &at, &error), 1);
+      net_describe_host(&at, own, sizeof own);
+      assert_int_equal(net_resolve(own, 5, &at, &error), 0);
+    }
+}
+
 int main(void) {
   const struct CMUnitTest embedded[] = {
       cmocka_unit_test(values_and_versions),
@@ -488,6 +518,7 @@ int main(void) {
       cmocka_unit_test(what_is_refused),
       cmocka_unit_test(replies_are_refused),
       cmocka_unit_test(addresses),
+      cmocka_unit_test(places),
   };
   const struct CMUnitTest in_etcd[] = {
       {"etcd_values_and_versions", values_and_versions, NULL, NULL, NULL},

@@ -122,6 +122,10 @@ for kind in shared static; do
     [ "$(alone "$kind/by_hand_$way" 4)" = "$(alone "$kind/by_hand_one")" ] || fail "$kind/by_hand_$way"
   done
   alone "$kind/fit" >log.txt 2>&1 || fail "$kind/fit: $(cat log.txt)"
+  for ranks in 0 -1 x; do
+    alone "$kind/fit" $ranks >refused.txt 2>&1
+    [ $? -eq 2 ] && grep -qx 'usage: fit \[RANKS\], at least 1' refused.txt || fail "$kind/fit $ranks: $(cat refused.txt)"
+  done
   grep -qFx "$(cat log.txt)" "$SOURCE/docs/library.md" || fail "docs/library.md does not have what $kind/fit prints: $(cat log.txt)"
   alone "$kind/half_by_hand" | grep -q 'they agree' || fail "$kind/half_by_hand"
   alone "$kind/half_by_hand" "tp=5" >log.txt 2>&1

@@ -14,7 +14,7 @@ case $prefixes in *gradient*dump*) ;; *) echo "FAILED: the table was not read: $
 # Lines of a source folder that have one of the names or prefixes as a string, without comments and without the allowed uses.
 literals() {
   (cd "$1" && grep -rnE "\"(($names)\"|($prefixes)[\".])" . --include=*.c --include=*.h --include=*.def) |
-    grep -vE '^\./(ir/known\.def|recipe/(recipe[a-z_]*\.c|layouts\.def)):' |
+    grep -vE '^\./(ir/known\.def|recipe/(recipe[a-z_]*\.(c|def)|layouts\.def)):' |
     sed -E -e 's,//.*,,' \
       -e "s/(op_[a-z_]+|graph_output|graph_node)\([^\"]*\"($names|$prefixes)\"//g" \
       -e "s/(metrics_(real|integer)|add_field|json_object_get|json_object_set_new)\([^\"]*\"($names)\"//g" -e "s/json_pack\(.*//" \

@@ -103,6 +103,8 @@ refused() {
 }
 refused 0 'would listen at .*, where others could reach it, and what ranks say is neither encrypted' MASTER_ADDR=192.0.2.7
 refused 1 'no.such.host has no address: ' MASTER_ADDR=no.such.host RES_OPTIONS='timeout:1 attempts:1' # no server of names may answer
+refused 0 'MASTER_ADDR is "\[::1\]:5"; give the port in MASTER_PORT, as in MASTER_ADDR=::1 MASTER_PORT=5' MASTER_ADDR='[::1]:5'
+refused 0 'MASTER_ADDR is "\[::1"; it must be the name or the address of the machine of rank 0' MASTER_ADDR='[::1'
 refused 0 'MASTER_PORT is "many"; it must be a number from 1 to 65000' MASTER_PORT=many
 refused 0 'two launchers disagree: OMPI_COMM_WORLD_SIZE says rank 0 of 3, but RANK and WORLD_SIZE say rank 0 of 2' OMPI_COMM_WORLD_SIZE=3 OMPI_COMM_WORLD_RANK=0
 

@@ -176,7 +176,13 @@ static const Bad bad[] = {
     {BASE, "mesh={pp: 60000, dp: 60000, tp: 60000}", "ranks, the most that run.comm auto, mpi or net allows"},
     {BASE, "mesh.dp=0", "mesh.dp must be an integer from 1"},
     {BASE, "schedule.warmup=1001", "schedule.warmup is 1001, but must be at most schedule.steps (1000)"},
-    {BASE, "schedule.min_lr=1", "schedule.min_lr is 1, but must be at most optimizer.lr (0.0003)"},
+    {BASE, "schedule.min_lr=1", "schedule.min_lr is 1, but must be at most optimizer.lr (0.0003); give a share of it, "
+                                "such as schedule.min_lr=10%"},
+    {BASE, "schedule.min_lr=101%", "schedule.min_lr must be a number from 0 to 1000000, or N % of optimizer.lr with N "
+                                   "from 0 to 100, not \"101%\""},
+    {BASE, "schedule.min_lr=-1 %", "not \"-1 %\""},
+    {BASE, "schedule.min_lr=%", "schedule.min_lr"},
+    {BASE, "schedule.min_lr=-1", "; the nearest is 0"},
     {BASE, "schedule={name: wsd, warmup: 600, decay_steps: 500}", "at most schedule.steps − schedule.warmup (400)"},
     {BASE, "eval.every=10", "eval.every is 10, but there is nothing to evaluate on: give data.valid or data.split"},
     {BASE, "run.dir=", "run.dir must be given"},
@@ -657,10 +663,18 @@ int main(void) {
       cmocka_unit_test(renamed_keys),
       cmocka_unit_test(names_that_are_not_in_a_table),
       cmocka_unit_test(betas_of_optimizers),
-      cmocka_unit_test(test_bad),        cmocka_unit_test(test_defaults),   cmocka_unit_test(test_values),
-      cmocka_unit_test(test_overrides),  cmocka_unit_test(test_round_trip), cmocka_unit_test(test_relative_to_recipe),
-      cmocka_unit_test(test_mutations),  cmocka_unit_test(test_large),      cmocka_unit_test(test_key_table),
-      cmocka_unit_test(test_docs),       cmocka_unit_test(test_notes),      cmocka_unit_test(data_ranks_by_ranks),
+      cmocka_unit_test(test_bad),
+      cmocka_unit_test(test_defaults),
+      cmocka_unit_test(test_values),
+      cmocka_unit_test(test_overrides),
+      cmocka_unit_test(test_round_trip),
+      cmocka_unit_test(test_relative_to_recipe),
+      cmocka_unit_test(test_mutations),
+      cmocka_unit_test(test_large),
+      cmocka_unit_test(test_key_table),
+      cmocka_unit_test(test_docs),
+      cmocka_unit_test(test_notes),
+      cmocka_unit_test(data_ranks_by_ranks),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

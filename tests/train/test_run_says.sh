@@ -53,4 +53,13 @@ running=
 grep -q '^stopped by SIGINT after step .*, which is saved; the same command resumes from there$' log || { cat log; fail 'SIGINT'; }
 grep -q '^this run     [0-9]* steps' log && grep -q '^checkpoint   stopped/checkpoints/step-' log || { cat log; fail 'no summary'; }
 tail -1 stopped/metrics.jsonl | grep -q '^{"summary": "stopped by SIGINT", ' || fail 'no summary in the metrics'
+# ---- lists of runs: those in runs/ where no folder is named ----
+
+refuse 2 'runs: there is no such folder; give that of your runs, as in plait runs FOLDER' "$PLAIT" runs
+mkdir runs
+refuse 2 'runs: there is no run in it' "$PLAIT" runs
+cp -r run runs/first
+expect 0 '^first .* done$' "$PLAIT" runs
+"$PLAIT" runs runs | cmp - output || fail 'plait runs is not plait runs runs'
+
 finish
