@@ -174,6 +174,9 @@ static void published_attention(void **state) {
   assert_true(fabs(rate(&d, 0, 128, 2048, 1, 1) - 291 * 298 / 362.) < 1e-6);
   assert_true(fabs(rate(&d, 0, 128, 1 << 20, 0, 0) - 370) < 1e-6 && fabs(rate(&d, 0, 128, 7, 0, 0) - 309) < 1e-6);
   assert_true(fabs(rate(&d, 0, 32, 2048, 0, 0) - 318 / 2.) < 1e-6);
+  for (int k = 0; k < 8; k++) // a head of 108 is computed as one of 128
+    assert_true(fabs(rate(&d, k & 1, 108, 2048, k >> 1 & 1, k >> 2) / rate(&d, k & 1, 128, 2048, k >> 1 & 1, k >> 2) -
+                     108 / 128.) < 1e-9);
   // An A100 by what FlashAttention-2's paper says: forward 230 of 312, and by the ratio of an H100 backward 63%
   d.matrix[DTYPE_BF16] = 312e12, d.attention = 0.73, d.sustained = 0.9;
   assert_true(fabs(rate(&d, 0, 128, 16384, 0, 0) - 230) < 3);
