@@ -7,10 +7,10 @@
 enum { MOST_NAMES = 64 };
 
 // The cluster as --what-if changes it.
-static int print_one(const char *name, const char *change, Error *error) {
+static int print_one(const char *name, const Texts *changes, Error *error) {
   Cluster *cluster;
   int code = cluster_load(name, &cluster, error);
-  if (!code && change) code = cluster_change(cluster, change, error);
+  for (int i = 0; i < changes->count && !code; i++) code = cluster_change(cluster, changes->text[i], error);
   if (!code) cluster_print(cluster, stdout);
   cluster_free(cluster);
   return code;
@@ -20,10 +20,10 @@ static int run(const ClusterList *shipped, int argc, char **argv) {
   const char *names[MOST_NAMES + 1] = {0}; // for completion
   for (int i = 0; i < shipped->count && i < MOST_NAMES; i++) names[i] = shipped->names[i];
   bool docs = false;
-  const char *change = NULL;
+  Texts changes = {.count = 0};
   const Option options[] = {
-      {.name = "what-if", .kind = OPTION_TEXT, .value = &change, .argument = "KEY=VALUE",
-       .help = "change a key first: to a value, or by a factor (2x)"},
+      {.name = "what-if", .kind = OPTION_TEXTS, .value = &changes, .argument = "KEY=VALUE",
+       .help = "change a key first: to a value, or by a factor (2x); may be given several times"},
       {.name = "docs", .value = &docs, .help = "print the reference of all keys, docs/clusters.md"}};
   const CommandHelp help = {
       "cluster", "[options] [NAME | FILE]",
@@ -43,11 +43,12 @@ static int run(const ClusterList *shipped, int argc, char **argv) {
   if (status != OPTIONS_OK) return status;
   Error error = {0};
   int code = PLAIT_OK;
-  if (docs && (operands.count || change))
+  if (docs && (operands.count || changes.count))
     code = error_set(&error, PLAIT_BAD_INPUT, "--docs goes without a cluster and without --what-if");
-  else if (change && !operands.count) code = error_set(&error, PLAIT_BAD_INPUT, "--what-if needs a cluster to change");
+  else if (changes.count && !operands.count)
+    code = error_set(&error, PLAIT_BAD_INPUT, "--what-if needs a cluster to change");
   else if (docs) code = cluster_print_docs(stdout, &error);
-  else if (operands.count) code = print_one(operands.words[0], change, &error);
+  else if (operands.count) code = print_one(operands.words[0], &changes, &error);
   else code = cluster_print_list(stdout, &error);
   return code ? command_fail("cluster", &error) : 0;
 }

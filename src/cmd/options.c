@@ -113,6 +113,10 @@ static int set_value(const Parse *parse, const Option *option, const char *text)
   if (option->kind == OPTION_TEXT) {
     if (option->words && !is_one_of(option->words, text)) return wrong_word(parse, option, text);
     *(const char **)option->value = text;
+  } else if (option->kind == OPTION_TEXTS) {
+    Texts *texts = option->value;
+    if (texts->count == MOST_TEXTS) return wrong(parse, "--%s is given more than %d times", option->name, MOST_TEXTS);
+    texts->text[texts->count++] = text;
   } else if (option->kind == OPTION_INTEGER) {
     long long value = strtoll(text, &end, 10);
     if (!*text || *end || errno || strspn(text, "+-0123456789") != strlen(text) || !in_range(option, (double)value))
@@ -137,7 +141,7 @@ static int take_option(Parse *parse, int argc, char **argv, int *at) {
       found = i;
   if (found < 0) return unknown(parse, name, length);
   const Option *option = &parse->options[found];
-  if (parse->seen[found]) return wrong(parse, "--%s is given twice", option->name);
+  if (parse->seen[found] && option->kind != OPTION_TEXTS) return wrong(parse, "--%s is given twice", option->name);
   parse->seen[found] = true;
   if (option->given) *option->given = true;
   if (option->kind == OPTION_FLAG) {

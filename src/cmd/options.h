@@ -21,9 +21,13 @@
 typedef enum OptionKind {
   OPTION_FLAG,    // bool *
   OPTION_TEXT,    // const char ** (points into argv)
+  OPTION_TEXTS,   // Texts *: one text each time that it is given
   OPTION_INTEGER, // int64_t *
   OPTION_REAL,    // double *
 } OptionKind;
+
+enum { MOST_TEXTS = 32 };
+typedef struct Texts { const char *text[MOST_TEXTS]; int count; } Texts; // in the order of argv
 
 typedef struct Option {
   const char *name; // without --

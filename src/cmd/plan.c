@@ -6,7 +6,9 @@
 #include "recipe/setup.h"
 #include "train/auto_plan.h"
 #include "train/plan_print.h"
+#include "train/predict.h"
 #include <limits.h>
+#include <stdlib.h>
 
 int cmd_plan(int argc, char **argv) {
   bool exact = false, search = false;
@@ -22,7 +24,8 @@ int cmd_plan(int argc, char **argv) {
            "find the fastest plans on a cluster: keys that the recipe gives stay as they are, and those that do not "
            "change what is learned are chosen (key=null leaves one open, mesh=null all of a section)"},
       {"cluster", OPTION_TEXT, &asked.cluster, "NAME",
-       "with --search: a shipped cluster (plait cluster lists them), or a file", .shown = "run.cluster"},
+       "where time is simulated, and --search searches: a shipped cluster (plait cluster lists them), or a file",
+       .shown = "run.cluster"},
       {"ranks", OPTION_TEXT, &asked.ranks, "N[:M]",
        "with --search: how many ranks; of a range, doubling, the front of time against device-hours",
        .shown = "the recipe's mesh, else all devices"},
@@ -43,11 +46,12 @@ int cmd_plan(int argc, char **argv) {
   const CommandHelp help = {
       "plan", "[options] RECIPE [key=value …]",
       "Prints what a training run of the recipe will need: each rank's memory by category, FLOPs, time "
-      "and communication. The time is simulated where plait probe has measured this machine, and else an estimate from "
-      "the speed of one product. It reads no data and "
+      "and communication. The time is simulated on the cluster that --cluster or run.cluster names, or on this machine "
+      "where plait probe has measured it, and is else an estimate from the speed of one product. It reads no data and "
       "allocates nothing of that size, so it works before the corpus exists.",
       "  plait plan recipes/demo.yaml\n"
       "  plait plan recipes/demo.yaml mesh.dp=1 mesh.tp=3 batch.micro=8\n"
+      "  plait plan recipes/7b.yaml --cluster dgx-a100-superpod\n"
       "  plait plan recipes/demo.yaml mesh.dp=auto --nnodes 1:4 --nproc-per-node 2\n"
       "  plait plan recipes/demo.yaml --search --cluster h200-node mesh=null batch.micro=null\n",
       .takes = TAKES_RECIPE};
@@ -57,7 +61,7 @@ int cmd_plan(int argc, char **argv) {
   Error error = {0};
   Recipe recipe = {0};
   const char *alone = search ? NULL
-                      : asked.cluster ? "cluster" : asked.ranks ? "ranks" : asked.memory ? "memory"
+                      : asked.ranks ? "ranks" : asked.memory ? "memory"
                       : asked.write ? "write" : asked.exhaustive ? "exhaustive" : asked.json ? "json" : NULL;
   int code = alone ? error_set(&error, PLAIT_BAD_INPUT, "--%s says how to search for plans; add --search", alone) : 0;
   if (!code) code = recipe_load(operands.words[0], operands.count - 1, operands.words + 1, &recipe, &error);
@@ -65,6 +69,8 @@ int cmd_plan(int argc, char **argv) {
     code = error_set(&error, PLAIT_BAD_INPUT, "--nnodes plans the recipe as it is; leave it out, or --search");
   if (!code && processes && !nodes)
     code = error_set(&error, PLAIT_BAD_INPUT, "--nproc-per-node says how many processes a machine has; add --nnodes");
+  char *cluster = asked.cluster && !search ? predict_cluster_name(asked.cluster) : NULL;
+  if (cluster) recipe.run.cluster = cluster;
   if (!code && nodes) code = plan_ranks(&recipe, nodes, processes ? (int)processes : 1, stdout, &error);
   else if (!code && !search) code = recipe_set_ranks(&recipe, 0, &error);
   if (!code && !nodes)
@@ -77,5 +83,6 @@ int cmd_plan(int argc, char **argv) {
   if (!code) setup_note_model(&recipe, &config, stderr);
   model_config_free(&config);
   recipe_free(&recipe);
+  free(cluster);
   return code ? command_fail("plan", &error) : 0;
 }

@@ -12,7 +12,8 @@
 #include <string.h>
 
 typedef struct Asked {
-  const char *cluster, *change, *timeline, *against;
+  const char *cluster, *timeline, *against;
+  Texts changes;
   int64_t top;
   bool constants, limits, json, all_ranks;
 } Asked;
@@ -43,6 +44,18 @@ static int change(Cluster *cluster, Constants *constants, const char *what, Erro
   constants_scale(constants, name, factor);
   cluster->constants = constants;
   return PLAIT_OK;
+}
+
+static int change_all(Cluster *cluster, Constants *constants, const Texts *changes, Error *error) {
+  int code = PLAIT_OK;
+  for (int i = 0; i < changes->count && !code; i++) {
+    int measured = cluster->measured.count;
+    code = change(cluster, constants, changes->text[i], error);
+    if (!code && measured && !cluster->measured.count)
+      fprintf(stderr, "note: with %s the cluster's %d measurements of collectives no longer count; formulas do\n",
+              changes->text[i], measured);
+  }
+  return code;
 }
 
 static void print_limits(const Prediction *p, const Cluster *cluster) {
@@ -98,12 +111,9 @@ static int run(const Asked *asked, const Recipe *recipe, Cluster *cluster, Const
   Prediction prediction = {.job = NULL};
   SimulatedTimeline timeline = {.path = asked->timeline};
   Against against = {.path = NULL};
-  int measured = cluster->measured.count, code = PLAIT_OK;
+  int code = PLAIT_OK;
   if (asked->all_ranks) code = check_all_ranks(asked, error);
-  if (!code && asked->change) code = change(cluster, constants, asked->change, error);
-  if (!code && measured && !cluster->measured.count)
-    fprintf(stderr, "note: with %s the cluster's %d measurements of collectives no longer count; formulas do\n",
-            asked->change, measured);
+  if (!code) code = change_all(cluster, constants, &asked->changes, error);
   if (!code && asked->timeline) code = simulated_timeline_begin(&timeline, error);
   if (!code && asked->against) code = against_read(asked->against, &against, error);
   if (!code) code = setup_model_config(recipe, &config, error);
@@ -128,9 +138,9 @@ int cmd_simulate(int argc, char **argv) {
   const Option options[] = {
       {"cluster", OPTION_TEXT, &asked.cluster, "NAME", "a shipped cluster (plait cluster lists them), or a file",
        .shown = "run.cluster"},
-      {"what-if", OPTION_TEXT, &asked.change, "KEY=VALUE",
+      {"what-if", OPTION_TEXTS, &asked.changes, "KEY=VALUE",
        "with another value of the cluster (nvlink.bandwidth=2x, device.memory=40e9) or a constant times a factor "
-       "(tile.k0=1.1x)"},
+       "(tile.k0=1.1x); may be given several times"},
       {"timeline", OPTION_TEXT, &asked.timeline, "FILE",
        "write what runs when: a picture (.svg), or a trace (.json) as run.trace writes it"},
       {"against", OPTION_TEXT, &asked.against, "TRACE",

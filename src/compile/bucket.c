@@ -157,6 +157,7 @@ static void join_neighbours(const Graph *g, int64_t limit, int *is_member, int *
         break;
       if (is_member[k] || !alike(g, first, n)) continue;
       int64_t bytes = node_bytes(g, n);
+      if (bytes > limit) continue; // it is a bucket by itself
       if (b.bytes + bytes > limit) break;
       if (graph_tensor(g, n->input[0])->producer >= i) break; // of a member
       b.bytes += bytes;
@@ -203,11 +204,13 @@ int pass_bucket(Graph **graph, const CompileOptions *o, Error *error) {
     int id = candidate.data[i].id, joined = 0, is_early = is_free(g, id);
     const Node *n = &g->node.data[id];
     int64_t bytes = node_bytes(g, n);
-    // An accumulator's bucket is closed when the next does not fit, lest an early one wait for a late member.
+    // An accumulator's bucket is closed when the next does not fit, lest an early one wait for a late member. One that
+    // fits into no bucket closes none: the small tensors between such share one, and its latency.
     for (int b = buckets.count - 1; b >= 0 && !joined; b--) {
       if (!alike(g, &g->node.data[buckets.data[b].member.data[0]], n)) continue;
       joined = join(g, waiting, &buckets.data[b], id, bytes, bucket_bytes);
-      if (is_early && buckets.data[b].free) break;
+      int is_large = buckets.data[b].bytes > bucket_bytes;
+      if (is_early && buckets.data[b].free && FAULT(large_tensors_close_buckets, !is_large, 1)) break;
     }
     if (joined) continue;
     Bucket b = {.place = id, .free = is_early, .bytes = bytes};

@@ -142,7 +142,7 @@ static void weight_work(const Operand *input, const Operand *output, const void 
          all = (double)operand_elements(&input[0]);
   work->matrix = 2.0 * all * k;
   work->vector = ((const GroupedAttr *)attr)->accumulate ? experts * n * k : 0;
-  work->product[work->products++] = (OpProduct){n, k, all / n / experts, experts};
+  work->product[work->products++] = (OpProduct){n, k, all / n / experts, experts, MATMUL_TN};
 }
 
 const OpDef op_def_grouped_weight = {

@@ -238,12 +238,14 @@ static int loss_accumulate(Node *node) {
 }
 
 // The product of logits. They count no bytes: they stay in the cache where a kernel makes them by blocks of rows and
-// words, as the CPU's for bf16 does. (Its fp32 kernel makes whole rows, some hundred MB at a time.)
+// words, as the CPU's for bf16 does. (Its fp32 kernel makes whole rows, some hundred MB at a time.) Where the product
+// is a library's, another kernel reads them.
 static OpProduct logits_work(const Operand *input, OpWork *work) {
   OpProduct p = {(double)operand_extent(&input[0], 0, 2), (double)input[1].size[0], (double)input[1].size[1], 1};
   work->matrix = 2.0 * (double)operand_elements(&input[0]) * (double)input[1].size[0];
   work->vector = 4 * p.m * p.n; // the greatest, a difference, an exponential and the sum
   work->product[work->products++] = p;
+  work->rows_read = p.m * p.n * (double)dtype_size(input[0].dtype);
   return p;
 }
 
@@ -258,9 +260,10 @@ static void head_work(const Operand *input, const CrossEntropyAttr *attr, int pa
   double bytes = p.m * p.n * (double)dtype_size(input[0].dtype);
   work->written += passes * bytes;
   work->read += (passes - 1 + (attr->split == CROSS_ENTROPY_SUMS ? 1 : 2)) * bytes;
+  work->rows_written = bytes;
   work->matrix *= attr->split ? 2 : 3;
-  work->product[work->products++] = (OpProduct){p.m, p.k, p.n, 1};
-  if (!attr->split) work->product[work->products++] = (OpProduct){p.n, p.k, p.m, 1};
+  work->product[work->products++] = (OpProduct){p.m, p.k, p.n, 1, MATMUL_NN};
+  if (!attr->split) work->product[work->products++] = (OpProduct){p.n, p.k, p.m, 1, MATMUL_TN};
 }
 
 // Kernels for narrow dtypes write exponentials once. Others write logits, and what they become, once more.
@@ -463,8 +466,9 @@ static void weight_work(const Operand *input, const Operand *output, const void 
   double bytes = (size < sizeof(float) ? 1 : 2) * p.m * p.n * (double)size;
   work->written += bytes;
   work->read += bytes;
+  work->rows_written = p.m * p.n * (double)size;
   work->matrix *= 2;
-  work->product[work->products++] = (OpProduct){p.n, p.k, p.m, 1};
+  work->product[work->products++] = (OpProduct){p.n, p.k, p.m, 1, MATMUL_TN};
 }
 
 const OpDef op_def_cross_entropy_weight = {

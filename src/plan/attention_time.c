@@ -1,9 +1,10 @@
 // Seconds of attention: by blocks, from a table of what FlashAttention-2 and cuDNN reach (Shah et al., 2024), or with
 // scores in memory.
+#include "base/fault.h"
 #include "plan/kernel_time.h"
 #include <math.h>
 
-enum { SHORTEST = 512, LENGTHS = 6, NARROWEST = 64 };
+enum { SHORTEST = 512, LENGTHS = 6, NARROWEST = 64, WIDTHS = 32 }; // kernels are for multiples of WIDTHS
 // The tables of a kind, by width 64, 128, 256. Backward has none of 256: that of 128 stands for it.
 typedef struct Tables { ConstantId full[3], causal[3], backward[3]; } Tables;
 static const Tables flash = {{CONSTANT_FLASH_64, CONSTANT_FLASH_128, CONSTANT_FLASH_256},
@@ -13,10 +14,10 @@ static const Tables cudnn = {{CONSTANT_CUDNN_64, CONSTANT_CUDNN_128, CONSTANT_CU
                              {CONSTANT_CUDNN_CAUSAL_64, CONSTANT_CUDNN_CAUSAL_128, CONSTANT_CUDNN_CAUSAL_256},
                              {CONSTANT_CUDNN_BACK_64, CONSTANT_CUDNN_BACK_128, CONSTANT_CUDNN_BACK_128}};
 
-// Between the table's points, linear over the logarithms of length and width; beyond them the last value. Narrower
-// heads than 64 take as long for a pair as 64 do.
-static double table_at(const ConstantId tables[3], double length, double width, const Constants *constants) {
-  double at = fmin(fmax(log2(fmax(length, 1) / SHORTEST), 0), LENGTHS - 1);
+// Between the table's points, linear over the logarithms of length and width; beyond them the last value. Other widths
+// than kernels are for take as long for a pair as the next that they are for, narrower heads than 64 as 64 do.
+static double table_at(const ConstantId tables[3], double length, double own, const Constants *constants) {
+  double width = fmax(FAULT(heads_of_any_width, ceil(own / WIDTHS) * WIDTHS, own), NARROWEST), at = fmin(fmax(log2(fmax(length, 1) / SHORTEST), 0), LENGTHS - 1);
   double column = fmin(fmax(log2(fmax(width, 1) / NARROWEST), 0), 2);
   int i = (int)fmin(floor(at), LENGTHS - 2), j = (int)fmin(floor(column), 1);
   double value[2];
@@ -24,8 +25,7 @@ static double table_at(const ConstantId tables[3], double length, double width, 
     double low = constant(constants, tables[j + w] + i), high = constant(constants, tables[j + w] + i + 1);
     value[w] = low + (high - low) * (at - i);
   }
-  double rate = value[0] + (value[1] - value[0]) * (column - j);
-  return width < NARROWEST ? rate * width / NARROWEST : rate;
+  return (value[0] + (value[1] - value[0]) * (column - j)) * own / width;
 }
 
 double attention_rate(const DeviceFacts *device, const SoftwareFacts *software, Dtype dtype,

@@ -91,7 +91,12 @@ static const char mistakes[] =
     "  the dtypes that there are.\n"
     "- **The peak for long runs.** Power limits slow long runs. `sustained` is what is left, 1 where nobody measured "
     "it:\n"
-    "  then predictions of compute are lower bounds.\n";
+    "  then predictions of compute are lower bounds. It is not what a product reaches over the data sheet's rate: "
+    "tiles "
+    "and\n"
+    "  waves take their part beside it. The shipped files have the number with which the model's time of the product "
+    "that\n"
+    "  their source names is what the source says.\n";
 
 static void print_cell(const char *text, FILE *out) {
   for (; *text; text++) fputs(*text == '|' ? "\\|" : (char[]){*text, 0}, out);

@@ -94,8 +94,9 @@ void cluster_print(const Cluster *c, FILE *out) {
   if (c->measured.count) fprintf(out, "  %d measured collectives go before formulas\n", c->measured.count);
   const char *attention = cluster_key_words(cluster_key_find(CLUSTER_SOFTWARE, "attention"))[c->software.attention];
   if (c->software.source)
-    fprintf(out, "  software: attention %s, fusions %s, %.4g launches per op\n", attention,
-            c->software.fusions ? "true" : "false", c->software.launches_per_op);
+    fprintf(out, "  software: attention %s, fusions %s, %.4g launches per op, %s sends, %.4g bytes a parameter more\n",
+            attention, c->software.fusions ? "true" : "false", c->software.launches_per_op,
+            c->software.blocking_sends ? "blocking" : "asynchronous", c->software.parameter_bytes);
 }
 
 int cluster_print_list(FILE *out, Error *error) {

@@ -86,7 +86,8 @@ static bool is_absent(const Writer *writer, const ClusterKey *key) {
   if (key->kind == CLUSTER_LIST) return cluster_list_count(c, key) == 0;
   if (key->kind == CLUSTER_TABLE) return c->measured.count == 0;
   if (key->kind == CLUSTER_KERNELS || key->offset == offsetof(Cluster, kernel_rows)) return c->kernel.count == 0;
-  bool plain = c->software.attention == ATTENTION_FLASH && c->software.fusions && c->software.launches_per_op == 1;
+  bool plain = c->software.attention == ATTENTION_FLASH && c->software.fusions && c->software.launches_per_op == 1 &&
+               !c->software.blocking_sends && !(c->software.parameter_bytes > 0);
   if (key->offset == offsetof(Cluster, software)) return plain && !c->software.source;
   bool nothing = !memcmp(&c->spread, &zero, sizeof c->spread) && c->base[0] < 0;
   if (key->kind == CLUSTER_REAL || key->kind == CLUSTER_PAIR) return nothing && !c->source;

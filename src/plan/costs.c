@@ -104,6 +104,16 @@ static Cost measured_cost(Costs *costs, const Cluster *c, const Node *n, const O
                 .bytes = own * (work->read + work->written)};
 }
 
+// What the software that is predicted moves beside the kernel that updates a parameter.
+static double passes_over_gradients(const Program *p, const Node *n, const SoftwareFacts *software) {
+  if (!op_def(n->op)->optimizer || !(software->parameter_bytes > 0)) return 0;
+  double *bytes = xcalloc((size_t)(n->ninput + n->noutput), sizeof *bytes);
+  program_operand_bytes(p, n, -1, bytes);
+  double parameters = bytes[0] / (double)dtype_size(graph_tensor(p->graph, n->input[0])->dtype);
+  free(bytes);
+  return FAULT(gradients_take_no_passes, parameters, 0) * software->parameter_bytes;
+}
+
 // Ranks that are simulated as one wait for the slowest of their devices.
 // held: of each device, bytes of the inputs that its cache has.
 static Cost kernel_cost(Costs *costs, const Cluster *c, const Node *n, int microbatch, const double *held) {
@@ -111,6 +121,7 @@ static Cost kernel_cost(Costs *costs, const Cluster *c, const Node *n, int micro
   if (FAULT(fresh_copies_cost_time, n->refreshes, 0)) return (Cost){.left = 1};
   OpWork work = program_work(p, n, microbatch);
   if (c->table) return measured_cost(costs, c, n, &work);
+  work.read += passes_over_gradients(p, n, &c->software);
   Dtype dtype = node_dtype(p->graph, n);
   // Ranks wait for each other: the slowest of all devices counts.
   double own = share_of_owner(costs, n), share = own * slowest_of(c->spread, p->mesh.ranks);

@@ -12,7 +12,8 @@
 typedef enum DeviceBackend { DEVICE_BACKEND_CUDA, DEVICE_BACKEND_CPU, DEVICE_BACKENDS } DeviceBackend;
 
 // A device: where a rank computes. Rates are those of the data sheet; `sustained` is the part of the rate of products
-// that the power limit leaves in a run of minutes. A rate of 0: not given.
+// that is left inside of a tile in a run of minutes, of which the power limit takes most: product_seconds comes to the
+// measured time of a large product with it. A rate of 0: not given.
 typedef struct DeviceFacts {
   const char *name;            // "A100-SXM4-80GB"
   int backend;                 // DeviceBackend: which of plait's devices Programs are compiled for
@@ -73,6 +74,8 @@ typedef struct SoftwareFacts {
   AttentionKind attention;
   int fusions; // elementwise ops run inside of the kernel before them; for the record, no time follows from it
   double launches_per_op;  // kernels of an op that is not a product
+  int blocking_sends;      // devices of both stages wait while a message between them is under way
+  double parameter_bytes;  // that passes over the gradients move for each parameter, beside the optimizer's own
   const char *source;
 } SoftwareFacts;
 

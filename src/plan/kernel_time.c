@@ -1,4 +1,5 @@
 // Seconds of one call of an op on a device: its products, its attention, and what else waits for memory.
+#include "base/fault.h"
 #include "plan/kernel_time.h"
 #include <math.h>
 
@@ -36,10 +37,19 @@ static double products_seconds(const DeviceFacts *device, Dtype dtype, const OpW
   return seconds;
 }
 
+// Passes of other kernels over rows of a product's result.
+static double rows_seconds(const DeviceFacts *device, const OpWork *work, int held, const Constants *constants) {
+  double bytes = FAULT(rows_of_logits_are_free, work->rows_read + work->rows_written, 0);
+  if (bytes <= 0) return 0;
+  double share = constant(constants, CONSTANT_MEMORY_SHARE) / constant(constants, CONSTANT_MEMORY_ROWS);
+  return share * memory_seconds(device, bytes, held, constants) + device->launch;
+}
+
 double kernel_seconds(const DeviceFacts *device, const SoftwareFacts *software, Dtype dtype, const OpWork *work,
                       double in_cache, int held, const Constants *constants) {
   double bytes = fmax(0, work->read + work->written - fmax(0, in_cache));
-  if (work->products > 0) return products_seconds(device, dtype, work, bytes, held, constants);
+  if (work->products > 0)
+    return products_seconds(device, dtype, work, bytes, held, constants) + rows_seconds(device, work, held, constants);
   if (work->attention.pairs > 0)
     return attention_seconds(device, software, dtype, &work->attention, bytes, held, constants);
   double seconds = fmax(memory_seconds(device, bytes, held, constants), rest_seconds(device, dtype, work));

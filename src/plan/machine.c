@@ -127,6 +127,20 @@ static int counterpart(const Mesh *mesh, int rank, int from, int to) {
   return rank + (to - from) * stride;
 }
 
+int machine_port(const Cluster *c, const Mesh *mesh, int level, int coordinate, int rank) {
+  int each = mesh->ranks / mesh->axis[mesh_pipeline(mesh)].size, first = rank, shared = 0, before = 0;
+  for (int r = 0; first < 0 && r < mesh->ranks; r++)
+    if (mesh_pipeline_coordinate(mesh, r) == coordinate) first = r;
+  int64_t devices = devices_of_port(c, level), begin = first / devices * devices;
+  if (devices <= 1 || (each >= devices && each % devices == 0)) return -1; // they have whole ports
+  for (int64_t r = begin; r < begin + devices && r < mesh->ranks; r++) {
+    int own = mesh_pipeline_coordinate(mesh, (int)r) == coordinate;
+    shared |= !own;
+    before += own && r < first;
+  }
+  return shared ? (int)begin + before : -1;
+}
+
 MessagesOnLinks machine_messages(const Cluster *c, const Mesh *mesh, int from, int to, int rank) {
   MessagesOnLinks m = {.level = -1, .sharing = 1};
   int *ranks = xcalloc((size_t)mesh->ranks, sizeof *ranks);

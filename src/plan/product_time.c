@@ -1,6 +1,7 @@
 // Seconds of matrix products: tiles, waves and splits of k, as cuBLAS and CUTLASS compute them (NVIDIA, Matrix
 // Multiplication Background User's Guide, 2023; Osama et al., Stream-K, 2023, section 2).
 #include "base/fault.h"
+#include "op/attributes.h"
 #include "plan/kernel_time.h"
 #include <math.h>
 
@@ -26,9 +27,28 @@ static double least_over_splits(const OpProduct *p, double count, double per_k, 
   return best;
 }
 
+// How often 16 bytes have to be halved until whole elements of a dim fill them: 0 (aligned) … 3 for an odd number of
+// bf16. Of a mean over experts nothing is known.
+static double halvings(double elements, Dtype dtype) {
+  double bytes = elements * (double)dtype_size(dtype), h = 0;
+  for (double unit = 16; floor(elements) == elements && fmod(bytes, unit) > 0; unit /= 2) h++;
+  return h;
+}
+
+// The part of the rate that is left where the dims in which operands and result are contiguous are not multiples of 16
+// bytes: the fast ways to load a tile need those. Transposed on the left, rows are contiguous and not the depth.
+static double aligned_share(const OpProduct *p, Dtype dtype, const Constants *constants) {
+  int transposed = p->kind == MATMUL_TN;
+  double worst = fmax(halvings(p->n, dtype), transposed ? 0 : halvings(p->k, dtype)),
+         rows = transposed ? halvings(p->m, dtype) : 0, odd = halvings(1, DTYPE_BF16);
+  return fmin(pow(constant(constants, CONSTANT_UNALIGNED), worst / odd),
+              pow(constant(constants, CONSTANT_UNALIGNED_ROWS), rows / odd));
+}
+
 double product_seconds(const DeviceFacts *device, Dtype dtype, const OpProduct *p, double bytes, int held,
                        const Constants *constants) {
   double rate = product_rate(device, dtype) * device->sustained; // of all units
+  rate *= FAULT(odd_products_are_fast, aligned_share(p, dtype, constants), 1);
   if (rate <= 0) return INFINITY;
   double units = device->units > 0 ? device->units : 1;
   double free_units = FAULT(held_units_compute, fmax(1, units - held), units);

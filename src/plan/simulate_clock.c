@@ -408,6 +408,11 @@ static void send_on(Simulator *s, int c, Outgoing *o) {
   }
 }
 
+// Do devices wait while messages are under way?
+static int blocks(const Simulator *s) {
+  return FAULT(simulated_sends_never_block, s->options->cluster->software.blocking_sends, 0);
+}
+
 static double clock_send(void *context, int c, const Action *a, double *now) {
   Simulator *s = context;
   SimulatedRank *r = &s->rank[c];
@@ -421,14 +426,33 @@ static double clock_send(void *context, int c, const Action *a, double *now) {
   if (o->next == o->sent.count && s->shared) vec_push(&r->sending, (int)(o - r->out));
   vec_push(&o->sent, (Sent){.posted = *now, .action = a, .end = NAN});
   send_on(s, c, o);
-  return FAULT(simulated_pipeline_has_no_bubble, o->sent.data[o->sent.count - 1].end, 0);
+  double arrives = o->sent.data[o->sent.count - 1].end;
+  if (blocks(s)) { // as long as the message takes by itself
+    Transfer x = message_of(s, c, to, a, member);
+    link_time(&r->time, 1u << mesh_pipeline(&r->program->mesh), x.level, 1)->exposed += x.seconds;
+    advance(s, c, now, *now + x.seconds, TIME_TRANSFER, NULL, NULL);
+  }
+  return FAULT(simulated_pipeline_has_no_bubble, arrives, 0);
 }
 
 static double clock_arrival(void *context, int c, const Action *a, int number) {
   return outgoing(context, c, a)->sent.data[number].end;
 }
 
-static void clock_received(void *context, int c, const Action *a) { tell_message(context, c, CALL_RECV, a); }
+// Where sends block, a message moves only once its receiver waits for it: one that came late has it no sooner than it
+// takes.
+static void clock_received(void *context, int c, const Action *a, double since, double *now) {
+  Simulator *s = context;
+  const SimulatedRank *r = &s->rank[c];
+  tell_message(s, c, CALL_RECV, a);
+  if (!blocks(s)) return;
+  int member[2], from = c + (stage_coordinate(a->peer, r->program->schedule->map) - r->coordinate) * s->stride;
+  Transfer x = message_of(s, from, r->coordinate, a, member);
+  double end = since + x.seconds;
+  if (end <= *now) return;
+  link_time(&s->rank[c].time, 1u << mesh_pipeline(&r->program->mesh), x.level, 1)->exposed += end - *now;
+  advance(s, c, now, end, TIME_TRANSFER, NULL, NULL);
+}
 
 static void clock_waited(void *context, int c, const Action *a, int from, double posted, double since, double now) {
   Simulator *s = context;
@@ -520,6 +544,23 @@ static void make_rank(Simulator *s, int c, const Program *p, Costs *costs, Arena
   r->first = arena_array(arena, int, costs->group.count + 1);
 }
 
+// Simulated ranks of several coordinates behind one port share it when they send or receive.
+static void share_ports(Simulator *s) {
+  const Cluster *cluster = s->options->cluster;
+  const Mesh *mesh = &s->rank[0].program->mesh;
+  int *first = xcalloc((size_t)mesh->ranks, sizeof *first); // 1 + the first that has the port
+  for (int level = 0; level < cluster->levels && s->coordinates > 1; level++) {
+    memset(first, 0, sizeof *first * (size_t)mesh->ranks);
+    for (int c = 0; c < s->ranks; c++) {
+      int port = machine_port(cluster, mesh, level, s->rank[c].coordinate, s->rank[c].rank);
+      if (port < 0) continue;
+      if (first[port]) transfers_share_port(s->transfers, level, c, first[port] - 1);
+      else first[port] = c + 1;
+    }
+  }
+  free(first);
+}
+
 void simulator_make(Simulator *s, Program *const *programs, const RankCosts *costs, const SimulateOptions *o,
                     int instances, Arena *arena) {
   const Program *p = programs[0];
@@ -533,6 +574,7 @@ void simulator_make(Simulator *s, Program *const *programs, const RankCosts *cos
   for (int c = 0; c < s->ranks; c++)
     make_rank(s, c, programs[c / s->stride % s->coordinates], costs->of_rank[c], arena);
   s->transfers = transfers_create(s->ranks);
+  share_ports(s);
   CoresOptions cores = {.coordinates = s->ranks,
                         .ranks = p->mesh.ranks / s->ranks,
                         .threads = p->threads,

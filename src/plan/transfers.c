@@ -1,6 +1,7 @@
 // Links of simulated ranks: flows on them, and for how long several were there at once.
 #include "plan/transfers.h"
 #include "base/arena.h"
+#include "base/fault.h"
 #include "base/vec.h"
 #include "plan/facts.h"
 #include "plan/flows.h"
@@ -15,13 +16,15 @@ typedef enum Used { BY_COLLECTIVES, BY_SENDS, BY_RECEIVES, USES } Used;
 
 struct Transfers {
   int ranks;
+  int *port;          // (ranks, MAX_LEVELS) the rank whose port messages use, where several share one; else -1
   Flows *flows;       // NULL: none have been moved together
   double *capacity;   // (links) 1: a unit of a flow's bytes is a second of a link that it has alone
-  IntervalList *used; // (ranks, MAX_LEVELS, USES)
+  IntervalList *used; // (2 ranks, MAX_LEVELS, USES) those of ranks, then those of their ports
   IntervalList at;    // of one link
   Arena arena;        // links of flows
 };
 
+// rank: of a port, the number of ranks more.
 static int link_of(int rank, int level, int direction) { return (rank * MAX_LEVELS + level) * DIRECTIONS + direction; }
 static IntervalList *used(Transfers *t, int rank, int level, Used by) {
   return &t->used[(rank * MAX_LEVELS + level) * USES + (int)by];
@@ -30,14 +33,27 @@ static IntervalList *used(Transfers *t, int rank, int level, Used by) {
 Transfers *transfers_create(int ranks) {
   Transfers *t = xcalloc(1, sizeof *t);
   t->ranks = ranks;
-  t->used = xcalloc((size_t)ranks * MAX_LEVELS * USES, sizeof *t->used);
+  t->port = xcalloc((size_t)ranks * MAX_LEVELS + 1, sizeof *t->port);
+  for (int i = 0; i < ranks * MAX_LEVELS; i++) t->port[i] = -1;
+  t->used = xcalloc(2 * (size_t)ranks * MAX_LEVELS * USES, sizeof *t->used);
   return t;
+}
+
+void transfers_share_port(Transfers *t, int level, int rank, int other) {
+  t->port[rank * MAX_LEVELS + level] = t->port[other * MAX_LEVELS + level] = other;
+}
+
+// As a rank; -1: it has its port alone.
+static int port_of(const Transfers *t, int rank, int level) {
+  int port = FAULT(stages_have_ports_alone, t->port[rank * MAX_LEVELS + level], -1);
+  return port < 0 ? -1 : t->ranks + port;
 }
 
 void transfers_free(Transfers *t) {
   if (!t) return;
-  for (int i = 0; i < t->ranks * MAX_LEVELS * USES; i++) vec_free(&t->used[i]);
+  for (int i = 0; i < 2 * t->ranks * MAX_LEVELS * USES; i++) vec_free(&t->used[i]);
   free(t->used);
+  free(t->port);
   vec_free(&t->at);
   flows_free(t->flows);
   free(t->capacity);
@@ -45,17 +61,24 @@ void transfers_free(Transfers *t) {
   free(t);
 }
 
+static int add_link(const Transfers *t, const Transfer *x, int i, int direction, int *link) {
+  int port = x->message ? port_of(t, x->member[i], x->level) : -1;
+  link[0] = link_of(x->member[i], x->level, direction);
+  if (port >= 0) link[1] = link_of(port, x->level, direction);
+  return port >= 0 ? 2 : 1;
+}
+
 int transfers_begin(Transfers *t, const Transfer *x) {
-  int links = t->ranks * MAX_LEVELS * DIRECTIONS, n = 0;
+  int links = 2 * t->ranks * MAX_LEVELS * DIRECTIONS, n = 0;
   if (!t->flows) {
     t->capacity = xcalloc((size_t)links, sizeof *t->capacity);
     for (int l = 0; l < links; l++) t->capacity[l] = 1;
     t->flows = flows_create(t->capacity, links);
   }
-  int *link = arena_array(&t->arena, int, 2 * x->members);
+  int *link = arena_array(&t->arena, int, 2 * x->members + 2);
   for (int i = 0; i < x->members && x->level >= 0; i++) {
-    if (!x->message || i == 0) link[n++] = link_of(x->member[i], x->level, TO_SEND);
-    if (!x->message || i == 1) link[n++] = link_of(x->member[i], x->level, TO_RECEIVE);
+    if (!x->message || i == 0) n += add_link(t, x, i, TO_SEND, link + n);
+    if (!x->message || i == 1) n += add_link(t, x, i, TO_RECEIVE, link + n);
   }
   double moves = fmax(0, x->seconds - x->latency);
   Flow flow = {.start = x->start, .latency = x->seconds - moves, .bytes = moves, .link = link, .links = n};
@@ -73,7 +96,11 @@ void transfers_note(Transfers *t, int rank, const Transfer *x, double end) {
   Interval at = {x->start, end};
   if (x->level < 0 || end <= x->start) return;
   vec_push(used(t, rank, x->level, x->message ? BY_SENDS : BY_COLLECTIVES), at);
-  if (x->message) vec_push(used(t, x->member[1], x->level, BY_RECEIVES), at);
+  if (!x->message) return;
+  vec_push(used(t, x->member[1], x->level, BY_RECEIVES), at);
+  int from = port_of(t, rank, x->level), to = port_of(t, x->member[1], x->level);
+  if (from >= 0) vec_push(used(t, from, x->level, BY_SENDS), at);
+  if (to >= 0) vec_push(used(t, to, x->level, BY_RECEIVES), at);
 }
 
 static int by_begin(const void *a, const void *b) {
@@ -82,7 +109,8 @@ static int by_begin(const void *a, const void *b) {
 }
 
 static double met(Transfers *t, int rank, int level, Used messages) {
-  const IntervalList *part[] = {used(t, rank, level, BY_COLLECTIVES), used(t, rank, level, messages)};
+  int port = port_of(t, rank, level);
+  const IntervalList *part[] = {used(t, rank, level, BY_COLLECTIVES), used(t, port < 0 ? rank : port, level, messages)};
   double sum = 0, until = -INFINITY;
   t->at.count = 0;
   for (int p = 0; p < 2; p++)

@@ -2,7 +2,8 @@
 // meet there (plan/flows.h).
 //
 // Every rank has two links of each level of the cluster, one to send and one to receive. A collective is on both of all
-// its ranks, a message on one rank's to send and the other's to receive. By itself a transfer takes its latency, and
+// its ranks, a message on one rank's to send and the other's to receive, and on the ports of these where they share one
+// with ranks of other pipeline stages. By itself a transfer takes its latency, and
 // then moves its bytes as fast as its formula says; beside others it gets its share of that.
 #pragma once
 
@@ -19,6 +20,8 @@ typedef struct Transfer {
 typedef struct Transfers Transfers;
 Transfers *transfers_create(int ranks);
 void transfers_free(Transfers *transfers); // NULL is fine
+// Messages of `rank` and `other` go through one port of a level, which they share when they meet; first of all.
+void transfers_share_port(Transfers *transfers, int level, int rank, int other);
 
 // Moving them together: each call as plan/flows.h says it of flows. transfers_begin returns the transfer's number.
 int transfers_begin(Transfers *transfers, const Transfer *transfer);

@@ -37,6 +37,7 @@ typedef enum RecipePlan { RECIPE_PLAN_FIXED, RECIPE_PLAN_AUTO } RecipePlan;
 
 enum { RECIPE_PRECISION_AUTO = -1 }; // in a recipe that is not checked yet
 
+typedef enum RecipeOverlap { RECIPE_OVERLAP_OFF, RECIPE_OVERLAP_ON, RECIPE_OVERLAP_AUTO } RecipeOverlap;
 typedef enum RecipeAsync { RECIPE_ASYNC_AUTO, RECIPE_ASYNC_ON, RECIPE_ASYNC_OFF } RecipeAsync;
 typedef enum RecipeNonFinite { RECIPE_SKIP, RECIPE_STOP, RECIPE_ROLLBACK } RecipeNonFinite;
 
@@ -89,7 +90,7 @@ typedef struct Recipe {
     int stages_per_rank; // of the pipeline; 0: auto, see recipe_virtual_stages
     int logits;    // RecipeLogits, where backward is split
     RecipeInts layers;  // of each virtual stage; not given: cut by cost
-    bool overlap;  // communication while the rank computes
+    int overlap;   // RecipeOverlap: communication while the rank computes
     int bucket_mb; // MB (10^6 bytes) of gradients in a bucket
     int grad_dtype; // Dtype of accumulators and of what is reduced: fp32 (that of the parameters) or bf16
     int gather;     // under zero 3: GATHER_BLOCK, GATHER_LAYER or MB (compile/parallel.h)

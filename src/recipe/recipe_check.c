@@ -214,7 +214,7 @@ static int note_idle(Recipe *r, const Recipe *defaults) {
   if (!is_default(r, defaults, "batch.balance") && recipe_data_ranks(r) == 1 && is_said(r, "batch.balance", mesh_keys))
     recipe_note(r, "batch.balance",
                 "batch.balance has no effect: there is only one data rank, which has all sequences");
-  if (r->parallel.overlap && !r->parallel.bucket_mb && recipe_rank_count(r) > 1)
+  if (r->parallel.overlap == RECIPE_OVERLAP_ON && !r->parallel.bucket_mb && recipe_rank_count(r) > 1)
     recipe_note(r, "parallel.bucket_mb",
          "parallel.bucket_mb is 0, which turns parallel.overlap off as well; to say so, write parallel.overlap: false");
   if (r->run.trace && r->run.trace_first > r->schedule.steps)

@@ -14,6 +14,10 @@ static const RecipeWord async_words[] = {
     {"auto", RECIPE_ASYNC_AUTO, false}, {"on", RECIPE_ASYNC_ON, false},   {"off", RECIPE_ASYNC_OFF, false},
     {"true", RECIPE_ASYNC_ON, false},   {"false", RECIPE_ASYNC_OFF, false}, {0},
 };
+static const RecipeWord overlap_words[] = {{"true", RECIPE_OVERLAP_ON, false},
+                                           {"false", RECIPE_OVERLAP_OFF, false},
+                                           {"auto", RECIPE_OVERLAP_AUTO, false},
+                                           {0}};
 static const RecipeWord recompute_words[] = {
     {"none", RECIPE_RECOMPUTE_NONE, false},
     {"selective", RECIPE_RECOMPUTE_SELECTIVE, false},
@@ -245,10 +249,12 @@ const RecipeKey recipe_keys[] = {
         .doc = "How many layers each of the mesh.pp · parallel.stages_per_rank stages has, for example `[1, 2, "
                "1]`. The embedding belongs to the first stage and the head to the last, so these two may have 0. "
                "Without this key, stages are cut so that the busiest pipeline rank computes as little as possible."),
-    KEY("parallel.overlap", RECIPE_BOOL, parallel.overlap, "true", .inference = true,
+    KEY("parallel.overlap", RECIPE_CHOICE, parallel.overlap, "true", .words = overlap_words, .example = "true",
+        .inference = true,
         .doc = "Overlap communication with computation: collectives start as soon as their operands are ready, "
                "and parameters are gathered one block before they are used. `false`: each collective is waited "
-               "for where it is issued. The results do not change."),
+               "for where it is issued. `auto`: the one of them whose step, simulated on run.cluster (or `--cluster`), "
+               "is shorter; without a cluster `true`. The results do not change."),
     KEY("parallel.bucket_mb", RECIPE_INT, parallel.bucket_mb, "25", .least = 0, .most = 1 << 20, .inference = true,
         .doc = "Bucket size: how many megabytes of gradients (and of parameters with zero 3) are communicated "
                "together. 0: each tensor alone, and no parallel.overlap."),
@@ -482,7 +488,7 @@ const RecipeKey recipe_keys[] = {
             "What computes: `cpu`, or with `auto` whatever this build has. `cuda` is a GPU that plait knows by its "
             "description only: plan, simulate, compare, explain and recipe take it, and commands that run refuse it."),
     KEY("run.cluster", RECIPE_NAME_OR_PATH, run.cluster,
-        .doc = "The cluster that `plait simulate` and `plait plan --search` predict for where `--cluster` is missing, "
+        .doc = "The cluster that `plait plan` and `plait simulate` predict for where `--cluster` is missing, "
                "and that `plan: auto` plans for: the name of one that comes with plait (`plait cluster` lists them), "
                "a file (docs/clusters.md), or `probe`, this machine as `plait probe` measures it, which is the "
                "default. Layers are cut into pipeline stages by its seconds; but for that a run on "

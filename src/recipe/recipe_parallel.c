@@ -19,7 +19,7 @@ int recipe_virtual_stages(const Recipe *r) {
 }
 
 ParallelOptions recipe_parallel(const Recipe *r) {
-  int overlap = r->parallel.overlap && r->parallel.bucket_mb > 0;
+  int overlap = r->parallel.overlap != RECIPE_OVERLAP_OFF && r->parallel.bucket_mb > 0; // auto: see setup_job
   ParallelOptions o = {.mesh = mesh_create(4, (const char *[]){"pp", "dp", "cp", "tp"},
                                            (int[]){r->mesh.pp, r->mesh.dp, r->mesh.cp, r->mesh.tp}),
                        .sequence = r->parallel.sequence,

@@ -6,9 +6,11 @@
 #include "data/folder_check.h"
 #include "plan/cluster.h"
 #include "plan/kernel_time.h"
+#include "plan/simulate.h"
 #include "recipe/recipe_device.h"
 #include "recipe/recipe_keys.h"
 #include "runtime/chaos.h"
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -236,6 +238,40 @@ static int use_seconds(const Recipe *r, CompileOptions *o, Cluster **loaded, Err
   return PLAIT_OK;
 }
 
+static int job_for(const Recipe *recipe, const ModelConfig *config, ModelMode mode, JobOptions run,
+                   RecomputeChoice *choice, Job **job, Error *error);
+
+// Seconds of a step of the recipe, which lets communication overlap, or does not; INFINITY: they cannot be told.
+static double step_seconds(const Recipe *recipe, const ModelConfig *config, JobOptions run, const Cluster *cluster) {
+  SimulateOptions options = {.cluster = cluster};
+  Simulation *simulation = NULL;
+  Job *job = NULL;
+  Error ignored = {0};
+  int code = job_for(recipe, config, MODEL_TRAIN, run, NULL, &job, &ignored);
+  if (!code) code = simulate(job->train.program, &options, &simulation, &ignored);
+  double seconds = code ? INFINITY : simulation->step;
+  simulation_free(simulation);
+  job_destroy(job);
+  return seconds;
+}
+
+// parallel.overlap auto becomes what takes less on the cluster. `own`: a copy of the recipe.
+static int choose_overlap(Recipe *own, const ModelConfig *config, JobOptions run, Error *error) {
+  if (own->parallel.overlap != RECIPE_OVERLAP_AUTO) return PLAIT_OK;
+  Cluster *loaded = NULL;
+  own->parallel.overlap = RECIPE_OVERLAP_ON;
+  if (!own->parallel.bucket_mb || recipe_rank_count(own) == 1 || (!own->cluster && !own->run.cluster)) return PLAIT_OK;
+  int code = own->cluster ? PLAIT_OK : cluster_load(own->run.cluster, &loaded, error);
+  if (code) return error_prefix(error, "%srun.cluster", recipe_where(own, "run.cluster"));
+  const Cluster *cluster = loaded ? loaded : own->cluster;
+  Recipe without = *own;
+  without.parallel.overlap = RECIPE_OVERLAP_OFF;
+  double on = step_seconds(own, config, run, cluster), off = step_seconds(&without, config, run, cluster);
+  if (FAULT(overlap_auto_is_true, off < on, 0)) own->parallel.overlap = RECIPE_OVERLAP_OFF;
+  cluster_free(loaded);
+  return PLAIT_OK;
+}
+
 static JobOptions job_options(const Recipe *recipe, int threads, int helpers) {
   return (JobOptions){.threads = threads,
                       .helpers = helpers,
@@ -244,10 +280,12 @@ static JobOptions job_options(const Recipe *recipe, int threads, int helpers) {
                       .evaluate_samples = recipe_corpora(recipe, true)->count ? recipe->batch.global : 0};
 }
 
-int setup_graph(const Recipe *recipe, const ModelConfig *config, const char *after, CompileOptions *options,
+int setup_graph(const Recipe *asked, const ModelConfig *config, const char *after, CompileOptions *options,
                 Graph **graph, Error *error) {
+  Recipe own = *asked, *recipe = &own;
   Cluster *loaded = NULL;
-  int code = setup_compile_options(recipe, config, options, error);
+  int code = choose_overlap(&own, config, job_options(asked, setup_threads(asked), 0), error);
+  if (!code) code = setup_compile_options(recipe, config, options, error);
   if (!code) code = use_seconds(recipe, options, &loaded, error);
   if (!code && recipe->parallel.recompute.word == RECIPE_RECOMPUTE_AUTO) {
     JobOptions run = job_options(recipe, setup_threads(recipe), 0);
@@ -260,9 +298,6 @@ int setup_graph(const Recipe *recipe, const ModelConfig *config, const char *aft
   cluster_free(loaded);
   return code;
 }
-
-static int job_for(const Recipe *recipe, const ModelConfig *config, ModelMode mode, JobOptions run,
-                   RecomputeChoice *choice, Job **job, Error *error);
 
 int setup_job(const Recipe *recipe, const ModelConfig *config, Job **job, Error *error) {
   int threads = setup_threads(recipe);
@@ -288,11 +323,13 @@ int setup_job_chosen(const Recipe *recipe, const ModelConfig *config, RecomputeC
                  error);
 }
 
-static int job_for(const Recipe *recipe, const ModelConfig *config, ModelMode mode, JobOptions run,
+static int job_for(const Recipe *asked, const ModelConfig *config, ModelMode mode, JobOptions run,
                    RecomputeChoice *choice, Job **job, Error *error) {
+  Recipe own = *asked, *recipe = &own;
   CompileOptions options;
   Cluster *loaded = NULL;
-  int code = setup_compile_options(recipe, config, &options, error);
+  int code = mode == MODEL_TRAIN ? choose_overlap(&own, config, run, error) : PLAIT_OK;
+  if (!code) code = setup_compile_options(recipe, config, &options, error);
   if (!code) code = use_seconds(recipe, &options, &loaded, error);
   if (!code && mode == MODEL_TRAIN && recipe->parallel.recompute.word == RECIPE_RECOMPUTE_AUTO)
     code = recompute_auto(recipe, config, &options, &run, choice, error);

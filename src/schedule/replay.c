@@ -85,9 +85,10 @@ static int receive(Replay *r, int rank, const Action *a) {
     return error_set(r->error, PLAIT_INFEASIBLE,
                      "schedule: stage %d expects microbatch %d from stage %d, which sends microbatch %d first",
                      a->stage, a->microbatch, a->peer, m->send->microbatch);
+  double since = r->clock[rank];
   wait_until(r, rank, a, from, m->posted, m->arrives);
+  if (r->by->received) r->by->received(r->by->context, rank, a, since, &r->clock[rank]);
   m->received = r->clock[rank];
-  if (r->by->received) r->by->received(r->by->context, rank, a);
   return 1;
 }
 

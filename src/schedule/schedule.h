@@ -150,8 +150,9 @@ typedef struct ScheduleClock {
   // buffer (action NULL), whose message `from` received then. NULL: not told.
   void (*waited)(void *context, int coordinate, const Action *action, int from, double posted, double since,
                  double now);
-  // A coordinate has the message of a RECV. NULL: not told.
-  void (*received)(void *context, int coordinate, const Action *action);
+  // A coordinate that came to a RECV at `since` has its message at `*now`, which becomes when it goes on. NULL: not
+  // told.
+  void (*received)(void *context, int coordinate, const Action *action, double since, double *now);
   // When a message arrives of which `send` did not know it: number `number` (from 0) that coordinate `from` sent to the
   // same one in the same direction; NAN: still not known. NULL: `send` always knows.
   double (*arrival)(void *context, int from, const Action *action, int number);

@@ -1,6 +1,7 @@
 // Time from counts: a rank's FLOPs at the measured peak, its other work by the bytes that it touches, its calls, and
 // the time that the pipeline's schedule leaves it without work.
 #include "train/estimate.h"
+#include "base/fault.h"
 #include "base/cores.h"
 #include "base/units.h"
 #include "plan/cluster.h"
@@ -14,12 +15,14 @@
 #include <string.h>
 
 // Calibrated by runs of models/*.json in fp32 and bf16 on one and two threads of an AMD EPYC with AVX-512 BF16: steps
-// of 2 ms to 2.6 s were met within a fifth. A machine with slower memory or more cores will differ more.
+// of 2 ms to 2.6 s were met within a fifth. A machine with slower memory or more cores differs more: others took up to
+// 1.5 times as long.
 static const double OF_PEAK = 0.95;    // what products inside of a step reach
 static const double BYTES = 12e9;      // a second and thread, of operands, some of them in caches
 static const double CALL = 6e-6;       // seconds
 static const double REFERENCE = 200e6; // FLOPs or elements a second, of one thread
 static const double FORWARD = 0.35;    // of a step: an evaluation
+static const double MOST = 2;          // times as long at most, as is said of an estimate
 
 enum { DAY = 86400 };
 
@@ -90,6 +93,7 @@ int estimate_run(const Recipe *r, const Job *job, int processes, int64_t steps, 
   if (!job->options.device->implementation) return 0;
   e->step_seconds = processes ? 0 : simulated_step(job);
   e->simulated = e->step_seconds > 0;
+  e->most = e->simulated ? 1 : FAULT(estimates_are_exact, MOST, 1);
   if (!e->simulated) {
     e->peak = peak_flops(job->options.device, (Dtype)r->precision, e->threads, processes > 1 ? processes : 1);
     if (!(e->peak > 0)) return 0;
@@ -101,6 +105,23 @@ int estimate_run(const Recipe *r, const Job *job, int processes, int64_t steps, 
   e->run_seconds = e->step_seconds * ((double)steps + measured + FORWARD * evaluations * r->eval.batches);
   if (processes) e->peak *= job->options.parallel.mesh.ranks;
   return 1;
+}
+
+EstimateText estimate_duration(const Estimate *e, double seconds) {
+  EstimateText text;
+  if (e->most <= 1) snprintf(text.s, sizeof text.s, "about %s", units_duration(seconds).s);
+  else
+    snprintf(text.s, sizeof text.s, "%s to %s", units_duration(seconds).s, units_duration(e->most * seconds).s);
+  return text;
+}
+
+EstimateText estimate_tokens(const Estimate *e) {
+  EstimateText text;
+  if (e->most <= 1) snprintf(text.s, sizeof text.s, "%s", units_count(e->tokens_per_s).s);
+  else
+    snprintf(text.s, sizeof text.s, "%s to %s", units_count(e->tokens_per_s / e->most).s,
+             units_count(e->tokens_per_s).s);
+  return text;
 }
 
 char *estimate_source(const Estimate *e) {

@@ -10,6 +10,7 @@ typedef struct Estimate {
   int threads, cores;   // with which it was measured: of all ranks of this process; those that it may use
   double step_seconds, tokens_per_s;
   double run_seconds;   // of the steps that are asked for, and their evaluations
+  double most;          // it may take so many times as long; 1 where it is simulated
 } Estimate;
 
 // Of `steps` steps. processes: 0: ranks are threads; else they are processes, so many of them on this machine, and all
@@ -21,6 +22,10 @@ int estimate_run(const Recipe *recipe, const Job *job, int processes, int64_t st
 // how much; of a run that resumes (done > 0) only what it can still change. Nothing else.
 void estimate_warn(const Recipe *recipe, const ModelConfig *config, const Estimate *estimate, int processes,
                    int64_t done, int64_t steps, FILE *out);
+// Seconds of it as people read them, "about 2m 10s", or from the fewest to the most: "2m 10s to 4m 20s"; and tokens/s.
+typedef struct EstimateText { char s[80]; } EstimateText; // by value
+EstimateText estimate_duration(const Estimate *estimate, double seconds);
+EstimateText estimate_tokens(const Estimate *estimate);
 // Where `estimate` comes from, in brackets of a line: "simulated by what plait probe measured of this machine", or
 // "estimated from a product at 1.2 TFLOP/s". The caller frees it.
 char *estimate_source(const Estimate *estimate);

@@ -10,7 +10,9 @@
 #include "recipe/setup.h"
 #include "recipe/setup_memory.h"
 #include "train/precision.h"
+#include "train/predict.h"
 #include "train/routers.h"
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -381,21 +383,51 @@ static void print_flops(const Plan *plan) {
   print_pairs(plan);
 }
 
+// How long it takes on the cluster that the recipe names.
+static void print_time_on_cluster(const Plan *plan) {
+  const Recipe *r = plan->recipe;
+  Cluster *cluster = NULL;
+  Prediction p = {.job = NULL};
+  Error error = {0};
+  int code = predict_cluster(r, NULL, &cluster, &error);
+  SimulateOptions options = {.cluster = cluster};
+  if (!code) code = predict(r, plan->config, &options, &p, &error);
+  if (code) {
+    fprintf(plan->out, "\ntime\n  it cannot be simulated on run.cluster: %s\n", error.message);
+  } else {
+    int64_t steps = r->schedule.steps;
+    fprintf(plan->out, "\ntime, simulated on %s\n  %-22s %12s   %s tokens/s", cluster->name, "per step",
+            units_seconds(p.simulation->step).s, units_count(p.tokens_per_s).s);
+    if (isfinite(p.mfu)) fprintf(plan->out, ", MFU %.1f %%", 100 * p.mfu);
+    fputc('\n', plan->out);
+    fprintf(plan->out, "  %-22s %12s   %lld step%s, without evaluations; plait simulate shows where the time goes\n",
+            "the run", units_seconds(p.run_seconds).s, (long long)steps, steps == 1 ? "" : "s");
+    fprintf(plan->out, "  %-22s %12s   of %s of %s%s\n", "memory of a rank there", units_bytes(p.bytes).s,
+            units_bytes(p.room).s, cluster->device.name, p.bytes > p.room ? ": does not fit" : "");
+  }
+  prediction_free(&p);
+  cluster_free(cluster);
+}
+
 // How long it takes on this machine, or on machines like it where ranks are processes.
 static void print_time(const Plan *plan) {
   const Recipe *r = plan->recipe;
+  if (FAULT(plan_ignores_the_cluster, r->run.cluster && strcmp(r->run.cluster, "probe"), false)) {
+    print_time_on_cluster(plan);
+    return;
+  }
   int processes = recipe_has_processes(r);
   int64_t steps = r->schedule.steps;
   Estimate e;
   if (!plan->job->options.device->implementation)
     fprintf(plan->out, "\ntime\n  plait simulate predicts it for %s, on a cluster\n", plan->job->options.device->name);
   if (!estimate_run(r, plan->job, processes, steps, &e)) return;
-  fprintf(plan->out, "\ntime, about\n  %-22s %12s   %s tokens/s%s\n", "per step", units_duration(e.step_seconds).s,
-          units_count(e.tokens_per_s).s,
+  fprintf(plan->out, "\ntime\n  %-22s %12s   %s tokens/s%s\n", "per step", estimate_duration(&e, e.step_seconds).s,
+          estimate_tokens(&e).s,
           processes ? ", were all machines like this one; what goes between them is not counted" : "");
   char *source = estimate_source(&e);
-  fprintf(plan->out, "  %-22s %12s   %lld step%s; %s\n", "the run", units_duration(e.run_seconds).s, (long long)steps,
-          steps == 1 ? "" : "s", source);
+  fprintf(plan->out, "  %-22s %12s   %lld step%s; %s\n", "the run", estimate_duration(&e, e.run_seconds).s,
+          (long long)steps, steps == 1 ? "" : "s", source);
   free(source);
   if (!e.simulated && !processes)
     fprintf(plan->out, "  (plait probe measures this machine, in about a minute and once; then this is simulated)\n");

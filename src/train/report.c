@@ -129,8 +129,8 @@ void trainer_expect(const Trainer *t) {
   int64_t steps = t->recipe->schedule.steps - t->first_step;
   if (!has_rank_0(t) || !estimate_run(t->recipe, t->job, processes_here(t), steps, &e)) return;
   char *source = estimate_source(&e);
-  fprintf(t->out, "expected: about %s for %lld step%s, %s tokens/s (%s)\n", units_duration(e.run_seconds).s,
-          (long long)steps, steps == 1 ? "" : "s", units_count(e.tokens_per_s).s, source);
+  fprintf(t->out, "expected: %s for %lld step%s, %s tokens/s (%s)\n", estimate_duration(&e, e.run_seconds).s,
+          (long long)steps, steps == 1 ? "" : "s", estimate_tokens(&e).s, source);
   free(source);
   estimate_warn(t->recipe, &t->config, &e, processes_here(t), t->first_step, steps, t->out);
   fflush(t->out);

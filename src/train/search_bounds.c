@@ -194,7 +194,7 @@ static double pipeline_fill(const Recipe *r) {
 }
 
 static double together(const Recipe *r, double compute, double communication) {
-  bool beside = r->parallel.overlap && r->parallel.bucket_mb > 0;
+  bool beside = r->parallel.overlap != RECIPE_OVERLAP_OFF && r->parallel.bucket_mb > 0;
   double most = beside ? fmax(compute, communication) : compute + communication;
   return FAULT(search_bound_is_no_bound, most, 3 * most);
 }

@@ -129,7 +129,8 @@ int space_create(const Recipe *asked, const ModelConfig *config, const Cluster *
   s->fixed_micro = recipe_is_given(asked, "batch.micro");
   s->fixed_stages = recipe_is_given(asked, "parallel.stages_per_rank");
   s->fixed_bucket = recipe_is_given(asked, "parallel.bucket_mb");
-  s->fixed_overlap = recipe_is_given(asked, "parallel.overlap");
+  s->fixed_overlap =
+      recipe_is_given(asked, "parallel.overlap") && asked->parallel.overlap != RECIPE_OVERLAP_AUTO;
   s->fixed_recomputed = recipe_is_given(asked, "parallel.recompute_layers");
   predict_adapt(&s->base, cluster);
   s->base.notes = NULL;
@@ -300,7 +301,7 @@ static Enumeration enumeration(const Space *s, SpaceSee *see, void *context) {
   Enumeration e = {.space = s, .see = see, .context = context, .recipe = s->base};
   memset(e.at.feature, -1, sizeof e.at.feature);
   e.at.bucket = s->base.parallel.bucket_mb;
-  e.at.overlap = s->base.parallel.overlap;
+  e.at.overlap = s->base.parallel.overlap != RECIPE_OVERLAP_OFF; // auto: both are tried beside good plans
   e.at.recomputed = s->base.parallel.recompute_layers;
   return e;
 }

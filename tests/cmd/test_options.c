@@ -19,6 +19,7 @@ void command_print(const Command *command, const char *format) {}
 typedef struct Values {
   bool flag, given, old;
   const char *text, *dtype;
+  Texts changes;
   int64_t number;
   double real;
   Operands operands;
@@ -34,6 +35,7 @@ static int parse(Values *v, bool required, int least, int most, char **argv) {
       {"vocab-size", OPTION_INTEGER, &v->number, "N", "entries", .least = 257, .most = 1000, .given = &v->given},
       {.name = "temperature", .kind = OPTION_REAL, .value = &v->real, .argument = "T", .help = "of sampling"},
       {.name = "dtype", .kind = OPTION_TEXT, .value = &v->dtype, .argument = "D", .words = formats, .help = "a format"},
+      {.name = "what-if", .kind = OPTION_TEXTS, .value = &v->changes, .argument = "K", .help = "a change"},
       {.name = "obsolete", .kind = OPTION_FLAG, .value = &v->old}, // taken and not shown
   };
   const CommandHelp help = {"tokenize", "[options] FILE… [key=value …]", "Tokenizes.", "  plait tokenize\n",
@@ -75,6 +77,12 @@ static void test_good(void **state) {
   assert_string_equal(v.operands.words[1], "b");
   assert_string_equal(v.operands.words[2], "-");
   assert_string_equal(v.operands.words[3], "--c");
+  char *twice[] = {"tokenize", "--what-if", "a=1", "x", "--what-if=b=2x", "--what-if", "a=3", NULL};
+  assert_int_equal(parse(&v, false, 1, 1, twice), OPTIONS_OK);
+  assert_int_equal(v.changes.count, 3);
+  assert_string_equal(v.changes.text[0], "a=1");
+  assert_string_equal(v.changes.text[1], "b=2x");
+  assert_string_equal(v.changes.text[2], "a=3");
   char *old[] = {"tokenize", "--obsolete", NULL};
   assert_true(parse(&v, false, 0, 0, old) == OPTIONS_OK && v.old);
 }

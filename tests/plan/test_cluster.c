@@ -2,6 +2,8 @@
 #include "base/file.h"
 #include "plan/cluster_find.h"
 #include "plan/cluster_keys.h"
+#include "plan/kernel_time.h"
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -28,7 +30,8 @@ static const char whole[] =
     "  - {name: mid_1, count: 3, kind: ring, bandwidth: 1.1e9, latency: 3e-6, source: l}\n"
     "  - {name: bus-2, count: 1, kind: bus, bandwidth: 2e9, latency: 5e-6, source: l}\n"
     "  - {name: out, count: 4, bandwidth: 3e9, latency: 7e-6, oversubscription: 1.5, reduces: true, source: l}\n"
-    "software: {attention: materialised, fusions: false, launches_per_op: 2.5, source: w}\n"
+    "software: {attention: materialised, fusions: false, launches_per_op: 2.5, blocking_sends: true,\n"
+    "           parameter_bytes: 14.5, source: w}\n"
     "spread: 0.021\n"
     "base: [7e-6, 8.1e-6]\n"
     "measured: |\n"
@@ -97,7 +100,8 @@ static void same_cluster(const Cluster *a, const Cluster *b) {
     SAME(x, y, oversubscription), SAME(x, y, reduces);
   }
   SAME(&a->software, &b->software, attention), SAME(&a->software, &b->software, fusions);
-  SAME(&a->software, &b->software, launches_per_op);
+  SAME(&a->software, &b->software, launches_per_op), SAME(&a->software, &b->software, blocking_sends);
+  SAME(&a->software, &b->software, parameter_bytes);
   assert_int_equal(a->measured.count, b->measured.count);
   for (int i = 0; i < a->measured.count; i++) {
     const MeasuredCollective *x = &a->measured.data[i], *y = &b->measured.data[i];
@@ -141,7 +145,7 @@ static void test_all_keys(void **state) {
   assert_true(c->level[3].oversubscription == 1.5 && c->level[0].oversubscription == 1);
   assert_true(c->level[3].reduces && !c->level[0].reduces && c->device.attention == 0.7);
   assert_true(c->software.attention == ATTENTION_MATERIALISED && !c->software.fusions &&
-              c->software.launches_per_op == 2.5);
+              c->software.launches_per_op == 2.5 && c->software.blocking_sends && c->software.parameter_bytes == 14.5);
   assert_true(c->spread == 0.021 && c->base[0] == 7e-6 && c->base[1] == 8.1e-6);
   assert_int_equal(c->measured.count, 5);
   assert_string_equal(c->measured.data[3].kind, "all_reduce");
@@ -154,7 +158,11 @@ static void test_all_keys(void **state) {
 
 // Facts that no file has been the source of, as a probe makes them.
 static void test_written_without_sources(void **state) {
-  Cluster c = {.name = "probed", .path = "none", .levels = 1, .base = {-1, -1}, .software = {0, 1, 1, NULL}};
+  Cluster c = {.name = "probed",
+               .path = "none",
+               .levels = 1,
+               .base = {-1, -1},
+               .software = {.fusions = 1, .launches_per_op = 1}};
   c.device = (DeviceFacts){.name = "cpu", .sustained = 1, .units = 2, .memory = 3e9, .bandwidth = 1e10};
   c.device.matrix[DTYPE_F32] = 1e11 / 3, c.device.vector[DTYPE_F32] = 1e10 / 7;
   c.level[0] = (LevelFacts){.name = "memory", .kind = LEVEL_BUS, .count = 2, .ports = 1, .bandwidth = 1e10 / 3,
@@ -281,6 +289,35 @@ static void test_shipped(void **state) {
   c = load("aws-p4d");
   assert_true(c->level[1].ports * c->level[1].bandwidth == 400e9 / 8);
   cluster_free(c);
+}
+
+// A source that names a product says what it reaches, and so does the model. Who knows no product has sustained 1.
+static void product_of_the_source(const char *name, const DeviceFacts *d) {
+  const char *at = d->source ? strstr(d->source, "a product of ") : NULL;
+  char dtype[8];
+  double m, n, k, published;
+  if (!at) {
+    if (d->sustained < 1) fail_msg("%s: sustained is %g, and its source names no product", name, d->sustained);
+    return;
+  }
+  if (sscanf(at, "a product of %lf x %lf x %lf in %7[a-z0-9] reaches %lf TFLOP/s", &m, &n, &k, dtype, &published) != 5)
+    fail_msg("%s: \"%.80s\" is not of the form: a product of M x N x K in DTYPE reaches T TFLOP/s", name, at);
+  assert_string_equal(dtype, "bf16");
+  OpProduct p = {m, n, k, 1};
+  double seconds = product_seconds(d, DTYPE_BF16, &p, 2 * (m * k + k * n + m * n), 0, NULL),
+         reached = 2 * m * n * k / seconds / 1e12;
+  if (fabs(reached / published - 1) > 0.001) fail_msg("%s: %.1f TFLOP/s instead of %g", name, reached, published);
+}
+
+static void test_products_of_sources(void **state) {
+  ClusterList list = cluster_list();
+  for (int i = 0; i < list.count; i++) {
+    Cluster *c = load(list.names[i]);
+    product_of_the_source(list.names[i], &c->device);
+    for (int k = 0; k < c->island.count; k++) product_of_the_source(list.names[i], &c->island.data[k].device);
+    cluster_free(c);
+  }
+  cluster_list_free(&list);
 }
 
 static void test_dtypes(void **state) {
@@ -423,6 +460,7 @@ int main(void) {
                                      cmocka_unit_test(test_damaged_kernels),
                                      cmocka_unit_test(test_bits),
                                      cmocka_unit_test(test_shipped),
+                                     cmocka_unit_test(test_products_of_sources),
                                      cmocka_unit_test(test_dtypes),
                                      cmocka_unit_test(test_change),
                                      cmocka_unit_test(test_wrong_change),

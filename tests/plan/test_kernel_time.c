@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "machines.h"
+#include "op/attributes.h"
 #include "plan/kernel_time.h"
 
 static double product(const DeviceFacts *d, double m, double n, double k, int held) {
@@ -23,7 +24,7 @@ static double linear(const DeviceFacts *d, double tokens, double in, double out)
 }
 
 static void check_products(double tokens, double width, int layers, double linears_ms, double head_ms) {
-  DeviceFacts d = h200_in_a_burst();
+  DeviceFacts d = h200();
   double block = linear(&d, tokens, width, 3 * width) + linear(&d, tokens, width, width) +
                  linear(&d, tokens, width, 4 * width) + linear(&d, tokens, 4 * width, width);
   double ms[2] = {1e3 * layers * block, 1e3 * linear(&d, tokens, width, 50304)}, measured[2] = {linears_ms, head_ms};
@@ -33,6 +34,66 @@ static void check_products(double tokens, double width, int layers, double linea
            100 * error);
     assert_true(fabs(error) < 0.1);
   }
+}
+
+// TFLOP/s of one H100 (cuBLASLt 13.1, the best of eight kernels; short runs, in which a product of 8192 x 8192 x 8192
+// reaches 797): rows of the model are within a sixth, and their mean within a twelfth.
+static void products_of_an_h100(void **state) {
+  static const struct { double m, n, k, measured; int kind; } row[] = {
+      {32768, 3072, 768, 765, MATMUL_NT},   {32768, 2304, 768, 760, MATMUL_NT},   {32768, 50304, 768, 761, MATMUL_NT},
+      {32768, 768, 3072, 726, MATMUL_NN},   {32768, 768, 2304, 733, MATMUL_NN},   {32768, 768, 50304, 810, MATMUL_NN},
+      {50304, 768, 32768, 812, MATMUL_TN},  {3072, 768, 32768, 751, MATMUL_TN},   {32768, 768, 3072, 710, MATMUL_NT},
+      {8192, 50304, 768, 770, MATMUL_NT},   {16384, 16384, 2048, 722, MATMUL_NT}, {16384, 2048, 8192, 758, MATMUL_NT},
+      {16384, 2048, 16384, 738, MATMUL_NN}, {16384, 8192, 2048, 717, MATMUL_NN},  {2048, 8192, 16384, 705, MATMUL_TN}};
+  enum { ROWS = sizeof row / sizeof *row };
+  DeviceFacts d = h100();
+  d.sustained = 0.829; // 797
+  double sum = 0;
+  for (int i = 0; i < ROWS; i++) {
+    OpProduct p = {row[i].m, row[i].n, row[i].k, 1, row[i].kind};
+    double seconds = product_seconds(&d, DTYPE_BF16, &p, 2 * (p.m * p.k + p.k * p.n + p.m * p.n), 0, NULL),
+           reached = 2 * p.m * p.n * p.k / seconds / 1e12, error = reached / row[i].measured - 1;
+    printf("%g x %g x %g: %.0f TFLOP/s, measured %.0f (%+.1f%%)\n", p.m, p.n, p.k, reached, row[i].measured,
+           100 * error);
+    assert_true(fabs(error) < 1 / 6.);
+    sum += error;
+  }
+  assert_true(fabs(sum / ROWS) < 1 / 12.);
+}
+
+// The dims in which operands and result are contiguous must be multiples of 16 bytes for the full rate: 50,257 columns
+// reach 105 TFLOP/s on an H100, as many rows of a gradient of the weight 485. Other dims do not matter.
+static void odd_products(void **state) {
+  DeviceFacts d = h100();
+  d.sustained = 0.829;
+  static const struct { double m, n, k, of; int kind; } row[] = {
+      {32768, 50257, 768, 0.14, MATMUL_NT}, {8192, 768, 50257, 0.14, MATMUL_NN}, {50257, 768, 8192, 0.62, MATMUL_TN},
+      {768, 50257, 8192, 0.14, MATMUL_TN},  {8193, 768, 768, 1, MATMUL_NT},      {768, 768, 8193, 1, MATMUL_TN},
+      {8192, 768, 764, 0.519, MATMUL_NT},   {8192, 768, 766, 0.27, MATMUL_NT},   {8192, 768, 776, 1, MATMUL_NT}};
+  for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
+    OpProduct p = {row[i].m, row[i].n, row[i].k, 1, row[i].kind}, even = p;
+    even.m = ceil(p.m / 8) * 8, even.n = ceil(p.n / 8) * 8, even.k = ceil(p.k / 8) * 8;
+    d.launch = 0, d.bandwidth = 1e30;
+    double share = product_seconds(&d, DTYPE_BF16, &even, 0, 0, NULL) / product_seconds(&d, DTYPE_BF16, &p, 0, 0, NULL);
+    if (fabs(share / row[i].of - 1) > 0.02) fail_msg("%g x %g x %g: %g of the rate", p.m, p.n, p.k, share);
+    // fp32 fills 16 bytes with four elements
+    d.matrix[DTYPE_F32] = d.matrix[DTYPE_BF16];
+    double wide = product_seconds(&d, DTYPE_BF16, &p, 0, 0, NULL) / product_seconds(&d, DTYPE_F32, &p, 0, 0, NULL);
+    assert_true(row[i].of < 1 ? wide > 1.1 : fabs(wide - 1) < 1e-9);
+  }
+  OpProduct mean = {1000.7, 768, 768, 8, MATMUL_NT}, whole = {1001, 768, 768, 8, MATMUL_NT}; // rows of experts
+  assert_true(product_seconds(&d, DTYPE_BF16, &mean, 0, 0, NULL) ==
+              product_seconds(&d, DTYPE_BF16, &whole, 0, 0, NULL));
+}
+
+// Cross entropy and its gradient in place on 8,192 rows of 50,304 logits in bf16: 0.705 ms on an H100.
+static void rows_of_logits(void **state) {
+  DeviceFacts d = h100();
+  OpWork work = {.matrix = 2e9, .products = 1, .product[0] = {1000, 1000, 1000, 1}};
+  double product = kernel_seconds(&d, NULL, DTYPE_BF16, &work, 0, 0, NULL);
+  work.rows_read = work.rows_written = 8192. * 50304 * 2;
+  double seconds = kernel_seconds(&d, NULL, DTYPE_BF16, &work, 0, 0, NULL) - product - d.launch;
+  assert_true(fabs(seconds / 0.705e-3 - 1) < 0.01);
 }
 
 static void measured_products(void **state) {
@@ -69,7 +130,7 @@ static void memory(void **state) {
   DeviceFacts d = h100();
   OpWork copy = {.read = 1e9, .written = 1e9};
   double alone = kernel_seconds(&d, NULL, DTYPE_BF16, &copy, 0, 0, NULL);
-  assert_true(fabs(alone - (2e9 / (0.86 * 3.35e12) + 2e-6)) < 1e-15);
+  assert_true(fabs(alone - (2e9 / (0.85 * 3.35e12) + 2e-6)) < 1e-15);
   double beside = kernel_seconds(&d, NULL, DTYPE_BF16, &copy, 0, 24, NULL);
   assert_true(fabs((beside - 2e-6) / (alone - 2e-6) - 1.19) < 1e-9);
   double cached = kernel_seconds(&d, NULL, DTYPE_BF16, &copy, 1e9, 0, NULL);
@@ -113,6 +174,9 @@ static void published_attention(void **state) {
   assert_true(fabs(rate(&d, 0, 128, 2048, 1, 1) - 291 * 298 / 362.) < 1e-6);
   assert_true(fabs(rate(&d, 0, 128, 1 << 20, 0, 0) - 370) < 1e-6 && fabs(rate(&d, 0, 128, 7, 0, 0) - 309) < 1e-6);
   assert_true(fabs(rate(&d, 0, 32, 2048, 0, 0) - 318 / 2.) < 1e-6);
+  for (int k = 0; k < 8; k++) // a head of 108 is computed as one of 128
+    assert_true(fabs(rate(&d, k & 1, 108, 2048, k >> 1 & 1, k >> 2) / rate(&d, k & 1, 128, 2048, k >> 1 & 1, k >> 2) -
+                     108 / 128.) < 1e-9);
   // An A100 by what FlashAttention-2's paper says: forward 230 of 312, and by the ratio of an H100 backward 63%
   d.matrix[DTYPE_BF16] = 312e12, d.attention = 0.73, d.sustained = 0.9;
   assert_true(fabs(rate(&d, 0, 128, 16384, 0, 0) - 230) < 3);
@@ -241,6 +305,9 @@ static void table_of_constants(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(measured_products),
+                                     cmocka_unit_test(products_of_an_h100),
+                                     cmocka_unit_test(odd_products),
+                                     cmocka_unit_test(rows_of_logits),
                                      cmocka_unit_test(waves),
                                      cmocka_unit_test(memory),
                                      cmocka_unit_test(published_attention),

@@ -154,9 +154,37 @@ static void transfers_that_meet_share_their_links(void **state) {
   }
 }
 
+// Two stages in a node with one port for all: what both send out of it at once shares it, as it shares a port of two
+// devices; with a port for each device nobody is met. All ranks by themselves take as long.
+static void messages_of_a_node_share_its_port(void **state) {
+  static const char *const keys[] = {"mesh.pp=8 parallel.pipeline=1f1b",
+                                     "mesh.pp=4 mesh.dp=2 parallel.pipeline=interleaved parallel.stages_per_rank=2",
+                                     "mesh.pp=8 parallel.pipeline=zb-h1"};
+  for (size_t k = 0; k < sizeof keys / sizeof *keys; k++) {
+    int data = strstr(keys[k], "dp=2") ? 2 : 1; // ranks of a stage, whose messages go out at once
+    Cluster one = machines(0), each;
+    one.level[0].count = 2 * data;
+    one.level[1].ports = 1, one.level[1].bandwidth /= 20;
+    each = one;
+    each.level[1].ports = 2 * data, each.level[1].bandwidth /= data; // a message alone has as much
+    Case c = compiled_by(keys[k]);
+    Simulation *s = simulated(&c, &one), *all;
+    SimulateOptions options = {.cluster = &one, .all_ranks = 1};
+    Error error = {0};
+    double shared = s->step, alone = seconds(&c, &each);
+    assert_int_equal(simulate(c.job->train.program, &options, &all, &error), 0);
+    printf("%s: %.4g ms, with ports of their own %.4g ms\n", keys[k], 1e3 * shared, 1e3 * alone);
+    assert_true(shared > 1.02 * alone);
+    assert_near(all->step, shared, 1e-9, "all ranks");
+    simulation_free(s), simulation_free(all);
+    release(&c);
+  }
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(transfers_that_meet_are_counted),
-                                     cmocka_unit_test(transfers_that_meet_share_their_links)};
+                                     cmocka_unit_test(transfers_that_meet_share_their_links),
+                                     cmocka_unit_test(messages_of_a_node_share_its_port)};
   cmocka_set_test_filter(getenv("TEST_ONLY")); // scripts/mutants chooses
   return cmocka_run_group_tests(tests, make_model, remove_folder);
 }

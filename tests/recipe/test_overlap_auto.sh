@@ -1,0 +1,31 @@
+#!/bin/bash
+# tier 1; rooms compile plan
+# parallel.overlap: auto is true or false, whatever takes the shorter simulated step; without a cluster it is true.
+. "$SOURCE/tests/script.sh" || exit 1
+export PLAIT_CLUSTERS=$SOURCE/clusters XDG_CACHE_HOME=$work/cache
+
+seconds() { "$PLAIT" simulate "$@" --top 0 --json 2>/dev/null | sed -n 's/.*"step_seconds": \([^,]*\),.*/\1/p'; }
+shorter=''
+for of in 'mt-nlg-530b.yaml --cluster dgx-a100-superpod mesh.pp=7 mesh.dp=4 batch.global=64' '7b.yaml --cluster pcie-10g mesh.dp=8 batch.global=64'; do
+  read -r recipe keys <<<"$of"
+  on=$(seconds "$SOURCE/recipes/$recipe" $keys parallel.overlap=true) off=$(seconds "$SOURCE/recipes/$recipe" $keys parallel.overlap=false)
+  auto=$(seconds "$SOURCE/recipes/$recipe" $keys parallel.overlap=auto)
+  least=$(awk -v a="$on" -v b="$off" 'BEGIN { print (a <= b) ? "true" : "false" }')
+  shorter="$shorter $least"
+  [ -n "$auto" ] && [ "$auto" = "$([ $least = true ] && echo "$on" || echo "$off")" ] || fail "$of: auto takes $auto s, true $on s, false $off s"
+done
+case $shorter in *true*false* | *false*true*) ;; *) fail "each of them is the shorter one nowhere:$shorter" ;; esac
+
+# this machine's runs: the Program of true
+cat >recipe.yaml <<EOF
+model: {config: $SOURCE/models/gpt-tiny.json, init: random}
+data: {train: none, seq_len: 16}
+mesh: {dp: 2}
+batch: {global: 4, micro: 1}
+schedule: {steps: 1}
+run: {dir: run, comm: mpi}
+EOF
+"$PLAIT" explain recipe.yaml parallel.overlap=true >on && "$PLAIT" explain recipe.yaml parallel.overlap=auto >auto || fail 'explain'
+cmp -s on auto || fail "without a cluster auto is not true"
+refuse 2 'parallel.overlap must be one of true, false, auto, not' "$PLAIT" plan recipe.yaml parallel.overlap=maybe
+finish
