@@ -17,7 +17,8 @@ static const Tables cudnn = {{CONSTANT_CUDNN_64, CONSTANT_CUDNN_128, CONSTANT_CU
 // Between the table's points, linear over the logarithms of length and width; beyond them the last value. Other widths
 // than kernels are for take as long for a pair as the next that they are for, narrower heads than 64 as 64 do.
 static double table_at(const ConstantId tables[3], double length, double own, const Constants *constants) {
-  double width = fmax(FAULT(heads_of_any_width, ceil(own / WIDTHS) * WIDTHS, own), NARROWEST), at = fmin(fmax(log2(fmax(length, 1) / SHORTEST), 0), LENGTHS - 1);
+  double width = fmax(FAULT(heads_of_any_width, ceil(own / WIDTHS) * WIDTHS, own), NARROWEST),
+         at = fmin(fmax(log2(fmax(length, 1) / SHORTEST), 0), LENGTHS - 1);
   double column = fmin(fmax(log2(fmax(width, 1) / NARROWEST), 0), 2);
   int i = (int)fmin(floor(at), LENGTHS - 2), j = (int)fmin(floor(column), 1);
   double value[2];

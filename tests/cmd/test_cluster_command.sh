@@ -17,7 +17,7 @@ done
 [ "$("$PLAIT" cluster | wc -l)" -eq 6 ] || fail "plait cluster lists: $("$PLAIT" cluster)"
 shown=$("$PLAIT" cluster dgx-a100-superpod)
 for line in '4480 devices' 'memory    80.0 GB at 2.04 TB/s, of which 2.00 GB are reserved' \
-  'bf16 312 TFLOP/s, fp16 312 TFLOP/s; in long runs × 0.871' \
+  'bf16 312 TFLOP/s, fp16 312 TFLOP/s; in long runs × 0.8308' \
   'nvlink       8 devices              switch      1  300 GB/s    300 GB/s    1.34 PB/s   3.4 µs' \
   'infiniband   560 × nvlink           switch      8  25.0 GB/s   200 GB/s    112 TB/s    9.6 µs'; do
   [[ $shown == *"$line"* ]] || fail "plait cluster dgx-a100-superpod lacks: $line"

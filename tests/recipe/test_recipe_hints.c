@@ -122,6 +122,8 @@ static void configs_of_folders(void **state) {
   char *keys[] = {xformat("model.init=%s", folder), NULL};
   snprintf(text, sizeof text, llama, 320, 2, 2, 64);
   write_text(own, text);
+  char *weights = xformat("%s/model.safetensors", folder);
+  write_text(weights, "not read here");
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     Recipe r;
     ModelConfig config = {0};
@@ -144,6 +146,7 @@ static void configs_of_folders(void **state) {
   free(keys[0]);
   free(own);
   free(given);
+  free(weights);
 }
 
 // What other systems call things: each name leads to a key that there is, and a value to one that the key allows. No
