@@ -1,12 +1,14 @@
 // tier 1; threads numbers
 // What ranks that are processes give to the wire for each other is what comm_volume says, to the byte, for every kind
 // of collective and every pattern; and the mean over the ranks is what comm_volume_mean says, also of rings.
-#include "comm/comm.h"
+#include "comm/process.h"
 #include "comm/volume.h"
 #include "wire_in_memory.h"
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
 // cmocka wants the four above first
 #include <cmocka.h>
 
