@@ -16,8 +16,12 @@ foreach(source ${sources})
 endforeach()
 target_sources(process_chains PRIVATE tests/comm/chains.c)
 target_include_directories(process_chains PRIVATE tests/comm)
+target_sources(process_bytes PRIVATE tests/comm/mpi_asked.c)
+target_include_directories(process_bytes PRIVATE tests tests/comm)
+target_sources(test_bytes PRIVATE tests/comm/wire_in_memory.c)
 if(MPI_C_FOUND)
   target_compile_definitions(process_failures PRIVATE PLAIT_MPI=1)
+  target_compile_definitions(process_bytes PRIVATE PLAIT_MPI=1)
 endif()
 target_link_options(process_memory PRIVATE -Wl,--wrap=xcalloc,--wrap=xrealloc) # it counts them
 

@@ -1,22 +1,10 @@
 // What a communication back end implements, and the call that the public functions hand to it.
 #pragma once
 #include "base/error.h"
+#include "comm/kind.h"
 #include "comm/monitor.h"
 #include "comm/last_call.h"
 #include "plait/comm.h"
-
-typedef enum CommKind {
-#define CALL(id, ...) COMM_##id,
-#include "comm/calls.def"
-#undef CALL
-  COMM_KIND_COUNT
-} CommKind;
-
-typedef struct CommTraits {
-  const char *name;
-  int reduces, rooted, root_sends, root_receives, send_parts, recv_parts; // as in calls.def
-} CommTraits;
-extern const CommTraits comm_traits[COMM_KIND_COUNT];
 
 // One call of one rank. Arrays belong to the caller and live as long as the call.
 typedef struct CommCall {
@@ -34,10 +22,6 @@ typedef struct CommCall {
       *recv_offsets; // (n) each, _v calls only; NULL offsets: packed
 } CommCall;
 
-// By `distance` places from `rank`, or back where that is negative, around a ring of n ranks.
-static inline int comm_around(int rank, int distance, int n) { return (int)((((long)rank + distance) % n + n) % n); }
-
-size_t comm_dtype_size(PlaitDtype dtype);
 size_t comm_total(const CommCall *call); // sum of the buffers' counts
 // Where part `part` of what a buffer sends, or receives, begins; part 0 of one without parts.
 char *comm_part(const PlaitBuffer *buffer, size_t element_size, int part, int receives);
@@ -131,6 +115,10 @@ void process_set_chain(PlaitWorld *world, int group);
 int process_pattern(const PlaitComm *comm, CommKind kind, PlaitDtype dtype, size_t bytes);
 // Ranks of each machine, where there are several machines whose ranks follow on each other; else 0.
 int process_ranks_of_machine(const PlaitComm *comm);
+// What this rank has given to the wire for a peer, and told it to receive, with calls of this communicator: bytes of
+// elements, and of the headers of calls. All 0 where ranks are threads.
+typedef struct ProcessCount { uint64_t sent, received, headers_sent, headers_received; } ProcessCount;
+ProcessCount process_count(const PlaitComm *comm, int peer);
 
 // What back ends call first and last.
 // own: the only rank of this process; -1: all of them are.

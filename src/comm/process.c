@@ -25,6 +25,7 @@ PlaitComm *process_handle_create(ProcessWorld *w, WireContext context, uint64_t 
   c->queues = xcalloc(count, sizeof *c->queues);
   for (int p = 0; p < n; p++) message_queue_init(&c->queues[p], c, p);
   c->left = xcalloc(count, sizeof *c->left);
+  c->count = xcalloc(count, sizeof *c->count);
   c->sent = xcalloc(count, sizeof *c->sent);
   c->got = xcalloc(count, sizeof *c->got);
   c->inputs = xcalloc(count, sizeof *c->inputs);
@@ -58,6 +59,7 @@ static void process_comm_destroy(PlaitComm *base) {
   monitor_destroy(&c->turn);
   free(c->queues);
   free(c->left);
+  free(c->count);
   free(c->sent);
   free(c->got);
   free(c->inputs);
@@ -144,6 +146,15 @@ static const CommBackend process_backend = {
     .heartbeat = process_heartbeat,
     .rank_is_gone = process_rank_is_gone,
 };
+
+ProcessCount process_count(const PlaitComm *base, int peer) {
+  if (base->backend != &process_backend) return (ProcessCount){0};
+  ProcessWorld *w = (ProcessWorld *)base->world;
+  process_lock(w);
+  ProcessCount count = ((const ProcessComm *)base)->count[peer];
+  process_unlock(w);
+  return count;
+}
 
 void process_set_chain(PlaitWorld *world, int group) {
   if (world->backend == &process_backend) ((ProcessWorld *)world)->chain = group;

@@ -3,6 +3,7 @@
 // lock in between.
 #pragma once
 #include "comm/comm.h"
+#include "comm/ranges.h"
 #include "comm/record_queue.h"
 #include "comm/wire.h"
 
@@ -103,6 +104,7 @@ typedef struct ProcessChain {
 typedef struct ProcessComm {
   PlaitComm base;
   struct ProcessComm *next;      // of the handles
+  ProcessCount *count;           // (size) by peer; under the world's lock
   uint64_t id;               // the same on all its ranks, of no other communicator
   WireContext context;
   MessageQueue *queues;  // (size) by peer
@@ -199,8 +201,8 @@ void pieces_reserve(ProcessWorld *w, size_t pieces);
 // wire's code.
 int process_post(const ProcessComm *c, Batch *batch, const View *view, size_t from, size_t to, int peer, int tag,
                  int receive);
-// Posts one message of one piece of memory; likewise.
-int process_post_memory(const ProcessComm *c, Batch *batch, WireKind kind, void *data, size_t bytes, int peer, int tag);
+// Posts a header as one message; likewise.
+int process_post_header(const ProcessComm *c, Batch *batch, WireKind kind, Header *header, int peer, int tag);
 // In the control context, to or from a rank of the world (a receive also from any, -1).
 int control_post(ProcessWorld *w, WireKind kind, void *data, size_t bytes, int rank, int tag, WireRequest *request);
 
@@ -239,10 +241,8 @@ int process_chain(ProcessComm *c, const CommCall *call, int group);
 // Takes memory for all up to so many bytes; returns how many messages are under way at most.
 size_t process_chain_reserve(ProcessComm *c, size_t bytes, int group);
 void process_chain_free(ProcessChain *chain);
-// process_pattern.c: the groups of the chain by which a reduction goes, of so many bytes that a rank gives; 0:
-// directly.
-int process_chain_group(const ProcessComm *c, CommKind kind, PlaitDtype dtype, size_t bytes);
-int process_gather_group(const ProcessComm *c, size_t bytes); // likewise for an all_gather of so many bytes in all
+// process_pattern.c: what patterns of collectives follow from.
+Patterned process_patterned(const ProcessComm *c);
 int process_machine_group(const ProcessWorld *w, const int *ranks, int n); // ProcessComm.group
 
 void message_queue_init(MessageQueue *queue, ProcessComm *c, int peer); // process_message.c

@@ -4,8 +4,6 @@
 #include "base/fault.h"
 #include <string.h>
 
-enum { TREE_BYTES = 65536 }; // a broadcast up to this goes down a tree, a longer one is scattered and gathered
-
 static size_t offset_of(const size_t *counts, const size_t *offsets, int i) {
   size_t sum = 0;
   if (offsets) return offsets[i];
@@ -116,7 +114,8 @@ static int gather_by_groups(ProcessComm *c, const CommCall *call, int group) {
 }
 
 static int all_gather(ProcessComm *c, const CommCall *call) {
-  int group = process_gather_group(c, comm_total(call) * comm_dtype_size(call->dtype) * (size_t)c->base.size);
+  int group =
+      gather_group(process_patterned(c), comm_total(call) * comm_dtype_size(call->dtype) * (size_t)c->base.size);
   return group ? gather_by_groups(c, call, group) : exchange(c, call, EVERYBODY, EVERYBODY);
 }
 
@@ -131,17 +130,23 @@ static int send_to(ProcessComm *c, const CommCall *call, Batch *batch, const Vie
   return !status ? PLAIT_OK : process_failed(w, comm_traits[call->kind].name, status);
 }
 
+static int post_header(ProcessComm *c, const CommCall *call, Batch *batch, Header *header, int peer, int receive) {
+  ProcessWorld *w = (ProcessWorld *)c->base.world;
+  process_lock(w);
+  int status = process_post_header(c, batch, receive ? WIRE_RECEIVE : WIRE_SEND, header, peer, process_tag(c, call));
+  process_unlock(w);
+  return !status ? PLAIT_OK : process_failed(w, comm_traits[call->kind].name, status);
+}
+
 // A header, then the data.
 static int pass_on(ProcessComm *c, const CommCall *call, const View *view, int peer) {
   c->sent[peer] = header_of(c, call, peer);
-  View header = view_memory(&c->sent[peer], sizeof(Header));
-  int code = send_to(c, call, &c->first[0], &header, 0, header.bytes, peer, 0);
+  int code = post_header(c, call, &c->first[0], &c->sent[peer], peer, 0);
   return code ? code : send_to(c, call, &c->first[0], view, 0, view->bytes, peer, 0);
 }
 
 static int take_head(ProcessComm *c, const CommCall *call, int peer) {
-  View header = view_memory(&c->got[peer], sizeof(Header));
-  int code = send_to(c, call, &c->headers, &header, 0, header.bytes, peer, 1);
+  int code = post_header(c, call, &c->headers, &c->got[peer], peer, 1);
   if (!code) code = process_wait_call(c, call, &c->headers);
   return code ? code : header_check(c, call, peer, &c->got[peer]);
 }
@@ -149,9 +154,9 @@ static int take_head(ProcessComm *c, const CommCall *call, int peer) {
 // Down a binomial tree whose ranks are counted from the root.
 static int broadcast_tree(ProcessComm *c, const CommCall *call, const View *view) {
   int n = c->base.size, me = (c->base.rank - call->root + n) % n, code = PLAIT_OK, step = 1;
+  int parent = broadcast_parent(n, call->root, c->base.rank);
   while (step < n && !(me & step)) step *= 2;
-  if (me) {
-    int parent = (c->base.rank - step + n) % n;
+  if (parent >= 0) {
     code = take_head(c, call, parent);
     if (!code) code = send_to(c, call, &c->headers, view, 0, view->bytes, parent, 1);
     if (!code) code = process_wait_call(c, call, &c->headers);
@@ -162,22 +167,15 @@ static int broadcast_tree(ProcessComm *c, const CommCall *call, const View *view
   return code ? code : waited;
 }
 
-// Range `part` of n of the bytes, in whole pages.
-static void share_of(const View *view, int n, int part, size_t *from, size_t *to) {
-  size_t page = 4096, share = (view->bytes + (size_t)n * page - 1) / ((size_t)n * page) * page;
-  *from = share * (size_t)part < view->bytes ? share * (size_t)part : view->bytes;
-  *to = *from + share < view->bytes ? *from + share : view->bytes;
-}
-
 // The root sends each rank its share and the root's own; the others exchange theirs. Nobody sends everything twice.
 static int broadcast_shares(ProcessComm *c, const CommCall *call, const View *view) {
   int n = c->base.size, me = c->base.rank, is_root = me == call->root, code = PLAIT_OK;
   size_t from, to, mine, mine_end;
-  share_of(view, n, me, &mine, &mine_end);
+  broadcast_share(n, view->bytes, me, &mine, &mine_end);
   for (int p = 0; p < n && !code && is_root; p++) {
     View nothing = view_memory(NULL, 0);
     if (p == me) continue;
-    share_of(view, n, p, &from, &to);
+    broadcast_share(n, view->bytes, p, &from, &to);
     code = pass_on(c, call, &nothing, p);
     if (!code) code = send_to(c, call, &c->first[0], view, from, to, p, 0);
     if (!code) code = send_to(c, call, &c->first[0], view, mine, mine_end, p, 0);
@@ -185,10 +183,10 @@ static int broadcast_shares(ProcessComm *c, const CommCall *call, const View *vi
   if (!is_root) {
     code = take_head(c, call, call->root);
     if (!code) code = send_to(c, call, &c->headers, view, mine, mine_end, call->root, 1);
-    share_of(view, n, call->root, &from, &to);
+    broadcast_share(n, view->bytes, call->root, &from, &to);
     if (!code) code = send_to(c, call, &c->first[0], view, from, to, call->root, 1);
     for (int p = 0; p < n && !code; p++) { // receives first: they are then in place when the data comes
-      share_of(view, n, p, &from, &to);
+      broadcast_share(n, view->bytes, p, &from, &to);
       if (p != me && p != call->root) code = send_to(c, call, &c->first[0], view, from, to, p, 1);
     }
     if (!code) code = process_wait_call(c, call, &c->headers);
@@ -205,7 +203,7 @@ static int broadcast(ProcessComm *c, const CommCall *call) {
   int is_root = call->root == c->base.rank;
   View view = view_call(call, !is_root, -1);
   int code =
-      c->base.size == 2 || view.bytes <= TREE_BYTES ? broadcast_tree(c, call, &view) : broadcast_shares(c, call, &view);
+      broadcast_is_tree(c->base.size, view.bytes) ? broadcast_tree(c, call, &view) : broadcast_shares(c, call, &view);
   for (size_t b = 0; b < call->nbuffers && is_root && !code; b++) {
     const PlaitBuffer *buffer = &call->buffers[b];
     if (buffer->count && buffer->recv && buffer->recv != buffer->send)

@@ -89,10 +89,10 @@ int header_exchange(ProcessComm *c, const CommCall *call, Ends to, Ends from) {
   for (int i = 1; i < n && !status; i++) {
     int peer = (c->base.rank + i) % n;
     if (header_includes(c, call, from, peer))
-      status = process_post_memory(c, &c->headers, WIRE_RECEIVE, &c->got[peer], sizeof(Header), peer, tag);
+      status = process_post_header(c, &c->headers, WIRE_RECEIVE, &c->got[peer], peer, tag);
     if (!status && header_includes(c, call, to, peer)) {
       c->sent[peer] = header_of(c, call, peer);
-      status = process_post_memory(c, &c->headers, WIRE_SEND, &c->sent[peer], sizeof(Header), peer, tag);
+      status = process_post_header(c, &c->headers, WIRE_SEND, &c->sent[peer], peer, tag);
     }
   }
   process_unlock(w);

@@ -145,8 +145,7 @@ int message_send(ProcessComm *c, const CommCall *call) {
   if (code) return code;
   process_lock(w);
   OutgoingMessage *message = call->record;
-  int status = process_post_memory(c, &message->batch, WIRE_SYNCHRONOUS_SEND, &message->header, sizeof message->header,
-                                   call->root, tag);
+  int status = process_post_header(c, &message->batch, WIRE_SYNCHRONOUS_SEND, &message->header, call->root, tag);
   if (!status) status = process_post(c, &message->batch, &view, 0, view.bytes, call->root, tag, 0);
   message->posted = !status;
   enlist(queue);
@@ -165,7 +164,7 @@ int message_receive(ProcessComm *c, const CommCall *call) {
   int tag = process_tag(c, call), code = abort_code(&w->base.abort);
   if (code) return code;
   process_lock(w);
-  int status = process_post_memory(c, &batch, WIRE_RECEIVE, &header, sizeof header, call->root, tag);
+  int status = process_post_header(c, &batch, WIRE_RECEIVE, &header, call->root, tag);
   process_unlock(w);
   if (!status && !(code = process_wait_call(c, call, &batch)))
     code = header_check(c, call, call->root, &header);

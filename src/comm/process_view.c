@@ -69,11 +69,11 @@ char *staging_take(size_t bytes) {
   return memset(memory, 0, whole);
 }
 
-int process_post_memory(const ProcessComm *c, Batch *batch, WireKind kind, void *data, size_t bytes, int peer,
-                        int tag) {
+int process_post_header(const ProcessComm *c, Batch *batch, WireKind kind, Header *header, int peer, int tag) {
   ProcessWorld *w = (ProcessWorld *)c->base.world;
   WirePeer to = {c->context, peer, c->base.ranks[peer], tag};
-  return w->wire->post(w, kind, &to, &(Piece){data, bytes}, 1, batch_add(batch));
+  *(kind == WIRE_RECEIVE ? &c->count[peer].headers_received : &c->count[peer].headers_sent) += sizeof *header;
+  return w->wire->post(w, kind, &to, &(Piece){header, sizeof *header}, 1, batch_add(batch));
 }
 
 int control_post(ProcessWorld *w, WireKind kind, void *data, size_t bytes, int rank, int tag, WireRequest *request) {
@@ -94,6 +94,7 @@ int process_post(const ProcessComm *c, Batch *batch, const View *v, size_t from,
   WirePeer end = {c->context, peer, c->base.ranks[peer], tag};
   int status = 0;
   Walk walk = walk_to(v, from);
+  *(receive ? &c->count[peer].received : &c->count[peer].sent) += to - from;
   while (from < to && !status) {
     size_t message = to - from < LARGEST_MESSAGE ? to - from : LARGEST_MESSAGE, n = 0;
     from += message;

@@ -1,6 +1,7 @@
 // Reduction of blocks of elements over ranks: one loop per element type and operation, so that each can be vectorised.
 #include "comm/reduce.h"
 #include "base/half.h"
+#include "comm/kind.h"
 #include "comm/reduce_level.h"
 
 enum { BLOCK = 2048 }; // elements: accumulator and inputs stay in the first cache
@@ -137,14 +138,10 @@ void reduce_run(PlaitDtype dtype, PlaitOp op, const void *const *inputs, int ran
   else run_portable(dtype, op, inputs, ranks, outputs, noutputs, count);
 }
 
-size_t reduce_wide_size(PlaitDtype dtype) {
-  return dtype == PLAIT_BF16 || dtype == PLAIT_FP16 ? sizeof(float) : dtype_size((Dtype)dtype);
-}
-
 void reduce_part(PlaitDtype dtype, PlaitOp op, const void *const *inputs, int n, int continues, int ranks, void *output,
                  size_t count) {
   Scratch scratch;
-  size_t size = dtype_size((Dtype)dtype), wide = reduce_wide_size(dtype);
+  size_t size = dtype_size((Dtype)dtype), wide = comm_wide_size(dtype);
   ReduceSum sum = wide == size && (op == PLAIT_SUM || (op == PLAIT_MEAN && !ranks)) ? sum_of(dtype) : NULL;
   if (sum) {
     sum(inputs, n, &output, 1, count, 0);

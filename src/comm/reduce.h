@@ -8,8 +8,6 @@
 void reduce_run(PlaitDtype dtype, PlaitOp op, const void *const *inputs, int ranks, void *const *outputs, int noutputs,
                 size_t count);
 
-// Bytes of an element of the accumulator, in which what is not rounded yet can travel.
-size_t reduce_wide_size(PlaitDtype dtype);
 // A part of such a reduction, over some of the ranks that follow on each other: whoever runs the parts one after the
 // other gets the bits of reduce_run over all. inputs: (n); where the part `continues` another one, inputs[0] is that
 // one's output. output: (count) of the accumulator; of the last part, which has `ranks` not 0 (all of the reduction),

@@ -6,8 +6,8 @@
 //   Y = X Wᵀ     broadcast X's block k along the columns and W's along the rows:        Y += X(e = k) W(e = k)ᵀ
 //   dX = dY W    broadcast W's block k along the rows, sum dY W(e = k) over the columns to rank k, which has that block
 //   of dX dW = dYᵀ X   broadcast X's block k along the columns, sum dYᵀ X(e = k) over the rows to rank k
-// Second products, back onto the width, are the same with dX's form forward. As much is moved as by gathering; of what
-// was gathered, two blocks are held instead of q: one that is computed with, and the next one, which is on its way.
+// Second products, back onto the width, are the same with dX's form forward. Operands move as much as by gathering;
+// of these two blocks are held instead of q: one that is computed with, and the next one, which is on its way.
 //
 // Products that read one gathered tensor (queries, keys and values) go through the steps together. Where one of them
 // cannot, none does, since blocks would be moved once for each.

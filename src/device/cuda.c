@@ -17,6 +17,7 @@ const Device *device_cuda(void) {
                               .dtypes = 1u << DTYPE_F64 | 1u << DTYPE_F32 | 1u << DTYPE_BF16 | 1u << DTYPE_F16,
                               .fast_dtypes = 1u << DTYPE_BF16 | 1u << DTYPE_F16,
                               .fuses = DEVICE_FUSES_ACCUMULATE | DEVICE_FUSES_BIAS | DEVICE_FUSES_NARROW_ACCUMULATE,
+                              .sends_by_rings = 1,
                               .find = find,
                               .peak_flops = peak_flops};
   return &cuda;

@@ -4,16 +4,6 @@
 #include "op/op.h"
 #include "program/rows.h"
 
-static void add(TrafficList *list, uint32_t axes, double elements, const Tensor *t) {
-  double bytes = elements * (double)dtype_size(t->dtype);
-  int i = 0;
-  while (i < list->count && list->data[i].axes != axes) i++;
-  if (i == list->count) vec_push(list, (Traffic){.axes = axes});
-  list->data[i].elements += elements;
-  list->data[i].bytes += bytes;
-  if (t->role == ROLE_WEIGHT || t->role == ROLE_WEIGHT_GRADIENT) list->data[i].parameter_bytes += bytes;
-}
-
 int collective_ranks(const Program *p, const Node *node) {
   uint32_t axes = node_attr(node, CommAttr)->axes;
   int pp = mesh_pipeline(&p->mesh), n = mesh_size(&p->mesh, axes & ~(1u << pp));
@@ -43,76 +33,204 @@ static double whole_elements(const Program *p, const Node *n, int k, int microba
   return op->moves_rows ? exchanged_rows(p, n, in, out, microbatch) : (double)rows_elements(p, in, 0, microbatch);
 }
 
-// Of these, what a rank sends.
-static double moved_elements(const Program *p, const Node *n, int k, int microbatch) {
-  const OpDef *op = op_def(n->op);
-  double ranks = collective_ranks(p, n), moved = whole_elements(p, n, k, microbatch);
-  if (op->shifts) return moved;
-  if (op->reduces && !op->scatters && !op->rooted) moved *= 2;
-  moved *= FAULT(ring_moves_the_whole, (ranks - 1) / ranks, 1); // rooted: on the average of the ranks
-  if (!op->rooted || (!op->gathers && !op->scatters)) return moved;
-  const Placement *owner = node_owner(p->graph, n); // one group of so many does it
-  return moved / (ranks * (owner ? mesh_size(&p->mesh, owner->owner_axes) : 1));
-}
-
 static double bytes_each(const Tensor *t) {
   return FAULT(narrow_counts_as_fp32, (double)dtype_size(t->dtype), t->dtype == DTYPE_F64 ? 8 : 4);
 }
 
-static double bytes_of(const Program *p, const Node *n, int microbatch,
-                       double (*elements)(const Program *p, const Node *n, int k, int microbatch)) {
+double collective_whole_bytes(const Program *p, const Node *n, int microbatch) {
   double bytes = 0;
   for (int k = 0; k < n->noutput; k++)
-    bytes += elements(p, n, k, microbatch) * bytes_each(graph_tensor(p->graph, n->input[k]));
+    bytes += whole_elements(p, n, k, microbatch) * bytes_each(graph_tensor(p->graph, n->input[k]));
   return bytes;
 }
 
-double collective_bytes(const Program *p, const Node *n, int microbatch) {
-  return bytes_of(p, n, microbatch, moved_elements);
+// A rank's place in the group of a collective.
+static int place_in_group(const Program *p, const Node *n, int rank) {
+  StageSet coordinates = mesh_stage_coordinates(&p->mesh, graph_stages(p->graph, n->stages));
+  int *ranks = xcalloc((size_t)p->mesh.ranks, sizeof *ranks), place = 0;
+  int count = mesh_group(&p->mesh, rank, node_attr(n, CommAttr)->axes, &coordinates, ranks);
+  while (place < count && ranks[place] != rank) place++;
+  free(ranks);
+  return place;
 }
 
-double collective_whole_bytes(const Program *p, const Node *n, int microbatch) {
-  return bytes_of(p, n, microbatch, whole_elements);
+// ---- calls ----------------------------------------------------------------------------------------------------------
+
+// A collective on one rank, or on the average of all: what its calls move (runtime/collective.c makes these calls).
+typedef struct Moving {
+  const Program *p;
+  const Node *n;
+  int microbatch, rank; // rank -1: the average, with the rows of the first
+  int group_ranks, own; // of the group; the rank's place in it
+  CommVolume volume;    // bytes
+} Moving;
+
+static int rows_rank(const Moving *m) { return m->rank < 0 ? 0 : m->rank; }
+
+// elements: of the call's count, see CommShape.
+static void call(Moving *m, CommKind kind, int root, double elements) {
+  CommShape s = {.by = m->p->device->sends_by_rings ? COMM_BY_RING : COMM_BY_PROCESSES,
+                 .kind = kind,
+                 .dtype = (PlaitDtype)graph_tensor(m->p->graph, m->n->input[0])->dtype,
+                 .ranks = {.n = m->group_ranks},
+                 .root = root,
+                 .elements = elements};
+  CommVolume v = {0};
+  if (m->rank >= 0) v = comm_volume_of(&s, m->own);
+  else v.sent = v.received = comm_volume_mean(&s);
+  m->volume.sent += v.sent;
+  m->volume.received += v.received;
 }
 
-static double sent_elements(const Program *p, const Action *a) {
-  return (double)rows_elements(p, graph_tensor(p->graph, a->tensor), 0, a->microbatch);
+static CommKind kind_of(const OpDef *op) {
+  if (op->exchanges || op->moves_rows) return COMM_ALL_TO_ALL;
+  if (op->shifts) return COMM_SHIFT;
+  if (op->gathers) return op->rooted ? COMM_GATHER : COMM_ALL_GATHER;
+  if (op->scatters) return op->rooted ? COMM_SCATTER : COMM_REDUCE_SCATTER;
+  if (op->rooted) return op->reduces ? COMM_REDUCE : COMM_BROADCAST;
+  return COMM_ALL_REDUCE;
 }
 
-double transfer_bytes(const Program *p, const Action *a) {
-  return sent_elements(p, a) * bytes_each(graph_tensor(p->graph, a->tensor));
+// Of tensor k, what the call counts.
+static double counted_elements(const Moving *m, int k) {
+  const OpDef *op = op_def(m->n->op);
+  const Tensor *in = graph_tensor(m->p->graph, m->n->input[k]), *out = graph_tensor(m->p->graph, m->n->output[k]);
+  if (op->moves_rows) return exchanged_rows(m->p, m->n, in, out, m->microbatch) / m->group_ranks;
+  double elements = (double)rows_elements(m->p, op->scatters ? out : in, rows_rank(m), m->microbatch);
+  return op->exchanges ? elements / m->group_ranks : elements;
 }
 
-// A collective of so many microbatches that are like this one (-1: of BEGIN and END, once).
-static void add_node(const Program *p, const Node *n, int microbatch, int times, TrafficList *list) {
-  if (!op_def(n->op)->communicates) return;
-  for (int k = 0; k < n->noutput; k++)
-    add(list, node_attr(n, CommAttr)->axes, times * moved_elements(p, n, k, microbatch),
-        graph_tensor(p->graph, n->input[k]));
+// The rows of tensors between whose ends the batch is gathered or scattered; 0: it is not.
+static int moves_batch(const Moving *m, int k, Rows *in, Rows *out) {
+  const OpDef *op = op_def(m->n->op);
+  if (m->p->shares->even || m->n->region != REGION_MICRO || op->moves_rows) return 0;
+  if (!op->gathers && !op->scatters && !op->exchanges) return 0;
+  *in = rows_of(m->p, graph_tensor(m->p->graph, m->n->input[k]), rows_rank(m));
+  *out = rows_of(m->p, graph_tensor(m->p->graph, m->n->output[k]), rows_rank(m));
+  return in->count != out->count;
 }
 
-static void add_body(const Program *p, const Body *b, int microbatch, int times, TrafficList *list) {
-  for (int i = 0; i < b->count; i++) add_node(p, &p->graph->node.data[b->instruction[i].node], microbatch, times, list);
-}
-
-// Sent of one microbatch.
-static void add_messages(const Program *p, int microbatch, int times, TrafficList *list) {
-  const ActionList *actions = &p->schedule->list[p->coordinate];
-  for (int i = 0; i < actions->count; i++) {
-    const Action *a = &actions->data[i];
-    if (a->kind != ACTION_SEND || a->part != LIST_BODY || a->microbatch != microbatch) continue;
-    add(list, 1u << mesh_pipeline(&p->mesh), times * sent_elements(p, a), graph_tensor(p->graph, a->tensor));
+// Ranks with unequal rows: a call for those of each rank.
+static void call_for_rows(Moving *m, int k, Rows in, Rows out) {
+  const OpDef *op = op_def(m->n->op);
+  int gathers = out.count > in.count, share = (gathers ? out : in).count / m->group_ranks;
+  const Tensor *t = graph_tensor(m->p->graph, m->n->input[k]), *o = graph_tensor(m->p->graph, m->n->output[k]);
+  const Tensor *whole = gathers ? o : t;
+  double row = (double)(tensor_local_elements(m->p->graph, whole) / tensor_local(m->p->graph, whole)[0]);
+  for (int r = 0; r < m->group_ranks; r++) {
+    Rows rows = {(gathers ? out : in).first + r * share, share};
+    double elements = row * (double)rows_valid(m->p, rows, m->microbatch);
+    if (elements <= 0) continue;
+    if (op->exchanges) call(m, gathers ? COMM_SCATTER : COMM_GATHER, r, elements);
+    else call(m, gathers ? COMM_BROADCAST : COMM_REDUCE, r, elements);
   }
 }
 
+static CommVolume volume_of(const Program *p, const Node *n, int microbatch, int rank) {
+  Moving m = {p, n, microbatch, rank, collective_ranks(p, n), 0, {0}};
+  const Placement *owner = node_owner(p->graph, n);
+  if (rank >= 0 && owner && !placement_here(&p->mesh, owner, rank)) return m.volume;
+  if (rank >= 0) m.own = place_in_group(p, n, rank);
+  double together = 0; // of a bucket
+  Rows in, out;
+  for (int k = 0; k < n->noutput; k++) {
+    if (moves_batch(&m, k, &in, &out)) call_for_rows(&m, k, in, out);
+    else together += counted_elements(&m, k);
+  }
+  const CommAttr *attr = node_attr(n, CommAttr);
+  if (together > 0) call(&m, kind_of(op_def(n->op)), op_def(n->op)->shifts ? attr->distance : attr->root, together);
+  if (rank < 0 && owner) { // one group of so many does it
+    double groups = mesh_size(&p->mesh, owner->owner_axes);
+    m.volume.sent /= groups;
+    m.volume.received /= groups;
+  }
+  return m.volume;
+}
+
+double collective_bytes(const Program *p, const Node *n, int microbatch) {
+  return volume_of(p, n, microbatch, -1).sent;
+}
+
+CommVolume collective_volume(const Program *p, const Node *n, int microbatch, int rank) {
+  return volume_of(p, n, microbatch, rank);
+}
+
+double transfer_bytes(const Program *p, const Action *a) {
+  const Tensor *t = graph_tensor(p->graph, a->tensor);
+  return (double)rows_elements(p, t, 0, a->microbatch) * bytes_each(t);
+}
+
+// ---- of a step ------------------------------------------------------------------------------------------------------
+
+// rank -1: the average.
+typedef struct Sum { const Program *p; int rank; TrafficList *list; } Sum;
+
+static Traffic *traffic_over(TrafficList *list, uint32_t axes) {
+  for (int i = 0; i < list->count; i++)
+    if (list->data[i].axes == axes) return &list->data[i];
+  vec_push(list, (Traffic){.axes = axes});
+  return &list->data[list->count - 1];
+}
+
+static int is_of_parameters(const Tensor *t) { return t->role == ROLE_WEIGHT || t->role == ROLE_WEIGHT_GRADIENT; }
+
+// A collective of so many microbatches that are like this one (-1: of BEGIN and END, once). Tensors of a bucket have
+// their part of it.
+static void add_node(const Sum *sum, const Node *n, int microbatch, int times) {
+  if (!op_def(n->op)->communicates) return;
+  Traffic *t = traffic_over(sum->list, node_attr(n, CommAttr)->axes);
+  CommVolume v = volume_of(sum->p, n, microbatch, sum->rank);
+  double whole = 0, elements = 0, parameters = 0;
+  for (int k = 0; k < n->noutput; k++) {
+    const Tensor *in = graph_tensor(sum->p->graph, n->input[k]);
+    double of_tensor = whole_elements(sum->p, n, k, microbatch), bytes = of_tensor * (double)dtype_size(in->dtype);
+    whole += bytes, elements += of_tensor;
+    if (is_of_parameters(in)) parameters += bytes;
+  }
+  if (whole <= 0) return;
+  t->bytes += times * v.sent;
+  t->received += times * v.received;
+  t->elements += times * v.sent / whole * elements;
+  t->parameter_bytes += times * v.sent / whole * parameters;
+}
+
+static void add_body(const Sum *sum, const Body *b, int microbatch, int times) {
+  for (int i = 0; i < b->count; i++)
+    add_node(sum, &sum->p->graph->node.data[b->instruction[i].node], microbatch, times);
+}
+
+// Of one microbatch.
+static void add_messages(const Sum *sum, int microbatch, int times) {
+  const Program *p = sum->p;
+  const ActionList *actions = &p->schedule->list[p->coordinate];
+  for (int i = 0; i < actions->count; i++) {
+    const Action *a = &actions->data[i];
+    if ((a->kind != ACTION_SEND && a->kind != ACTION_RECV) || a->part != LIST_BODY || a->microbatch != microbatch)
+      continue;
+    const Tensor *tensor = graph_tensor(p->graph, a->tensor);
+    Traffic *t = traffic_over(sum->list, 1u << mesh_pipeline(&p->mesh));
+    double elements = times * (double)rows_elements(p, tensor, sum->rank < 0 ? 0 : sum->rank, microbatch),
+           bytes = elements * (double)dtype_size(tensor->dtype);
+    if (a->kind == ACTION_RECV) {
+      t->received += bytes;
+      continue;
+    }
+    t->bytes += bytes, t->elements += elements;
+    if (is_of_parameters(tensor)) t->parameter_bytes += bytes;
+  }
+}
+
+void program_traffic(const Program *p, TrafficList *list) { program_traffic_of(p, -1, list); }
+
 // Every body runs once on each microbatch; what a REDUCE starts is counted with END.
-void program_traffic(const Program *p, TrafficList *list) {
+void program_traffic_of(const Program *p, int rank, TrafficList *list) {
+  Sum sum = {p, rank, list};
   RowsKinds kinds = rows_kinds(p);
-  add_body(p, &p->begin, -1, 1, list);
+  add_body(&sum, &p->begin, -1, 1);
   for EACH_PROGRAM_STAGE(s, p)
     for (int phase = 0; phase < PHASE_COUNT; phase++)
       for (int k = 0; k < kinds.count; k++)
-        add_body(p, &p->micro[s][phase], kinds.kind[k].microbatch, kinds.kind[k].times, list);
-  for (int k = 0; k < kinds.count; k++) add_messages(p, kinds.kind[k].microbatch, kinds.kind[k].times, list);
-  add_body(p, &p->end, -1, 1, list);
+        add_body(&sum, &p->micro[s][phase], kinds.kind[k].microbatch, kinds.kind[k].times);
+  for (int k = 0; k < kinds.count; k++) add_messages(&sum, kinds.kind[k].microbatch, kinds.kind[k].times);
+  add_body(&sum, &p->end, -1, 1);
 }

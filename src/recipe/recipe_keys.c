@@ -216,8 +216,9 @@ const RecipeKey recipe_keys[] = {
     KEY("parallel.summa", RECIPE_BOOL, parallel.summa, "false", .inference = true,
         .doc = "With parallel.tensor 2d or 2.5d and as many rows as columns: matrix products run in as many steps, in "
                "each of which one block of every operand that lies elsewhere is broadcast, instead of gathering the "
-               "operands whole (SUMMA). As much is moved, in more and smaller messages; of a gathered operand two "
-               "blocks are held. Worth it from 3 rows on."),
+               "operands whole (SUMMA). Operands move as much, in more and smaller messages; results of CPUs move "
+               "(1 + 1/rows) times as much, from 3 rows on. Of a gathered operand two blocks are held. Worth it from "
+               "3 rows on."),
     KEY("parallel.recompute", RECIPE_WORD_OR_LIST, parallel.recompute, "none", .words = recompute_words,
         .example = "none",
         .doc = "Activation recomputation: what backward computes again instead of storing it. `full`: all of a "

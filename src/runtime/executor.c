@@ -36,6 +36,12 @@ struct Executor {
 };
 
 int64_t executor_host_bytes(const Executor *e) { return (int64_t)e->binding.arena.total; }
+int executor_comms(const Executor *e) { return e->binding.group.count + 2; }
+PlaitComm *executor_comm(const Executor *e, int i, uint32_t *axes) {
+  int groups = e->binding.group.count;
+  *axes = i < groups ? e->binding.group.data[i].axes : 1u << mesh_pipeline(&e->program->mesh);
+  return i < groups ? e->binding.group.data[i].comm : e->binding.pipe[i - groups];
+}
 double executor_comm_seconds(const Executor *e) { return e->comm_seconds; }
 double executor_stalled_seconds(const Executor *e) { return e->stalled_seconds; }
 int executor_most_in_flight(const Executor *e, int stage) { return e->most_in_flight[stage]; }

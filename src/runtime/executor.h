@@ -30,5 +30,9 @@ void executor_observe(Executor *e, ObserverKind kind, void *self);
 // The most microbatches that a stage of this rank had in flight at a time, over all runs; its slots, when the plan is
 // right.
 int executor_most_in_flight(const Executor *e, int stage);
+// The communicators of this rank's collectives and messages, and the axes of each: number i of executor_comms.
+// NULL: it is in none. Several may have the same axes.
+int executor_comms(const Executor *e);
+PlaitComm *executor_comm(const Executor *e, int i, uint32_t *axes);
 // Bytes of the host that binding took: instructions, operands, buffers of collectives.
 int64_t executor_host_bytes(const Executor *e);

@@ -434,9 +434,38 @@ static void print_time(const Plan *plan) {
   estimate_warn(r, plan->config, &e, processes, 0, steps, plan->out);
 }
 
-// Of the busiest pipeline rank, by axes; a transfer between stages is over pp.
+enum { MOST_RANKS_ALONE = 256 }; // of larger meshes only averages are told
+
+// The most that one rank of a Program's coordinate sends, or receives, over a set of axes.
+typedef struct Busiest { uint32_t axes; int rank, receives; double bytes; } Busiest;
+typedef Vec(Busiest) BusiestList;
+
+static void take_busiest(BusiestList *list, uint32_t axes, int rank, double sent, double received) {
+  int i = 0, receives = received > sent;
+  while (i < list->count && list->data[i].axes != axes) i++;
+  if (i == list->count) vec_push(list, (Busiest){.axes = axes});
+  double bytes = receives ? received : sent;
+  if (bytes > list->data[i].bytes) list->data[i] = (Busiest){axes, rank, receives, bytes};
+}
+
+static BusiestList busiest_ranks(const Program *p) {
+  BusiestList busiest = {0};
+  for (int r = 0; r < p->mesh.ranks && p->mesh.ranks <= MOST_RANKS_ALONE; r++) {
+    TrafficList list = {0};
+    if (mesh_pipeline_coordinate(&p->mesh, r) != p->coordinate) continue;
+    program_traffic_of(p, r, &list);
+    for (int i = 0; i < list.count; i++)
+      take_busiest(&busiest, list.data[i].axes, r, list.data[i].bytes, list.data[i].received);
+    vec_free(&list);
+  }
+  return busiest;
+}
+
+// Of the busiest pipeline rank, by axes; a transfer between stages is over pp. What a rank sends on the average, and
+// where one sends or receives clearly more that one.
 static void print_traffic(const Plan *plan) {
   const Mesh *mesh = &plan->job->options.parallel.mesh;
+  const Program *of = NULL;
   TrafficList most = {0};
   double busiest = -1;
   for (int c = 0; c < plan->recipe->mesh.pp; c++) {
@@ -445,9 +474,10 @@ static void print_traffic(const Plan *plan) {
     program_traffic(plan->job->train.program[c], &list);
     for (int i = 0; i < list.count; i++) bytes += list.data[i].bytes;
     TrafficList old = bytes > busiest ? most : list;
-    if (bytes > busiest) most = list, busiest = bytes;
+    if (bytes > busiest) most = list, busiest = bytes, of = plan->job->train.program[c];
     vec_free(&old);
   }
+  BusiestList ranks = of ? busiest_ranks(of) : (BusiestList){0};
   if (most.count)
     fprintf(plan->out, "\ncommunication of a rank, per step%s\n",
             plan->recipe->mesh.pp > 1 ? " (the busiest pipeline rank)" : "");
@@ -456,8 +486,14 @@ static void print_traffic(const Plan *plan) {
     for (int a = 0; a < mesh->naxis; a++)
       if (most.data[i].axes >> a & 1 && mesh->axis[a].size > 1)
         snprintf(axes + strlen(axes), sizeof axes - strlen(axes), " %s", mesh->axis[a].name);
-    fprintf(plan->out, "  %-22s %12s\n", axes, units_bytes(most.data[i].bytes).s);
+    fprintf(plan->out, "  %-22s %12s", axes, units_bytes(most.data[i].bytes).s);
+    for (int k = 0; k < ranks.count; k++)
+      if (ranks.data[k].axes == most.data[i].axes && ranks.data[k].bytes > 1.03 * most.data[i].bytes)
+        fprintf(plan->out, "   on the average; rank %d %s %s, the most", ranks.data[k].rank,
+                ranks.data[k].receives ? "receives" : "sends", units_bytes(ranks.data[k].bytes).s);
+    fputc('\n', plan->out);
   }
+  vec_free(&ranks);
   vec_free(&most);
 }
 

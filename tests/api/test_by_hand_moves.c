@@ -92,10 +92,10 @@ static int count_of(const char *text, const char *words) {
 }
 
 // Over 4 ranks each of the moves sends 3/4 of what a rank has. The gradients of two matrices, and a few scalars, are
-// summed over tp once.
+// summed over tp once; as they are short, they go whole to all ranks.
 static void check_traffic(const Job *job) {
   TrafficList list = {0};
-  double elements = 0, own = VALUES / 4.0, expected = 4 * own * 3 / 4 + 2 * (2.0 * WIDTH * WIDTH * 3 / 4);
+  double elements = 0, own = VALUES / 4.0, expected = 4 * own * 3 / 4 + 2 * (3.0 * WIDTH * WIDTH);
   program_traffic(job->train.program[0], &list);
   for (int i = 0; i < list.count; i++) elements += list.data[i].elements;
   vec_free(&list);

@@ -51,7 +51,7 @@ static double moved(const Job *job, const char *axis) {
 }
 
 static void expect(double value, double expected) {
-  double slack = 64; // scalars: loss, count, norm
+  double slack = 256; // scalars: loss, count, norm, which go whole to all ranks
   if (value < expected || value > expected + slack) fail_msg("%.0f elements, expected %.0f", value, expected);
 }
 
@@ -259,21 +259,21 @@ static void test_traffic_hybrid(void **state) {
   release(&c);
 }
 
-// Whole tensors: the same table. On the average of the ranks a broadcast moves what a gather does, a reduction what a
-// scatter does.
+// Whole tensors: the same table. On the average of the ranks a broadcast moves what a gather does, and a sum to one rank
+// 1 + 1/N times what a scatter does.
 static void test_traffic_whole(void **state) {
-  const double m = 2;
+  const double m = 2, sum = 1 + 1.0 / 4;
   Case c = compiled_by_list((const char *[]){"mesh.dp=4", "parallel.zero=1", "parallel.unsplit_tensors=true", NULL});
   double all = parameters(c.job->train.graph, NULL), ends = parameters(c.job->train.graph, "wte") +
                                                             parameters(c.job->train.graph, "embed") +
                                                             parameters(c.job->train.graph, "head");
-  expect(moved(c.job, "dp"), 2 * all);
+  expect(moved(c.job, "dp"), (1 + sum) * all);
   release(&c);
   c = compiled_by_list((const char *[]){"mesh.dp=4", "parallel.zero=2", "parallel.unsplit_tensors=true", NULL});
-  expect(moved(c.job, "dp"), (m + 1) * all);
+  expect(moved(c.job, "dp"), (sum * m + 1) * all);
   release(&c);
   c = compiled_by_list((const char *[]){"mesh.dp=4", "parallel.zero=3", "parallel.unsplit_tensors=true", NULL});
-  expect(moved(c.job, "dp"), 3 * m * (all - ends) + 2 * m * ends);
+  expect(moved(c.job, "dp"), (2 + sum) * m * (all - ends) + (1 + sum) * m * ends);
   release(&c);
 }
 
