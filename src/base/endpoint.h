@@ -11,9 +11,9 @@ typedef struct Endpoint {
   int port;                 // 1 … 65535; 0: none was written
 } Endpoint;
 
-// The first `length` bytes of the text. Without brackets `::1:2379` has two meanings: where a port must be there, it is
-// what follows the last colon; else an address that is one as a whole has none. False: it is no endpoint, or it lacks a
-// port that must be there.
+// The first `length` bytes of the text. Without brackets `::1:2379` has two meanings. If a port must be there, the port
+// follows the last colon; otherwise a text that is an IPv6 address as a whole has no port. Returns false where the text
+// is not an endpoint, or lacks a port that must be there.
 bool endpoint_parse(const char *text, size_t length, bool port_must_be_there, Endpoint *endpoint);
 // "hostA:29400", "[::1]:29400"; port 0: "hostA", "[::1]". Returns text.
 const char *endpoint_print(const char *host, int port, char text[ENDPOINT_TEXT]);

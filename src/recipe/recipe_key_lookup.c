@@ -205,7 +205,7 @@ const RecipeKey *recipe_key_meant(const char *path) {
   return NULL;
 }
 
-// A key, a section ("optimiser"), or else a name of another system, with a letter wrong.
+// The nearest key, section (for "optimiser") or name of another system, for a path that is misspelt.
 static const char *nearest_name(const char *path) {
   static const char *const sections[] = {"model", "data", "mesh", "parallel", "batch", "optimizer", "schedule",
                                          "checkpoint", "eval", "run", "loss_scale", "layout", "moe"};

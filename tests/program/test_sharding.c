@@ -259,8 +259,8 @@ static void test_traffic_hybrid(void **state) {
   release(&c);
 }
 
-// Whole tensors: the same table. On the average of the ranks a broadcast moves what a gather does, and a sum to one rank
-// 1 + 1/N times what a scatter does.
+// Whole tensors: the same table. On the average of the ranks a broadcast moves what a gather does, and a sum to one
+// rank 1 + 1/N times what a scatter does.
 static void test_traffic_whole(void **state) {
   const double m = 2, sum = 1 + 1.0 / 4;
   Case c = compiled_by_list((const char *[]){"mesh.dp=4", "parallel.zero=1", "parallel.unsplit_tensors=true", NULL});

@@ -42,8 +42,8 @@ folders=$SOURCE/tests/tokenizer/folders
 ids() { od -An -tu2 -v "$1.bin" | tr -s ' \n' ' ' | sed 's/^ //; s/ $//'; }
 printf 'one text' >one.txt
 for name in gpt2 gemma no-config; do
-  folder=$folders/$name
-  expect 0 '^documents: ' --tokenizer "$folder" --out "m-$name" one.txt a.txt # what begins and ends them, test_document_marks compares
+  path=$folders/$name
+  expect 0 '^documents: ' --tokenizer "$path" --out "m-$name" one.txt a.txt # what begins and ends them, test_document_marks compares
   [ -s "m-$name.documents.json" ] || fail "$name: no record"
 done
 expect 0 '^documents: <s> … </s>, from add_bos_token of tokenizer_config.json and eos_token' --tokenizer "$folders/llama2" --out m --force one.txt
