@@ -32,10 +32,11 @@ again
 
 # ---- what is refused: another run ----
 
-for change in run.seed=8 data.seq_len=16 data.document_mask=false data.train=valid data.valid=corpus data.tokenizer= model.init=run; do
+"$PLAIT" export run --out folder-of-weights >log 2>&1 || { cat log; die "no folder to start from"; }
+for change in run.seed=8 data.seq_len=16 data.document_mask=false data.train=valid data.valid=corpus data.tokenizer= model.init=folder-of-weights; do
   # shellcheck disable=SC2086
   case $change in
-  model.init=run) pattern='model.init random -> ' ;;
+  model.init=folder-of-weights) pattern='model.init random -> ' ;;
   data.tokenizer=) pattern='data.tokenizer .*tokenizer.json -> not given' ;;
   *) pattern="${change%%=*} .* -> " ;;
   esac
@@ -71,7 +72,7 @@ cmp folder/tokenizer.json in-folder/tokenizer.json || fail "the run has no copy 
 grep -q 'tokenizer: .*/folder/tokenizer.json$' in-folder/recipe.yaml || fail "$(grep tokenizer in-folder/recipe.yaml)"
 rm folder/tokenizer.json
 # shellcheck disable=SC2086
-refuse 2 'data.tokenizer: .*/folder/tokenizer.json does not exist' "$PLAIT" train recipe.yaml $steps run.dir=no-tokenizer data.tokenizer=folder
+refuse 2 'data.tokenizer: .*/folder has no tokenizer.json: it is empty' "$PLAIT" train recipe.yaml $steps run.dir=no-tokenizer data.tokenizer=folder
 [ ! -e no-tokenizer ] || fail "a run that is refused leaves its folder"
 printf ' ' >>moved/tokenizer.json
 # shellcheck disable=SC2086
