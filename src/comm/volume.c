@@ -64,7 +64,7 @@ static double by_ring(const CommShape *s, int from, int to) {
   double n = s->ranks.n;
   if (to != comm_around(from, 1, s->ranks.n)) return 0;
   switch (s->kind) {
-  case COMM_ALL_REDUCE: return 2 * (n - 1) / n * given(s);
+  case COMM_ALL_REDUCE: return 2 * FAULT(ring_moves_the_whole, (n - 1) / n, 1) * given(s);
   case COMM_REDUCE: return from == s->root ? 0 : given(s);
   case COMM_BROADCAST: return to == s->root ? 0 : given(s);
   default: return (n - 1) * given(s); // all_gather, reduce_scatter: of parts
