@@ -22,7 +22,7 @@
 typedef struct Tokenize {
   const char *tokenizer, *out, *files_from, *bos, *eot;
   int64_t vocab_size, threads;
-  bool train, vocab_size_given, force, jsonl;
+  bool train, vocab_size_given, force, jsonl, as_text, plain_control_tokens;
   Vec(char *) files; // owned
   int64_t bytes;     // of all files; -1: not known beforehand (pipes, packed files)
   int64_t characters; // of the texts, while a tokenizer is trained
@@ -33,6 +33,8 @@ typedef struct Tokenize {
   int64_t no_text, halves; // as in TextCheck, of all files
   int64_t missed;    // bytes that the vocabulary lacks
   int missed_files;
+  const char *found; // the first file whose contents say that it holds lines of JSON
+  int found_files;
   // while it runs
   IndexedWriter writer;
   DocumentMarks marks;
@@ -70,9 +72,11 @@ static int check_file(Tokenize *job, const char *path, Error *error) {
   if (S_ISDIR(st.st_mode)) return error_set(error, PLAIT_BAD_INPUT, "%s: is a folder; name the files in it", path);
   if (access(path, R_OK) < 0)
     return error_set(error, PLAIT_BAD_INPUT, "%s: cannot be read: %s", path, strerror(errno));
-  if (!S_ISREG(st.st_mode) || text_stream_packed_name(path)) job->bytes = -1;
+  TextKindOptions how = {job->key, job->jsonl, job->as_text};
+  int packed = S_ISREG(st.st_mode) ? text_kind_check(path, &how, error) : 1;
+  if (packed) job->bytes = -1;
   else if (job->bytes >= 0) job->bytes += st.st_size;
-  return PLAIT_OK;
+  return packed < 0 ? packed : PLAIT_OK;
 }
 
 // Looks at every file before work begins: a wrong name at the end of a list should not cost an hour.
@@ -118,6 +122,8 @@ static int read_skip(Tokenize *job, Error *error) {
 }
 
 static int check_options(const Tokenize *job, Error *error) {
+  if (job->as_text && job->jsonl)
+    return error_set(error, PLAIT_BAD_INPUT, "--as-text does not go with --jsonl: give one of them");
   if (job->train && job->tokenizer)
     return error_set(error, PLAIT_BAD_INPUT, "--train makes a tokenizer, so it takes no --tokenizer");
   if (job->train && (job->bos || job->eot))
@@ -204,27 +210,47 @@ static int keep_skipped(Tokenize *job, Error *error) {
   return code;
 }
 
-static void complain(void *argument, const char *path, const TextCheck *check) {
+// At the end of a file. Without --as-text, data that is no text ends the command.
+static int complain(void *argument, const char *path, const TextCheck *check, Error *error) {
   Tokenize *job = argument;
   job->characters += check->characters;
   job->no_text += check->no_text;
   job->halves += check->halves;
   char why[300];
+  if (check->lines_found && !job->found_files++) job->found = path;
+  TextVerdict verdict = text_check_verdict(check, why, sizeof why);
+  if (verdict == TEXT_IS_NONE && !job->as_text)
+    return error_set(error, PLAIT_BAD_INPUT, "%s %s (--as-text takes FILES as text, whatever they are)", path, why);
   complain_of_missed(job, path, check);
-  if (!text_check_complaint(check, why, sizeof why) || job->complaints++ >= COMPLAINTS) return;
+  if (verdict == TEXT_IS_FINE || job->complaints++ >= COMPLAINTS) return PLAIT_OK;
   if (job->shown > 0) fputs("\r\033[K", stderr);
   fprintf(stderr, "plait tokenize: warning: %s %s\n", path, why);
+  return PLAIT_OK;
 }
 
 static void complain_of_more(const Tokenize *job) {
+  if (job->found_files == 1)
+    fprintf(stderr,
+            "plait tokenize: note: %s holds lines of JSON: each is a document (--as-text takes the file as one text)\n",
+            job->found);
+  if (job->found_files > 1)
+    fprintf(stderr,
+            "plait tokenize: note: %s and %d more files hold lines of JSON: each is a document (--as-text takes a file "
+            "as one text)\n",
+            job->found, job->found_files - 1);
   if (job->complaints > COMPLAINTS)
     fprintf(stderr, "plait tokenize: warning: %d more files do not look like text\n", job->complaints - COMPLAINTS);
 }
 
 static int train(Tokenize *job, Error *error) {
   Tokenizer *t;
-  const CorpusFiles files = {
-      (const char *const *)job->files.data, job->files.count, job->jsonl, lines_of(job), complain, job};
+  const CorpusFiles files = {.paths = (const char *const *)job->files.data,
+                             .count = job->files.count,
+                             .lines = job->jsonl,
+                             .as_text = job->as_text,
+                             .how = lines_of(job),
+                             .checked = complain,
+                             .argument = job};
   int code = make_folder(job->out, error);
   if (code >= 0) code = tokenizer_train_files(&files, (int)job->vocab_size, (int)job->threads, &t, error);
   if (code < 0) return code;
@@ -330,6 +356,7 @@ static int encode_files(Tokenize *job, const Tokenizer *t, Error *error) {
                            .progress = show_progress,
                            .argument = job,
                            .lines = job->jsonl,
+                           .as_text = job->as_text,
                            .how = lines_of(job),
                            .checked = complain};
   CorpusCounts counts;
@@ -393,7 +420,11 @@ int cmd_tokenize(int argc, char **argv) {
        .most = 1 << 20, .given = &job.vocab_size_given},
       {"files-from", OPTION_TEXT, &job.files_from, "FILE",
        "a file with more FILES, one path per line; - is standard input", .required = false},
-      {"jsonl", OPTION_FLAG, &job.jsonl, NULL, "read all FILES as .jsonl, whatever their names are (for pipes)",
+      {"jsonl", OPTION_FLAG, &job.jsonl, NULL, "read all FILES as .jsonl, whatever their names and contents are",
+       .required = false},
+      {"as-text", OPTION_FLAG, &job.as_text, NULL,
+       "take each file whose name does not say .jsonl as one text, whatever its contents are: binary data and packed "
+       "files, too, which are refused otherwise",
        .required = false},
       {"key", OPTION_TEXT, &job.key, "NAME", "the key of a .jsonl under which the text is (default text)",
        .required = false},

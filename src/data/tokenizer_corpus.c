@@ -27,20 +27,6 @@ static void release(Corpus *c) {
   if (c->open && c->block.map.data && behind) madvise((void *)(uintptr_t)c->data, behind, MADV_DONTNEED);
 }
 
-static int open_file(Corpus *c, Error *error) {
-  const char *path = c->files.paths[c->next];
-  int streamed = text_stream_open(&c->stream, path, error);
-  int code = streamed ? streamed : file_map(path, &c->block.map, error);
-  if (code < 0) return code;
-  c->data = (const char *)c->block.map.data;
-  c->size = c->block.map.size;
-  c->done = 0;
-  c->open = 1;
-  c->begun = 0;
-  c->next++;
-  return PLAIT_OK;
-}
-
 // Reads a stream on into a new block, which begins with what no slice has of the old one.
 static int read_on(Corpus *c, Error *error) {
   size_t kept = c->size - c->done, room = kept > BLOCK_BYTES ? kept : BLOCK_BYTES, got;
@@ -60,23 +46,41 @@ static int read_on(Corpus *c, Error *error) {
   return code;
 }
 
+// Looks at the first bytes, too: they decide what the file is.
+static int open_file(Corpus *c, Error *error) {
+  const char *path = c->files.paths[c->next];
+  int streamed = text_stream_open(&c->stream, path, error);
+  int code = streamed ? streamed : file_map(path, &c->block.map, error);
+  if (code < 0) return code;
+  c->data = (const char *)c->block.map.data;
+  c->size = c->block.map.size;
+  c->done = 0;
+  c->open = 1;
+  c->begun = 0;
+  c->next++;
+  if (c->stream && (code = read_on(c, error)) < 0) return code;
+  TextKindOptions how = {c->files.how.key, c->files.lines, c->files.as_text};
+  size_t head = c->size < TEXT_KIND_HEAD ? c->size : TEXT_KIND_HEAD;
+  return text_kind_look(path, c->data, head, head == c->size && !c->stream, &how, &c->lines, error);
+}
+
 // Where the next slice ends, from its beginning; all that is there where it holds no cut.
-static size_t find_cut(const Corpus *c, int lines) {
+static size_t find_cut(const Corpus *c) {
   const char *data = c->data + c->done;
   size_t left = c->size - c->done;
   if (left <= c->slice_bytes) return left;
-  if (!lines) return split_cut(data, left, c->slice_bytes, c->cuts);
+  if (!c->lines) return split_cut(data, left, c->slice_bytes, c->cuts);
   const char *end = memchr(data + c->slice_bytes, '\n', left - c->slice_bytes);
   return end ? (size_t)(end - data) + 1 : left;
 }
 
 static int take_slice(Corpus *c, size_t *taken, Error *error) {
   const char *path = c->files.paths[c->next - 1];
-  int lines = c->files.lines || text_stream_holds_lines(path), code = PLAIT_OK;
+  int code = PLAIT_OK;
   size_t bytes;
-  while ((bytes = find_cut(c, lines)) == c->size - c->done && c->stream && !code) code = read_on(c, error);
+  while ((bytes = find_cut(c)) == c->size - c->done && c->stream && !code) code = read_on(c, error);
   if (code) return code;
-  CorpusSlice slice = {text_stream_name(path), c->data + c->done, bytes, lines, !c->begun, bytes == c->size - c->done};
+  CorpusSlice slice = {text_stream_name(path), c->data + c->done, bytes, c->lines, !c->begun, bytes == c->size - c->done};
   vec_push(&c->slices, slice);
   c->begun = 1;
   c->done += bytes;
@@ -295,11 +299,14 @@ static int write_slice(const CorpusSlice *slice, SliceResult *result, const Corp
   if (code >= 0 && result->ids.count > start)
     code = options->write(options->argument, result->ids.data + start, result->ids.count - start, 0, error);
   TextCheck check = result->check;
+  check.lines = slice->lines != TEXT_IS_ONE;
+  check.lines_found = slice->lines == TEXT_LINES_FOUND;
   check.missed_at += slice->lines ? file->lines : file->bytes;
   text_check_add(&file->check, &check);
   file->lines += result->lines;
   file->bytes += (int64_t)slice->bytes;
-  if (code >= 0 && slice->ends && options->checked) options->checked(options->argument, slice->path, &file->check);
+  if (code >= 0 && slice->ends && options->checked)
+    code = options->checked(options->argument, slice->path, &file->check, error);
   counts->documents += result->ends.count;
   counts->empty += result->empty;
   counts->tokens += result->ids.count;
@@ -310,7 +317,12 @@ static int write_slice(const CorpusSlice *slice, SliceResult *result, const Corp
 int corpus_encode(const Tokenizer *t, const char *const *paths, int count, const CorpusOptions *options,
                   CorpusCounts *counts, Error *error) {
   int threads = options->threads > 1 ? options->threads : 1, results = 0;
-  Corpus corpus = {.files = {.paths = paths, .count = count, .lines = options->lines}, .cuts = t->cuttable};
+  Corpus corpus = {.files = {.paths = paths,
+                             .count = count,
+                             .lines = options->lines,
+                             .as_text = options->as_text,
+                             .how = options->how},
+                   .cuts = t->cuttable};
   corpus.slice_bytes = options->slice_bytes ? options->slice_bytes : 256 << 10;
   corpus.batch_bytes = (size_t)(threads > 8 ? threads : 8) * (2 << 20);
   Encoding e = {.t = t, .how = &options->how, .lock = PTHREAD_MUTEX_INITIALIZER};
