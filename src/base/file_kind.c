@@ -91,6 +91,17 @@ static int is_safetensors(const uint8_t *p, size_t n) {
   return length < 1u << 30 && p[8] == '{';
 }
 
+// "\0t\0e": many bytes of one parity are 0, hardly one of the other is, and there are no control characters. NULL: it
+// is no UTF-16, or has its mark.
+static const char *utf16_without_mark(const uint8_t *p, size_t n) {
+  size_t nul[2] = {0, 0}, control = 0;
+  for (size_t i = 0; i < n; i++) nul[i & 1] += !p[i], control += p[i] && p[i] < ' ' && !strchr("\t\n\f\r", p[i]);
+  if (n < 4 || control * 50 > n) return NULL;
+  if (nul[1] * 4 > n && nul[0] * 50 < n) return "is like UTF-16 text: convert it to UTF-8 (iconv -f UTF-16LE -t UTF-8)";
+  if (nul[0] * 4 > n && nul[1] * 50 < n) return "is like UTF-16 text: convert it to UTF-8 (iconv -f UTF-16BE -t UTF-8)";
+  return NULL;
+}
+
 FileKind file_kind_of(const void *head, size_t bytes, const char **words) {
   const uint8_t *p = head;
   const Magic *m = magics, *end = m + sizeof magics / sizeof *magics;
@@ -109,6 +120,7 @@ FileKind file_kind_of(const void *head, size_t bytes, const char **words) {
   while (i < bytes && (p[i] == ' ' || p[i] == '\t' || p[i] == '\n' || p[i] == '\r')) i++;
   *words = "is JSON";
   if (i < bytes && (p[i] == '{' || p[i] == '[')) return FILE_KIND_JSON;
+  if ((*words = utf16_without_mark(p, bytes))) return FILE_KIND_OTHER;
   *words = "is binary data";
   if (memchr(p, 0, bytes)) return FILE_KIND_OTHER;
   *words = "is text";

@@ -71,12 +71,19 @@ TextVerdict text_check_verdict(const TextCheck *c, char *why, size_t size) {
              (long long)c->nul, (long long)c->control);
     return few ? TEXT_IS_DOUBTFUL : none;
   }
-  if (is_other_encoding(c) || (c->invalid + c->replaced) * 20 > c->characters) {
+  if (is_other_encoding(c)) {
     snprintf(why, size,
-             "%.*f%% of its characters are not UTF-8 or are U+FFFD (a character that was lost before). If it has "
-             "another encoding, convert it, for instance: iconv -f LATIN1 -t UTF-8",
-             (c->invalid + c->replaced) * 20 > c->characters ? 0 : 1, percent(c->invalid + c->replaced, c->characters));
-    return is_other_encoding(c) ? none : TEXT_IS_DOUBTFUL;
+             "is not UTF-8: %.1f%% of its characters are not. If it has another encoding, convert it, for instance: "
+             "iconv -f LATIN1 -t UTF-8",
+             percent(c->invalid, c->characters));
+    return none;
+  }
+  if ((c->invalid + c->replaced) * 20 > c->characters) {
+    snprintf(why, size,
+             "has lost characters: %.0f%% of them are U+FFFD, which programs write for what they cannot read, or are "
+             "not UTF-8",
+             percent(c->invalid + c->replaced, c->characters));
+    return TEXT_IS_DOUBTFUL;
   }
   if (c->unknown * 20 <= c->tokens) return TEXT_IS_FINE;
   snprintf(why, size, "%.0f%% of its tokens are the unknown token: the tokenizer's vocabulary lacks its characters",

@@ -42,7 +42,7 @@ static int check_bytes(const char *path, const char *head, size_t bytes, bool li
   if (other || kind == FILE_KIND_POINTER)
     return error_set(error, PLAIT_BAD_INPUT, "%s %s (" AS_TEXT ")", path, words);
   if (clean) return PLAIT_OK;
-  if (check.nul) return error_set(error, PLAIT_BAD_INPUT, "%s is binary data: leave it out (" AS_TEXT ")", path);
+  if (check.nul) return error_set(error, PLAIT_BAD_INPUT, "%s is binary data (" AS_TEXT ")", path);
   return error_set(error, PLAIT_BAD_INPUT, "%s %s (" AS_TEXT ")", path, why);
 }
 

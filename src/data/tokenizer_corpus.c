@@ -127,7 +127,7 @@ size_t corpus_take_line(const char **data, size_t *bytes, const char **line) {
 }
 
 int corpus_blank(const char *line, size_t bytes) {
-  size_t i = 0;
+  size_t i = bytes > 2 && !memcmp(line, "\xef\xbb\xbf", 3) ? 3 : 0; // as the first line of a file may have
   while (i < bytes && (line[i] == ' ' || line[i] == '\t' || line[i] == '\r')) i++;
   return i == bytes;
 }
@@ -287,8 +287,9 @@ static int write_slice(const CorpusSlice *slice, SliceResult *result, const Corp
   if (told) return told;
   if (result->error.code < 0) {
     if (slice->lines)
-      return error_set(error, result->error.code, "%s: line %lld: %s", slice->path,
-                       (long long)(file->lines + result->lines), result->error.message);
+      return error_set(error, result->error.code, "%s: line %lld: %s%s", slice->path,
+                       (long long)(file->lines + result->lines), result->error.message,
+                       slice->lines == TEXT_LINES_FOUND ? CORPUS_LINES_FOUND : "");
     return error_set(error, result->error.code, "%s: %s", slice->path, result->error.message);
   }
   int start = 0, code = PLAIT_OK;

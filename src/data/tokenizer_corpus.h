@@ -76,6 +76,9 @@ int corpus_tell_bad(const CorpusLines *how, void *argument, const char *path, in
 size_t corpus_take_line(const char **data, size_t *bytes, const char **line);
 int corpus_blank(const char *line, size_t bytes); // such lines are skipped
 
+// What an error in a line adds where nobody has said that the file holds lines.
+#define CORPUS_LINES_FOUND " (its first line is a JSON object; --as-text takes the file as one text)"
+
 typedef struct CorpusCounts { int64_t documents, empty, tokens, bytes; } CorpusCounts; // tokens without end-of-text
 
 typedef struct CorpusOptions {

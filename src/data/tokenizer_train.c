@@ -91,8 +91,8 @@ static int add_up(const Counting *c, int i, SoFar *file, WordTable *all, Error *
   file->check.lines = slice->lines != TEXT_IS_ONE;
   file->check.lines_found = slice->lines == TEXT_LINES_FOUND;
   if (c->errors[i].code < 0 && slice->lines)
-    return error_set(error, c->errors[i].code, "%s: line %lld: %s", slice->path, (long long)file->lines,
-                     c->errors[i].message);
+    return error_set(error, c->errors[i].code, "%s: line %lld: %s%s", slice->path, (long long)file->lines,
+                     c->errors[i].message, slice->lines == TEXT_LINES_FOUND ? CORPUS_LINES_FOUND : "");
   if (c->errors[i].code < 0) return error_set(error, c->errors[i].code, "%s: %s", slice->path, c->errors[i].message);
   for (int k = 0; k < table->count; k++)
     word_table_add(all, table->text + table->words[k].start, table->words[k].bytes, table->words[k].count);

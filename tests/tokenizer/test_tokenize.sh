@@ -121,7 +121,7 @@ lacking=$SOURCE/tests/tokenizer/golden/smollm2.json
 printf 'plain text, no warning\n' >plain.txt
 expect 0 '1 document' --tokenizer "$lacking" --out lack plain.txt
 grep -q lacks out && fail "a warning without reason"
-printf 'twelve bytes\376\376 and \376\n' >bytes.txt
+printf 'twelve bytes\376\376 and \376, in a text that is long enough to be UTF-8 but for three bytes\n' >bytes.txt
 expect 0 'bytes.txt: the tokenizer.s vocabulary lacks 3 bytes of this text, the first at byte 12; such bytes are left out' \
   --tokenizer "$lacking" --out lack2 bytes.txt
 printf '{"text": "fine"}\n{"text": "\\u010e\\u010e"}\n' >lines.jsonl
