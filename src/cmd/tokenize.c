@@ -30,7 +30,7 @@ typedef struct Tokenize {
   const char *key, *skip_bad;
   int64_t skip, skipped; // lines that may be skipped and were; most: INT64_MAX
   AtomicFile bad_lines;  // which these are, while skipped > 0
-  int64_t no_text, halves; // as in TextCheck, of all files
+  int64_t no_text, halves, control_tokens; // as in TextCheck, of all files
   int64_t missed;    // bytes that the vocabulary lacks
   int missed_files;
   const char *found; // the first file whose contents say that it holds lines of JSON
@@ -128,6 +128,8 @@ static int check_options(const Tokenize *job, Error *error) {
     return error_set(error, PLAIT_BAD_INPUT, "--train makes a tokenizer, so it takes no --tokenizer");
   if (job->train && (job->bos || job->eot))
     return error_set(error, PLAIT_BAD_INPUT, "--%s does not go with --train", job->bos ? "bos" : "eot");
+  if (job->train && job->plain_control_tokens)
+    return error_set(error, PLAIT_BAD_INPUT, "--plain-control-tokens does not go with --train");
   if (!job->train && !job->tokenizer)
     return error_set(error, PLAIT_BAD_INPUT, "--tokenizer is missing (or --train, to make one)");
   if (!job->train && job->vocab_size_given)
@@ -216,6 +218,7 @@ static int complain(void *argument, const char *path, const TextCheck *check, Er
   job->characters += check->characters;
   job->no_text += check->no_text;
   job->halves += check->halves;
+  job->control_tokens += check->control_tokens;
   char why[300];
   if (check->lines_found && !job->found_files++) job->found = path;
   TextVerdict verdict = text_check_verdict(check, why, sizeof why);
@@ -348,6 +351,9 @@ static void print_summary(const Tokenize *job, const Tokenizer *t, const CorpusC
          (long long)counts->documents, counts->documents == 1 ? "" : "s", (long long)tokens, (long long)counts->bytes,
          tokens ? bytes / (double)tokens : 0.0, bytes / 1e6 / seconds, seconds);
   printf("documents: %s\n", document_marks_text(&job->marks, t).s);
+  if (job->control_tokens)
+    printf("%lld control token%s stood in the texts themselves (--plain-control-tokens encodes them as plain text)\n",
+           (long long)job->control_tokens, job->control_tokens > 1 ? "s" : "");
 }
 
 static int encode_files(Tokenize *job, const Tokenizer *t, Error *error) {
@@ -357,6 +363,7 @@ static int encode_files(Tokenize *job, const Tokenizer *t, Error *error) {
                            .argument = job,
                            .lines = job->jsonl,
                            .as_text = job->as_text,
+                           .plain = job->plain_control_tokens,
                            .how = lines_of(job),
                            .checked = complain};
   CorpusCounts counts;
@@ -438,19 +445,25 @@ int cmd_tokenize(int argc, char **argv) {
       {"eot", OPTION_TEXT, &job.eot, "TOKEN",
        "the token to put after each document, or none; without it, what the tokenizer's folder says",
        .required = false},
+      {"plain-control-tokens", OPTION_FLAG, &job.plain_control_tokens, NULL,
+       "encode control tokens (special tokens such as <|endoftext|>) that a text spells out as plain text; without it "
+       "they become those tokens, and the last line counts them",
+       .required = false},
       {"threads", OPTION_INTEGER, &job.threads, "N", "threads to use; 0: all cores. The ids do not depend on it",
        .least = 0, .most = 4096},
   };
   const CommandHelp help = {
       "tokenize", "[options] FILES…",
       "Turns text into token ids (a Megatron indexed dataset), or trains a tokenizer (--train).\n"
-      "FILES are UTF-8 text, plain or compressed (.gz, .zst), pipes, or - for standard input. A .jsonl file has "
-      "one document per line, with the text under the key \"text\" (--key); any other file is one document. Each "
+      "FILES are UTF-8 text, plain or compressed (.gz, .zst), pipes, or - for standard input. A file of JSON objects, "
+      "one a line (.jsonl, .jsonlines, .ndjson, or whatever its name if its first line is one), has one document per "
+      "line, with the text under the key \"text\" (--key); any other file is one document. Packed files of other kinds, "
+      "binary files, text that is not UTF-8, JSON arrays and pointers of Git LFS are refused (--as-text). Each "
       "document begins and ends as the tokenizer's folder says (tokenizer_config.json, the post-processor of "
       "tokenizer.json, config.json; the last line shows it), and empty documents are left out. If a text spells out a "
-      "special "
-      "token, it becomes that token. Bytes that are not UTF-8 are kept if the vocabulary has all 256 bytes; a "
-      "warning tells when it lacks one.",
+      "special token, it becomes that token, and the last line counts them; --plain-control-tokens prevents it. "
+      "Bytes that are not UTF-8 are kept if there are few and the vocabulary has all 256 bytes; a warning tells when it "
+      "lacks one.",
       "  plait tokenize --train --vocab-size 1024 --out data/tokenizer.json corpus/*.txt\n"
       "  plait tokenize --tokenizer data/tokenizer.json --out data/corpus corpus/*.txt more.jsonl.zst\n"
       "  find corpus -name '*.h' | sort | plait tokenize --tokenizer models/mine --out data/c --files-from -\n"

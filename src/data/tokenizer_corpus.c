@@ -189,6 +189,7 @@ typedef struct SliceResult {
 typedef struct Encoding {
   const Tokenizer *t;
   const CorpusLines *how;
+  int flags; // for tokenizer_encode_with
   const CorpusSlice *slices;
   SliceResult *results;
   pthread_mutex_t lock;
@@ -209,12 +210,13 @@ static void return_scratch(Encoding *e, TokenizerScratch *scratch) {
   pthread_mutex_unlock(&e->lock);
 }
 
-// Counts what the vocabulary lacks in the text that was just encoded; `line`: of the slice, from 1, or 0 where it is
+// Counts what the vocabulary lacks in the text that was just encoded, and the special tokens in it; `line`: of the slice, from 1, or 0 where it is
 // not made of lines.
-static void note_missed(const TokenizerScratch *scratch, int64_t line, SliceResult *result) {
+static void note_counts(const TokenizerScratch *scratch, int64_t line, SliceResult *result) {
   TokenizerMissed missed = tokenizer_missed(scratch);
   TextCheck part = {.missed = missed.bytes, .missed_line = line > 0, .missed_exact = missed.exact,
                     .missed_at = line ? line : (int64_t)missed.first};
+  part.control_tokens = tokenizer_specials(scratch);
   text_check_add(&result->check, &part);
 }
 
@@ -230,8 +232,8 @@ static int encode_line(Encoding *e, TokenizerScratch *scratch, const char *line,
   else {
     result->bytes += (int64_t)text_bytes;
     text_check_scan(&result->check, text, text_bytes, false);
-    code = tokenizer_encode_with(e->t, scratch, text, text_bytes, 0, &result->ids, &result->error);
-    note_missed(scratch, result->lines, result);
+    code = tokenizer_encode_with(e->t, scratch, text, text_bytes, e->flags, &result->ids, &result->error);
+    note_counts(scratch, result->lines, result);
     vec_push(&result->ends, result->ids.count);
   }
   json_decref(holder);
@@ -255,9 +257,9 @@ static void encode_document(Encoding *e, TokenizerScratch *scratch, const Corpus
     return;
   }
   text_check_scan(&result->check, slice->data, slice->bytes, slice->begins);
-  tokenizer_encode_with(e->t, scratch, slice->data, slice->bytes, slice->begins ? 0 : ENCODE_CONTINUES, &result->ids,
-                        &result->error);
-  note_missed(scratch, 0, result);
+  tokenizer_encode_with(e->t, scratch, slice->data, slice->bytes,
+                        e->flags | (slice->begins ? 0 : ENCODE_CONTINUES), &result->ids, &result->error);
+  note_counts(scratch, 0, result);
   if (slice->ends) vec_push(&result->ends, result->ids.count);
 }
 
@@ -326,7 +328,10 @@ int corpus_encode(const Tokenizer *t, const char *const *paths, int count, const
                    .cuts = t->cuttable};
   corpus.slice_bytes = options->slice_bytes ? options->slice_bytes : 256 << 10;
   corpus.batch_bytes = (size_t)(threads > 8 ? threads : 8) * (2 << 20);
-  Encoding e = {.t = t, .how = &options->how, .lock = PTHREAD_MUTEX_INITIALIZER};
+  Encoding e = {.t = t,
+                .how = &options->how,
+                .flags = options->plain ? ENCODE_PLAIN : 0,
+                .lock = PTHREAD_MUTEX_INITIALIZER};
   Team *team;
   SoFar file = {0};
   *counts = (CorpusCounts){0};

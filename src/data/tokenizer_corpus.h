@@ -90,6 +90,7 @@ typedef struct CorpusOptions {
   int (*progress)(void *argument, const CorpusCounts *counts, Error *error);
   void *argument;
   bool lines, as_text; // as in CorpusFiles
+  bool plain;          // ENCODE_PLAIN
   CorpusLines how;
   int (*checked)(void *argument, const char *path, const TextCheck *check, Error *error);
 } CorpusOptions;
