@@ -116,11 +116,11 @@ FileKind file_kind_of(const void *head, size_t bytes, const char **words) {
   if (is_pickle(p, bytes)) return FILE_KIND_OTHER;
   *words = "is a model of SentencePiece (tokenizer.model), which plait does not read";
   if (is_sentencepiece(p, bytes)) return FILE_KIND_OTHER;
+  if ((*words = utf16_without_mark(p, bytes))) return FILE_KIND_OTHER;
   size_t i = bytes > 2 && !memcmp(p, "\xef\xbb\xbf", 3) ? 3 : 0;
   while (i < bytes && (p[i] == ' ' || p[i] == '\t' || p[i] == '\n' || p[i] == '\r')) i++;
   *words = "is JSON";
   if (i < bytes && (p[i] == '{' || p[i] == '[')) return FILE_KIND_JSON;
-  if ((*words = utf16_without_mark(p, bytes))) return FILE_KIND_OTHER;
   *words = "is binary data";
   if (memchr(p, 0, bytes)) return FILE_KIND_OTHER;
   *words = "is text";

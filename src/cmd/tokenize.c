@@ -460,7 +460,7 @@ int cmd_tokenize(int argc, char **argv) {
       "line, with the text under the key \"text\" (--key); any other file is one document. Packed files of other kinds, "
       "binary files, text that is not UTF-8, JSON arrays and pointers of Git LFS are refused (--as-text). Each "
       "document begins and ends as the tokenizer's folder says (tokenizer_config.json, the post-processor of "
-      "tokenizer.json, config.json; the last line shows it), and empty documents are left out. If a text spells out a "
+      "tokenizer.json, config.json; the line \"documents\" shows it), and empty documents are left out. If a text spells out a "
       "special token, it becomes that token, and the last line counts them; --plain-control-tokens prevents it. "
       "Bytes that are not UTF-8 are kept if there are few and the vocabulary has all 256 bytes; a warning tells when it "
       "lacks one.",
