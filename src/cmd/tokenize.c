@@ -460,10 +460,10 @@ int cmd_tokenize(int argc, char **argv) {
       "line, with the text under the key \"text\" (--key); any other file is one document. Packed files of other kinds, "
       "binary files, text that is not UTF-8, JSON arrays and pointers of Git LFS are refused (--as-text). Each "
       "document begins and ends as the tokenizer's folder says (tokenizer_config.json, the post-processor of "
-      "tokenizer.json, config.json; the line \"documents\" shows it), and empty documents are left out. If a text spells out a "
-      "special token, it becomes that token, and the last line counts them; --plain-control-tokens prevents it. "
-      "Bytes that are not UTF-8 are kept if there are few and the vocabulary has all 256 bytes; a warning tells when it "
-      "lacks one.",
+      "tokenizer.json, config.json; the line \"documents\" shows it), and empty documents are left out. If a text "
+      "spells out a special token, it becomes that token, and the last line counts them; --plain-control-tokens "
+      "prevents it. Bytes that are not UTF-8 are kept if there are few and the vocabulary has all 256 bytes; a warning "
+      "tells when it lacks one.",
       "  plait tokenize --train --vocab-size 1024 --out data/tokenizer.json corpus/*.txt\n"
       "  plait tokenize --tokenizer data/tokenizer.json --out data/corpus corpus/*.txt more.jsonl.zst\n"
       "  find corpus -name '*.h' | sort | plait tokenize --tokenizer models/mine --out data/c --files-from -\n"
