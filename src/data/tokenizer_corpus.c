@@ -80,7 +80,8 @@ static int take_slice(Corpus *c, size_t *taken, Error *error) {
   size_t bytes;
   while ((bytes = find_cut(c)) == c->size - c->done && c->stream && !code) code = read_on(c, error);
   if (code) return code;
-  CorpusSlice slice = {text_stream_name(path), c->data + c->done, bytes, c->lines, !c->begun, bytes == c->size - c->done};
+  CorpusSlice slice = {text_stream_name(path),    c->data + c->done, bytes, c->lines, !c->begun,
+                       bytes == c->size - c->done};
   vec_push(&c->slices, slice);
   c->begun = 1;
   c->done += bytes;
@@ -210,8 +211,8 @@ static void return_scratch(Encoding *e, TokenizerScratch *scratch) {
   pthread_mutex_unlock(&e->lock);
 }
 
-// Counts what the vocabulary lacks in the text that was just encoded, and the special tokens in it; `line`: of the slice, from 1, or 0 where it is
-// not made of lines.
+// Counts what the vocabulary lacks in the text that was just encoded, and the special tokens in it; `line`: of the
+// slice, from 1, or 0 where it is not made of lines.
 static void note_counts(const TokenizerScratch *scratch, int64_t line, SliceResult *result) {
   TokenizerMissed missed = tokenizer_missed(scratch);
   TextCheck part = {.missed = missed.bytes, .missed_line = line > 0, .missed_exact = missed.exact,

@@ -95,9 +95,9 @@ typedef struct CorpusOptions {
   int (*checked)(void *argument, const char *path, const TextCheck *check, Error *error);
 } CorpusOptions;
 
-// Encodes files without special tokens around the texts. A file that text_kind_look refuses is PLAIT_BAD_INPUT. Empty documents are left out and counted. Memory: a batch of
-// slices (16 MiB or 2 MiB a thread) and its ids; a document that the tokenizer cannot cut is one slice. Errors name
-// the file, and the line in a .jsonl.
+// Encodes files without special tokens around the texts. A file that text_kind_look refuses is PLAIT_BAD_INPUT. Empty
+// documents are left out and counted. Memory: a batch of slices (16 MiB or 2 MiB a thread) and its ids; a document that
+// the tokenizer cannot cut is one slice. Errors name the file, and the line in a .jsonl.
 int corpus_encode(const Tokenizer *t, const char *const *paths, int count, const CorpusOptions *options,
                   CorpusCounts *counts, Error *error);
 

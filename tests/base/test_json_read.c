@@ -138,7 +138,8 @@ static void test_scan_deep(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_scan_deep), cmocka_unit_test(test_tolerates), cmocka_unit_test(test_refuses),
-                                     cmocka_unit_test(test_file), cmocka_unit_test(test_scan)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_scan_deep), cmocka_unit_test(test_tolerates),
+                                     cmocka_unit_test(test_refuses), cmocka_unit_test(test_file),
+                                     cmocka_unit_test(test_scan)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -9,7 +9,8 @@ static void check_counts(const uint8_t *data, size_t size) {
   TextCheck check = {0};
   char why[300] = "";
   text_check_scan(&check, (const char *)data, size, true);
-  CHECK(check.characters <= (int64_t)size && check.invalid + check.wide + check.nul + check.control <= check.characters);
+  CHECK(check.characters <= (int64_t)size &&
+        check.invalid + check.wide + check.nul + check.control <= check.characters);
   CHECK(check.replaced <= check.wide);
   CHECK((text_check_verdict(&check, why, sizeof why) == TEXT_IS_FINE) == !why[0]);
   check.lines = true;
