@@ -283,7 +283,7 @@ static void test_folder(void **state) {
       {"{\"weight_map\":{\"x\":\"../a-1.safetensors\"}}", "plain file name"},
       {"{\"weight_map\":{\"x\":\"\"}}", "plain file name"},
       {"{\"weight_map\":{\"x\":7}}", "no file name"},
-      {"{\"weight_map\":{\"x\":\"a-3.safetensors\"}}", "a-3.safetensors: cannot be opened"},
+      {"{\"weight_map\":{\"x\":\"a-3.safetensors\"}}", "a-3.safetensors does not exist, but model.safetensors.index.json names it"},
       {"{\"weight_map\":[]}", "weight_map"},
       {"{}", "weight_map"},
       {"{\"weight_map\":", "not valid JSON"},
