@@ -102,6 +102,10 @@ train 0 'data.tokenizer: … tokens, … for which the model has no row' plan da
 seen 0 'control tokens stood in the texts themselves' plait tokenize --tokenizer rows --out data/some text/* extra.txt
 train 2 'the token at position … has id … allowed are 0 to … tokenize the text again with --tokenizer' train data.tokenizer=rows data.train=data/some
 train 2 'no token files at … make them with plait tokenize' train data.train=data/nothing
+for file in bin idx; do
+  cp data/tuning.bin data/lfs.bin && cp data/tuning.idx data/lfs.idx && cp lfs/tokenizer.json data/lfs.$file
+  expect 2 "data.train: .*/data/lfs.$file is a Git LFS pointer" plait train recipes/fine-tune.yaml run.dir=no data.train=data/lfs
+done
 head -c 2000 /dev/zero > zeros
 seen 2 'is binary data' plait tokenize --tokenizer base --out no text/1.txt zeros
 train 2 'schedule.min_lr is … but must be at most optimizer.lr' train schedule.min_lr=1e-3
