@@ -81,14 +81,21 @@ static int check_file(Tokenize *job, const char *path, Error *error) {
 
 // Looks at every file before work begins: a wrong name at the end of a list should not cost an hour.
 static int check_files(Tokenize *job, Error *error) {
-  int from_stdin = job->files_from && !strcmp(job->files_from, "-"), code = PLAIT_OK;
-  for (int i = 0; i < job->files.count && !code; i++) {
-    if (strcmp(job->files.data[i], "-")) code = check_file(job, job->files.data[i], error);
+  int from_stdin = job->files_from && !strcmp(job->files_from, "-"), refused = 0;
+  Error first = {0};
+  for (int i = 0; i < job->files.count; i++) {
+    Error one = {0};
+    int code = PLAIT_OK;
+    if (strcmp(job->files.data[i], "-")) code = check_file(job, job->files.data[i], &one);
     else if (from_stdin++)
-      code = error_set(error, PLAIT_BAD_INPUT, "- (the standard input) is given twice, it can be read only once");
+      code = error_set(&one, PLAIT_BAD_INPUT, "- (the standard input) is given twice, it can be read only once");
     else job->bytes = -1;
+    if (code && !refused++) first = one;
   }
-  if (code || job->files.count) return code;
+  if (refused == 1) *error = first;
+  if (refused > 1)
+    error_set(error, first.code, "%s; %d more of the FILES cannot be taken", first.message, refused - 1);
+  if (refused || job->files.count) return refused ? error->code : PLAIT_OK;
   return error_set(error, PLAIT_BAD_INPUT,
                    "no FILES are given: name them (- is the standard input), or a list of them with --files-from");
 }

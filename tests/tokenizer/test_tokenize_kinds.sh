@@ -140,6 +140,7 @@ refused u16.jsonl 'is UTF-16 text'
 refused u16le.txt 'is like UTF-16 text: .*UTF-16LE'
 refused u16be.txt 'is like UTF-16 text: .*UTF-16BE'
 expect 2 'standard input is packed \(xz\)' "$PLAIT" tokenize --tokenizer t.json --out o --force - <a.xz
+says 2 'noise is binary data .*; 2 more of the FILES cannot be taken' a.txt noise a.xz nosuch.txt
 for name in noise late a.xz german.txt pointer.txt u16.txt; do
   expect 2 "$name .*--as-text" "$PLAIT" tokenize --train --vocab-size 300 --out n.json a.txt $name
   [ ! -e n.json ] || fail "$name: a tokenizer is left"
