@@ -1,4 +1,4 @@
-// The table of the keys of cluster files, and the reading of one value; for plan/cluster_*.c.
+// The table of the keys of cluster files, and the reading of one value; for machine/cluster_*.c.
 #pragma once
 #include "base/yaml.h"
 #include "machine/cluster.h"
