@@ -32,7 +32,8 @@ wait_for grep -q 'waiting for machines: 1 of at least 2 is here' $stay.log || { 
 saved=$(last_step wait)
 [ -d "wait/checkpoints/step-$saved" ] || fail "goodbye after step $saved, which is not saved"
 [ "$(cat a.log b.log | grep -c "^step $saved is saved; machines join or leave, and training resumes from this step\$")" -eq 1 ] &&
-  ! grep -qE '^(stopped by|next  )' a.log b.log || fail "goodbye reads like the end of the run: $(tail -n 20 a.log b.log)"
+  [ "$(cat a.log b.log | grep -c '^plait: machines join or leave: stopping after this step, which is saved then$')" -eq 1 ] &&
+  ! grep -qE '^(stopped by|next  |plait: SIG)' a.log b.log || fail "goodbye reads like the end of the run: $(tail -n 20 a.log b.log)"
 machine c --nnodes 2 recipe.yaml $long run.dir=wait
 all_end 0 "$stay" c
 same_run whole wait
