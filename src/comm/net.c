@@ -192,6 +192,7 @@ int net_world_create(const NetOptions *options, PlaitWorld **world, Error *error
                      options->ranks, NET_MOST_RANKS);
   if (m.options.silence <= 0) m.options.silence = NET_SILENCE;
   if (m.options.patience <= 0) m.options.patience = NET_PATIENCE;
+  if (m.options.notice <= 0) m.options.notice = NET_NOTICE;
   NetWorld *w = xcalloc(1, sizeof *w);
   w->base.rank = options->rank;
   w->base.base.ranks = options->ranks;
