@@ -36,7 +36,7 @@ typedef struct Machine {
 // A failure that ended a round. weight: 3 a signal killed the worker, 2 it said why, 1 it ended with a status; 0: none.
 typedef struct JobFailure {
   int round, weight, rank, status; // status: what a shell calls it
-  bool blames, wrong_input;        // blames: it names another rank
+  bool blames, wrong_input;        // blames: it names another rank; wrong_input: a restart would end in the same way
   bool counted;                    // it was found to be what ended the round: one of the restarts, or the job's end
   char machine[JOB_ID], host[JOB_NAME];
   char sentence[JOB_SENTENCE];

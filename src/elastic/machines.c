@@ -18,6 +18,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+enum { wrong_input_status = 2 }; // of plait train
 static const double look_seconds = 0.5, stale_seconds = 1, cut_off_silences = 3, long_wait_seconds = 10;
 
 typedef struct Machines {
@@ -134,13 +135,14 @@ static void tell_failure(Machines *m) {
   bool own = !strcmp(f->machine, member_id(m->member));
   if (!f->counted || f->round <= m->printed) return;
   m->printed = f->round;
-  const char *colon = f->wrong_input ? strstr(f->sentence, ": ") : NULL;
+  const char *colon = f->wrong_input && f->status == wrong_input_status ? strstr(f->sentence, ": ") : NULL;
   char after[120] = "";
   if (s->phase == JOB_GATHERS) snprintf(after, sizeof after, " (restart %d of %d)", s->restarts, o->most_restarts);
   else if (s->phase != JOB_DONE)
     snprintf(after, sizeof after, "; starting all %d workers again (restart %d of %d)", job_ranks(s), s->restarts,
              o->most_restarts);
   else if (o->most_restarts && !f->wrong_input && !s->stop) snprintf(after, sizeof after, "; no restart is left");
+  else if (o->most_restarts && !colon && !s->stop) snprintf(after, sizeof after, "; %s", failure_lasts);
   if (!own) fprintf(stderr, "plait launch: rank %d on %s failed; that machine prints how%s\n", f->rank, f->host, after);
   else fprintf(stderr, "plait launch: %s%s\n", colon ? colon + 2 : f->sentence, after);
 }
@@ -299,7 +301,8 @@ static void report(Machines *m) {
   if (found->happened) {
     *f = (JobFailure){.round = m->begun, .weight = found->weight, .rank = found->rank, .status = found->exit_status,
                       .blames = found->blames};
-    f->wrong_input = FAULT(wrong_input_restarts, m->options->trains && found->exit_status == 2, 0);
+    f->wrong_input =
+        found->lasts || FAULT(wrong_input_restarts, m->options->trains && found->exit_status == wrong_input_status, 0);
     snprintf(f->machine, sizeof f->machine, "%s", member_id(m->member));
     gethostname(f->host, sizeof f->host - 1);
     snprintf(f->sentence, sizeof f->sentence, "%s", found->sentence);

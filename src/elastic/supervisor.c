@@ -80,7 +80,8 @@ static int was_stopped(const Supervisor *s) {
 }
 
 static int will_restart(const Supervisor *s) {
-  return !s->stop && !was_stopped(s) && !is_wrong_input(s) && s->restarts < s->options->most_restarts;
+  return !s->stop && !was_stopped(s) && !is_wrong_input(s) && !s->round.failure.lasts &&
+         s->restarts < s->options->most_restarts;
 }
 
 static void tell(Supervisor *s) {
@@ -91,6 +92,8 @@ static void tell(Supervisor *s) {
   else if (will_restart(s))
     fprintf(stderr, "plait launch: %s; starting all %d workers again (restart %d of %d)\n", f->sentence,
             s->options->workers, s->restarts + 1, s->options->most_restarts);
+  else if (f->lasts && !s->stop && s->options->most_restarts)
+    fprintf(stderr, "plait launch: %s; %s\n", f->sentence, failure_lasts);
   else if (s->stop || !s->options->most_restarts) fprintf(stderr, "plait launch: %s\n", f->sentence);
   else
     fprintf(stderr, "plait launch: %s; %s\n", f->sentence,
