@@ -526,7 +526,7 @@ int machines_supervise(const LaunchOptions *o, int signals, int *status, Error *
   Machines m = {.options = o, .signals = signals, .begun = -1, .printed = -1, .announced = -1,
                 .caused = clock_seconds()};
   m.membership = (MemberOptions){.endpoints = o->endpoints, .id = o->id, .insecure = o->insecure,
-                                 .silence = o->silence, .patience = o->patience, .recipe = o->recipe,
+                                 .silence = o->silence, .patience = o->patience, .recipe = o->recipe, .what = o->what,
                                  .folder = o->run_folder, .address = o->address, .nproc = o->workers,
                                  .node_rank = o->node_rank, .copies = o->copies,
                                  .limits = {o->least, o->most, o->most_restarts, o->ranks, o->unit}};

@@ -114,7 +114,7 @@ wait_for grep -q 'waiting for machines' a.log || die "it does not wait: $(cat a.
 common="--nnodes 2 --rdzv $store"
 # shellcheck disable=SC2086
 {
-  refuse 2 "the job at $store runs another recipe" timeout -k 2 20 "$PLAIT" launch $common --rdzv-id "$id" recipe.yaml $long run.seed=8 run.dir=refused
+  refuse 2 "the job at $store runs something else: run.seed is 8 here and 7 there; give all machines the same" timeout -k 2 20 "$PLAIT" launch $common --rdzv-id "$id" recipe.yaml $long run.seed=8 run.dir=refused
   refuse 2 'is another job than --rdzv-id another; give another port' timeout -k 2 20 "$PLAIT" launch $common --rdzv-id another recipe.yaml $long run.dir=refused
   refuse 2 'run.dir .*refused is in use by another job, whose store is at' timeout -k 2 20 "$PLAIT" launch --nnodes 2 --rdzv 127.0.0.1:$((port + 1)) --rdzv-id "$id" recipe.yaml $long run.dir=refused
 }
