@@ -98,7 +98,7 @@ install: configure   ## installs command, libraries, headers, plait.pc, models, 
 	@DESTDIR='$(DESTDIR)' cmake --install $(BUILD) --prefix '$(PREFIX)'
 
 clean:               ## removes all that was built
-	rm -rf build build-werror build-asan build-tsan build-fuzz build-minimal build-faults
+	rm -rf build build-werror build-asan build-tsan build-fuzz build-minimal build-faults build-arm64
 
 configure: dependencies
 	@cmake -G Ninja -S . -B $(BUILD) $(CMAKE_OPTIONS) >$(BUILD).configure.log 2>&1 \

@@ -218,11 +218,12 @@ static int explain_weights(const char *path, const Names *names, Error *error) {
                                        ".pth",  ".pt",   ".ckpt", ".npz",     ".nemo"};
   const char *shard = find(names, "model-", ".safetensors"), *name = find(names, "pytorch_model", ".bin");
   if (has(names, "adapter_config.json")) return explain_adapter(path, error);
+  int shards = count(names, "model-", ".safetensors");
   if (shard)
     return error_set(error, PLAIT_BAD_INPUT,
-                     "%s holds shards (%d files, as %s) without model.safetensors.index.json, which says what is in "
+                     "%s holds shards (%d file%s, as %s) without model.safetensors.index.json, which says what is in "
                      "which: it belongs to the same download",
-                     path, count(names, "model-", ".safetensors"), shard);
+                     path, shards, shards > 1 ? "s" : "", shard);
   if (!name && has(names, "pytorch_model.bin.index.json")) name = "pytorch_model.bin.index.json";
   if (name)
     return has(names, "pytorch_model.bin") ? explain_pytorch(path, "pytorch_model.bin", error)

@@ -17,7 +17,7 @@ void text_check_scan(TextCheck *c, const char *text, size_t bytes, bool begins) 
     uint32_t code;
     int n = utf8_get(text + i, bytes - i, &code);
     if (!n) c->invalid++;
-    else if (code == 0xFFFD) c->replaced++;
+    else c->wide++, c->replaced += code == 0xFFFD;
     i += n ? (size_t)n : 1;
   }
 }
@@ -25,6 +25,7 @@ void text_check_scan(TextCheck *c, const char *text, size_t bytes, bool begins) 
 void text_check_add(TextCheck *sum, const TextCheck *part) {
   sum->characters += part->characters;
   sum->invalid += part->invalid;
+  sum->wide += part->wide;
   sum->no_text += part->no_text;
   sum->halves += part->halves;
   sum->replaced += part->replaced;
@@ -39,6 +40,9 @@ void text_check_add(TextCheck *sum, const TextCheck *part) {
     sum->missed_line = part->missed_line;
   }
   sum->missed += part->missed;
+  sum->control_tokens += part->control_tokens;
+  sum->lines |= part->lines;
+  sum->lines_found |= part->lines_found;
 }
 
 void text_check_place(const TextCheck *c, char *text, size_t size) {
@@ -48,23 +52,41 @@ void text_check_place(const TextCheck *c, char *text, size_t size) {
 
 static double percent(int64_t part, int64_t whole) { return 100.0 * (double)part / (double)(whole ? whole : 1); }
 
-bool text_check_complaint(const TextCheck *c, char *text, size_t size) {
+// Another encoding: many bytes that are not UTF-8, or few (as in German) where hardly another one is.
+static bool is_other_encoding(const TextCheck *c) {
+  bool many = c->invalid * 20 > c->characters;
+  return many || (c->invalid >= 16 && c->invalid * 200 > c->characters && c->invalid > 8 * c->wide);
+}
+
+TextVerdict text_check_verdict(const TextCheck *c, char *why, size_t size) {
+  TextVerdict none = c->lines ? TEXT_IS_DOUBTFUL : TEXT_IS_NONE; // texts within valid JSON
   if (c->utf16) {
-    snprintf(text, size, "is UTF-16; plait reads UTF-8. Convert it: iconv -f UTF-16 -t UTF-8");
-  } else if (c->nul || c->control * 100 > c->characters) {
-    snprintf(text, size, "looks like a binary file and not like text: it holds %lld NUL bytes and %lld other control "
-                         "characters",
-             (long long)c->nul, (long long)c->control);
-  } else if ((c->invalid + c->replaced) * 20 > c->characters) {
-    snprintf(text, size,
-             "%.0f%% of its characters are not UTF-8 or are U+FFFD (a character that was lost before). If it has "
-             "another encoding, convert it, for instance: iconv -f LATIN1 -t UTF-8",
-             percent(c->invalid + c->replaced, c->characters));
-  } else if (c->unknown * 20 > c->tokens) {
-    snprintf(text, size, "%.0f%% of its tokens are the unknown token: the tokenizer's vocabulary lacks its characters",
-             percent(c->unknown, c->tokens));
-  } else {
-    return false;
+    snprintf(why, size, "is UTF-16; plait reads UTF-8. Convert it: iconv -f UTF-16 -t UTF-8");
+    return none;
   }
-  return true;
+  if (c->nul || c->control * 100 > c->characters) {
+    bool few = c->nul * 1000 <= c->characters && c->control * 100 <= c->characters;
+    snprintf(why, size, "%s: it holds %lld NUL bytes and %lld other control characters",
+             few ? "has NUL bytes, as binary files have" : "looks like a binary file and not like text",
+             (long long)c->nul, (long long)c->control);
+    return few ? TEXT_IS_DOUBTFUL : none;
+  }
+  if (is_other_encoding(c)) {
+    snprintf(why, size,
+             "is not UTF-8: %.1f%% of its characters are not. If it has another encoding, convert it, for instance: "
+             "iconv -f LATIN1 -t UTF-8",
+             percent(c->invalid, c->characters));
+    return none;
+  }
+  if ((c->invalid + c->replaced) * 20 > c->characters) {
+    snprintf(why, size,
+             "has lost characters: %.0f%% of them are U+FFFD, which programs write for what they cannot read, or are "
+             "not UTF-8",
+             percent(c->invalid + c->replaced, c->characters));
+    return TEXT_IS_DOUBTFUL;
+  }
+  if (c->unknown * 20 <= c->tokens) return TEXT_IS_FINE;
+  snprintf(why, size, "%.0f%% of its tokens are the unknown token: the tokenizer's vocabulary lacks its characters",
+           percent(c->unknown, c->tokens));
+  return TEXT_IS_DOUBTFUL;
 }

@@ -7,6 +7,7 @@
 typedef struct TextCheck {
   int64_t characters; // a byte that is not UTF-8 counts as one
   int64_t invalid;    // bytes that are not UTF-8
+  int64_t wide;       // characters of several bytes
   int64_t no_text;    // lines of JSON whose text is null
   int64_t halves;     // halves of surrogate pairs in JSON, each of which became U+FFFD
   int64_t replaced;   // U+FFFD: what an earlier program put where it could not read a character
@@ -16,13 +17,16 @@ typedef struct TextCheck {
   int64_t missed;          // bytes that the vocabulary lacks
   int64_t missed_at;       // the first of them: its byte, from 0, or the line, from 1
   bool missed_exact, missed_line;
+  int64_t control_tokens;  // tokens that the text spells out and that are special: they became those tokens
+  bool lines, lines_found; // it was read as lines of JSON; not because its name says so, but its contents
 } TextCheck;
 
 // Adds the counts of a piece of a text, which must not end within a character; begins: it is the file's first one.
 void text_check_scan(TextCheck *check, const char *text, size_t bytes, bool begins);
 void text_check_add(TextCheck *sum, const TextCheck *part);
-// Writes why the file is probably not text that a tokenizer should read, as the end of a sentence that begins with the
-// file's name: binary, another encoding, more than 5% of its characters replaced or unknown. false: nothing is wrong.
-bool text_check_complaint(const TextCheck *check, char *text, size_t size);
+// NONE: binary data or another encoding, which must not become tokens. DOUBTFUL: more than 5% of its characters are
+// replaced or unknown, or NULs stand in it. Then why: the end of a sentence that begins with the file's name.
+typedef enum TextVerdict { TEXT_IS_FINE, TEXT_IS_DOUBTFUL, TEXT_IS_NONE } TextVerdict;
+TextVerdict text_check_verdict(const TextCheck *check, char *why, size_t size);
 // Where the first byte is that the vocabulary lacks: "at byte 17", "in line 3".
 void text_check_place(const TextCheck *check, char *text, size_t size);

@@ -7,6 +7,7 @@
 #include <poll.h>
 #include <stdint.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/stat.h>
 #include <unistd.h>
 #include <zlib.h>
@@ -32,7 +33,7 @@ const char *text_stream_name(const char *path) { return strcmp(path, "-") ? path
 
 static size_t without(const char *path, size_t length, const char *suffix) {
   size_t n = strlen(suffix);
-  return length > n && !memcmp(path + length - n, suffix, n) ? length - n : length;
+  return length > n && !strncasecmp(path + length - n, suffix, n) ? length - n : length;
 }
 
 static Packing packing_of_name(const char *path) {
@@ -44,7 +45,7 @@ bool text_stream_packed_name(const char *path) { return packing_of_name(path) !=
 
 bool text_stream_holds_lines(const char *path) {
   size_t n = without(path, without(path, strlen(path), ".gz"), ".zst");
-  return without(path, n, ".jsonl") < n;
+  return without(path, n, ".jsonl") < n || without(path, n, ".jsonlines") < n || without(path, n, ".ndjson") < n;
 }
 
 static Packing packing_of(const uint8_t *bytes, size_t n) {

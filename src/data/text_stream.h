@@ -16,5 +16,5 @@ int text_stream_read(TextStream *stream, char *out, size_t room, size_t *got, Er
 void text_stream_close(TextStream *stream); // NULL is fine
 
 const char *text_stream_name(const char *path); // for messages: "-" is the standard input
-bool text_stream_packed_name(const char *path); // ends in .gz or .zst
-bool text_stream_holds_lines(const char *path); // a .jsonl, packed or not
+bool text_stream_packed_name(const char *path); // ends in .gz or .zst (as all names here: large letters or small)
+bool text_stream_holds_lines(const char *path); // .jsonl, .jsonlines or .ndjson, packed or not

@@ -1,5 +1,6 @@
 // Encoding: added tokens, normalizer, pre-tokenizer and BPE in Hugging Face's order; lookups; cuts.
 #include "data/tokenizer.h"
+#include "base/fault.h"
 #include "base/file.h"
 #include "data/tokenizer_added.h"
 #include <errno.h>
@@ -17,6 +18,8 @@ struct TokenizerScratch {
   IdVector *ids;
   const char *text, *piece; // its text; the piece between added tokens that is being encoded
   size_t bytes;
+  bool plain;
+  int64_t specials; // that the text spells out
   TokenizerMissed missed;
 };
 
@@ -90,6 +93,13 @@ static void note_missed(TokenizerScratch *s) {
 
 TokenizerMissed tokenizer_missed(const TokenizerScratch *scratch) { return scratch->missed; }
 
+int64_t tokenizer_specials(const TokenizerScratch *scratch) { return scratch->specials; }
+
+static void put_added(TokenizerScratch *s, const AddedToken *token) {
+  s->specials += token->special;
+  vec_push(s->ids, token->id);
+}
+
 // Where no merge joins "x▁", a word may be cut before ▁: short words are fast and can be cached.
 static void encode_word(void *argument, const char *text, size_t bytes) {
   TokenizerScratch *s = argument;
@@ -137,9 +147,9 @@ static int encode_normalized(TokenizerScratch *s, const char *text, size_t bytes
                             &text, &bytes, error);
   size_t done = 0, scan = 0;
   AddedMatch match;
-  while (code >= 0 && added_next(&s->t->added_normalized, text, bytes, done, &scan, &match)) {
+  while (code >= 0 && added_next(&s->t->added_normalized, text, bytes, s->plain, done, &scan, &match)) {
     if (match.start > done) code = encode_piece(s, text + done, match.start - done, done ? 0 : flags, error);
-    vec_push(s->ids, match.token->id);
+    put_added(s, match.token);
     done = match.end;
   }
   return code < 0 ? code : encode_piece(s, text + done, bytes - done, done ? 0 : flags, error);
@@ -157,13 +167,15 @@ int tokenizer_encode_with(const Tokenizer *t, TokenizerScratch *s, const char *t
   s->ids = ids;
   s->text = text;
   s->bytes = bytes;
+  s->plain = FAULT(control_tokens_are_always_found, flags & ENCODE_PLAIN, 0);
+  s->specials = 0;
   s->bpe.missed = 0;
   s->missed = (TokenizerMissed){0};
   if (flags & ENCODE_ADD_SPECIAL)
     for (int i = 0; i < t->before.count; i++) vec_push(ids, t->before.data[i]);
-  while (code >= 0 && added_next(&t->added_raw, text, bytes, done, &scan, &match)) {
+  while (code >= 0 && added_next(&t->added_raw, text, bytes, s->plain, done, &scan, &match)) {
     if (match.start > done) code = encode_normalized(s, text + done, match.start - done, done ? 0 : place, error);
-    vec_push(ids, match.token->id);
+    put_added(s, match.token);
     done = match.end;
   }
   if (code >= 0) code = encode_normalized(s, text + done, bytes - done, done ? 0 : place, error);

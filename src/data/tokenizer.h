@@ -102,7 +102,9 @@ int tokenizer_train(const char *const *files, int count, int vocab_size, int thr
 // exceeds its limits or a text has more than 256 MiB (cut it).
 int tokenizer_encode(const Tokenizer *t, const char *text, size_t bytes, int add_special, IdVector *ids, Error *error);
 
-enum { ENCODE_ADD_SPECIAL = 1, ENCODE_CONTINUES = 2 }; // CONTINUES: the text goes on from a tokenizer_cut
+// CONTINUES: the text goes on from a tokenizer_cut. PLAIN: special tokens that the text spells out are encoded as any
+// other text (encode_special_tokens of Hugging Face's tokenizers, split_special_tokens of transformers).
+enum { ENCODE_ADD_SPECIAL = 1, ENCODE_CONTINUES = 2, ENCODE_PLAIN = 4 };
 int tokenizer_encode_with(const Tokenizer *t, TokenizerScratch *scratch, const char *text, size_t bytes, int flags,
                           IdVector *ids, Error *error);
 
@@ -110,6 +112,7 @@ int tokenizer_encode_with(const Tokenizer *t, TokenizerScratch *scratch, const c
 // Where the text was normalized before (exact 0), `first` is the end of the added token before it, or 0.
 typedef struct TokenizerMissed { int64_t bytes; size_t first; int found, exact; } TokenizerMissed;
 TokenizerMissed tokenizer_missed(const TokenizerScratch *scratch);
+int64_t tokenizer_specials(const TokenizerScratch *scratch); // of the same text: special tokens that it spells out
 
 // The first position >= from (and < bytes) where a document may be cut so that the ids of its parts (the later ones
 // encoded with ENCODE_CONTINUES) are those of the whole; `bytes` where there is none or the tokenizer is not cuttable.

@@ -54,7 +54,8 @@ static int stands_alone(const AddedSet *set, const char *text, size_t bytes, siz
   return 1;
 }
 
-int added_next(const AddedSet *set, const char *text, size_t bytes, size_t done, size_t *scan, AddedMatch *match) {
+int added_next(const AddedSet *set, const char *text, size_t bytes, bool plain, size_t done, size_t *scan,
+               AddedMatch *match) {
   if (!set->count) return 0;
   for (size_t i = *scan; i < bytes; i++) {
     int b = (uint8_t)text[i];
@@ -62,7 +63,7 @@ int added_next(const AddedSet *set, const char *text, size_t bytes, size_t done,
     const AddedToken *token = find_at(set, text + i, bytes - i);
     if (!token) continue;
     size_t start = i, end = i + (size_t)token->bytes;
-    if (token->single_word && !stands_alone(set, text, bytes, start, end)) {
+    if ((plain && token->special) || (token->single_word && !stands_alone(set, text, bytes, start, end))) {
       i = end - 1;
       continue;
     }

@@ -27,20 +27,6 @@ static void release(Corpus *c) {
   if (c->open && c->block.map.data && behind) madvise((void *)(uintptr_t)c->data, behind, MADV_DONTNEED);
 }
 
-static int open_file(Corpus *c, Error *error) {
-  const char *path = c->files.paths[c->next];
-  int streamed = text_stream_open(&c->stream, path, error);
-  int code = streamed ? streamed : file_map(path, &c->block.map, error);
-  if (code < 0) return code;
-  c->data = (const char *)c->block.map.data;
-  c->size = c->block.map.size;
-  c->done = 0;
-  c->open = 1;
-  c->begun = 0;
-  c->next++;
-  return PLAIT_OK;
-}
-
 // Reads a stream on into a new block, which begins with what no slice has of the old one.
 static int read_on(Corpus *c, Error *error) {
   size_t kept = c->size - c->done, room = kept > BLOCK_BYTES ? kept : BLOCK_BYTES, got;
@@ -60,23 +46,42 @@ static int read_on(Corpus *c, Error *error) {
   return code;
 }
 
+// Looks at the first bytes, too: they decide what the file is.
+static int open_file(Corpus *c, Error *error) {
+  const char *path = c->files.paths[c->next];
+  int streamed = text_stream_open(&c->stream, path, error);
+  int code = streamed ? streamed : file_map(path, &c->block.map, error);
+  if (code < 0) return code;
+  c->data = (const char *)c->block.map.data;
+  c->size = c->block.map.size;
+  c->done = 0;
+  c->open = 1;
+  c->begun = 0;
+  c->next++;
+  if (c->stream && (code = read_on(c, error)) < 0) return code;
+  TextKindOptions how = {c->files.how.key, c->files.lines, c->files.as_text};
+  size_t head = c->size < TEXT_KIND_HEAD ? c->size : TEXT_KIND_HEAD;
+  return text_kind_look(path, c->data, head, head == c->size && !c->stream, &how, &c->lines, error);
+}
+
 // Where the next slice ends, from its beginning; all that is there where it holds no cut.
-static size_t find_cut(const Corpus *c, int lines) {
+static size_t find_cut(const Corpus *c) {
   const char *data = c->data + c->done;
   size_t left = c->size - c->done;
   if (left <= c->slice_bytes) return left;
-  if (!lines) return split_cut(data, left, c->slice_bytes, c->cuts);
+  if (!c->lines) return split_cut(data, left, c->slice_bytes, c->cuts);
   const char *end = memchr(data + c->slice_bytes, '\n', left - c->slice_bytes);
   return end ? (size_t)(end - data) + 1 : left;
 }
 
 static int take_slice(Corpus *c, size_t *taken, Error *error) {
   const char *path = c->files.paths[c->next - 1];
-  int lines = c->files.lines || text_stream_holds_lines(path), code = PLAIT_OK;
+  int code = PLAIT_OK;
   size_t bytes;
-  while ((bytes = find_cut(c, lines)) == c->size - c->done && c->stream && !code) code = read_on(c, error);
+  while ((bytes = find_cut(c)) == c->size - c->done && c->stream && !code) code = read_on(c, error);
   if (code) return code;
-  CorpusSlice slice = {text_stream_name(path), c->data + c->done, bytes, lines, !c->begun, bytes == c->size - c->done};
+  CorpusSlice slice = {text_stream_name(path),    c->data + c->done, bytes, c->lines, !c->begun,
+                       bytes == c->size - c->done};
   vec_push(&c->slices, slice);
   c->begun = 1;
   c->done += bytes;
@@ -123,7 +128,7 @@ size_t corpus_take_line(const char **data, size_t *bytes, const char **line) {
 }
 
 int corpus_blank(const char *line, size_t bytes) {
-  size_t i = 0;
+  size_t i = bytes > 2 && !memcmp(line, "\xef\xbb\xbf", 3) ? 3 : 0; // as the first line of a file may have
   while (i < bytes && (line[i] == ' ' || line[i] == '\t' || line[i] == '\r')) i++;
   return i == bytes;
 }
@@ -185,6 +190,7 @@ typedef struct SliceResult {
 typedef struct Encoding {
   const Tokenizer *t;
   const CorpusLines *how;
+  int flags; // for tokenizer_encode_with
   const CorpusSlice *slices;
   SliceResult *results;
   pthread_mutex_t lock;
@@ -205,12 +211,13 @@ static void return_scratch(Encoding *e, TokenizerScratch *scratch) {
   pthread_mutex_unlock(&e->lock);
 }
 
-// Counts what the vocabulary lacks in the text that was just encoded; `line`: of the slice, from 1, or 0 where it is
-// not made of lines.
-static void note_missed(const TokenizerScratch *scratch, int64_t line, SliceResult *result) {
+// Counts what the vocabulary lacks in the text that was just encoded, and the special tokens in it; `line`: of the
+// slice, from 1, or 0 where it is not made of lines.
+static void note_counts(const TokenizerScratch *scratch, int64_t line, SliceResult *result) {
   TokenizerMissed missed = tokenizer_missed(scratch);
   TextCheck part = {.missed = missed.bytes, .missed_line = line > 0, .missed_exact = missed.exact,
                     .missed_at = line ? line : (int64_t)missed.first};
+  part.control_tokens = tokenizer_specials(scratch);
   text_check_add(&result->check, &part);
 }
 
@@ -226,8 +233,8 @@ static int encode_line(Encoding *e, TokenizerScratch *scratch, const char *line,
   else {
     result->bytes += (int64_t)text_bytes;
     text_check_scan(&result->check, text, text_bytes, false);
-    code = tokenizer_encode_with(e->t, scratch, text, text_bytes, 0, &result->ids, &result->error);
-    note_missed(scratch, result->lines, result);
+    code = tokenizer_encode_with(e->t, scratch, text, text_bytes, e->flags, &result->ids, &result->error);
+    note_counts(scratch, result->lines, result);
     vec_push(&result->ends, result->ids.count);
   }
   json_decref(holder);
@@ -251,9 +258,9 @@ static void encode_document(Encoding *e, TokenizerScratch *scratch, const Corpus
     return;
   }
   text_check_scan(&result->check, slice->data, slice->bytes, slice->begins);
-  tokenizer_encode_with(e->t, scratch, slice->data, slice->bytes, slice->begins ? 0 : ENCODE_CONTINUES, &result->ids,
-                        &result->error);
-  note_missed(scratch, 0, result);
+  tokenizer_encode_with(e->t, scratch, slice->data, slice->bytes,
+                        e->flags | (slice->begins ? 0 : ENCODE_CONTINUES), &result->ids, &result->error);
+  note_counts(scratch, 0, result);
   if (slice->ends) vec_push(&result->ends, result->ids.count);
 }
 
@@ -283,8 +290,9 @@ static int write_slice(const CorpusSlice *slice, SliceResult *result, const Corp
   if (told) return told;
   if (result->error.code < 0) {
     if (slice->lines)
-      return error_set(error, result->error.code, "%s: line %lld: %s", slice->path,
-                       (long long)(file->lines + result->lines), result->error.message);
+      return error_set(error, result->error.code, "%s: line %lld: %s%s", slice->path,
+                       (long long)(file->lines + result->lines), result->error.message,
+                       slice->lines == TEXT_LINES_FOUND ? CORPUS_LINES_FOUND : "");
     return error_set(error, result->error.code, "%s: %s", slice->path, result->error.message);
   }
   int start = 0, code = PLAIT_OK;
@@ -295,11 +303,14 @@ static int write_slice(const CorpusSlice *slice, SliceResult *result, const Corp
   if (code >= 0 && result->ids.count > start)
     code = options->write(options->argument, result->ids.data + start, result->ids.count - start, 0, error);
   TextCheck check = result->check;
+  check.lines = slice->lines != TEXT_IS_ONE;
+  check.lines_found = slice->lines == TEXT_LINES_FOUND;
   check.missed_at += slice->lines ? file->lines : file->bytes;
   text_check_add(&file->check, &check);
   file->lines += result->lines;
   file->bytes += (int64_t)slice->bytes;
-  if (code >= 0 && slice->ends && options->checked) options->checked(options->argument, slice->path, &file->check);
+  if (code >= 0 && slice->ends && options->checked)
+    code = options->checked(options->argument, slice->path, &file->check, error);
   counts->documents += result->ends.count;
   counts->empty += result->empty;
   counts->tokens += result->ids.count;
@@ -310,10 +321,18 @@ static int write_slice(const CorpusSlice *slice, SliceResult *result, const Corp
 int corpus_encode(const Tokenizer *t, const char *const *paths, int count, const CorpusOptions *options,
                   CorpusCounts *counts, Error *error) {
   int threads = options->threads > 1 ? options->threads : 1, results = 0;
-  Corpus corpus = {.files = {.paths = paths, .count = count, .lines = options->lines}, .cuts = t->cuttable};
+  Corpus corpus = {.files = {.paths = paths,
+                             .count = count,
+                             .lines = options->lines,
+                             .as_text = options->as_text,
+                             .how = options->how},
+                   .cuts = t->cuttable};
   corpus.slice_bytes = options->slice_bytes ? options->slice_bytes : 256 << 10;
   corpus.batch_bytes = (size_t)(threads > 8 ? threads : 8) * (2 << 20);
-  Encoding e = {.t = t, .how = &options->how, .lock = PTHREAD_MUTEX_INITIALIZER};
+  Encoding e = {.t = t,
+                .how = &options->how,
+                .flags = options->plain ? ENCODE_PLAIN : 0,
+                .lock = PTHREAD_MUTEX_INITIALIZER};
   Team *team;
   SoFar file = {0};
   *counts = (CorpusCounts){0};

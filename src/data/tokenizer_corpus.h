@@ -3,6 +3,7 @@
 #pragma once
 #include "base/file.h"
 #include "data/text_check.h"
+#include "data/text_kind.h"
 #include "data/text_stream.h"
 #include "data/tokenizer.h"
 
@@ -21,10 +22,11 @@ typedef Vec(BadLine) BadLines;
 typedef struct CorpusFiles {
   const char *const *paths; // (count)
   int count;
-  bool lines; // each of them is .jsonl, whatever its name
+  bool lines;   // each of them is .jsonl, whatever its name
+  bool as_text; // as in TextKindOptions
   CorpusLines how;
-  // Called at the end of each file, in order, with what text_check.h counts; may be NULL.
-  void (*checked)(void *argument, const char *path, const TextCheck *check);
+  // Called at the end of each file, in order, with what text_check.h counts; an error stops. May be NULL.
+  int (*checked)(void *argument, const char *path, const TextCheck *check, Error *error);
   void *argument;
 } CorpusFiles;
 
@@ -32,7 +34,7 @@ typedef struct CorpusFiles {
 typedef struct CorpusSlice {
   const char *path, *data;
   size_t bytes;
-  int lines;        // of JSON
+  TextLines lines;  // of JSON
   int begins, ends; // the file does
 } CorpusSlice;
 
@@ -50,6 +52,7 @@ typedef struct Corpus {
   size_t size, done;
   TextStream *stream; // NULL: the block is all, or its last one
   int open, begun;
+  TextLines lines; // what text_kind_look says of the file
   Vec(CorpusBlock) finished; // blocks that the slices of the last batch point into
   Vec(CorpusSlice) slices;   // of the last batch
 } Corpus;
@@ -73,6 +76,9 @@ int corpus_tell_bad(const CorpusLines *how, void *argument, const char *path, in
 size_t corpus_take_line(const char **data, size_t *bytes, const char **line);
 int corpus_blank(const char *line, size_t bytes); // such lines are skipped
 
+// What an error in a line adds where nobody has said that the file holds lines.
+#define CORPUS_LINES_FOUND " (its first line is a JSON object; --as-text takes the file as one text)"
+
 typedef struct CorpusCounts { int64_t documents, empty, tokens, bytes; } CorpusCounts; // tokens without end-of-text
 
 typedef struct CorpusOptions {
@@ -83,14 +89,15 @@ typedef struct CorpusOptions {
   // Called after each batch; a negative code stops. May be NULL.
   int (*progress)(void *argument, const CorpusCounts *counts, Error *error);
   void *argument;
-  bool lines; // as in CorpusFiles
+  bool lines, as_text; // as in CorpusFiles
+  bool plain;          // ENCODE_PLAIN
   CorpusLines how;
-  void (*checked)(void *argument, const char *path, const TextCheck *check);
+  int (*checked)(void *argument, const char *path, const TextCheck *check, Error *error);
 } CorpusOptions;
 
-// Encodes files without special tokens around the texts. Empty documents are left out and counted. Memory: a batch of
-// slices (16 MiB or 2 MiB a thread) and its ids; a document that the tokenizer cannot cut is one slice. Errors name
-// the file, and the line in a .jsonl.
+// Encodes files without special tokens around the texts. A file that text_kind_look refuses is PLAIT_BAD_INPUT. Empty
+// documents are left out and counted. Memory: a batch of slices (16 MiB or 2 MiB a thread) and its ids; a document that
+// the tokenizer cannot cut is one slice. Errors name the file, and the line in a .jsonl.
 int corpus_encode(const Tokenizer *t, const char *const *paths, int count, const CorpusOptions *options,
                   CorpusCounts *counts, Error *error);
 

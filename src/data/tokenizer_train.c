@@ -88,16 +88,19 @@ static int add_up(const Counting *c, int i, SoFar *file, WordTable *all, Error *
   if (told) return told;
   file->lines += c->lines[i];
   text_check_add(&file->check, &c->checks[i]);
+  file->check.lines = slice->lines != TEXT_IS_ONE;
+  file->check.lines_found = slice->lines == TEXT_LINES_FOUND;
   if (c->errors[i].code < 0 && slice->lines)
-    return error_set(error, c->errors[i].code, "%s: line %lld: %s", slice->path, (long long)file->lines,
-                     c->errors[i].message);
+    return error_set(error, c->errors[i].code, "%s: line %lld: %s%s", slice->path, (long long)file->lines,
+                     c->errors[i].message, slice->lines == TEXT_LINES_FOUND ? CORPUS_LINES_FOUND : "");
   if (c->errors[i].code < 0) return error_set(error, c->errors[i].code, "%s: %s", slice->path, c->errors[i].message);
   for (int k = 0; k < table->count; k++)
     word_table_add(all, table->text + table->words[k].start, table->words[k].bytes, table->words[k].count);
+  int code = PLAIT_OK;
   if (slice->ends && file->files->checked)
-    file->files->checked(file->files->argument, slice->path, &file->check);
+    code = file->files->checked(file->files->argument, slice->path, &file->check, error);
   if (all->count > WORDS_KEPT || all->text_bytes > TEXT_KEPT) word_table_prune(all, WORDS_KEPT / 2);
-  return PLAIT_OK;
+  return code;
 }
 
 static int count_batch(Counting *c, Team *team, int n, SoFar *file, WordTable *all, Error *error) {

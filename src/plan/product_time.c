@@ -40,9 +40,11 @@ static double halvings(double elements, Dtype dtype) {
 static double aligned_share(const OpProduct *p, Dtype dtype, const Constants *constants) {
   int transposed = p->kind == MATMUL_TN;
   double worst = fmax(halvings(p->n, dtype), transposed ? 0 : halvings(p->k, dtype)),
-         rows = transposed ? halvings(p->m, dtype) : 0, odd = halvings(1, DTYPE_BF16);
-  return fmin(pow(constant(constants, CONSTANT_UNALIGNED), worst / odd),
-              pow(constant(constants, CONSTANT_UNALIGNED_ROWS), rows / odd));
+         rows = transposed ? halvings(p->m, dtype) : 0, odd = halvings(1, DTYPE_BF16), share = 1;
+  if (worst > 0 || rows > 0) share = constant(constants, CONSTANT_HALF_ALIGNED);
+  if (rows >= odd) share = fmin(share, constant(constants, CONSTANT_UNALIGNED_ROWS));
+  if (worst >= odd) share = fmin(share, constant(constants, CONSTANT_UNALIGNED));
+  return share;
 }
 
 double product_seconds(const DeviceFacts *device, Dtype dtype, const OpProduct *p, double bytes, int held,

@@ -161,8 +161,12 @@ static int check_ids(const Recipe *r, const ModelConfig *config, int size, Error
       if (!code) continue;
       Error found = *error;
       *error = (Error){0}; // which keeps its first sentence else
-      code = error_set(error, code, "%s%s: %s; set vocab_size in %s to at least %d for a new model",
-                       recipe_where(r, key), key, found.message, config->path, size);
+      if (r->model.init[0] == '/') // its weights have as many rows as they have
+        code = error_set(error, code, "%s%s: %s; tokenize the text again with --tokenizer %s", recipe_where(r, key),
+                         key, found.message, r->model.init);
+      else
+        code = error_set(error, code, "%s%s: %s; set vocab_size in %s to at least %d for a new model",
+                         recipe_where(r, key), key, found.message, config->path, size);
     }
     if (code) break;
   }
