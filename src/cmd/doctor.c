@@ -147,8 +147,9 @@ static void tell_simd(void) {
   say(GOOD, "SIMD", "kernels use %s%s%s; this CPU can run %s", cpu_level_name(chosen),
       wish ? ", because PLAIT_SIMD is " : "", wish ? wish : "", available);
   if (!cpu_level_available(CPU_AVX512_BF16))
-    say(LOOK, "SIMD", "no bf16 instructions that plait uses: precision bf16 saves memory here, but little time. CPUs that "
-                      "have them: Cooper Lake, Sapphire Rapids, Zen 4 and later");
+    say(LOOK, "SIMD",
+        "no bf16 instructions that plait uses: precision bf16 saves memory here, but little time. CPUs that "
+        "have them: Cooper Lake, Sapphire Rapids, Zen 4 and later");
   char text[160];
   if (cpu_simd_wish(text, sizeof text)) say(LOOK, "SIMD", "%s", text);
 }
