@@ -3,6 +3,7 @@
 #include "base/clock.h"
 #include "base/fault.h"
 #include "base/signals.h"
+#include "checkpoint/left.h"
 #include "elastic/journal.h"
 #include "elastic/machines.h"
 #include "elastic/port.h"
@@ -163,6 +164,7 @@ static int supervise_one(const LaunchOptions *options, int signals, int *status,
   if (was_stopped(&s)) *status = stop_status(&s);
   else if (s.stop && !s.round.failure.happened && !options->trains)
     *status = stop_status(&s); // training says itself whether it is done
+  if (options->run_folder) left_remove(options->run_folder, false); // of workers that were killed
   if (!code)
     journal_end(options->run_folder, s.number + 1, s.restarts, *status,
                 s.round.failure.happened && !was_stopped(&s) ? s.round.failure.sentence : NULL);
