@@ -160,6 +160,7 @@ static int make(Making *m, NetWorld *w, Error *error) {
   char interface[64] = "lo";
   bool one_machine;
   int code = net_resolve(m->options.host, m->options.port, &m->address, error);
+  if (!code && m->options.several) code = net_check_name(m->options.host, &m->address, error);
   if (code) return error_prefix(error, "MASTER_ADDR, the machine of rank 0");
   code = refuse_address(&m->address, m->options.rank, error);
   if (code) return code;

@@ -95,6 +95,8 @@ static int create_net(double silence, PlaitWorld **world, Error *error) {
     return error_set(error, PLAIT_BAD_INPUT, "%s is set, but not the rank of this process", l.variable);
   options.rank = l.rank;
   options.ranks = l.tasks;
+  const char *nodes = getenv("SLURM_STEP_NUM_NODES");
+  options.several = l.local ? l.local < l.tasks : !strncmp(l.variable, "SLURM", 5) && nodes && atoi(nodes) > 1;
   snprintf(said, sizeof said, "%s says %d tasks", l.variable, l.tasks);
   options.said = said;
   return net_world_create(&options, world, error);
