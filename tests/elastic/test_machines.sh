@@ -106,6 +106,22 @@ job ends
 for name in x y; do machine $name --nnodes 2 --grace 14 -- bash -c '[ "$RANK" = 0 ] && exit 3; trap "" TERM; exec sleep 60'; done
 ends="${pid[x]} ${pid[y]}" ends_at=$store
 
+# ---- one that serves the store is stopped, and wakes before the others have another, a member still or lost: no restart is counted ----
+
+job pause
+for name in a b; do machine $name --nnodes 2 recipe.yaml $long schedule.steps=100000 run.dir=pause; done
+at_step pause 20
+other=$(not_serving a b)
+serving=$(echo a b | tr -d "$other ")
+frozen="${pid[$serving]} $(workers_of "$serving")"
+kill -STOP $frozen
+sleep 6 # --silence is 5
+kill -CONT $frozen
+wait_for grep -qE '(was stopped for longer than --silence|was lost .*); round 1 has 2 machines' a.log || { cat a.log b.log; die "a pause ends the job"; }
+wait_for grep -q '"round": 1,.*"restarts": 0' pause/launch.jsonl || { cat a.log b.log; fail "a pause is a restart: $(cat pause/launch.jsonl)"; }
+kill -USR1 "${pid[a]}"
+all_end 75 a b
+
 # ---- what is refused ----
 
 job refused
