@@ -73,7 +73,7 @@ label = {"dir": "/nowhere", "keep": 2, "log": "/nowhere/metrics.jsonl", "extra":
 boxes = [box, dict(box, name="y", at=4096 + 2048, dtype="BF16", spare=True), dict(box, **{"local": [0]})]
 seeds["image/text"] = json.dumps({"boxes": boxes, "label": label}, separators=(",", ":")).encode()
 
-# base/file_kind.h, data/text_kind.h
+# base/file_kind.h, tokenizer/text_kind.h
 kinds = dict(lines=b'{"text": "one"}\n{"text": "two"}\n', array=b'[{"text": "one"}]', pretty=b'{\n "text": "one"\n}\n', other=b'{"k": "one"}\n{"k": 2}\n',
              pointer=b"version https://git-lfs.github.com/spec/v1\n", gguf=b"GGUF\3\0\0\0", parquet=b"PAR1\x15\4", pdf=b"%PDF-1.4\n", xz=b"\xfd7zXZ\0",
              safetensors=struct.pack("<Q", 9) + b'{"a": {}}', sentencepiece=b"\n\x0e\n\5<unk>\x15\0\0\0\0", pickle=b"\x80\4\x95",

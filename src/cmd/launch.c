@@ -5,7 +5,7 @@
 #include "cmd/cmd.h"
 #include "cmd/launch_interface.h"
 #include "cmd/launch_torchrun.h"
-#include "cmd/options.h"
+#include "cli/options.h"
 #include "comm/net.h"
 #include "comm/secret.h"
 #include "elastic/job_state.h"

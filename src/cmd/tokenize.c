@@ -5,11 +5,11 @@
 #include "base/signals.h"
 #include "base/units.h"
 #include "cmd/cmd.h"
-#include "cmd/options.h"
+#include "cli/options.h"
 #include "data/document_marks.h"
 #include "data/indexed.h"
-#include "data/tokenizer.h"
-#include "data/tokenizer_corpus.h"
+#include "tokenizer/tokenizer.h"
+#include "tokenizer/tokenizer_corpus.h"
 #include <errno.h>
 #include <limits.h>
 #include <sched.h>

@@ -1,5 +1,5 @@
 // The training loop: what each rank does between a run's start and its end. See trainer.h.
-#include "train/auto_plan.h"
+#include "foresight/auto_plan.h"
 #include "train/balance.h"
 #include "train/trainer.h"
 #include "base/fault.h"
@@ -10,10 +10,10 @@
 #include "runtime/gather.h"
 #include "train/ending.h"
 #include "train/learning_rate.h"
-#include "recipe/setup.h"
+#include "setup/setup.h"
 #include "runtime/state_tensors.h"
 #include "train/precision.h"
-#include "train/run_cluster.h"
+#include "foresight/run_cluster.h"
 #include "train/save_later.h"
 #include "train/train.h"
 #include <malloc.h>

@@ -1,4 +1,4 @@
-// tier 1 2 3; rooms plan compile; numbers
+// tier 1 2 3; rooms machine compile; numbers
 // Fully automatic: a graph without placements gets a plan, which is the best that there is and trains as one rank does.
 // Tier 1 has few plans and no search for the best, tier 2 about half of the machines and meshes, tier 3 all.
 #include "plait/graph.h"

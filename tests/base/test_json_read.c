@@ -1,5 +1,5 @@
 // JSON that others have written: what is read besides strict JSON, what is refused, and the scan for one key.
-// tier 1; rooms base
+// tier 1
 #include "base/json_read.h"
 #include <jansson.h>
 #include <setjmp.h>

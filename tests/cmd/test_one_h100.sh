@@ -1,5 +1,5 @@
 #!/bin/bash
-# tier 1; rooms plan
+# tier 1; rooms machine
 # A step of two models on one H100: every part that plait simulate predicts is within 10 % of what was measured there, the step within
 # 5 %; docs/foresight.md shows the same table.
 . "$SOURCE/tests/script.sh" || exit 1

@@ -1,7 +1,7 @@
 // What a file is: any bytes are of some kind, told in printable words, and --as-text takes whatever there is.
 #include "base/file_kind.h"
-#include "data/text_check.h"
-#include "data/text_kind.h"
+#include "tokenizer/text_check.h"
+#include "tokenizer/text_kind.h"
 #include "fuzz.h"
 #include <string.h>
 

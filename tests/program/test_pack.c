@@ -1,6 +1,6 @@
 // Packing: nothing that is needed at the same time overlaps, tilings of a rectangle are found again, and a few items
 // are packed as well as any order of them can be.
-#include "program/pack_search.h"
+#include "program/pack/pack_search.h"
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>

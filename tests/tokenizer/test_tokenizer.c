@@ -8,7 +8,7 @@
 #include <cmocka.h>
 #include "base/file.h"
 #include "base/philox.h"
-#include "data/tokenizer.h"
+#include "tokenizer/tokenizer.h"
 #include <jansson.h>
 #include <stdio.h>
 #include <string.h>
