@@ -373,9 +373,9 @@ int safetensors_write_data(SafetensorsWriter *w, const void *data, size_t bytes,
   w->written += bytes;
   int why = file_write(&w->file, data, bytes);
   if (!why) return PLAIT_OK;
-  file_write_failed(w->file.path, why, (double)w->total, error);
+  int code = file_write_failed(w->file.path, why, (double)w->total, error);
   safetensors_write_abandon(w);
-  return PLAIT_FAILED;
+  return code;
 }
 
 int safetensors_write_finish(SafetensorsWriter *w, Error *error) {

@@ -290,7 +290,13 @@ static int run_ranks(Trainer *t, Error *error) {
   return code;
 }
 
+// Nobody has sent rank 0 a signal but its supervisor, which asks for a step at which machines can come and go.
+static const char *reason_to_stop(void) {
+  return worker_job_continues() ? "machines join or leave: stopping after this step, which is saved then" : NULL;
+}
+
 static int run(Trainer *t, Error *error) {
+  signals_reword(FAULT(supervisors_signal_is_told, reason_to_stop, NULL));
   signals_install(has_rank_0(t) ? "stopping after this step, which is saved then; a second Ctrl-C ends it at once"
                                 : NULL);
   trainer_announce(t); // a reader who leaves after the header ends nothing

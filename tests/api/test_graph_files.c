@@ -176,17 +176,17 @@ static void what_does_not_fit_says_why(void **state) {
   free(found), free(path), free(step);
 }
 
-// Saving to a path that cannot be is PLAIT_FAILED, and neither leaves anything there nor ends the training.
-static void refuse_to_save(PlaitTraining *t, const char *path, const char *words) {
+// Saving to a path that cannot be ends with that code, and neither leaves anything there nor ends the training.
+static void refuse_to_save(PlaitTraining *t, const char *path, int code, const char *words) {
   PlaitError error = {0};
   double loss[STEPS], logits[SAMPLES * CLASSES];
   char *file = xformat("%s.safetensors", path),
        *left = xformat("find %s %s ! -type d 2>/dev/null | grep .", path, file);
-  assert_int_equal(plait_training_save(t, path, &error), PLAIT_FAILED);
+  assert_int_equal(plait_training_save(t, path, &error), code);
   if (!strstr(error.message, words)) fail_msg("\"%s\" does not say \"%s\"", error.message, words);
-  assert_int_equal(plait_training_save(t, path, NULL), PLAIT_FAILED);
+  assert_int_equal(plait_training_save(t, path, NULL), code);
   error = (PlaitError){0};
-  assert_int_equal(plait_training_save_parameters(t, file, &error), PLAIT_FAILED);
+  assert_int_equal(plait_training_save_parameters(t, file, &error), code);
   if (!strstr(error.message, words)) fail_msg("\"%s\" does not say \"%s\"", error.message, words);
   assert_int_not_equal(system(left), 0);
   assert_int_equal(steps(t, 0, 1, loss, logits), PLAIT_OK);
@@ -198,13 +198,13 @@ static void a_failing_disk_is_survived(void **state) {
   PlaitTraining *t = create("dp=2 tp=2", 2);
   char *file = inside("a-file"), *below = inside("a-file/run"), *full = inside("full");
   fclose(fopen(file, "w"));
-  refuse_to_save(t, below, "a-file");
+  refuse_to_save(t, below, PLAIT_FAILED, "a-file");
   struct rlimit before, few;
   assert_int_equal(getrlimit(RLIMIT_FSIZE, &before), 0);
   few = (struct rlimit){100, before.rlim_max};
   void (*handler)(int) = signal(SIGXFSZ, SIG_IGN);
   assert_int_equal(setrlimit(RLIMIT_FSIZE, &few), 0);
-  refuse_to_save(t, full, "File too large");
+  refuse_to_save(t, full, PLAIT_UNWRITABLE, "File too large");
   assert_int_equal(setrlimit(RLIMIT_FSIZE, &before), 0);
   signal(SIGXFSZ, handler);
   PlaitError error = {0};

@@ -333,7 +333,7 @@ static void test_write_fails_half_way(void **state) {
   setrlimit(RLIMIT_FSIZE, &small);
   int code = safetensors_write(path, &e, 1, NULL, &error);
   setrlimit(RLIMIT_FSIZE, &old);
-  assert_int_equal(code, PLAIT_FAILED);
+  assert_int_equal(code, PLAIT_UNWRITABLE);
   assert_non_null(strstr(error.message, path));
   assert_non_null(strstr(error.message, "cannot be written"));
   assert_int_equal(rmdir(dir), 0); // nothing was left in it
