@@ -115,8 +115,11 @@ void metrics_text(Metrics *metrics, const char *key, const char *value) {
 // Who reads the copy started the run and wants no more of it, or is dead: as when a terminal is closed.
 static void write_copy(const Metrics *metrics) {
   if (!metrics->copy) return;
+  errno = 0;
   fwrite(metrics->line, 1, (size_t)metrics->length, metrics->copy);
-  if (fflush(metrics->copy) && errno == EPIPE && !signals_stop()) signals_request_stop(SIGHUP);
+  fflush(metrics->copy); // neither result says that the other has failed
+  if (ferror(metrics->copy) && errno == EPIPE && !signals_stop()) signals_request_stop(SIGHUP);
+  clearerr(metrics->copy);
 }
 
 int metrics_end(Metrics *metrics, Error *error) {
