@@ -117,9 +117,8 @@ static void write_copy(const Metrics *metrics) {
   if (!metrics->copy) return;
   errno = 0;
   fwrite(metrics->line, 1, (size_t)metrics->length, metrics->copy);
-  fflush(metrics->copy); // neither result says that the other has failed
-  if (ferror(metrics->copy) && errno == EPIPE && !signals_stop()) signals_request_stop(SIGHUP);
-  clearerr(metrics->copy);
+  fflush(metrics->copy); // the results of the two do not say it: after a write that failed in fwrite, fflush has none
+  if (errno == EPIPE && !signals_stop()) signals_request_stop(SIGHUP);
 }
 
 int metrics_end(Metrics *metrics, Error *error) {
