@@ -18,6 +18,10 @@ class Interrupted(Error):
     """A signal asked training to stop. It has finished the step and saved; the same call resumes."""
 
 
+for kind in (Error, BadInput, Failed, Interrupted):
+    kind.__module__ = "plait"  # as users know them
+
+
 def of_code(code, message):
     """An error code of the library (include/plait/error.h)."""
     kind = {-2: BadInput, -5: BadInput, -4: Interrupted}.get(code, Failed)
