@@ -22,7 +22,7 @@ RUNS ?= 1000000
 ##   PARITY_SEED=N          which samples make parity takes (the date)
 ## A first run of your own: README.md. All commands: build/plait --help.
 
-.PHONY: all help examples tests test check nightly demo parity mutants kills elastic slurm fuzz bench install clean configure dependencies
+.PHONY: all help examples tests test check nightly demo parity mutants kills elastic slurm fuzz bench install wheel clean configure dependencies
 
 all: configure       ## builds the command, build/plait: this is `make` alone
 	@cmake --build $(BUILD) -j $(JOBS) --target plait
@@ -97,8 +97,16 @@ install: configure   ## installs command, libraries, headers, plait.pc, models, 
 	@cmake --build $(BUILD) -j $(JOBS) --target installed
 	@DESTDIR='$(DESTDIR)' cmake --install $(BUILD) --prefix '$(PREFIX)'
 
+# For any machine whose C library is at least 2.34. Builds in build-wheel; the wheel lies in build-wheel/dist. docs/python.md.
+wheel: dependencies  ## builds a wheel for pip: the command, the Python module, all that both need
+	@scripts/install-dependencies wheel
+	@cmake -G Ninja -S . -B build-wheel -DPLAIT_MPI=OFF -DPLAIT_UCX=ON -DPLAIT_GNUTLS=ON -DPLAIT_CURL=ON -DPLAIT_TESTS=OFF \
+	  $(CMAKE_OPTIONS) >build-wheel.configure.log 2>&1 || { cat build-wheel.configure.log; exit 1; }; rm -f build-wheel.configure.log
+	@cmake --build build-wheel -j $(JOBS) --target plait plait_shared
+	@python3 python/make-wheel build-wheel
+
 clean:               ## removes all that was built
-	rm -rf build build-werror build-asan build-tsan build-fuzz build-minimal build-faults build-arm64
+	rm -rf build build-werror build-asan build-tsan build-fuzz build-minimal build-faults build-arm64 build-wheel
 
 configure: dependencies
 	@cmake -G Ninja -S . -B $(BUILD) $(CMAKE_OPTIONS) >$(BUILD).configure.log 2>&1 \

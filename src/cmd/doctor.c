@@ -16,6 +16,7 @@
 #include <ctype.h>
 #include <dirent.h>
 #include <jansson.h>
+#include <limits.h>
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include <pcre2.h>
 #include <stdio.h>
@@ -209,10 +210,44 @@ static void tell_gpus(void) {
       file_exists("/dev/kfd") ? " by NVIDIA (one by AMD)" : "");
 }
 
+// The wheel ----------------------------------------------------------------------------------------------------------
+
+// What python/make-wheel has packed with this program, "libjansson4 2.14-2, …"; "" where it comes from no wheel.
+static const char *wheel_packages(char *text, size_t size) {
+  char path[PATH_MAX], line[256];
+  ssize_t n = readlink("/proc/self/exe", path, sizeof path - 1);
+  path[n > 0 ? n : 0] = *text = 0;
+  char *slash = strrchr(path, '/');
+  if (slash) *slash = 0;
+  char *name = xformat("%s/../share/plait/wheel", path);
+  FILE *f = fopen(name, "re");
+  for (size_t at = 0; f && at < size && fgets(line, sizeof line, f); at = strlen(text)) {
+    line[strcspn(line, "\n")] = 0;
+    snprintf(text + at, size - at, "%s%s", at ? ", " : "", line);
+  }
+  if (f) fclose(f);
+  free(name);
+  return text;
+}
+
+static bool from_wheel(void) {
+  char text[1024];
+  return *wheel_packages(text, sizeof text);
+}
+
+static void tell_wheel(void) {
+  char text[1024];
+  if (*wheel_packages(text, sizeof text))
+    say(GOOD, "wheel", "installed by pip, with libraries of its own (%s); an MPI is not among them", text);
+}
+
 // The build ----------------------------------------------------------------------------------------------------------
 
 // What a plait that was built without MPI needs beside the launcher that is here, by whose it is.
 static const char *missing_for_mpi(void) {
+  if (from_wheel())
+    return "run.comm: net, which needs no MPI; or build plait from its source beside the machine's MPI, which a wheel "
+           "cannot have";
   char line[256] = "";
   const char *launcher = on_path("mpirun") ? "mpirun --version" : on_path("mpiexec") ? "mpiexec --version" : NULL;
   if (launcher) output_of(launcher, line, sizeof line);
@@ -326,6 +361,7 @@ int cmd_doctor(int argc, char **argv) {
   tell_huge_pages();
   tell_gpus();
   puts("\nThis build of plait");
+  tell_wheel();
   tell_mpi();
   tell_net();
   tell_tls();

@@ -5,6 +5,7 @@
 #include "cmd/plan_search.h"
 #include "setup/setup.h"
 #include "foresight/auto_plan.h"
+#include "train/plan_json.h"
 #include "train/plan_print.h"
 #include "foresight/predict.h"
 #include <limits.h>
@@ -37,7 +38,7 @@ int cmd_plan(int argc, char **argv) {
        .value = &asked.exhaustive,
        .help = "with --search: compile every plan whole, without bounds and estimates"},
       {"write", OPTION_TEXT, &asked.write, "FILE", "with --search: write the recipe with the keys of the fastest plan"},
-      {.name = "json", .kind = OPTION_FLAG, .value = &asked.json, .help = "with --search: print JSON"},
+      {.name = "json", .kind = OPTION_FLAG, .value = &asked.json, .help = "print JSON"},
       {"nnodes", OPTION_TEXT, &nodes, "N|MIN:MAX",
        "with mesh.dp auto: a line for each number of machines, with idle ranks, microbatches and memory",
        .shown = "the recipe's mesh"},
@@ -62,9 +63,11 @@ int cmd_plan(int argc, char **argv) {
   Recipe recipe = {0};
   const char *alone = search ? NULL
                       : asked.ranks ? "ranks" : asked.memory ? "memory"
-                      : asked.write ? "write" : asked.exhaustive ? "exhaustive" : asked.json ? "json" : NULL;
+                      : asked.write ? "write" : asked.exhaustive ? "exhaustive" : NULL;
   int code = alone ? error_set(&error, PLAIT_BAD_INPUT, "--%s says how to search for plans; add --search", alone) : 0;
   if (!code) code = recipe_load(operands.words[0], operands.count - 1, operands.words + 1, &recipe, &error);
+  if (!code && nodes && asked.json)
+    code = error_set(&error, PLAIT_BAD_INPUT, "--nnodes prints a table for people; leave it out, or --json");
   if (!code && nodes && search)
     code = error_set(&error, PLAIT_BAD_INPUT, "--nnodes plans the recipe as it is; leave it out, or --search");
   if (!code && processes && !nodes)
@@ -74,7 +77,9 @@ int cmd_plan(int argc, char **argv) {
   if (!code && nodes) code = plan_ranks(&recipe, nodes, processes ? (int)processes : 1, stdout, &error);
   else if (!code && !search) code = recipe_set_ranks(&recipe, 0, &error);
   if (!code && !nodes)
-    code = search ? plan_search(&recipe, &asked, &error) : plan_print(&recipe, exact, stdout, &error);
+    code = search       ? plan_search(&recipe, &asked, &error)
+           : asked.json ? plan_json(&recipe, stdout, &error)
+                        : plan_print(&recipe, exact, stdout, &error);
   fflush(stdout); // notes come after what was printed, where both go to one file
   if (!code && recipe.notes) fputs(recipe.notes, stderr);
   if (!code && !search) auto_plan_note(&recipe, stderr);

@@ -36,12 +36,17 @@ static LaunchWish wish(const Operands *operands) {
 }
 
 int cmd_train(int argc, char **argv) {
-  bool force = false;
+  bool force = false, json = false;
   const Option options[] = {{.name = "force",
                              .value = &force,
                              .help =
                                  "resume although seed, data, tokenizer or model have changed; go back to an earlier "
-                                 "checkpoint and move the later ones aside"}};
+                                 "checkpoint and move the later ones aside"},
+                            {.name = "json",
+                             .value = &json,
+                             .help =
+                                 "print each line of metrics.jsonl on stdout when it is written, and all else on "
+                                 "stderr; the run stops, saved, when nobody reads stdout any more"}};
   char summary[1200];
   describe(summary, sizeof summary);
   const CommandHelp help = {
@@ -56,6 +61,7 @@ int cmd_train(int argc, char **argv) {
   int status = options_parse(&help, options, COUNT(options), 1, INT_MAX, argc, argv, &operands);
   if (status != OPTIONS_OK) return status;
   setvbuf(stdout, NULL, _IOLBF, 0); // to a pipe, too, each line comes when it is true
+  FILE *out = json ? stderr : stdout;
   Error error = {0};
   Recipe recipe = {0};
   Launch launch;
@@ -65,11 +71,11 @@ int cmd_train(int argc, char **argv) {
         &launch, recipe_load(operands.words[0], operands.count - 1, operands.words + 1, &recipe, &error), &error);
   if (!code)
     code = launch_agree(&launch, recipe_set_ranks(&recipe, launch_processes(&launch), &error), &error);
-  if (!code) code = auto_plan(&recipe, &launch, stdout, &error);
+  if (!code) code = auto_plan(&recipe, &launch, out, &error);
   if (!code) code = setup_launch(&launch, &recipe, &error);
   if (!code && launch.idle) code = launch_wait(&launch, &error);
   else if (!launch.idle) code = launch_agree(&launch, code, &error);
-  if (!code && !launch.idle) code = train_run_launched(&recipe, &launch, force, stdout, &error);
+  if (!code && !launch.idle) code = train_run_launched(&recipe, &launch, force, json ? stdout : NULL, out, &error);
   recipe_free(&recipe);
   return command_end("train", code, &launch, &error);
 }

@@ -1,11 +1,13 @@
 // Writing, cutting and reading of metrics.jsonl.
 #include "train/metrics.h"
 #include "base/file.h"
+#include "base/signals.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <jansson.h>
 #include <limits.h>
 #include <math.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
@@ -110,6 +112,15 @@ void metrics_text(Metrics *metrics, const char *key, const char *value) {
   add_text(metrics, value);
 }
 
+// Who reads the copy started the run and wants no more of it, or is dead: as when a terminal is closed.
+static void write_copy(const Metrics *metrics) {
+  if (!metrics->copy) return;
+  errno = 0;
+  fwrite(metrics->line, 1, (size_t)metrics->length, metrics->copy);
+  fflush(metrics->copy); // the results of the two do not say it: after a write that failed in fwrite, fflush has none
+  if (errno == EPIPE && !signals_stop()) signals_request_stop(SIGHUP);
+}
+
 int metrics_end(Metrics *metrics, Error *error) {
   add(metrics, "}\n");
   CHECK(!metrics->overflow, "a metrics line is longer than %zu bytes", sizeof metrics->line);
@@ -117,7 +128,10 @@ int metrics_end(Metrics *metrics, Error *error) {
   ssize_t wrote;
   do wrote = write(metrics->fd, metrics->line, (size_t)metrics->length);
   while (wrote < 0 && errno == EINTR);
-  if (wrote == metrics->length) return metrics->events ? events_end(metrics->events, error) : PLAIT_OK;
+  if (wrote == metrics->length) {
+    write_copy(metrics);
+    return metrics->events ? events_end(metrics->events, error) : PLAIT_OK;
+  }
   int why = wrote < 0 ? errno : ENOSPC;
   if (wrote > 0 && before >= 0 && ftruncate(metrics->fd, before)) why = errno; // no half line stays
   return file_write_failed(metrics->path, why, 0, error);

@@ -4,6 +4,7 @@
 #include "train/events.h"
 #include <stdbool.h>
 #include <stdint.h>
+#include <stdio.h>
 
 // Writing allocates nothing. Keys appear in the order given; doubles carry 17 significant digits and read back to the
 // same bits; what is not a number is null, infinite ones are the strings "inf" and "-inf".
@@ -14,6 +15,7 @@ typedef struct Metrics {
   int length;
   bool overflow; // the line did not fit
   Events *events; // may be NULL: every number of a line that begins with "step" goes there too
+  FILE *copy;     // may be NULL: gets every line too. Where nobody reads it any more, the run is asked to stop (SIGHUP)
   char line[16384];
 } Metrics;
 

@@ -2,6 +2,7 @@
 #include "train/plan_print.h"
 #include "foresight/estimate.h"
 #include "train/plan_recompute.h"
+#include "train/plan_rows.h"
 #include "train/plan_tensor.h"
 #include "base/fault.h"
 #include "base/units.h"
@@ -30,74 +31,10 @@ typedef struct Plan {
 
 // ---- memory --------------------------------------------------------------------------------------------------------
 
-typedef enum Row {
-  ROW_PARAMETERS,
-  ROW_GRADIENTS,
-  ROW_OPTIMIZER,
-  ROW_VERSIONS,
-  ROW_OTHER,
-  ROW_ACTIVATIONS,
-  ROW_WORKSPACE,
-  ROW_COMMUNICATION,
-  ROW_GAPS,
-  ROW_EVALUATION,
-  ROW_ROUNDING,
-  ROW_ARENA,
-  ROW_LOADER,
-  ROW_EXECUTORS,
-  ROW_COPY,
-  ROW_TOTAL,
-  ROW_COUNT
-} Row;
-
-static const char *const row_names[ROW_COUNT] = {[ROW_PARAMETERS] = "parameters",
-                                                 [ROW_GRADIENTS] = "gradients",
-                                                 [ROW_OPTIMIZER] = "optimizer",
-                                                 [ROW_VERSIONS] = "older weights",
-                                                 [ROW_OTHER] = "counters, metrics",
-                                                 [ROW_ACTIVATIONS] = "activations",
-                                                 [ROW_WORKSPACE] = "workspace",
-                                                 [ROW_COMMUNICATION] = "communication",
-                                                 [ROW_EVALUATION] = "evaluation",
-                                                 [ROW_GAPS] = "gaps",
-                                                 [ROW_ROUNDING] = "rounding",
-                                                 [ROW_ARENA] = "arena (2 MiB pages)",
-                                                 [ROW_LOADER] = "loader",
-                                                 [ROW_EXECUTORS] = "bound instructions",
-                                                 [ROW_COPY] = "checkpoint copy",
-                                                 [ROW_TOTAL] = "total"};
-
-// All rows of one pipeline coordinate. The rows up to ROUNDING add up to ARENA, which is what State allocates. Returns
-// the bytes of all its ranks, of which some may write less to checkpoints than the row says.
-static int64_t fill_column(const Plan *plan, int coordinate, int64_t row[ROW_COUNT]) {
-  const Program *p = plan->job->train.program[coordinate];
-  const MemoryPlan *m = &p->memory;
-  row[ROW_PARAMETERS] = m->parameters;
-  row[ROW_GRADIENTS] = m->gradients;
-  row[ROW_OPTIMIZER] = m->optimizer;
-  row[ROW_VERSIONS] = m->versions;
-  row[ROW_OTHER] = m->other;
-  row[ROW_ACTIVATIONS] = m->activations;
-  row[ROW_WORKSPACE] = m->workspace;
-  row[ROW_COMMUNICATION] = m->communication;
-  row[ROW_GAPS] = m->gaps;
-  row[ROW_EVALUATION] = plan->job->work_bytes[coordinate] - program_work_bytes(p); // beyond what training has anyway
-  row[ROW_ARENA] = job_state_bytes(plan->job, coordinate);
-  row[ROW_ROUNDING] = row[ROW_ARENA];
-  for (int i = 0; i < ROW_ROUNDING; i++) row[ROW_ROUNDING] -= row[i];
-  row[ROW_LOADER] = plan->loader;
-  row[ROW_EXECUTORS] = rank_bound_bytes(plan->job, coordinate);
-  int64_t sum;
-  row[ROW_COPY] = setup_copy_bytes(plan->recipe, plan->job, coordinate, &sum);
-  row[ROW_TOTAL] = row[ROW_ARENA] + row[ROW_LOADER] + row[ROW_EXECUTORS] + row[ROW_COPY];
-  int ranks = plan->job->options.parallel.mesh.ranks / plan->recipe->mesh.pp;
-  return (row[ROW_TOTAL] - row[ROW_COPY]) * ranks + sum;
-}
-
 int64_t plan_all_bytes(const Recipe *recipe, const ModelConfig *config, const Job *job) {
   const Plan plan = {.recipe = recipe, .config = config, .job = job, .loader = setup_loader_bytes(recipe, config, job)};
-  int64_t row[ROW_COUNT], bytes = 0;
-  for (int c = 0; c < recipe->mesh.pp; c++) bytes += fill_column(&plan, c, row);
+  int64_t row[PLAN_ROW_COUNT], bytes = 0;
+  for (int c = 0; c < recipe->mesh.pp; c++) bytes += plan_rows(recipe, job, c, plan.loader, row);
   return bytes;
 }
 
@@ -206,28 +143,28 @@ static void print_copy(const Plan *plan) {
 
 static int64_t print_memory(const Plan *plan) {
   int pp = plan->recipe->mesh.pp, columns = pp < MAX_COLUMNS ? pp : MAX_COLUMNS;
-  int64_t(*column)[ROW_COUNT] = xcalloc((size_t)pp, sizeof *column), sum[ROW_COUNT] = {0};
+  int64_t(*column)[PLAN_ROW_COUNT] = xcalloc((size_t)pp, sizeof *column), sum[PLAN_ROW_COUNT] = {0};
   int64_t all = 0;
   int largest = 0;
   for (int c = 0; c < pp; c++) {
-    all += fill_column(plan, c, column[c]);
-    for (int r = 0; r < ROW_COUNT; r++) sum[r] += column[c][r];
-    if (column[c][ROW_TOTAL] > column[largest][ROW_TOTAL]) largest = c;
+    all += plan_rows(plan->recipe, plan->job, c, plan->loader, column[c]);
+    for (int r = 0; r < PLAN_ROW_COUNT; r++) sum[r] += column[c][r];
+    if (column[c][PLAN_ROW_TOTAL] > column[largest][PLAN_ROW_TOTAL]) largest = c;
   }
   fprintf(plan->out, "\nmemory of a rank        ");
   for (int c = 0; c < columns && pp > 1; c++)
     fprintf(plan->out, plan->exact ? "            pp %-2d" : "        pp %-2d", c);
   fputc('\n', plan->out);
-  for (int r = 0; r < ROW_COUNT; r++) {
-    if ((r == ROW_EVALUATION || r == ROW_VERSIONS || r == ROW_COPY || r == ROW_GAPS) && !sum[r])
+  for (int r = 0; r < PLAN_ROW_COUNT; r++) {
+    if ((r == PLAN_ROW_EVALUATION || r == PLAN_ROW_VERSIONS || r == PLAN_ROW_COPY || r == PLAN_ROW_GAPS) && !sum[r])
       continue; // training's memory is enough; none are kept; none is made
-    fprintf(plan->out, "%s%-22s", r == ROW_ARENA || r == ROW_TOTAL ? "= " : "  ", row_names[r]);
+    fprintf(plan->out, "%s%-22s", r == PLAN_ROW_ARENA || r == PLAN_ROW_TOTAL ? "= " : "  ", plan_row_names[r]);
     for (int c = 0; c < columns; c++) print_cell(plan, column[c][r]);
     fputc('\n', plan->out);
   }
   if (pp > columns)
     fprintf(plan->out, "  and %d more pipeline ranks; the largest is pp %d with %s\n", pp - columns, largest,
-            units_bytes((double)column[largest][ROW_TOTAL]).s);
+            units_bytes((double)column[largest][PLAN_ROW_TOTAL]).s);
   print_busiest(plan);
   print_owned(plan);
   print_padding(plan);

@@ -297,6 +297,7 @@ static int open_metrics(Trainer *t, Error *error) {
   if (!code) code = run_text_keep(&t->folder, t->recipe, error);
   if (!code) code = metrics_truncate_after(path, keep_until, error);
   if (!code) code = metrics_open(&t->metrics, path, error);
+  t->metrics.copy = t->lines;
   if (!code && t->recipe->run.tensorboard && t->first_step < t->recipe->schedule.steps) {
     code = events_open(&t->events, t->folder.path, t->first_step + 1, (double)time(NULL), error);
     t->metrics.events = &t->events;

@@ -11,7 +11,8 @@ int train_run(const Recipe *recipe, FILE *out, Error *error);
 
 // The same for a caller who has joined the launcher's world already (runtime/launch.h; NULL: ranks are threads).
 // `force`: resumes although the recipe is another run's than the checkpoint's (train/changes.h), which is else refused.
-int train_run_launched(const Recipe *recipe, const Launch *launch, bool force, FILE *out, Error *error);
+// `lines`, where not NULL, gets every line of metrics.jsonl as it is written; who stops reading it stops the run.
+int train_run_launched(const Recipe *recipe, const Launch *launch, bool force, FILE *lines, FILE *out, Error *error);
 
 // The same, by threads of this process, for whoever wants to know how long steps take: nothing is saved, and
 // run.dir/metrics.jsonl is what is left.

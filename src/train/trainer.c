@@ -355,6 +355,7 @@ static int run_trainer(const Trainer *asked, const Recipe *recipe, FILE *out, Er
                .launch = launch,
                .out = nowhere ? nowhere : out,
                .force = asked->force,
+               .lines = asked->lines,
                .measures = asked->measures,
                .last_loss = NAN,
                .metrics.fd = -1,
@@ -381,8 +382,8 @@ static int run_trainer(const Trainer *asked, const Recipe *recipe, FILE *out, Er
   return code;
 }
 
-int train_run_launched(const Recipe *recipe, const Launch *launch, bool force, FILE *out, Error *error) {
-  return run_trainer(&(Trainer){.launch = launch, .force = force}, recipe, out, error);
+int train_run_launched(const Recipe *recipe, const Launch *launch, bool force, FILE *lines, FILE *out, Error *error) {
+  return run_trainer(&(Trainer){.launch = launch, .force = force, .lines = lines}, recipe, out, error);
 }
 
 int train_measure(const Recipe *recipe, FILE *out, Error *error) {
@@ -400,7 +401,7 @@ int train_run(const Recipe *recipe, FILE *out, Error *error) {
   if (!code) code = setup_launch(&launch, &own, error);
   if (!code && launch.idle) code = launch_wait(&launch, error);
   else if (!launch.idle) code = launch_agree(&launch, code, error);
-  if (!code && !launch.idle) code = train_run_launched(&own, &launch, false, out, error);
+  if (!code && !launch.idle) code = train_run_launched(&own, &launch, false, NULL, out, error);
   launch.outcome = code;
   launch_end(&launch);
   arena_free(&own.arena);

@@ -20,6 +20,7 @@ typedef struct Trainer {
   const Launch *launch;   // NULL or without a world: all ranks are threads of this process, else it is one of them
   FILE *out;
   bool force;             // resume although it is another run
+  FILE *lines;            // gets what metrics.jsonl gets; may be NULL
   bool measures;          // only the steps' times count: nothing is saved and no summary is made
   ModelConfig config;
   Job *job;
