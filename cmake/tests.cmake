@@ -30,6 +30,7 @@ set(rooms_mpi comm)
 set(rooms_net comm)
 set(rooms_parity compile device op program runtime schedule sharding)
 set(rooms_process comm)
+set(rooms_python api)
 set(rooms_slurm elastic)
 set(rooms_fuzz base checkpoint comm data elastic foresight machine model recipe tokenizer train)
 
