@@ -1,5 +1,6 @@
-// What plait's files hold: tokenizers, and the tensors of checkpoints. Every argument is a number, a string or a pointer
-// whose struct the caller need not know, so that other languages call these by name; docs/python.md is one that does.
+// What plait's files hold: tokenizers, and the tensors of checkpoints. Every argument is a number, a string or a
+// pointer whose struct the caller need not know, so that other languages call these by name; docs/python.md is one that
+// does.
 //
 //   PlaitError *error = plait_error_create();
 //   PlaitCheckpoint *c;
@@ -29,8 +30,8 @@ int plait_tokenizer_open(const char *path, PlaitTokenizer **tokenizer, PlaitErro
 void plait_tokenizer_close(PlaitTokenizer *tokenizer); // NULL is fine
 int plait_tokenizer_size(const PlaitTokenizer *tokenizer); // the largest id + 1
 
-// The ids of a text of `bytes` bytes, UTF-8 or not. special: with what the tokenizer puts around a text (BOS, EOS). *ids
-// belongs to the tokenizer until its next call.
+// The ids of a text of `bytes` bytes, UTF-8 or not. special: with what the tokenizer puts around a text (BOS, EOS).
+// *ids belongs to the tokenizer until its next call.
 int plait_tokenizer_encode(PlaitTokenizer *tokenizer, const char *text, size_t bytes, int special, const int32_t **ids,
                            int64_t *count, PlaitError *error);
 // The bytes that ids stand for. special: with the text of special tokens. *text belongs to the tokenizer until its next
@@ -58,8 +59,8 @@ const char *plait_checkpoint_name(const PlaitCheckpoint *checkpoint, int tensor)
 const char *plait_checkpoint_dtype(const PlaitCheckpoint *checkpoint, int tensor); // "fp32", "bf16", "int64"
 int plait_checkpoint_dims(const PlaitCheckpoint *checkpoint, int tensor, int64_t dims[PLAIT_MOST_DIMS]); // how many
 
-// Reads the whole tensor, row-major, into `size` bytes: as the dtype of that name, where both are floats another one than
-// it is stored in. A part of the checkpoint that is damaged is PLAIT_BAD_INPUT, and so is another size.
+// Reads the whole tensor, row-major, into `size` bytes: as the dtype of that name, where both are floats another one
+// than it is stored in. A part of the checkpoint that is damaged is PLAIT_BAD_INPUT, and so is another size.
 int plait_checkpoint_read(PlaitCheckpoint *checkpoint, int tensor, const char *dtype, void *out, size_t size,
                           PlaitError *error);
 

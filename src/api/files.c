@@ -88,8 +88,9 @@ static int open_there(const char *path, Checkpoint **c, Error *error) {
   if (file_exists(manifest)) code = checkpoint_open(c, path, error);
   else if (file_is_folder(inside)) code = open_newest(path, inside, c, error);
   else
-    code = error_set(error, PLAIT_BAD_INPUT, "%s %s; give a checkpoint (runs/my/checkpoints/step-100) or a run (runs/my)",
-                     path, file_exists(path) ? "is neither a checkpoint nor a run of plait" : "does not exist");
+    code =
+        error_set(error, PLAIT_BAD_INPUT, "%s %s; give a checkpoint (runs/my/checkpoints/step-100) or a run (runs/my)",
+                  path, file_exists(path) ? "is neither a checkpoint nor a run of plait" : "does not exist");
   free(manifest);
   free(inside);
   return code;

@@ -1,6 +1,6 @@
 // tier 1; rooms checkpoint data
-// Tokenizers and checkpoints through the C library (plait/files.h): texts there and back, tensors that two ranks wrote as wholes, and
-// a sentence for what cannot be.
+// Tokenizers and checkpoints through the C library (plait/files.h): texts there and back, tensors that two ranks wrote
+// as wholes, and a sentence for what cannot be.
 #include "plait/files.h"
 #include "checkpoint/checkpoint.h"
 #include <setjmp.h>
@@ -26,7 +26,8 @@ static void texts_come_back(void **state) {
   int64_t count;
   const char *text, given[] = "struct node { int a; }; // \xc3\xa9\xff";
   size_t bytes;
-  if (plait_tokenizer_open(TESTS_FOLDER "/tokenizer/golden/gpt2.json", &t, error)) fail_msg("%s", plait_error_message(error));
+  if (plait_tokenizer_open(TESTS_FOLDER "/tokenizer/golden/gpt2.json", &t, error))
+    fail_msg("%s", plait_error_message(error));
   assert_true(plait_tokenizer_size(t) > 256);
   assert_int_equal(plait_tokenizer_encode(t, given, sizeof given - 1, 0, &ids, &count, error), PLAIT_OK);
   assert_true(count > 5 && count < (int64_t)sizeof given);
@@ -126,7 +127,8 @@ static void wrong_reads_are_refused(void **state) {
       {1, "real", sizeof value, "cannot be read as \"real\""},
       {1, "fp32", sizeof value - 4, "has 48 bytes as fp32, not 44"}};
   for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
-    assert_int_equal(plait_checkpoint_read(c, wrong[i].tensor, wrong[i].dtype, value, wrong[i].size, error), PLAIT_BAD_INPUT);
+    assert_int_equal(plait_checkpoint_read(c, wrong[i].tensor, wrong[i].dtype, value, wrong[i].size, error),
+                     PLAIT_BAD_INPUT);
     if (!strstr(plait_error_message(error), wrong[i].says)) fail_msg("%s", plait_error_message(error));
     plait_error_clear(error);
   }
