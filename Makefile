@@ -106,7 +106,7 @@ wheel: dependencies  ## builds a wheel for pip: the command, the Python module, 
 	@python3 python/make-wheel build-wheel
 
 clean:               ## removes all that was built
-	rm -rf build build-werror build-asan build-tsan build-fuzz build-minimal build-faults build-wheel
+	rm -rf build build-werror build-asan build-tsan build-fuzz build-minimal build-faults build-arm64 build-wheel
 
 configure: dependencies
 	@cmake -G Ninja -S . -B $(BUILD) $(CMAKE_OPTIONS) >$(BUILD).configure.log 2>&1 \

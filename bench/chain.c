@@ -1,11 +1,11 @@
 // Chooses what a chain of blocks recomputes within a memory budget: ninja bench_chain, then
 //   bench_chain FILE [MEMORY …]
-// The file's format is chain_read's (src/plan/chain.h): memory, slots, block, option, output. Prints for each budget
+// The file's format is chain_read's (src/machine/chain.h): memory, slots, block, option, output. Prints for each budget
 // the choice, its seconds and bytes, and the bound: the seconds of no list are below those of each block's fastest
 // option.
 #include "base/file.h"
 #include "base/units.h"
-#include "plan/chain.h"
+#include "machine/chain.h"
 #include <stdio.h>
 #include <stdlib.h>
 

@@ -2,7 +2,7 @@
 // The recipe of a 96-layer GPT of 175 billion parameters on 2,240 ranks is bench/compile.yaml.
 #include "base/clock.h"
 #include "runtime/job.h"
-#include "recipe/setup.h"
+#include "setup/setup.h"
 #include <stdlib.h>
 #include <sys/resource.h>
 

@@ -3,7 +3,7 @@
 // by `plait bench comm`.
 #include "base/clock.h"
 #include "runtime/session.h"
-#include "recipe/setup.h"
+#include "setup/setup.h"
 #include <stdio.h>
 
 static int fail(const Error *error) { return fprintf(stderr, "executor: %s\n", error->message), 1; }

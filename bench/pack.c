@@ -3,7 +3,7 @@
 // then the end, the bound, their ratio, and how long it took. It stops at so many percent above the bound (0), or after
 // so much effort (pack.h): forty times that of tests, some seconds, where a memory plan takes 16 million, 50 ms.
 #include "base/clock.h"
-#include "program/pack.h"
+#include "program/pack/pack.h"
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>

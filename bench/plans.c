@@ -5,7 +5,7 @@
 // files for bench_pack. Figures of size are the same everywhere; times are not, and are no test.
 #include "matrix.h"
 #include "plan_sizes.h"
-#include "recipe/setup.h"
+#include "setup/setup.h"
 #include <stdlib.h>
 #include <string.h>
 

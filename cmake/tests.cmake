@@ -32,8 +32,7 @@ set(rooms_parity compile device op program runtime schedule sharding)
 set(rooms_process comm)
 set(rooms_python api)
 set(rooms_slurm elastic)
-set(rooms_tokenizer data)
-set(rooms_fuzz base checkpoint comm data elastic model plan recipe train)
+set(rooms_fuzz base checkpoint comm data elastic foresight machine model recipe tokenizer train)
 
 file(STRINGS ${CMAKE_SOURCE_DIR}/tests/costs.txt costs REGEX "^[^#]")
 foreach(line ${costs}) # NAME SECONDS CPU-SECONDS
@@ -178,7 +177,7 @@ if(CMOCKA_FOUND)
   endforeach()
 
   # Again with memory that the host cannot touch (src/device/far.c): the parity sample, and what reads and writes Variables.
-  foreach(name test_parity_matrix test_by_hand test_session test_golden)
+  foreach(name test_parity_matrix test_graph_build test_session test_golden)
     file(GLOB source tests/*/${name}.c)
     plait_test(far_${name} ${source} ${name} TIER 3 ENVIRONMENT ${own_tmp} PLAIT_SPACE=far)
   endforeach()

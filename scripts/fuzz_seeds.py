@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Makes the binary seeds of tests/fuzz/seeds again: of idx small indexed datasets, whole (byte 0 is 0) and as arrays (byte 0
-is 1); of rendezvous, watch, reply and copies what goes over such a connection. Byte 0 chooses what a fuzz target reads.
+is 1); of rendezvous, watch, reply and copies what goes over such a connection; of kind first bytes of files. Byte 0 chooses
+what a fuzz target reads, of kind the name of the file.
 
     scripts/fuzz_seeds.py            # writes them
     scripts/fuzz_seeds.py --check    # compares them with what is there
@@ -71,6 +72,15 @@ box = {"name": "x", "dtype": "F32", "global": [2048], "offset": [1024], "local":
 label = {"dir": "/nowhere", "keep": 2, "log": "/nowhere/metrics.jsonl", "extra": "{}"}
 boxes = [box, dict(box, name="y", at=4096 + 2048, dtype="BF16", spare=True), dict(box, **{"local": [0]})]
 seeds["image/text"] = json.dumps({"boxes": boxes, "label": label}, separators=(",", ":")).encode()
+
+# base/file_kind.h, tokenizer/text_kind.h
+kinds = dict(lines=b'{"text": "one"}\n{"text": "two"}\n', array=b'[{"text": "one"}]', pretty=b'{\n "text": "one"\n}\n', other=b'{"k": "one"}\n{"k": 2}\n',
+             pointer=b"version https://git-lfs.github.com/spec/v1\n", gguf=b"GGUF\3\0\0\0", parquet=b"PAR1\x15\4", pdf=b"%PDF-1.4\n", xz=b"\xfd7zXZ\0",
+             safetensors=struct.pack("<Q", 9) + b'{"a": {}}', sentencepiece=b"\n\x0e\n\5<unk>\x15\0\0\0\0", pickle=b"\x80\4\x95",
+             tar=b"a.txt".ljust(257, b"\0") + b"ustar", utf16="text".encode("utf-16"), utf16le="text, text".encode("utf-16-le"),
+             latin1="schöne Bücher für alle Mädchen".encode("latin1"), text="schöne Bücher für alle Mädchen".encode(), empty=b"")
+for number, (name, data) in enumerate(kinds.items()):
+    seeds["kind/" + name] = bytes([number % 5]) + data
 
 wrong = 0
 for name, data in seeds.items():

@@ -4,6 +4,7 @@
     python3 -m venv /tmp/venv && /tmp/venv/bin/pip install tokenizers
     /tmp/venv/bin/python scripts/golden_tokenizer.py                     # writes the goldens again
     /tmp/venv/bin/python scripts/golden_tokenizer.py KIND …              # only these
+    /tmp/venv/bin/python scripts/golden_tokenizer.py --plain             # writes plain.json again: texts with special tokens
     /tmp/venv/bin/python scripts/golden_tokenizer.py --check PLAIT       # trains with the command PLAIT and with Hugging
                                                                          # Face on this repository, compares both
 
@@ -299,6 +300,23 @@ def write_goldens(only):
         f.write(json.dumps(cases, ensure_ascii=True, separators=(",", ":")) + "\n")
 
 
+def write_plain():
+    """Of each golden file: texts that spell out its added tokens; their ids, and those where special tokens stay text."""
+    plain = {}
+    for path in sorted(glob.glob(os.path.join(OUT, "*.json"))):
+        name = os.path.basename(path)[:-5]
+        if name in ("cases", "plain"):
+            continue
+        tokenizer = Tokenizer.from_file(path)
+        added = [t.content for _, t in sorted(tokenizer.get_added_tokens_decoder().items())][:6]
+        texts = [f"the {t} river{t} {t}{t}x\n{t}" for t in added] + ["".join(added), " mill ".join(added), added[0], "<" + added[-1] + ">"]
+        ids = [tokenizer.encode(t, add_special_tokens=False).ids for t in texts]
+        tokenizer.encode_special_tokens = True
+        plain[name] = [[t, i, tokenizer.encode(t, add_special_tokens=False).ids] for t, i in zip(texts, ids)]
+    with open(os.path.join(OUT, "plain.json"), "w", encoding="utf-8") as f:
+        f.write(json.dumps(plain, ensure_ascii=True, separators=(",", ":")) + "\n")
+
+
 def check(plait):
     """Our trainer against Hugging Face's on the repository's sources, and our file read by Hugging Face."""
     files = sorted(p for e in ("c", "h", "py") for p in glob.glob(os.path.join(HERE, "..", "**", "*." + e), recursive=True))
@@ -329,4 +347,6 @@ def check(plait):
 if __name__ == "__main__":
     if sys.argv[1:2] == ["--check"]:
         sys.exit(not check(sys.argv[2]))
+    if sys.argv[1:] == ["--plain"]:
+        sys.exit(write_plain())
     write_goldens(sys.argv[1:])

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Makes src/data/unicode_tables.h: what Hugging Face's tokenizers 0.23.3 takes each code point for.
+"""Makes src/tokenizer/unicode_tables.h: what Hugging Face's tokenizers 0.23.3 takes each code point for.
 
     python3 -m venv /tmp/venv && /tmp/venv/bin/pip install tokenizers==0.23.3
     /tmp/venv/bin/python scripts/unicode_tables.py            # writes the header again (some minutes)

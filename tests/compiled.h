@@ -2,7 +2,7 @@
 // configs that it names. A test writes these in its setup. After cmocka.h.
 #pragma once
 #include "base/file.h"
-#include "recipe/setup.h"
+#include "setup/setup.h"
 #include "runtime/job.h"
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 // Machines for tests that simulate: nodes of 4 devices, which share 4 ports.
 #pragma once
-#include "plan/facts.h"
+#include "machine/facts.h"
 
 static inline Cluster nodes_of_four(int nodes) {
   Cluster c = {.name = "test", .levels = 2, .base = {5e-6, 8e-6}};

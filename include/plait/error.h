@@ -10,6 +10,7 @@ enum {
   PLAIT_NO_MEMORY = -3,   // there is less memory than is needed
   PLAIT_INTERRUPTED = -4, // a signal asked training to stop; it has saved and can be resumed
   PLAIT_INFEASIBLE = -5,  // a parallel configuration that cannot be, as 3 heads over 2 ranks; others can
+  PLAIT_UNWRITABLE = -6,  // a file cannot be written, now or later: a full disk, a quota, a limit, a missing right
 };
 
 // PlaitError error = {0}; before the first call. The first error stays: while code is not 0, a later one does not

@@ -2,9 +2,9 @@
 #include "plait/plait.h"
 #include "train/train.h"
 #include "train/plan_print.h"
-#include "plan/cluster.h"
-#include "recipe/setup.h"
-#include "train/search.h"
+#include "machine/cluster.h"
+#include "setup/setup.h"
+#include "foresight/search.h"
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,9 +1,9 @@
 // plait_compare (include/plait/plait.h): the rows and the advice of `plait compare` as structs.
 #include "plait/plait.h"
 #include "base/arena.h"
-#include "train/advice.h"
-#include "train/compare.h"
-#include "recipe/setup.h"
+#include "foresight/advice.h"
+#include "foresight/compare.h"
+#include "setup/setup.h"
 #include <string.h>
 
 _Static_assert((int)PLAIT_LEVELS == (int)MAX_LEVELS, "a row has the bytes of every level");

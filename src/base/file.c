@@ -126,6 +126,14 @@ static char *mount_point(const char *folder) {
 
 enum { NOTHING_LEFT = 1 << 16 }; // bytes: a file system with less is taken to be full where the reason was lost
 
+static bool is_full(int why) { return why == ENOSPC || why == EDQUOT; }
+
+// What is used up or forbidden stays so until somebody changes it; an error of a device may pass.
+static int code_of_write(int why) {
+  bool lasts = is_full(why) || why == EFBIG || why == EACCES || why == EPERM || why == EROFS;
+  return FAULT(full_disks_are_tried_again, lasts, false) ? PLAIT_UNWRITABLE : PLAIT_FAILED;
+}
+
 int file_write_failed(const char *path, int why, double bytes, Error *error) {
   struct statvfs space;
   struct stat st;
@@ -134,13 +142,14 @@ int file_write_failed(const char *path, int why, double bytes, Error *error) {
   double left = known ? (double)space.f_bavail * (double)space.f_frsize : INFINITY;
   if (!why) why = left < NOTHING_LEFT ? ENOSPC : EIO;
   if (bytes > 0) snprintf(needs, sizeof needs, "; the file needs at least %s", units_bytes(bytes).s);
-  if (known && !device && (why == ENOSPC || why == EDQUOT))
-    error_set(error, PLAIT_FAILED, "%s: cannot be written: %s; the file system at %s has %s free%s", path,
-              strerror(why), mount, units_bytes(left).s, needs);
-  else error_set(error, PLAIT_FAILED, "%s: cannot be written: %s", path, strerror(why));
+  int code = code_of_write(why);
+  if (known && !device && is_full(why))
+    error_set(error, code, "%s: cannot be written: %s; the file system at %s has %s free%s", path, strerror(why), mount,
+              units_bytes(left).s, needs);
+  else error_set(error, code, "%s: cannot be written: %s", path, strerror(why));
   free(mount);
   free(folder);
-  return PLAIT_FAILED;
+  return code;
 }
 
 int file_begin(AtomicFile *file, const char *path, Error *error) {
@@ -221,9 +230,9 @@ int file_commit(AtomicFile *file, Error *error) {
   file->stream = NULL;
   if (!bad && rename(file->temporary, file->path)) bad = 1, why = errno;
   if (bad) {
-    file_write_failed(file->path, why, bytes, error);
+    int code = file_write_failed(file->path, why, bytes, error);
     file_abandon(file);
-    return PLAIT_FAILED;
+    return code;
   }
   char *folder = parent_of(file->path);
   int code = folder_sync(folder, error);
@@ -259,11 +268,11 @@ int file_is_folder(const char *path) {
 
 int file_exists(const char *path) { return access(path, F_OK) == 0; }
 
-// What is in the way, and a right that is missing, stay so until somebody changes it; a full disk may not.
+// What is in the way of a folder that the user has named is wrong input, as a right that is missing.
 static int code_of(bool given, int why) {
   bool lasts = why == EEXIST || why == ENOTDIR || why == EACCES || why == EPERM || why == EROFS || why == ENOENT ||
                why == ELOOP || why == ENAMETOOLONG;
-  return FAULT(folders_are_never_wrong_input, given && lasts, false) ? PLAIT_BAD_INPUT : PLAIT_FAILED;
+  return FAULT(folders_are_never_wrong_input, given && lasts, false) ? PLAIT_BAD_INPUT : code_of_write(why);
 }
 
 // given: the user has named it.
@@ -302,7 +311,7 @@ int folder_sync(const char *path, Error *error) {
   int bad = fd < 0 || (fsync(fd) && errno != EINVAL);
   int why = errno;
   if (fd >= 0) close(fd);
-  return bad ? error_set(error, PLAIT_FAILED, "%s: cannot be synced: %s", path, strerror(why)) : PLAIT_OK;
+  return bad ? error_set(error, code_of_write(why), "%s: cannot be synced: %s", path, strerror(why)) : PLAIT_OK;
 }
 
 int folder_remove(const char *path, Error *error) {

@@ -41,7 +41,8 @@ void file_abandon(AtomicFile *file); // also safe after a commit or a failed beg
 // folder, else as file_begin. Leaves nothing behind.
 int file_check_writable(const char *path, Error *error);
 
-// PLAIT_FAILED and "PATH: cannot be written: WHY". `why` is an errno, 0 where it was lost. Where the file system is
+// "PATH: cannot be written: WHY", and PLAIT_FAILED, or PLAIT_UNWRITABLE where another try would fail in the same way
+// (a full disk, a quota, a limit, a missing right). `why` is an errno, 0 where it was lost. Where the file system is
 // full, or a quota is used up, the sentence says which one, how much is free, and that the file needs at least `bytes`
 // (0: not known).
 int file_write_failed(const char *path, int why, double bytes, Error *error);
@@ -50,7 +51,7 @@ int file_exists(const char *path);
 int file_is_folder(const char *path); // follows symbolic links
 int folder_create(const char *path, Error *error); // with parents, as mkdir -p
 // The same for a folder that the user has named, which must be writable. PLAIT_BAD_INPUT: a file is in its place, or a
-// right is missing, which another try does not mend; PLAIT_FAILED: all else, as a full disk.
+// right is missing, which another try does not mend; PLAIT_UNWRITABLE: a full disk; PLAIT_FAILED: all else.
 int folder_create_given(const char *path, Error *error);
 int folder_sync(const char *path, Error *error);
 // With all that is in it; a missing folder is fine. A symbolic link is removed, never what it points to.

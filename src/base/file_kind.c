@@ -32,8 +32,18 @@ static const Magic magics[] = {
            "xz"),
     PACKED("BZh", "bzip2"),
     PACKED("\x04\x22\x4d\x18", "lz4"),
+    PACKED("\x02\x21\x4c\x18", "lz4"),
     PACKED("7z\xbc\xaf\x27\x1c", "7z"),
     PACKED("PK\3\4", "zip, as PyTorch's own files are"),
+    PACKED("PK\5\6", "zip"),
+    PACKED("Rar!\x1a\7", "rar"),
+    PACKED("\x1f\x9d", "compress"),
+    PACKED("\x1f\xa0", "compress"),
+    PACKED("LZIP\1", "lzip"),
+    PACKED("\x89LZO\0", "lzop"),
+    PACKED("\x5d\0\0", "lzma"),
+    PACKED("\xff\6\0\0sNaPpY", "snappy"),
+    PACKED("MSCF\0", "cab"),
     {FILE_KIND_PACKED, 257, 5, "ustar", "is packed (tar): unpack it first"},
     STARTS(OTHER, "GGUF", "is a GGUF file (llama.cpp), which plait does not read"),
     STARTS(OTHER, "tjgg", "is a GGML file (llama.cpp), which plait does not read"),
@@ -47,6 +57,15 @@ static const Magic magics[] = {
            "\x7f"
            "ELF",
            "is a program"),
+    STARTS(OTHER, "SQLite format 3\0", "is a database of SQLite, which plait does not read"),
+    STARTS(OTHER, "Obj\1", "is an Avro file, which plait does not read"),
+    STARTS(OTHER, "ORC\n", "is an ORC file, which plait does not read"),
+    STARTS(OTHER, "\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1", "is a document of an office program, which plait does not read"),
+    STARTS(OTHER, "\x89PNG\r\n", "is a picture (PNG)"),
+    STARTS(OTHER, "\xff\xd8\xff", "is a picture (JPEG)"),
+    STARTS(OTHER, "GIF8", "is a picture (GIF)"),
+    STARTS(OTHER, "\xff\xfe\0\0", "is UTF-32 text: convert it to UTF-8 (iconv -f UTF-32 -t UTF-8)"),
+    STARTS(OTHER, "\0\0\xfe\xff", "is UTF-32 text: convert it to UTF-8 (iconv -f UTF-32 -t UTF-8)"),
     STARTS(OTHER, "\xff\xfe", "is UTF-16 text: convert it to UTF-8 (iconv -f UTF-16 -t UTF-8)"),
     STARTS(OTHER, "\xfe\xff", "is UTF-16 text: convert it to UTF-8 (iconv -f UTF-16 -t UTF-8)"),
     STARTS(OTHER, "<!DOCTYPE html",
@@ -72,6 +91,17 @@ static int is_safetensors(const uint8_t *p, size_t n) {
   return length < 1u << 30 && p[8] == '{';
 }
 
+// "\0t\0e": many bytes of one parity are 0, hardly one of the other is, and there are no control characters. NULL: it
+// is no UTF-16, or has its mark.
+static const char *utf16_without_mark(const uint8_t *p, size_t n) {
+  size_t nul[2] = {0, 0}, control = 0;
+  for (size_t i = 0; i < n; i++) nul[i & 1] += !p[i], control += p[i] && p[i] < ' ' && !strchr("\t\n\f\r", p[i]);
+  if (n < 4 || control * 50 > n) return NULL;
+  if (nul[1] * 4 > n && nul[0] * 50 < n) return "is like UTF-16 text: convert it to UTF-8 (iconv -f UTF-16LE -t UTF-8)";
+  if (nul[0] * 4 > n && nul[1] * 50 < n) return "is like UTF-16 text: convert it to UTF-8 (iconv -f UTF-16BE -t UTF-8)";
+  return NULL;
+}
+
 FileKind file_kind_of(const void *head, size_t bytes, const char **words) {
   const uint8_t *p = head;
   const Magic *m = magics, *end = m + sizeof magics / sizeof *magics;
@@ -86,6 +116,7 @@ FileKind file_kind_of(const void *head, size_t bytes, const char **words) {
   if (is_pickle(p, bytes)) return FILE_KIND_OTHER;
   *words = "is a model of SentencePiece (tokenizer.model), which plait does not read";
   if (is_sentencepiece(p, bytes)) return FILE_KIND_OTHER;
+  if ((*words = utf16_without_mark(p, bytes))) return FILE_KIND_OTHER;
   size_t i = bytes > 2 && !memcmp(p, "\xef\xbb\xbf", 3) ? 3 : 0;
   while (i < bytes && (p[i] == ' ' || p[i] == '\t' || p[i] == '\n' || p[i] == '\r')) i++;
   *words = "is JSON";

@@ -1,13 +1,16 @@
-// One parser for trees and for scans: without a place for the result it only walks over values.
+// One parser for trees and for scans: without a place for the result it only walks over values, however deep they are.
 #include "base/json_read.h"
 #include "base/fault.h"
 #include "base/file.h"
+#include "base/vec.h"
 #include <errno.h>
 #include <jansson.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <string.h>
 #include <sys/stat.h>
+
+enum { SCAN_DEPTH = 1 << 28 }; // a byte each
 
 typedef struct Reader {
   const char *at, *end, *why;
@@ -102,6 +105,14 @@ static size_t decode(const JsonValue *raw, char *out, int *replaced) {
   return n;
 }
 
+static bool spells(const JsonValue *raw, const char *key, size_t length) {
+  char *name = xcalloc(raw->bytes + 1, 1);
+  int replaced = 0;
+  bool equal = decode(raw, name, &replaced) == length && !memcmp(name, key, length);
+  free(name);
+  return equal;
+}
+
 json_t *json_scan_string(const JsonValue *value, int *replaced) {
   char *text = xcalloc(value->bytes + 1, 1);
   *replaced = 0;
@@ -137,6 +148,11 @@ static json_t *number_of(const char *text, size_t bytes) {
 
 static bool take_value(Reader *r, JsonValue *value, json_t **tree);
 
+static bool fails_within(Reader *r, bool object) {
+  if (r->at == r->end) return fails(r, object ? "the text ends within an object" : "the text ends within an array");
+  return fails(r, object ? "a comma or } is expected" : "a comma or ] is expected");
+}
+
 static bool take_object(Reader *r, json_t **tree, const char *key, JsonValue *found) {
   if (tree) *tree = json_object();
   r->at++;
@@ -151,7 +167,10 @@ static bool take_object(Reader *r, json_t **tree, const char *key, JsonValue *fo
     if (!take_raw(r, &raw)) return false;
     skip_space(r);
     if (!takes(r, ":")) return fails(r, "a colon is expected after a key");
+    bool wanted = key && raw.bytes >= length && spells(&raw, key, length);
+    if (wanted) skip_space(r), found->kind = r->at < r->end && *r->at == '"' ? JSON_IS_STRING : JSON_IS_ABSENT;
     if (!take_value(r, &value, tree ? &child : NULL)) return false;
+    if (wanted) *found = value;
     if (tree) {
       json_t *name = json_scan_string(&raw, &replaced);
       const char *text = json_string_value(name);
@@ -161,44 +180,32 @@ static bool take_object(Reader *r, json_t **tree, const char *key, JsonValue *fo
       else json_decref(child);
       json_decref(name);
       if (!good) return fails(r, "a key is not UTF-8, or has a NUL");
-    } else if (key && raw.bytes >= length) {
-      char *name = xcalloc(raw.bytes + 1, 1);
-      if (decode(&raw, name, &replaced) == length && !memcmp(name, key, length)) *found = value;
-      free(name);
     }
     skip_space(r);
   } while (takes(r, ","));
-  return takes(r, "}") || fails(r, r->at == r->end ? "the text ends within an object" : "a comma or } is expected");
+  return takes(r, "}") || fails_within(r, true);
 }
 
 static bool take_array(Reader *r, json_t **tree) {
-  if (tree) *tree = json_array();
+  *tree = json_array();
   r->at++;
   skip_space(r);
   if (takes(r, "]")) return true;
   do {
     JsonValue value;
     json_t *child = NULL;
-    if (!take_value(r, &value, tree ? &child : NULL)) return false;
-    if (tree) json_array_append_new(*tree, child);
+    if (!take_value(r, &value, &child)) return false;
+    json_array_append_new(*tree, child);
     skip_space(r);
   } while (takes(r, ","));
-  return takes(r, "]") || fails(r, r->at == r->end ? "the text ends within an array" : "a comma or ] is expected");
+  return takes(r, "]") || fails_within(r, false);
 }
 
-// Where it fails, *tree is NULL.
-static bool take_value(Reader *r, JsonValue *value, json_t **tree) {
-  *value = (JsonValue){0};
-  skip_space(r);
+// All but objects and arrays.
+static bool take_simple(Reader *r, JsonValue *value, json_t **tree) {
   const char *start = r->at;
   bool good = true;
-  if (r->at == r->end) return fails(r, "the text ends where a value is expected");
-  if (r->depth == JSON_DEPTH) return fails(r, "values are nested too deep");
-  r->depth++;
-  if (*start == '{' || *start == '[') {
-    value->kind = *start == '{' ? JSON_IS_OBJECT : JSON_IS_ARRAY;
-    good = *start == '{' ? take_object(r, tree, NULL, NULL) : take_array(r, tree);
-  } else if (*start == '"') {
+  if (*start == '"') {
     int replaced;
     good = take_raw(r, value);
     if (good && tree && !(*tree = json_scan_string(value, &replaced))) good = fails(r, "a string is not UTF-8");
@@ -210,7 +217,69 @@ static bool take_value(Reader *r, JsonValue *value, json_t **tree) {
     good = takes(r, "NaN") || take_number(r);
     if (good && tree) *tree = number_of(start, (size_t)(r->at - start));
   }
-  r->depth--;
+  return good;
+}
+
+typedef Vec(char) Closers; // of the objects and arrays around a place
+
+// After a value: closes what ends there; true where another value follows, or nothing is open any more.
+static bool close_ended(Reader *r, Closers *open) {
+  while (open->count) {
+    char closer = open->data[open->count - 1];
+    skip_space(r);
+    if (takes(r, ",")) return true;
+    if (r->at == r->end || *r->at != closer) return fails_within(r, closer == '}');
+    r->at++;
+    open->count--;
+  }
+  return true;
+}
+
+// Walks over an object or an array.
+static bool skip_nested(Reader *r, Closers *open) {
+  do {
+    JsonValue value = {0};
+    skip_space(r);
+    if (open->count && open->data[open->count - 1] == '}') {
+      if (!take_raw(r, &value)) return false;
+      skip_space(r);
+      if (!takes(r, ":")) return fails(r, "a colon is expected after a key");
+      skip_space(r);
+    }
+    if (r->at == r->end) return fails(r, "the text ends where a value is expected");
+    bool opens = *r->at == '{' || *r->at == '[';
+    if (opens && open->count == SCAN_DEPTH) return fails(r, "values are nested too deep");
+    if (opens) {
+      vec_push(open, *r->at++ == '{' ? '}' : ']');
+      skip_space(r);
+      if (r->at == r->end || *r->at != open->data[open->count - 1]) continue; // its first value
+    } else if (!take_simple(r, &value, NULL)) return false;
+    if (!close_ended(r, open)) return false;
+  } while (open->count);
+  return true;
+}
+
+// Where it fails, *tree is NULL.
+static bool take_value(Reader *r, JsonValue *value, json_t **tree) {
+  *value = (JsonValue){0};
+  skip_space(r);
+  const char *start = r->at;
+  bool good;
+  if (r->at == r->end) return fails(r, "the text ends where a value is expected");
+  if (*start != '{' && *start != '[') {
+    good = take_simple(r, value, tree);
+  } else if (!tree) {
+    Closers open = {0};
+    good = skip_nested(r, &open);
+    vec_free(&open);
+  } else if (r->depth == JSON_DEPTH) {
+    good = fails(r, "values are nested too deep");
+  } else {
+    r->depth++;
+    good = *start == '{' ? take_object(r, tree, NULL, NULL) : take_array(r, tree);
+    r->depth--;
+  }
+  if (*start == '{' || *start == '[') value->kind = *start == '{' ? JSON_IS_OBJECT : JSON_IS_ARRAY;
   if (value->kind != JSON_IS_STRING) value->text = start, value->bytes = (size_t)(r->at - start);
   if (good || !tree) return good;
   json_decref(*tree);

@@ -1,7 +1,7 @@
 // JSON that others have written: read as Python's json reads it, whose files these are. What is read besides strict
 // JSON: a UTF-8 BOM before the text; numbers of any size, NaN, Infinity and -Infinity; halves of UTF-16 surrogate
-// pairs, each of which becomes U+FFFD; keys that an object has twice, the last of which wins. Values are nested at most
-// JSON_DEPTH deep.
+// pairs, each of which becomes U+FFFD; keys that an object has twice, the last of which wins. Objects and
+// arrays of a tree are nested at most JSON_DEPTH deep; json_scan_key passes over any depth.
 #pragma once
 #include "base/error.h"
 #include <stddef.h>
@@ -35,7 +35,7 @@ typedef struct JsonValue {
 
 // Finds the value of a key of the object that text[0, bytes) is, without a tree; JSON_IS_ABSENT where there is none.
 // NULL, or why the text is not one JSON object: JSON_NO_OBJECT where it is another value. Keys and values that are
-// passed over need not be UTF-8.
+// passed over need not be UTF-8. Where the text is cut off within the key's string, value->kind is JSON_IS_STRING.
 #define JSON_NO_OBJECT "not a JSON object"
 const char *json_scan_key(const char *text, size_t bytes, const char *key, JsonValue *value);
 

@@ -10,6 +10,7 @@
 
 static volatile atomic_int stop_signal;
 static const char *_Atomic announced, *_Atomic before; // before: what makes room for it on a terminal
+static const char *(*_Atomic reworded)(void);
 
 static const struct {
   int number;
@@ -36,8 +37,9 @@ const char *signals_name(int number) {
 
 // Only what a signal handler may call. One write, so that the line stays whole.
 static void announce(int number) {
-  const char *const parts[] = {atomic_load(&before),    "plait: ", signals_name(number), ": ",
-                               atomic_load(&announced), "\n"};
+  const char *(*words)(void) = atomic_load(&reworded), *other = words ? words() : NULL;
+  const char *const parts[] = {atomic_load(&before), "plait: ", other ? "" : signals_name(number), other ? "" : ": ",
+                               other ? other : atomic_load(&announced), "\n"};
   char line[256];
   size_t n = 0;
   for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
@@ -70,6 +72,8 @@ void signals_install(const char *announcement) {
       sigaction(signals[i].number, &action, NULL);
   }
 }
+
+void signals_reword(const char *(*words)(void)) { atomic_store(&reworded, words); }
 
 bool signals_stop(void) { return atomic_load_explicit(&stop_signal, memory_order_relaxed) != 0; }
 

@@ -10,6 +10,9 @@ typedef enum SignalStatus { SIGNAL_NUMBER, SIGNAL_AGAIN } SignalStatus;
 // process has inherited as ignored stays so (nohup; background jobs of scripts and SIGINT). `announcement` is what the
 // first signal prints on stderr at once, after its name; static storage. NULL prints nothing.
 void signals_install(const char *announcement);
+// Who asks, where a program sends signals for somebody else: what `words` returns is printed in place of the signal's
+// name and the announcement; NULL: these. Called in the handler, so it may do only what a handler may. NULL: nobody.
+void signals_reword(const char *(*words)(void));
 bool signals_stop(void);              // a signal has come; cheap, any thread
 int signals_number(void);             // which one, 0 if none
 const char *signals_name(int number); // "SIGTERM"; "a signal" if it is not in signals.def

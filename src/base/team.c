@@ -6,6 +6,7 @@
 // and clears its bit. Caller and worker take 3 and 4, and then find the counter beyond 5. The worker counts itself out
 // (`busy`); the caller closes the job, so that no more helpers come, and sleeps until bits and `busy` are 0.
 #include "base/team.h"
+#include "base/pause.h"
 #include "base/thread.h"
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -50,12 +51,6 @@ struct Team {
 
 typedef struct Worker { Team *team; int slot; } Worker;
 
-static void relax(void) {
-#if defined(__x86_64__)
-  __builtin_ia32_pause();
-#endif
-}
-
 static int64_t take(Desk *d) { return atomic_fetch_add_explicit(&d->next, 1, memory_order_relaxed); }
 
 static void work(Desk *d, int slot) {
@@ -68,7 +63,7 @@ static void *worker(void *argument) {
   Team *t = w->team;
   unsigned seen = 0;
   for (;;) {
-    for (int spin = 0; spin < SPINS && atomic_load_explicit(&t->job, memory_order_relaxed) == seen; spin++) relax();
+    for (int spin = 0; spin < SPINS && atomic_load_explicit(&t->job, memory_order_relaxed) == seen; spin++) cpu_pause();
     pthread_mutex_lock(&t->lock);
     while (t->job == seen && !t->stop) pthread_cond_wait(&t->start, &t->lock);
     if (t->stop) break;
@@ -123,7 +118,7 @@ void team_group_destroy(TeamGroup *g) {
 // Nobody comes any more; returns when the last helper has left.
 static void close_desk(Desk *d) {
   if (atomic_fetch_and_explicit(&d->state, ~OPEN, memory_order_acquire) == OPEN) return;
-  for (int spin = 0; spin < SPINS; spin++, relax())
+  for (int spin = 0; spin < SPINS; spin++, cpu_pause())
     if (!atomic_load_explicit(&d->state, memory_order_acquire)) return;
   pthread_mutex_lock(&d->lock);
   while (atomic_load_explicit(&d->state, memory_order_acquire)) pthread_cond_wait(&d->left, &d->lock);
@@ -245,7 +240,7 @@ static void wake_workers(Team *t) {
 }
 
 static void await_workers(Team *t) {
-  for (int spin = 0; spin < SPINS && atomic_load_explicit(&t->busy, memory_order_relaxed); spin++) relax();
+  for (int spin = 0; spin < SPINS && atomic_load_explicit(&t->busy, memory_order_relaxed); spin++) cpu_pause();
   pthread_mutex_lock(&t->lock);
   while (t->busy) pthread_cond_wait(&t->finish, &t->lock);
   pthread_mutex_unlock(&t->lock);

@@ -1,7 +1,7 @@
 // Opens a Hugging Face folder and checks it against its config.json.
 #include "checkpoint/huggingface_folder.h"
 #include "base/fault.h"
-#include "data/folder_check.h"
+#include "tokenizer/folder_check.h"
 #include "model/family.h"
 #include <stdlib.h>
 #include <string.h>

@@ -214,7 +214,11 @@ static int add_shard(Safetensors *t, const char *folder, const char *index_path,
     return error_set(error, PLAIT_BAD_INPUT, "%s: weight_map names a shard that is not a plain file name", index_path);
   Safetensors one;
   char *path = xformat("%s/%s", folder, shard);
-  int code = safetensors_open(&one, path, error);
+  int code = file_exists(path) ? safetensors_open(&one, path, error)
+                               : error_set(error, PLAIT_BAD_INPUT,
+                                           "%s does not exist, but model.safetensors.index.json names it: the download "
+                                           "is not complete",
+                                           path);
   free(path);
   if (code) return code;
   t->files = xrealloc(t->files, sizeof *t->files * (size_t)(t->file_count + 1));
@@ -369,9 +373,9 @@ int safetensors_write_data(SafetensorsWriter *w, const void *data, size_t bytes,
   w->written += bytes;
   int why = file_write(&w->file, data, bytes);
   if (!why) return PLAIT_OK;
-  file_write_failed(w->file.path, why, (double)w->total, error);
+  int code = file_write_failed(w->file.path, why, (double)w->total, error);
   safetensors_write_abandon(w);
-  return PLAIT_FAILED;
+  return code;
 }
 
 int safetensors_write_finish(SafetensorsWriter *w, Error *error) {

@@ -6,7 +6,7 @@
 #include "base/units.h"
 #include "cmd/bench_comm.h"
 #include "cmd/cmd.h"
-#include "cmd/options.h"
+#include "cli/options.h"
 #include "comm/comm.h"
 #include "comm/launcher.h"
 #include "runtime/session.h"

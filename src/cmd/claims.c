@@ -2,9 +2,9 @@
 #include "base/file.h"
 #include "base/nearest.h"
 #include "cmd/cmd.h"
-#include "cmd/options.h"
-#include "cmd/wrap.h"
-#include "train/claims.h"
+#include "cli/options.h"
+#include "cli/wrap.h"
+#include "foresight/claims.h"
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,8 +1,8 @@
 // plait cluster: lists the clusters that come with plait, or prints one; --docs prints docs/clusters.md.
 #include "cmd/cmd.h"
-#include "cmd/options.h"
-#include "plan/cluster.h"
-#include "plan/cluster_find.h"
+#include "cli/options.h"
+#include "machine/cluster.h"
+#include "machine/cluster_find.h"
 
 enum { MOST_NAMES = 64 };
 

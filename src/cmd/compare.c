@@ -1,10 +1,10 @@
 // plait compare: what each parallel strategy would take of memory, links and time for a recipe on a cluster.
-#include "train/compare.h"
+#include "foresight/compare.h"
 #include "cmd/cmd.h"
-#include "cmd/options.h"
-#include "cmd/wrap.h"
-#include "train/advice.h"
-#include "train/predict.h"
+#include "cli/options.h"
+#include "cli/wrap.h"
+#include "foresight/advice.h"
+#include "foresight/predict.h"
 #include <limits.h>
 #include <stdlib.h>
 

@@ -1,7 +1,7 @@
 // plait docs: man pages and shell completion, made from the same tables as --help.
 #include "base/file.h"
 #include "cmd/cmd.h"
-#include "cmd/manual.h"
+#include "cli/manual.h"
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>

@@ -6,8 +6,8 @@
 #include "base/memory_usage.h"
 #include "base/units.h"
 #include "cmd/cmd.h"
-#include "cmd/options.h"
-#include "cmd/wrap.h"
+#include "cli/options.h"
+#include "cli/wrap.h"
 #include "comm/launcher.h"
 #include "comm/net.h"
 #include "comm/secret.h"
@@ -148,8 +148,9 @@ static void tell_simd(void) {
   say(GOOD, "SIMD", "kernels use %s%s%s; this CPU can run %s", cpu_level_name(chosen),
       wish ? ", because PLAIT_SIMD is " : "", wish ? wish : "", available);
   if (!cpu_level_available(CPU_AVX512_BF16))
-    say(LOOK, "SIMD", "no bf16 instructions: precision bf16 saves memory here, but little time. CPUs that have them: "
-                      "Cooper Lake, Sapphire Rapids, Zen 4 and later");
+    say(LOOK, "SIMD",
+        "no bf16 instructions that plait uses: precision bf16 saves memory here, but little time. CPUs that "
+        "have them: Cooper Lake, Sapphire Rapids, Zen 4 and later");
   char text[160];
   if (cpu_simd_wish(text, sizeof text)) say(LOOK, "SIMD", "%s", text);
 }

@@ -4,9 +4,9 @@
 #include "base/units.h"
 #include "cmd/cmd.h"
 #include "cmd/launched.h"
-#include "recipe/setup.h"
-#include "cmd/options.h"
-#include "data/tokenizer.h"
+#include "setup/setup.h"
+#include "cli/options.h"
+#include "tokenizer/tokenizer.h"
 #include "infer/inference.h"
 #include "infer/text_setup.h"
 #include <limits.h>

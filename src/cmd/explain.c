@@ -3,12 +3,12 @@
 #include "base/file.h"
 #include "cmd/cmd.h"
 #include "cmd/explain.h"
-#include "cmd/options.h"
+#include "cli/options.h"
 #include "program/tensor_picture.h"
 #include "sharding/mesh_print.h"
 #include "schedule/timeline.h"
-#include "recipe/setup.h"
-#include "train/auto_plan.h"
+#include "setup/setup.h"
+#include "foresight/auto_plan.h"
 #include <limits.h>
 #include <stdio.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 // The parts of plait explain that have files of their own.
 #pragma once
-#include "compile/parallel.h"
+#include "parallel/parallel.h"
 #include "ir/graph.h"
 #include "sharding/mesh.h"
 

@@ -1,11 +1,11 @@
 // plait explain --play: one page that steps through what the Programs of a recipe do, or of two beside each other.
-#include "cmd/play.h"
+#include "cmd/play/play.h"
 #include "base/file.h"
 #include "base/units.h"
 #include "cmd/explain.h"
-#include "cmd/play_page.h"
-#include "recipe/setup.h"
-#include "train/auto_plan.h"
+#include "cmd/play/play_page.h"
+#include "setup/setup.h"
+#include "foresight/auto_plan.h"
 #include <ctype.h>
 #include <string.h>
 

@@ -5,7 +5,7 @@
 #include "checkpoint/huggingface.h"
 #include "checkpoint/safetensors.h"
 #include "cmd/cmd.h"
-#include "cmd/options.h"
+#include "cli/options.h"
 #include "infer/text_setup.h"
 #include <stdio.h>
 #include <stdlib.h>

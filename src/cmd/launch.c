@@ -5,7 +5,7 @@
 #include "cmd/cmd.h"
 #include "cmd/launch_interface.h"
 #include "cmd/launch_torchrun.h"
-#include "cmd/options.h"
+#include "cli/options.h"
 #include "comm/net.h"
 #include "comm/secret.h"
 #include "elastic/job_state.h"
@@ -39,7 +39,8 @@ typedef struct Job {
   Recipe recipe;
   int nproc;
   int ranks, unit;    // that the mesh has, or 0: a multiple of unit
-  char what[20];      // a number of all that the machines must have in common
+  char *what;         // all that the machines must have in common (elastic/job_what.h)
+  char number[20];    // of that
 } Job;
 
 static bool sets(const Operands *o, const char *key) {
@@ -245,22 +246,43 @@ static uint64_t add_text(uint64_t hash, const char *text) { // FNV-1a, with the 
   }
 }
 
+// Of the printed recipe, line by line: the keys with their sections, and what stands below a key as its value.
+static void describe_recipe(char *text, FILE *out) {
+  char section[64] = "";
+  for (char *line = strtok(text, "\n"); line; line = strtok(NULL, "\n")) {
+    size_t indent = strspn(line, " "), end = strcspn(line, ":");
+    bool is_key = indent <= (*section ? 2u : 0u) && line[indent] != '-' && line[end];
+    if (!indent && is_key && !line[end + 1]) snprintf(section, sizeof section, "%.*s.", (int)end, line);
+    else if (!is_key) fprintf(out, " %s", line + indent);
+    else {
+      if (!indent) *section = 0;
+      fprintf(out, "\n%s%.*s\t%s", section, (int)(end - indent), line + indent,
+              line + end + 1 + strspn(line + end + 1, " "));
+    }
+  }
+}
+
 // All machines must run the same: the recipe with its keys, or the program with its arguments.
 static void name_what(Job *job, const Asked *a, char *const *program) {
   char *text = NULL;
   size_t size = 0;
-  uint64_t hash = add_text(add_text(14695981039346656037u, a->nodes), program ? "program" : "recipe");
-  hash = (hash ^ (uint64_t)a->restarts) * 1099511628211u;
-  for (int i = 0; program && program[i]; i++) hash = add_text(hash, program[i]);
-  if (!program) {
-    FILE *out = open_memstream(&text, &size);
-    CHECK(out);
-    recipe_print(&job->recipe, out);
-    fclose(out);
-    hash = add_text(hash, text);
-    free(text);
+  uint64_t hash = 14695981039346656037u;
+  FILE *out = open_memstream(&text, &size);
+  CHECK(out);
+  if (!program) recipe_print(&job->recipe, out);
+  fclose(out);
+  out = open_memstream(&job->what, &size);
+  CHECK(out);
+  fprintf(out, "--nnodes\t%s\n--max-restarts\t%lld\nwhat runs\t%s", a->nodes ? a->nodes : "1", (long long)a->restarts,
+          program ? "" : "a recipe");
+  for (int i = 0; program && program[i]; i++) {
+    fprintf(out, "%s%s", i ? " " : "", program[i]);
+    hash = add_text(hash, program[i]); // words, whatever they hold
   }
-  snprintf(job->what, sizeof job->what, "%016llx", (unsigned long long)hash);
+  if (!program) describe_recipe(text, out);
+  fclose(out);
+  free(text);
+  snprintf(job->number, sizeof job->number, "%016llx", (unsigned long long)add_text(hash, job->what));
 }
 
 static int launch(Asked *a, const Operands *operands, char **program, int *status, Error *error) {
@@ -289,11 +311,13 @@ static int launch(Asked *a, const Operands *operands, char **program, int *statu
                            .copies = !program && !code && job.recipe.checkpoint.copies > 0,
                            .silence = a->silence,
                            .patience = a->patience,
-                           .recipe = job.what};
+                           .recipe = job.number,
+                           .what = job.what};
   if (!code) tell_insecure(a);
   if (!code) code = launch_supervise(&options, status, error);
   if (!program) free(job.argv);
   recipe_free(&job.recipe);
+  free(job.what);
   return code;
 }
 

@@ -1,6 +1,6 @@
 // torchrun's words on the command line of plait launch.
 #include "cmd/launch_torchrun.h"
-#include "cmd/options.h"
+#include "cli/options.h"
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 // Leaving a launcher's world.
 #include "cmd/launched.h"
 #include "base/signals.h"
-#include "cmd/options.h"
+#include "cli/options.h"
 #include "comm/comm.h"
 #include "comm/launcher.h"
 #include "runtime/launch_notice.h"

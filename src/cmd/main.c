@@ -4,8 +4,8 @@
 #include "base/map_guard.h"
 #include "base/nearest.h"
 #include "cmd/cmd.h"
-#include "cmd/manual.h"
-#include "cmd/wrap.h"
+#include "cli/manual.h"
+#include "cli/wrap.h"
 #include <errno.h>
 #include <poll.h>
 #include <stdio.h>

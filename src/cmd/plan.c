@@ -1,13 +1,13 @@
 // plait plan: memory by category and FLOPs of a recipe, before anything is allocated.
 #include "cmd/cmd.h"
-#include "cmd/options.h"
+#include "cli/options.h"
 #include "cmd/plan_ranks.h"
 #include "cmd/plan_search.h"
-#include "recipe/setup.h"
-#include "train/auto_plan.h"
+#include "setup/setup.h"
+#include "foresight/auto_plan.h"
 #include "train/plan_json.h"
 #include "train/plan_print.h"
-#include "train/predict.h"
+#include "foresight/predict.h"
 #include <limits.h>
 #include <stdlib.h>
 

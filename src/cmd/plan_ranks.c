@@ -2,7 +2,7 @@
 #include "cmd/plan_ranks.h"
 #include "base/cores.h"
 #include "base/units.h"
-#include "recipe/setup.h"
+#include "setup/setup.h"
 #include "train/plan_print.h"
 
 enum { MOST_NODES = 1 << 16, MOST_LINES = 1024 };

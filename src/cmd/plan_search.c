@@ -2,9 +2,9 @@
 #include "cmd/plan_search.h"
 #include "base/file.h"
 #include "base/units.h"
-#include "plan/cluster.h"
-#include "recipe/setup.h"
-#include "train/search.h"
+#include "machine/cluster.h"
+#include "setup/setup.h"
+#include "foresight/search.h"
 #include <jansson.h>
 #include <limits.h>
 #include <math.h>

@@ -3,8 +3,8 @@
 #include "base/signals.h"
 #include "cmd/cmd.h"
 #include "cmd/launched.h"
-#include "cmd/options.h"
-#include "train/probe.h"
+#include "cli/options.h"
+#include "foresight/probe.h"
 #include <string.h>
 #include <unistd.h>
 

@@ -1,7 +1,7 @@
 // plait recipe: checks a recipe and prints the effective one; --docs prints docs/recipes.md.
 #include "cmd/cmd.h"
-#include "cmd/options.h"
-#include "recipe/setup.h"
+#include "cli/options.h"
+#include "setup/setup.h"
 #include <limits.h>
 #include <stdlib.h>
 

@@ -1,7 +1,7 @@
 // plait runs: a table of the runs in a folder.
 #include "base/file.h"
 #include "cmd/cmd.h"
-#include "cmd/options.h"
+#include "cli/options.h"
 #include "train/ending.h"
 #include <dirent.h>
 #include <errno.h>

@@ -1,12 +1,12 @@
 // plait simulate: how long a step of a recipe takes on a cluster, and where the time goes.
 #include "base/nearest.h"
 #include "cmd/cmd.h"
-#include "cmd/options.h"
+#include "cli/options.h"
 #include "cmd/simulate_timeline.h"
-#include "recipe/setup.h"
-#include "train/against.h"
-#include "train/auto_plan.h"
-#include "train/predict.h"
+#include "setup/setup.h"
+#include "foresight/against.h"
+#include "foresight/auto_plan.h"
+#include "foresight/predict.h"
 #include <jansson.h>
 #include <limits.h>
 #include <string.h>

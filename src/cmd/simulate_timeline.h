@@ -1,6 +1,6 @@
 // The timeline of a simulated step, as a file.
 #pragma once
-#include "train/predict.h"
+#include "foresight/predict.h"
 
 typedef struct SimulatedSpan {
   int coordinate;

@@ -3,7 +3,7 @@
 #include "base/node_list.h"
 #include "base/units.h"
 #include "cmd/cmd.h"
-#include "cmd/options.h"
+#include "cli/options.h"
 #include "cmd/slurm_array.h"
 #include "elastic/batch_script.h"
 #include "plait/plait.h"

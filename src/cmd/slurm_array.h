@@ -1,7 +1,7 @@
 // Runs of an array: a file with a line of key=value … for each.
 #pragma once
 #include "base/words.h"
-#include "cmd/options.h"
+#include "cli/options.h"
 #include "recipe/recipe.h"
 
 typedef struct SlurmArray { Words *runs; int count; } SlurmArray;

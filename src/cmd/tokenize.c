@@ -5,11 +5,11 @@
 #include "base/signals.h"
 #include "base/units.h"
 #include "cmd/cmd.h"
-#include "cmd/options.h"
+#include "cli/options.h"
 #include "data/document_marks.h"
 #include "data/indexed.h"
-#include "data/tokenizer.h"
-#include "data/tokenizer_corpus.h"
+#include "tokenizer/tokenizer.h"
+#include "tokenizer/tokenizer_corpus.h"
 #include <errno.h>
 #include <limits.h>
 #include <sched.h>
@@ -22,7 +22,7 @@
 typedef struct Tokenize {
   const char *tokenizer, *out, *files_from, *bos, *eot;
   int64_t vocab_size, threads;
-  bool train, vocab_size_given, force, jsonl;
+  bool train, vocab_size_given, force, jsonl, as_text, plain_control_tokens;
   Vec(char *) files; // owned
   int64_t bytes;     // of all files; -1: not known beforehand (pipes, packed files)
   int64_t characters; // of the texts, while a tokenizer is trained
@@ -30,9 +30,11 @@ typedef struct Tokenize {
   const char *key, *skip_bad;
   int64_t skip, skipped; // lines that may be skipped and were; most: INT64_MAX
   AtomicFile bad_lines;  // which these are, while skipped > 0
-  int64_t no_text, halves; // as in TextCheck, of all files
+  int64_t no_text, halves, control_tokens; // as in TextCheck, of all files
   int64_t missed;    // bytes that the vocabulary lacks
   int missed_files;
+  const char *found; // the first file whose contents say that it holds lines of JSON
+  int found_files;
   // while it runs
   IndexedWriter writer;
   DocumentMarks marks;
@@ -70,21 +72,30 @@ static int check_file(Tokenize *job, const char *path, Error *error) {
   if (S_ISDIR(st.st_mode)) return error_set(error, PLAIT_BAD_INPUT, "%s: is a folder; name the files in it", path);
   if (access(path, R_OK) < 0)
     return error_set(error, PLAIT_BAD_INPUT, "%s: cannot be read: %s", path, strerror(errno));
-  if (!S_ISREG(st.st_mode) || text_stream_packed_name(path)) job->bytes = -1;
+  TextKindOptions how = {job->key, job->jsonl, job->as_text};
+  int packed = S_ISREG(st.st_mode) ? text_kind_check(path, &how, error) : 1;
+  if (packed) job->bytes = -1;
   else if (job->bytes >= 0) job->bytes += st.st_size;
-  return PLAIT_OK;
+  return packed < 0 ? packed : PLAIT_OK;
 }
 
 // Looks at every file before work begins: a wrong name at the end of a list should not cost an hour.
 static int check_files(Tokenize *job, Error *error) {
-  int from_stdin = job->files_from && !strcmp(job->files_from, "-"), code = PLAIT_OK;
-  for (int i = 0; i < job->files.count && !code; i++) {
-    if (strcmp(job->files.data[i], "-")) code = check_file(job, job->files.data[i], error);
+  int from_stdin = job->files_from && !strcmp(job->files_from, "-"), refused = 0;
+  Error first = {0};
+  for (int i = 0; i < job->files.count; i++) {
+    Error one = {0};
+    int code = PLAIT_OK;
+    if (strcmp(job->files.data[i], "-")) code = check_file(job, job->files.data[i], &one);
     else if (from_stdin++)
-      code = error_set(error, PLAIT_BAD_INPUT, "- (the standard input) is given twice, it can be read only once");
+      code = error_set(&one, PLAIT_BAD_INPUT, "- (the standard input) is given twice, it can be read only once");
     else job->bytes = -1;
+    if (code && !refused++) first = one;
   }
-  if (code || job->files.count) return code;
+  if (refused == 1) *error = first;
+  if (refused > 1)
+    error_set(error, first.code, "%s; %d more of the FILES cannot be taken", first.message, refused - 1);
+  if (refused || job->files.count) return refused ? error->code : PLAIT_OK;
   return error_set(error, PLAIT_BAD_INPUT,
                    "no FILES are given: name them (- is the standard input), or a list of them with --files-from");
 }
@@ -118,10 +129,14 @@ static int read_skip(Tokenize *job, Error *error) {
 }
 
 static int check_options(const Tokenize *job, Error *error) {
+  if (job->as_text && job->jsonl)
+    return error_set(error, PLAIT_BAD_INPUT, "--as-text does not go with --jsonl: give one of them");
   if (job->train && job->tokenizer)
     return error_set(error, PLAIT_BAD_INPUT, "--train makes a tokenizer, so it takes no --tokenizer");
   if (job->train && (job->bos || job->eot))
     return error_set(error, PLAIT_BAD_INPUT, "--%s does not go with --train", job->bos ? "bos" : "eot");
+  if (job->train && job->plain_control_tokens)
+    return error_set(error, PLAIT_BAD_INPUT, "--plain-control-tokens does not go with --train");
   if (!job->train && !job->tokenizer)
     return error_set(error, PLAIT_BAD_INPUT, "--tokenizer is missing (or --train, to make one)");
   if (!job->train && job->vocab_size_given)
@@ -204,27 +219,48 @@ static int keep_skipped(Tokenize *job, Error *error) {
   return code;
 }
 
-static void complain(void *argument, const char *path, const TextCheck *check) {
+// At the end of a file. Without --as-text, data that is no text ends the command.
+static int complain(void *argument, const char *path, const TextCheck *check, Error *error) {
   Tokenize *job = argument;
   job->characters += check->characters;
   job->no_text += check->no_text;
   job->halves += check->halves;
+  job->control_tokens += check->control_tokens;
   char why[300];
+  if (check->lines_found && !job->found_files++) job->found = path;
+  TextVerdict verdict = text_check_verdict(check, why, sizeof why);
+  if (verdict == TEXT_IS_NONE && !job->as_text)
+    return error_set(error, PLAIT_BAD_INPUT, "%s %s (--as-text takes FILES as text, whatever they are)", path, why);
   complain_of_missed(job, path, check);
-  if (!text_check_complaint(check, why, sizeof why) || job->complaints++ >= COMPLAINTS) return;
+  if (verdict == TEXT_IS_FINE || job->complaints++ >= COMPLAINTS) return PLAIT_OK;
   if (job->shown > 0) fputs("\r\033[K", stderr);
   fprintf(stderr, "plait tokenize: warning: %s %s\n", path, why);
+  return PLAIT_OK;
 }
 
 static void complain_of_more(const Tokenize *job) {
+  if (job->found_files == 1)
+    fprintf(stderr,
+            "plait tokenize: note: %s holds lines of JSON: each is a document (--as-text takes the file as one text)\n",
+            job->found);
+  if (job->found_files > 1)
+    fprintf(stderr,
+            "plait tokenize: note: %s and %d more files hold lines of JSON: each is a document (--as-text takes a file "
+            "as one text)\n",
+            job->found, job->found_files - 1);
   if (job->complaints > COMPLAINTS)
     fprintf(stderr, "plait tokenize: warning: %d more files do not look like text\n", job->complaints - COMPLAINTS);
 }
 
 static int train(Tokenize *job, Error *error) {
   Tokenizer *t;
-  const CorpusFiles files = {
-      (const char *const *)job->files.data, job->files.count, job->jsonl, lines_of(job), complain, job};
+  const CorpusFiles files = {.paths = (const char *const *)job->files.data,
+                             .count = job->files.count,
+                             .lines = job->jsonl,
+                             .as_text = job->as_text,
+                             .how = lines_of(job),
+                             .checked = complain,
+                             .argument = job};
   int code = make_folder(job->out, error);
   if (code >= 0) code = tokenizer_train_files(&files, (int)job->vocab_size, (int)job->threads, &t, error);
   if (code < 0) return code;
@@ -322,6 +358,9 @@ static void print_summary(const Tokenize *job, const Tokenizer *t, const CorpusC
          (long long)counts->documents, counts->documents == 1 ? "" : "s", (long long)tokens, (long long)counts->bytes,
          tokens ? bytes / (double)tokens : 0.0, bytes / 1e6 / seconds, seconds);
   printf("documents: %s\n", document_marks_text(&job->marks, t).s);
+  if (job->control_tokens)
+    printf("%lld control token%s stood in the texts themselves (--plain-control-tokens encodes them as plain text)\n",
+           (long long)job->control_tokens, job->control_tokens > 1 ? "s" : "");
 }
 
 static int encode_files(Tokenize *job, const Tokenizer *t, Error *error) {
@@ -330,6 +369,8 @@ static int encode_files(Tokenize *job, const Tokenizer *t, Error *error) {
                            .progress = show_progress,
                            .argument = job,
                            .lines = job->jsonl,
+                           .as_text = job->as_text,
+                           .plain = job->plain_control_tokens,
                            .how = lines_of(job),
                            .checked = complain};
   CorpusCounts counts;
@@ -393,7 +434,11 @@ int cmd_tokenize(int argc, char **argv) {
        .most = 1 << 20, .given = &job.vocab_size_given},
       {"files-from", OPTION_TEXT, &job.files_from, "FILE",
        "a file with more FILES, one path per line; - is standard input", .required = false},
-      {"jsonl", OPTION_FLAG, &job.jsonl, NULL, "read all FILES as .jsonl, whatever their names are (for pipes)",
+      {"jsonl", OPTION_FLAG, &job.jsonl, NULL, "read all FILES as .jsonl, whatever their names and contents are",
+       .required = false},
+      {"as-text", OPTION_FLAG, &job.as_text, NULL,
+       "take each file whose name does not say .jsonl as one text, whatever its contents are: binary data and packed "
+       "files, too, which are refused otherwise",
        .required = false},
       {"key", OPTION_TEXT, &job.key, "NAME", "the key of a .jsonl under which the text is (default text)",
        .required = false},
@@ -407,19 +452,26 @@ int cmd_tokenize(int argc, char **argv) {
       {"eot", OPTION_TEXT, &job.eot, "TOKEN",
        "the token to put after each document, or none; without it, what the tokenizer's folder says",
        .required = false},
+      {"plain-control-tokens", OPTION_FLAG, &job.plain_control_tokens, NULL,
+       "encode control tokens (special tokens such as <|endoftext|>) that a text spells out as plain text; without it "
+       "they become those tokens, and the last line counts them",
+       .required = false},
       {"threads", OPTION_INTEGER, &job.threads, "N", "threads to use; 0: all cores. The ids do not depend on it",
        .least = 0, .most = 4096},
   };
   const CommandHelp help = {
       "tokenize", "[options] FILES…",
       "Turns text into token ids (a Megatron indexed dataset), or trains a tokenizer (--train).\n"
-      "FILES are UTF-8 text, plain or compressed (.gz, .zst), pipes, or - for standard input. A .jsonl file has "
-      "one document per line, with the text under the key \"text\" (--key); any other file is one document. Each "
+      "FILES are UTF-8 text, plain or compressed (.gz, .zst), pipes, or - for standard input. A file of JSON objects, "
+      "one a line (.jsonl, .jsonlines, .ndjson, or whatever its name if its first line is one), has one document per "
+      "line, with the text under the key \"text\" (--key); any other file is one document. Packed files of other "
+      "kinds, "
+      "binary files, text that is not UTF-8, JSON arrays and pointers of Git LFS are refused (--as-text). Each "
       "document begins and ends as the tokenizer's folder says (tokenizer_config.json, the post-processor of "
-      "tokenizer.json, config.json; the last line shows it), and empty documents are left out. If a text spells out a "
-      "special "
-      "token, it becomes that token. Bytes that are not UTF-8 are kept if the vocabulary has all 256 bytes; a "
-      "warning tells when it lacks one.",
+      "tokenizer.json, config.json; the line \"documents\" shows it), and empty documents are left out. If a text "
+      "spells out a special token, it becomes that token, and the last line counts them; --plain-control-tokens "
+      "prevents it. Bytes that are not UTF-8 are kept if there are few and the vocabulary has all 256 bytes; a warning "
+      "tells when it lacks one.",
       "  plait tokenize --train --vocab-size 1024 --out data/tokenizer.json corpus/*.txt\n"
       "  plait tokenize --tokenizer data/tokenizer.json --out data/corpus corpus/*.txt more.jsonl.zst\n"
       "  find corpus -name '*.h' | sort | plait tokenize --tokenizer models/mine --out data/c --files-from -\n"

@@ -2,9 +2,9 @@
 #include "base/signals.h"
 #include "cmd/cmd.h"
 #include "cmd/launched.h"
-#include "cmd/options.h"
-#include "recipe/setup.h"
-#include "train/auto_plan.h"
+#include "cli/options.h"
+#include "setup/setup.h"
+#include "foresight/auto_plan.h"
 #include "train/train.h"
 #include <limits.h>
 #include <stdio.h>

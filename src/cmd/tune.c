@@ -5,12 +5,12 @@
 #include "base/signals.h"
 #include "base/units.h"
 #include "cmd/cmd.h"
-#include "cmd/options.h"
+#include "cli/options.h"
 #include "cmd/plan_search.h"
 #include "comm/launcher.h"
 #include "recipe/recipe_device.h"
-#include "recipe/setup.h"
-#include "train/search.h"
+#include "setup/setup.h"
+#include "foresight/search.h"
 #include <errno.h>
 #include <jansson.h>
 #include <limits.h>

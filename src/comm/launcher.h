@@ -2,6 +2,7 @@
 #pragma once
 #include "base/error.h"
 #include "plait/comm.h"
+#include <stdbool.h>
 
 typedef struct Launcher {
   const char *variable; // that says so; NULL: started by hand
@@ -11,11 +12,15 @@ typedef struct Launcher {
 } Launcher;
 
 Launcher launcher_find(void);
-// PLAIT_BAD_INPUT where RANK and WORLD_SIZE say something else than the launcher of an MPI.
+// PLAIT_BAD_INPUT where two launchers disagree, or one says what cannot be: RANK without WORLD_SIZE, rank 4 of 4.
 int launcher_check(Error *error);
 // All ranks of an MPI launcher have found the same error, and have no world. Others than rank 0 lose their sentence,
 // and wait for a second: the launcher kills the job, rank 0 included, at the first exit with a failure.
 void launcher_rank_0_says(const Launcher *launcher, Error *error);
+
+// Of a rank that srun has started: says that it has fewer cores than the batch script asks for. Slurm 22.05 and later
+// give them only where srun itself is told --cpus-per-task. cores: that this process may use. false: it has them.
+bool launcher_lacks_cores(int cores, char *text, size_t size);
 
 // How the ranks of this process's launcher make a world.
 typedef enum WorldKind { WORLD_AUTO, WORLD_MPI, WORLD_NET } WorldKind;

@@ -1,5 +1,6 @@
 // The local back end: ranks are threads of one process, collectives read and write each other's memory directly.
 #include "comm/local.h"
+#include "base/pause.h"
 #include "comm/share.h"
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,5 +1,6 @@
 // Waiting: spinning for a moment, then sleeping, or doing other work.
 #include "comm/monitor.h"
+#include "base/pause.h"
 #include <sched.h>
 #include <stdio.h>
 #include <time.h>

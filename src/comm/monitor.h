@@ -42,12 +42,6 @@ int abort_by(Abort *abort, int code, int rank, const char *message); // rank: th
 int abort_all(Abort *abort, int code, const char *message);          // no one rank
 static inline int abort_code(Abort *abort) { return atomic_load_explicit(&abort->code, memory_order_acquire); }
 
-static inline void cpu_pause(void) { // between two looks
-#if defined(__x86_64__)
-  __builtin_ia32_pause();
-#endif
-}
-
 void monitor_init(Monitor *monitor, Abort *abort); // neither with a monitor held
 void monitor_destroy(Monitor *monitor);
 static inline void monitor_lock(Monitor *monitor) { pthread_mutex_lock(&monitor->lock); }

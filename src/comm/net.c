@@ -160,6 +160,7 @@ static int make(Making *m, NetWorld *w, Error *error) {
   char interface[64] = "lo";
   bool one_machine;
   int code = net_resolve(m->options.host, m->options.port, &m->address, error);
+  if (!code && m->options.several) code = net_check_name(m->options.host, &m->address, error);
   if (code) return error_prefix(error, "MASTER_ADDR, the machine of rank 0");
   code = refuse_address(&m->address, m->options.rank, error);
   if (code) return code;
@@ -192,6 +193,7 @@ int net_world_create(const NetOptions *options, PlaitWorld **world, Error *error
                      options->ranks, NET_MOST_RANKS);
   if (m.options.silence <= 0) m.options.silence = NET_SILENCE;
   if (m.options.patience <= 0) m.options.patience = NET_PATIENCE;
+  if (m.options.notice <= 0) m.options.notice = NET_NOTICE;
   NetWorld *w = xcalloc(1, sizeof *w);
   w->base.rank = options->rank;
   w->base.base.ranks = options->ranks;

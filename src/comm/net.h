@@ -4,6 +4,7 @@
 #pragma once
 #include "base/error.h"
 #include "plait/comm.h"
+#include <stdbool.h>
 
 typedef struct NetOptions {
   int rank, ranks;
@@ -12,9 +13,12 @@ typedef struct NetOptions {
   const char *id;   // of the run: ranks of another one are not let in
   double silence;   // seconds without a pulse after which a rank counts as dead; 0: NET_SILENCE
   double patience;  // seconds that the ranks wait for each other; 0: NET_PATIENCE
+  double notice;    // seconds after which a rank that waits prints for whom, once; 0: NET_NOTICE
+  const char *said; // by what the number of ranks is known, for that line: "WORLD_SIZE says 4 tasks"; may be NULL
+  bool several;     // the ranks are known to be on several machines: the host must not be loopback's
 } NetOptions;
 
-enum { NET_SILENCE = 5, NET_PATIENCE = 120, NET_MOST_RANKS = 1 << 14 };
+enum { NET_SILENCE = 5, NET_PATIENCE = 120, NET_NOTICE = 5, NET_MOST_RANKS = 1 << 14 };
 
 // Joins the world; called by all of its ranks, which wait for each other here. PLAIT_BAD_INPUT: a build without UCX, an
 // address that is not this machine's (neither loopback, nor a secret, nor PLAIT_INSECURE); PLAIT_FAILED: not all ranks

@@ -2,6 +2,7 @@
 #include "comm/net_socket.h"
 #include "base/clock.h"
 #include "base/endpoint.h"
+#include "base/fault.h"
 #include <arpa/inet.h>
 #include <errno.h>
 #include <ifaddrs.h>
@@ -14,6 +15,12 @@
 #include <string.h>
 #include <unistd.h>
 
+static bool is_loopback(const struct sockaddr *address) {
+  if (address->sa_family == AF_INET)
+    return ntohl(((const struct sockaddr_in *)(const void *)address)->sin_addr.s_addr) >> 24 == 127;
+  return IN6_IS_ADDR_LOOPBACK(&((const struct sockaddr_in6 *)(const void *)address)->sin6_addr);
+}
+
 int net_resolve(const char *host, int port, NetAddress *address, Error *error) {
   struct addrinfo hints = {.ai_family = AF_INET, .ai_socktype = SOCK_STREAM}, *found = NULL;
   Endpoint bare;
@@ -25,12 +32,29 @@ int net_resolve(const char *host, int port, NetAddress *address, Error *error) {
   }
   if (status)
     return error_set(error, PLAIT_BAD_INPUT, "%.200s has no address: %s", host, gai_strerror(status));
+  const struct addrinfo *chosen = found;
+  while (chosen && is_loopback(chosen->ai_addr)) chosen = chosen->ai_next;
+  if (!chosen) chosen = found;
   memset(address, 0, sizeof *address);
-  memcpy(&address->storage, found->ai_addr, found->ai_addrlen);
-  address->length = found->ai_addrlen;
+  memcpy(&address->storage, chosen->ai_addr, chosen->ai_addrlen);
+  address->length = chosen->ai_addrlen;
   freeaddrinfo(found);
   net_set_port(address, port);
   return PLAIT_OK;
+}
+
+int net_check_name(const char *host, const NetAddress *address, Error *error) {
+  unsigned char number[16];
+  char text[ENDPOINT_HOST];
+  bool is_meant =
+      !strcmp(host, "localhost") || *host == '[' || strchr(host, ':') || inet_pton(AF_INET, host, number) > 0;
+  if (FAULT(loopback_is_waited_at, is_meant || !net_is_loopback(address), true)) return PLAIT_OK;
+  net_describe_host(address, text, sizeof text);
+  return error_set(
+      error, PLAIT_BAD_INPUT,
+      "%.100s is %s on this machine, where no other machine can reach it; give the address by which others "
+      "reach it, or take the line with %.100s out of /etc/hosts (127.0.0.1, if all run on this machine)",
+      host, text, host);
 }
 
 static struct sockaddr_in *v4(const NetAddress *a) { return (struct sockaddr_in *)(uintptr_t)&a->storage; }
@@ -47,8 +71,7 @@ int net_port(const NetAddress *address) {
 }
 
 int net_is_loopback(const NetAddress *address) {
-  return is_v4(address) ? ntohl(v4(address)->sin_addr.s_addr) >> 24 == 127
-                        : IN6_IS_ADDR_LOOPBACK(&v6(address)->sin6_addr);
+  return is_loopback((const struct sockaddr *)&address->storage);
 }
 
 void net_describe_host(const NetAddress *address, char *text, size_t size) {

@@ -8,8 +8,12 @@ typedef struct NetAddress {
   socklen_t length;
 } NetAddress;
 
-// The address of a host, IPv6 with or without brackets; IPv4 before IPv6. PLAIT_BAD_INPUT: there is none.
+// The address of a host, IPv6 with or without brackets; IPv4 before IPv6, and others before loopback. PLAIT_BAD_INPUT:
+// there is none.
 int net_resolve(const char *host, int port, NetAddress *address, Error *error);
+// PLAIT_BAD_INPUT: the host is a name that others are to find, but here it is loopback's, as Debian's /etc/hosts has it
+// for a machine's own name (127.0.1.1). Addresses and "localhost" are what the user means.
+int net_check_name(const char *host, const NetAddress *address, Error *error);
 void net_set_port(NetAddress *address, int port);
 int net_port(const NetAddress *address);
 int net_is_loopback(const NetAddress *address);

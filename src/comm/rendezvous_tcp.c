@@ -21,9 +21,10 @@ typedef struct TcpRendezvous {
   NetAddress address;
   uint64_t run;
   int listener; // of rank 0; -1: none
-  double deadline;
+  double deadline, notice_at; // when it gives up; when it says for whom it waits
   Channel **channel; // (ranks) of rank 0; the others have one, at 0
   bool met;          // an exchange has been done: all channels are there
+  bool noticed;      // it has said so
   const Secret *secret; // NULL: there is none
   char reason[RENDEZVOUS_REASON]; // why the last attempt came to nothing
 } TcpRendezvous;
@@ -81,18 +82,54 @@ static void add_closed(char *text, size_t size, int count, const char *whose) {
              count > 1 ? "were" : "was");
 }
 
+// "rank 2", "ranks 1 to 3, 5": those that have not come, up to eight rows of them. Returns how many there are.
+static int list_missing(const TcpRendezvous *r, void *const *records, char *list, size_t size) {
+  int count = 0, rows = 0, ranks = r->options.ranks;
+  size_t n = 0;
+  *list = 0;
+  for (int p = 1, end; p < ranks; p = end + 1) {
+    for (end = p; end < ranks && !records[end];) end++;
+    if (end == p) continue;
+    count += end - p;
+    for (int first = p; first < end && rows < 9 && n < size; rows++) {
+      bool is_row = end - first > 2;
+      if (rows == 8) n += (size_t)snprintf(list + n, size - n, " …");
+      else if (is_row) n += (size_t)snprintf(list + n, size - n, "%s%d to %d", rows ? ", " : "", first, end - 1);
+      else n += (size_t)snprintf(list + n, size - n, "%s%d", rows ? ", " : "", first);
+      first = is_row ? end : first + 1;
+    }
+  }
+  return count;
+}
+
+// After some seconds: one line says for whom this rank waits, and why it believes that they come.
+static void notice(TcpRendezvous *r, const char *whom) {
+  char at[80];
+  if (r->noticed || clock_seconds() < r->notice_at) return;
+  r->noticed = true;
+  net_describe(&r->address, at, sizeof at);
+  UNLESS_FAULT(ranks_wait_silently)
+  fprintf(stderr, "plait: rank %d is waiting for %s at %s%s%s%s, for %g s at most\n", r->options.rank, whom, at,
+          r->options.said ? " (" : "", r->options.said ? r->options.said : "", r->options.said ? ")" : "",
+          r->options.patience);
+}
+
 static int missing(const TcpRendezvous *r, void *const *records, const Arrivals *arrivals, Error *error) {
-  char list[160] = "", at[80], closed[200] = "";
-  int count = 0;
-  for (int p = 1; p < r->options.ranks; p++)
-    if (!records[p] && count++ < 8)
-      snprintf(list + strlen(list), sizeof list - strlen(list), "%s%d", *list ? ", " : "", p);
+  char list[200], at[80], closed[200] = "";
+  int count = list_missing(r, records, list, sizeof list);
   net_describe(&r->address, at, sizeof at);
   add_closed(closed, sizeof closed, arrivals->without_secret, "without the secret");
   add_closed(closed, sizeof closed, arrivals->refused, "with an answer that no rank gives");
-  return error_set(error, PLAIT_FAILED, "of %d ranks %d did not come to %s within %g s: rank%s %s%s%s",
-                   r->options.ranks, count, at, r->options.patience, count > 1 ? "s" : "", list,
-                   count > 8 ? " …" : "", closed);
+  return error_set(error, PLAIT_FAILED, "of %d ranks%s%s%s %d did not come to %s within %g s: rank%s %s%s",
+                   r->options.ranks, r->options.said ? " (" : "", r->options.said ? r->options.said : "",
+                   r->options.said ? ")" : "", count, at, r->options.patience, count > 1 ? "s" : "", list, closed);
+}
+
+static void notice_missing(TcpRendezvous *r, void *const *records) {
+  char list[200], whom[220];
+  int count = list_missing(r, records, list, sizeof list);
+  snprintf(whom, sizeof whom, "rank%s %s", count > 1 ? "s" : "", list);
+  notice(r, whom);
 }
 
 static int gather(TcpRendezvous *r, void **records, size_t *lengths, Error *error) {
@@ -104,8 +141,12 @@ static int gather(TcpRendezvous *r, void **records, size_t *lengths, Error *erro
   while (here < r->options.ranks && came > 0) {
     Channel *channel;
     void *answer;
-    came = arrivals_next(&arrivals, r->deadline, &channel, &answer);
+    bool is_notice = !r->noticed && r->notice_at < r->deadline;
+    came = arrivals_next(&arrivals, is_notice ? r->notice_at : r->deadline, &channel, &answer);
     if (came > 0) here += admit(r, channel, answer, records, lengths), free(answer);
+    if (came || !is_notice) continue;
+    notice_missing(r, records);
+    came = 1;
   }
   arrivals_end(&arrivals);
   return came > 0 || here == r->options.ranks ? PLAIT_OK : missing(r, records, &arrivals, error);
@@ -174,10 +215,12 @@ static int find_rank_0(TcpRendezvous *r, Error *error) {
   while (clock_seconds() < r->deadline) {
     for (int i = 0; i < PORTS; i++)
       if ((r->channel[0] = greet(r, net_port(&r->address) + i))) return PLAIT_OK;
+    notice(r, "rank 0");
     poll(NULL, 0, (int)(1000 * retry_seconds));
   }
-  return error_set(error, PLAIT_FAILED, "rank %d waited %g s for rank 0 in vain (%s)", r->options.rank,
-                   r->options.patience, r->reason);
+  return error_set(error, PLAIT_FAILED, "rank %d waited %g s for rank 0%s%s%s in vain (%s)", r->options.rank,
+                   r->options.patience, r->options.said ? " (" : "", r->options.said ? r->options.said : "",
+                   r->options.said ? ")" : "", r->reason);
 }
 
 static int malformed(const TcpRendezvous *r, Error *error) {
@@ -222,6 +265,7 @@ static int tcp_exchange(Rendezvous *base, const void *mine, size_t bytes, void *
   int code = PLAIT_OK;
   memset(records, 0, (size_t)r->options.ranks * sizeof *records);
   r->deadline = clock_seconds() + r->options.patience;
+  r->notice_at = clock_seconds() + r->options.notice;
   if (r->options.rank == 0) {
     records[0] = memcpy(xcalloc(bytes, 1), mine, bytes);
     lengths[0] = bytes;

@@ -1,5 +1,5 @@
 // What ranks send each other in a collective: bytes of elements, without headers. The one place that says so: plans
-// (program/traffic.h) and the simulator (plan/collective_time.h) ask it, and tests hold the wires to it
+// (program/traffic.h) and the simulator (machine/collective_time.h) ask it, and tests hold the wires to it
 // (tests/comm/test_volume.c, tests/parity/test_bytes.c).
 #pragma once
 #include "comm/ranges.h"

@@ -84,7 +84,7 @@ static int find_port(int *port, const Launcher *l, const char *id, Error *error)
 
 static int create_net(double silence, PlaitWorld **world, Error *error) {
   Launcher l = launcher_find();
-  char id[256], host[NODE_NAME_MOST + 1] = "127.0.0.1";
+  char id[256], host[NODE_NAME_MOST + 1] = "127.0.0.1", said[80];
   NetOptions options = {.silence = silence, .ranks = 1, .id = id, .host = host};
   name_run(id, sizeof id);
   if (!l.variable) return net_world_create(&options, world, error); // by hand: one rank, at any port
@@ -95,6 +95,10 @@ static int create_net(double silence, PlaitWorld **world, Error *error) {
     return error_set(error, PLAIT_BAD_INPUT, "%s is set, but not the rank of this process", l.variable);
   options.rank = l.rank;
   options.ranks = l.tasks;
+  const char *nodes = getenv("SLURM_STEP_NUM_NODES");
+  options.several = l.local ? l.local < l.tasks : !strncmp(l.variable, "SLURM", 5) && nodes && atoi(nodes) > 1;
+  snprintf(said, sizeof said, "%s says %d tasks", l.variable, l.tasks);
+  options.said = said;
   return net_world_create(&options, world, error);
 }
 

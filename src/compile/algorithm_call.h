@@ -1,6 +1,6 @@
 // What the algorithms of a placed node are judged by, for `plait explain --algorithms` and tests of costs.
 #pragma once
-#include "compile/parallel.h"
+#include "parallel/parallel.h"
 
 // The sizes of the node's factors on one rank, were it not for the axes of context parallelism; `inner`:
 // parallel.ulysses.

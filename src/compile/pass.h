@@ -3,7 +3,7 @@
 #pragma once
 #include "device/device.h"
 #include "op/work.h"
-#include "compile/parallel.h"
+#include "parallel/parallel.h"
 #include "compile/recompute_list.h"
 
 // What the BEGIN and END regions of a training step do.

@@ -1,7 +1,7 @@
 // Owners, a part of pass zero: unsplit storage, in which each tensor lies whole on one data rank, and the ranks that
 // make what an update needs whole (Muon's orthogonal matrices).
 #pragma once
-#include "compile/parallel.h"
+#include "parallel/parallel.h"
 
 // The axes of which one rank is to own a parameter that MICRO sees placed as `seen`: those over which ZeRO would cut
 // it. 0: none.

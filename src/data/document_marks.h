@@ -1,7 +1,7 @@
 // With which tokens the documents of a tokenizer's folder begin and end: one answer for all who write, train on or
 // generate documents, and the record of it that lies beside a dataset.
 #pragma once
-#include "data/tokenizer.h"
+#include "tokenizer/tokenizer.h"
 #include <stdbool.h>
 
 struct json_t;

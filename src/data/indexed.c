@@ -1,5 +1,6 @@
 // Reading and writing Megatron's indexed datasets.
 #include "data/indexed.h"
+#include "base/file_kind.h"
 #include "data/document_marks.h"
 #include <errno.h>
 #include <stdlib.h>
@@ -152,12 +153,24 @@ static int explain_missing(const char *prefix, const char *idx, const char *bin,
       prefix, prefix, prefix);
 }
 
+// What a clone without Git LFS has in the place of a file; tokens may begin as packed data does, an index may not.
+static int check_kind(const char *path, const FileMap *map, bool index, Error *error) {
+  const char *words;
+  if (index && map->size >= MAGIC_BYTES && !memcmp(map->data, MAGIC, MAGIC_BYTES)) return PLAIT_OK;
+  size_t head = map->size < FILE_KIND_HEAD ? map->size : FILE_KIND_HEAD;
+  FileKind kind = file_kind_of(map->data, head, &words);
+  bool wrong = kind == FILE_KIND_POINTER || (index && kind == FILE_KIND_PACKED);
+  return wrong ? error_set(error, PLAIT_BAD_INPUT, "%s %s", path, words) : PLAIT_OK;
+}
+
 int indexed_open(IndexedDataset *dataset, const char *prefix, Error *error) {
   *dataset = (IndexedDataset){.prefix = xstrdup(prefix)};
   char *idx = xformat("%s.idx", prefix), *bin = xformat("%s.bin", prefix);
   int code = file_exists(idx) ? file_map(idx, &dataset->idx, error) : explain_missing(prefix, idx, bin, error);
+  if (code == PLAIT_OK) code = check_kind(idx, &dataset->idx, true, error);
   if (code == PLAIT_OK) code = check_header(dataset, idx, error);
   if (code == PLAIT_OK) code = file_map(bin, &dataset->bin, error);
+  if (code == PLAIT_OK) code = check_kind(bin, &dataset->bin, false, error);
   if (code == PLAIT_OK) code = check_sequences(dataset, idx, bin, error);
   if (code == PLAIT_OK) code = check_documents(dataset, idx, error);
   free(idx);

@@ -9,6 +9,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+const char failure_lasts[] = "nothing is started again, since that would end in the same way";
+
 int64_t failure_memory_kills(void) {
   ControlGroup group;
   if (!control_group_find("", "memory", &group)) return -1;
@@ -84,6 +86,7 @@ int failure_find(const Workers *workers, int64_t memory_kills, bool all, Failure
   f->exit_status = status_of(workers, first);
   f->weight = weight(first);
   f->blames = blames_another(first);
+  f->lasts = f->weight == 2 && first->lasts;
   const WorkerPage *pages = workers->pages.page;
   describe(first, pages ? &pages[first - workers->worker] : NULL, memory_kills, f);
   return 1;

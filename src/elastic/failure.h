@@ -11,8 +11,12 @@ typedef struct Failure {
   int exit_status;      // what a shell calls it: its status, or 128 + the signal
   int weight;           // 3: a signal killed it, 2: it says why, 1: it ended with a status
   int blames;           // what it says names another rank
+  bool lasts;           // it says that a restart would end in the same way
   char sentence[2048]; // "rank 1 on node7 (pid 4711) was killed by SIGKILL in training step 12; its last collective, …"
 } Failure;
+
+// What follows the sentence of a failure that lasts, where a restart would be left.
+extern const char failure_lasts[];
 
 // How many processes of this machine's control group the system has killed for memory; -1: it does not count them.
 int64_t failure_memory_kills(void);

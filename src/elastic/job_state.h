@@ -36,7 +36,7 @@ typedef struct Machine {
 // A failure that ended a round. weight: 3 a signal killed the worker, 2 it said why, 1 it ended with a status; 0: none.
 typedef struct JobFailure {
   int round, weight, rank, status; // status: what a shell calls it
-  bool blames, wrong_input;        // blames: it names another rank
+  bool blames, wrong_input;        // blames: it names another rank; wrong_input: a restart would end in the same way
   bool counted;                    // it was found to be what ended the round: one of the restarts, or the job's end
   char machine[JOB_ID], host[JOB_NAME];
   char sentence[JOB_SENTENCE];
@@ -46,6 +46,7 @@ typedef struct JobFailure {
 typedef struct JobRoundEnd {
   int round;
   bool finished;      // all with status 0
+  bool paused;        // this machine was stopped meanwhile, for longer than --silence
   int status;         // rank 0's if it was here; else of a worker that ended as it was asked to; 0: there was none
   JobFailure failure; // weight 0: none has failed
 } JobRoundEnd;
@@ -58,7 +59,7 @@ typedef struct JobState {
   JobEnding ending;
   int round, restarts;     // round -1: none yet
   int lost;                // machines that this round has lost
-  bool asked;              // its workers were asked to save and end
+  bool asked; // its workers were asked to save and end, or stopped for so long that others count them as lost
   int stop, status;        // the signal that stops the job; the status that it ended with
   char cause[JOB_SENTENCE]; // of the round, or of what ends it
   JobFailure failure;      // the heaviest of its round

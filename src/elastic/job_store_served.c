@@ -15,6 +15,7 @@ static int check(const char *endpoints, bool insecure, Error *error) {
   int found = 1;
   for (int i = 0; found > 0; i++) {
     found = store_endpoint(endpoints, i, &at, error);
+    if (found > 0) found = store_check_endpoint(endpoints, i, error);
     if (found > 0 && store_check_address(&at, insecure, error)) return PLAIT_BAD_INPUT;
   }
   return found;

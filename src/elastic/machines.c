@@ -2,6 +2,7 @@
 #include "elastic/machines.h"
 #include "base/clock.h"
 #include "base/fault.h"
+#include "checkpoint/left.h"
 #include "elastic/copies.h"
 #include "elastic/journal.h"
 #include "elastic/member.h"
@@ -18,6 +19,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+enum { wrong_input_status = 2 }; // of plait train
 static const double look_seconds = 0.5, stale_seconds = 1, cut_off_silences = 3, long_wait_seconds = 10;
 
 typedef struct Machines {
@@ -36,6 +38,8 @@ typedef struct Machines {
   int leaving;          // the signal by which this machine leaves; 0: it does not
   int stopping;         // the signal by which the job stops; 0: it does not
   double caused;        // when the round before was seen to end, or this machine began
+  double ticked_at;     // when this process has last looked; 0: not since the round was started
+  bool paused;          // in this round it did not look for longer than --silence: it was stopped
   double ended_at;      // when all workers had ended
   double first_ended_at; // when rank 0's machine was seen to have ended this round; 0: it has not
   double cut_off_at;    // since when there is no store; 0: there is one
@@ -134,13 +138,14 @@ static void tell_failure(Machines *m) {
   bool own = !strcmp(f->machine, member_id(m->member));
   if (!f->counted || f->round <= m->printed) return;
   m->printed = f->round;
-  const char *colon = f->wrong_input ? strstr(f->sentence, ": ") : NULL;
+  const char *colon = f->wrong_input && f->status == wrong_input_status ? strstr(f->sentence, ": ") : NULL;
   char after[120] = "";
   if (s->phase == JOB_GATHERS) snprintf(after, sizeof after, " (restart %d of %d)", s->restarts, o->most_restarts);
   else if (s->phase != JOB_DONE)
     snprintf(after, sizeof after, "; starting all %d workers again (restart %d of %d)", job_ranks(s), s->restarts,
              o->most_restarts);
   else if (o->most_restarts && !f->wrong_input && !s->stop) snprintf(after, sizeof after, "; no restart is left");
+  else if (o->most_restarts && !colon && !s->stop) snprintf(after, sizeof after, "; %s", failure_lasts);
   if (!own) fprintf(stderr, "plait launch: rank %d on %s failed; that machine prints how%s\n", f->rank, f->host, after);
   else fprintf(stderr, "plait launch: %s%s\n", colon ? colon + 2 : f->sentence, after);
 }
@@ -247,12 +252,13 @@ static int start_round(Machines *m, Error *error) {
   m->begun = s->round;
   m->ranks = job_ranks(s);
   m->working = true;
-  m->journaled = m->rescued = false;
+  m->journaled = m->rescued = m->paused = false;
   m->ended_at = m->first_ended_at = 0;
   member_set_busy(m->member, true);
   if (!m->here->first) rescue_folder_remove_left(o->run_folder);
   int code = round_start(&m->round, &plan, o->grace, error);
   m->round.may_be_asked = true;
+  m->ticked_at = 0; // to start workers may take its time
   if (!code) start_copies(m);
   return code;
 }
@@ -284,7 +290,7 @@ static void drop_copies(Machines *m) {
 static void report(Machines *m) {
   static const Failure none;
   Workers *w = &m->round.workers;
-  JobRoundEnd end = {.round = m->begun, .finished = true};
+  JobRoundEnd end = {.round = m->begun, .finished = true, .paused = m->paused};
   JobFailure *f = &end.failure;
   excuse(m);
   m->round.failure = none;
@@ -299,7 +305,8 @@ static void report(Machines *m) {
   if (found->happened) {
     *f = (JobFailure){.round = m->begun, .weight = found->weight, .rank = found->rank, .status = found->exit_status,
                       .blames = found->blames};
-    f->wrong_input = FAULT(wrong_input_restarts, m->options->trains && found->exit_status == 2, 0);
+    f->wrong_input =
+        found->lasts || FAULT(wrong_input_restarts, m->options->trains && found->exit_status == wrong_input_status, 0);
     snprintf(f->machine, sizeof f->machine, "%s", member_id(m->member));
     gethostname(f->host, sizeof f->host - 1);
     snprintf(f->sentence, sizeof f->sentence, "%s", found->sentence);
@@ -358,7 +365,7 @@ static void abandon(Machines *m, const char *why) {
   m->working = false;
   if (m->state && m->state->round == m->begun) { // they may all have been cut off, and the round still be running
     member_failing(m->member, m->begun);
-    member_ended(m->member, &(JobRoundEnd){.round = m->begun});
+    member_ended(m->member, &(JobRoundEnd){.round = m->begun, .paused = m->paused});
   }
   member_set_busy(m->member, false);
 }
@@ -462,10 +469,18 @@ static bool is_over(Machines *m, int *status) {
   return false;
 }
 
+// A machine that was stopped and wakes finds that the others take it for lost, and its workers fail because of it.
+static void note_time(Machines *m) {
+  double now = clock_seconds();
+  if (m->working && m->ticked_at && now - m->ticked_at > m->options->silence) m->paused = true;
+  m->ticked_at = now;
+}
+
 static int run(Machines *m, int *status, Error *error) {
   for (;;) {
     struct pollfd other[2] = {{m->signals, POLLIN, 0}, {member_event(m->member), POLLIN, 0}};
     round_wait(&m->round, other, 2, look_seconds / (m->working && !round_running(&m->round) ? 10 : 1));
+    note_time(m);
     int code = look(m, error);
     if (other[0].revents) read_signals(m);
     if (code) return code;
@@ -509,7 +524,9 @@ static void end_with_the_last(Machines *m, int status) {
 
 static void finish(Machines *m, int status) {
   const JobState *s = m->state;
-  if (s && s->phase == JOB_DONE && writes_the_end(m))
+  bool is_last = s && s->phase == JOB_DONE && writes_the_end(m);
+  if (is_last && m->options->run_folder) left_remove(m->options->run_folder, false);
+  if (is_last)
     journal_end(m->options->run_folder, s->round + 1, s->restarts, status,
                 status && s->failure.counted && s->failure.round == s->round ? s->failure.sentence : NULL);
   if (s && s->phase != JOB_DONE && s->count > 0 && member_serves(m->member) && !strchr(m->options->endpoints, ','))
@@ -523,7 +540,7 @@ int machines_supervise(const LaunchOptions *o, int signals, int *status, Error *
   Machines m = {.options = o, .signals = signals, .begun = -1, .printed = -1, .announced = -1,
                 .caused = clock_seconds()};
   m.membership = (MemberOptions){.endpoints = o->endpoints, .id = o->id, .insecure = o->insecure,
-                                 .silence = o->silence, .patience = o->patience, .recipe = o->recipe,
+                                 .silence = o->silence, .patience = o->patience, .recipe = o->recipe, .what = o->what,
                                  .folder = o->run_folder, .address = o->address, .nproc = o->workers,
                                  .node_rank = o->node_rank, .copies = o->copies,
                                  .limits = {o->least, o->most, o->most_restarts, o->ranks, o->unit}};

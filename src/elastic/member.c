@@ -4,6 +4,7 @@
 #include "base/fault.h"
 #include "base/thread.h"
 #include "elastic/job_store.h"
+#include "elastic/job_what.h"
 #include "elastic/port.h"
 #include <errno.h>
 #include <math.h>
@@ -16,7 +17,7 @@
 
 static const double tick_seconds = 0.1, first_round_seconds = 3, folder_seconds = 5, least_quiet_seconds = 6,
                     first_hold_seconds = 5, longest_hold_seconds = 60;
-static const char state_key[] = "state";
+static const char state_key[] = "state", what_key[] = "what";
 
 typedef struct Wish {
   bool busy, leave, failing, ended, gone;
@@ -135,6 +136,19 @@ static bool is_newer(const JobState *a, const JobState *b) {
   return a->round != b->round ? a->round > b->round : a->changes > b->changes;
 }
 
+// Before the state of the job is there: what it runs, after the number that the state has of it.
+static int tell_what(Member *m, Error *error) {
+  StoreValue now = {0};
+  bool done;
+  if (!m->options->what) return PLAIT_OK;
+  char *text = xformat("%s\n%s", m->options->recipe, m->options->what);
+  int code = m->place.store->get(m->place.store, what_key, &now, error);
+  if (!code) code = job_store_set(&m->place, what_key, now.version, text, 0, &done, error);
+  store_value_free(&now);
+  free(text);
+  return code;
+}
+
 // What the store does not know yet: all of it where it is new, or changes that its predecessor had.
 static int remind_once(Member *m, bool *done, Error *error) {
   StoreValue now = {0};
@@ -148,7 +162,9 @@ static int remind_once(Member *m, bool *done, Error *error) {
     code = error_set(error, PLAIT_BAD_INPUT,
                      "--rdzv-id %.60s: what the store at %.100s has of the job is not a state that plait %s writes",
                      m->options->id, m->place.where, PLAIT_VERSION);
-  if (!code && mine && (!theirs || is_newer(mine, theirs)))
+  bool sets = !code && mine && (!theirs || is_newer(mine, theirs));
+  if (sets) code = tell_what(m, error);
+  if (sets && !code)
     code = set_state(m, mine, now.version, done, error);
   store_value_free(&now);
   free(theirs);
@@ -216,6 +232,31 @@ static double find_store(Member *m) {
 
 // The state -----------------------------------------------------------------------------------------------------------
 
+// Another recipe, key, run.dir or option than the job at the store has: which, if the store says it.
+static int refuse_other_recipe(Member *m, const JobState *s, Error *error) {
+  const MemberOptions *o = m->options;
+  StoreValue now = {0};
+  Error ignored = {0};
+  char text[700] = "";
+  bool told = false;
+  if (o->what && !m->place.store->get(m->place.store, what_key, &now, &ignored) && now.version) {
+    const char *all = now.data, *end = strchr(all, '\n');
+    bool of_this_job = end && (size_t)(end - all) == strlen(s->recipe) && !memcmp(all, s->recipe, strlen(s->recipe));
+    told =
+        of_this_job && FAULT(differences_are_not_named, job_what_differs(o->what, end + 1, text, sizeof text), false);
+  }
+  store_value_free(&now);
+  if (told)
+    return error_set(error, PLAIT_BAD_INPUT,
+                     "--rdzv-id %.60s: the job at %.100s runs something else: %s; give all machines the same, or this "
+                     "job another id and port",
+                     o->id, m->place.where, text);
+  return error_set(error, PLAIT_BAD_INPUT,
+                   "--rdzv-id %.60s: the job at %.100s runs another recipe, other key=value or other --nnodes than "
+                   "this one; give all machines the same, or this job another id and port",
+                   o->id, m->place.where);
+}
+
 static int check_job(Member *m, const JobState *s, Error *error) {
   const MemberOptions *o = m->options;
   lock(m);
@@ -230,11 +271,7 @@ static int check_job(Member *m, const JobState *s, Error *error) {
   if (strcmp(s->version, PLAIT_VERSION))
     return error_set(error, PLAIT_BAD_INPUT, "--rdzv-id %.60s: the other machines run plait %s, and this is plait %s",
                      o->id, s->version, PLAIT_VERSION);
-  if (FAULT(any_recipe_joins, strcmp(s->recipe, o->recipe), 0))
-    return error_set(error, PLAIT_BAD_INPUT,
-                     "--rdzv-id %.60s: the job at %.100s runs another recipe, other key=value or other --nnodes than "
-                     "this one; give all machines the same, or this job another id and port",
-                     o->id, m->place.where);
+  if (FAULT(any_recipe_joins, strcmp(s->recipe, o->recipe), 0)) return refuse_other_recipe(m, s, error);
   if (s->phase == JOB_DONE)
     return error_set(error, PLAIT_FAILED, "--rdzv-id %.60s: the job has just ended, with status %d", o->id, s->status);
   return PLAIT_OK;

@@ -13,6 +13,7 @@ typedef struct MemberOptions {
   double patience;             // seconds without a store after which the job is given up
   RoundLimits limits;
   const char *recipe;          // what all machines must run, as a number in text
+  const char *what;            // the same in lines (elastic/job_what.h), for sentences; NULL: not known
   const char *folder;          // run.dir, which all machines share; NULL: none
   const char *address;         // of this machine for the others; NULL: the one by which it reaches the store
   int nproc, node_rank;        // node_rank -1: any

@@ -158,6 +158,11 @@ bool rounds_ended(JobState *s, const char *id, const JobRoundEnd *how) {
   if (s->phase != JOB_RUNS && s->phase != JOB_ENDS) return false;
   m->ended = true;
   m->finished = how->finished;
+  if (FAULT(pauses_are_failures, how->paused && !how->finished, false)) {
+    if (!s->asked && !s->lost) set_cause(s, "%s was stopped for longer than --silence", m->host);
+    s->asked = true;
+    end(s, ENDING_LOST);
+  }
   if (FAULT(last_status_counts, m->first == 0, true) || !s->status) note_status(s, how->status);
   if (failure->weight) {
     end(s, ENDING_FAILED);
@@ -176,7 +181,8 @@ static bool all_ended(const JobState *s, bool *finished) {
   return true;
 }
 
-// Where a machine is lost, or workers end at different moments since they were asked to, others fail because of it;
+// Where a machine is lost or was stopped, or workers end at different moments since they were asked to, others fail
+// because of it;
 // only one that a signal killed has failed itself.
 static bool is_own_failure(const JobState *s) {
   bool may_follow = s->lost || s->asked;

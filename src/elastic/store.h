@@ -39,6 +39,8 @@ typedef struct StoreServer StoreServer;
 
 // Endpoint i of "hostA:29400,hostB:29400". 1, or 0 where there are not so many; PLAIT_BAD_INPUT.
 int store_endpoint(const char *endpoints, int i, NetAddress *at, Error *error);
+// PLAIT_BAD_INPUT: no endpoint, or a name that other machines are to find, and that is loopback's here.
+int store_check_endpoint(const char *endpoints, int i, Error *error);
 // 1: connected; 0: nobody answers within `seconds`; PLAIT_BAD_INPUT: somebody else than a store of the job `id` does.
 // *refused (may be NULL): the host is there and says that nothing listens at the address.
 int store_connect(const NetAddress *at, const char *id, double seconds, Store **store, bool *refused, Error *error);

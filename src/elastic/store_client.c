@@ -118,17 +118,28 @@ static int greet(const NetAddress *at, uint64_t job, const char *id, double seco
                    getenv("PLAIT_SECRET"));
 }
 
-int store_endpoint(const char *list, int i, NetAddress *at, Error *error) {
-  Endpoint e;
+static int read_endpoint(const char *list, int i, Endpoint *e, NetAddress *at, Error *error) {
   for (; i > 0; i--) {
     list += strcspn(list, ",");
     if (!*list++) return 0;
   }
   size_t length = strcspn(list, ",");
-  if (!endpoint_parse(list, length, true, &e))
+  if (!endpoint_parse(list, length, true, e))
     return error_set(error, PLAIT_BAD_INPUT, "--rdzv: \"%.*s\" is not HOST:PORT, as in hostA:29400 or [fd00::1]:29400",
                      (int)(length < 100 ? length : 100), list);
-  return net_resolve(e.host, e.port, at, error) ? error_prefix(error, "--rdzv") : 1;
+  return net_resolve(e->host, e->port, at, error) ? error_prefix(error, "--rdzv") : 1;
+}
+
+int store_endpoint(const char *list, int i, NetAddress *at, Error *error) {
+  Endpoint e;
+  return read_endpoint(list, i, &e, at, error);
+}
+
+int store_check_endpoint(const char *list, int i, Error *error) {
+  Endpoint e;
+  NetAddress at;
+  int found = read_endpoint(list, i, &e, &at, error);
+  return found > 0 && net_check_name(e.host, &at, error) ? error_prefix(error, "--rdzv") : found;
 }
 
 static void own_address(const Store *store, char *text, size_t size) {

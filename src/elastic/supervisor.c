@@ -3,6 +3,7 @@
 #include "base/clock.h"
 #include "base/fault.h"
 #include "base/signals.h"
+#include "checkpoint/left.h"
 #include "elastic/journal.h"
 #include "elastic/machines.h"
 #include "elastic/port.h"
@@ -80,7 +81,8 @@ static int was_stopped(const Supervisor *s) {
 }
 
 static int will_restart(const Supervisor *s) {
-  return !s->stop && !was_stopped(s) && !is_wrong_input(s) && s->restarts < s->options->most_restarts;
+  return !s->stop && !was_stopped(s) && !is_wrong_input(s) && !s->round.failure.lasts &&
+         s->restarts < s->options->most_restarts;
 }
 
 static void tell(Supervisor *s) {
@@ -91,6 +93,8 @@ static void tell(Supervisor *s) {
   else if (will_restart(s))
     fprintf(stderr, "plait launch: %s; starting all %d workers again (restart %d of %d)\n", f->sentence,
             s->options->workers, s->restarts + 1, s->options->most_restarts);
+  else if (f->lasts && !s->stop && s->options->most_restarts)
+    fprintf(stderr, "plait launch: %s; %s\n", f->sentence, failure_lasts);
   else if (s->stop || !s->options->most_restarts) fprintf(stderr, "plait launch: %s\n", f->sentence);
   else
     fprintf(stderr, "plait launch: %s; %s\n", f->sentence,
@@ -160,6 +164,7 @@ static int supervise_one(const LaunchOptions *options, int signals, int *status,
   if (was_stopped(&s)) *status = stop_status(&s);
   else if (s.stop && !s.round.failure.happened && !options->trains)
     *status = stop_status(&s); // training says itself whether it is done
+  if (options->run_folder) left_remove(options->run_folder, false); // of workers that were killed
   if (!code)
     journal_end(options->run_folder, s.number + 1, s.restarts, *status,
                 s.round.failure.happened && !was_stopped(&s) ? s.round.failure.sentence : NULL);

@@ -24,6 +24,7 @@ typedef struct LaunchOptions {
   bool insecure;           // addresses that are not of the loopback interface
   double silence, patience; // seconds: see MemberOptions (elastic/member.h)
   const char *recipe;      // a number of what is run, as text: all machines must run the same
+  const char *what;        // the same in lines of elastic/job_what.h
 } LaunchOptions;
 
 // Runs the job to its end. *status: 0, that of the first worker that failed (128 + its signal), or what

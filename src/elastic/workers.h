@@ -36,6 +36,7 @@ typedef struct Worker {
   WorkerStream stream[WORKER_STREAMS];
   int memory[WORKER_MEMORIES]; // files without names in which it keeps what is to outlive it; -1: it has none
   char sentence[WORKER_SENTENCE]; // why it failed, as it says itself; "" where it did not say
+  bool lasts;     // a restart would end in the same way, as it says itself
 } Worker;
 
 typedef struct Workers {

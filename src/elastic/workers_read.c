@@ -48,15 +48,19 @@ void workers_read_output(Worker *worker, int stream) {
   }
 }
 
-// "step 12", "failed 3 SENTENCE"
+// "step 12", "failed 3 SENTENCE", "lasting 3 SENTENCE"
 static void take_notice(Workers *w, const char *line) {
   long long number = 0;
   int at = 0;
   if (sscanf(line, "step %lld", &number) == 1 && !w->step) w->step = number;
-  if (sscanf(line, "failed %lld %n", &number, &at) != 1 || !at) return;
-  for (int i = 0; i < w->count; i++)
-    if (w->worker[i].rank == number && !w->worker[i].sentence[0])
-      snprintf(w->worker[i].sentence, sizeof w->worker[i].sentence, "%s", line + at);
+  bool lasts = !strncmp(line, "lasting ", 8);
+  if (sscanf(line, lasts ? "lasting %lld %n" : "failed %lld %n", &number, &at) != 1 || !at) return;
+  for (int i = 0; i < w->count; i++) {
+    Worker *worker = &w->worker[i];
+    if (worker->rank != number || worker->sentence[0]) continue;
+    snprintf(worker->sentence, sizeof worker->sentence, "%s", line + at);
+    worker->lasts = lasts;
+  }
 }
 
 void workers_read_notices(Workers *w) {

@@ -1,7 +1,7 @@
 // Keys → recipe → job → session → weights.
 #include "infer/inference.h"
 #include "runtime/gather.h"
-#include "recipe/setup.h"
+#include "setup/setup.h"
 #include "runtime/state_tensors.h"
 #include <string.h>
 

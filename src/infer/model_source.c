@@ -4,7 +4,7 @@
 #include "base/file_kind.h"
 #include "checkpoint/huggingface.h"
 #include "checkpoint/huggingface_files.h"
-#include "data/folder_check.h"
+#include "tokenizer/folder_check.h"
 #include "model/model.h"
 #include "runtime/state_tensors.h"
 #include <dirent.h>

@@ -1,7 +1,7 @@
 // How a model is used with text: which tokens come before a prompt, and at which ones a text ends. Told by the files
 // beside the weights, the config, the corpus that the model was trained on, and the tokenizer.
 #pragma once
-#include "data/tokenizer.h"
+#include "tokenizer/tokenizer.h"
 #include "infer/model_source.h"
 
 typedef struct TextSetup {

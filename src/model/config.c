@@ -1,4 +1,4 @@
-// Loads, compares and writes config.json; the keys are the families' own (src/model/FAMILY/).
+// Loads, compares and writes config.json; the keys are the families' own (src/model/families/).
 #include "model/config.h"
 #include "base/file.h"
 #include "base/json_read.h"

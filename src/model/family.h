@@ -1,8 +1,9 @@
-// A model family: all that plait knows of it, made by one folder src/model/NAME/ with one line in families.def.
+// A model family: all that plait knows of it, made by one file, src/model/families/NAME.c, with one line in
+// families.def.
 //
-// How to add one (docs/families.md): `const Family family_NAME` in src/model/NAME/NAME.c. What several families have
-// alike lies beside this file: config_reader.h (typed keys), build.h (parts of graphs), rotary.h and learned.h (whole
-// decoders). A family's folder includes these, and never another family's folder.
+// How to add one (docs/families.md): `const Family family_NAME` in src/model/families/NAME.c. What several families
+// have alike lies beside this file: config_reader.h (typed keys), build.h (parts of graphs), rotary.h and learned.h
+// (whole decoders). A family's folder includes these, and never another family's folder.
 #pragma once
 #include "model/build.h"
 #include "model/config_reader.h"

@@ -1,6 +1,6 @@
 // What a rank issues in a step, in its order: collectives, waits for those in flight, and messages between stages. The
-// executor tells it (runtime/issued.h), and the simulator tells it (plan/simulate.h): by the same hash, so that what is
-// simulated can be held against what was run. Ranks compare theirs by this hash too (runtime/agreement.h).
+// executor tells it (runtime/issued.h), and the simulator tells it (machine/simulate.h): by the same hash, so that what
+// is simulated can be held against what was run. Ranks compare theirs by this hash too (runtime/agreement.h).
 #pragma once
 #include "program/program.h"
 

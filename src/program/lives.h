@@ -13,7 +13,7 @@
 // or instructions (lives_make), the time is that of the bodies, one after the other, each once: a slot or staging
 // buffer is one item, for as long as microbatches may be in it, and what lives within bodies has one instance.
 #pragma once
-#include "program/pack.h"
+#include "program/pack/pack.h"
 #include "program/program.h"
 
 // A stretch of time in which an instance holds something, [lower, upper).

@@ -10,9 +10,9 @@ int collective_ranks(const Program *p, const Node *n);
 // bucket together.
 double collective_bytes(const Program *p, const Node *n, int microbatch);
 CommVolume collective_volume(const Program *p, const Node *n, int microbatch, int rank); // of one rank
-// Bytes of the whole tensor, as plan/collective_time.h means it: of an all_reduce what each rank has, of a gather (to
-// all or to one) what is there afterwards, of a scatter or reduce_scatter what was there before, of an all_to_all and
-// of rows of experts what a rank holds, of a broadcast, a reduction to one rank and a shift what one rank sends.
+// Bytes of the whole tensor, as machine/collective_time.h means it: of an all_reduce what each rank has, of a gather
+// (to all or to one) what is there afterwards, of a scatter or reduce_scatter what was there before, of an all_to_all
+// and of rows of experts what a rank holds, of a broadcast, a reduction to one rank and a shift what one rank sends.
 // Padding of shards counts, since it travels.
 double collective_whole_bytes(const Program *p, const Node *n, int microbatch);
 // Bytes of one SEND; a RECV has as many.

@@ -6,7 +6,7 @@
 #include "base/error.h"
 #include "model/config.h"
 #include "base/shares.h"
-#include "compile/parallel.h"
+#include "parallel/parallel.h"
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -93,7 +93,7 @@ typedef struct Recipe {
     int overlap;   // RecipeOverlap: communication while the rank computes
     int bucket_mb; // MB (10^6 bytes) of gradients in a bucket
     int grad_dtype; // Dtype of accumulators and of what is reduced: fp32 (that of the parameters) or bf16
-    int gather;     // under zero 3: GATHER_BLOCK, GATHER_LAYER or MB (compile/parallel.h)
+    int gather;     // under zero 3: GATHER_BLOCK, GATHER_LAYER or MB (parallel/parallel.h)
     int accumulate; // RecipeAccumulate
     int update;     // RecipeUpdate
     int context;    // AlgorithmName, by which attention crosses mesh.cp; 0: auto

@@ -1,6 +1,6 @@
 // Checks of a recipe across its keys: contradictions are refused, keys without effect get a note.
 #include "recipe/recipe_check.h"
-#include "compile/parallel_tensor.h"
+#include "parallel/parallel_tensor.h"
 #include "base/fault.h"
 #include "base/file.h"
 #include "op/optimizer.h"

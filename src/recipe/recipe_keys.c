@@ -1,7 +1,7 @@
 // The key table of recipes: the words that keys take, one row a key with its sentence for docs/recipes.md, the keys
 // that have been renamed, and what other systems call them. recipe_key_lookup.c reads it.
 #include "recipe/recipe_keys.h"
-#include "compile/parallel.h"
+#include "parallel/parallel.h"
 #include "op/optimizer.h"
 #include "schedule/schedule.h"
 #include <limits.h>

@@ -6,6 +6,7 @@
 #include "comm/launcher.h"
 #include "comm/worker_page.h"
 #include <sched.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -29,9 +30,9 @@ int launch_begin(Launch *l, LaunchWish wish, Error *error) {
   char version[1 << 14];
   *l = (Launch){.ranks = 1};
   worker_enter(WORKER_PHASE_LOADING, 0);
-  if (!launcher.variable) return PLAIT_OK;
+  if (!launcher.variable) return launcher_check(error);
   if (launcher.tasks <= 1 && (!launcher.mpi || wish.comm == LAUNCH_NET || !launcher_mpi_version(version)))
-    return PLAIT_OK;
+    return launcher_check(error);
   int code = join(l, kind_of(wish.comm), wish.silence, error);
   if (!code || l->world) return code;
   error_prefix(error, "started as one of %d tasks (%s)", launcher.tasks, launcher.variable);
@@ -169,6 +170,9 @@ static int at_least_1(int n) { return n > 0 ? n : 1; }
 
 int launch_threads(const Launch *l, int given, int64_t ranks, int *threads, Error *error) {
   int cores = cores_available();
+  char lacks[300];
+  if (l && l->world && l->rank == 0 && launcher_lacks_cores(cores, lacks, sizeof lacks))
+    fprintf(stderr, "note: %s\n", lacks);
   if (!l || !l->world) return *threads = at_least_1((int)((given > 0 ? given : cores) / ranks)), PLAIT_OK;
   Seat *places = xcalloc((size_t)l->ranks, sizeof *places), *mine = &places[l->rank];
   gethostname(mine->host, sizeof mine->host - 1);

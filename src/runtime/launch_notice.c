@@ -28,5 +28,6 @@ void launch_notice_step(int64_t step) {
 int launch_notice_failure(int rank, const Error *error) {
   char line[sizeof error->message + 64];
   if (!error->message[0]) return 0;
-  return say(line, snprintf(line, sizeof line, "failed %d %s\n", rank, error->message));
+  const char *how = error->code == PLAIT_UNWRITABLE ? "lasting" : "failed";
+  return say(line, snprintf(line, sizeof line, "%s %d %s\n", how, rank, error->message));
 }

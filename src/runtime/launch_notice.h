@@ -1,5 +1,6 @@
 // What a worker tells the supervisor that started it (plait launch), by a pipe whose number PLAIT_LAUNCH_FD is:
-// lines "step N" and "failed RANK SENTENCE". Without that variable all of it does nothing.
+// lines "step N" and "failed RANK SENTENCE", or "lasting RANK SENTENCE" where a restart would fail as well. Without
+// that variable all of it does nothing.
 #pragma once
 #include "base/error.h"
 #include <stdint.h>

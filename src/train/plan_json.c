@@ -1,12 +1,12 @@
 // The numbers of plait plan as a JSON object.
 #include "train/plan_json.h"
 #include "program/cost.h"
-#include "recipe/setup.h"
-#include "recipe/setup_memory.h"
-#include "train/estimate.h"
+#include "setup/setup.h"
+#include "setup/setup_memory.h"
+#include "foresight/estimate.h"
 #include "train/plan_rows.h"
 #include "train/precision.h"
-#include "train/predict.h"
+#include "foresight/predict.h"
 #include <jansson.h>
 #include <math.h>
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 // The text of `plait plan`: memory by category and FLOPs of a recipe, before anything is allocated.
 #include "train/plan_print.h"
-#include "train/estimate.h"
+#include "foresight/estimate.h"
 #include "train/plan_recompute.h"
 #include "train/plan_rows.h"
 #include "train/plan_tensor.h"
@@ -8,10 +8,10 @@
 #include "base/units.h"
 #include "program/cost.h"
 #include "program/traffic.h"
-#include "recipe/setup.h"
-#include "recipe/setup_memory.h"
+#include "setup/setup.h"
+#include "setup/setup_memory.h"
 #include "train/precision.h"
-#include "train/predict.h"
+#include "foresight/predict.h"
 #include "train/routers.h"
 #include <math.h>
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 // What parallel.recompute auto chose and why, as text.
 #pragma once
-#include "recipe/recompute_auto.h"
+#include "setup/recompute_auto.h"
 
 // The chosen list among others that need less memory or less time. exact: whole bytes.
 void plan_print_recompute(const Recipe *recipe, const RecomputeChoice *choice, bool exact, FILE *out);

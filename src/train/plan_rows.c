@@ -1,6 +1,6 @@
 // Fills the rows of plait plan from the Program of a pipeline coordinate.
 #include "train/plan_rows.h"
-#include "recipe/setup_memory.h"
+#include "setup/setup_memory.h"
 #include "runtime/rank.h"
 
 const char *const plan_row_names[PLAN_ROW_COUNT] = {[PLAN_ROW_PARAMETERS] = "parameters",

@@ -1,9 +1,9 @@
 // `plait plan`: what 1-D, 2-D, 2.5-D and 3-D tensors would move, beside each other.
 #include "train/plan_tensor.h"
 #include "base/units.h"
-#include "compile/parallel_tensor.h"
+#include "parallel/parallel_tensor.h"
 #include "program/traffic.h"
-#include "recipe/setup.h"
+#include "setup/setup.h"
 #include <string.h>
 
 // Bytes that a rank moves in a step of the model with so many layers, on one stage.

@@ -2,7 +2,7 @@
 #include "train/precision.h"
 #include "base/fault.h"
 #include "base/file.h"
-#include "recipe/setup.h"
+#include "setup/setup.h"
 #include "train/resume.h"
 #include <stdlib.h>
 #include <string.h>

@@ -3,6 +3,7 @@
 #include "base/fault.h"
 #include "base/file.h"
 #include "base/run_lock.h"
+#include "checkpoint/left.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -97,6 +98,7 @@ int run_folder_open(RunFolder *folder, const Recipe *recipe, Error *error) {
   int code = folder_create_given(folder->path, error);
   if (code == PLAIT_OK) code = take_lock(folder, error);
   else error_prefix(error, "run.dir");
+  if (code == PLAIT_OK) left_remove(folder->path, true);
   if (code < 0) run_folder_close(folder);
   return code;
 }

@@ -6,12 +6,12 @@
 #include "base/units.h"
 #include "checkpoint/huggingface.h"
 #include "comm/worker_page.h"
-#include "data/folder_check.h"
+#include "tokenizer/folder_check.h"
 #include "train/plan_print.h"
 #include "train/resume.h"
 #include "train/run_text.h"
-#include "recipe/setup.h"
-#include "recipe/setup_memory.h"
+#include "setup/setup.h"
+#include "setup/setup_memory.h"
 #include "runtime/machine_state.h"
 #include <string.h>
 #include <time.h>

@@ -1,5 +1,5 @@
 // The training loop: what each rank does between a run's start and its end. See trainer.h.
-#include "train/auto_plan.h"
+#include "foresight/auto_plan.h"
 #include "train/balance.h"
 #include "train/trainer.h"
 #include "base/fault.h"
@@ -10,10 +10,10 @@
 #include "runtime/gather.h"
 #include "train/ending.h"
 #include "train/learning_rate.h"
-#include "recipe/setup.h"
+#include "setup/setup.h"
 #include "runtime/state_tensors.h"
 #include "train/precision.h"
-#include "train/run_cluster.h"
+#include "foresight/run_cluster.h"
 #include "train/save_later.h"
 #include "train/train.h"
 #include <malloc.h>
@@ -290,7 +290,13 @@ static int run_ranks(Trainer *t, Error *error) {
   return code;
 }
 
+// Nobody has sent rank 0 a signal but its supervisor, which asks for a step at which machines can come and go.
+static const char *reason_to_stop(void) {
+  return worker_job_continues() ? "machines join or leave: stopping after this step, which is saved then" : NULL;
+}
+
 static int run(Trainer *t, Error *error) {
+  signals_reword(FAULT(supervisors_signal_is_told, reason_to_stop, NULL));
   signals_install(has_rank_0(t) ? "stopping after this step, which is saved then; a second Ctrl-C ends it at once"
                                 : NULL);
   trainer_announce(t); // a reader who leaves after the header ends nothing

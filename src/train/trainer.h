@@ -2,7 +2,7 @@
 // it, report.c tells of it.
 #pragma once
 #include "checkpoint/checkpoint.h"
-#include "recipe/setup.h"
+#include "setup/setup.h"
 #include "runtime/launch.h"
 #include "runtime/launch_memory.h"
 #include "runtime/session.h"

@@ -1,4 +1,4 @@
-// tier 1 2 3; rooms plan compile; numbers
+// tier 1 2 3; rooms machine compile; numbers
 // Fully automatic: a graph without placements gets a plan, which is the best that there is and trains as one rank does.
 // Tier 1 has few plans and no search for the best, tier 2 about half of the machines and meshes, tier 3 all.
 #include "plait/graph.h"
@@ -57,9 +57,10 @@ static PlaitGraph *build_transformer(void) {
     PlaitTensor y = plait_graph_attention(g, part("attention", l), q, k, v, -1, 1, 0);
     y = plait_graph_einsum(g, part("mixed", l), "b s h d, e h d -> b s e", y, o);
     x = plait_graph_add(g, part("middle", l), x, y);
-    PlaitTensor h = plait_graph_linear(g, part("wide", l), x, parameter(g, part("up", l), 2, up), -1);
+    PlaitTensor wide = parameter(g, part("up", l), 2, up), narrow = parameter(g, part("down", l), 2, down);
+    PlaitTensor h = plait_graph_linear(g, part("wide", l), x, wide, -1);
     h = plait_graph_activation(g, part("gelu", l), h, PLAIT_GELU);
-    h = plait_graph_linear(g, part("narrow", l), h, parameter(g, part("down", l), 2, down), -1);
+    h = plait_graph_linear(g, part("narrow", l), h, narrow, -1);
     x = plait_graph_add(g, part("block", l), x, h);
   }
   plait_graph_linear_cross_entropy(g, x, parameter(g, "head", 2, table), targets);
@@ -280,7 +281,8 @@ static PlaitGraph *build_deep(void) {
   PlaitGraph *g = plait_graph_create(SAMPLES, PLAIT_FP64);
   PlaitTensor x = plait_graph_input(g, "x", 1, &width[0]), y = plait_graph_input(g, "y", 1, &width[5]);
   for (int i = 0; i < 5; i++) {
-    x = plait_graph_linear(g, part("l", i), x, parameter(g, part("w", i), 2, (int64_t[]){width[i + 1], width[i]}), -1);
+    PlaitTensor w = parameter(g, part("w", i), 2, (int64_t[]){width[i + 1], width[i]});
+    x = plait_graph_linear(g, part("l", i), x, w, -1);
     if (i < 4) x = plait_graph_activation(g, part("a", i), x, PLAIT_GELU);
   }
   plait_graph_squared_error(g, x, y);

@@ -1,4 +1,4 @@
-// tier 2; rooms train plan
+// tier 2; rooms train machine
 // Predictions and searches through the C library: what a search finds is what its settings predict.
 #include "plait/plait.h"
 #include <math.h>

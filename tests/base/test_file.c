@@ -172,7 +172,7 @@ static void full_disk(void **state) {
     if (file_begin(&file, in("a"), &error)) _exit(1);
     for (int i = 0; i < 100000; i++) fputc('x', file.stream);
     int code = file_commit(&file, &error);
-    _exit(code == PLAIT_FAILED && strstr(error.message, "cannot be written") ? 0 : 2);
+    _exit(code == PLAIT_UNWRITABLE && strstr(error.message, "cannot be written") ? 0 : 2);
   }
   nothing_is_lost(child);
 }
@@ -194,17 +194,19 @@ static void full_file_system(void **state) {
   assert_int_equal(file_begin(&file, path, &error), PLAIT_OK);
   for (int i = 0; i < 200000; i++) fputc('x', file.stream);
   errno = 0;
-  assert_int_equal(file_commit(&file, &error), PLAIT_FAILED);
+  assert_int_equal(file_commit(&file, &error), PLAIT_UNWRITABLE);
   snprintf(sentence, sizeof sentence, "%s: cannot be written: No space left on device; the file system at %s has ",
            path, real);
   if (strncmp(error.message, sentence, strlen(sentence)) || !strstr(error.message, " free; the file needs at least "))
     fail_msg("%s", error.message);
   error = (Error){0};
-  assert_int_equal(file_write_failed(path, EDQUOT, 3e6, &error), PLAIT_FAILED);
+  assert_int_equal(file_write_failed(path, EDQUOT, 3e6, &error), PLAIT_UNWRITABLE);
   assert_non_null(strstr(error.message, "Disk quota exceeded; the file system at "));
   assert_non_null(strstr(error.message, "; the file needs at least 3.00 MB"));
   error = (Error){0};
-  file_write_failed(path, EACCES, 3e6, &error);
+  assert_int_equal(file_write_failed(path, EIO, 3e6, &error), PLAIT_FAILED);
+  error = (Error){0};
+  assert_int_equal(file_write_failed(path, EACCES, 3e6, &error), PLAIT_UNWRITABLE);
   assert_null(strstr(error.message, "file system"));
   assert_int_equal(umount(disk), 0);
   error = (Error){0};

@@ -1,5 +1,5 @@
 // JSON that others have written: what is read besides strict JSON, what is refused, and the scan for one key.
-// tier 1; rooms base
+// tier 1
 #include "base/json_read.h"
 #include <jansson.h>
 #include <setjmp.h>
@@ -98,8 +98,48 @@ static void test_scan(void **state) {
   assert_non_null(json_scan_key("", 0, "text", &value));
 }
 
+// What the line is not asked for may be nested deeper than any stack; what is wrong in it is still found.
+static void test_scan_deep(void **state) {
+  (void)state;
+  enum { DEEP = 1 << 20 };
+  char *line = malloc(4 * DEEP), *at = line;
+  JsonValue value;
+  at += sprintf(at, "{\"m\": ");
+  for (int i = 0; i < DEEP; i++) *at++ = '[';
+  *at++ = '7';
+  for (int i = 0; i < DEEP; i++) *at++ = ']';
+  char *end = at;
+  at += sprintf(at, ", \"text\": \"one\"}");
+  assert_null(json_scan_key(line, (size_t)(at - line), "text", &value));
+  assert_int_equal(value.kind, JSON_IS_STRING);
+  end[-1] = '}';
+  assert_string_equal(json_scan_key(line, (size_t)(at - line), "text", &value), "a comma or ] is expected");
+  assert_string_equal(json_scan_key(line, DEEP, "text", &value), "the text ends where a value is expected");
+  free(line);
+  const struct { const char *line, *why; } lines[] = {
+      {"{\"m\": {\"a\": [{}, [], {\"b\": [1, {\"c\": null}]}], \"d\": \"\"}, \"text\": \"\"}", NULL},
+      {" {\"m\": [ 1 , 2 ] , \"text\" : \"\" } \r", NULL},
+      {"{\"m\": [1 2], \"text\": \"\"}", "a comma or ] is expected"},
+      {"{\"m\": [1,], \"text\": \"\"}", "a value is expected"},
+      {"{\"m\": [,1], \"text\": \"\"}", "a value is expected"},
+      {"{\"m\": {\"a\": 1,}, \"text\": \"\"}", "a string in double quotes is expected"},
+      {"{\"m\": {\"a\" 1}, \"text\": \"\"}", "a colon is expected after a key"},
+      {"{\"m\": {1: 1}, \"text\": \"\"}", "a string in double quotes is expected"},
+      {"{\"m\": {\"a\": 1], \"text\": \"\"}", "a comma or } is expected"},
+      {"{\"m\": {\"a\": [1", "the text ends within an array"},
+      {"{\"m\": {\"a\": \"x\"", "the text ends within an object"},
+      {"{\"m\": [nul], \"text\": \"\"}", "a value is expected"},
+  };
+  for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) {
+    const char *why = json_scan_key(lines[i].line, strlen(lines[i].line), "text", &value);
+    if (!lines[i].why) assert_null(why);
+    else assert_string_equal(why, lines[i].why);
+  }
+}
+
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_tolerates), cmocka_unit_test(test_refuses),
-                                     cmocka_unit_test(test_file), cmocka_unit_test(test_scan)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_scan_deep), cmocka_unit_test(test_tolerates),
+                                     cmocka_unit_test(test_refuses), cmocka_unit_test(test_file),
+                                     cmocka_unit_test(test_scan)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -74,7 +74,7 @@ static void test_kill(void **state) {
 static void fails_for_lack_of_space(const char *dir, const char *why) {
   Error error = {0};
   int64_t step = -1;
-  assert_int_equal(save(dir, 2, COLUMNS, 2, 0, NULL, &error), PLAIT_FAILED);
+  assert_int_equal(save(dir, 2, COLUMNS, 2, 0, NULL, &error), PLAIT_UNWRITABLE);
   if (!strstr(error.message, why)) fail_msg("no '%s' in: %s", why, error.message);
   assert_non_null(strstr(error.message, dir));
   checkpoint_abandon(dir, 2);

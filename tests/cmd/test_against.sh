@@ -1,5 +1,5 @@
 #!/bin/bash
-# tier 2; rooms plan train
+# tier 2; rooms machine train
 # plait simulate --against: a trace of a run beside its simulation; wrong files and traces of other recipes are refused.
 . "$SOURCE/tests/train/harness.sh" || exit 1
 # Devices differ in what fuse joins for them, and the traces are of CPUs. What a step takes there does not matter here.

@@ -1,5 +1,5 @@
 #!/bin/bash
-# tier 1; rooms plan
+# tier 1; rooms machine
 # plait cluster: what it prints, where names are found, and the sentence for every kind of wrong file.
 . "$SOURCE/tests/script.sh" || exit 1
 export PLAIT_CLUSTERS=$SOURCE/clusters

@@ -1,9 +1,9 @@
 #!/bin/bash
-# tier 2; rooms train plan
+# tier 2; rooms train machine
 # plait compare: a row a strategy, with numbers that plait simulate prints too; rows that cannot be say why; wrong input.
 . "$SOURCE/tests/script.sh" || exit 1
 export PLAIT_CLUSTERS=$SOURCE/clusters COLUMNS=120
-recipe=$SOURCE/tests/train/advice.yaml
+recipe=$SOURCE/tests/foresight/advice.yaml
 
 "$PLAIT" compare "$recipe" --cluster dgx-a100-superpod --ranks 16 >table 2>message || fail "$(cat message)"
 [ ! -s message ] || fail "it complains: $(cat message)"
@@ -50,7 +50,7 @@ grep -q 'needs no parallelism (plain). confirmed: ' table || fail "one rank: $(t
 grep -q "search's best" table && fail "--quick searches"
 [ "$(grep -c 'cannot be: all ranks are in one node$' table)" -eq 2 ] || fail "one node: $(cat table)"
 sed 's/"num_attention_heads": 16/"num_attention_heads": 4/; s/"num_key_value_heads": 16/"num_key_value_heads": 4/; s/4096/4097/' \
-  "$SOURCE/tests/train/advice.json" >odd.json
+  "$SOURCE/tests/foresight/advice.json" >odd.json
 "$PLAIT" compare --quick "$recipe" --cluster h200-node --ranks 8 model.config=odd.json >table || fail "4 heads"
 grep -q '^tp in a node  *cannot be: mesh.tp is 8, which does not divide the ' table || fail "4 heads: $(grep '^tp in' table)"
 

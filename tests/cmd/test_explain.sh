@@ -1,5 +1,5 @@
 #!/bin/bash
-# tier 2; rooms schedule program plan compile
+# tier 2; rooms schedule program machine compile
 # plait explain --timeline and --mesh, and what plait plan says about pipelines.
 . "$SOURCE/tests/cmd/llama.sh" || exit 1
 

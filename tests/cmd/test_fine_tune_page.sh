@@ -64,8 +64,52 @@ cmp -s tuned-model/tokenizer.json base/tokenizer.json || fail "another tokenizer
 cmp -s tuned-model/config.json base/config.json || fail "another config.json: $(diff tuned-model/config.json base/config.json | head -3)"
 cmp -s tuned-model/model.safetensors base/model.safetensors && fail "the weights are the base's"
 
-# What the page says about mistakes.
-refuse 2 'config.json' plait train recipes/fine-tune.yaml run.dir=no model.config="$SOURCE/models/my-text.json"
-refuse 2 'schedule.min_lr .*optimizer.lr' plait train recipes/fine-tune.yaml run.dir=no schedule.min_lr=1e-3
-expect 0 'data.seq_len is 512, but .*max_position_embeddings' plait plan recipes/fine-tune.yaml run.dir=no data.seq_len=512
+# What the page says about mistakes: each sentence of its table is printed.
+# seen STATUS SENTENCE COMMAND…: … stands for anything
+seen() {
+  local status=$1 sentence=$2
+  shift 2
+  grep -qF -- "$sentence" "$SOURCE/docs/fine-tune.md" || fail "docs/fine-tune.md has no \"$sentence\""
+  expect "$status" "$(sed 's/[][().*?+{}|^$]/\\&/g; s/ *\xe2\x80\xa6 */.*/g' <<<"$sentence")" "$@"
+}
+train() { seen "$1" "$2" plait "$3" recipes/fine-tune.yaml run.dir=no precision=fp32 "${@:4}"; }
+cp -r models/SmolLM2-135M whole && for name in lfs index shard bin adapter spm family rows; do cp -r whole $name; done
+for file in model.safetensors tokenizer.json; do printf 'version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 59700\n' > lfs/$file; done
+train 2 'model.safetensors is a Git LFS pointer and not the file itself' train model.init=lfs
+expect 2 'tokenizer.json is a Git LFS pointer' plait tokenize --tokenizer lfs --out no text/1.txt
+mv index/model.safetensors index/model-00001-of-00002.safetensors
+train 2 'holds shards … without model.safetensors.index.json' train model.init=index
+mv shard/model.safetensors shard/model-00001-of-00002.safetensors
+echo '{"metadata": {}, "weight_map": {"model.embed_tokens.weight": "model-00002-of-00002.safetensors"}}' > shard/model.safetensors.index.json
+train 2 'does not exist, but model.safetensors.index.json names it' train model.init=shard
+mv bin/model.safetensors bin/pytorch_model.bin
+train 2 'holds its weights as pytorch_model.bin' train model.init=bin
+rm adapter/model.safetensors && echo '{"base_model_name_or_path": "org/base"}' > adapter/adapter_config.json
+train 2 'holds an adapter of … and not a whole model' train model.init=adapter
+mv spm/tokenizer.json spm/tokenizer.model
+seen 2 'has tokenizer.model and no tokenizer.json' plait tokenize --tokenizer spm --out no text/1.txt
+train 2 'has tokenizer.model and no tokenizer.json' train data.tokenizer=spm
+train 2 'does not exist; give … on this machine (plait downloads nothing' train model.init=HuggingFaceTB/SmolLM2-135M
+seen 2 'does not exist; give … on this machine (plait downloads nothing' plait tokenize --tokenizer gpt2 --out no text/1.txt
+train 2 'says gpt2, but the folder of model.init, whose weights it should fit, says llama' train model.config="$SOURCE/models/my-text.json"
+sed -i 's/"llama"/"mamba"/' family/config.json
+train 2 'config.json: model_type is … allowed:' train model.init=family
+awk 'BEGIN { for (i = 300; i < 340; i++) printf "%s<extra%d>", i == 300 ? "" : " ", i }' > extra.txt # 20 of which have no row
+sed 's/"added_tokens": *\[/&@/' rows/tokenizer.json | tr '\n' ' ' | sed "s/@/$(awk 'BEGIN { for (i = 300; i < 340; i++)
+  printf "{\"id\": %d, \"content\": \"<extra%d>\", \"single_word\": false, \"lstrip\": false, \"rstrip\": false, \"normalized\": false, \"special\": true},", i, i }')/" > rows/t && mv rows/t rows/tokenizer.json
+plait tokenize --tokenizer rows --out data/none text/* > made 2>&1 || fail "$(cat made)"
+train 0 'data.tokenizer: … tokens, … for which the model has no row' plan data.tokenizer=rows data.train=data/none
+seen 0 'control tokens stood in the texts themselves' plait tokenize --tokenizer rows --out data/some text/* extra.txt
+train 2 'the token at position … has id … allowed are 0 to … tokenize the text again with --tokenizer' train data.tokenizer=rows data.train=data/some
+train 2 'no token files at … make them with plait tokenize' train data.train=data/nothing
+for file in bin idx; do
+  cp data/tuning.bin data/lfs.bin && cp data/tuning.idx data/lfs.idx && cp lfs/tokenizer.json data/lfs.$file
+  expect 2 "data.train: .*/data/lfs.$file is a Git LFS pointer" plait train recipes/fine-tune.yaml run.dir=no data.train=data/lfs
+done
+head -c 2000 /dev/zero > zeros
+seen 2 'is binary data' plait tokenize --tokenizer base --out no text/1.txt zeros
+train 2 'schedule.min_lr is … but must be at most optimizer.lr' train schedule.min_lr=1e-3
+train 0 'data.seq_len is … is made for … positions' plan data.seq_len=512
+train 2 'holds a run at step … that differs in what makes it this run' train run.dir=old/run
+! compgen -G 'no.*' || fail 'a refused command leaves tokens'
 finish

@@ -1,5 +1,5 @@
 #!/bin/bash
-# tier 1; rooms recipe plan
+# tier 1; rooms recipe machine
 # mesh.dp: auto, and plait plan --nnodes: a line for each number of machines, with the ranks that no mesh can use, the cut of the batch
 # and memory; as many microbatches as a pipeline takes, whatever the ranks are; what cannot be planned is refused.
 . "$SOURCE/tests/train/harness.sh" || exit 1

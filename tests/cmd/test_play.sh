@@ -1,5 +1,5 @@
 #!/bin/bash
-# tier 2; rooms program plan schedule; numbers
+# tier 2; rooms program machine schedule; numbers
 # plait explain --play: the data of its page is JSON, and what it shows is what the plan says: bytes of every kind on every pipeline
 # rank, bytes sent, messages that meet. test_play_page.sh runs the page itself in a browser.
 . "$SOURCE/tests/cmd/llama.sh" || exit 1

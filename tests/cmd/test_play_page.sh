@@ -1,7 +1,7 @@
 #!/bin/bash
 # tier 3
 # The page of plait explain --play in headless Chromium: it steps by keys and slider, and holds and sends what the plan says. The page
-# drives itself where its address ends in #test (selfTest in src/cmd/play_control.js).
+# drives itself where its address ends in #test (selfTest in src/cmd/play/play_control.js).
 . "$SOURCE/tests/script.sh" || exit 1
 command -v python3 > /dev/null || { echo "skipped: no python3"; exit 77; }
 for browser in "${CHROMIUM-}" chromium chromium-browser google-chrome ''; do

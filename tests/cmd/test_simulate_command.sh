@@ -1,5 +1,5 @@
 #!/bin/bash
-# tier 2; rooms plan; numbers
+# tier 2; rooms machine; numbers
 # plait simulate: what it prints, its files and its sentences; docs/foresight.md has its constants and its figures of MT-NLG 530B.
 . "$SOURCE/tests/train/harness.sh" || exit 1
 export PLAIT_CLUSTERS=$SOURCE/clusters

@@ -1,5 +1,5 @@
 #!/bin/bash
-# tier 2; rooms plan recipe compile program
+# tier 2; rooms machine recipe compile program
 # docs/step.md, docs/recompute.md and others show what plait prints now, and every file and function that they name exists.
 . "$SOURCE/tests/script.sh" || exit 1
 

@@ -63,6 +63,100 @@ static void contradictions_name_both(void **state) {
   refused("OMPI_COMM_WORLD_SIZE says rank 0 of 4, but PMI_SIZE says rank 1 of 2");
 }
 
+static void what_cannot_be_is_refused(void **state) {
+  (void)state;
+  ENVIRONMENT("RANK=1");
+  refused("RANK is 1, but WORLD_SIZE is not set; set both for each rank, or unset RANK to start one process alone");
+  ENVIRONMENT("RANK=0", "WORLD_SIZE=");
+  refused("RANK is 0, but WORLD_SIZE is not set");
+  ENVIRONMENT("WORLD_SIZE=4");
+  refused("WORLD_SIZE is 4, but RANK is not set");
+  ENVIRONMENT("WORLD_SIZE=4", "RANK=4");
+  refused("RANK is 4, but WORLD_SIZE is 4: ranks are 0 to 3");
+  ENVIRONMENT("WORLD_SIZE=4x", "RANK=0");
+  refused("WORLD_SIZE is \"4x\"; it must be a whole number from 1");
+  ENVIRONMENT("WORLD_SIZE=4", "RANK=-1");
+  refused("RANK is \"-1\"; it must be a whole number from 0");
+  ENVIRONMENT("WORLD_SIZE=2", "RANK=0", "LOCAL_WORLD_SIZE=4");
+  refused("LOCAL_WORLD_SIZE is 4, but WORLD_SIZE is only 2");
+  ENVIRONMENT("SLURM_STEP_NUM_TASKS=2", "SLURM_PROCID=2");
+  refused("SLURM_PROCID is 2, but SLURM_STEP_NUM_TASKS is 2: ranks are 0 to 1");
+  ENVIRONMENT("SLURM_STEP_NUM_TASKS=2", "SLURM_PROCID=1", "RANK=0");
+  refused("SLURM_STEP_NUM_TASKS says rank 1 of 2, but RANK is 0");
+  ENVIRONMENT("SLURM_STEP_NUM_TASKS=2", "SLURM_PROCID=1", "RANK=1"); // as scripts set it
+  is("SLURM_STEP_NUM_TASKS", 1, 2);
+  ENVIRONMENT("WORLD_SIZE=1");
+  is("WORLD_SIZE", -1, 1);
+  ENVIRONMENT("SLURM_JOB_ID=7", "SLURM_PROCID=0"); // a batch script
+  Error error = {0};
+  if (launcher_check(&error)) fail_msg("%s", error.message);
+}
+
+// What a rank prints that waits for the others; only the rank `come` comes (0: none).
+static void says(int rank, int ranks, int come, const char *sentence) {
+  char text[400] = "", name[] = "/tmp/plait-notice.XXXXXX";
+  int file = mkstemp(name);
+  unlink(name);
+  pid_t pid = fork();
+  if (!pid) {
+    dup2(file, 2);
+    PlaitWorld *world;
+    Error error = {0};
+    NetOptions o = {.rank = rank,
+                    .ranks = ranks,
+                    .host = "127.0.0.1",
+                    .port = 33000 + getppid() % 1500,
+                    .id = "waits",
+                    .notice = come ? 0.4 : 0.1,
+                    .patience = come ? 0.5 : 0.3,
+                    .said = "SLURM_STEP_NUM_TASKS says 5 tasks"};
+    _exit(net_world_create(&o, &world, &error) == PLAIT_FAILED ? 0 : 1);
+  }
+  pid_t other = come ? fork() : -1;
+  if (!other) {
+    PlaitWorld *world;
+    Error error = {0};
+    NetOptions o = {.rank = come, .ranks = ranks, .host = "127.0.0.1", .port = 33000 + getppid() % 1500, .id = "waits",
+                    .patience = 0.5};
+    _exit(net_world_create(&o, &world, &error) == PLAIT_FAILED ? 0 : 1);
+  }
+  int status;
+  assert_int_equal(waitpid(pid, &status, 0), pid);
+  assert_int_equal(status, 0);
+  if (other > 0) assert_int_equal(waitpid(other, &status, 0), other);
+  assert_true(pread(file, text, sizeof text - 1, 0) >= 0);
+  close(file);
+  char *told = strstr(text, "is waiting");
+  if (!strstr(text, sentence) || strstr(told + 1, "is waiting")) fail_msg("%s: %s", sentence, text);
+}
+
+static void waiting_is_told(void **state) {
+  (void)state;
+  if (!net_is_built()) skip();
+  ENVIRONMENT("PATH=/bin");
+  assert_non_null(net_version()); // UCX is loaded, so that ranks that are forked are fast
+  says(0, 5, 0, "plait: rank 0 is waiting for ranks 1 to 4 at 127.0.0.1:");
+  says(0, 5, 2, "rank 0 is waiting for ranks 1, 3, 4 at 127.0.0.1:");
+  says(0, 2, 0, "rank 0 is waiting for rank 1 at 127.0.0.1:");
+  says(1, 2, 0, "plait: rank 1 is waiting for rank 0 at 127.0.0.1:");
+  says(1, 2, 0, " (SLURM_STEP_NUM_TASKS says 5 tasks), for 0.3 s at most\n");
+}
+
+static void srun_takes_no_cores_from_sbatch(void **state) {
+  (void)state;
+  char text[300];
+  ENVIRONMENT("SLURM_STEP_NUM_TASKS=8", "SLURM_PROCID=0", "SLURM_CPUS_PER_TASK=4");
+  assert_true(launcher_lacks_cores(1, text, sizeof text));
+  assert_string_equal(text, "each rank has 1 core, but SLURM_CPUS_PER_TASK says 4: srun of Slurm 22.05 and later does "
+                            "not take --cpus-per-task from sbatch; start ranks with srun --cpus-per-task=4");
+  assert_false(launcher_lacks_cores(4, text, sizeof text));
+  ENVIRONMENT("SLURM_PROCID=0", "SLURM_CPUS_PER_TASK=4"); // in the batch script itself
+  assert_false(launcher_lacks_cores(1, text, sizeof text));
+  ENVIRONMENT("SLURM_STEP_NUM_TASKS=1", "SLURM_PROCID=0", "SLURM_CPUS_PER_TASK=4", "PLAIT_RANK=0",
+              "PLAIT_WORLD_SIZE=2");
+  assert_false(launcher_lacks_cores(1, text, sizeof text)); // plait launch divides what there is
+}
+
 // One rank of two tasks on two machines; the status is that of the process.
 static pid_t start(const char *rank, const char *port) {
   pid_t pid = fork();
@@ -100,6 +194,8 @@ static void rank_0_is_on_the_first_machine(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(the_first_row_counts), cmocka_unit_test(contradictions_name_both),
+                                     cmocka_unit_test(what_cannot_be_is_refused), cmocka_unit_test(waiting_is_told),
+                                     cmocka_unit_test(srun_takes_no_cores_from_sbatch),
                                      cmocka_unit_test(rank_0_is_on_the_first_machine)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -232,7 +232,7 @@ static void notices(void **state) {
   const Notice good = {.code = PLAIT_FAILED, .rank = 2, .message = "rank 2 on node1 has died"};
   unsigned char to[FRAME_BYTES];
   Frame f;
-  for (int code = PLAIT_INFEASIBLE; code < 0; code++)
+  for (int code = PLAIT_UNWRITABLE; code < 0; code++)
     for (int rank = -1; rank < RANKS; rank++) {
       Notice n = good;
       n.code = code, n.rank = rank, n.silent = rank == 1;
@@ -240,7 +240,7 @@ static void notices(void **state) {
       assert_memory_equal(&f.notice, &n, sizeof n);
     }
   is_taken(to, frame_write(to, WORD_NOTICE, &good, sizeof good), 0, &f);
-  static const int codes[] = {0, 1, PLAIT_INFEASIBLE - 1, INT_MAX, INT_MIN}, ranks[] = {-2, RANKS, INT_MAX, INT_MIN};
+  static const int codes[] = {0, 1, PLAIT_UNWRITABLE - 1, INT_MAX, INT_MIN}, ranks[] = {-2, RANKS, INT_MAX, INT_MIN};
   for (size_t i = 0; i < sizeof codes / sizeof *codes; i++) {
     Notice n = good;
     n.code = codes[i];

@@ -1,5 +1,5 @@
 // Algorithms of one op: how each assigns factors (place_node), and how one is chosen by cost.
-#include "compile/parallel.h"
+#include "parallel/parallel.h"
 #include "compile/place_node.h"
 #include "op/build.h"
 #include <setjmp.h>

@@ -1,7 +1,7 @@
-// tier 1
+// tier 1; rooms tokenizer
 // What folders and files hold in the place of what plait reads, and the sentence that says so.
 #include "base/file_kind.h"
-#include "data/folder_check.h"
+#include "tokenizer/folder_check.h"
 #include "scratch.h"
 #include <setjmp.h>
 #include <stdarg.h>

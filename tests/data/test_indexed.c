@@ -267,7 +267,7 @@ static void test_whole_or_not_at_all(void **state) {
       if (device) {
         fclose(w.idx.stream);
         w.idx.stream = device;
-        assert_int_equal(indexed_writer_commit(&w, &error), PLAIT_FAILED);
+        assert_int_equal(indexed_writer_commit(&w, &error), PLAIT_UNWRITABLE);
         assert_non_null(strstr(error.message, "No space left"));
         error = (Error){0};
       }

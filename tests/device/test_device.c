@@ -3,7 +3,7 @@
 #include "device/device.h"
 #include "runtime/bind.h"
 #include "runtime/session.h"
-#include "recipe/setup.h"
+#include "setup/setup.h"
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>

@@ -83,6 +83,21 @@ expect 0 '^last .*failed: rank 1 on .* was killed by SIGKILL' "$PLAIT" runs last
 touch -d '1 minute' last/ended.json
 expect 0 '^last .*failed: rank 1 has died: its connection has ended' "$PLAIT" runs last
 
+# ---- a full disk is not tried again: training would come to the same save each time ----
+
+mkdir full
+if mount -t tmpfs -o size=1600k plait-test full 2>/dev/null; then
+  mounted=$work/full
+  for async in off on; do
+    expect 1 '^plait launch: rank [01] on .*: cannot be written: No space left on device.*; nothing is started again, since that would end in the same way$' \
+      "$PLAIT" launch --nproc-per-node 2 --max-restarts 3 recipe.yaml schedule.steps=40 checkpoint.every=2 checkpoint.keep=0 checkpoint.async=$async run.dir=full/run
+    grep -q 'starting all' output && fail "a full disk is tried again"
+    tail -1 full/run/launch.jsonl 2>/dev/null | grep -q '"restarts": [1-9]' && fail "a restart is counted: $(cat full/run/launch.jsonl)"
+    rm -rf full/run
+  done
+  umount full && mounted=
+fi
+
 # ---- killed while a checkpoint is written: rank 0, which has written its part, does not wait for that of the dead ----
 
 if [ "$tier" -ge 3 ]; then # to find the moment takes time

@@ -32,7 +32,8 @@ wait_for grep -q 'waiting for machines: 1 of at least 2 is here' $stay.log || { 
 saved=$(last_step wait)
 [ -d "wait/checkpoints/step-$saved" ] || fail "goodbye after step $saved, which is not saved"
 [ "$(cat a.log b.log | grep -c "^step $saved is saved; machines join or leave, and training resumes from this step\$")" -eq 1 ] &&
-  ! grep -qE '^(stopped by|next  )' a.log b.log || fail "goodbye reads like the end of the run: $(tail -n 20 a.log b.log)"
+  [ "$(cat a.log b.log | grep -c '^plait: machines join or leave: stopping after this step, which is saved then$')" -eq 1 ] &&
+  ! grep -qE '^(stopped by|next  |plait: SIG)' a.log b.log || fail "goodbye reads like the end of the run: $(tail -n 20 a.log b.log)"
 machine c --nnodes 2 recipe.yaml $long run.dir=wait
 all_end 0 "$stay" c
 same_run whole wait
@@ -105,6 +106,22 @@ job ends
 for name in x y; do machine $name --nnodes 2 --grace 14 -- bash -c '[ "$RANK" = 0 ] && exit 3; trap "" TERM; exec sleep 60'; done
 ends="${pid[x]} ${pid[y]}" ends_at=$store
 
+# ---- one that serves the store is stopped, and wakes before the others have another, a member still or lost: no restart is counted ----
+
+job pause
+for name in a b; do machine $name --nnodes 2 recipe.yaml $long schedule.steps=100000 run.dir=pause; done
+at_step pause 20
+other=$(not_serving a b)
+serving=$(echo a b | tr -d "$other ")
+frozen="${pid[$serving]} $(workers_of "$serving")"
+kill -STOP $frozen
+sleep 6 # --silence is 5
+kill -CONT $frozen
+wait_for grep -qE '(was stopped for longer than --silence|was lost .*); round 1 has 2 machines' a.log || { cat a.log b.log; die "a pause ends the job"; }
+wait_for grep -q '"round": 1,.*"restarts": 0' pause/launch.jsonl || { cat a.log b.log; fail "a pause is a restart: $(cat pause/launch.jsonl)"; }
+kill -USR1 "${pid[a]}"
+all_end 75 a b
+
 # ---- what is refused ----
 
 job refused
@@ -113,7 +130,7 @@ wait_for grep -q 'waiting for machines' a.log || die "it does not wait: $(cat a.
 common="--nnodes 2 --rdzv $store"
 # shellcheck disable=SC2086
 {
-  refuse 2 "the job at $store runs another recipe" timeout -k 2 20 "$PLAIT" launch $common --rdzv-id "$id" recipe.yaml $long run.seed=8 run.dir=refused
+  refuse 2 "the job at $store runs something else: run.seed is 8 here and 7 there; give all machines the same" timeout -k 2 20 "$PLAIT" launch $common --rdzv-id "$id" recipe.yaml $long run.seed=8 run.dir=refused
   refuse 2 'is another job than --rdzv-id another; give another port' timeout -k 2 20 "$PLAIT" launch $common --rdzv-id another recipe.yaml $long run.dir=refused
   refuse 2 'run.dir .*refused is in use by another job, whose store is at' timeout -k 2 20 "$PLAIT" launch --nnodes 2 --rdzv 127.0.0.1:$((port + 1)) --rdzv-id "$id" recipe.yaml $long run.dir=refused
 }

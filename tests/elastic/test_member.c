@@ -296,6 +296,40 @@ static void other_jobs_are_refused(void **state) {
   }
 }
 
+// The store says what its job runs, so that a machine is told what it has to change.
+static void differences_are_named(void **state) {
+  static const char first[] = "--nnodes\t2\nrun.dir\t/runs/a\nrun.seed\t7\nmesh.dp\t2\nmesh.tp\t1";
+  static const struct { const char *what, *words;
+  } rows[] = {
+      {"--nnodes\t2\nrun.dir\t/runs/a\nrun.seed\t8\nmesh.dp\t2\nmesh.tp\t1",
+       "runs something else: run.seed is 8 here and "
+       "7 there; give all machines the same"},
+      {"--nnodes\t3\nrun.dir\t/b\nrun.seed\t7\nmesh.dp\t2\nmesh.tp\t1",
+       ": --nnodes is 3 here and 2 there; run.dir is /b "
+       "here and /runs/a there; give"},
+      {"--nnodes\t2\nrun.dir\t/runs/a\nrun.seed\t7\nmesh.dp\t2\nadded\t1 2",
+       ": added is 1 2 here and not given there; "
+       "mesh.tp is not given here and 1 there; give"},
+      {"--nnodes\t1\nrun.dir\tb\nrun.seed\t8\nmesh.dp\t1\nmesh.tp\t1",
+       "run.seed is 8 here and 7 there; and there is more; give"},
+      {NULL, "runs another recipe, other key=value or other --nnodes"},
+  };
+  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+    Hosts h;
+    MemberOptions o = hosts_options("127.0.0.1:1", NULL, 2), other = o;
+    hosts_begin(&h);
+    o.what = first;
+    other.recipe = "another";
+    other.what = rows[i].what;
+    hosts_start(&h, 0, &o);
+    UNTIL(&h, 2, is_in(&h, 0));
+    Life *l = hosts_start(&h, 1, &other);
+    hosts_pass(&h, 2);
+    says(l, PLAIT_BAD_INPUT, rows[i].words);
+    hosts_end(&h);
+  }
+}
+
 // Of two machines each has a run.dir of its own: the one that comes later says so, when the other's files have had time
 // to be seen. With one run.dir, another job is told of the one that has it.
 static void another_folder(void **state) {
@@ -473,12 +507,19 @@ static void many_faults(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(no_state),      cmocka_unit_test(a_new_job),
-      cmocka_unit_test(another_start), cmocka_unit_test(a_refusal),
-      cmocka_unit_test(a_lost_name),   cmocka_unit_test(a_store_that_comes_back),
-      cmocka_unit_test(a_taken_port),  cmocka_unit_test(a_newcomer_before_the_others),
-      cmocka_unit_test(another_folder), cmocka_unit_test(other_jobs_are_refused),
-      cmocka_unit_test(losses),        cmocka_unit_test(halves),
+      cmocka_unit_test(no_state),
+      cmocka_unit_test(a_new_job),
+      cmocka_unit_test(another_start),
+      cmocka_unit_test(a_refusal),
+      cmocka_unit_test(a_lost_name),
+      cmocka_unit_test(a_store_that_comes_back),
+      cmocka_unit_test(a_taken_port),
+      cmocka_unit_test(a_newcomer_before_the_others),
+      cmocka_unit_test(another_folder),
+      cmocka_unit_test(other_jobs_are_refused),
+      cmocka_unit_test(differences_are_named),
+      cmocka_unit_test(losses),
+      cmocka_unit_test(halves),
       cmocka_unit_test(many_faults),
   };
   atexit(remove_what_is_left);

@@ -141,6 +141,31 @@ static void wrong_input_ends(void **state) {
   free(s);
 }
 
+// A machine is stopped, and wakes before it is lost: workers fail because of each other, here and elsewhere.
+static void pauses_do_not_count(void **state) {
+  JobState *s;
+  two(&s, &any);
+  assert_true(rounds_failing(s, "b", 0));
+  ended(s, "b", false, 2, true); // a is silent
+  assert_true(rounds_ended(s, "a", &(JobRoundEnd){.paused = true, .failure = failure(s, "a", 2, true)}));
+  assert_true(rounds_advance(s, &any, true));
+  assert_true(s->phase == JOB_RUNS && s->round == 1 && s->restarts == 0 && job_ranks(s) == 2);
+  assert_string_equal(s->cause, "host-a was stopped for longer than --silence");
+  ended(s, "b", false, 2, true); // without a pause it counts
+  ended(s, "a", false, 2, false);
+  assert_true(rounds_advance(s, &any, true));
+  assert_int_equal(s->restarts, 1);
+  assert_true(rounds_ended(s, "a", &(JobRoundEnd){.round = 2, .paused = true, .failure = failure(s, "a", 3, false)}));
+  ended(s, "b", false, 2, true);
+  assert_true(rounds_advance(s, &any, true)); // a signal has killed a worker
+  assert_int_equal(s->restarts, 2);
+  ended(s, "b", true, 0, false);
+  assert_true(rounds_ended(s, "a", &(JobRoundEnd){.round = 3, .paused = true, .finished = true}));
+  assert_true(rounds_advance(s, &any, true));
+  assert_true(s->phase == JOB_DONE && s->status == 0);
+  free(s);
+}
+
 static void lost_machines_do_not_count(void **state) {
   JobState *s;
   two(&s, &any);
@@ -328,6 +353,7 @@ int main(void) {
       cmocka_unit_test(meshes),
       cmocka_unit_test(failures_count_once),
       cmocka_unit_test(wrong_input_ends),
+      cmocka_unit_test(pauses_do_not_count),
       cmocka_unit_test(lost_machines_do_not_count),
       cmocka_unit_test(comings_and_goings),
       cmocka_unit_test(stops),

@@ -44,6 +44,13 @@ if command -v shellcheck >/dev/null; then shellcheck 'a folder/job.sh' || fail "
 [ "$(SLURM_JOB_NODELIST='n[08-11],m5' SLURM_JOB_ID=7003 "$PLAIT" slurm --stores)" = n08:17003,n09:17003,n10:17003 ] || fail "--stores"
 refuse 2 'SLURM_JOB_NODELIST "n\[3-1\]": a range ends before it begins at character 3' env SLURM_JOB_NODELIST='n[3-1]' "$PLAIT" slurm --stores
 
+# srun takes --cpus-per-task from sbatch only before Slurm 22.05: the script needs none, and no page shows one that is lost
+grep -q '^unset SLURM_CPUS_PER_TASK SRUN_CPUS_PER_TASK' job.sh && grep -q -e '--cpu-bind=none' job.sh || { cat job.sh; fail "cores of a machine's share"; }
+for page in "$SOURCE"/README.md "$SOURCE"/docs/*.md; do
+  awk '/^```/ { asks = 0 } /^#SBATCH.*(--cpus-per-task| -c)/ { asks = 1 } asks && /^srun/ && !/--cpus-per-task/ { bad = 1 } END { exit bad }' "$page" ||
+    fail "$page: srun without --cpus-per-task, which sbatch has"
+done
+
 # ---- a job: the time is up, it is requeued and goes on; scancel ----
 
 if ! "$PLAIT" launch --nproc-per-node 2 recipe.yaml schedule.steps=8 run.dir=first >log 2>&1; then

@@ -1,7 +1,7 @@
 // Cluster files: the text; after a NUL a change; after another one the file of measurements. What loads is written as a
 // file that loads and is written as the same again, before the change and after it.
 #include "fuzz.h"
-#include "plan/cluster.h"
+#include "machine/cluster.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

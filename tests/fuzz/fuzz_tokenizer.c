@@ -1,5 +1,5 @@
 // tokenizer.json: what loads must encode and decode any text, and load again from what it saves.
-#include "data/tokenizer.h"
+#include "tokenizer/tokenizer.h"
 #include "fuzz.h"
 #include <stdlib.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 // Traces for plait simulate --against: any bytes are read, or refused with a sentence.
 #include "fuzz.h"
-#include "train/against.h"
+#include "foresight/against.h"
 #include <math.h>
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {

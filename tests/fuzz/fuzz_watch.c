@@ -21,7 +21,7 @@ static void check_frame(const Frame *f, int from, const uint8_t *data, size_t by
   CHECK((f->word != WORD_LEAVE || from) && (f->word != WORD_LEFT || !from));
   CHECK(frame_write(again, f->word, rest, size) == bytes && !memcmp(again, data, bytes));
   if (f->word == WORD_NOTICE)
-    CHECK(f->notice.code < 0 && f->notice.code >= PLAIT_INFEASIBLE && f->notice.rank >= -1 && f->notice.rank < RANKS &&
+    CHECK(f->notice.code < 0 && f->notice.code >= PLAIT_UNWRITABLE && f->notice.rank >= -1 && f->notice.rank < RANKS &&
           strlen(f->notice.message) < sizeof f->notice.message);
 }
 

@@ -2,7 +2,7 @@
 // Program lacks is never 0.
 #include "runtime/bind.h"
 #include "runtime/session.h"
-#include "recipe/setup.h"
+#include "setup/setup.h"
 #include "runtime/state_tensors.h"
 #include <math.h>
 #include <setjmp.h>

@@ -10,7 +10,7 @@
 #include "checkpoint/safetensors.h"
 #include "infer/model_source.h"
 #include "runtime/session.h"
-#include "recipe/setup.h"
+#include "setup/setup.h"
 #include <math.h>
 #include <string.h>
 

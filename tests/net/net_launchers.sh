@@ -41,5 +41,18 @@ if "$python" -c 'import torch.distributed.run' 2>/dev/null; then
 else
   echo "torchrun: not tested, $python has no PyTorch (PYTHON names another one)"
 fi
-[ $tested = 1 ] || exit 77
+# ---- ranks that nobody starts: a shell of srun -n4, and one of two shells ----
+
+waits() { # LINE VARIABLES…
+  local line=$1
+  shift
+  env "$@" timeout -k 5 $((10 * ${PLAIT_PATIENCE:-1})) "$PLAIT" train recipe.yaml run.dir=waits run.comm=net >log 2>&1
+  grep -qE "$line" log || { cat log; fail "$*: it does not say for whom it waits"; }
+}
+waits '^plait: rank 0 is waiting for ranks 1 to 3 at 127\.0\.0\.1:[0-9]+ \(SLURM_STEP_NUM_TASKS says 4 tasks\), for 120 s at most$' \
+  SLURM_JOB_ID=5 SLURM_STEP_NUM_TASKS=4 SLURM_PROCID=0 SLURM_STEP_NUM_NODES=1
+waits '^plait: rank 1 is waiting for rank 0 at 127\.0\.0\.1:[0-9]+ \(WORLD_SIZE says 2 tasks\), for 120 s at most$' WORLD_SIZE=2 RANK=1
+refuse 2 'RANK is 1, but WORLD_SIZE is not set' env RANK=1 "$PLAIT" train recipe.yaml run.dir=waits
+
+[ $tested = 1 ] || [ "$failures" -gt 0 ] || exit 77
 finish

@@ -12,7 +12,7 @@ sharding/redistribute.c OP_REDUCE_TO
 sharding/redistribute.c OP_SCATTER_FROM
 sharding/redistribute.c OP_SLICE
 ir/graph.h OP_COUNT
-plan/kernel_lines.c OP_COUNT
+machine/kernel_lines.c OP_COUNT
 program/program.c OP_COUNT'
 found=$(grep -rnoE --include='*.[ch]' --include='*.def' '\bOP_[A-Z][A-Z_]*' . | sed -E 's|^\./([^:]*):[0-9]*:|\1 |' |
   grep -vE '^(op|device)/' | LC_ALL=C sort -u)

@@ -2,7 +2,7 @@
 #include "parity.h"
 #include "corpora.h"
 #include "experts.h"
-#include "recipe/setup.h"
+#include "setup/setup.h"
 #include "runtime/state_tensors.h"
 #include "train/routers.h"
 #include <math.h>

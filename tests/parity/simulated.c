@@ -2,7 +2,7 @@
 #include "simulated.h"
 #include "corpora.h"
 #include "nodes_of_four.h"
-#include "plan/simulate.h"
+#include "machine/simulate.h"
 #include "runtime/issued.h"
 #include <string.h>
 

@@ -1,4 +1,4 @@
-// tier 1 2; rooms plan
+// tier 1 2; rooms machine
 // The Program that is simulated is the Program that runs: the simulator issues the collectives and messages of the
 // executor, with their bytes and slots, in every configuration of the matrix. A sample of it under ctest; the whole
 // with PARITY_ALL=1, as scripts/parity does.

@@ -5,7 +5,7 @@
 #include "base/error.h"
 #include "counted_bytes.h"
 #include "mpi_asked.h"
-#include "recipe/setup.h"
+#include "setup/setup.h"
 #include "runtime/session.h"
 #include <stdlib.h>
 

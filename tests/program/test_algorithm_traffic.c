@@ -1,6 +1,6 @@
 // What context parallelism moves, read off compiled Programs: of each algorithm by its formula, and as its cost
 // function says, by which it is chosen.
-#include "compile/parallel.h"
+#include "parallel/parallel.h"
 #include "op/op.h"
 #include "program/traffic.h"
 #include <math.h>

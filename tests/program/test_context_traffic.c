@@ -1,7 +1,7 @@
 // What context parallelism moves, counted on compiled Programs, and how evenly it divides the pairs of attention.
 // P = cp; Nkv = 2 · b · S · G · D elements, the keys and values of a microbatch in a layer (Dubey et al., 2024).
 #include "program/traffic.h"
-#include "recipe/setup.h"
+#include "setup/setup.h"
 #include "runtime/job.h"
 #include <math.h>
 #include <setjmp.h>

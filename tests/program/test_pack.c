@@ -1,6 +1,6 @@
 // Packing: nothing that is needed at the same time overlaps, tilings of a rectangle are found again, and a few items
 // are packed as well as any order of them can be.
-#include "program/pack_search.h"
+#include "program/pack/pack_search.h"
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -290,8 +290,8 @@ static void search_finds_what_fits_and_proves_what_does_not(void **state) {
 static PackProblem crowd(Random *r, int n) {
   PackProblem p = {0};
   for (int i = 0; i < n; i++) {
-    int lower = below(r, 60);
-    add(&p, lower, lower + 1 + below(r, 20), 20 + below(r, 80));
+    int lower = below(r, 60), size = 20 + below(r, 80); // not within the call: C leaves the order of arguments open
+    add(&p, lower, lower + 1 + below(r, 20), size);
   }
   return p;
 }

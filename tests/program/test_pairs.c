@@ -1,7 +1,7 @@
 // How evenly the ranks that share a sequence divide its pairs of queries and keys, on compiled Programs: in zigzag
 // order equally, in contiguous order the last of P ranks has (2P - 1)/P times the mean.
 #include "program/cost.h"
-#include "recipe/setup.h"
+#include "setup/setup.h"
 #include "runtime/job.h"
 #include <math.h>
 #include <setjmp.h>

@@ -8,7 +8,7 @@
 #include <cmocka.h>
 
 #include "key_views.h"
-#include "recipe/setup_memory.h"
+#include "setup/setup_memory.h"
 #include "sharding/placement.h"
 
 // ---- recomputation

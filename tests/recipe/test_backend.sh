@@ -1,5 +1,5 @@
 #!/bin/bash
-# tier 1; rooms device plan
+# tier 1; rooms device machine
 # run.backend: cuda, a device that plait can describe and not run: commands that plan take it, commands that run refuse it in one
 # sentence, before anything is searched or written.
 . "$SOURCE/tests/train/harness.sh" || exit 1

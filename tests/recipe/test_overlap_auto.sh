@@ -1,5 +1,5 @@
 #!/bin/bash
-# tier 1; rooms compile plan
+# tier 1; rooms compile machine
 # parallel.overlap: auto is true or false, whatever takes the shorter simulated step; without a cluster it is true.
 . "$SOURCE/tests/script.sh" || exit 1
 export PLAIT_CLUSTERS=$SOURCE/clusters XDG_CACHE_HOME=$work/cache

@@ -4,7 +4,7 @@
 #include "base/file.h"
 #include "recipe/recipe.h"
 #include "recipe/recipe_keys.h"
-#include "recipe/setup.h"
+#include "setup/setup.h"
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>

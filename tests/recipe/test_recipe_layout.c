@@ -1,6 +1,6 @@
 // tier 1; rooms sharding
 // Layouts written out in recipes: the same Program as the shipped one, what is refused and with which words.
-#include "recipe/setup.h"
+#include "setup/setup.h"
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>

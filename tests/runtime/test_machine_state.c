@@ -1,6 +1,6 @@
 // tier 1; threads
 // What the ranks of a machine have of the state together, and what of it is spare.
-#include "recipe/setup.h"
+#include "setup/setup.h"
 #include "runtime/machine_state.h"
 #include "runtime/state_tensors.h"
 #include <setjmp.h>

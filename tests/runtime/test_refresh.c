@@ -5,7 +5,7 @@
 #include "base/dtype.h"
 #include "data/synthetic.h"
 #include "op/op.h"
-#include "recipe/setup.h"
+#include "setup/setup.h"
 #include "runtime/session.h"
 #include <setjmp.h>
 #include <stdarg.h>

@@ -4,7 +4,7 @@
 #include "runtime/session.h"
 #include "data/synthetic.h"
 #include "train/save.h"
-#include "recipe/setup.h"
+#include "setup/setup.h"
 #include <math.h>
 #include <pthread.h>
 #include <setjmp.h>

@@ -7,7 +7,7 @@
 #include "data/synthetic.h"
 #include "runtime/session.h"
 #include "recipe/recipe.h"
-#include "recipe/setup.h"
+#include "setup/setup.h"
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdatomic.h>

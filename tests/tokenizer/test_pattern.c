@@ -5,8 +5,8 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <cmocka.h>
-#include "data/tokenizer_split.h"
-#include "data/unicode_normal.h"
+#include "tokenizer/tokenizer_split.h"
+#include "tokenizer/unicode_normal.h"
 #include <stdio.h>
 #include <string.h>
 

@@ -95,6 +95,57 @@ done
 cmp bad1.skipped bad3.skipped && cmp bad1.bin bad3.bin || fail 'what is skipped depends on the threads'
 expect 0 '8 bad lines were skipped' --train --vocab-size 300 --out bad.json --skip-bad all bad.jsonl
 rm -f bad*
+# What Python's json reads is read; two documents each, the second one being "two"
+rows=0
+line() { # PATTERN LINE [OPTION…], after which {"text": "two"} follows
+  pattern=$1 first=$2; shift 2
+  printf "$first"'\n{"text": "two"}\n' >people.jsonl
+  case $pattern in *': 1 document'* | *': 2 documents'* | *halves* | *empty*) status=0 ;; *) status=2 ;; esac
+  expect $status "$pattern" --tokenizer t.json --out people --force "$@" people.jsonl
+  rows=$((rows + 1))
+}
+two='people: 2 documents'
+line "$two" '{"text": "one", "id": 123456789012345678901234567890}'
+line "$two" '{"text": "one", "score": 1e999}'
+line "$two" '{"text": "one", "score": [NaN, -Infinity, Infinity, -0, 1E-7]}'
+line "$two" '{"text": "one \\ud83d"}'
+line '2 halves of surrogate pairs' '{"text": "\\udc00\\ud83d\\u0041"}' && line "$two" '{"text": "\\udc00\\ud83d\\u0041"}'
+line 'people: 1 document,' '{"text": null}'
+line "$two" '\357\273\277{"text": "one"}'
+line 'line 1: not valid JSON: the text ends within an object' '{"text": "one"'
+line 'people: 1 document,' '{"text": "one"' --skip-bad 1
+line 'line 1: the key "text" is missing' '{"content": "one"}'
+line "$two" '{"te\\u0078t": "one"}'
+line 'line 1: the key "text" is not a string' '{"text": "one", "text": 3}'
+line "$two" '{"text": 3, "text": "one"}'
+line "$two" '{"text": "one\\u0000\\b\\f\\n\\r\\t\\/\\"\\\\"}'
+line 'line 1: not valid JSON: a string has a control character' '{"text": "one\001"}'
+line 'line 1: not valid JSON: a string has a control character' '{"text": "one\000"}'
+line 'line 1: not valid JSON: the text is not UTF-8' '{"text": "one\377"}'
+line "$two" '{"text": "one", "raw": "\377"}'
+line "$two" '{"text": "one"}\r'
+line "$two" '\n\r\n  \t \n{"text": "one"}\n'
+line 'line 1: not a JSON object' '"one"'
+line 'line 1: not a JSON object' '[{"text": "one"}]'
+line 'line 1: not valid JSON: something follows the value' '{"text": "one"}{"text": "one"}'
+line 'line 1: not valid JSON: a value is expected' '{"text": one}'
+line "line 1: not valid JSON: a string in double quotes is expected" "{'text': 'one'}"
+line '1 empty documents' '{"text": ""}'
+deep=$(yes '[' | head -n 20000 | tr -d '\n')
+line "$two" "{\"text\": \"one\", \"deep\": $deep$(echo "$deep" | tr '[' ']')}"
+line 'not valid JSON: a value is expected' "{\"text\": \"one\", \"deep\": $deep$(echo "$deep" | tr '[' '}')}"
+[ $rows -eq 29 ] || fail "$rows rows instead of 29"
+# A text that spells out a control token
+printf '{"text":"the mark <|endoftext|> ends"}\n' >marks.jsonl
+expect 0 '^1 control token stood in the texts themselves (--plain-control-tokens' --tokenizer t.json --out marks marks.jsonl
+[ "$(ids marks | tr ' ' '\n' | grep -cx 0)" -eq 2 ] || fail "the mark is not token 0: $(ids marks)"
+expect 0 'marks: 1 document' --tokenizer t.json --out marks --force --plain-control-tokens marks.jsonl
+grep -q 'control token' out && fail "counted although they are plain: $(cat out)"
+[ "$(ids marks | tr ' ' '\n' | grep -cx 0)" -eq 1 ] || fail "the mark is token 0 although it should be plain: $(ids marks)"
+yes 'int <|endoftext|> x;' | head -n 40000 >marks.txt
+expect 0 '^40001 control tokens stood in the texts' --tokenizer t.json --out marks --force --threads 3 marks.txt marks.jsonl
+expect 2 'plain-control-tokens does not go with --train' --train --plain-control-tokens --out x a.txt
+rm -f people* marks*
 
 expect 2 'FILES' --tokenizer t.json --out x
 expect 2 '--tokenizer is missing' --out x a.txt
@@ -121,7 +172,7 @@ lacking=$SOURCE/tests/tokenizer/golden/smollm2.json
 printf 'plain text, no warning\n' >plain.txt
 expect 0 '1 document' --tokenizer "$lacking" --out lack plain.txt
 grep -q lacks out && fail "a warning without reason"
-printf 'twelve bytes\376\376 and \376\n' >bytes.txt
+printf 'twelve bytes\376\376 and \376, in a text that is long enough to be UTF-8 but for three bytes\n' >bytes.txt
 expect 0 'bytes.txt: the tokenizer.s vocabulary lacks 3 bytes of this text, the first at byte 12; such bytes are left out' \
   --tokenizer "$lacking" --out lack2 bytes.txt
 printf '{"text": "fine"}\n{"text": "\\u010e\\u010e"}\n' >lines.jsonl

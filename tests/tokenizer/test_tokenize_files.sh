@@ -88,20 +88,20 @@ expect 0 '1 document' --tokenizer t.json --out plain --force once.txt
 
 # ---- what it warns of ----
 head -c 20000 "$PLAIT" >program.txt
-expect 0 'warning: program.txt looks like a binary file' --tokenizer t.json --out w --force program.txt once.txt
+expect 0 'warning: program.txt looks like a binary file' --as-text --tokenizer t.json --out w --force program.txt once.txt
 grep -q 'warning: once.txt' out && fail "a warning of text"
-expect 0 'warning: program.txt looks like a binary file' --train --vocab-size 300 --out w.json --force program.txt
+expect 0 'warning: program.txt looks like a binary file' --as-text --train --vocab-size 300 --out w.json --force program.txt
 printf 'caf\xe9 d\xe9j\xe0 vu, tr\xe8s \xe2g\xe9\n' >latin1.txt
-expect 0 'warning: latin1.txt [0-9]*% of its characters are not UTF-8 .*iconv' --tokenizer t.json --out w --force latin1.txt
+expect 0 'warning: latin1.txt is not UTF-8: [0-9.]*% of its characters .*iconv' --as-text --tokenizer t.json --out w --force latin1.txt
 printf 'a \xef\xbf\xbd\xef\xbf\xbd b\n' >lost.txt
-expect 0 'warning: lost.txt 29%' --tokenizer t.json --out w --force lost.txt
+expect 0 'warning: lost.txt has lost characters: 29%' --tokenizer t.json --out w --force lost.txt
 { printf 'caf\xe9 '; head -c 300 once.txt; } >few.txt
 expect 0 '1 document' --tokenizer t.json --out w --force few.txt
 grep -q warning out && fail "a warning of one byte in 300: $(cat out)"
 iconv -f UTF-8 -t UTF-16 once.txt >wide.txt 2>/dev/null
-expect 0 'warning: wide.txt is UTF-16' --tokenizer t.json --out w --force wide.txt
+expect 0 'warning: wide.txt is UTF-16' --as-text --tokenizer t.json --out w --force wide.txt
 for i in $(seq 12); do cp program.txt "p$i.txt"; done
-expect 0 'warning: 3 more files do not look like text' --tokenizer t.json --out w --force p*.txt
+expect 0 'warning: 3 more files do not look like text' --as-text --tokenizer t.json --out w --force p*.txt
 [ "$(grep -c 'looks like a binary file' out)" -eq 10 ] || fail "not ten warnings: $(cat out)"
 
 # ---- stopped: 128 + signal, and files are gone or whole ----

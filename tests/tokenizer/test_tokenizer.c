@@ -8,7 +8,7 @@
 #include <cmocka.h>
 #include "base/file.h"
 #include "base/philox.h"
-#include "data/tokenizer.h"
+#include "tokenizer/tokenizer.h"
 #include <jansson.h>
 #include <stdio.h>
 #include <string.h>
@@ -103,6 +103,50 @@ static void test_golden(void **state) {
   json_decref(cases);
   assert_int_equal(wrong, 0);
   assert_true(kinds >= 12);
+}
+
+// Special tokens that a text spells out: as their ids, which are counted, and as plain text.
+static void test_plain_special_tokens(void **state) {
+  json_error_t why;
+  json_t *kinds = json_load_file(GOLDEN "plain.json", JSON_ALLOW_NUL, &why), *rows, *row;
+  const char *kind;
+  size_t i;
+  int wrong = 0, changed = 0;
+  json_object_foreach(kinds, kind, rows) {
+    Tokenizer *t = load(kind);
+    TokenizerScratch *scratch = tokenizer_scratch_create(t);
+    json_array_foreach(rows, i, row) {
+      const char *text = json_string_value(json_array_get(row, 0));
+      int64_t specials[2];
+      for (int plain = 0; plain < 2; plain++) {
+        IdVector ids = {0};
+        Error error = {0};
+        const json_t *expected = json_array_get(row, plain ? 2 : 1);
+        assert_int_equal(
+            tokenizer_encode_with(t, scratch, text, strlen(text), plain ? ENCODE_PLAIN : 0, &ids, &error), 0);
+        specials[plain] = tokenizer_specials(scratch);
+        if (!same_ids(&ids, expected)) explain(kind, i, text, &ids, expected), wrong++;
+        vec_free(&ids);
+      }
+      int differ = !json_equal(json_array_get(row, 1), json_array_get(row, 2));
+      if (specials[1] || (differ && !specials[0])) wrong++;
+      changed += differ;
+    }
+    tokenizer_scratch_destroy(scratch);
+    tokenizer_destroy(t);
+  }
+  json_decref(kinds);
+  assert_int_equal(wrong, 0);
+  assert_true(changed > 100);
+  Tokenizer *t = load("llama2");
+  TokenizerScratch *scratch = tokenizer_scratch_create(t);
+  IdVector ids = {0};
+  Error error = {0};
+  assert_int_equal(tokenizer_encode_with(t, scratch, "<s>a</s></s> s>", 15, ENCODE_ADD_SPECIAL, &ids, &error), 0);
+  assert_int_equal(tokenizer_specials(scratch), 3); // not those of the post-processor
+  vec_free(&ids);
+  tokenizer_scratch_destroy(scratch);
+  tokenizer_destroy(t);
 }
 
 // ---- bytes ---------------------------------------------------------------------------------------------------------
@@ -557,7 +601,7 @@ static void test_damaged_files(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_golden),
+      cmocka_unit_test(test_golden), cmocka_unit_test(test_plain_special_tokens),
       cmocka_unit_test(test_random_bytes_round_trip),
       cmocka_unit_test(test_every_byte_alone),
       cmocka_unit_test(test_stream_holds_back_incomplete_characters),

@@ -7,8 +7,8 @@
 #include <cmocka.h>
 #include "base/file.h"
 #include "base/philox.h"
-#include "data/bpe_train.h"
-#include "data/tokenizer_corpus.h"
+#include "tokenizer/bpe_train.h"
+#include "tokenizer/tokenizer_corpus.h"
 #include <jansson.h>
 #include <stdio.h>
 #include <string.h>

@@ -148,7 +148,7 @@ static void test_full(void **state) {
     e.fd = full;
     events_begin(&e, 1, 1);
     events_scalar(&e, "loss", 1);
-    assert_int_equal(events_end(&e, &error), PLAIT_FAILED);
+    assert_int_equal(events_end(&e, &error), PLAIT_UNWRITABLE);
     assert_non_null(strstr(error.message, "cannot be written: No space"));
     e.fd = fd;
     close(full);

@@ -1,5 +1,5 @@
 #!/bin/bash
-# tier 2 3; rooms program runtime plan
+# tier 2 3; rooms program runtime machine
 # Memory is planned: what the process takes from before the arenas to its peak is what plait plan printed, within 5%, and
 # nothing is allocated after the first step, with checkpoints and evaluations in between.
 . "$SOURCE/tests/train/harness.sh" || exit 1

@@ -164,7 +164,7 @@ static void test_full_disk(void **state) {
   assert_int_equal(metrics_open(&m, "/dev/full", &error), PLAIT_OK);
   metrics_begin(&m);
   metrics_integer(&m, "step", 1);
-  assert_int_equal(metrics_end(&m, &error), PLAIT_FAILED);
+  assert_int_equal(metrics_end(&m, &error), PLAIT_UNWRITABLE);
   assert_non_null(strstr(error.message, "/dev/full: cannot be written: No space"));
   metrics_close(&m);
   error = (Error){0};

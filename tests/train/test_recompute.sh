@@ -1,5 +1,5 @@
 #!/bin/bash
-# tier 2; rooms compile recipe plan; numbers
+# tier 2; rooms compile recipe machine; numbers
 # What runs again is chosen within a budget: the plan says it, a run does it and has the bits of one that keeps
 # everything, and no more memory than it may. Lists are read, printed and refused.
 . "$SOURCE/tests/train/harness.sh" || exit 1

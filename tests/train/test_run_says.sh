@@ -1,5 +1,5 @@
 #!/bin/bash
-# tier 1; rooms plan
+# tier 1; rooms machine
 # What a run says of itself: the memory that plait plan says, lines as they become true, a summary at its end, and nothing that it
 # does not know.
 . "$SOURCE/tests/train/harness.sh" || exit 1

@@ -1,13 +1,13 @@
-// tier 1; rooms plan; numbers
+// tier 1; rooms machine; numbers
 // Layers are cut into pipeline stages by seconds where a cluster is named, and by FLOPs elsewhere; whoever compiles the
 // run has the same cut.
 #include "base/file.h"
-#include "plan/cluster.h"
-#include "plan/cluster_machine.h"
-#include "recipe/setup.h"
-#include "train/predict.h"
-#include "train/search.h"
-#include "train/search_extend.h"
+#include "machine/cluster.h"
+#include "machine/cluster_machine.h"
+#include "setup/setup.h"
+#include "foresight/predict.h"
+#include "foresight/search.h"
+#include "foresight/search_extend.h"
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>

@@ -1,5 +1,5 @@
 #!/bin/bash
-# tier 2; rooms plan cmd
+# tier 2; rooms machine cmd
 # plait tune: real runs of a few plans, one that is killed, an interrupt, and one sentence where something is wrong.
 . "$SOURCE/tests/train/harness.sh" || exit 1
 export TMPDIR=$work/tmp

@@ -99,7 +99,7 @@ static void TYPED(route_softmax)(const ELEMENT *logits, int64_t n, double *p) {
   double maximum = -INFINITY, sum = 0;
   for (int64_t i = 0; i < n; i++) {
     p[i] = (double)TYPED(widen)(logits[i]);
-    maximum = fmax(maximum, p[i]);
+    if (p[i] > maximum) maximum = p[i]; // as fmax, from which gcc 12 for ARM64 ends with an internal error
   }
   for (int64_t i = 0; i < n; i++) sum += p[i] = exp(p[i] - maximum);
   for (int64_t i = 0; i < n; i++) p[i] /= sum;

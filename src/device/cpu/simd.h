@@ -74,7 +74,13 @@ INLINE V TYPED(fma)(V a, V b, V c) { return (V)_mm256_fmadd_pd((__m256d)a, (__m2
 INLINE V TYPED(max)(V a, V b) { return (V)_mm256_max_pd((__m256d)a, (__m256d)b); }
 INLINE V TYPED(min)(V a, V b) { return (V)_mm256_min_pd((__m256d)a, (__m256d)b); }
 #else
+#if defined(__aarch64__) && BITS == 32 // every 64-bit ARM fuses
+INLINE V TYPED(fma)(V a, V b, V c) { return (V)vfmaq_f32((float32x4_t)c, (float32x4_t)a, (float32x4_t)b); }
+#elif defined(__aarch64__)
+INLINE V TYPED(fma)(V a, V b, V c) { return (V)vfmaq_f64((float64x2_t)c, (float64x2_t)a, (float64x2_t)b); }
+#else
 INLINE V TYPED(fma)(V a, V b, V c) { return a * b + c; }
+#endif
 INLINE V TYPED(max)(V a, V b) { return TYPED(select)(a > b, a, b); }
 INLINE V TYPED(min)(V a, V b) { return TYPED(select)(a < b, a, b); }
 #endif

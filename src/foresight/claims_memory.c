@@ -1,0 +1,56 @@
+// Memory of a rank, for claims: read off the memory plans of its Programs.
+#include "base/fault.h"
+#include "foresight/claims_count.h"
+
+static const double GB = 1e9;
+
+static double states(const Program *p) {
+  const MemoryPlan *m = &p->memory;
+  return (double)(m->parameters + m->gradients + FAULT(claims_forget_moments, m->optimizer, 0));
+}
+
+static double parameters(const Program *p) { return (double)p->memory.parameters; }
+
+// Of the pipeline rank that has the most.
+static double most(const Job *job, double (*of)(const Program *)) {
+  double bytes = 0;
+  for (int c = 0; c < job_pipeline_ranks(job); c++)
+    if (of(job->train.program[c]) > bytes) bytes = of(job->train.program[c]);
+  return bytes;
+}
+
+int claim_states(const ClaimRun *run, double *number, Error *error) {
+  (void)error;
+  *number = most(run->job, states) / GB;
+  return PLAIT_OK;
+}
+
+int claim_bytes_a_parameter(const ClaimRun *run, double *number, Error *error) {
+  (void)error;
+  *number = most(run->job, states) / (double)model_config_parameters(&run->config);
+  return PLAIT_OK;
+}
+
+int claim_parameters(const ClaimRun *run, double *number, Error *error) {
+  (void)error;
+  *number = most(run->job, parameters) / GB;
+  return PLAIT_OK;
+}
+
+int claim_activations(const ClaimRun *run, double *number, Error *error) {
+  (void)error;
+  *number = (double)run->job->train.program[0]->memory.kept / GB;
+  return PLAIT_OK;
+}
+
+int claim_part_of_matrix(const ClaimRun *run, double *number, Error *error) {
+  const Graph *g = run->job->train.graph;
+  *number = 0;
+  for (int i = 0; i < g->variable.count; i++) {
+    const Variable *v = &g->variable.data[i];
+    if (v->kind != VARIABLE_PARAMETER || v->outputs <= 0) continue;
+    double part = (double)v->allocated / (double)shape_elements(&v->shape);
+    if (part > *number) *number = part;
+  }
+  return *number > 0 ? PLAIT_OK : error_set(error, PLAIT_FAILED, "%s has no matrices", run->config.path);
+}

@@ -1,0 +1,62 @@
+// What a recipe will take on a cluster: its Programs, compiled as for a run, and simulated.
+#pragma once
+#include "machine/cluster.h"
+#include "machine/simulate.h"
+#include "recipe/recipe.h"
+#include "runtime/job.h"
+
+typedef struct Prediction {
+  Recipe recipe;           // with the mesh as it is compiled and the device of the cluster; strings are borrowed
+  Job *job;
+  Simulation *simulation;
+  double tokens_per_s;
+  double mfu; // model FLOPs (by active parameters) over the cluster's rate of products, 0 … 1; NAN: no rate
+  double run_seconds;      // of all steps of the recipe
+  double bytes, room;      // of memory that the rank with the least left takes; that its device has for it
+} Prediction;
+
+// The recipe as it is for a cluster: its device, the seconds by which layers are cut into stages, and where the
+// precision is auto, what that computes fast.
+void predict_adapt(Recipe *recipe, const Cluster *cluster);
+// The description that Programs for a cluster are compiled for, as predict_adapt says it to recipes.
+const Device *predict_device(const Cluster *cluster);
+
+// The cluster to predict for: `name` (of an option --cluster), or run.cluster of the recipe where it is NULL, or
+// else this machine, which is measured if it never was (probe_kept). The caller frees it. PLAIT_BAD_INPUT: measured on
+// another machine, or as cluster_load.
+int predict_cluster(const Recipe *recipe, const char *name, Cluster **out, Error *error);
+
+// What run.cluster would be for an option --cluster: a shipped name as it is, a path as an absolute one. The caller
+// frees it. Plans that are written name their cluster, since it is what their layers were cut for.
+char *predict_cluster_name(const char *name);
+
+// The same without a recipe. name NULL: this machine.
+int predict_load_cluster(const char *name, Cluster **out, Error *error);
+
+// Compiles and simulates. config: of the recipe's model. PLAIT_BAD_INPUT and PLAIT_INFEASIBLE as setup_job and
+// simulate.
+int predict(const Recipe *recipe, const ModelConfig *config, const SimulateOptions *options, Prediction *out,
+            Error *error);
+// The first half: compiles, and fills in job, bytes and room.
+int predict_memory(const Recipe *recipe, const ModelConfig *config, const Cluster *cluster, Prediction *out,
+                   Error *error);
+void prediction_free(Prediction *prediction);
+double predict_bytes(const Job *job); // of memory that the rank with the most takes
+
+// One screen: time, tokens/s, MFU, hours; where the busiest pipeline rank's time goes; links; the critical path.
+void prediction_print(const Prediction *prediction, const Cluster *cluster, FILE *out);
+
+// The same as one JSON object: step_seconds, tokens_per_s, mfu, run_seconds, memory_bytes, room_bytes, met_seconds,
+// busiest, and its parts, links (seconds, bytes) and critical path. The caller releases it.
+struct json_t *prediction_json(const Prediction *prediction, const Cluster *cluster);
+
+// "dp", "dp·tp": the axes of a mesh by their bits, in a buffer.
+void axes_text(const Mesh *mesh, uint32_t axes, char *text, size_t size);
+
+// What limits a plan: which resource, if it were a tenth better, would shorten the step the most.
+typedef struct Limit { char resource[64]; double gain; } Limit; // gain: relative, 0.03: 3% shorter
+// Simulates once for each resource of the cluster. limit: room for LIMITS_MOST; sorted, largest first. Returns how
+// many.
+enum { LIMITS_MOST = 16 };
+int predict_limits(const Prediction *prediction, const Cluster *cluster, Limit *limit);
+struct json_t *limits_json(const Limit *limit, int count); // a list of resource and gain
