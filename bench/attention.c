@@ -1,5 +1,5 @@
 // Speed of causal attention on the CPU, forward and backward: bench_attention [THREADS [DTYPE]]. One sequence of 6
-// heads of width 64 (shape L of docs/performance.md), 1,024 to 8,192 positions. A line each: dtype, positions,
+// heads of width 64 (shape L of docs/attempts.md), 1,024 to 8,192 positions. A line each: dtype, positions,
 // milliseconds of the best forward and of the best backward call, GF/s of both together (products of the pairs that a
 // query sees). bench/attention_beside runs it beside PyTorch's scaled_dot_product_attention.
 #include "base/clock.h"

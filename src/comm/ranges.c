@@ -3,7 +3,7 @@
 #include "base/fault.h"
 
 enum {
-  CHAIN_BYTES = 1 << 20, // a chain of machines from so many bytes on, measured (docs/performance.md): shorter calls
+  CHAIN_BYTES = 1 << 20, // a chain of machines from so many bytes on, measured (docs/attempts.md): shorter calls
                          // wait for the hops of a chain longer than for bytes
   ONE_HOP_BYTES = 8192, // up to this everybody who wants the result of a reduction gets all ranks' elements
   CHUNK_BYTES = 2 << 20,
