@@ -96,6 +96,9 @@ void comm_set_idle(PlaitComm *comm, Idle idle);
 // Fails the world with a sentence, unless it has failed already; returns the code. `rank` (of the world) is to blame;
 // -1: no one rank is.
 int comm_fail_world(PlaitWorld *world, int code, int rank, const char *message);
+// The code that goes with plait_comm_error: PLAIT_UNWRITABLE where a rank has failed by that, so that nobody tries
+// again whichever rank is heard first; else PLAIT_FAILED.
+int comm_failure_code(const PlaitComm *comm);
 // Fails the world: this rank waits in the call for a rank of the communicator that has destroyed its handle. Hold no
 // monitor.
 int comm_fail_departed(PlaitComm *comm, const CommCall *call, int departed);

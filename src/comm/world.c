@@ -1,5 +1,6 @@
 // Worlds and communicators, and the calls of their ranks that are under way.
 #include "comm/comm.h"
+#include "base/fault.h"
 #include "comm/worker_page.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -149,6 +150,11 @@ int plait_comm_size(const PlaitComm *comm) { return comm->size; }
 int plait_comm_world_rank(const PlaitComm *comm, int rank) { return comm->ranks[rank]; }
 const char *plait_comm_error(const PlaitComm *comm) {
   return abort_code(&comm->world->abort) ? comm->world->abort.error.message : "";
+}
+
+int comm_failure_code(const PlaitComm *comm) {
+  int code = abort_code(&comm->world->abort);
+  return FAULT(others_forget_a_full_disk, code == PLAIT_UNWRITABLE, false) ? code : PLAIT_FAILED;
 }
 
 int plait_comm_failed_rank(const PlaitComm *comm) {

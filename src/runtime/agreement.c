@@ -1,5 +1,6 @@
 // Desync check: hashes of what a rank issued and holds, compared with those of its peers.
 #include "runtime/agreement.h"
+#include "comm/comm.h"
 #include "base/fault.h"
 #include "base/hash.h"
 #include "program/calls.h"
@@ -122,7 +123,7 @@ const ObserverDef observer_agreement = {"agreement", OBSERVES(COLLECTIVE) | OBSE
 // Comparing ---------------------------------------------------------------------------------------------------------
 
 static int failed(const Agreement *a, Error *error) {
-  return error_set(error, PLAIT_FAILED, "%s", plait_comm_error(a->world));
+  return error_set(error, comm_failure_code(a->world), "%s", plait_comm_error(a->world));
 }
 
 static const char *rank_text(const Agreement *a, int rank, char *text, size_t size) {

@@ -1,5 +1,6 @@
 // Sends boxes with their names to rank 0.
 #include "runtime/gather.h"
+#include "comm/comm.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -101,7 +102,7 @@ int gather_boxes(PlaitComm *comm, const CheckpointTensor *mine, int count, Gathe
   free(sizes);
   if (!code) return PLAIT_OK;
   gather_free(out);
-  return error_set(error, PLAIT_FAILED, "%s", plait_comm_error(comm));
+  return error_set(error, comm_failure_code(comm), "%s", plait_comm_error(comm));
 }
 
 void gather_free(Gathered *g) {

@@ -67,7 +67,7 @@ int launch_wait(Launch *l, Error *error) {
   int32_t signal, failed;
   int code = meet(l, &signal, &failed);
   l->all = NULL; // met already
-  if (code) return error_set(error, PLAIT_FAILED, "%s", plait_comm_error(l->comm));
+  if (code) return error_set(error, comm_failure_code(l->comm), "%s", plait_comm_error(l->comm));
   if (failed) return error_set(error, PLAIT_FAILED, "%s", "");
   if (signal) signals_request_stop(signal);
   return signal ? PLAIT_INTERRUPTED : PLAIT_OK;
@@ -117,7 +117,7 @@ int launch_choose(Launch *l, LaunchComm comm, int64_t ranks, const char *mesh, E
 // Agreements --------------------------------------------------------------------------------------------------------
 
 static int world_failed(const Launch *l, Error *error) {
-  return error_set(error, PLAIT_FAILED, "%s", plait_comm_error(l->comm));
+  return error_set(error, comm_failure_code(l->comm), "%s", plait_comm_error(l->comm));
 }
 
 static void name_rank(const Launch *l, Error *error) {

@@ -50,7 +50,8 @@ static void fail(Worker *w) {
   if (atomic_compare_exchange_strong(&s->culprit, &none, w->rank->rank) && s->ranks > 1 &&
       !names_rank(w->error.message))
     error_prefix(&w->error, "rank %d", w->rank->rank);
-  comm_fail_world(s->world, PLAIT_FAILED, w->rank->rank, w->error.message);
+  int code = w->code == PLAIT_UNWRITABLE ? w->code : PLAIT_FAILED;
+  comm_fail_world(s->world, code, w->rank->rank, w->error.message);
 }
 
 // Tasks ---------------------------------------------------------------------------------------------------------------

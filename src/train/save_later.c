@@ -73,7 +73,7 @@ static int await_parts(SaveLater *w) {
     while (!checkpoint_part_is_written(w->options.dir, w->step, part)) {
       bool gone = is_gone(w, part);
       if (gone && checkpoint_part_is_written(w->options.dir, w->step, part)) break; // the last that it has done
-      if (gone) return error_set(&w->error, PLAIT_FAILED, "%s", plait_comm_error(w->rank->world));
+      if (gone) return error_set(&w->error, comm_failure_code(w->rank->world), "%s", plait_comm_error(w->rank->world));
       if (is_too_late(w))
         return error_set(&w->error, PLAIT_FAILED,
                          "%s/step-%lld.tmp: the part of rank %d has not come; all ranks must write to one folder",
@@ -190,7 +190,7 @@ static int agree_on_written(SaveLater *w, Error *error) {
   PlaitBuffer buffer = {&written, &written, 1};
   PlaitComm *world = w->rank->world;
   if (plait_comm_size(world) > 1 && plait_all_reduce(world, &buffer, 1, PLAIT_INT32, PLAIT_MIN, NULL, NULL))
-    return error_set(error, PLAIT_FAILED, "%s", plait_comm_error(world));
+    return error_set(error, comm_failure_code(world), "%s", plait_comm_error(world));
   w->all_written = written;
   return PLAIT_OK;
 }

@@ -90,6 +90,28 @@ static void the_first_failure_is_kept(void **state) {
   }
 }
 
+typedef struct Codes { int given, got[4]; } Codes;
+
+static int fail_with(Rank *r, void *context, Error *e) {
+  Codes *c = context;
+  if (r->rank == 1) return error_set(e, c->given, "run: cannot be written: No space left on device");
+  return c->got[r->rank] = rank_barrier(r, e);
+}
+
+// A launcher asks whichever rank it hears first whether another try would end in the same way.
+static void others_know_of_a_full_disk(void **state) {
+  static const int given[] = {PLAIT_UNWRITABLE, PLAIT_NO_MEMORY, PLAIT_FAILED};
+  for (size_t i = 0; i < sizeof given / sizeof *given; i++) {
+    Session *s = open_local(4, 0);
+    Codes codes = {.given = given[i]};
+    Error e = {0};
+    assert_int_equal(session_run(s, fail_with, &codes, &e), given[i]);
+    for (int r = 0; r < 4; r++)
+      if (r != 1) assert_int_equal(codes.got[r], i ? PLAIT_FAILED : PLAIT_UNWRITABLE);
+    session_close(s);
+  }
+}
+
 static void too_many_ranks_are_refused(void **state) {
   Session *s = NULL;
   Error e = {0};
@@ -292,6 +314,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(tasks_run_on_all_ranks),     cmocka_unit_test(the_first_failure_is_kept),
       cmocka_unit_test(too_many_ranks_are_refused), cmocka_unit_test(a_joined_world),
+      cmocka_unit_test(others_know_of_a_full_disk),
       cmocka_unit_test(a_smaller_world_continues),  cmocka_unit_test(after_a_failure)};
   return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }

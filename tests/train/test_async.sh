@@ -73,7 +73,7 @@ grep -q "resuming from .*step-$newest\$" output || fail "resumes not from the la
 mkdir full
 if mount -t tmpfs -o size=1600k none full 2>/dev/null; then
   mounted=$work/full
-  refuse 1 '^plait train: rank [01]: .*step-[0-9]+.tmp/part-0000[01].safetensors.*full' \
+  refuse 1 '^plait train: rank [01]: .*(step-[0-9]+.tmp/part-0000[01].safetensors|metrics.jsonl).*full' \
     "$PLAIT" train recipe.yaml run.dir=full/run mesh.dp=2 parallel.zero=1 schedule.steps=40 checkpoint.every=2 checkpoint.keep=0 checkpoint.async=on
   newest=$(newest full/run)
   [ -n "$newest" ] && expect 0 '^loss' "$PLAIT" eval "full/run/checkpoints/step-$newest"
