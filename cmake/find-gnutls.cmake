@@ -1,5 +1,5 @@
 # Finds GnuTLS as PLAIT_GNUTLS says: AUTO (where its headers are), ON (they must be there) or OFF. Leaves GNUTLS_FOUND. Only headers
-# are needed: the library is loaded when a secret is used first (src/comm/tls.c).
+# are needed: the library is loaded when a secret is used first (src/net/tls.c).
 set(PLAIT_GNUTLS AUTO CACHE STRING "jobs with a secret: AUTO (where GnuTLS is found), ON (it must be there) or OFF")
 set_property(CACHE PLAIT_GNUTLS PROPERTY STRINGS AUTO ON OFF)
 

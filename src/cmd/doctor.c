@@ -10,7 +10,7 @@
 #include "cli/wrap.h"
 #include "comm/launcher.h"
 #include "comm/net.h"
-#include "comm/secret.h"
+#include "net/secret.h"
 #include "elastic/etcd_http.h"
 #include "base/cores.h"
 #include <ctype.h>

@@ -7,7 +7,7 @@
 #include "cmd/launch_torchrun.h"
 #include "cli/options.h"
 #include "comm/net.h"
-#include "comm/secret.h"
+#include "net/secret.h"
 #include "elastic/job_state.h"
 #include "elastic/job_store.h"
 #include "elastic/supervisor.h"

@@ -2,7 +2,7 @@
 #include "comm/arrivals.h"
 #include "base/clock.h"
 #include "base/fault.h"
-#include "comm/net_socket.h"
+#include "net/socket.h"
 #include <errno.h>
 #include <math.h>
 #include <poll.h>

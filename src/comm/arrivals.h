@@ -1,7 +1,7 @@
 // Connections that come to a listener and have to say who they are. All of them are served at the same time: one that
 // says nothing, or says it slowly, delays no other.
 #pragma once
-#include "comm/channel.h"
+#include "net/channel.h"
 
 // What each connection goes through.
 typedef struct Welcome {

@@ -3,9 +3,9 @@
 // it, and a process that is stopped sends no pulses. What a rank says before it leaves arrives before its end does, so
 // the rank that failed first is never mistaken for one that left because of it.
 #pragma once
-#include "comm/net_socket.h"
+#include "net/socket.h"
 #include "comm/process.h"
-#include "comm/secret.h"
+#include "net/secret.h"
 
 typedef struct NetWatch NetWatch;
 

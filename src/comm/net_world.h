@@ -3,7 +3,7 @@
 #include "comm/net_ucx.h"
 #include "comm/net_watch.h"
 #include "comm/process.h"
-#include "comm/secret.h"
+#include "net/secret.h"
 
 // Tags: check bits, which are 0; the context; the rank that sends; the tag of the call. Then the receiver's key is
 // added (exclusive or).

@@ -3,8 +3,8 @@
 // leases can take its place: a rank sets the key of its own record, and waits for all others'.
 #pragma once
 #include "comm/net.h"
-#include "comm/net_socket.h"
-#include "comm/secret.h"
+#include "net/socket.h"
+#include "net/secret.h"
 
 typedef struct Rendezvous Rendezvous;
 struct Rendezvous {

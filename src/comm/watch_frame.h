@@ -1,7 +1,7 @@
 // What goes over a connection of the watch (net_watch.c), and checks of what comes. No sockets here, so that fuzz
 // targets can give it any bytes.
 #pragma once
-#include "comm/secret.h"
+#include "net/secret.h"
 #include "comm/wire.h"
 
 // What a rank says first. token: 0 where there is a secret, and the proof has it.

@@ -7,8 +7,8 @@
 #include "base/units.h"
 #include "base/vec.h"
 #include "checkpoint/checksum.h"
-#include "comm/channel.h"
-#include "comm/net_socket.h"
+#include "net/channel.h"
+#include "net/socket.h"
 #include "elastic/copies_protocol.h"
 #include "elastic/store.h"
 #include <errno.h>

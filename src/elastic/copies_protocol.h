@@ -1,4 +1,4 @@
-// What a supervisor says to the next one, over a connection of comm/channel.h. Both are of one build: job states name
+// What a supervisor says to the next one, over a connection of net/channel.h. Both are of one build: job states name
 // the version.
 #pragma once
 #include "checkpoint/memory_image.h"

@@ -1,6 +1,6 @@
 // Looking for a free port.
 #include "elastic/port.h"
-#include "comm/net_socket.h"
+#include "net/socket.h"
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>

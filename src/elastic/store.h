@@ -2,7 +2,7 @@
 // it itself, or etcd keeps it.
 #pragma once
 #include "base/error.h"
-#include "comm/net_socket.h"
+#include "net/socket.h"
 #include <stdbool.h>
 #include <stdint.h>
 

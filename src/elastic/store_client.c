@@ -2,8 +2,8 @@
 #include "base/clock.h"
 #include "base/endpoint.h"
 #include "base/hash.h"
-#include "comm/channel.h"
-#include "comm/net_socket.h"
+#include "net/channel.h"
+#include "net/socket.h"
 #include "elastic/store_protocol.h"
 #include <errno.h>
 #include <poll.h>

@@ -1,6 +1,6 @@
 // What goes over a connection between a store's server and a supervisor. Both are of one build: other versions refuse.
 #pragma once
-#include "comm/net_socket.h"
+#include "net/socket.h"
 #include "elastic/store.h"
 
 // Both sides say it first; the server answers another version or job with its own, and closes.

@@ -2,8 +2,8 @@
 #include "base/clock.h"
 #include "base/thread.h"
 #include "base/vec.h"
-#include "comm/channel.h"
-#include "comm/net_socket.h"
+#include "net/channel.h"
+#include "net/socket.h"
 #include "elastic/store_protocol.h"
 #include "elastic/store_table.h"
 #include <errno.h>

@@ -1,7 +1,7 @@
 // tier 1; threads
 // Connections that have to say who they are, with time that the test moves: the other ends are sockets of this process.
 #include "comm/arrivals.h"
-#include "comm/tls.h"
+#include "net/tls.h"
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>

@@ -3,7 +3,7 @@
 // In a namespace of its own with another /etc/hosts; skipped where that is not allowed.
 #include "comm/launcher.h"
 #include "comm/net.h"
-#include "comm/net_socket.h"
+#include "net/socket.h"
 #include "elastic/store.h"
 #include <sched.h>
 #include <setjmp.h>

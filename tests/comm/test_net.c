@@ -7,7 +7,7 @@
 #include "chains.h"
 #include "comm/comm.h"
 #include "comm/net.h"
-#include "comm/secret.h"
+#include "net/secret.h"
 #include "stranger.h"
 #include "tier.h"
 #include <errno.h>

@@ -8,7 +8,7 @@
 #include "comm/net_watch.h"
 #include "comm/rendezvous.h"
 #include "comm/rendezvous_parse.h"
-#include "comm/tls.h"
+#include "net/tls.h"
 #include "comm/watch_frame.h"
 #include "tier.h"
 #include <setjmp.h>

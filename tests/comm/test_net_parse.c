@@ -4,7 +4,7 @@
 #include "base/error.h"
 #include "comm/net_record.h"
 #include "comm/rendezvous_parse.h"
-#include "comm/tls.h"
+#include "net/tls.h"
 #include "comm/watch_frame.h"
 #include <limits.h>
 #include <setjmp.h>

@@ -4,7 +4,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "comm/net_watch.h"
-#include "comm/tls.h"
+#include "net/tls.h"
 #include "comm/watch_frame.h"
 #include "tier.h"
 #include <poll.h>

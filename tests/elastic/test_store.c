@@ -4,8 +4,8 @@
 // of etcd are in tier 3, and skipped where there is no etcd.
 #include "base/clock.h"
 #include "base/thread.h"
-#include "comm/net_socket.h"
-#include "comm/secret.h"
+#include "net/socket.h"
+#include "net/secret.h"
 #include "elastic/etcd_http.h"
 #include "elastic/store_protocol.h"
 #include "elastic/store_table.h"

@@ -1,6 +1,6 @@
 // A connection between processes of a job, plain or TLS. Nothing here blocks but what has a deadline.
 #pragma once
-#include "comm/secret.h"
+#include "net/secret.h"
 #include <sys/types.h>
 
 typedef struct Channel Channel;

@@ -1,5 +1,5 @@
 // TLS by GnuTLS, and what a build without it says.
-#include "comm/tls.h"
+#include "net/tls.h"
 #ifdef PLAIT_GNUTLS
 #include <dlfcn.h>
 #include <errno.h>
@@ -19,7 +19,7 @@ static const char identity[] = "plait";
 
 typedef struct Functions {
 #define TLS_FUNCTION(name) __typeof__(&name) name;
-#include "comm/tls.def"
+#include "net/tls.def"
 #undef TLS_FUNCTION
   gnutls_alloc_function *allocate; // whose memory the library frees
 } Functions;
@@ -35,7 +35,7 @@ static void load(void) {
   }
   static const struct { const char *name; size_t place; } functions[] = {
 #define TLS_FUNCTION(name) {#name, offsetof(Functions, name)},
-#include "comm/tls.def"
+#include "net/tls.def"
 #undef TLS_FUNCTION
       {"gnutls_malloc", offsetof(Functions, allocate)},
   };

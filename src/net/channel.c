@@ -1,7 +1,7 @@
 // Plain connections and TLS as one.
-#include "comm/channel.h"
-#include "comm/net_socket.h"
-#include "comm/tls.h"
+#include "net/channel.h"
+#include "net/socket.h"
+#include "net/tls.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>

@@ -1,5 +1,5 @@
 // Sockets with time limits.
-#include "comm/net_socket.h"
+#include "net/socket.h"
 #include "base/clock.h"
 #include "base/endpoint.h"
 #include "base/fault.h"

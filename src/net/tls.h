@@ -1,6 +1,6 @@
 // GnuTLS, which is loaded when a secret is used first: TLS 1.3 by a pre-shared key, and HMAC.
 #pragma once
-#include "comm/secret.h"
+#include "net/secret.h"
 #include <sys/types.h>
 
 typedef struct Tls Tls;

@@ -1,7 +1,7 @@
 // Files with secrets, and proofs of having one.
-#include "comm/secret.h"
+#include "net/secret.h"
 #include "base/fault.h"
-#include "comm/tls.h"
+#include "net/tls.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
