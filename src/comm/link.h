@@ -43,11 +43,11 @@ typedef struct LinkQueue { LinkMessage *first, *last; } LinkQueue;
 
 // What both have. ok: as long as it can be used; else why not.
 typedef struct LinkEnd {
-  int kind, rank; // kind: net_links.c's
-  int fd;
+  int kind, rank; // kind, watched: net_links.c's
+  int fd, watched;
   Channel *channel; // that owns fd
   bool encrypted;   // the bytes go by the channel
-  bool full;        // the socket takes no more
+  bool full;        // the socket takes no more for now, or was not asked: it is to be watched
   bool malformed;   // the other side has sent what no rank sends
   char broken[120]; // empty: it can be used
 } LinkEnd;
@@ -93,6 +93,7 @@ void link_forget(LinkMessage *message, LinkIn *in);
 
 // For both halves.
 enum { LINK_PIECES = 64, LINK_AT_ONCE = 1 << 20 };
+enum { LINK_UNWATCHED = -1, LINK_WATCHED = 1, LINK_WATCHED_BOTH }; // LinkEnd.watched; 0: not yet
 struct iovec;
 // The next bytes of a message, `most` at most. *n grows. Returns how many there are.
 size_t link_pieces(const LinkMessage *message, size_t most, struct iovec *pieces, int *n);

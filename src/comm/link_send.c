@@ -78,7 +78,8 @@ static void end_frame(LinkOut *o) {
 
 unsigned link_out_write(LinkOut *o) {
   unsigned moves = 0;
-  for (size_t sent = 0; !*o->end.broken && sent < LINK_AT_ONCE;) {
+  size_t sent = 0;
+  while (!*o->end.broken && sent < LINK_AT_ONCE) {
     struct iovec pieces[LINK_PIECES];
     int n = 0;
     if (!o->current && !begin_frame(o)) break;
@@ -94,6 +95,7 @@ unsigned link_out_write(LinkOut *o) {
     link_moved(o->current, gone - head);
     if (o->head_sent == sizeof o->head && o->current->moved == o->until) end_frame(o);
   }
+  o->end.full |= sent >= LINK_AT_ONCE; // there may be more
   return moves;
 }
 
