@@ -81,9 +81,7 @@ static void remove_dead(const char *at) {
         !S_ISDIR(s.st_mode) || s.st_uid != geteuid() || strlen(path) + sizeof name > sizeof path)
       continue;
     strcat(path, name);
-    int fd = net_connect_begin_unix(path);
-    if (fd == -ECONNREFUSED) link_folder_remove(path);
-    if (fd >= 0) close(fd);
+    if (net_unix_is_dead(path)) link_folder_remove(path);
   }
   if (all) closedir(all);
 }

@@ -97,7 +97,7 @@ static void drop_records(Making *m) {
 }
 
 static int refuse_choice(const Making *m, int rank, const Place *other, Error *error) {
-  static const char *const names[] = {"auto", "sockets", "ucx"};
+  static const char *const names[] = {"auto", "sockets", "ucx", "tcp"};
   return error_set(error, PLAIT_BAD_INPUT, "run.wire is %s on rank %d, but %s on rank %d; it must be the same on all",
                    names[other->wire], rank, names[m->place.wire], m->options.rank);
 }
@@ -244,6 +244,7 @@ static int choose_wire(Making *m, Error *error) {
   if (choice == NET_WIRE_AUTO && named && *named) {
     if (!strcmp(named, "sockets")) choice = NET_WIRE_SOCKETS;
     else if (!strcmp(named, "ucx")) choice = NET_WIRE_UCX;
+    else if (!strcmp(named, "tcp")) choice = NET_WIRE_TCP;
     else if (strcmp(named, "auto"))
       return error_set(error, PLAIT_BAD_INPUT, "PLAIT_WIRE is \"%.40s\"; it must be auto, sockets or ucx", named);
   }

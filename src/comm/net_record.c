@@ -8,7 +8,7 @@ static bool is_text(const char *data, size_t size) { return memchr(data, 0, size
 bool place_is_valid(const void *data, size_t bytes) {
   const Place *p = data;
   return bytes == sizeof *p && is_text(p->host, sizeof p->host) && is_text(p->boot, sizeof p->boot) &&
-         p->wire <= NET_WIRE_UCX && p->has_ucx <= 1;
+         p->wire <= NET_WIRE_TCP && p->has_ucx <= 1;
 }
 
 static bool are_same_system(const Place *a, const Place *b) {
@@ -30,7 +30,7 @@ NetCarrier carrier_between(const Place *a, const Place *b, bool same_rank) {
   if (same_rank) return CARRIER_SELF;
   bool by_memory = a->wire == NET_WIRE_AUTO && a->has_ucx && b->has_ucx;
   if (by_memory && places_share_memory(a, b)) return CARRIER_UCX;
-  return places_share_files(a, b) ? CARRIER_UNIX : CARRIER_TCP;
+  return a->wire != NET_WIRE_TCP && places_share_files(a, b) ? CARRIER_UNIX : CARRIER_TCP;
 }
 
 bool record_is_valid(const void *data, size_t bytes) {

@@ -212,6 +212,16 @@ int net_listen_unix(const char *path) {
   return code;
 }
 
+// A socket of another kind cannot be connected to what is alive, but the system looks first whether it is.
+int net_unix_is_dead(const char *path) {
+  struct sockaddr_un at;
+  int fd = unix_address(path, &at) ? -1 : socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0), dead = 0;
+  if (fd < 0) return 0;
+  dead = connect(fd, (const struct sockaddr *)&at, sizeof at) && errno == ECONNREFUSED;
+  close(fd);
+  return dead;
+}
+
 int net_is_own_user(int fd) {
   struct ucred other;
   socklen_t length = sizeof other;

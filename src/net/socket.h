@@ -33,6 +33,7 @@ int net_connect_begin(const NetAddress *address);
 int net_connect_begin_unix(const char *path);
 int net_connect_result(int fd); // 0, or -errno
 int net_listen_unix(const char *path);
+int net_unix_is_dead(const char *path); // the process that listened there has ended. Whoever listens does not notice
 int net_is_own_user(int fd);    // of a Unix socket: the other side is a process of this user
 // By which this machine reaches an address. Below 0: -errno.
 int net_own_address(const NetAddress *address, NetAddress *own);
