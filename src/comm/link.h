@@ -2,8 +2,8 @@
 // (LinkOut), the other one receives them (LinkIn). Nothing here waits, and each rank brings the sockets.
 //
 // A message's first LINK_FIRST bytes follow its head at once; the receiver stores them if nobody has asked for the
-// message yet. How many it stores of a sender is limited (LINK_SHORTS, LINK_LONGS): beyond that only heads are sent, and
-// beyond LINK_HEADS of these nothing.
+// message yet. How many it stores of a sender is limited (LINK_SHORTS, LINK_LONGS): beyond that only heads are sent,
+// and beyond LINK_HEADS of these nothing.
 // The rest of a long message waits for READY, which says that a receive has its memory, and is read straight into it.
 // The sender copies nothing: what a socket does not take stays where it is until it does.
 //

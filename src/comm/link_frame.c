@@ -9,7 +9,8 @@ LinkStore link_stores(const LinkFrame *f) {
 
 static bool is_message(const LinkFrame *f) {
   bool has_room = FAULT(any_length_is_taken, f->count <= LINK_FIRST && f->bytes <= LINK_LARGEST, true);
-  bool is_whole = f->count && f->count == f->bytes, is_part = f->count <= f->bytes && (is_whole || f->flags == LINK_ANSWER);
+  bool is_whole = f->count && f->count == f->bytes,
+       is_part = f->count <= f->bytes && (is_whole || f->flags == LINK_ANSWER);
   return has_room && is_part && !(f->flags & ~LINK_ANSWER) && !(f->tag >> LINK_TAG_BITS);
 }
 

@@ -202,7 +202,9 @@ static void copy_across(LinkMessage *to, LinkMessage *from) {
   to->done = from->done = true;
 }
 
-static LinkMessage *of_entry(MatchEntry *e) { return (LinkMessage *)(void *)((char *)e - offsetof(LinkMessage, entry)); }
+static LinkMessage *of_entry(MatchEntry *e) {
+  return (LinkMessage *)(void *)((char *)e - offsetof(LinkMessage, entry));
+}
 
 void link_receive(Match *match, LinkMessage *m, uint64_t tag, int sender) {
   m->entry = (MatchEntry){.tag = tag, .sender = sender, .kind = LINK_RECEIVE};

@@ -1,7 +1,7 @@
 // The net wire: ranks are processes that find each other by a TCP address, and talk by shared memory (UCX) or Unix
 // sockets on one machine, and by TCP between machines; or by UCX alone, with InfiniBand where UCX_NET_DEVICES names it,
-// which nobody has tried yet. Its failures are errors: a rank that dies makes the world fail, and a smaller world can be
-// made in the same process.
+// which nobody has tried yet. Its failures are errors: a rank that dies makes the world fail, and a smaller world can
+// be made in the same process.
 #pragma once
 #include "base/error.h"
 #include "comm/launcher.h"
@@ -24,8 +24,8 @@ typedef struct NetOptions {
 enum { NET_SILENCE = 5, NET_PATIENCE = 120, NET_NOTICE = 5, NET_MOST_RANKS = 1 << 14 };
 
 // Joins the world; called by all of its ranks, which wait for each other here. PLAIT_BAD_INPUT: run.wire is ucx
-// in a build without it, or differs between ranks; an address that is not this machine's (neither loopback, nor a secret, nor PLAIT_INSECURE); PLAIT_FAILED: not all ranks
-// came.
+// in a build without it, or differs between ranks; an address that is not this machine's (neither loopback, nor a
+// secret, nor PLAIT_INSECURE); PLAIT_FAILED: not all ranks came.
 int net_world_create(const NetOptions *options, PlaitWorld **world, Error *error);
 
 // For tests: connections and messages of strangers that this rank has dropped; the address of its worker of UCX, of at

@@ -148,8 +148,11 @@ static bool expects_peer(const uint64_t words[PROOF_WORDS], const void *context)
 
 // NULL and false: no memory.
 static bool greet(Links *l, Greeting *g, int fd, Peer *to) {
-  ProofTerms terms = {.secret = &l->secret, .purpose = purpose, .words = {(uint64_t)l->rank, to ? (uint64_t)to->rank : 0},
-                      .expects = to ? expects_peer : expects_rank, .context = to ? (void *)to : (void *)l};
+  ProofTerms terms = {.secret = &l->secret,
+                      .purpose = purpose,
+                      .words = {(uint64_t)l->rank, to ? (uint64_t)to->rank : 0},
+                      .expects = to ? expects_peer : expects_rank,
+                      .context = to ? (void *)to : (void *)l};
   *g = (Greeting){.channel = channel_open(fd, !to, l->encrypts ? &l->secret : NULL)};
   if (g->channel) proof_begin(&g->proof, &terms, !to);
   return g->channel != NULL;

@@ -6,9 +6,10 @@
 bool net_shared_is_built(void) { return false; }
 
 int net_shared_load(Error *error) {
-  return error_set(error, PLAIT_BAD_INPUT,
-                   "run.wire: ucx needs UCX, without which this plait was built; leave run.wire out, or install UCX (on "
-                   "Debian libucx-dev) and build again, with -DPLAIT_UCX=ON to be sure");
+  return error_set(
+      error, PLAIT_BAD_INPUT,
+      "run.wire: ucx needs UCX, without which this plait was built; leave run.wire out, or install UCX (on "
+      "Debian libucx-dev) and build again, with -DPLAIT_UCX=ON to be sure");
 }
 
 int net_shared_open(const NetSharedTerms *terms, NetShared **shared, Error *error) { return net_shared_load(error); }

@@ -483,10 +483,11 @@ const RecipeKey recipe_keys[] = {
                "without MPI (docs/launch.md). `auto`: `mpi` if an MPI finds more than one process, `net` if a "
                "launcher has started several otherwise, else `local`."),
     KEY("run.wire", RECIPE_CHOICE, run.wire, "auto", .words = wire_words, .inference = true,
-        .doc = "With `run.comm: net`: what carries the messages of ranks. `auto`: shared memory by UCX between the ranks "
-               "of a machine (Unix sockets where there is no UCX), and plait's own TCP connections between machines. "
-               "`sockets`: Unix sockets and TCP. `ucx`: UCX for all, as for InfiniBand or RoCE; it opens ports that "
-               "obey whoever reaches them, so nobody else may be in that network (docs/launch.md)."),
+        .doc =
+            "With `run.comm: net`: what carries the messages of ranks. `auto`: shared memory by UCX between the ranks "
+            "of a machine (Unix sockets where there is no UCX), and plait's own TCP connections between machines. "
+            "`sockets`: Unix sockets and TCP. `ucx`: UCX for all, as for InfiniBand or RoCE; it opens ports that "
+            "obey whoever reaches them, so nobody else may be in that network (docs/launch.md)."),
     KEY("run.silence", RECIPE_REAL, run.silence, "5", .least = 0.2, .most = 1e6,
         .doc =
             "With `run.comm: net`: how many seconds a rank may say nothing before it counts as dead. Its process, not "

@@ -22,7 +22,12 @@ static unsigned draw(unsigned n) {
   return (unsigned)(state % n);
 }
 
-typedef struct Pair { LinkOut *out; LinkIn *in; Match *match; int raw; } Pair; // raw: in the place of out; -1: there is one
+typedef struct Pair {
+  LinkOut *out;
+  LinkIn *in;
+  Match *match;
+  int raw;
+} Pair; // raw: in the place of out; -1: there is one
 
 static Pair pair_open(bool is_raw, const Secret *secret, int buffer) {
   int fd[2];
@@ -67,7 +72,8 @@ typedef struct Item {
 } Item;
 
 static void cut(Piece *pieces, unsigned char *data, size_t bytes) {
-  size_t first = bytes ? draw((unsigned)bytes + 1) : 0, second = bytes - first ? draw((unsigned)(bytes - first) + 1) : 0;
+  size_t first = bytes ? draw((unsigned)bytes + 1) : 0,
+         second = bytes - first ? draw((unsigned)(bytes - first) + 1) : 0;
   pieces[0] = (Piece){data, first};
   pieces[1] = (Piece){data + first, second};
   pieces[2] = (Piece){data + first + second, bytes - first - second};
@@ -119,7 +125,10 @@ static void mix(const Secret *secret, int buffer, int count) {
   }
   turn(&p);
   for (int i = 0; i < count; i++) {
-    if (!(items[i].send.done && items[i].receive.done && !items[i].receive.status)) fail_msg("item %d of %zu bytes, tag %d: %d %d %d moved %zu %zu sent; out %s in %s", i, items[i].bytes, (int)items[i].tag, items[i].send.done, items[i].receive.done, items[i].receive.status, items[i].send.moved, items[i].receive.moved, p.out->end.broken, link_in_end(p.in)->broken);
+    if (!(items[i].send.done && items[i].receive.done && !items[i].receive.status))
+      fail_msg("item %d of %zu bytes, tag %d: %d %d %d moved %zu %zu sent; out %s in %s", i, items[i].bytes,
+               (int)items[i].tag, items[i].send.done, items[i].receive.done, items[i].receive.status,
+               items[i].send.moved, items[i].receive.moved, p.out->end.broken, link_in_end(p.in)->broken);
     assert_memory_equal(items[i].data, items[i].got, items[i].bytes);
     free(items[i].data);
     free(items[i].got);
@@ -263,9 +272,11 @@ static void test_wrong_order(void **context) {
     assert_true(ready.word == LINK_READY && ready.id == 5 && !m.done);
     if (i == 0) say(&p, (LinkFrame){.word = LINK_DATA, .id = 5, .count = 101}); // beyond the memory
     if (i == 1) say(&p, (LinkFrame){.word = LINK_DATA, .id = 6, .count = 100}); // of another message
-    if (i == 2) say(&p, (LinkFrame){.word = LINK_DATA, .id = 5, .count = 100}), assert_int_equal(write(p.raw, memory, 100), 100);
+    if (i == 2)
+      say(&p, (LinkFrame){.word = LINK_DATA, .id = 5, .count = 100}), assert_int_equal(write(p.raw, memory, 100), 100);
     if (i == 2) say(&p, (LinkFrame){.word = LINK_DATA, .id = 5, .count = 1}); // after its end
-    if (i == 3) say(&p, (LinkFrame){.word = LINK_DATA, .id = 5, .count = 60}), assert_int_equal(write(p.raw, memory, 60), 60);
+    if (i == 3)
+      say(&p, (LinkFrame){.word = LINK_DATA, .id = 5, .count = 60}), assert_int_equal(write(p.raw, memory, 60), 60);
     if (i == 3) say(&p, (LinkFrame){.word = LINK_DATA, .id = 5, .count = 41});
     expect_closed(&p);
     assert_int_equal(m.done, i == 2);

@@ -277,7 +277,8 @@ static void malformed(void **state) {
   LinkFrame f = {.word = LINK_DATA, .count = 64};
   assert_int_equal(send(fd, &f, sizeof f, MSG_NOSIGNAL), sizeof f);
   memset(memory, 0, sizeof memory);
-  for (double end = clock_seconds() + test_seconds(10); !links_broken(r.links[1], &rank, false) && clock_seconds() < end;)
+  for (double end = clock_seconds() + test_seconds(10);
+       !links_broken(r.links[1], &rank, false) && clock_seconds() < end;)
     turn(&r);
   assert_non_null(strstr(links_broken(r.links[1], &rank, false), "what no rank of this version sends"));
   assert_int_equal(rank, 0);
@@ -355,7 +356,8 @@ static void another_user(void **state) {
   }
   char byte;
   assert_int_equal(read(way[0], &byte, 1), 1);
-  for (double end = clock_seconds() + test_seconds(10); !links_strangers(r.links[1]) && clock_seconds() < end;) turn(&r);
+  for (double end = clock_seconds() + test_seconds(10); !links_strangers(r.links[1]) && clock_seconds() < end;)
+    turn(&r);
   assert_int_equal(waitpid(child, &status, 0), child);
   assert_int_equal(status, 0);
   close(way[0]);

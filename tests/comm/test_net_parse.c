@@ -333,10 +333,11 @@ static void notices(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(greetings), cmocka_unit_test(answers),       cmocka_unit_test(what_rank_0_tells),
-      cmocka_unit_test(records),   cmocka_unit_test(machines), cmocka_unit_test(link_addresses), cmocka_unit_test(carriers),      cmocka_unit_test(introductions),
-      cmocka_unit_test(places),    cmocka_unit_test(shared_memory),
-      cmocka_unit_test(proofs),    cmocka_unit_test(frames),        cmocka_unit_test(notices),
+      cmocka_unit_test(greetings),     cmocka_unit_test(answers),       cmocka_unit_test(what_rank_0_tells),
+      cmocka_unit_test(records),       cmocka_unit_test(machines),      cmocka_unit_test(link_addresses),
+      cmocka_unit_test(carriers),      cmocka_unit_test(introductions), cmocka_unit_test(places),
+      cmocka_unit_test(shared_memory), cmocka_unit_test(proofs),        cmocka_unit_test(frames),
+      cmocka_unit_test(notices),
   };
   if (getenv("TEST_ONLY")) cmocka_set_test_filter(getenv("TEST_ONLY")); // scripts/mutants chooses
   return cmocka_run_group_tests(tests, NULL, NULL);
