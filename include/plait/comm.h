@@ -28,11 +28,11 @@
 //
 // Buffers: a call takes a list of them, so that many small tensors can be one message without being copied together.
 // All ranks pass the same counts in the same order. Where a buffer has a part for each rank (send or recv `n · count`
-// below), part p begins p · count elements behind the address, or p · stride where a stride is given: parts may lie
+// below), part p begins p · count elements after the address, or p · stride where a stride is given: parts may lie
 // apart, as the columns that ranks have of a row-major matrix (one buffer for each row), or the other way round.
-// Strides are each rank's own affair. The list itself is copied before the call returns; the memory that
-// it points to must stay, and the program must leave it alone, until the call is done. Where `in place` is not
-// mentioned below, nothing that a rank receives may overlap what it sends.
+// Strides are each rank's own affair. The list itself is copied before the call returns; the memory that it points to
+// must stay, and the program must leave it alone, until the call is done. Where `in place` is not mentioned below,
+// nothing that a rank receives may overlap what it sends.
 //
 // Streams: with stream NULL a call returns when it is done on this rank. With a stream it returns at once, the
 // stream's thread does the work after that of the calls before it, and the event tells when it is done: so a rank
@@ -99,8 +99,9 @@ typedef struct PlaitEvent {
 
 // Running ranks -----------------------------------------------------------------------------------------------------
 
-// What a rank does. `comm` is its handle to the communicator of all ranks, borrowed. Returns 0 (or more) when all went
-// well, else a negative code, of plait/error.h or of your own; it may say why in `error`, which is never NULL.
+// The function that each rank runs. `comm` is its handle to the communicator of all ranks, borrowed. Returns 0 (or
+// more) when all went well, else a negative code, of plait/error.h or of your own; it may say why in `error`, which is
+// never NULL.
 typedef int (*PlaitRankFunction)(PlaitComm *comm, void *argument, PlaitError *error);
 
 // Runs the function on `ranks` ranks and returns when all of them have returned. This is all that a program of

@@ -1,6 +1,6 @@
-// Half by hand: what is behind a PlaitGraph and a PlaitTraining of plait/graph.h. graph_*.c build the graph,
-// graph_options.c and graph_compile.c compile it, graph_step.c runs it, graph_files.c reads and writes its
-// parameters, graph_plan.c finds a plan for it.
+// Half by hand: the structs that a PlaitGraph and a PlaitTraining of plait/graph.h point to. graph_*.c build the graph,
+// graph_options.c and graph_compile.c compile it, graph_step.c runs it, graph_files.c reads and writes its parameters,
+// graph_plan.c finds a plan for it.
 #pragma once
 #include "sharding/mesh.h"
 #include "ir/graph.h"
@@ -28,7 +28,7 @@ typedef struct ByHandInput {
   int64_t limit;      // of integers that are numbers of rows or classes: -1 … limit - 1; 0: any
 } ByHandInput;
 
-// What the loss of a step is divided by.
+// The divisor of a step's loss.
 typedef struct ByHandLoss {
   int tensor;      // of the graph, or -1
   double elements; // a number that is known,
@@ -79,7 +79,7 @@ struct PlaitTraining {
 // The dtype of inputs, parameters and their state as users see them.
 static inline Dtype api_graph_storage(Dtype dtype) { return dtype == DTYPE_F64 ? DTYPE_F64 : DTYPE_F32; }
 
-// Building. What is wrong leaves its sentence in the graph, unless there is one already, and returns -1 (wrong) or 0.
+// Building. A mistake leaves its sentence in the graph, unless there is one already. Returns -1 (wrong) or 0.
 int api_graph_wrong(PlaitGraph *h, const char *format, ...) __attribute__((format(printf, 2, 3)));
 const char *api_graph_user_name(const char *name);        // of a tensor or Variable: as the user knows it
 int api_graph_take_name(PlaitGraph *h, const char *name); // once a name; 0 also where something was wrong before
@@ -90,7 +90,7 @@ int api_graph_parameter(PlaitGraph *h, const char *reader, const char *what, Pla
                       const int64_t *size);
 const char *api_graph_shape_text(const Shape *s, char *text, size_t size); // "(24, 6)"
 int api_graph_samples(const PlaitGraph *h, PlaitTensor x);                 // has it samples?
-ByHandInput *api_graph_input(PlaitGraph *h, PlaitTensor x);                // NULL: it is no input
+ByHandInput *api_graph_input(PlaitGraph *h, PlaitTensor x);                // NULL: it is not an input
 int api_graph_operand(PlaitGraph *h, const char *reader, PlaitTensor x);   // x in the dtype of computing
 // Integers (samples, s) that nobody gives: zeros, or 0 … s - 1 in each sample.
 int api_graph_constant(PlaitGraph *h, int which, int64_t s);

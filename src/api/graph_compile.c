@@ -74,7 +74,7 @@ static Graph *training_graph(const PlaitGraph *h, int64_t samples) {
   return g;
 }
 
-// Without what only training does, and with the outputs. What is put out is a copy, which placements_from places.
+// Without what only training does, and with the outputs. Each output is a copy, which placements_from places.
 static Graph *forward_graph(const PlaitGraph *h, int64_t samples) {
   Graph *g = micro_graph(h, samples);
   int *tensor = xcalloc((size_t)h->output.count + 1, sizeof *tensor);
@@ -124,7 +124,7 @@ static int64_t labels_of(const PlaitGraph *h) {
   return 1;
 }
 
-// What passes say of a parameter, with the user's name for it.
+// Cuts the prefix off parameters in a pass's message, which leaves the user's names.
 static void use_user_names(Error *error) {
   const size_t prefix = strlen(BY_HAND_PARAMETER);
   for (char *at = error->message; (at = strstr(at, BY_HAND_PARAMETER)); at++)

@@ -110,7 +110,7 @@ PlaitTensor plait_graph_scale(PlaitGraph *h, const char *name, PlaitTensor x, do
   return op_scale(h->g, name, narrow(h, name, x), factor);
 }
 
-// What norms and softmax take: samples, and a dim beside them.
+// Whether norms and softmax take x: it has samples, and another dim.
 static int normalisable(PlaitGraph *h, const char *name, PlaitTensor x) {
   char text[128];
   if (!api_graph_take_name(h, name) || !readable(h, name, x)) return 0;

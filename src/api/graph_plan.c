@@ -8,7 +8,7 @@
 // This machine, with all of its cores and its memory.
 static const PlaitPlanOptions anywhere;
 
-// What is behind a PlaitGraphPlan, which is first in it.
+// The memory of a PlaitGraphPlan, which is its first member.
 typedef struct OwnPlan { PlaitGraphPlan plan; Arena arena; } OwnPlan;
 
 static const char *limit_of(const Prediction *p, const Cluster *cluster, Arena *arena) {

@@ -1,4 +1,4 @@
-// What a step of a user's graph takes on a cluster.
+// Time and memory of a step of a user's graph on a cluster.
 #include "api/graph_predict.h"
 #include "machine/devices.h"
 

@@ -1,4 +1,4 @@
-// What a step of a user's graph takes on a cluster: compiled as a training compiles it, and simulated.
+// Time and memory of a step of a user's graph on a cluster: compiled as a training compiles it, and simulated.
 #pragma once
 #include "api/graph_compile.h"
 #include "foresight/predict.h"

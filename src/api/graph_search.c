@@ -141,8 +141,8 @@ static void try_all(GraphSearch *s) {
   }
 }
 
-// The first choice in the queue. What is too large is simulated only while nothing fits, for the sentence that says so;
-// then the search ends later.
+// The first choice in the queue. A choice that is too large is simulated only while nothing fits, for the sentence that
+// says so; then the search ends later.
 static void take_next(GraphSearch *s) {
   int found = isfinite(s->best_seconds), too_large = s->queue.heap.data[0].bytes > s->room;
   if (found && too_large) queue_pop(&s->queue), s->too_large++;
@@ -167,7 +167,7 @@ static void find_best(GraphSearch *s) {
 
 // What to say where there is none -------------------------------------------------------------------------------------
 
-// Whether so many ranks could cut the graph at all.
+// Called for each mesh that could cut the graph.
 static void see_any(void *any, const int *size) {
   (void)size;
   *(int *)any = 1;
@@ -256,7 +256,7 @@ static double fastest_rate(const Cluster *c, Dtype dtype) {
   return FAULT(graph_bound_is_no_bound, rate, rate / 1e6);
 }
 
-// What bounds are made of: the step on one rank.
+// The step on one rank, from which bounds are computed.
 static int read_one_rank(GraphSearch *s, Error *error) {
   PlaitTrainingOptions o = s->asked;
   GraphPrediction one;
@@ -273,7 +273,7 @@ static int read_one_rank(GraphSearch *s, Error *error) {
   return code;
 }
 
-// What is asked for beside the mesh, which need not be complete yet.
+// Checks the options other than the mesh, which need not be complete yet.
 static int check_options(const GraphSearch *s, Error *error) {
   ByHandMesh one;
   ByHandSetup setup;

@@ -51,7 +51,7 @@ static int32_t *constant_of(int which, int64_t n, int64_t s) {
   return values;
 }
 
-// What steps need of the graph, and memory for inputs that nobody gives.
+// Keeps the parts of the graph that steps need, and memory for inputs that nobody gives.
 static void keep(PlaitTraining *t, const PlaitGraph *h) {
   int64_t bytes = 8;
   t->storage = api_graph_storage(h->dtype);
