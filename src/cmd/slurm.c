@@ -24,7 +24,7 @@ typedef struct Asked {
   bool submit, insecure, stores;
 } Asked;
 
-// What the script is made of. Paths are owned.
+// The parts of the script. Paths are owned.
 typedef struct Plan {
   BatchScript script;
   Recipe recipe;

@@ -6,7 +6,7 @@
 #include <math.h>
 #include <string.h>
 
-// What a page shows at most, so that it stays small; it says what is left out.
+// The most that a page shows, so that it stays small; it says what is left out.
 enum { MOST_COORDINATES = 16, MOST_MICROBATCHES = 2500, STREAM_STEPS = 3 };
 enum { RESOLUTION = 1000000 }; // of times: parts of the step
 
