@@ -8,7 +8,7 @@ typedef struct PatternText {
   Error *error;
 } PatternText;
 
-// Every function moves text->at behind what it read; negative (PLAIT_BAD_INPUT) with a reason.
+// Every function moves text->at past the text that it read; negative (PLAIT_BAD_INPUT) with a reason.
 int pattern_refuse(const PatternText *text, const char *format, ...) __attribute__((format(printf, 2, 3)));
 int pattern_character(PatternText *text, uint32_t *code); // the next one as it is
 

@@ -244,7 +244,8 @@ static int put_interval(Translation *t, long least, long most) {
   return PLAIT_OK;
 }
 
-// What follows one item from parts[start] on. In Ruby's syntax a + behind {…} repeats once more and is not possessive.
+// Parses the repetitions after one item, from parts[start] on. In Ruby's syntax a + after {…} repeats once more and is
+// not possessive.
 static int parse_repetitions(Translation *t, int start, int zero_width) {
   for (int count = 0;; count++) {
     long least, most;
