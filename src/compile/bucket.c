@@ -6,7 +6,7 @@
 //
 // Example: accumulators of four layers, 10 MB each, and buckets of 25 MB. Backward completes layer 3 first. 3 and 2
 // make a bucket of 20 MB; 1 does not fit, so that bucket is closed, and 1 and 0 make the next. END has two calls
-// instead of four; the first goes out behind the instruction that completes layer 2, while layers 1 and 0 are still
+// instead of four; the first goes out after the instruction that completes layer 2, while layers 1 and 0 are still
 // computed.
 #include "op/op.h"
 #include "compile/pass.h"

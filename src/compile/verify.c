@@ -86,7 +86,7 @@ static int64_t product(const int64_t *size, int n) {
   return p;
 }
 
-// What is known of a node and its operands by the graph's form, and nothing that is not known yet.
+// Checks that a node and its operands have all facts of the graph's form, and no fact of a later form.
 static int verify_form(const Graph *g, const Node *n, const char *after, Error *error) {
   for (int k = 0; k < n->ninput + n->noutput; k++) {
     int id = k < n->ninput ? n->input[k] : n->output[k - n->ninput];
