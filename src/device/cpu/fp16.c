@@ -1,6 +1,6 @@
 // fp16 kernels by way of fp32: operands are widened into the workspace, the level's fp32 kernel runs, results are
 // rounded. Correct, not fast: fp16 is for GPUs; on a CPU it is there so that what will run there can be tested here.
-// What needs no product (sums, casts, accumulators of gradients, these in bf16 too) has loops of its own.
+// Ops without products (sums, casts, accumulators of gradients, these in bf16 too) have separate loops.
 #include "device/cpu/fp16.h"
 #include <string.h>
 
