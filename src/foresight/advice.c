@@ -140,7 +140,7 @@ static void say_change_that_fits(const Comparison *c, Advice *a) {
         units_seconds(c->row[best].changed.step).s);
 }
 
-// What does not fit, of the row that needs the least memory, leaves the device once a step and comes back.
+// Offload: the excess of the row that needs the least memory leaves the device once a step and comes back.
 static void advise_offload(const Comparison *c, Advice *a) {
   int least = -1;
   for (int i = 0; i < STRATEGIES; i++)
