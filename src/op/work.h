@@ -1,4 +1,4 @@
-// What one call of an op costs on any device: FLOPs, the products and attention that they belong to, and bytes of
+// The cost of one call of an op on any device: FLOPs, the products and attention that they belong to, and bytes of
 // memory.
 #pragma once
 #include <stdint.h>
