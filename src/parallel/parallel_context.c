@@ -52,7 +52,7 @@ static int check_exchange_of_all(const Question *q) {
       q->o->ulysses ? " and leave parallel.ulysses out" : "");
 }
 
-// Can so many ranks of cp exchange positions for heads, as parallel.context says?
+// Can `ranks` ranks of cp exchange positions for heads, as parallel.context says?
 static int ulysses_fits(const Question *q, int ranks) {
   if (q->cp % ranks || !heads_fit(q, ranks)) return 0;
   return q->o->context == ALGORITHM_GATHER    ? ranks == 1

@@ -25,7 +25,7 @@ typedef struct Mesh { int naxis, ranks, folded; Axis axis[MAX_AXES]; } Mesh;
 
 // Axes in the order given; the rank count is the product of the sizes.
 Mesh mesh_create(int naxis, const char *const *name, const int *size);
-void mesh_add(Mesh *mesh, const char *name, int size); // one more axis, behind the others
+void mesh_add(Mesh *mesh, const char *name, int size); // one more axis, after the others
 // Cuts `size` ranks off an axis as a part, which stands beside it on the side that axes.def says. Nothing where size is
 // 1.
 void mesh_cut(Mesh *mesh, const char *axis, AxisPart part, int size);
