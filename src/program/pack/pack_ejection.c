@@ -39,8 +39,8 @@ static void eject(EjectionSearch *s, int item) {
   s->pool[s->waiting++] = item;
 }
 
-// What of the placed this one meets, by where it begins and by where it ends. Returns how many. What is needed at one
-// time lies in the same order either way, so that little is left to sort.
+// The placed items that this one meets, by where they begin and by where they end. Returns how many. Items that are
+// needed at one time lie in the same order either way, so that little is left to sort.
 static int gather(EjectionSearch *s, int item) {
   const PackShelf *shelf = pack_shelf_of(&s->shelves, item);
   const uint64_t *row = s->meets->bits + (size_t)item * s->meets->words;
@@ -123,7 +123,7 @@ static int64_t find_place(EjectionSearch *s, int item, int64_t *cost) {
   return best;
 }
 
-// What lies there must go.
+// Removes the items that are in the way of this one at `at`.
 static void clear(EjectionSearch *s, int item, int64_t at) {
   const PackShelf *shelf = pack_shelf_of(&s->shelves, item);
   const uint64_t *row = s->meets->bits + (size_t)item * s->meets->words;
@@ -150,8 +150,8 @@ static void sink(EjectionSearch *s) {
   free(was);
 }
 
-// Places what waits until nothing does, or for so much effort, or until there has been none of fewer waiting items for
-// `patience`. Returns whether the pool is empty.
+// Places waiting items until none waits, until `effort` is spent, or until their number has not fallen for `patience`.
+// Returns whether the pool is empty.
 static int empty_pool(EjectionSearch *s, int64_t effort, int64_t patience) {
   int64_t stop = s->looked + effort, stuck = s->looked + patience;
   int rounds = 0, least = s->waiting;
@@ -169,7 +169,7 @@ static int empty_pool(EjectionSearch *s, int64_t effort, int64_t patience) {
   return !s->waiting;
 }
 
-// What has been found becomes the result. Returns its end.
+// Makes the packing that was found the result. Returns its end.
 static int64_t keep(const EjectionSearch *s, int64_t *offset) {
   memcpy(offset, s->offset, sizeof *offset * (size_t)s->n);
   return pack_end(s->p, offset);
@@ -201,8 +201,8 @@ static PackKey key_in(const EjectionSearch *s, const Way *way, int i) {
   return (PackKey){way->classes ? class : -(int)(part * 1e6), worth, 0, i};
 }
 
-// Nothing is placed but what has an offset (NULL: nothing has). What is needed when most is needed comes first, while
-// there is room to choose from, and what would fit in many places comes last.
+// Places only items that have an offset (NULL: none has). Items that are needed when most is needed come first, while
+// there is room to choose from, and items that would fit in many places come last.
 static void start_empty(EjectionSearch *s, int number, const int64_t *offset) {
   PackKey *key = xcalloc((size_t)s->n + 1, sizeof *key);
   s->placed = s->waiting = 0;
