@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-// What shapes tensors.
+// Numbers of a config that decide shapes of tensors.
 static const struct { const char *name; size_t offset; } sizes[] = {
     {"layers", offsetof(ModelConfig, layers)},
     {"width", offsetof(ModelConfig, embed)},
