@@ -1,4 +1,4 @@
-// What each kind of tensor parallelism would move on the ranks of a recipe, for `plait plan`.
+// The bytes that each kind of tensor parallelism would move on the ranks of a recipe, for `plait plan`.
 #pragma once
 #include "recipe/recipe.h"
 #include <stdio.h>

@@ -18,7 +18,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-// What mesh.dp: auto has come to, and which ranks it leaves out.
+// Prints the value that mesh.dp: auto became, and the ranks that it leaves out.
 static void announce_ranks(const Trainer *t) {
   const Recipe *r = t->recipe;
   const Shares *s = &t->job->train.shares;
@@ -35,7 +35,7 @@ static void announce_ranks(const Trainer *t) {
   fprintf(t->out, "\n");
 }
 
-// What the layout survives with copies in memory (checkpoint.memory_every).
+// Prints which failures the run survives with copies in memory (checkpoint.memory_every).
 static void announce_memory(const Trainer *t) {
   long long every = t->recipe->checkpoint.memory_every, files = t->recipe->checkpoint.every;
   if (!every || t->measures) return;

@@ -125,7 +125,7 @@ static void *keep_copy(void *context) {
 
 // The rank ----------------------------------------------------------------------------------------------------------
 
-// What goes with the copy, for who writes files of it when this process is dead.
+// Labels the copy for the process that writes files of it when this one is dead.
 static void label_copy(SaveLater *w, const SaveExtra *extra, int keep) {
   const LaunchMemory *memory = w->options.memory;
   const char *run = getenv("PLAIT_RUN_ID");
