@@ -34,7 +34,7 @@ static int take_labels(PlaitGraph *h, const char *what, PlaitTensor labels, cons
           api_graph_shape_text(rows, allowed, sizeof allowed));
     return 0;
   }
-  ByHandInput *in = api_graph_input(h, labels);
+  ApiGraphInput *in = api_graph_input(h, labels);
   if (!in->limit || classes < in->limit) in->limit = classes;
   h->loss.labels = h->g->input.data[graph_tensor(h->g, labels)->input].own;
   return 1;

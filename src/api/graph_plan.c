@@ -16,7 +16,7 @@ static const char *limit_of(const Prediction *p, const Cluster *cluster, Arena *
   return predict_limits(p, cluster, limit) && limit[0].gain > 0.0005 ? arena_strdup(arena, limit[0].resource) : NULL;
 }
 
-// A plan of its own: the texts and placements of `from`, and what is predicted.
+// An independent copy of a plan: the texts and placements of `from`, and what is predicted.
 static PlaitGraphPlan *plan_create(const PlaitGraphPlan *from, const GraphPrediction *p, const Cluster *cluster) {
   OwnPlan *own = xcalloc(1, sizeof *own);
   PlaitPlacement *placement = arena_array(&own->arena, PlaitPlacement, from->placements + 1);

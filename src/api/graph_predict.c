@@ -4,7 +4,7 @@
 
 int graph_predict(const PlaitGraph *h, const PlaitTrainingOptions *options, const Cluster *cluster,
                   GraphPrediction *out, Error *error) {
-  ByHandSetup setup;
+  ApiGraphSetup setup;
   SimulateOptions simulated = {.cluster = cluster};
   *out = (GraphPrediction){.by = {.room = 0}};
   int code = api_graph_setup(h, options, &out->at, &setup, error);

@@ -5,7 +5,7 @@
 
 // It must not be moved: the job has names of the mesh.
 typedef struct GraphPrediction {
-  ByHandMesh at;
+  ApiGraphMesh at;
   Prediction by; // job, simulation, bytes and room are set; recipe is unused
 } GraphPrediction;
 

@@ -73,7 +73,7 @@ static void each_choice(void *search, const int *size) {
     if (schedule_can_run(&schedules[c.schedule], 1) && !schedules[c.schedule].streams) each_zero(s, c);
 }
 
-static int size_of(const ByHandMesh *at, const char *axis) {
+static int size_of(const ApiGraphMesh *at, const char *axis) {
   int i = mesh_axis(&at->mesh, axis);
   return i < 0 ? 1 : at->mesh.axis[i].size;
 }
@@ -165,7 +165,7 @@ static void find_best(GraphSearch *s) {
   if (!s->any_will_do) improve_cuts(s);
 }
 
-// What to say where there is none -------------------------------------------------------------------------------------
+// The error where there is none ---------------------------------------------------------------------------------------
 
 // Called for each mesh that could cut the graph.
 static void see_any(void *any, const int *size) {
@@ -248,7 +248,7 @@ int graph_search_run(GraphSearch *s, Error *error) {
   return say_nothing_cuts(s, error);
 }
 
-// What it begins with -------------------------------------------------------------------------------------------------
+// The start of a search -----------------------------------------------------------------------------------------------
 
 static double fastest_rate(const Cluster *c, Dtype dtype) {
   double rate = product_rate(&c->device, dtype);
@@ -275,8 +275,8 @@ static int read_one_rank(GraphSearch *s, Error *error) {
 
 // Checks the options other than the mesh, which need not be complete yet.
 static int check_options(const GraphSearch *s, Error *error) {
-  ByHandMesh one;
-  ByHandSetup setup;
+  ApiGraphMesh one;
+  ApiGraphSetup setup;
   PlaitTrainingOptions o = s->asked;
   o.mesh = NULL;
   int code = api_graph_setup(s->graph, &o, &one, &setup, error);

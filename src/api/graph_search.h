@@ -18,7 +18,7 @@ typedef struct GraphSearch {
   const PlaitGraph *graph;
   PlaitTrainingOptions asked;
   const Cluster *cluster;
-  ByHandMesh given;      // asked.mesh; not read where that is NULL
+  ApiGraphMesh given;      // asked.mesh; not read where that is NULL
   int ranks, exhaustive;
   int any_will_do;       // the search ends with the first plan that fits
   double room;           // bytes
