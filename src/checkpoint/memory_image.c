@@ -31,7 +31,7 @@ typedef struct Header {
   uint64_t text_checksum;
   uint64_t checksum;
 } Header;
-_Static_assert(sizeof(Header) <= HEADER, "the elements lie behind the header");
+_Static_assert(sizeof(Header) <= HEADER, "the elements lie after the header");
 
 struct MemoryImage {
   int fd;        // -1: memory of this process alone
@@ -153,7 +153,8 @@ int memory_image_complete(MemoryImage *m, const MemoryImageLabel *label, Error *
   char *rest = own ? json_dumps(own, JSON_COMPACT) : NULL;
   json_decref(own);
   if (!rest)
-    return error_set(error, PLAIT_FAILED, "step %lld: what is kept in memory is no JSON", (long long)label->step);
+    return error_set(error, PLAIT_FAILED, "step %lld: the label of its copy in memory cannot be written as JSON",
+                     (long long)label->step);
   char *text = xformat("{\"boxes\":%s,\"label\":%s}", m->boxes, rest);
   size_t bytes = strlen(text);
   int code = write_text(m, text, bytes, error);

@@ -65,7 +65,7 @@ static int read_events(json_t *root, Against *a, Error *error) {
   json_t *events = json_object_get(root, "traceEvents");
   double runs = 0;
   if (!json_is_array(events))
-    return error_set(error, PLAIT_BAD_INPUT, "%s: is no trace: it has no list traceEvents; run.trace=FILE of a run "
+    return error_set(error, PLAIT_BAD_INPUT, "%s is not a trace: it has no list traceEvents; run.trace=FILE of a run "
                      "writes one", a->path);
   join_flights(events);
   for (size_t i = 0; i < json_array_size(events); i++) take_event(a, json_array_get(events, i));

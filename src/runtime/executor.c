@@ -490,7 +490,7 @@ int executor_run(Executor *e, uint64_t step, const StepInputs *inputs, int ahead
   int streams = e->program->schedule->streams, most = e->program->schedule->steps - 1, code = PLAIT_OK;
   CHECK(ahead >= 0 && ahead <= most && ahead >= e->under_way - 1 &&
             (!e->under_way || e->under_way == most || ahead == e->under_way - 1),
-        "%d steps ahead, of at most %d, behind %d", ahead, most, e->under_way);
+        "%d steps ahead, of at most %d, after %d", ahead, most, e->under_way);
   if (streams && !e->under_way) e->turn = e->binding.state->turn.newest;
   for (int k = 0; k <= ahead && !code; k++)
     code = binding_inputs(&e->binding, &inputs[k], streams ? e->turn + k : 0, error);

@@ -148,7 +148,7 @@ int ending_read(const char *folder, Ending *e, Error *error) {
   free(lock);
   if (!is_run) {
     free(path);
-    return error_set(error, PLAIT_BAD_INPUT, "%s is no folder of a run: it has no file lock", folder);
+    return error_set(error, PLAIT_BAD_INPUT, "%s is not a run folder: it has no file lock", folder);
   }
   if (file_exists(path) && !recipe_load(path, 0, NULL, &recipe, &ignored)) e->steps = recipe.schedule.steps;
   recipe_free(&recipe);
