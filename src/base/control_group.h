@@ -12,7 +12,7 @@ typedef struct ControlGroup {
 } ControlGroup;
 
 // The group of this process in the hierarchy that has the controller ("memory", "pids", "cpu"): 1, or 0 where there is
-// none. root is put before the paths of /proc and of mount points: "" is the machine, tests have a folder of their own.
+// none. root is put before the paths of /proc and of mount points: "" is the machine, tests have their own folder.
 int control_group_find(const char *root, const char *controller, ControlGroup *group);
 // Its parent: 1, or 0 at the root of the hierarchy.
 int control_group_up(ControlGroup *group);

@@ -60,5 +60,5 @@ bool memory_image_same(const MemoryImageHead *a, const MemoryImageHead *b);
 // until it is complete. PLAIT_NO_MEMORY.
 int memory_copy_begin(int fd, int64_t bytes, Error *error);
 int memory_copy_write(int fd, int64_t at, const void *data, size_t bytes, Error *error);
-// Behind the last byte. false: the bytes are not that image of that run, and nobody finds one.
+// After the last byte. false: the bytes are not that image of that run, and nobody finds one.
 bool memory_copy_complete(int fd, const char *run, const MemoryImageHead *head);

@@ -1,4 +1,4 @@
-// The parts of plait explain that have files of their own.
+// The parts of plait explain that lie in separate files.
 #pragma once
 #include "parallel/parallel.h"
 #include "ir/graph.h"

@@ -4,8 +4,8 @@
 //   keep, selective, full   a block: it keeps all that backward reads; it computes again what is cheap beside products
 //                           and attention; it keeps its input only
 //   (…)                     a segment: only the input of its first block is kept, and all of its blocks run again
-//                           right before the backward of the last. What they keep then is what the list inside says;
-//                           a segment inside runs again once more. (keep) is full.
+//                           right before the backward of the last. They then keep as the list inside says; a segment
+//                           inside runs again once more. (keep) is full.
 #pragma once
 #include "base/error.h"
 #include <stdbool.h>
@@ -19,7 +19,7 @@ typedef struct RecomputeList {
   int blocks;                        // 0: nothing runs again
   bool selective[RECOMPUTE_BLOCKS];  // (blocks)
   int segments;
-  RecomputeSegment segment[RECOMPUTE_SEGMENTS]; // the outer one before those inside it; a full block is one of its own
+  RecomputeSegment segment[RECOMPUTE_SEGMENTS]; // the outer one before those inside it; a full block is a separate one
 } RecomputeList;
 
 // Reads a list. blocks > 0: of a model with that many blocks: a list for fewer blocks begins again from its start, cut

@@ -48,8 +48,8 @@ static int verify_bound(const Graph *g, const Node *n, int *last, const char *af
   return PLAIT_OK;
 }
 
-// The outputs that the op's shape rule gives for the inputs, on a graph of their own, against the node's. A rule that
-// finds its inputs wrong stops the process: only a bug of a pass can bring it there.
+// The outputs that the op's shape rule gives for the inputs, on a separate graph, against the node's. A rule that finds
+// its inputs wrong stops the process: only a bug of a pass can bring it there.
 static int verify_shapes(const Graph *g, const Node *n, Graph *scratch, const char *after, Error *error) {
   Node node = *n;
   if (!op_def(n->op)->shape) return PLAIT_OK; // its nodes come with their outputs

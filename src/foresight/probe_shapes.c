@@ -26,7 +26,7 @@ static void merge(Probe *p, ProbeTimes *more) {
   probe_times_free(more);
 }
 
-// On tp ranks divide heads; half of them have keys and values of their own.
+// On tp ranks divide heads; half of them have their own keys and values.
 static int cuts_tensors(const ProbeShape *s, Crew crew) {
   return !strcmp(s->ranks, "tp") && s->heads / 2 % crew.ranks == 0 && s->vocabulary % crew.ranks == 0;
 }

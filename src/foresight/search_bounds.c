@@ -101,8 +101,8 @@ static int most_in_flight(const ScheduleGenerator *s, StageMap map, int stages, 
   return most;
 }
 
-// So many microbatches' activations of all layers does the rank with the most hold, at least: with n_c layers and i_c
-// passes in flight on coordinate c, max n_c·i_c ≥ L / Σ 1/i_c whatever the cut.
+// The number of microbatches whose activations of all layers the rank with the most holds, at least: with n_c layers
+// and i_c passes in flight on coordinate c, max n_c·i_c ≥ L / Σ 1/i_c whatever the cut.
 static double flight_share(Bounds *b, const Recipe *r) {
   const ScheduleGenerator *s = &schedules[r->parallel.pipeline];
   int pp = r->mesh.pp, v = recipe_virtual_stages(r), m = counted_microbatches(r);

@@ -292,7 +292,7 @@ const char *known_name(KnownVariable known);
 const char *known_what(KnownVariable known); // "the mean loss of the step"
 // The current value of a Variable as an operand (one tensor per region, Variable and writer; role by kind).
 int graph_read(Graph *g, int variable);
-// The same as a tensor of its own: for a node of MICRO that updates the storage of a parameter of which others read a
+// The same as a separate tensor: for a node of MICRO that updates the storage of a parameter of which others read a
 // Copy.
 int graph_read_apart(Graph *g, int variable);
 // Inputs: one of the user's own by name, and one of the table.

@@ -3,8 +3,8 @@
 // Opt(s, t, M) is the least time of the blocks s … t forward and backward within M bytes beside the input of s:
 //   min over k of  Σ F_i (s ≤ i < k) + Opt(k, t, M − a_k) + Opt(s, k − 1, M)   a segment runs again from its input
 //   min over o of  F_s^o + Opt(s + 1, t, M − ā_s^o) + B_s^o                    block s keeps what option o keeps
-// With slots, what the list keeps outside of segments has a place of its own for each microbatch, which nothing takes
-// while backward runs: the rest of the memory, W, is what any one element may need for itself.
+// With slots, tensors that the list keeps outside of segments have a separate place for each microbatch, which nothing
+// takes while backward runs: the rest of the memory, W, is what any one element may need for itself.
 #include "machine/chain.h"
 #include "base/fault.h"
 #include <math.h>

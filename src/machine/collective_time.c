@@ -96,7 +96,7 @@ static double ring_latency(const Cluster *c, const GroupOnLinks *g) {
   return latency;
 }
 
-// From a leaf of a binary tree to its root, which has a tree of its own at each level.
+// From a leaf of a binary tree to its root; each level has its own tree.
 static double tree_latency(const Cluster *c, const GroupOnLinks *g) {
   double latency = 0;
   for (int l = 0; l < c->levels; l++) latency += ceil(log2(span_of(g, l))) * c->level[l].latency;

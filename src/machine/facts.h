@@ -48,7 +48,7 @@ typedef enum LevelKind { LEVEL_SWITCH, LEVEL_RING, LEVEL_MESH, LEVEL_BUS, LEVEL_
 // A bandwidth is what one port sends in a second, while it receives as much.
 //   switch  every unit has `ports` ports to a switch that does not block, but for `oversubscription`
 //   ring    every unit is connected with its two neighbours
-//   mesh    every pair of units has a link of its own
+//   mesh    every pair of units has its own link
 //   bus     all share one link
 typedef struct LevelFacts {
   const char *name;        // "nvlink"

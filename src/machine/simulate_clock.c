@@ -524,7 +524,7 @@ RankTime simulator_rank_ends(Simulator *s, int c, double end, double total) {
   return s->rank[c].time;
 }
 
-// The state of a run --------------------------------------------------------------------------------------------------
+// The state of a run ------------------------------------------------------------------------------------------------
 
 static void make_rank(Simulator *s, int c, const Program *p, Costs *costs, Arena *arena) {
   SimulatedRank *r = &s->rank[c];

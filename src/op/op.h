@@ -181,9 +181,9 @@ typedef struct OpDef {
   // `dtype`. Returns the index at which the caller must insert that output; -1 when it cannot. For `fuse`: it is the
   // parameter's Copy, which BEGIN then need not make again. NULL: never.
   int (*writes_copy)(Node *node, Dtype dtype);
-  // Turns a node that makes gradients of weights beside its result into one that leaves them to nodes of their own,
-  // which `gradient` appends: for schedules that split backward. again: these nodes compute once more what would take
-  // much memory until then. NULL: it is not such a node.
+  // Turns a node that makes gradients of weights beside its result into one that leaves them to separate nodes, which
+  // `gradient` appends: for schedules that split backward. again: these nodes compute once more what would take much
+  // memory until then. NULL: it is not such a node.
   void (*split)(Graph *g, int node, int again);
   // Turns a node of training into what it is outside of training, such as dropout into a copy. NULL: it is the same.
   void (*evaluate)(Node *node);

@@ -32,7 +32,7 @@ static const char *input_address(const Binding *b, int input, int set, int micro
   return (const char *)in->base + offset;
 }
 
-// The copies have a queue of their own; kernels come after them.
+// The copies have a separate queue; kernels come after them.
 static void copy_inputs(Binding *b, int set) {
   const Program *p = b->program;
   for (int i = 0; i < p->graph->input.count; i++) {

@@ -134,9 +134,9 @@ void schedule_spans_free(ScheduleSpans *spans);
 // Keeps the time of a replay in which actions cost what its owner says: segments, BEGIN, END, SUMS and REDUCE, and
 // messages on their way. Waiting is the replay's and the walk's: for messages, buffers and sums over the stages.
 //
-// Several pipelines can be walked at once, each by ranks of its own: rank r is at coordinate r / stride mod
-// coordinates, and its pipeline are the ranks that differ from it by multiples of stride in this alone. The functions
-// are given ranks then where they speak of coordinates.
+// Several pipelines can be walked at once, each by its own ranks: rank r is at coordinate r / stride mod coordinates,
+// and its pipeline are the ranks that differ from it by multiples of stride in this alone. The functions are given
+// ranks then where they speak of coordinates.
 typedef struct ScheduleClock {
   void *context;
   int ranks, stride; // 0: one pipeline, whose ranks are its coordinates

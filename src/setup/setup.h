@@ -6,7 +6,7 @@
 #include "setup/recompute_auto.h"
 
 // How many threads of other ranks may help a rank that has `threads`: as many again, where all ranks are threads of
-// this process and have cores of their own; 0: ranks do not help each other.
+// this process and have separate cores; 0: ranks do not help each other.
 int setup_helpers(const Recipe *recipe, int threads);
 
 // Writes a note if run.work_stealing has no effect. Returns the length of the text, 0: it does, or is the default.

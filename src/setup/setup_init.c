@@ -1,4 +1,4 @@
-// model.init is a folder with a config.json of its own: does model.config, where it is given as well, say the same?
+// model.init is a folder with its own config.json: does model.config, where it is given as well, say the same?
 #include "base/fault.h"
 #include "base/file.h"
 #include "setup/setup.h"

@@ -9,7 +9,7 @@ enum { MAX_AXES = 16, MAX_AXES_PER_DIM = 12 };
 typedef enum AxisRole { AXIS_DATA, AXIS_CONTEXT, AXIS_TENSOR, AXIS_EXPERT, AXIS_PIPELINE } AxisRole;
 AxisRole axis_role(const char *name); // by axes.def
 
-// Features cut axes of users' in two (axes.def): the part is an axis of its own, what is left keeps the name.
+// Features cut axes of users' in two (axes.def): the part is a separate axis, and the rest keeps the name.
 typedef enum AxisPart {
   AXIS_WHOLE, // or what is left of it
 #define AXIS_PART(id, ...) AXIS_PART_##id,

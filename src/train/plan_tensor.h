@@ -3,5 +3,5 @@
 #include "recipe/recipe.h"
 #include <stdio.h>
 
-// Nothing where tp has fewer than 4 ranks, or the recipe a Layout of its own.
+// Nothing where tp has fewer than 4 ranks, or the recipe its own Layout.
 int plan_print_tensor(const Recipe *recipe, const ModelConfig *config, FILE *out, Error *error);

@@ -111,7 +111,7 @@ static SaveExtra extra_at(const Trainer *t, int64_t step, const BestLoss *best) 
   return extra;
 }
 
-// Of a step that has no checkpoint of its own (checkpoint.memory_every).
+// Of a step without a checkpoint (checkpoint.memory_every).
 static bool is_kept(const Trainer *t, int64_t step) {
   int64_t every = t->recipe->checkpoint.memory_every;
   return t->keeps && every && step % every == 0 && step < t->recipe->schedule.steps;

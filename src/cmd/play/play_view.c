@@ -262,7 +262,7 @@ static void free_rank(Rank *r, int coordinate_shown) {
 
 // ---- the view -------------------------------------------------------------------------------------------------------
 
-// So many pipeline ranks are shown, the first and the last among them.
+// The number of pipeline ranks that are shown, the first and the last among them.
 static int shown_count(const Schedule *s) {
   int most = MOST_MICROBATCHES / (s->microbatches * s->steps), count = s->map.coordinates;
   if (most > MOST_COORDINATES) most = MOST_COORDINATES;

@@ -5,7 +5,7 @@
 // a result does not depend on the number of threads, nor on which other rows are in the product, but for one case: with
 // AMX, whole tiles of an fp32 C add to the sum that is there, while a tile at C's edge sums a block from 0 and adds it
 // then, so an element that moves from the one to the other rounds otherwise. Not gemm.h with other loads: AMX reads A
-// and B in pairs and tiles of its own, and sums wait in fp32 where C is bf16.
+// and B in its own pairs and tiles, and sums wait in fp32 where C is bf16.
 //
 // Example: m 100, n 96, k 3000 with AMX (tiles of 32 × 32, KC 1024). k is cut into three blocks of 1024, 1024 and 952
 // (3000 / 3, up to a multiple of 32). B is packed once for all threads: 3 panels of 32 columns. A's rows are 4 tiles,

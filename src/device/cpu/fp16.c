@@ -109,7 +109,7 @@ static void run_wide(const KernelCall *call, const HalfLevel *level, Op op, int 
   }
 }
 
-// ---- loops of its own, block by block
+// ---- separate loops, block by block
 
 // n elements of an operand from `at` on, as floats: where they lie, or in the buffer.
 static const float *load_block(const HalfConversion *by, const Operand *x, int64_t at, int64_t n, float *buffer) {

@@ -183,9 +183,9 @@ static void lower(EjectionSearch *s, int64_t capacity) {
     if (all->data[k].at + s->size[all->data[k].item] > capacity) eject(s, all->data[k].item);
 }
 
-// Ways of starting from an empty packing. classes: first what is needed when at least 97% of the most is, then 93%, 87%
-// and 75%; else by the load alone. Then the largest size times duration to a power in halves; LONGEST: by duration
-// alone.
+// Ways of starting from an empty packing. classes: first the items that are needed when at least 97% of the most is,
+// then 93%, 87% and 75%; else by the load alone. Then the largest size times duration to a power in halves; LONGEST: by
+// duration alone.
 enum { LONGEST = -1 };
 typedef struct Way { int classes, power; } Way;
 static const Way ways[] = {{1, 1}, {1, LONGEST}, {1, 2}, {0, 1}, {0, 0}, {0, LONGEST}, {1, 0}, {0, 2}};
@@ -243,8 +243,8 @@ static int smalls_fit(const EjectionSearch *s, int64_t small) {
   return bytes <= s->capacity - s->most;
 }
 
-// Ways of searching: what is needed when at least so much of the most is, in an order, without items of less than the
-// capacity / small. From the second round on only all, and by random orders, too.
+// Ways of searching: items that are needed when at least this share of the most is, in an order, without items of less
+// than the capacity / small. From the second round on only all, and by random orders, too.
 typedef struct Part { double least; int order, small; } Part;
 static const Part parts[] = {{0, 1, 1000},   {0.9, 0, 300}, {0.95, 0, 300}, {0.9, 1, 300},
                              {0.985, 2, 300}, {0.6, 1, 1000}, {0, 2, 1000},  {0, 2, 300},
@@ -252,7 +252,7 @@ static const Part parts[] = {{0, 1, 1000},   {0.9, 0, 300}, {0.95, 0, 300}, {0.9
                              {0, 5, 300}};
 enum { PARTS = sizeof parts / sizeof *parts, FIRST_ROUND = 9 };
 
-// Whether less than all items are needed when at least so much is.
+// Whether less than all items are needed when at least `least` bytes are.
 static int is_part(const EjectionSearch *s, int64_t least) {
   int less = 0;
   for (int i = 0; i < s->n && !less; i++) less = s->p->item.data[i].count && s->load[i] < least;
@@ -311,8 +311,8 @@ static void free_search(EjectionSearch *s) {
   free(s->size), free(s->first), free(s->last), free(s->offset), free(s->penalty), free(s->pool);
 }
 
-// The core: items that are needed when much is, but the small ones, as a problem of their own. Few items stand in the
-// way of one another there, and a step takes a tenth of the time that it takes among all.
+// The core: items, but for small ones, that are needed when much is, as a separate problem. Few items stand in the way
+// of one another there, and a step takes a tenth of the time that it takes among all.
 typedef struct Core {
   PackProblem p; // times are borrowed
   PackMeets meets;
@@ -349,8 +349,8 @@ static void free_core(Core *c) {
   free(c->meets.bits), free(c->load), free(c->item);
 }
 
-// Ways of starting with a core alone: which one, and in which order (`ways`). A core is what is needed when at least so
-// much of the most is.
+// Ways of starting with a core alone: which one, and in which order (`ways`). A core is the items that are needed when
+// at least this share of the most is.
 static const double cores[] = {0.95, 0.6};
 enum { CORES = sizeof cores / sizeof *cores };
 typedef struct CoreWay { int core, way; } CoreWay;

@@ -17,9 +17,9 @@ int64_t *pack_loads(const PackProblem *problem);
 // below it.
 int64_t pack_unit(const PackProblem *problem);
 
-// Tree search, below a capacity, of what is needed when at least `least` bytes are (0: of all). Items of less than
-// `small` bytes are left out, and the capacity is lower by the most of these. It ends after `rounds` times as many
-// steps as there are items, or at the effort (pack.h).
+// Tree search, below a capacity, of the items that are needed when at least `least` bytes are (0: of all). Items of
+// less than `small` bytes are left out, and the capacity is lower by the most of these. It ends after `rounds` times as
+// many steps as there are items, or at the effort (pack.h).
 // PACK_RANDOM_ORDER: from this one on orders have random numbers. PACK_MOST_SEARCHED: of more items none is searched: a
 // level takes 300 bytes of the stack, 700 with AddressSanitizer.
 enum { PACK_ORDERS = 6, PACK_RANDOM_ORDER = 3, PACK_MOST_SEARCHED = 4000 };
