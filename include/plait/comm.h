@@ -148,11 +148,11 @@ int plait_world_net_create(int rank, int ranks, const char *host, int port, cons
                            PlaitError *error);
 
 // The ranks that mpirun or srun has started, one a process; called by all of them, once. Initialises MPI unless the
-// program has done so (with MPI_THREAD_SERIALIZED or more; it then makes MPI calls of its own only while none of
-// plait's are under way). PLAIT_BAD_INPUT (-2) where plait was built without MPI, and for tasks that MPI does not see
-// as one world. Results are the bits of a local world. Every rank must take part in the end: plait_world_destroy leaves
-// MPI, and when the world has failed it does not return: the rank that failed first says why on stderr, and all
-// processes end.
+// program has done so (with MPI_THREAD_SERIALIZED or more; it then makes its own MPI calls only while none of plait's
+// are under way). PLAIT_BAD_INPUT (-2) where plait was built without MPI, and for tasks that MPI does not see as one
+// world. Results are the bits of a local world. Every rank must take part in the end: plait_world_destroy leaves MPI,
+// and when the world has failed it does not return: the rank that failed first says why on stderr, and all processes
+// end.
 int plait_world_mpi_create(PlaitWorld **world, PlaitError *error);
 
 void plait_world_destroy(PlaitWorld *world); // NULL is fine
