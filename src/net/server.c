@@ -125,7 +125,7 @@ void connection_send(Connection *c, const void *data, size_t bytes) {
   if (c->over || !bytes) return;
   if (!c->out.count) c->stuck = c->server->now;
   c->out.count -= c->written;
-  memmove(c->out.data, c->out.data + c->written, c->out.count);
+  if (c->out.count) memmove(c->out.data, c->out.data + c->written, c->out.count);
   c->written = 0;
   if (FAULT(any_number_of_bytes_waits, c->out.count + bytes > c->server->options.most_out, false))
     return connection_end(c, SERVER_UNREAD);
@@ -330,7 +330,8 @@ static void *run(void *argument) {
 
 int server_open(const ServerOptions *options, Server **server, Error *error) {
   Server *s = xcalloc(1, sizeof *s);
-  int most = descriptors_raise() / 2, usual = options->most ? options->most : USUAL;
+  int most = descriptors_raise() / FAULT(strangers_have_all_descriptors, 2, 1),
+      usual = options->most ? options->most : USUAL;
   *s = (Server){.options = *options, .name = xstrdup(options->name), .most = usual < most ? usual : most,
                 .epoll = epoll_create1(EPOLL_CLOEXEC), .wake = eventfd(0, EFD_CLOEXEC), .spare = spare_descriptor()};
   CHECK(options->head > 0);
