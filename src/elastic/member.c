@@ -281,12 +281,16 @@ static int check_job(Member *m, const JobState *s, Error *error) {
 static int check_folder(Member *m, const JobState *s, double now, Error *error) {
   const JobStore *p = &m->place;
   if (p->folder.path && !p->epoch) return 0; // nobody holds its lease yet
-  if (job_folder_sees(&p->folder, p->epoch, s->job)) {
+  int sees = job_folder_sees(&p->folder, p->epoch, s->job);
+  if (sees > 0) {
     m->folder_at = 0;
     return 1;
   }
   if (!m->folder_at) m->folder_at = now;
   if (now - m->folder_at < folder_seconds) return 0;
+  if (sees < 0)
+    return error_set(error, PLAIT_FAILED, "run.dir %s on %s: rendezvous-%d cannot be read: %s", m->options->folder,
+                     m->self.host, p->epoch, strerror(-sees));
   return error_set(error, PLAIT_BAD_INPUT,
                    "run.dir %s on %s is not the folder that the other machines have under this name: it lacks the file "
                    "rendezvous-%d, which was written at the start; all machines must share it",
