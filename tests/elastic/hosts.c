@@ -72,18 +72,10 @@ static int reach(Connection *c, Error *error) {
   return PLAIT_OK;
 }
 
-static void copy(Connection *c, const char *key, StoreValue *now) {
-  const StoreValue *v = store_table_get(c->to->table, key);
-  *now = (StoreValue){0};
-  if (!v) return;
-  *now = (StoreValue){xcalloc(v->bytes + 1, 1), v->bytes, v->version};
-  memcpy(now->data, v->data, v->bytes);
-}
-
 static int get(Store *store, const char *key, StoreValue *now, Error *error) {
   Connection *c = (Connection *)store;
   int code = reach(c, error);
-  if (!code) copy(c, key, now);
+  if (!code) store_table_copy(c->to->table, key, now);
   return code;
 }
 
@@ -93,7 +85,7 @@ static int compare_and_set(Store *store, const char *key, uint64_t version, cons
   int code = reach(c, error);
   if (code) return code;
   *done = store_table_set(c->to->table, key, version, data, bytes, lease);
-  copy(c, key, now);
+  store_table_copy(c->to->table, key, now);
   return PLAIT_OK;
 }
 
@@ -207,7 +199,7 @@ static void compare(Hosts *h, const JobState *s) {
     fprintf(stderr, "round %d of %s: %s and %s of %s\n", s->round, h->job, h->round[s->round], text, s->job), abort();
 }
 
-// What a supervisor does with what its member sees (machines.c); its workers end as soon as they are asked to.
+// What a supervisor does with what its member sees (supervisor.c); its workers end as soon as they are asked to.
 static void supervise(Life *l) {
   char why[300];
   Machine *here;
