@@ -183,7 +183,7 @@ static const StoreNetwork network = {now_of, rest, connect_to, try_to_listen, se
 
 static void ends_work(Life *l, bool tells) {
   l->working = false;
-  if (tells) member_ended(l->member, &(JobRoundEnd){.round = l->begun});
+  if (tells) member_ended(l->member, &(JobRoundEnd){.round = l->begun, .failure = l->fails});
   member_set_busy(l->member, false);
 }
 
@@ -219,6 +219,7 @@ static void supervise(Life *l) {
   else if (l->working && s->phase == JOB_ENDS) ends_work(l, true);
   else if (!l->working && here && here->ranks && s->round > l->begun) {
     l->begun = s->round;
+    l->fails = (JobFailure){0};
     l->working = s->phase == JOB_RUNS;
     member_set_busy(l->member, l->working);
     if (!l->working) ends_work(l, true);
@@ -273,6 +274,14 @@ void hosts_stop(Hosts *h, int i, bool stopped) {
   Life *l = h->host[i].life;
   h->host[i].stopped = stopped;
   if (l && !stopped) l->now = fmax(l->now, h->test.now);
+}
+
+void hosts_fail(Hosts *h, int i, int weight, bool blames) {
+  Life *l = h->host[i].life;
+  if (!l || !l->working) return;
+  l->fails = (JobFailure){.round = l->begun, .weight = weight, .rank = i, .status = 100 + i, .blames = blames};
+  snprintf(l->fails.machine, sizeof l->fails.machine, "%s", member_id(l->member));
+  member_failing(l->member, l->begun);
 }
 
 void hosts_heal(Hosts *h) {
