@@ -21,7 +21,7 @@ static const double look_seconds = 0.5, ending_seconds = 0.01, cut_off_silences 
 // A second Ctrl-C ends the workers at once. Other signals come more than once by themselves, and change nothing then.
 static void leave(Supervisor *me, int signal) {
   if (me->leaving && me->working && FAULT(any_second_signal_kills, signals_second_ends(signal), true)) {
-    fprintf(stderr, "plait launch: a second SIGINT: the workers here are killed, and save nothing\n");
+    fprintf(stderr, "plait launch: a second %s: the workers here are killed, and save nothing\n", signals_name(signal));
     me->round.told = SIGKILL;
     workers_signal(&me->round.workers, SIGKILL);
   }

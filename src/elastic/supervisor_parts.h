@@ -7,6 +7,8 @@
 #include "elastic/round.h"
 #include "elastic/supervisor.h"
 
+enum { SUPERVISOR_WRONG_INPUT = 2 }; // the status of plait train
+
 typedef struct Supervisor {
   const LaunchOptions *options;
   MemberOptions membership;

@@ -14,7 +14,6 @@
 #include <sysexits.h>
 #include <unistd.h>
 
-enum { wrong_input_status = 2 }; // of plait train
 static const double stale_seconds = 1;
 
 // Start ---------------------------------------------------------------------------------------------------------------
@@ -102,7 +101,7 @@ static JobFailure own_failure(const Supervisor *me) {
   const Failure *found = &me->round.failure;
   JobFailure f = {.round = me->begun, .weight = found->weight, .rank = found->rank, .status = found->exit_status,
                   .blames = found->blames};
-  bool is_wrong = me->options->trains && found->exit_status == wrong_input_status;
+  bool is_wrong = me->options->trains && found->exit_status == SUPERVISOR_WRONG_INPUT;
   f.wrong_input = found->lasts || FAULT(wrong_input_restarts, is_wrong, 0);
   snprintf(f.machine, sizeof f.machine, "%s", member_id(me->member));
   gethostname(f.host, sizeof f.host - 1);

@@ -8,7 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { wrong_input_status = 2 }; // of plait train
 static const double long_wait_seconds = 10;
 
 // Waiting -------------------------------------------------------------------------------------------------------------
@@ -99,7 +98,7 @@ void supervisor_say_waits(Supervisor *me) {
 
 // What plait train says of wrong input is not a rank's: all have read the same.
 static const char *own_words(const JobFailure *f) {
-  const char *colon = f->wrong_input && f->status == wrong_input_status ? strstr(f->sentence, ": ") : NULL;
+  const char *colon = f->wrong_input && f->status == SUPERVISOR_WRONG_INPUT ? strstr(f->sentence, ": ") : NULL;
   return colon ? colon + 2 : NULL;
 }
 

@@ -126,7 +126,7 @@ static bool is_done(const Hosts *h) {
 }
 
 static void restarts_are_counted(void **state) {
-  int faults = begin(60, 200), jobs = 0;
+  int faults = begin(20, 200), jobs = 0;
   for (int f = 0; f < faults; jobs++) {
     Hosts h;
     int most = draw(20), restarts = 0;
