@@ -31,6 +31,7 @@ typedef enum RecipeComm {
   RECIPE_COMM_NET,
   RECIPE_COMM_NCCL
 } RecipeComm;
+typedef enum RecipeWire { RECIPE_WIRE_AUTO, RECIPE_WIRE_SOCKETS, RECIPE_WIRE_UCX } RecipeWire;
 typedef enum RecipeBackend { RECIPE_BACKEND_AUTO, RECIPE_BACKEND_CPU, RECIPE_BACKEND_CUDA } RecipeBackend;
 
 typedef enum RecipePlan { RECIPE_PLAN_FIXED, RECIPE_PLAN_AUTO } RecipePlan;
@@ -156,6 +157,7 @@ typedef struct Recipe {
     char *dir; // absolute
     int64_t seed;
     int comm;     // RecipeComm
+    int wire;     // RecipeWire
     double silence; // seconds after which a rank of net that says nothing counts as dead
     int backend;  // RecipeBackend
     char *cluster; // the name of a shipped cluster, or the absolute path of a file, or NULL

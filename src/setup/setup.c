@@ -339,14 +339,23 @@ int setup_launch(Launch *launch, const Recipe *r, Error *error) {
   return code ? code : launch_choose(launch, launch_comm(r), recipe_rank_count(r), mesh, error);
 }
 
-LaunchWish setup_wish(const Recipe *r) { return (LaunchWish){launch_comm(r), r->run.silence}; }
+LaunchWish setup_wish(const Recipe *r) {
+  static const NetWireChoice wire[] = {
+      [RECIPE_WIRE_AUTO] = NET_WIRE_AUTO, [RECIPE_WIRE_SOCKETS] = NET_WIRE_SOCKETS, [RECIPE_WIRE_UCX] = NET_WIRE_UCX};
+  return (LaunchWish){launch_comm(r), r->run.silence, wire[r->run.wire]};
+}
 
 LaunchWish setup_wish_of_keys(int count, char **keys) {
   static const struct { const char *key; LaunchComm comm; } words[] = {
       {"run.comm=mpi", LAUNCH_MPI}, {"run.comm=net", LAUNCH_NET}, {"run.comm=local", LAUNCH_LOCAL}};
+  static const struct { const char *key; NetWireChoice wire; } wires[] = {{"run.wire=sockets", NET_WIRE_SOCKETS},
+                                                                          {"run.wire=ucx", NET_WIRE_UCX}};
   LaunchWish wish = {0};
-  for (int k = 0; k < count; k++)
+  for (int k = 0; k < count; k++) {
     for (size_t i = 0; i < sizeof words / sizeof *words; i++)
       if (!strcmp(keys[k], words[i].key)) wish.comm = words[i].comm;
+    for (size_t i = 0; i < sizeof wires / sizeof *wires; i++)
+      if (!strcmp(keys[k], wires[i].key)) wish.wire = wires[i].wire;
+  }
   return wish;
 }

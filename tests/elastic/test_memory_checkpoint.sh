@@ -1,12 +1,11 @@
 #!/bin/bash
 # tier 3; rooms comm train checkpoint; numbers
 # Copies of the state in memory that outlives its processes (checkpoint.memory_every): workers are killed at random steps, and inside of
-# a copy; the run goes on from at most so many steps before, as if nothing had happened. On several machines, too. Needs UCX.
+# a copy; the run goes on from at most so many steps before, as if nothing had happened. On several machines, too.
 # SEED: of the random steps.
 . "$SOURCE/tests/elastic/environment.sh" || exit 1
 . "$SOURCE/tests/elastic/machines.sh" || exit 1
 
-needs_ucx
 RANDOM=${SEED:=$((RANDOM + 1))}
 echo "SEED=$SEED"
 every=3

@@ -1,11 +1,10 @@
 #!/bin/bash
 # tier 2; rooms comm train; numbers
 # plait launch on two and three machines, which are supervisors here: they meet, restart together when a worker is killed, and go on without
-# a machine that is lost. test_machines.sh has more of what may happen. Needs UCX.
+# a machine that is lost. test_machines.sh has more of what may happen.
 . "$SOURCE/tests/elastic/environment.sh" || exit 1
 . "$SOURCE/tests/elastic/machines.sh" || exit 1
 
-needs_ucx
 long='schedule.steps=150 checkpoint.every=5'
 # shellcheck disable=SC2086 # words on purpose
 "$PLAIT" train recipe.yaml $long run.dir=whole >log 2>&1 || { cat log; die "the unbroken run"; }
