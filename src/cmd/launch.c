@@ -1,5 +1,6 @@
 // plait launch: starts the ranks of a run as processes of this machine, watches them and starts them again.
 #include "base/cores.h"
+#include "base/descriptors.h"
 #include "base/endpoint.h"
 #include "base/file.h"
 #include "cmd/cmd.h"
@@ -308,6 +309,7 @@ static int launch(Asked *a, const Operands *operands, char **program, int *statu
                            .recipe = job.number,
                            .what = job.what};
   if (!code) tell_insecure(a);
+  descriptors_raise(); // strangers take some, and workers inherit the limit
   if (!code) code = launch_supervise(&options, status, error);
   if (!program) free(job.argv);
   recipe_free(&job.recipe);
