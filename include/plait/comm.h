@@ -136,9 +136,10 @@ int plait_world_local_create(int ranks, PlaitWorld **world, PlaitError *error);
 int plait_world_launched_create(PlaitWorld **world, PlaitError *error);
 
 // Rank `rank` of `ranks` processes, which meet at a TCP port of rank 0's machine (host NULL: 127.0.0.1; rank 0 takes
-// the next free port where it is taken) and then talk by shared memory or sockets. `id` (may be NULL) tells runs apart that look at the same
-// port. Addresses of other machines only with PLAIT_SECRET=FILE in the environment (docs/launch.md, What listens), or
-// PLAIT_INSECURE=1: then nobody is asked who they are. Results are the bits of a local world.
+// the next free port where it is taken) and then talk by shared memory or sockets. `id` (may be NULL) tells runs apart
+// that look at the same port. Addresses of other machines only with PLAIT_SECRET=FILE in the environment
+// (docs/launch.md, What listens), or PLAIT_INSECURE=1: then nobody is asked who they are. Results are the bits of a
+// local world.
 //
 // Failures are errors: where a rank dies, every call of the others returns an error within 2 s, and where one is
 // silent, after 5 s; plait_comm_failed_rank has it. The communicators and the world can then be destroyed as always,

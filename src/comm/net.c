@@ -96,10 +96,11 @@ static void drop_records(Making *m) {
   for (int r = 0; r < m->options.ranks; r++) free(m->records[r]), m->records[r] = NULL;
 }
 
+static const char *const wire_names[] = {"auto", "sockets", "ucx", "tcp", "mixed"}; // of NetWireChoice
+
 static int refuse_choice(const Making *m, int rank, const Place *other, Error *error) {
-  static const char *const names[] = {"auto", "sockets", "ucx", "tcp"};
   return error_set(error, PLAIT_BAD_INPUT, "run.wire is %s on rank %d, but %s on rank %d; it must be the same on all",
-                   names[other->wire], rank, names[m->place.wire], m->options.rank);
+                   wire_names[other->wire], rank, wire_names[m->place.wire], m->options.rank);
 }
 
 // What carries messages to each rank. Nothing listens yet: what does depends on this.
@@ -110,7 +111,7 @@ static int exchange_places(Making *m, NetWorld *w, Error *error) {
   m->all_share_memory = !code;
   for (int r = 0; r < m->options.ranks && !code; r++) {
     const Place *other = m->records[r];
-    NetCarrier carrier = carrier_between(&m->place, other, r == m->options.rank);
+    NetCarrier carrier = carrier_between(&m->place, m->options.rank, other, r);
     if (other->wire != m->place.wire) code = refuse_choice(m, r, other, error);
     w->carriers[r] = carrier;
     m->has_near |= carrier == CARRIER_UNIX;
@@ -242,15 +243,14 @@ static int choose_wire(Making *m, Error *error) {
   NetWireChoice choice = m->options.wire;
   Error none = {0};
   if (choice == NET_WIRE_AUTO && named && *named) {
-    if (!strcmp(named, "sockets")) choice = NET_WIRE_SOCKETS;
-    else if (!strcmp(named, "ucx")) choice = NET_WIRE_UCX;
-    else if (!strcmp(named, "tcp")) choice = NET_WIRE_TCP;
-    else if (strcmp(named, "auto"))
+    while (choice <= NET_WIRE_MIXED && strcmp(named, wire_names[choice])) choice++;
+    if (choice > NET_WIRE_MIXED)
       return error_set(error, PLAIT_BAD_INPUT, "PLAIT_WIRE is \"%.40s\"; it must be auto, sockets or ucx", named);
   }
   m->place.wire = choice;
   if (choice == NET_WIRE_UCX) return net_shared_load(error);
-  m->place.has_ucx = choice == NET_WIRE_AUTO && m->options.ranks > 1 && !net_shared_load(&none);
+  m->place.has_ucx =
+      (choice == NET_WIRE_AUTO || choice == NET_WIRE_MIXED) && m->options.ranks > 1 && !net_shared_load(&none);
   return PLAIT_OK;
 }
 

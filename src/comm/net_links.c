@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 enum { EVENTS = 32, GUESTS_AT_ONCE = 16, MOST_TRIES = 1000 };
-static const double guest_seconds = 10, first_retry = 0.01, longest_retry = 1;
+static const double guest_seconds = 5, first_retry = 0.01, longest_retry = 1;
 static const char purpose[] = "plait: messages between two ranks";
 
 // What the first field of all that epoll knows says.

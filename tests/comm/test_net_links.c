@@ -287,19 +287,31 @@ static void malformed(void **state) {
   ranks_close(&r);
 }
 
-// A rank sends nothing to who listens where another should.
+// A rank sends nothing to who listens where another should, though that has the secret and lets anybody in.
 static void another_listens(void **state) {
-  Ranks r = ranks_open(3, false, false);
+  Ranks r = {.n = 1, .links = {links_create(0, 3)}};
+  NetAddress at = loopback();
+  LinkAddress told = {0};
   unsigned char memory[64] = {0};
   Piece piece = {memory, sizeof memory};
   LinkMessage m = link_message(&piece, 1);
-  int rank = 1;
-  links_set_peer(r.links[0], 1, &r.address[2], false);
+  ProofTerms terms = {.secret = &secret, .purpose = "plait: messages between two ranks", .words = {2, 0}};
+  Proof proof;
+  int rank = 1, listener = net_listen(&at);
+  assert_true(listener >= 0);
+  link_address_set(&told, &at);
+  links_set_peer(r.links[0], 1, &told, false);
+  links_begin(r.links[0], &secret, false, hosts);
   links_send(r.links[0], &m, 1, 5, false);
+  int fd = net_accept(listener, clock_seconds() + test_seconds(10));
+  proof_begin(&proof, &terms, true);
   double end = clock_seconds() + test_seconds(10);
-  while (!links_broken(r.links[0], &rank, false) && clock_seconds() < end) turn(&r);
+  while (!links_broken(r.links[0], &rank, false) && !m.done && clock_seconds() < end) turn(&r), proof_advance(&proof, fd);
   assert_non_null(links_broken(r.links[0], &rank, false));
+  assert_non_null(strstr(links_broken(r.links[0], &rank, false), "is not whom this connection is for"));
   assert_false(m.done);
+  close(fd);
+  close(listener);
   ranks_close(&r);
 }
 

@@ -167,7 +167,7 @@ static void places(void **state) {
   memset(endless.boot, 'x', sizeof endless.boot);
   assert_false(place_is_valid(&endless, sizeof endless));
   endless = place;
-  endless.wire = NET_WIRE_TCP + 1;
+  endless.wire = NET_WIRE_MIXED + 1;
   assert_false(place_is_valid(&endless, sizeof endless));
   endless = place;
   endless.has_ucx = 2;
@@ -196,8 +196,8 @@ static void shared_memory(void **state) {
 
 static NetCarrier carrier(Place a, Place b, NetWireChoice wire) {
   a.wire = b.wire = wire;
-  assert_int_equal(carrier_between(&a, &b, false), carrier_between(&b, &a, false));
-  return carrier_between(&a, &b, false);
+  assert_int_equal(carrier_between(&a, 1, &b, 3), carrier_between(&b, 3, &a, 1));
+  return carrier_between(&a, 1, &b, 3);
 }
 
 // What carries messages: shared memory where it can, a Unix socket where that can, else TCP.
@@ -219,7 +219,11 @@ static void carriers(void **state) {
   assert_int_equal(carrier(place, other, NET_WIRE_UCX), CARRIER_UCX);
   container.files = 0; // not known
   assert_int_equal(carrier(container, container, NET_WIRE_SOCKETS), CARRIER_TCP);
-  assert_int_equal(carrier_between(&place, &place, true), CARRIER_SELF);
+  assert_int_equal(carrier_between(&place, 1, &place, 1), CARRIER_SELF);
+  other = place;
+  other.wire = NET_WIRE_MIXED;
+  assert_int_equal(carrier_between(&other, 1, &other, 3), CARRIER_UCX);
+  assert_int_equal(carrier_between(&other, 1, &other, 2), CARRIER_TCP);
 }
 
 // The watch -----------------------------------------------------------------------------------------------------------
