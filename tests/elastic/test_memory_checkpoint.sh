@@ -186,7 +186,11 @@ knock() {
   # shellcheck disable=SC2046 # words on purpose
   ports=$(ss -ltnpH | grep $(for machine; do printf ' -e pid=%s,' "${pid[$machine]}"; done) | sed -n 's/.*127\.0\.0\.1:\([0-9]*\) .*/\1/p' | grep -vx "$port")
   [ "$(wc -w <<<"$ports")" -eq $# ] || echo "ports for copies: $ports" >no_strangers
-  while sleep 0.5; do for to in $ports; do exec {to}<>"/dev/tcp/127.0.0.1/$to"; done; done
+  while sleep 0.5; do
+    for to in $ports; do exec {to}<>"/dev/tcp/127.0.0.1/$to"; done
+    [ ! -e knocked.once ] || : >knocked
+    : >knocked.once
+  done
 }
 
 whole mesh.dp=2 parallel.zero=3
@@ -202,7 +206,12 @@ for lost in 0 1; do # the rank whose machine is lost; the other one's serves the
   done
   wait_for find_worker "$id" $lost || die "there is no rank $lost"
   strangers=''
-  [ $lost = 0 ] || { knock a b & strangers=$!; }
+  if [ $lost = 1 ]; then
+    kill -STOP "$victim"
+    knock a b & strangers=$!
+    wait_for test -e knocked || die "no strangers come"
+    kill -CONT "$victim"
+  fi
   at_step copied$lost 12
   kill -STOP "$victim" # the other one waits for it, so that what is in memory stays
   newest=''
