@@ -93,12 +93,6 @@ static int check_mesh(const Recipe *r, bool is_fixed, const Asked *asked, int wo
                      r->mesh.pp, r->mesh.dp, r->mesh.cp, r->mesh.tp, ranks, ranks == 1 ? "" : "s", workers, workers,
                      ranks);
   if (check_machines(r, workers, asked, error)) return PLAIT_BAD_INPUT;
-  if (!net_is_built())
-    return error_set(
-        error, PLAIT_BAD_INPUT,
-        "--nproc-per-node %d: processes that plait launch starts talk by UCX, without which this plait was "
-        "built; install it (on Debian libucx-dev) and build again, with -DPLAIT_UCX=ON to be sure",
-        workers);
   return PLAIT_OK;
 }
 
