@@ -204,10 +204,9 @@ for lost in 0 1; do # the rank whose machine is lost; the other one's serves the
     [ $machine != a ] || wait_for serves a || die "the first machine does not serve the store"
   done
   wait_for find_worker "$id" $lost || die "there is no rank $lost"
-  strangers=''
   if [ $lost = 1 ]; then
     kill -STOP "$victim"
-    knock a b & strangers=$!
+    knock a b & running=$!
     wait_for test -e knocked || die "no strangers come"
     kill -CONT "$victim"
   fi
@@ -221,7 +220,8 @@ for lost in 0 1; do # the rank whose machine is lost; the other one's serves the
   done
   wait_for copied a $lost || { steps_in a 'copy of rank'; die "step $newest of rank $lost does not come to the next machine"; }
   wait_for copied b $((1 - lost)) || die "step $newest of rank $((1 - lost)) does not come to the first machine"
-  [ -z "$strangers" ] || { kill $strangers && wait $strangers; } 2>/dev/null
+  [ -z "$running" ] || { kill "$running" && wait "$running"; } 2>/dev/null
+  running=''
   kill -KILL "${pid[b]}"
   all_end 137 b
   all_end 0 a c
