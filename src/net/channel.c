@@ -50,8 +50,6 @@ ssize_t channel_send(Channel *c, const void *data, size_t bytes) {
   return c->tls ? tls_send(c->tls, data, bytes) : send(c->fd, data, bytes, MSG_DONTWAIT | MSG_NOSIGNAL);
 }
 
-bool channel_has_more(const Channel *c) { return c->tls && c->met && tls_pending(c->tls) > 0; }
-
 int channel_meet(Channel *c, double deadline) {
   int done;
   while (!(done = channel_greet(c)))

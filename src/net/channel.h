@@ -17,7 +17,6 @@ int channel_greet(Channel *channel);
 // As recv and send of a socket that does not block: errno is EAGAIN, or something else when the connection is broken.
 ssize_t channel_receive(Channel *channel, void *data, size_t bytes);
 ssize_t channel_send(Channel *channel, const void *data, size_t bytes);
-bool channel_has_more(const Channel *channel); // bytes have come of which poll does not know
 
 // By the deadline of clock_seconds(), or 0. All the bytes.
 int channel_meet(Channel *channel, double deadline); // channel_greet to its end; its errno, or ETIMEDOUT
