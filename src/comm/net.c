@@ -1,6 +1,7 @@
 // A world of net: finds the other ranks, connects UCX and the watch.
 #ifdef PLAIT_UCX
 #include "base/clock.h"
+#include "base/fault.h"
 #include "comm/net.h"
 #include "comm/net_record.h"
 #include "comm/net_world.h"
@@ -34,8 +35,7 @@ static Place find_place(void) {
 }
 
 static void warn(const NetAddress *address, int rank) {
-  const char *secret = getenv("PLAIT_SECRET");
-  if (rank || net_is_loopback(address) || (secret && *secret)) return;
+  if (rank || net_is_loopback(address) || secret_is_users()) return;
   fprintf(stderr,
           "note: PLAIT_INSECURE is set: whoever reaches this network can join this run and read what it says\n");
 }
@@ -53,6 +53,13 @@ static int refuse_address(const NetAddress *address, int rank, Error *error) {
                    text);
 }
 
+// All ranks find the same.
+static int check_encryption(bool one_machine, Error *error) {
+  if (one_machine || FAULT(ucx_says_it_encrypts, !secret_encrypts(), true)) return PLAIT_OK;
+  return error_set(error, PLAIT_BAD_INPUT, "--encrypt (PLAIT_ENCRYPT is 1): UCX carries what ranks of several machines "
+                   "say, and does not encrypt it; leave --encrypt out, and use a network that nobody else reaches");
+}
+
 typedef struct Making { // of a world
   NetOptions options;
   NetAddress address;  // of rank 0
@@ -64,17 +71,30 @@ typedef struct Making { // of a world
   size_t *lengths;
 } Making;
 
+static int listen_anywhere(const Making *m, NetAddress *at, int *listener, Error *error) {
+  char text[80];
+  *at = m->address;
+  net_set_port(at, 0);
+  *listener = net_listen(at);
+  if (*listener >= 0) return PLAIT_OK;
+  net_describe(at, text, sizeof text);
+  return error_set(error, PLAIT_BAD_INPUT, "rank 0 cannot listen at %s: %s (MASTER_ADDR must be its own machine)", text,
+                   strerror(-*listener));
+}
+
+static int check_own_address(const Making *m, Error *error) {
+  NetAddress at;
+  int listener, code = m->options.rank ? PLAIT_OK : listen_anywhere(m, &at, &listener, error);
+  if (!m->options.rank && !code) close(listener);
+  return code;
+}
+
+// When all ranks have come: until then nobody would look at who connects.
 static int open_watch_port(Making *m, Error *error) {
-  NetAddress at = m->address;
+  NetAddress at;
   if (m->options.rank) return PLAIT_OK;
-  net_set_port(&at, 0);
-  m->listener = net_listen(&at);
-  if (m->listener < 0) {
-    char text[80];
-    net_describe(&at, text, sizeof text);
-    return error_set(error, PLAIT_BAD_INPUT, "rank 0 cannot listen at %s: %s (MASTER_ADDR must be its own machine)",
-                     text, strerror(-m->listener));
-  }
+  int code = listen_anywhere(m, &at, &m->listener, error);
+  if (code) return code;
   m->mine.watch_port = (uint32_t)net_port(&at);
   if (getrandom(&m->mine.token, sizeof m->mine.token, 0) != sizeof m->mine.token)
     return error_set(error, PLAIT_FAILED, "the system gives no random numbers: %s", strerror(errno));
@@ -96,7 +116,7 @@ static void drop_records(Making *m) {
 
 // Whether all ranks share memory. UCX has not been opened yet: what it opens depends on this.
 static int exchange_places(Making *m, NetWorld *w, bool *one_machine, Error *error) {
-  int code = rendezvous_tcp(&m->options, &m->address, w->has_secret ? &w->secret : NULL, &m->rendezvous, error);
+  int code = rendezvous_tcp(&m->options, &m->address, w->has_secret ? &w->job : NULL, &m->rendezvous, error);
   if (!code) code = exchange(m, &m->place, sizeof m->place, place_is_valid, error);
   *one_machine = !code;
   for (int r = 0; r < m->options.ranks && !code; r++)
@@ -146,12 +166,11 @@ static int connect_all(Making *m, NetWorld *w, Error *error) {
     const Record *other = m->records[r];
     w->peers[r].address = memcpy(xcalloc(other->address_bytes, 1), other + 1, other->address_bytes);
   }
-  w->token = first->token;
+  w->secret = secret_derive(w->has_secret ? &w->job : NULL, "plait: the ranks of a world", &first->token, 1);
   w->key = net_key(w, m->options.rank);
   net_set_port(&watch, (int)first->watch_port);
   if (!code)
-    code = net_watch_create(&w->base, m->listener, &watch, first->token, w->has_secret ? &w->secret : NULL,
-                            (const char (*)[HOST_NAME])w->hosts,
+    code = net_watch_create(&w->base, m->listener, &watch, &w->secret, (const char (*)[HOST_NAME])w->hosts,
                             m->options.silence, clock_seconds() + m->options.patience, &w->watch, error);
   return code;
 }
@@ -165,9 +184,11 @@ static int make(Making *m, NetWorld *w, Error *error) {
   code = refuse_address(&m->address, m->options.rank, error);
   if (code) return code;
   net_interface(&m->address, interface, sizeof interface);
-  code = open_watch_port(m, error);
+  code = check_own_address(m, error);
   if (!code) code = exchange_places(m, w, &one_machine, error);
+  if (!code) code = check_encryption(one_machine, error);
   if (!code) code = net_open(w, interface, one_machine, error);
+  if (!code) code = open_watch_port(m, error);
   if (!code) code = exchange_records(m, w, error);
   if (m->rendezvous) m->rendezvous->close(m->rendezvous), m->rendezvous = NULL;
   if (!code) code = connect_all(m, w, error);
@@ -207,7 +228,7 @@ int net_world_create(const NetOptions *options, PlaitWorld **world, Error *error
   m.records = xcalloc(n, sizeof *m.records);
   m.lengths = xcalloc(n, sizeof *m.lengths);
   int code = ucx_load(&w->ucx, error);
-  if (!code) code = secret_of_environment(&w->secret, &w->has_secret, error);
+  if (!code) code = secret_of_environment(&w->job, &w->has_secret, error);
   if (!code) code = make(&m, w, error);
   drop_records(&m);
   free(m.records);

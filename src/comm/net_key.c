@@ -1,11 +1,10 @@
 // What a message of UCX needs to be received. UCX asks nobody who they are: who reaches its port may send messages of
 // any tag. So tags of messages to a rank have a key added, which strangers do not know. What they send matches no
 // receive, and is dropped and counted. This does not protect from a sender that uses UCX's own protocol, which writes
-// where the sender says. The key is an HMAC over the world's token and the receiver's rank (the tag has the
-// sender's); without a secret it follows from the token.
+// where the sender says. The key is an HMAC with the world's secret over the receiver's rank (the tag has the
+// sender's).
 #ifdef PLAIT_UCX
 #include "base/fault.h"
-#include "base/hash.h"
 #include "comm/net_world.h"
 #include <stdio.h>
 #include <string.h>
@@ -13,13 +12,11 @@
 enum { MOVES_PER_LOOK = 16 }; // about a MiB of TCP's: UCX_TCP_RX_SEG_SIZE each
 
 ucp_tag_t net_key(const NetWorld *w, int rank) {
-  const uint64_t words[] = {w->token, (uint64_t)rank};
+  const uint64_t words[] = {(uint64_t)rank};
   unsigned char proof[PROOF_BYTES];
-  ucp_tag_t key = hash_mix(w->token, (uint64_t)rank);
-  if (w->has_secret) {
-    secret_proof(&w->secret, "plait: messages of UCX", words, 2, proof);
-    memcpy(&key, proof, sizeof key);
-  }
+  ucp_tag_t key;
+  secret_proof(&w->secret, "plait: messages of UCX", words, 1, proof);
+  memcpy(&key, proof, sizeof key);
   return FAULT(tags_have_no_key, key, 0);
 }
 

@@ -15,7 +15,7 @@
 
 // Between two pulses, at most; the shortest silence is several of them.
 static const double longest_period = 0.1, settle_seconds = 0.5, stopped_seconds = 1, introduction_seconds = 5;
-enum { SPARE_ARRIVALS = 256 }; // connections beyond those of ranks, at a time
+enum { SPARE_ARRIVALS = 256, RETRY_MILLISECONDS = 50 }; // connections beyond those of ranks, at a time
 
 typedef struct Link {
   int fd, leaves;  // fd -1: it is closed
@@ -255,23 +255,21 @@ static void *watch_thread(void *argument) {
 
 // Connecting --------------------------------------------------------------------------------------------------------
 
-typedef struct Expected { int ranks; uint64_t token; const Secret *secret; } Expected;
-
 // Nothing follows an introduction.
 static int64_t check_introduction(const void *head, const void *context) {
-  const Expected *e = context;
-  return introduction_is_valid(head, e->ranks, e->token, e->secret) ? 0 : -1;
+  const int *ranks = context;
+  return introduction_is_valid(head, *ranks) ? 0 : -1;
 }
 
 // *strangers: connections that were closed because they did not introduce themselves as a rank.
-static int accept_all(NetWatch *w, int listener, uint64_t token, const Secret *secret, double deadline,
-                      int *strangers) {
-  Expected expected = {w->world->base.ranks, token, secret};
-  Welcome welcome = {.head_bytes = sizeof(Introduction), .rest = check_introduction, .context = &expected,
-                     .answer_seconds = introduction_seconds, .most = expected.ranks + SPARE_ARRIVALS};
+static int accept_all(NetWatch *w, int listener, const Secret *secret, double deadline, int *strangers) {
+  const int ranks = w->world->base.ranks;
+  Welcome welcome = {.secret = secret, .head_bytes = sizeof(Introduction), .rest = check_introduction,
+                     .context = &ranks, .meeting_seconds = introduction_seconds,
+                     .answer_seconds = introduction_seconds, .most = ranks + SPARE_ARRIVALS};
   Arrivals arrivals = arrivals_of(listener, &welcome);
   int here = 1, came = 1;
-  while (here < expected.ranks && came > 0) {
+  while (here < ranks && came > 0) {
     Channel *channel;
     void *answer;
     came = arrivals_next(&arrivals, deadline, &channel, &answer);
@@ -282,19 +280,25 @@ static int accept_all(NetWatch *w, int listener, uint64_t token, const Secret *s
     free(answer);
   }
   arrivals_end(&arrivals);
-  *strangers = arrivals.unanswered + arrivals.refused;
-  return here == expected.ranks;
+  *strangers = arrivals.without_secret + arrivals.unanswered + arrivals.refused;
+  return here == ranks;
 }
 
-static int connect_to_0(NetWatch *w, const NetAddress *address, uint64_t token, const Secret *secret, double deadline) {
-  Introduction me = introduction_of(w->world->rank, token, secret);
-  int fd = net_connect(address, deadline);
-  if (fd < 0) return 0;
-  w->link[0].fd = fd;
-  return net_write(fd, &me, sizeof me, deadline);
+// Again where strangers were so many that rank 0 has closed this connection for them; a rank 0 that has gone listens no
+// more.
+static int connect_to_0(NetWatch *w, const NetAddress *address, const Secret *secret, double deadline) {
+  Introduction me = {.rank = (uint32_t)w->world->rank};
+  for (int fd; (fd = net_connect(address, deadline)) >= 0 && clock_seconds() < deadline;) {
+    Channel *channel = channel_open(fd, false, secret);
+    if (channel && channel_meet(channel, deadline) && channel_write(channel, &me, sizeof me, deadline))
+      return w->link[0].fd = channel_release(channel), 1;
+    channel_close(channel);
+    poll(NULL, 0, RETRY_MILLISECONDS);
+  }
+  return 0;
 }
 
-int net_watch_create(ProcessWorld *world, int listener, const NetAddress *address, uint64_t token, const Secret *secret,
+int net_watch_create(ProcessWorld *world, int listener, const NetAddress *address, const Secret *secret,
                      const char (*hosts)[HOST_NAME], double silence, double deadline, NetWatch **watch, Error *error) {
   size_t n = (size_t)world->base.ranks;
   NetWatch *w = xcalloc(1, sizeof *w);
@@ -307,8 +311,8 @@ int net_watch_create(ProcessWorld *world, int listener, const NetAddress *addres
   pthread_mutex_init(&w->lock, NULL);
   for (size_t r = 0; r < n; r++) w->link[r].fd = -1;
   w->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-  int strangers = 0, good = world->rank ? connect_to_0(w, address, token, secret, deadline)
-                                        : accept_all(w, listener, token, secret, deadline, &strangers);
+  int strangers = 0, good = world->rank ? connect_to_0(w, address, secret, deadline)
+                                        : accept_all(w, listener, secret, deadline, &strangers);
   w->before = clock_seconds();
   for (size_t r = 0; r < n; r++) w->link[r].heard = w->before;
   *watch = w;

@@ -46,9 +46,9 @@ typedef struct NetWorld {
   NetPieces *pieces, *free_pieces[NET_SIZES]; // all; by size
   int blamed;             // the rank whose connection has failed in a call; -1: none
   NetWatch *watch;
-  bool has_secret;
-  Secret secret;
-  uint64_t token;         // of this world, which rank 0 has drawn
+  bool has_secret;        // the job has one
+  Secret job;             // that one
+  Secret secret;          // of this world: it follows from the job's, if there is one, and from what rank 0 has drawn
   ucp_tag_t key;          // of messages to this rank
   uint64_t strangers;     // messages without it that were dropped
   unsigned moves, looks;  // steps of progress since the last look for them; the check bit of that look

@@ -131,9 +131,12 @@ static bool connect_next(Copies *c) {
   c->out = channel_open(fd, false, c->is_secret ? &c->secret : NULL);
   if (c->out && channel_meet(c->out, clock_seconds() + greeting_seconds) && put(c, c->out, &mine, sizeof mine))
     return true;
+  char why[200];
+  snprintf(why, sizeof why, "what listens there %s",
+           c->out ? channel_reason(c->out) : "is not asked, for lack of memory");
   channel_close(c->out);
   c->out = NULL;
-  return tell_unreachable(c, "what listens there does not have the secret"), false;
+  return tell_unreachable(c, why), false;
 }
 
 static bool put_end(Copies *c, CopyEnd end) {
@@ -363,6 +366,10 @@ int copies_start(const Workers *workers, const CopiesPlace *place, Copies **out,
   snprintf(c->next_host, sizeof c->next_host, "%s", place->next_host);
   c->taken = xcalloc(COPY_PIECE, 1);
   int code = secret_of_environment(&c->secret, &c->is_secret, error);
+  if (!code && !c->is_secret && *place->secret) {
+    code = secret_of_text(place->secret, &c->secret, error);
+    c->is_secret = true;
+  }
   if (!code) code = listen_here(c, place, error);
   if (!code && pipe2(c->stop, O_CLOEXEC)) code = error_set(error, PLAIT_FAILED, "no pipe: %s", strerror(errno));
   if (!code) code = thread_start(&c->taker, take_all, c, error, "a thread that takes copies of memory");

@@ -221,7 +221,7 @@ static void start_copies(Machines *m) {
   const Machine *next = job_next(s, m->here);
   const CopiesPlace place = {.address = m->here->address, .port = m->here->copies_port, .next = next->address,
                              .next_port = next->copies_port, .next_host = next->host, .ranks = m->ranks,
-                             .insecure = m->options->insecure};
+                             .insecure = m->options->insecure, .secret = s->secret};
   Error error = {0};
   if (!m->options->copies || next == m->here) return;
   if (copies_start(&m->round.workers, &place, &m->copies, &error))
@@ -248,7 +248,8 @@ static int start_round(Machines *m, Error *error) {
                      .log_folder = o->log_folder,
                      .tee = o->tee,
                      .copies = o->copies && job_members(s) > 1,
-                     .insecure = o->insecure};
+                     .insecure = o->insecure,
+                     .secret = s->secret};
   m->begun = s->round;
   m->ranks = job_ranks(s);
   m->working = true;

@@ -9,6 +9,7 @@
 #include "elastic/port.h"
 #include "elastic/rescue.h"
 #include "elastic/round.h"
+#include "net/secret.h"
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,6 +22,7 @@
 typedef struct Supervisor {
   const LaunchOptions *options;
   char token[20]; // of this start
+  char secret[SECRET_TEXT]; // of its workers; "": the user has given one
   int signals;    // signalfd
   Round round;
   int number, restarts;
@@ -44,7 +46,7 @@ static int start_round(Supervisor *s, Error *error) {
   WorkerPlan plan = {.argv = o->argv, .count = o->workers, .ranks = o->workers, .nodes = 1, .host = address,
                      .port = port_free(address, s->token), .id = o->id, .token = s->token, .round = s->number,
                      .restarts = s->restarts, .most_restarts = o->most_restarts, .log_folder = o->log_folder,
-                     .tee = o->tee, .insecure = o->insecure};
+                     .tee = o->tee, .insecure = o->insecure, .secret = s->secret};
   s->journaled = false;
   return round_start(&s->round, &plan, o->grace, error);
 }
@@ -150,6 +152,7 @@ static int supervise_one(const LaunchOptions *options, int signals, int *status,
   Supervisor s = {.options = options, .caused = clock_seconds(), .cause = "start", .signals = signals};
   int code = PLAIT_OK;
   make_token(s.token, sizeof s.token);
+  if (!secret_is_users()) secret_draw(s.secret);
   for (bool again = true; again && !code; s.number += again) {
     code = start_round(&s, error);
     if (code) break;

@@ -1,6 +1,6 @@
 # What the scripts of this folder share: those of training (tests/train/harness.sh), and processes by their environment. Sourced by bash.
 . "$SOURCE/tests/train/harness.sh" || exit 1
-unset MASTER_ADDR MASTER_PORT PLAIT_INSECURE PLAIT_SECRET RANK WORLD_SIZE LOCAL_RANK PLAIT_RUN_ID
+unset MASTER_ADDR MASTER_PORT PLAIT_INSECURE PLAIT_SECRET PLAIT_JOB_SECRET PLAIT_ENCRYPT RANK WORLD_SIZE LOCAL_RANK PLAIT_RUN_ID
 
 # needs_ucx: a test that starts ranks by plait launch is skipped where plait was built without UCX
 needs_ucx() {

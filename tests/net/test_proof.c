@@ -439,5 +439,6 @@ int main(void) {
       cmocka_unit_test(on_sockets),
       cmocka_unit_test(by_a_deadline),
   };
+  if (getenv("TEST_ONLY")) cmocka_set_test_filter(getenv("TEST_ONLY")); // scripts/mutants chooses
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
