@@ -10,7 +10,8 @@
 typedef struct NetWatch NetWatch;
 
 // Connects the ranks: rank 0 by its listener (which it closes), the others to `address`. Only who proves to have the
-// world's secret is let in. hosts: (ranks) names, for sentences; borrowed. Waits for all ranks until the deadline.
+// world's secret is let in; all goes by TLS where it encrypts. hosts: (ranks) names, for sentences; borrowed. Waits for
+// all ranks until the deadline.
 int net_watch_create(ProcessWorld *world, int listener, const NetAddress *address, const Secret *secret,
                      const char (*hosts)[HOST_NAME], double silence, double deadline, NetWatch **watch, Error *error);
 int net_watch_start(NetWatch *watch, Error *error); // its thread

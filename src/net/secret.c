@@ -139,7 +139,7 @@ void secret_proof(const Secret *secret, const char *purpose, const uint64_t *wor
 
 Secret secret_derive(const Secret *from, const char *purpose, const uint64_t *words, int n) {
   static const Secret none;
-  Secret secret = {.encrypts = false};
+  Secret secret = {.encrypts = from && from->encrypts};
   secret_proof(from ? from : &none, purpose, words, n, secret.key);
   return secret;
 }

@@ -36,7 +36,7 @@ void secret_draw(char text[SECRET_TEXT]);
 extern const char secret_drawn_variable[];
 // PLAIT_FAILED: the text is none. The secret is for proofs.
 int secret_of_text(const char *text, Secret *secret, Error *error);
-// One that only follows from another (NULL: from the words alone), for one purpose; for proofs.
+// One that only follows from another (NULL: from the words alone), for one purpose. It encrypts as the other does.
 Secret secret_derive(const Secret *from, const char *purpose, const uint64_t *words, int n);
 
 // HMAC-SHA256 with the secret over what `words` say: who has the secret and means them.

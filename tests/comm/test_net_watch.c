@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "comm/net_watch.h"
 #include "net/channel.h"
+#include "net/tls.h"
 #include "comm/watch_frame.h"
 #include "tier.h"
 #include <poll.h>
@@ -42,8 +43,8 @@ static int listen_here(NetAddress *at) {
 
 static const Secret ours = {.key = "the world's"}, other = {.key = "a stranger's"};
 
-// A rank, or who says that it is one, beside rank 0's thread. fd -1: it was not let in.
-typedef struct Guest { pthread_t thread; NetAddress at; int rank, fd; Secret secret; } Guest;
+// A rank, or who says that it is one, beside rank 0's thread. fd -1: it was not let in, or talks by TLS.
+typedef struct Guest { pthread_t thread; NetAddress at; int rank, fd; Secret secret; Channel *channel; } Guest;
 
 static void *introduce(void *argument) {
   Guest *g = argument;
@@ -51,9 +52,10 @@ static void *introduce(void *argument) {
   int fd = net_connect(&g->at, soon());
   Channel *channel = fd < 0 ? NULL : channel_open(fd, false, &g->secret);
   g->fd = -1;
-  if (channel && channel_meet(channel, soon()) && channel_write(channel, &me, sizeof me, soon()))
-    g->fd = channel_release(channel);
-  else channel_close(channel);
+  if (channel && channel_meet(channel, soon()) && channel_write(channel, &me, sizeof me, soon())) {
+    if (g->secret.encrypts) g->channel = channel;
+    else g->fd = channel_release(channel);
+  } else channel_close(channel);
   return NULL;
 }
 
@@ -331,12 +333,53 @@ static void strangers(void **state) {
   close(listener);
 }
 
+// With the user's secret: what rank 1 and rank 0 say goes by TLS. A frame may fill a connection that nobody reads; it
+// follows, and is whole, when it is read.
+static void by_tls(void **state) {
+  const Secret tls = {.key = "the user's", .encrypts = true};
+  const Notice notice = {.code = PLAIT_FAILED, .rank = 1, .message = "a sentence"};
+  NetAddress at;
+  ProcessWorld world = {.rank = 0};
+  NetWatch *watch;
+  Error error = {0};
+  Guest one;
+  unsigned char frame[FRAME_BYTES], came[FRAME_BYTES];
+  if (!tls_is_built() || tls_check(&error)) skip();
+  int listener = listen_here(&at);
+  process_world_init(&world, &wire, 0, 2, 2);
+  come(&one, &at, 1, &tls);
+  assert_int_equal(net_watch_create(&world, listener, &at, &tls, hosts, 1e9, soon(), &watch, &error), PLAIT_OK);
+  pthread_join(one.thread, NULL);
+  assert_non_null(one.channel);
+  double now = clock_seconds(), until = soon();
+  for (int i = 0; i < 100000; i++) net_watch_turn(watch, now += 0.2); // pulses, until no more go
+  size_t pulses = 0, have = 0, whole = frame_write(frame, WORD_NOTICE, &notice, sizeof notice);
+  assert_true(channel_write(one.channel, frame, whole, soon()));
+  while (!abort_code(&world.base.abort) && clock_seconds() < until) net_watch_turn(watch, now);
+  assert_string_equal(world.base.abort.error.message, "a sentence");
+  for (ssize_t n = 1; clock_seconds() < until;) { // all of the pulses are whole
+    Frame f;
+    int taken = frame_take(came, have, 0, 2, &f);
+    assert_true(taken >= 0);
+    if (taken) memmove(came, came + taken, have -= (size_t)taken), pulses++;
+    else if (n < 0 && pulses > 5000) break;
+    else if ((n = channel_receive(one.channel, came + have, sizeof came - have)) > 0) have += (size_t)n;
+    else net_watch_turn(watch, now += 0.2);
+  }
+  assert_true(pulses > 5000);
+  assert_int_equal(have, 0);
+  net_watch_destroy(watch);
+  process_world_free(&world);
+  channel_close(one.channel);
+  close(listener);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(silence_is_noticed),  cmocka_unit_test(a_watch_that_was_stopped), cmocka_unit_test(pulses),
       cmocka_unit_test(the_cause_is_passed_on), cmocka_unit_test(words_before_the_end),  cmocka_unit_test(all_leave),
       cmocka_unit_test(malformed_frames),    cmocka_unit_test(a_notice_in_two_parts),    cmocka_unit_test(deaths),
-      cmocka_unit_test(strangers),
+      cmocka_unit_test(strangers),           cmocka_unit_test(by_tls),
   };
   unsetenv("PLAIT_SECRET");
   if (getenv("TEST_ONLY")) cmocka_set_test_filter(getenv("TEST_ONLY")); // scripts/mutants chooses
