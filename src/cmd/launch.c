@@ -390,10 +390,11 @@ int cmd_launch(int argc, char **argv) {
        .shown = "the one by which it reaches them"},
       {.name = "insecure",
        .value = &a.insecure,
-       .help = "allows addresses that are not of this machine alone, though nothing is encrypted or authenticated"},
+       .help = "allows addresses that are not of this machine alone, though nothing is encrypted, and whoever reaches "
+               "the store can join"},
       {"secret", OPTION_TEXT, &secret, "FILE",
-       "32 random bytes that all machines of the job have; then its processes talk by TLS, and let in nobody without "
-       "it"},
+       "32 random bytes that all machines of the job have; then its processes let in nobody without it, and talk by "
+       "TLS, but for what they compute with"},
       {"make-secret", OPTION_TEXT, &made, "FILE", "makes such a file, and starts nothing"},
       {.name = "encrypt",
        .value = &encrypts,

@@ -85,7 +85,7 @@ static int listen_anywhere(const Making *m, NetAddress *at, int *listener, Error
 static int check_own_address(const Making *m, Error *error) {
   NetAddress at;
   int listener, code = m->options.rank ? PLAIT_OK : listen_anywhere(m, &at, &listener, error);
-  if (!m->options.rank && !code) close(listener);
+  if (!m->options.rank && !code) UNLESS_FAULT(watch_listens_unattended) close(listener);
   return code;
 }
 

@@ -366,7 +366,7 @@ int copies_start(const Workers *workers, const CopiesPlace *place, Copies **out,
   snprintf(c->next_host, sizeof c->next_host, "%s", place->next_host);
   c->taken = xcalloc(COPY_PIECE, 1);
   int code = secret_of_environment(&c->secret, &c->is_secret, error);
-  if (!code && !c->is_secret && *place->secret) {
+  if (!code && !c->is_secret && FAULT(copies_ask_nobody, *place->secret, 0)) {
     code = secret_of_text(place->secret, &c->secret, error);
     c->is_secret = true;
   }

@@ -152,7 +152,7 @@ static int supervise_one(const LaunchOptions *options, int signals, int *status,
   Supervisor s = {.options = options, .caused = clock_seconds(), .cause = "start", .signals = signals};
   int code = PLAIT_OK;
   make_token(s.token, sizeof s.token);
-  if (!secret_is_users()) secret_draw(s.secret);
+  if (!secret_is_users()) UNLESS_FAULT(launch_draws_no_secret) secret_draw(s.secret);
   for (bool again = true; again && !code; s.number += again) {
     code = start_round(&s, error);
     if (code) break;
