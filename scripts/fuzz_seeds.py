@@ -75,7 +75,7 @@ seeds["copies/images"] = b"T" + greeting + copy(3, 1, [b"image", b" of a rank"],
 seeds["copies/frame"] = b"t" + greeting + copy(3, 1, [b"image"], 1)
 seeds["copies/replies"] = b"r" + 2 * struct.pack("<qii", 7, 1, 1)
 
-# checkpoint/memory_image.c: the text behind the elements
+# checkpoint/memory_image.c: the text after the elements
 box = {"name": "x", "dtype": "F32", "global": [2048], "offset": [1024], "local": [512], "at": 4096, "spare": False}
 label = {"dir": "/nowhere", "keep": 2, "log": "/nowhere/metrics.jsonl", "extra": "{}"}
 boxes = [box, dict(box, name="y", at=4096 + 2048, dtype="BF16", spare=True), dict(box, **{"local": [0]})]

@@ -27,7 +27,7 @@ static StepInput find_input(const Step *s, int i, const Tensor *x) {
 
 // Ranks read their rows out of the whole step. BEGIN counts labels: of all of them every rank of dp takes as many as it
 // has rows, whichever they are.
-static StepInputs find_inputs(const Step *s, int rank, StepInput own[BY_HAND_INPUTS]) {
+static StepInputs find_inputs(const Step *s, int rank, StepInput own[API_GRAPH_INPUTS]) {
   const PlaitTraining *t = s->t;
   StepInputs all = {.known = {[INPUT_LEARNING_RATE] = {&s->learning_rate, 0, 0}}, .own = own, .own_count = t->inputs};
   for (int i = 0; i < s->g->input.count; i++) {
@@ -46,7 +46,7 @@ static StepInputs find_inputs(const Step *s, int rank, StepInput own[BY_HAND_INP
 
 static int step_rank(Rank *r, void *step, Error *error) {
   const Step *s = step;
-  StepInput own[BY_HAND_INPUTS];
+  StepInput own[API_GRAPH_INPUTS];
   StepInputs inputs = find_inputs(s, r->rank, own);
   return executor_run(r->train, s->number, &inputs, 0, error);
 }
@@ -116,7 +116,7 @@ static int gives(const PlaitTraining *t, int rank) {
 
 static int forward_rank(Rank *r, void *step, Error *error) {
   const Step *s = step;
-  StepInput own[BY_HAND_INPUTS];
+  StepInput own[API_GRAPH_INPUTS];
   StepInputs inputs = find_inputs(s, r->rank, own);
   Outputs outputs = {s->shares, s->output, s->t->outputs};
   if (gives(s->t, r->rank)) executor_observe(r->evaluate, OBSERVER_OUTPUTS, &outputs);

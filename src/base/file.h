@@ -38,7 +38,7 @@ int file_write(AtomicFile *file, const void *data, size_t bytes);
 int file_commit(AtomicFile *file, Error *error);
 void file_abandon(AtomicFile *file); // also safe after a commit or a failed begin
 // Whether a file of that name could be written, before the work whose result it is to hold: PLAIT_BAD_INPUT for a
-// folder, else as file_begin. Leaves nothing behind.
+// folder, else as file_begin. Leaves no file.
 int file_check_writable(const char *path, Error *error);
 
 // "PATH: cannot be written: WHY", and PLAIT_FAILED, or PLAIT_UNWRITABLE where another try would fail in the same way

@@ -66,7 +66,7 @@ static const char *first_line(const char *path, char *line, size_t size) {
   return line;
 }
 
-// What follows "KEY…:" in a file of such lines; "" where there is none.
+// The text after "KEY…:" in a file of such lines; "" where there is none.
 static const char *value_of(const char *path, const char *key, char *value, size_t size) {
   char line[1024];
   FILE *f = fopen(path, "re");
@@ -212,7 +212,8 @@ static void tell_gpus(void) {
 
 // The wheel ----------------------------------------------------------------------------------------------------------
 
-// What python/make-wheel has packed with this program, "libjansson4 2.14-2, …"; "" where it comes from no wheel.
+// The packages that python/make-wheel has packed with this program, "libjansson4 2.14-2, …"; "" where it does not come
+// from a wheel.
 static const char *wheel_packages(char *text, size_t size) {
   char path[PATH_MAX], line[256];
   ssize_t n = readlink("/proc/self/exe", path, sizeof path - 1);
@@ -243,7 +244,7 @@ static void tell_wheel(void) {
 
 // The build ----------------------------------------------------------------------------------------------------------
 
-// What a plait that was built without MPI needs beside the launcher that is here, by whose it is.
+// The package that a plait built without MPI needs beside the launcher that is here, by the launcher's vendor.
 static const char *missing_for_mpi(void) {
   if (from_wheel())
     return "run.comm: net, which needs no MPI; or build plait from its source beside the machine's MPI, which a wheel "

@@ -139,7 +139,7 @@ static int explain_timeline(const Recipe *recipe, const ModelConfig *config, con
 
 typedef struct StageText { const Graph *graph; const Mesh *mesh; char text[512]; } StageText;
 
-// What a pipeline rank has: "stages 0, 2: embedding, layers 0–1, 4–5".
+// The stages of a pipeline rank: "stages 0, 2: embedding, layers 0–1, 4–5".
 static const char *describe_coordinate(const void *context, int coordinate) {
   StageText *s = (StageText *)(uintptr_t)context;
   const Graph *g = s->graph;

@@ -120,8 +120,8 @@ static void drop_unread(Graph *g, int first) {
   free(kept);
 }
 
-// What works on rows of experts that come in parts (CompileOptions.chunks), and what is done with its results, stays
-// where these rows are: else WEIGHT would keep those of all parts.
+// Nodes on rows of experts that come in parts (CompileOptions.chunks), and nodes on their results, stay where these
+// rows are: else WEIGHT would keep those of all parts.
 static char *find_parts(const Graph *g, int first) {
   char *part = xcalloc((size_t)g->node.count + 1, 1);
   for (int i = first; i < g->node.count; i++)

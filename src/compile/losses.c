@@ -1,4 +1,4 @@
-// What a step does about losses beside the model's own, and about how busy the experts of its routers are.
+// Losses beside the model's own, and measures of how busy the experts of each router are.
 //
 // Each loss is a mean over the layers that have it and over the sequences of the step. Their number is known before,
 // so the seed of the gradient that a layer adds for a sequence is coefficient / (layers · sequences), times the loss

@@ -6,7 +6,7 @@
 #include "parallel/parallel.h"
 #include "compile/recompute_list.h"
 
-// What the BEGIN and END regions of a training step do.
+// Options of the BEGIN and END regions of a training step.
 typedef struct UpdateOptions {
   int64_t samples, seq;  // of all microbatches: shape of the input "step_targets", of which ranks have as many rows as
                          // their shares say
@@ -22,13 +22,13 @@ typedef struct UpdateOptions {
   double coefficient[LOSS_COUNT]; // of further losses; 0: it is only measured
   double bias_rate;      // by which a step moves the biases of routers, where the graph has them
   int one_microbatch;    // a step has one: a gradient that comes from one node is stored, not added to zeroes
-  Delay delay;           // gradients are taken at the weights of so many steps ago (compile/delay.h); not in_backward
+  Delay delay;           // gradients are taken at the weights of that many steps ago (compile/delay.h); not in_backward
   int streams;           // the schedule does: a version takes the place of the oldest, and is not moved to it
   int at_once;           // no update waits for a word from other stages: none is clipped or skipped, whatever the norm
   int in_backward;       // it is applied in MICRO, as soon as it is made, and kept by no Variable; wants one_microbatch
 } UpdateOptions;
 
-// What backward computes again: nothing, what is cheap beside products and attention, or all of a block.
+// Which nodes backward computes again: none, those that are cheap beside products and attention, or all of a block.
 typedef enum RecomputeMode { RECOMPUTE_NONE, RECOMPUTE_SELECTIVE, RECOMPUTE_FULL } RecomputeMode;
 
 // Seconds of one call of an op in a dtype on the device of `machine`.

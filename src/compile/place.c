@@ -93,7 +93,7 @@ static void widen_accumulator(Graph *g, const Mesh *mesh, const Node *n, int var
   }
 }
 
-// What the Layout insists on: annotated tensors and the residual stream.
+// Places the outputs that the Layout fixes: annotated tensors and the residual stream.
 static int fix_outputs(Graph *g, const Mesh *mesh, const Layout *layout, const Node *n, Error *error) {
   for (int k = 0; k < n->noutput; k++) {
     Tensor *t = graph_tensor(g, n->output[k]);
@@ -152,7 +152,7 @@ static void scatter_positions(Graph *g, const Mesh *mesh, const Layout *layout, 
   }
 }
 
-// What is kept for the host lies as it is made, but complete.
+// An output that is kept for the host is stored as it is made, but complete.
 static void store_outputs(Graph *g, int id) {
   const Node *n = &g->node.data[id];
   for (int k = 0; k < n->noutput; k++) {

@@ -160,7 +160,7 @@ static void insert_casts(Graph *g, int split_masters) {
   g->phase = PHASE_FORWARD;
 }
 
-// What is kept in a Variable of another dtype is converted to that.
+// Outputs that are kept in a Variable of another dtype are converted to that dtype.
 static void cast_outputs(Graph *g) {
   for (int i = 0; i < g->node.count; i++) {
     Node *n = &g->node.data[i];

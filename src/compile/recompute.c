@@ -13,10 +13,10 @@
 // the last that both share: where it lies in a segment that the other does not, the other's result was kept. Backward
 // reads the last run that there is. Whatever nobody asks for does not run again.
 //
-// What one pass over memory makes of what backward has anyway, as activations and norms of their inputs, is not kept in
-// any mode: backward makes it again, right before it reads it. Each byte that is kept no longer costs one that is read
-// and one that is written, and no activation is moved between ranks for it. Not beside SUMMA, whose products go through
-// their steps together: what one of them reads would be made in between.
+// Results that one pass over memory makes of tensors that backward has anyway, such as activations and norms of their
+// inputs, are not kept in any mode: backward makes them again right before it reads them. Each byte that is kept no
+// longer costs one that is read and one that is written, and no activation is moved between ranks for it. Not beside
+// SUMMA, whose products go through their steps together: what one of them reads would be made in between.
 //
 // Rows of experts that come in parts (moe.chunks) run again in any case, each part right before its backward, so that
 // one part's rows are in memory at a time.
@@ -254,8 +254,9 @@ static void emit_run(Recompute *r, int first, int end, int run, int phase, int o
   }
 }
 
-// What runs again before the first node of a layer and phase: of each segment that begins its backward there, the
-// outermost first, and then of the layer for itself. done: per segment, and per layer behind these, and phase.
+// Emits the nodes that run again before the first node of a layer and phase: those of each segment that begins its
+// backward there, the outermost first, and then those of the layer itself. done: by segment, then by layer, and by
+// phase.
 static void emit_again(Recompute *r, int layer, int phase, int *done) {
   int run = 0;
   for (int i = 0; i < r->segments; i++) {

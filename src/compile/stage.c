@@ -184,7 +184,7 @@ static int check_delays(const Graph *g, const CompileOptions *o, Error *error) {
   return error_set(
       error, PLAIT_BAD_INPUT,
       "optimizer.delay is %s, but parallel.pipeline is %s, whose gradients are those of the weights "
-      "of as many steps ago as stages lie behind a layer's; take optimizer.delay %s, or parallel.pipeline "
+      "of as many steps ago as there are stages after a layer's; take optimizer.delay %s, or parallel.pipeline "
       "1f1b",
       given, name, right);
 }

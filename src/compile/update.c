@@ -45,7 +45,7 @@ void evaluation_build(Graph *g, int loss_sum, const UpdateOptions *o) {
   g->scope = "";
 }
 
-// What all updates of a region read beside their own: () each.
+// Inputs that all updates of a region share: () each.
 typedef struct UpdateInputs { int lr, factor, skip, step; } UpdateInputs;
 
 static void update_parameter(Graph *g, int w, int gradient, const UpdateInputs *in, const UpdateOptions *o) {
@@ -77,10 +77,10 @@ static int reduced_gradient(Graph *g, int gradient, int parameter, int scale, in
   return reduced;
 }
 
-// ---- updates in backward
-//   ----------------------------------------------------------------------------------------------- MICRO reads what
-//   BEGIN leaves in these Variables: the learning rate and the number of the step. As the norm is known only when
-//   everything has been applied, the gradients' factor is 1 and no step is skipped.
+// ---- updates in backward --------------------------------------------------------------------------------------------
+
+// MICRO reads from these Variables, which BEGIN has set, the learning rate and the number of the step. As the norm is
+// known only when everything has been applied, the gradients' factor is 1 and no step is skipped.
 
 static UpdateInputs inputs_in_backward(Graph *g) {
   return (UpdateInputs){.lr = graph_read(g, graph_known(g, KNOWN_UPDATE_RATE)),
@@ -194,7 +194,7 @@ int update_build(Graph *g, int loss_sum, const UpdateOptions *o, Error *error) {
     update_parameter(g, graph_read(g, parameter), gradient[i], &inputs, o);
   }
   g->scope = "end";
-  if (scale >= 0) // also where it stays, so that a run may go on with a scale that moves
+  if (scale >= 0) // also where it stays, so that a run may continue with a scale that moves
     op_loss_scale(g, "loss_scale", scale, graph_read(g, graph_known(g, KNOWN_LOSS_SCALE_GOOD_STEPS)), inputs.skip,
                   o->loss_scale_interval);
   losses_end(g, inputs.skip, o);

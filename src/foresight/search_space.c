@@ -42,7 +42,7 @@ static bool read_value(SpaceSetting *s, char *text) {
   return s->key->kind == RECIPE_INT && (!*end || *text == '{');
 }
 
-// "parallel.zero=3 parallel.reshard=false"; false: it is no feature of the space.
+// "parallel.zero=3 parallel.reshard=false"; false: it is not a feature of the space.
 static bool read_feature(const LayoutTraits *t, SpaceFeature *f) {
   char text[256];
   snprintf(text, sizeof text, "%s", t->settings);

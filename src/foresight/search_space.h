@@ -59,7 +59,7 @@ typedef void SpaceSee(void *context, const Candidate *candidate, const Recipe *r
 // were judged.
 int64_t space_each(const Space *space, SpaceSee *see, void *context);
 // The plans beside one: with another feature of one of the other kinds, another bucket, the other value of overlap,
-// fewer recomputed layers, or a microbatch that is no power of two. Returns how many were judged.
+// fewer recomputed layers, or a microbatch that is not a power of two. Returns how many were judged.
 int64_t space_beside(const Space *space, const Candidate *candidate, SpaceSee *see, void *context);
 
 // The recipe of a plan: a copy of the base with its settings; borrows from it.

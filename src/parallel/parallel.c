@@ -57,13 +57,13 @@ static int cuts_tokens(const Layout *l, int axis) {
 }
 
 // The axes that experts lie over: first those whose ranks have the same tokens, so that each computes its own experts
-// of them; behind these those over which rows move, all in one call (sharding/row_exchange.h).
+// of them; after these those over which rows move, all in one call (sharding/row_exchange.h).
 static void lay_experts(Layout *l, const Mesh *mesh, const ParallelOptions *o) {
   ExpertFold fold;
   if (!parallel_expert_fold(o, o->experts, &fold)) return;
   int dp = mesh_axis(mesh, "dp"), part = mesh_axis(mesh, "dp_ep");
-  // All of dp as the user gave it, the replicas' axis too. What is left of it in this mesh may be less than the part
-  // that has been cut off.
+  // All of dp as the user gave it, the replicas' axis too. The rest of it in this mesh may be less than the part that
+  // has been cut off.
   int all = FAULT(part_of_dp_is_all, fold.dp == axis_size(&o->mesh, "dp"), fold.dp > axis_size(mesh, "dp"));
   for (int moves = 0; moves < 2; moves++)
     for (int a = 0; a < mesh->naxis; a++) {

@@ -25,7 +25,7 @@ typedef struct Overlap {
   int on;               // collectives are in flight while the rank computes
   int64_t bucket_bytes; // collectives of a kind are joined up to this size; 0: none are
   int read_ahead;       // units by which gathers of parameters stand before their readers: 0 or 1
-  int gather;           // such a unit: a block, a layer, or so many MB (10^6 bytes)
+  int gather;           // such a unit: a block, a layer, or a number of MB (10^6 bytes)
 } Overlap;
 
 typedef struct Pipeline {
@@ -81,7 +81,7 @@ static inline int delay_of_layer(const Delay *d, int layer, int layers) {
   return !d->count ? 0 : d->of[d->count == 1 || i < 0 ? 0 : i];
 }
 
-// What a configuration must fit: a model, and a step.
+// The model and the step that a configuration must fit.
 typedef struct Workload {
   const char *model;       // for sentences, "the model of config.json"; NULL: it is not known yet, and not judged
   const char *family;      // "the gpt2 model", for what a model does not have
@@ -115,10 +115,10 @@ typedef struct ParallelProblem {
 // microseconds: planners ask about every configuration that they try.
 int parallel_check(const ParallelOptions *options, const Workload *workload, ParallelProblem *problem);
 
-// What passes read, of a configuration that parallel_check allows for this workload. An axis of the user's may become
-// two: "dp" with shard_group is "replica" and "dp", and where "tp" has more ranks than there are key and value heads it
-// is "tp", over which these are sharded, and "tp_group", whose ranks share one and divide its query heads. 2-D, 2.5-D
-// and 3-D tensors cut "tp_depth" and "tp_row" off "tp".
+// The result that passes read, for a configuration that parallel_check allows for this workload. An axis of the user's
+// may become two: "dp" with shard_group is "replica" and "dp", and where "tp" has more ranks than there are key and
+// value heads it is "tp", over which these are sharded, and "tp_group", whose ranks share one and divide its query
+// heads. 2-D, 2.5-D and 3-D tensors cut "tp_depth" and "tp_row" off "tp".
 Parallel parallel_create(const ParallelOptions *options, const Workload *workload);
 
 // The call of attention that `context` is chosen for: a data rank's microbatch and the heads that tp leaves. And the
@@ -136,7 +136,7 @@ int parallel_word_ranks(const ParallelOptions *options, const char *word);
 // Ranks over which a row of the Layout cuts, and whether it cuts over an axis.
 int parallel_row_ranks(const ParallelOptions *options, LayoutRow row);
 int parallel_row_has(const ParallelOptions *options, LayoutRow row, const char *axis);
-// Of so many ranks, how many shard the key and value heads; the others share these. That is done on one axis of those
+// Of `ranks` ranks, how many shard the key and value heads; the others share these. That is done on one axis of those
 // that cut the heads: "tp", "tp_row", or NULL where neither does.
 int parallel_kv_ranks(const Workload *workload, int ranks);
 const char *parallel_heads_axis(const ParallelOptions *options);

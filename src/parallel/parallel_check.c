@@ -400,8 +400,8 @@ static int check_stages(const Question *q) {
 
 // ---- updates in backward -------------------------------------------------------------------------------------------
 
-// What is applied in backward cannot wait for other microbatches or for the norm, and cannot be taken back. All that is
-// in the way is said at once.
+// An update that is applied in backward cannot wait for other microbatches or for the norm, and cannot be taken back.
+// The message names all obstacles at once.
 static int check_update(const Question *q) {
   const Workload *w = q->w;
   if (!w->update_in_backward) return PLAIT_OK;
@@ -448,7 +448,7 @@ static const struct { LayoutRow row; DimName dim; const char *what, *lacks; } we
 };
 enum { WEIGHT_ROWS = sizeof weight_rows / sizeof *weight_rows };
 
-// Does the row divide its dim where `axis` has so many ranks? Of the heads, tp may cut the query heads of a group as
+// Does the row divide its dim where `axis` has `size` ranks? Of the heads, tp may cut the query heads of a group as
 // well.
 static int row_fits(const Question *q, int i, const char *axis, int size) {
   LayoutRow row = weight_rows[i].row;

@@ -46,13 +46,13 @@ static int check_exchange_of_all(const Question *q) {
   else q->problem->nearest[0] = 1;
   return parallel_refuse(
       q->problem, "mesh.cp",
-      "mesh.cp is %d, and so many ranks are to exchange positions for heads (parallel.context ulysses), but "
+      "mesh.cp is %d, and that many ranks are to exchange positions for heads (parallel.context ulysses), but "
       "%s%.120s has %s, which they do not divide evenly; the nearest is %s, or take parallel.context gather%s",
       q->cp, left_by_tp(q), q->w->model, heads_text(q, heads), text,
       q->o->ulysses ? " and leave parallel.ulysses out" : "");
 }
 
-// Can so many ranks of cp exchange positions for heads, as parallel.context says?
+// Can `ranks` ranks of cp exchange positions for heads, as parallel.context says?
 static int ulysses_fits(const Question *q, int ranks) {
   if (q->cp % ranks || !heads_fit(q, ranks)) return 0;
   return q->o->context == ALGORITHM_GATHER    ? ranks == 1
@@ -105,7 +105,7 @@ int parallel_check_context(const ParallelOptions *o, const Workload *w, Parallel
         inner, take);
   return parallel_refuse(
       q->problem, "parallel.ulysses",
-      "parallel.ulysses is %d, and so many ranks are to exchange positions for heads, but %s%.120s has %s, "
+      "parallel.ulysses is %d, and that many ranks are to exchange positions for heads, but %s%.120s has %s, "
       "which they do not divide evenly; %s",
       inner, left_by_tp(q), q->w->model, heads_text(q, heads), take);
 }

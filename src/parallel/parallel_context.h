@@ -2,7 +2,7 @@
 #pragma once
 #include "parallel/parallel.h"
 
-// Can so many ranks exchange positions for the heads that tp leaves? Unknown without the model: 1.
+// Can `ranks` ranks exchange positions for the heads that tp leaves? Unknown without the model: 1.
 int parallel_exchange_fits(const ParallelOptions *options, const Workload *workload, int ranks);
 
 // Can attention cross cp as the options say? PLAIT_OK, or PLAIT_INFEASIBLE and the problem.

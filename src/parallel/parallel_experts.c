@@ -130,12 +130,12 @@ static int check_row(const ParallelOptions *o, ParallelProblem *problem) {
     while (at < 3 && strcmp(order[at], axis)) at++;
     if (!moves && moved)
       return parallel_refuse(problem, "layout.expert",
-                             "layout.expert names %s, which cuts samples or positions, behind an axis that does not; "
+                             "layout.expert names %s, which cuts samples or positions, after an axis that does not; "
                              "take layout.expert=%s",
                              axis, row_in_order(o, text));
     if (moves && at < next)
       return parallel_refuse(problem, "layout.expert",
-                             "layout.expert names %s behind %s, but rows go to experts in the order of the mesh; take "
+                             "layout.expert names %s after %s, but rows go to experts in the order of the mesh; take "
                              "layout.expert=%s",
                              axis, order[next], row_in_order(o, text));
     if (moves) moved = 1, next = at;

@@ -2,7 +2,7 @@
 #pragma once
 #include "parallel/parallel.h"
 
-// So many ranks of each axis have different experts: all of tp; of cp all or one; of dp a divisor.
+// The ranks of each axis that have different experts: all of tp; of cp all or one; of dp a divisor.
 typedef struct ExpertFold { int tp, cp, dp; } ExpertFold;
 
 // The fold over the innermost `ranks` ranks of dp · cp · tp, and 1; 0: there is none (ranks 0 or 1), or it would cut an

@@ -43,7 +43,7 @@ static const char *place(Loader *loader, const YamlNode *node) {
   return arena_format(&loader->arena, "%s:%d:%d", loader->name, node->line, node->column);
 }
 
-// What a message about a key begins with, as recipe_where gives it: "recipe.yaml:5:12: ", "batch={micro: 4}: ", and
+// The beginning of a message about a key, as recipe_where gives it: "recipe.yaml:5:12: ", "batch={micro: 4}: ", and
 // nothing where the override is KEY=VALUE itself, since the message names the key and the value.
 static const char *before(Loader *loader, const char *path, const YamlNode *value) {
   size_t n = strlen(path);

@@ -211,16 +211,17 @@ void recipe_print(const Recipe *recipe, FILE *out);
 int recipe_write(const Recipe *recipe, const char *path, Error *error);
 bool recipe_equal(const Recipe *a, const Recipe *b);
 
-// What a message about the value of a key begins with, the place of it: "recipe.yaml:5:12: ", "batch={micro: 4}: ", the
-// file where it was not given; "" where it was given as batch.micro=4, which the message says itself.
+// The beginning of a message about the value of a key, its place: "recipe.yaml:5:12: ", "batch={micro: 4}: ", the file
+// where it was not given; "" where it was given as batch.micro=4, which the message says itself.
 const char *recipe_where(const Recipe *recipe, const char *path);
 
-// What is trained on, or evaluated on: data.valid, or data.train where data.split holds a part of it out. May be empty.
+// The corpora for training or for evaluation: data.valid, or data.train where data.split holds a part of it out. May be
+// empty.
 const RecipeCorpora *recipe_corpora(const Recipe *recipe, bool evaluation);
 
 bool recipe_is_given(const Recipe *recipe, const char *path); // by the file or an override
 
-// schedule.decay_steps, or what auto means: a tenth of the steps, at most those behind the warm-up.
+// schedule.decay_steps, or what auto means: a tenth of the steps, at most those after the warm-up.
 static inline int64_t recipe_decay_steps(const Recipe *r) {
   int64_t rest = r->schedule.steps - r->schedule.warmup, tenth = r->schedule.steps / 10;
   return r->schedule.decay_steps >= 0 ? r->schedule.decay_steps : tenth < rest ? tenth : rest;
@@ -250,7 +251,7 @@ bool recipe_is_even(const Recipe *r); // all data ranks have as many sequences o
 LayoutWords recipe_layout_row(const Recipe *recipe, LayoutRow row);
 // The parallel configuration that a recipe asks for. Borrows parallel.layers.
 ParallelOptions recipe_parallel(const Recipe *recipe);
-// What it must fit. Without a config (NULL) the model is left open.
+// The model and step that a configuration must fit. Without a config (NULL) the model is left open.
 // The texts are in `texts`, which may be used again: config says of which model they are, NULL: of none yet.
 typedef struct WorkloadTexts { const ModelConfig *config; char model[512], family[64]; Delay delay; } WorkloadTexts;
 Delay recipe_delay(const Recipe *recipe);

@@ -68,7 +68,7 @@ static int check_mesh(Recipe *r, Error *error) {
   return PLAIT_OK;
 }
 
-// What parallel.sequence means: the sequence over tp, within the part of it that a rank of cp has.
+// The meaning of parallel.sequence: the sequence over tp, within the part of it that a rank of cp has.
 static bool is_sequence_parallel(const Recipe *r, const LayoutWords *seq) {
   if (seq->count == 1) return r->mesh.cp == 1 && !strcmp(seq->axis[0], "tp");
   return seq->count == 2 && !strcmp(seq->axis[0], "cp") && !strcmp(seq->axis[1], "tp");
@@ -184,7 +184,7 @@ static void note_idle_word(Recipe *r, const ParallelOptions *parallel, const cha
                 parallel_tensor_names[parallel->tensor]);
 }
 
-// What a single rank, an axis of one rank or a run that is too short leave without effect.
+// Notes keys that have no effect on a single rank, on an axis of one rank or in a run that is too short.
 static int note_idle(Recipe *r, const Recipe *defaults) {
   static const char *const several[] = {"parallel.bucket_mb", "parallel.overlap", "run.desync_check",
                                         "run.work_stealing"};
@@ -345,7 +345,7 @@ static int check_all(Recipe *r, int (*const *checks)(Recipe *, Error *), Error *
   return code;
 }
 
-// What depends on the mesh.
+// Checks that depend on the mesh.
 static int check_meshed(Recipe *r, const Recipe *defaults, Error *error) {
   static int (*const checks[])(Recipe *, Error *) = {check_mesh, check_parallel, NULL};
   int code = check_all(r, checks, error);

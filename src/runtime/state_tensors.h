@@ -11,5 +11,5 @@ int state_tensors_of(State *s, KnownOf of, CheckpointTensor **out);
 // The same of one Variable, by its id: no box where it does not live on this rank.
 int state_tensor(State *s, int variable, CheckpointTensor **out);
 
-// What a checkpoint holds.
+// Kinds of Variables in a checkpoint.
 enum { CHECKPOINT_KINDS = 1 << VARIABLE_PARAMETER | 1 << VARIABLE_OPTIMIZER | 1 << VARIABLE_COUNTER };

@@ -1,4 +1,4 @@
-// What auto recomputes: chains from compiled Programs, and a search that the real memory plan decides.
+// Decides what auto recomputes: chains from compiled Programs, and a search that the real memory plan decides.
 #include "setup/recompute_auto.h"
 #include "base/fault.h"
 #include "op/op.h"
@@ -405,7 +405,7 @@ static void fill_points(const Search *s, RecomputeChoice *choice) {
   free(point);
 }
 
-// What takes the most of a rank beside activations.
+// The largest part of a rank's memory beside activations.
 static void largest_need(const Search *s, const Tried *t, char *text, size_t size) {
   CompileOptions o = *s->options;
   Job *job = NULL;

@@ -67,7 +67,7 @@ void setup_note_model(const Recipe *r, const ModelConfig *c, FILE *out) {
             (long long)c->positions);
 }
 
-// The Layout: its name, and the rows that the recipe has of its own.
+// The Layout: its name, and the recipe's own rows.
 static size_t describe_layout(const Recipe *r, char *text, size_t size) {
   static const char *const names[] = {"auto",
 #define LAYOUT_SHIPPED(id, name, ...) name,

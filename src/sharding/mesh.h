@@ -9,7 +9,7 @@ enum { MAX_AXES = 16, MAX_AXES_PER_DIM = 12 };
 typedef enum AxisRole { AXIS_DATA, AXIS_CONTEXT, AXIS_TENSOR, AXIS_EXPERT, AXIS_PIPELINE } AxisRole;
 AxisRole axis_role(const char *name); // by axes.def
 
-// Features cut axes of users' in two (axes.def): the part is an axis of its own, what is left keeps the name.
+// Features cut axes of users' in two (axes.def): the part is a separate axis, and the rest keeps the name.
 typedef enum AxisPart {
   AXIS_WHOLE, // or what is left of it
 #define AXIS_PART(id, ...) AXIS_PART_##id,
@@ -25,7 +25,7 @@ typedef struct Mesh { int naxis, ranks, folded; Axis axis[MAX_AXES]; } Mesh;
 
 // Axes in the order given; the rank count is the product of the sizes.
 Mesh mesh_create(int naxis, const char *const *name, const int *size);
-void mesh_add(Mesh *mesh, const char *name, int size); // one more axis, behind the others
+void mesh_add(Mesh *mesh, const char *name, int size); // one more axis, after the others
 // Cuts `size` ranks off an axis as a part, which stands beside it on the side that axes.def says. Nothing where size is
 // 1.
 void mesh_cut(Mesh *mesh, const char *axis, AxisPart part, int size);

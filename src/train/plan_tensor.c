@@ -6,7 +6,7 @@
 #include "setup/setup.h"
 #include <string.h>
 
-// Bytes that a rank moves in a step of the model with so many layers, on one stage.
+// Bytes that a rank moves in a step of the model with `layers` layers, on one stage.
 static int bytes_of(const Recipe *recipe, const ModelConfig *config, int layers, double *bytes, Error *error) {
   ModelConfig few = *config;
   Job *job = NULL;
@@ -48,7 +48,7 @@ static int grid_text(const Recipe *r, char *text, size_t size) {
   return o.tensor == LAYOUT_TENSOR_1D ? 0 : o.tensor == LAYOUT_TENSOR_2D ? 1 : 2;
 }
 
-// What stands in the way of a kind, without the advice behind it; "" where it can be.
+// The obstacle to a kind, without the advice after it; "" where it is possible.
 static void obstacle(const Recipe *recipe, const ModelConfig *config, char *text, size_t size) {
   ParallelOptions options = recipe_parallel(recipe);
   WorkloadTexts texts = {.config = NULL};

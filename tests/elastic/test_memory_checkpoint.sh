@@ -67,7 +67,7 @@ killed dp mesh.dp=2 parallel.zero=0
 killed zero mesh.dp=2 parallel.zero=3
 killed tp mesh.dp=1 mesh.tp=2 parallel.zero=0
 killed pp mesh.dp=1 mesh.pp=2 parallel.zero=0 precision=bf16
-grep -q "^the state is kept in memory every $every steps: a crash of processes costs at most so many; the loss of a machine, those since the last checkpoint" pp.log ||
+grep -q "^the state is kept in memory every $every steps: a crash of processes loses at most $every steps; losing a machine loses the steps since the last checkpoint" pp.log ||
   fail "what is survived is not told: $(cat pp.log)"
 
 # ---- inside of a copy: the older one counts. Chaos lets copies take longer than they need ----
@@ -159,7 +159,7 @@ lose() {
 lose gone mesh.dp=2 parallel.zero=3
 grep -qh 'is not saved: .*; what comes next resumes from the last checkpoint' ?.log || fail "nothing says that memory is lost: $(grep -h '^plait' ?.log)"
 lose whole_machine mesh.dp=2 parallel.zero=0
-grep -qh 'the loss of a machine, too: the ranks of each machine have all of the state' ?.log || fail "what is survived: $(grep -h 'kept in' ?.log)"
+grep -qh 'losing a machine loses no more: the ranks of each machine have all of the state' ?.log || fail "what is survived: $(grep -h 'kept in' ?.log)"
 last=$(cat ?.log | sed -n 's/^resuming from .*step-\([0-9]*\)$/\1/p')
 [ "${last:-0}" -ge $((12 - every)) ] || { grep -h '^plait' ?.log; fail "a machine was lost after step 12, and the run resumes from step $last"; }
 extra() { python3 -c 'import json, sys; e = json.load(open(sys.argv[1]))["extra"]; print([(k, v) for k, v in e.items() if k != "recipe"])' "$1/checkpoints/step-$last/checkpoint.json"; }
@@ -208,7 +208,7 @@ for lost in 0 1; do # the rank whose machine is lost; the other one's serves the
   [ "$newest" -ge 9 ] && [ "$(cat a.log c.log | from /dev/stdin | tail -1)" = "$newest" ] ||
     { grep -h '^plait' ?.log; fail "step $newest was the newest in memory, and the run resumes from step $(cat a.log c.log | from /dev/stdin | tail -1)"; }
   grep -qh "^plait launch: step $newest was in the memory of the workers, and is saved now" a.log c.log || fail "not saved from memory: $(grep -h '^plait' ?.log)"
-  grep -qh 'the loss of a machine, too: the next one has a copy of what each keeps (checkpoint.copies: 1)' ?.log || fail "what is survived: $(grep -h 'kept in' ?.log)"
+  grep -qh 'losing a machine loses no more: the next one has a copy of what each keeps (checkpoint.copies: 1)' ?.log || fail "what is survived: $(grep -h 'kept in' ?.log)"
   [ -z "$(find copied$lost -name 'memory-*' -o -name '*.tmp*')" ] || fail "copied$lost: $(ls copied$lost copied$lost/checkpoints)"
 done
 

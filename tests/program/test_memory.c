@@ -425,7 +425,7 @@ static int64_t activation_bytes(const Program *p) {
   return most;
 }
 
-// The activation that backward makes again for the gradient of the matrix behind it is gone before its own gradient,
+// The activation that backward makes again for the gradient of the matrix after it is gone before its own gradient,
 // which is as wide, is made: backward has one wide tensor beside what forward kept. Reference kernels have no
 // workspace.
 static void activations_are_gone_before_their_gradients(void **state) {
