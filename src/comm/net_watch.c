@@ -300,8 +300,8 @@ static int accept_all(NetWatch *w, int listener, const Secret *secret, double de
   return here == ranks;
 }
 
-// Again where strangers were so many that rank 0 has closed this connection for them; a rank 0 that has gone listens no
-// more.
+// Again where rank 0 has closed this connection because hundreds of strangers came; a rank 0 that has gone does not
+// listen any more.
 static int connect_to_0(NetWatch *w, const NetAddress *address, const Secret *secret, double deadline) {
   Introduction me = {.rank = (uint32_t)w->world->rank};
   for (int fd; (fd = net_connect(address, deadline)) >= 0 && clock_seconds() < deadline;) {

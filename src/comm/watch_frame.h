@@ -4,7 +4,7 @@
 #include "comm/wire.h"
 #include <stdbool.h>
 
-// What a rank says first, when both sides have proved to have the world's secret.
+// The first words of a rank, when both sides have proved to have the world's secret.
 typedef struct Introduction { uint32_t rank, zero; } Introduction;
 
 bool introduction_is_valid(const Introduction *who, int ranks); // it is one of these ranks, other than 0

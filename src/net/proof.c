@@ -17,7 +17,7 @@ _Static_assert(sizeof(ProofVerdict) == 8 + PROOF_BYTES, "a verdict has no gaps")
 
 static const char *version_of(const Proof *p) { return p->terms.version ? p->terms.version : PLAIT_VERSION; }
 
-// What goes next, and what follows when it has gone.
+// Sends this next; `then` is what follows when it has gone.
 static void send_next(Proof *p, const void *data, size_t bytes, ProofState then) {
   memcpy(p->out.bytes, data, bytes);
   p->sent = 0;
@@ -30,7 +30,7 @@ static void read_next(Proof *p, size_t bytes) {
   p->want = bytes;
 }
 
-// What is wrong with the other side. `at_once`: it is told nothing more.
+// Notes why the other side is refused. `at_once`: it is told nothing more.
 static void refuse(Proof *p, ProofRefusal why, bool at_once) {
   static const char *const reasons[] = {[REFUSAL_STRANGER] = "is not plait",
                                         [REFUSAL_SECRET] = "does not have the secret of this job",

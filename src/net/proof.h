@@ -45,7 +45,7 @@ typedef enum ProofRefusal {
   REFUSAL_WORDS,     // it has the secret, but its words are not expected
 } ProofRefusal;
 
-// What is sent. Magic, protocol and version stay where they are in all protocols, so that each can name the other.
+// The messages. Magic, protocol and version stay where they are in all protocols, so that each can name the other.
 typedef struct ProofHello {
   char magic[8];
   uint32_t protocol, zero;

@@ -24,7 +24,7 @@ int secret_make(const char *path, Error *error);
 // needs the user's secret.
 int secret_of_environment(Secret *secret, bool *there, Error *error);
 bool secret_is_users(void);   // the user has given it, for all that the job says
-// What ranks compute with goes by TLS, too (PLAIT_ENCRYPT=1, plait launch --encrypt). Who carries messages and cannot
+// The data of ranks goes by TLS, too (PLAIT_ENCRYPT=1, plait launch --encrypt). A carrier of messages that cannot
 // encrypt them refuses it; secret_of_environment has refused it where the user has given no secret.
 bool secret_encrypts(void);
 // May anybody listen where other machines reach it: with the user's secret, or as the user says so (PLAIT_INSECURE=1,

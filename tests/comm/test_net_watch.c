@@ -298,7 +298,7 @@ static void deaths(void **state) {
   }
 }
 
-// Who does not prove to have the secret of the world is not let in, nor who has it and is no other rank. Connections
+// Who does not prove to have the secret of the world is not let in, nor who has it and is not another rank. Connections
 // that say nothing, or what is not a proof, are in nobody's way (test_arrivals.c).
 static void strangers(void **state) {
   NetAddress at;

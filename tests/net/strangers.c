@@ -1,4 +1,4 @@
-// Connections that say what is no part of a job, many at a time: one thread, one poll.
+// Connections of strangers to a job, many at a time: one thread, one poll.
 #include "strangers.h"
 #include "base/clock.h"
 #include "base/error.h"
@@ -13,7 +13,7 @@
 
 enum { WORDS = 1 << 16, SILENT_EVERY = 32 };
 
-// What one does: it says `bytes` bytes, and then waits to be closed, or goes.
+// The manner of one: it says `bytes` bytes, and then waits to be closed, or goes.
 typedef enum Manner { WAITS, GOES, GOES_WITHOUT_A_WORD, RESETS, ENDS_ITS_SIDE, ECHOES, MANNERS } Manner;
 typedef struct Stranger {
   int fd;
@@ -75,7 +75,7 @@ static void end(Stranger *s, long *counter) {
   s->fd = -1;
 }
 
-// What has come is thrown away, or said again. Whether the other side has closed the connection.
+// Bytes that have come are thrown away, or said again. Whether the other side has closed the connection.
 static bool hear(Stranger *s, StrangersSeen *seen) {
   unsigned char heard[4096];
   for (;;) {

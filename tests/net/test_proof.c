@@ -352,7 +352,7 @@ static void cut_off_anywhere(void **state) {
     }
 }
 
-// What strangers say is taken up to the byte at which it is wrong, and never more than a hello and a proof have.
+// Bytes of strangers are taken up to the byte at which it is wrong, and never more than a hello and a proof have.
 static void what_is_not_plait(void **state) {
   unsigned char noise[4096];
   Proof p;
