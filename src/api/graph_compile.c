@@ -138,9 +138,9 @@ static int cut_evenly(int layers, int stages, int *cut) {
   return stages;
 }
 
-static ParallelOptions parallel_of(const ApiGraphSetup *s, LayoutTensor *annotation) {
+static StepParallel parallel_of(const ApiGraphSetup *s, LayoutTensor *annotation) {
   const PlaitTrainingOptions *o = &s->options;
-  return (ParallelOptions){.mesh = s->at->mesh,
+  return (StepParallel){.mesh = s->at->mesh,
                            .layout = layout_shipped(LAYOUT_SHIPPED_DATA),
                            .annotations = placements_from(s, annotation),
                            .annotation = annotation,
@@ -152,15 +152,16 @@ static ParallelOptions parallel_of(const ApiGraphSetup *s, LayoutTensor *annotat
                            .stages_per_rank = 1};
 }
 
-static CompileOptions options_of(const ApiGraphSetup *s, const Device *device) {
+static void fill_step(const ApiGraphSetup *s, LayoutTensor *annotation, const StepModel *model, Step *step) {
   const PlaitGraph *h = s->graph;
   const PlaitTrainingOptions *o = &s->options;
   Op optimizer = (Op)optimizer_find(o->optimizer ? o->optimizer : "sgd");
   const OptimizerDef *def = op_def(optimizer)->optimizer;
-  return (CompileOptions){
-      .mode = MODEL_TRAIN,
-      .seq = labels_of(h),
-      .device = device,
+  *step = (Step){
+      .parallel = parallel_of(s, annotation),
+      .batch = {.samples = h->samples,
+                .micro = micro_of(h, s->at->mesh.axis[s->at->dp].size, s->microbatches),
+                .seq = 1}, // no placement of the user's is one of a sequence
       .precision = h->dtype == DTYPE_BF16 ? DTYPE_BF16 : DTYPE_F32, // the graph is in its own dtype otherwise
       .update = {.optimizer = optimizer,
                  .beta1 = def->betas[0],
@@ -170,35 +171,33 @@ static CompileOptions options_of(const ApiGraphSetup *s, const Device *device) {
                  .momentum = o->momentum > 0 ? o->momentum : def->momentum,
                  .clip = o->clip,
                  .count = h->loss.labels < 0 ? h->loss.elements : 0}};
+  step_choose(step, model);
 }
 
 int api_graph_compile(const ApiGraphSetup *s, const Device *device, int forward, Job **job, Error *error) {
   const PlaitGraph *h = s->graph;
   LayoutTensor *annotation = xcalloc((size_t)(s->annotation.count + h->output.count) + 1, sizeof *annotation);
   int cut[MAX_STAGES] = {0};
-  ParallelOptions parallel = parallel_of(s, annotation);
-  Workload workload = {.model = "the graph",
-                       .layers = h->g->layers,
-                       .samples = h->samples,
-                       .micro = micro_of(h, s->at->mesh.axis[s->at->dp].size, s->microbatches),
-                       .seq = 1};
+  StepModel model = {.known = 1, .name = "the graph", .layers = h->g->layers};
+  CompileOptions options = {.mode = MODEL_TRAIN, .device = device};
+  fill_step(s, annotation, &model, &options.step);
   ParallelProblem problem;
   *job = NULL;
-  int code = parallel_check(&parallel, &workload, &problem);
+  int code = parallel_check(&options.step, &model, &problem);
   if (code) error_set(error, code, "%s", problem.text);
   else {
-    parallel.cut = cut_evenly(h->g->layers, mesh_pipeline_ranks(&s->at->mesh), cut);
-    parallel.layers = cut;
-    CompileOptions options = options_of(s, device);
-    options.parallel = parallel_create(&parallel, &workload);
+    options.step.parallel.cut = cut_evenly(h->g->layers, mesh_pipeline_ranks(&s->at->mesh), cut);
+    options.step.parallel.layers = cut;
+    options.parallel = parallel_create(&options.step, &model);
+    options.step.batch.seq = labels_of(h);
     JobOptions run = {.threads = s->options.threads ? s->options.threads : 1, .seed = s->options.seed};
-    compile_set_batch(&options, h->samples, workload.micro);
+    compile_set_batch(&options, h->samples, options.step.batch.micro);
     code = job_create_built(training_graph(h, options.micro_samples), h->loss.tensor, &options, &run, job, error);
     if (!code && forward)
       code = job_add_evaluation(*job, forward_graph(h, options.micro_samples), h->loss.tensor, error);
   }
   if (code) use_user_names(error);
-  if (*job) (*job)->options.parallel.layout.annotation = NULL;
+  if (*job) (*job)->options.parallel.layout.annotation = (*job)->options.step.parallel.annotation = NULL;
   free(annotation);
   return code;
 }

@@ -42,12 +42,15 @@ int file_read(const char *path, size_t max_bytes, char **data, size_t *size, Err
   return PLAIT_OK;
 }
 
-void file_peek(const char *path, char *text, size_t size) {
-  int fd = open(path, O_RDONLY | O_CLOEXEC);
+int file_peek(const char *path, char *text, size_t size) {
+  int fd = open(path, O_RDONLY | O_CLOEXEC), why = fd < 0 ? -errno : 0;
   size_t n = 0;
-  for (ssize_t got; fd >= 0 && n < size - 1 && (got = read(fd, text + n, size - 1 - n)) > 0;) n += (size_t)got;
+  ssize_t got = 0;
+  while (fd >= 0 && n < size - 1 && (got = read(fd, text + n, size - 1 - n)) > 0) n += (size_t)got;
+  if (got < 0) why = -errno;
   if (fd >= 0) close(fd);
   text[n] = 0;
+  return why;
 }
 
 int file_map(const char *path, FileMap *map, Error *error) {

@@ -10,6 +10,7 @@
 #include "cli/wrap.h"
 #include "comm/launcher.h"
 #include "comm/net.h"
+#include "comm/net_shared.h"
 #include "net/secret.h"
 #include "elastic/etcd_http.h"
 #include "base/cores.h"
@@ -279,13 +280,13 @@ static void tell_mpi(void) {
 static void tell_net(void) {
   const char *version = net_version();
   if (version) {
-    say(GOOD, "UCX", "%s (ranks as processes without MPI, run.comm: net)", version);
+    say(GOOD, "UCX", "%s (shared memory between ranks that are processes, run.comm: net)", version);
     return;
   }
   say(MISSING, "UCX",
-      net_is_built() ? "plait was built with it, but it cannot be loaded" : "plait was built without it");
-  advice("running ranks as processes that torchrun, srun or a shell starts (run.comm: net)",
-         net_is_built() ? "apt-get install libucx0" : "apt-get install libucx-dev, then make");
+      net_shared_is_built() ? "plait was built with it, but it cannot be loaded" : "plait was built without it");
+  advice("shared memory between ranks that are processes of one machine, which talk by Unix sockets without it",
+         net_shared_is_built() ? "apt-get install libucx0" : "apt-get install libucx-dev, then make");
 }
 
 static void tell_tls(void) {

@@ -52,7 +52,7 @@ static int explain_shards_of(const Recipe *recipe, const ModelConfig *config, co
 static int explain_choices(const Recipe *recipe, const ModelConfig *config, Error *error) {
   CompileOptions options;
   Graph *graph = NULL;
-  ParallelOptions asked = recipe_parallel(recipe);
+  StepParallel asked = recipe_parallel(recipe);
   int code = setup_graph(recipe, config, "place", &options, &graph, error);
   if (!code) explain_algorithms(graph, &options.parallel.mesh, &asked, stdout);
   graph_destroy(graph);

@@ -136,20 +136,21 @@ static int gather(TcpRendezvous *r, void **records, size_t *lengths, Error *erro
   Greeting greeting = greeting_of(r);
   Welcome welcome = {r->secret, &greeting, sizeof greeting, sizeof(Answer), record_bytes, r, meeting_seconds,
                      record_seconds, r->options.ranks + SPARE_ARRIVALS};
-  Arrivals arrivals = arrivals_of(r->listener, &welcome);
-  int here = 1, came = 1;
-  while (here < r->options.ranks && came > 0) {
+  Arrivals arrivals;
+  int here = 1, came = 1, code = arrivals_begin(&arrivals, r->listener, &welcome, error);
+  if (code) return code;
+  while (here < r->options.ranks && came) {
     Channel *channel;
     void *answer;
     bool is_notice = !r->noticed && r->notice_at < r->deadline;
     came = arrivals_next(&arrivals, is_notice ? r->notice_at : r->deadline, &channel, &answer);
-    if (came > 0) here += admit(r, channel, answer, records, lengths), free(answer);
+    if (came) here += admit(r, channel, answer, records, lengths), free(answer);
     if (came || !is_notice) continue;
     notice_missing(r, records);
     came = 1;
   }
   arrivals_end(&arrivals);
-  return came > 0 || here == r->options.ranks ? PLAIT_OK : missing(r, records, &arrivals, error);
+  return here == r->options.ranks ? PLAIT_OK : missing(r, records, &arrivals, error);
 }
 
 // What one of those that have met says next.

@@ -194,9 +194,9 @@ static void store_constants(Graph *g) {
 }
 
 // An op and its gradient have the same choice, and so the same algorithm.
-static void choose_algorithm(Node *n, const Parallel *parallel) {
+static void choose_algorithm(Node *n, const Step *step) {
   const OpDef *def = op_def(n->op);
-  if (def->algorithms) n->algorithm = parallel->algorithm[def->choice];
+  if (def->algorithms) n->algorithm = step->algorithm[def->choice];
 }
 
 int pass_place(Graph **graph, const CompileOptions *o, Error *error) {
@@ -210,7 +210,7 @@ int pass_place(Graph **graph, const CompileOptions *o, Error *error) {
   bind_placements(g);
   for (int i = 0; i < g->node.count; i++) {
     if (g->node.data[i].region != REGION_MICRO || g->node.data[i].update) continue;
-    choose_algorithm(&g->node.data[i], &o->parallel);
+    choose_algorithm(&g->node.data[i], &o->step);
     int variable = open_accumulator(g, &g->node.data[i]);
     if (variable >= 0) {
       widen_accumulator(g, mesh, &g->node.data[i], variable);

@@ -5,7 +5,7 @@
 //   selective   products and attention are kept; what is cheap to compute from them (norms, biases, activations) runs
 //     again
 //   full        of a block only its input is kept; all of it runs again before its backward
-//   segment     the same of several blocks; and what lies in a segment may be one (compile/recompute_list.h)
+//   segment     the same of several blocks; and what lies in a segment may be one (parallel/recompute_list.h)
 //
 // A block that lies in d segments, one inside the other, runs 1 + d times: in forward, which is run 0, and before the
 // backward of each of its segments, the outermost first. Where it is selective its cheap nodes run once more, before
@@ -271,18 +271,19 @@ static void emit_again(Recompute *r, int layer, int phase, int *done) {
 
 int pass_recompute(Graph **graph, const CompileOptions *o, Error *error) {
   Graph *g = *graph;
-  int parts = o->chunks > 1, any = o->recompute != RECOMPUTE_NONE || o->recompute_list.blocks;
+  int parts = o->step.chunks > 1, any = o->step.recompute.mode != RECOMPUTE_NONE || o->step.recompute.list.blocks;
   if (o->mode != MODEL_TRAIN) return PLAIT_OK;
   int count = g->node.count, tensors = g->tensor.count;
   Node *old = arena_array(&g->arena, Node, count);
   memcpy(old, g->node.data, sizeof *old * (size_t)count);
   RecomputeList of_mode = {0};
-  if (!o->recompute_list.blocks && any) list_of_mode(g, o->recompute, o->recompute_layers, &of_mode);
+  if (!o->step.recompute.list.blocks && any)
+    list_of_mode(g, o->step.recompute.mode, o->step.recompute.layers, &of_mode);
   Recompute r = {.g = g,
                  .old = old,
                  .count = count,
                  .one_pass = !o->parallel.summa,
-                 .list = o->recompute_list.blocks ? &o->recompute_list : &of_mode};
+                 .list = o->step.recompute.list.blocks ? &o->step.recompute.list : &of_mode};
   cut_segments(&r, r.list);
   r.last = arena_array(&g->arena, int, count);
   r.late = arena_array(&g->arena, int, count);

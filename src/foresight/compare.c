@@ -467,6 +467,7 @@ int compare(const CompareOptions *options, Comparison *out, Error *error) {
     out->size = sizes_of(ranks, c.config.layers, options->cluster);
     out->parameters = (double)model_config_parameters(&c.config);
     c.space.config = &c.config;
+    step_model_of(&c.config, &c.space.model);
     extension_create(&c.space, options->cluster, &c.extension);
     for (int i = 0; i < STRATEGIES; i++) compare_row(&c, (Strategy)i);
     extension_free(&c.extension);

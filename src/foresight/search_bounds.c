@@ -176,7 +176,7 @@ static double data_seconds(Bounds *b, const Recipe *r) {
 static double tensor_seconds(Bounds *b, const Recipe *r) {
   const ModelConfig *c = b->space->config;
   if (r->mesh.tp < 2 || r->parallel.tensor != LAYOUT_TENSOR_1D || c->experts) return 0;
-  ParallelOptions o = recipe_parallel(r);
+  StepParallel o = recipe_parallel(r);
   if (!parallel_row_has(&o, LAYOUT_ROW_FFN, "tp") || !parallel_row_has(&o, LAYOUT_ROW_HEADS, "tp")) return 0;
   GroupOnLinks group = group_over(b, r, "tp", NULL);
   double bytes = (double)r->batch.micro * r->data.seq_len / r->mesh.cp * (double)c->embed *

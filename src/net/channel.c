@@ -69,6 +69,7 @@ int channel_greet(Channel *c) {
   else {
     ProofState state = proof_advance(&c->meeting->proof, c->fd);
     done = state == PROOF_DONE ? 1 : state == PROOF_REFUSED ? -1 : 0;
+    if (done < 0) errno = c->meeting->proof.refusal == REFUSAL_LEFT ? ECONNRESET : EPROTO;
   }
   if (done <= 0) return done;
   end_meeting(c);
@@ -81,9 +82,10 @@ short channel_waits_for(const Channel *c) {
 }
 
 const char *channel_reason(const Channel *c) {
-  if (!c->meeting) return "does not have the secret of this job";
-  const char *reason = proof_reason(&c->meeting->proof);
-  return *reason ? reason : "has not proved to have the secret of this job";
+  if (c->meeting && *proof_reason(&c->meeting->proof)) return proof_reason(&c->meeting->proof);
+  return errno == EPROTO       ? "does not have the secret of this job"
+         : errno == ECONNRESET ? "has ended the connection"
+                               : "does not answer";
 }
 
 ssize_t channel_receive(Channel *c, void *data, size_t bytes) {
@@ -99,7 +101,7 @@ bool channel_has_more(const Channel *c) { return c->tls && c->met && tls_pending
 int channel_meet(Channel *c, double deadline) {
   int done;
   while (!(done = channel_greet(c)))
-    if (!net_ready(c->fd, channel_waits_for(c), deadline)) return 0;
+    if (!net_ready(c->fd, channel_waits_for(c), deadline)) return errno = ETIMEDOUT, 0;
   return done > 0;
 }
 

@@ -31,6 +31,7 @@ typedef enum RecipeComm {
   RECIPE_COMM_NET,
   RECIPE_COMM_NCCL
 } RecipeComm;
+typedef enum RecipeWire { RECIPE_WIRE_AUTO, RECIPE_WIRE_SOCKETS, RECIPE_WIRE_UCX } RecipeWire;
 typedef enum RecipeBackend { RECIPE_BACKEND_AUTO, RECIPE_BACKEND_CPU, RECIPE_BACKEND_CUDA } RecipeBackend;
 
 typedef enum RecipePlan { RECIPE_PLAN_FIXED, RECIPE_PLAN_AUTO } RecipePlan;
@@ -50,7 +51,7 @@ typedef enum RecipeLayout { // shipped Layouts; the same order as LayoutShipped,
 #include "sharding/layout_rows.def"
 } RecipeLayout;
 
-// word: the value of one of the key's words; or, with a list (compile/recompute_list.h) as text, that of "list".
+// word: the value of one of the key's words; or, with a list (parallel/recompute_list.h) as text, that of "list".
 typedef struct RecipeWordOrList { int word; char *list; } RecipeWordOrList; // list: NULL with any other word
 
 enum { RECIPE_MAX_INTS = 1024, RECIPE_BALANCE_MEASURED = -1 };
@@ -156,6 +157,7 @@ typedef struct Recipe {
     char *dir; // absolute
     int64_t seed;
     int comm;     // RecipeComm
+    int wire;     // RecipeWire
     double silence; // seconds after which a rank of net that says nothing counts as dead
     int backend;  // RecipeBackend
     char *cluster; // the name of a shipped cluster, or the absolute path of a file, or NULL
@@ -250,14 +252,14 @@ bool recipe_is_even(const Recipe *r); // all data ranks have as many sequences o
 // The axes of a row of the Layout: its own, or those of the Layout that the recipe starts from.
 LayoutWords recipe_layout_row(const Recipe *recipe, LayoutRow row);
 // The parallel configuration that a recipe asks for. Borrows parallel.layers.
-ParallelOptions recipe_parallel(const Recipe *recipe);
-// The model and step that a configuration must fit. Without a config (NULL) the model is left open.
-// The texts are in `texts`, which may be used again: config says of which model they are, NULL: of none yet.
-typedef struct WorkloadTexts { const ModelConfig *config; char model[512], family[64]; Delay delay; } WorkloadTexts;
-Delay recipe_delay(const Recipe *recipe);
-Workload recipe_workload(const Recipe *recipe, const ModelConfig *config, WorkloadTexts *texts);
-// parallel_check of these, with the place of the key in the sentence: PLAIT_BAD_INPUT.
-int recipe_check_parallel(const Recipe *recipe, const ModelConfig *config, Error *error);
+StepParallel recipe_parallel(const Recipe *recipe);
+// All of the step that it asks for, but the list of parallel.recompute, which needs the model's layers to be read
+// (setup_compile_options). Borrows what recipe_parallel and recipe_balance do.
+void recipe_step(const Recipe *recipe, const StepModel *model, Step *step);
+// parallel_check of it, with the place of the key in the sentence: PLAIT_BAD_INPUT.
+int recipe_check_step(const Recipe *recipe, const StepModel *model, const Step *step, Error *error);
+int recipe_check_parallel(const Recipe *recipe, const ModelConfig *config,
+                          Error *error); // the same; config may be NULL
 
 // docs/recipes.md, as generated from the key table.
 void recipe_print_docs(FILE *out);

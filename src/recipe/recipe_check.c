@@ -168,13 +168,13 @@ static int check_needs(Recipe *r, const Recipe *defaults, Error *error) {
 }
 
 // Of an axis of the recipe's mesh; 1 of a part of one.
-static int axis_ranks(const ParallelOptions *parallel, const char *name) {
+static int axis_ranks(const StepParallel *parallel, const char *name) {
   int a = mesh_axis(&parallel->mesh, name);
   return a < 0 ? 1 : parallel->mesh.axis[a].size;
 }
 
 // A word of a row of the Layout that cuts nothing: an axis of one rank, or a part of one that is not cut.
-static void note_idle_word(Recipe *r, const ParallelOptions *parallel, const char *key, const char *word) {
+static void note_idle_word(Recipe *r, const StepParallel *parallel, const char *key, const char *word) {
   if (parallel_word_ranks(parallel, word) > 1) return;
   if (!is_said(r, key, mesh_keys) || !is_said(r, key, "parallel.tensor")) return;
   if (mesh_axis(&parallel->mesh, word) >= 0 && axis_ranks(parallel, word) == 1)
@@ -191,7 +191,7 @@ static int note_idle(Recipe *r, const Recipe *defaults) {
   for (size_t i = 0; i < sizeof several / sizeof *several && recipe_rank_count(r) == 1; i++)
     if (!is_default(r, defaults, several[i]) && is_said(r, several[i], mesh_keys))
       recipe_note(r, several[i], "%s has no effect: the mesh has only one rank", several[i]);
-  ParallelOptions parallel = recipe_parallel(r);
+  StepParallel parallel = recipe_parallel(r);
   for (int row = 0; row < LAYOUT_ROWS; row++) {
     const LayoutWords *axes = &r->layout.rows.row[row];
     for (int i = 0; i < axes->count; i++)

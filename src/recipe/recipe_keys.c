@@ -77,6 +77,8 @@ static const RecipeWord schedule_words[] = {
     {"cosine", RECIPE_COSINE, false},     {"linear", RECIPE_LINEAR, false}, {"wsd", RECIPE_WSD, false},
     {"constant", RECIPE_CONSTANT, false}, {0},
 };
+static const RecipeWord wire_words[] = {
+    {"auto", RECIPE_WIRE_AUTO, false}, {"sockets", RECIPE_WIRE_SOCKETS, false}, {"ucx", RECIPE_WIRE_UCX, false}, {0}};
 static const RecipeWord comm_words[] = {
     {"auto", RECIPE_COMM_AUTO, false}, {"local", RECIPE_COMM_LOCAL, false}, {"mpi", RECIPE_COMM_MPI, false},
     {"net", RECIPE_COMM_NET, false},   {"nccl", RECIPE_COMM_NCCL, true},   {0},
@@ -479,9 +481,15 @@ const RecipeKey recipe_keys[] = {
         .doc = "Seed of the initial weights, the data order and dropout. Every mesh gets the same bits from it."),
     KEY("run.comm", RECIPE_CHOICE, run.comm, "auto", .words = comm_words, .example = "auto", .inference = true,
         .doc = "How ranks communicate. `local`: they are threads of this process. `mpi`: they are processes, "
-               "started by `mpirun` or `srun`. `net`: they are processes that any launcher has started, and talk by "
-               "UCX, without MPI (docs/launch.md). `auto`: `mpi` if an MPI finds more than one process, `net` if a "
+               "started by `mpirun` or `srun`. `net`: they are processes that any launcher has started, and talk "
+               "without MPI (docs/launch.md). `auto`: `mpi` if an MPI finds more than one process, `net` if a "
                "launcher has started several otherwise, else `local`."),
+    KEY("run.wire", RECIPE_CHOICE, run.wire, "auto", .words = wire_words, .inference = true,
+        .doc =
+            "With `run.comm: net`: what carries the messages of ranks. `auto`: shared memory by UCX between the ranks "
+            "of a machine (Unix sockets where there is no UCX), and plait's own TCP connections between machines. "
+            "`sockets`: Unix sockets and TCP. `ucx`: UCX for all, as for InfiniBand or RoCE; it opens ports that "
+            "obey whoever reaches them, so nobody else may be in that network (docs/launch.md)."),
     KEY("run.silence", RECIPE_REAL, run.silence, "5", .least = 0.2, .most = 1e6,
         .doc =
             "With `run.comm: net`: how many seconds a rank may say nothing before it counts as dead. Its process, not "

@@ -27,7 +27,7 @@ typedef struct RecomputeChoice {
   bool by_seconds;             // of a cluster; else by FLOPs and bytes
 } RecomputeChoice;
 
-// Fills in options->recompute_list; options and run are of the job that would be made else. choice: NULL, or what plans
-// print, with points. PLAIT_INFEASIBLE: no list that was found needs as little as parallel.memory.
+// Fills in options->step.recompute.list; options and run are of the job that would be made else. choice: NULL, or what
+// plans print, with points. PLAIT_INFEASIBLE: no list that was found needs as little as parallel.memory.
 int recompute_auto(const Recipe *recipe, const ModelConfig *config, CompileOptions *options, const JobOptions *run,
                    RecomputeChoice *choice, Error *error);

@@ -497,8 +497,8 @@ static int print_recompute_cost(const Plan *plan, Error *error) {
   Recipe without = *plan->recipe, unsplit = *plan->recipe; // share the arena
   int pp = plan->recipe->mesh.pp;
   const ScheduleGenerator *schedule = plan->job->options.parallel.pipeline.schedule;
-  const CompileOptions *o = &plan->job->options;
-  if (!schedule->splits || (o->recompute == RECOMPUTE_NONE && !o->recompute_list.blocks)) return PLAIT_OK;
+  const StepRecompute *recompute = &plan->job->options.step.recompute;
+  if (!schedule->splits || (recompute->mode == RECOMPUTE_NONE && !recompute->list.blocks)) return PLAIT_OK;
   without.parallel.recompute = (RecipeWordOrList){.word = RECIPE_RECOMPUTE_NONE};
   if (unsplit.parallel.recompute.word == RECIPE_RECOMPUTE_AUTO) // what was chosen for this schedule
     unsplit.parallel.recompute.word = RECIPE_RECOMPUTE_FULL;

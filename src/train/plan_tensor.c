@@ -40,7 +40,7 @@ static Recipe with_kind(const Recipe *recipe, LayoutTensorKind kind) {
 
 // Returns how many characters take two bytes.
 static int grid_text(const Recipe *r, char *text, size_t size) {
-  ParallelOptions o = recipe_parallel(r);
+  StepParallel o = recipe_parallel(r);
   TensorGrid g = parallel_grid(&o);
   if (o.tensor == LAYOUT_TENSOR_1D) snprintf(text, size, "1d%s", r->parallel.sequence ? " + sequence" : "");
   else if (o.tensor == LAYOUT_TENSOR_2D) snprintf(text, size, "2d, %d × %d", g.rows, g.cols);
@@ -50,11 +50,12 @@ static int grid_text(const Recipe *r, char *text, size_t size) {
 
 // The obstacle to a kind, without the advice after it; "" where it is possible.
 static void obstacle(const Recipe *recipe, const ModelConfig *config, char *text, size_t size) {
-  ParallelOptions options = recipe_parallel(recipe);
-  WorkloadTexts texts = {.config = NULL};
-  Workload workload = recipe_workload(recipe, config, &texts);
+  StepModel model;
+  Step step;
   ParallelProblem problem = {0};
-  if (parallel_check(&options, &workload, &problem)) snprintf(text, size, "%s", problem.text);
+  step_model_of(config, &model);
+  recipe_step(recipe, &model, &step);
+  if (parallel_check(&step, &model, &problem)) snprintf(text, size, "%s", problem.text);
   else text[0] = 0;
   text[strcspn(text, ";")] = 0;
 }

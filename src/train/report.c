@@ -96,7 +96,7 @@ void trainer_announce(const Trainer *t) {
   routers_describe(r, &t->config, mesh_size(&layout->mesh, layout_expert_axes(&layout->layout)), experts,
                    sizeof experts);
   if (r->parallel.recompute.word == RECIPE_RECOMPUTE_AUTO) {
-    char *list = recompute_list_text(&t->job->options.recompute_list);
+    char *list = recompute_list_text(&t->job->options.step.recompute.list);
     fprintf(t->out, "recompute auto: [%s]\n", list);
     free(list);
   }
@@ -161,7 +161,8 @@ static int write_metrics(Trainer *t, const Rank *r, const ProgressStep *p, const
   if (p->step == t->first_step + 1) metrics_integer(m, "memory_before_bytes", t->memory_before);
   routers_metrics(&t->routers, m);
   metrics_integer(m, "skipped",
-                  s->skipped && !r->job->options.update.in_backward && !rank_updates_at_once(r)); // else it is applied
+                  s->skipped && !r->job->options.step.update.in_backward &&
+                      !rank_updates_at_once(r)); // else it is applied
   if (state_has(r->state, KNOWN_LOSS_SCALE))
     metrics_real(m, "loss_scale", state_scalar(r->state, KNOWN_LOSS_SCALE)); // of the next step
   if (s->part_tokens > 0) {

@@ -1,9 +1,9 @@
 #!/bin/bash
 # tier 2; rooms comm net cmd
 # plait launch --encrypt: it needs a secret of the user's, and what cannot encrypt refuses it in one sentence, before a step is done.
-# On one machine messages go through memory, and it changes nothing. Needs UCX and GnuTLS.
+# Over TCP, and over Unix sockets of ranks that do not share memory, the run is that of threads to the bit (test_net_links.c looks at what
+# goes over a connection). Needs GnuTLS.
 . "$SOURCE/tests/elastic/environment.sh" || exit 1
-needs_ucx
 "$PLAIT" launch --make-secret key || die "--make-secret"
 
 # refused STATUS WORDS COMMAND…
@@ -22,14 +22,31 @@ refused 2 "^plait slurm: --encrypt: $none" "$PLAIT" slurm recipe.yaml --nodes 2 
 [ ! -e none ] || fail "something has started without a secret"
 "$PLAIT" slurm recipe.yaml --nodes 2 --secret key --encrypt --time 5 --out job.sh >log 2>&1 && grep -q -e ' --encrypt' job.sh || fail "slurm: $(cat log)"
 
-"$PLAIT" launch --encrypt --secret key --nproc-per-node 2 recipe.yaml schedule.steps=2 schedule.warmup=1 run.dir=one >log 2>&1 ||
-  { grep -q 'without GnuTLS' log && { echo "skipped: a build without GnuTLS"; exit 77; }; fail "one machine: $(cat log)"; }
+short='schedule.steps=10 schedule.warmup=1'
+# shellcheck disable=SC2086 # words on purpose
+"$PLAIT" train recipe.yaml $short run.dir=threads >log 2>&1 || { cat log; die "the run of threads"; }
+# run NAME COMMAND…
+run() {
+  local name=$1
+  shift
+  "$@" >log 2>&1 || { grep -q 'without GnuTLS' log && { echo "skipped: a build without GnuTLS"; exit 77; }; cat log; fail "$name"; return; }
+  same_run threads "$name"
+}
+# shellcheck disable=SC2086
+run memory "$PLAIT" launch --encrypt --secret key --nproc-per-node 2 recipe.yaml $short run.dir=memory
+# shellcheck disable=SC2086
+run tcp env PLAIT_WIRE=tcp "$PLAIT" launch --encrypt --secret key --nproc-per-node 2 recipe.yaml $short run.dir=tcp
 
-# Ranks that do not share memory, as on several machines: UCX carries what they say.
+# Ranks that do not share memory, as on several machines: Unix sockets; and UCX, which does not encrypt.
 if unshare --ipc true 2>/dev/null; then
-  refused 2 '\-\-encrypt (PLAIT_ENCRYPT is 1): UCX carries what ranks of several machines say, and does not encrypt it' \
-    "$PLAIT" launch --encrypt --secret key --nproc-per-node 2 -- unshare --ipc "$PLAIT" train recipe.yaml run.comm=net run.dir=apart mesh.dp=2
-  ! grep -qs '"loss"' apart/metrics.jsonl || fail "steps were done in clear"
+  # shellcheck disable=SC2086
+  run apart "$PLAIT" launch --encrypt --secret key --nproc-per-node 2 -- unshare --ipc "$PLAIT" train recipe.yaml run.comm=net $short run.dir=apart
+  if ! "$PLAIT" doctor | grep -q '^--  UCX  *plait was built without it'; then
+    # shellcheck disable=SC2086
+    refused 2 '\-\-encrypt (PLAIT_ENCRYPT is 1) and run.wire: ucx contradict each other, where ranks are on several machines' \
+      "$PLAIT" launch --encrypt --secret key --nproc-per-node 2 -- unshare --ipc "$PLAIT" train recipe.yaml run.comm=net run.wire=ucx $short run.dir=clear
+    ! grep -qs '"loss"' clear/metrics.jsonl || fail "steps were done in clear"
+  fi
 else
   echo "not tried, as only root may: unshare --ipc"
 fi

@@ -1,12 +1,11 @@
 #!/bin/bash
 # tier 3; rooms comm train checkpoint; numbers
 # Copies of the state in memory that outlives its processes (checkpoint.memory_every): workers are killed at random steps, and inside of
-# a copy; the run goes on from at most so many steps before, as if nothing had happened. On several machines, too. Needs UCX.
+# a copy; the run goes on from at most so many steps before, as if nothing had happened. On several machines, too.
 # SEED: of the random steps.
 . "$SOURCE/tests/elastic/environment.sh" || exit 1
 . "$SOURCE/tests/elastic/machines.sh" || exit 1
 
-needs_ucx
 RANDOM=${SEED:=$((RANDOM + 1))}
 echo "SEED=$SEED"
 every=3
@@ -179,8 +178,18 @@ newest_common() { { steps_in "${at[0]}" 'rank 0'; steps_in "${at[1]}" 'rank 1'; 
 # copied MACHINE RANK: it has a copy of that step
 copied() { steps_in "$1" "copy of rank $2" | grep -qx "$newest"; }
 
+# knock MACHINE…: a connection that says nothing comes to each port for copies of these twice a second
+knock() {
+  local ports machine to
+  trap - EXIT
+  # shellcheck disable=SC2046 # words on purpose
+  ports=$(ss -ltnpH | grep $(for machine; do printf ' -e pid=%s,' "${pid[$machine]}"; done) | sed -n 's/.*127\.0\.0\.1:\([0-9]*\) .*/\1/p' | grep -vx "$port")
+  [ "$(wc -w <<<"$ports")" -eq $# ] || echo "ports for copies: $ports" >no_strangers
+  while sleep 0.5; do for to in $ports; do exec {to}<>"/dev/tcp/127.0.0.1/$to"; done; done
+}
+
 whole mesh.dp=2 parallel.zero=3
-for lost in 0 1; do # the rank whose machine is lost; the other one's serves the store
+for lost in 0 1; do # the rank whose machine is lost; the other one's serves the store; the second time among strangers
   job "copied$lost"
   at=()
   at[lost]=b at[1 - lost]=a
@@ -191,6 +200,8 @@ for lost in 0 1; do # the rank whose machine is lost; the other one's serves the
     [ $machine != a ] || wait_for serves a || die "the first machine does not serve the store"
   done
   wait_for find_worker "$id" $lost || die "there is no rank $lost"
+  strangers=''
+  [ $lost = 0 ] || { knock a b & strangers=$!; }
   at_step copied$lost 12
   kill -STOP "$victim" # the other one waits for it, so that what is in memory stays
   newest=''
@@ -201,6 +212,7 @@ for lost in 0 1; do # the rank whose machine is lost; the other one's serves the
   done
   wait_for copied a $lost || { steps_in a 'copy of rank'; die "step $newest of rank $lost does not come to the next machine"; }
   wait_for copied b $((1 - lost)) || die "step $newest of rank $((1 - lost)) does not come to the first machine"
+  [ -z "$strangers" ] || { kill $strangers && wait $strangers; } 2>/dev/null
   kill -KILL "${pid[b]}"
   all_end 137 b
   all_end 0 a c
@@ -209,6 +221,7 @@ for lost in 0 1; do # the rank whose machine is lost; the other one's serves the
     { grep -h '^plait' ?.log; fail "step $newest was the newest in memory, and the run resumes from step $(cat a.log c.log | from /dev/stdin | tail -1)"; }
   grep -qh "^plait launch: step $newest was in the memory of the workers, and is saved now" a.log c.log || fail "not saved from memory: $(grep -h '^plait' ?.log)"
   grep -qh 'losing a machine loses no more: the next one has a copy of what each keeps (checkpoint.copies: 1)' ?.log || fail "what is survived: $(grep -h 'kept in' ?.log)"
+  [ ! -e no_strangers ] || fail "$(cat no_strangers)"
   [ -z "$(find copied$lost -name 'memory-*' -o -name '*.tmp*')" ] || fail "copied$lost: $(ls copied$lost copied$lost/checkpoints)"
 done
 

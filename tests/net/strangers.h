@@ -1,5 +1,5 @@
 // Strangers at a port: very many connections, which say anything but what the job says. For servers in a test's own
-// process, and by test_strangers HOST PORT COUNT for those of a job that runs.
+// process, and by test_crowds HOST PORT COUNT for those of a job that runs.
 #pragma once
 #include "net/socket.h"
 #include <stdio.h>

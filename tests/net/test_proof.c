@@ -347,8 +347,8 @@ static void cut_off_anywhere(void **state) {
       proof_begin(&client, &b, false);
       talk(&server, &client, lines, &harm, 1);
       assert_int_equal(proof_state(&client), PROOF_REFUSED);
-      assert_int_equal(client.refusal, REFUSAL_STRANGER);
-      if (!of_server) assert_refused(&server, REFUSAL_STRANGER, "is not plait");
+      assert_refused(&client, REFUSAL_LEFT, "has ended the connection");
+      if (!of_server) assert_refused(&server, REFUSAL_LEFT, "has ended the connection");
     }
 }
 
@@ -399,7 +399,7 @@ static void on_sockets(void **state) {
   proof_begin(&client, &b, false);
   close(ends[0]);
   assert_int_equal(proof_advance(&client, ends[1]), PROOF_REFUSED);
-  assert_int_equal(client.refusal, REFUSAL_STRANGER);
+  assert_int_equal(client.refusal, REFUSAL_LEFT);
   close(ends[1]);
 }
 

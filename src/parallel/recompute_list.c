@@ -1,5 +1,5 @@
 // Lists of what runs again: from text and to text.
-#include "compile/recompute_list.h"
+#include "parallel/recompute_list.h"
 #include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>

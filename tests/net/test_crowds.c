@@ -1,8 +1,8 @@
 // tier 2 3; rooms comm elastic
 // Strangers at the ports of a job: the store's, rank 0's rendezvous and rank 0's watch. Each is closed in time, nothing
-// that it says has an effect, and who belongs to the job is served meanwhile and afterwards. 100,000 connections in
-// tier
-// 3. With arguments, HOST PORT COUNT [SECONDS]: strangers at a port of a job that runs; status 1 if one was kept.
+// that it says has an effect, and who belongs to the job is served meanwhile and afterwards. In tier 3 there are
+// 100,000 connections. With arguments, HOST PORT COUNT [SECONDS]: strangers at a port of a job that runs; status 1 if
+// one was kept.
 #include "base/clock.h"
 #include "base/thread.h"
 #include "comm/net_watch.h"
