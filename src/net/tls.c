@@ -153,7 +153,7 @@ void tls_close(Tls *tls) {
   gnu.gnutls_deinit(tls->session);
   if (tls->client) gnu.gnutls_psk_free_client_credentials(tls->client);
   if (tls->server) gnu.gnutls_psk_free_server_credentials(tls->server);
-  explicit_bzero(&tls->secret, sizeof tls->secret);
+  explicit_bzero(tls->secret.key, sizeof tls->secret.key);
   free(tls);
 }
 

@@ -101,9 +101,31 @@ static void tcp(void **state) { exchange_all(false, false); }
 
 static void unix_sockets(void **state) { exchange_all(true, false); }
 
+static int connect_to(const LinkAddress *address) {
+  NetAddress at = link_address_get(address);
+  int fd = net_connect(&at, clock_seconds() + test_seconds(5));
+  assert_true(fd >= 0);
+  return fd;
+}
+
+// Without TLS a rank says a hello in clear at once. With it, it says nothing to who does not talk TLS.
+static bool speaks_in_clear(bool encrypts) {
+  char hello[8] = "";
+  Ranks r = ranks_open(2, false, encrypts);
+  int fd = connect_to(&r.address[0]);
+  for (int i = 0; i < 50; i++) turn(&r), poll(NULL, 0, 1);
+  ssize_t n = recv(fd, hello, sizeof hello, MSG_DONTWAIT);
+  close(fd);
+  ranks_close(&r);
+  assert_true(n == -1 || (n == 8 && !memcmp(hello, "plaitprf", 8)));
+  return n == 8;
+}
+
 static void encrypted(void **state) {
   if (!tls_is_built()) skip();
   exchange_all(false, true);
+  assert_true(speaks_in_clear(false));
+  assert_false(speaks_in_clear(true));
 }
 
 // The folder is this user's alone, and goes with the links, or with the next ones where a process has died.
@@ -137,13 +159,6 @@ static void folders(void **state) {
 }
 
 // Strangers -----------------------------------------------------------------------------------------------------------
-
-static int connect_to(const LinkAddress *address) {
-  NetAddress at = link_address_get(address);
-  int fd = net_connect(&at, clock_seconds() + test_seconds(5));
-  assert_true(fd >= 0);
-  return fd;
-}
 
 static bool is_closed(int fd) {
   char byte[4096];
