@@ -238,7 +238,7 @@ static int spread_again(Partition *p, int tensor, const Placement *to, const Nod
 // instead. Returns where the tensor is, and in *first the first step that is left; -1 on error.
 static int spread_to(Partition *p, int tensor, const RedistributeStep *steps, int n, int *first, const Node *context) {
   int producer = graph_tensor(p->h, tensor)->producer;
-  if (*first == n || producer < 0 || !op_def(p->h->node.data[producer].op)->spreads) return tensor;
+  if (*first == n || producer < 0 || !node_is(&p->h->node.data[producer], ROLE_DISPATCH)) return tensor;
   *first = n;
   return spread_again(p, tensor, placement_new(p->h, &steps[n - 1].to), context);
 }
@@ -387,7 +387,7 @@ static int lower_node(Partition *p, const Node *n, const int *input, uint32_t ax
 // The mask in h of a compact output: what a node that spreads reads, that of an input that lies as it does, or else
 // moved there. -1 on error.
 static int mask_of_output(Partition *p, const Node *n, const int *input, int k) {
-  if (op_def(n->op)->spreads) return mask_read(p->h, n, input);
+  if (node_is(n, ROLE_DISPATCH)) return mask_read(p->h, n, input);
   for (int i = 0; i < n->ninput; i++) {
     const Tensor *x = input[i] < 0 ? NULL : graph_tensor(p->h, input[i]);
     int alike = x && tensor_is_compact(x);

@@ -111,7 +111,7 @@ static int has_factor(const int8_t *factors, int rank, int factor) {
 // How a node would run in steps; returns their number. 0: it is no such product.
 static int analyse(SummaProduct *s, const Graph *g, const Readers *readers, const Mesh *mesh, int id) {
   const Node *n = &g->node.data[id];
-  if (n->region != REGION_MICRO || n->update || !op_def(n->op)->multiplies || n->ninput != 2) return 0;
+  if (n->region != REGION_MICRO || n->update || !node_is(n, ROLE_PRODUCT) || n->ninput != 2) return 0;
   Arena scratch = {0};
   Rule rule = rule_of(&scratch, g, n);
   *s = (SummaProduct){.node = id, .dim = {-1, -1}, .result_dim = -1, .result = *n->give[0]};

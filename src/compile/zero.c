@@ -163,7 +163,7 @@ static void store_gradients(Graph *g, const Parallel *parallel) {
       int v = graph_tensor(g, n->output[k])->variable;
       if (v < 0 || g->variable.data[v].kind != VARIABLE_GRADIENT) continue;
       // One that rounds what it stores gives partial sums, so that what is scattered is narrow.
-      if (FAULT(gradient_scattered_wide, !op_def(n->op)->converts, 1)) place_node(g, i, mesh, NULL);
+      if (FAULT(gradient_scattered_wide, !node_is(n, ROLE_CAST), 1)) place_node(g, i, mesh, NULL);
       break;
     }
   }
@@ -231,7 +231,7 @@ static void place_update(Graph *g, const Mesh *mesh, int id, const Placement *co
       t->placement = g->variable.data[t->parameter].storage;
   }
   const Placement *owner =
-      op_def(n->op)->needs_owner ? owned[graph_tensor(g, n->output[0])->parameter] : NULL;
+      node_is(n, ROLE_WHOLE_MATRIX) ? owned[graph_tensor(g, n->output[0])->parameter] : NULL;
   if (owner) place_at_owner(g, mesh, id, owner);
   else place_node(g, id, mesh, NULL);
 }

@@ -135,7 +135,7 @@ typedef struct Node {
   int stages;      // those that run it: one of Graph.stage_set; by stage
   int refreshes;   // BEGIN: it makes a Copy that stays as the Variable is from step to step, so that it runs only where
                    // something else has written Variables since the last one (runtime/state.h); by fuse
-  // END: not 0 in what updates a matrix that one rank makes for all (OpDef.needs_owner); matrices of one round are made
+  // END: not 0 in what updates a matrix that one rank makes for all (ROLE_WHOLE_MATRIX); matrices of one round are made
   // side by side by their owners; by zero
   int round;
   AlgorithmName algorithm; // over several ranks; by place

@@ -71,7 +71,7 @@ static Cost collective_cost(Costs *costs, const Cluster *c, const Node *n, int m
 // What owners do alone is done by all at once, each its own part; of one rank it is known whether it does it.
 static double share_of_owner(const Costs *costs, const Node *n) {
   const Mesh *mesh = &costs->program->mesh;
-  const Placement *owner = op_def(n->op)->needs_owner ? node_owner(costs->program->graph, n) : NULL;
+  const Placement *owner = node_is(n, ROLE_WHOLE_MATRIX) ? node_owner(costs->program->graph, n) : NULL;
   if (costs->rank >= 0) return !is_left(costs, owner);
   return owner ? 1.0 / mesh_size(mesh, owner->owner_axes) : 1;
 }

@@ -73,7 +73,7 @@ const OpDef op_def_slice = {
     .rule = rule,
     .reference = slice_reference,
     .work = slice_work,
-    .slices = 1,
+    .role = ROLE_SLICE,
 };
 
 static int append(Graph *g, Op op, const char *name, int x, CommAttr attr) {

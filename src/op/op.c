@@ -87,7 +87,7 @@ void op_update(Graph *g, int node, int k, int i) {
 
 int op_accumulator(const Graph *g, const Node *n) {
   const OpDef *op = op_def(n->op);
-  int i = op->adds_into ? 0 : op->accumulate ? n->ninput - 1 : -1, x = i < 0 ? -1 : n->input[i];
+  int i = op->role == ROLE_ACCUMULATE ? 0 : op->accumulate ? n->ninput - 1 : -1, x = i < 0 ? -1 : n->input[i];
   if (x < 0 || graph_tensor(g, x)->variable < 0 || graph_tensor(g, x)->copy >= 0) return -1;
   for (int k = 0; k < n->noutput; k++) {
     const Tensor *y = graph_tensor(g, n->output[k]);

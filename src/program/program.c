@@ -273,7 +273,7 @@ static double body_flops(const Program *p, const Body *b, int microbatch) {
   double flops = 0;
   for (int i = 0; i < b->count; i++) {
     const Node *n = &p->graph->node.data[b->instruction[i].node];
-    if (op_def(n->op)->communicates || op_def(n->op)->needs_owner) continue;
+    if (op_def(n->op)->communicates || node_is(n, ROLE_WHOLE_MATRIX)) continue;
     flops += program_work(p, n, microbatch).matrix;
   }
   return flops;

@@ -280,7 +280,7 @@ static int find_first_gradient(Rank *r, NonFinite *first, Error *error) {
   *first = (NonFinite){.rank = r->rank, .variable = -1};
   for (int i = 0; i < g->node.count && !first->found; i++) {
     const Node *n = &g->node.data[i];
-    if (!op_def(n->op)->norm_term) continue;
+    if (!node_is(n, ROLE_NORM_TERM)) continue;
     int parameter = graph_tensor(g, n->input[0])->parameter;
     double sum = n->update ? scalar_or_0(r, graph_find_of(g, OF_SQUARE, parameter))
                            : sum_of_squares(r, graph_find_of(g, OF_GRADIENT, parameter));

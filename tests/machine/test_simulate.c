@@ -530,7 +530,7 @@ static void the_cache_keeps_what_was_touched_last(void **state) {
 
 static void count_refreshes(void *context, int coordinate, const char *name, const Node *instruction,
                             const Action *action, double begin, double end, int in_flight) {
-  *(int *)context += !strncmp(name, "refresh.", 8) && op_def(instruction->op)->converts;
+  *(int *)context += !strncmp(name, "refresh.", 8) && node_is(instruction, ROLE_CAST);
 }
 
 // Copies that updates write are not cast in BEGIN: neither its bytes nor its time are counted.

@@ -156,7 +156,7 @@ static int check_copies(const Training *t, const State *s, Error *e) {
   int code = PLAIT_OK, refreshed = 0, casts = 0;
   for (int i = 0; i < s->program->begin.count && !code; i++) {
     const Node *n = &g->node.data[s->program->begin.instruction[i].node];
-    if (op_def(n->op)->converts) casts++;
+    if (node_is(n, ROLE_CAST)) casts++;
     if (!n->refreshes) continue;
     refreshed++;
     code = check_copy(s, graph_tensor(g, n->output[0])->variable, e);

@@ -35,7 +35,7 @@ static void find_values(Play *play) {
   }
   for (int i = 0; i < g->node.count; i++) {
     const Node *n = &g->node.data[i];
-    if (!op_def(n->op)->communicates && !op_def(n->op)->is_copy) continue;
+    if (!op_def(n->op)->communicates && !node_is(n, ROLE_COPY)) continue;
     for (int k = 0; k < n->noutput && k < n->ninput; k++)
       if (play->parameter[n->output[k]] < 0 && n->input[k] >= 0)
         play->parameter[n->output[k]] = play->parameter[n->input[k]];
