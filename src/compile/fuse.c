@@ -274,13 +274,13 @@ static void join_store(Fuse *f, int id) {
 // nobody else reads is not gathered or moved.
 static void drop_round_trip(Fuse *f, int id) {
   const Node *n = &f->g->node.data[id];
-  int moves = op_def(n->op)->exchanges;
+  int moves = node_calls(n, COMM_ALL_TO_ALL);
   if (!(node_is(n, ROLE_SLICE) || moves) || bound(f->g, n->output[0])) return;
   int x = taken(f, n->input[0]);
   const Tensor *whole = graph_tensor(f->g, x), *shard = graph_tensor(f->g, n->output[0]);
   if (whole->producer < 0) return;
   const Node *gather = &f->g->node.data[whole->producer];
-  if (!(moves ? op_def(gather->op)->exchanges : op_def(gather->op)->gathers) || gather->region != n->region ||
+  if (!(moves ? node_calls(gather, COMM_ALL_TO_ALL) : node_comm(gather)->gathers) || gather->region != n->region ||
       gather->phase != n->phase || gather->stage != n->stage)
     return;
   const Tensor *from = graph_tensor(f->g, taken(f, gather->input[0]));
@@ -371,7 +371,7 @@ static void reduce_in_place(Graph *h) {
       if (h->node.data[i].input[k] >= 0 && h->node.data[i].region == REGION_END) readers[h->node.data[i].input[k]]++;
   for (int i = 0; i < h->node.count; i++) {
     const Node *n = &h->node.data[i];
-    if (!op_def(n->op)->reduces || op_def(n->op)->scatters || n->region != REGION_END) continue;
+    if (!node_comm(n)->reduces || node_comm(n)->scatters || n->region != REGION_END) continue;
     const Tensor *in = graph_tensor(h, n->input[0]);
     if (in->variable >= 0 && in->producer < 0 && readers[in->id] == 1 && graph_tensor(h, n->output[0])->variable < 0)
       graph_bind(h, n->output[0], in->variable, in->copy);

@@ -122,8 +122,8 @@ static int emit_step(Partition *p, int tensor, const RedistributeStep *step, con
   n.input = &in;
   n.output = &out;
   int id = graph_add_node(h, &n);
-  if (op_def(step->op)->scatters) allocate_whole_shards(p, in, out, step);
-  if (op_def(step->op)->gathers) allocate_whole_shards(p, out, in, step);
+  if (op_comm(op_def(step->op))->scatters) allocate_whole_shards(p, in, out, step);
+  if (op_comm(op_def(step->op))->gathers) allocate_whole_shards(p, out, in, step);
   return h->node.data[id].output[0];
 }
 
@@ -147,7 +147,8 @@ static int mask_read(const Graph *h, const Node *n, const int *input) {
 static int emit_rows_step(Partition *p, int tensor, const RedistributeStep *step, const Node *context) {
   int mask = mask_at(p, graph_tensor(p->h, tensor)->mask, &step->to, context);
   if (mask < 0) return -1;
-  if (!op_def(step->op)->reduces || op_def(step->op)->scatters) {
+  const OpDef *op = op_def(step->op);
+  if (!op->communicates || (op->comm != COMM_ALL_REDUCE && op->comm != COMM_REDUCE)) {
     error_set(p->error, PLAIT_INFEASIBLE, "the rows of experts cannot be moved by %s yet", op_name(step->op));
     return -1;
   }
@@ -344,7 +345,7 @@ static int place_lowered(Partition *p, int first, const Node *like) {
       for (int k = 0; k < n->noutput; k++) {
         Placement done = *graph_tensor(h, n->input[k])->placement;
         done.partial &= ~attr->axes;
-        if (op_def(n->op)->shifts) done = placement_shifted(p->mesh, &done, axis_of(attr->axes), attr->distance);
+        if (node_calls(n, COMM_SHIFT)) done = placement_shifted(p->mesh, &done, axis_of(attr->axes), attr->distance);
         graph_tensor(h, n->output[k])->placement = placement_new(h, &done);
       }
     } else if (!place_block(h, i)) {

@@ -12,6 +12,11 @@ const OpDef *op_def(Op op) {
   return table[op];
 }
 
+const CommTraits *op_comm(const OpDef *op) {
+  static const CommTraits none;
+  return op->communicates ? &comm_traits[op->comm] : &none;
+}
+
 int64_t operand_extent(const Operand *x, int from, int to) {
   int64_t n = 1;
   for (int i = from; i < to; i++) n *= x->size[i];

@@ -1,5 +1,6 @@
 // What an op is: shape rule, gradient, factor rule, cost and reference kernel, all in its own file src/op/<op>.c.
 #pragma once
+#include "base/comm_kind.h"
 #include "base/fault.h"
 #include "base/philox.h"
 #include "ir/graph.h"
@@ -216,14 +217,13 @@ typedef struct OpDef {
   int expensive;     // selective recomputation keeps its output rather than compute it again
   int one_pass;      // a pass over its inputs makes its output: where backward keeps these, it makes that again
   int looks_up;      // its output is rows of its first input, which its second names; it multiplies by none of them
-  int communicates;  // done by the comm layer, not by a device. Of these:
-  int rooted;        // between one rank of the group, CommAttr.root, and all
-  int reduces;       // its result is a sum, or maximum, over the ranks
-  int gathers;       // CommAttr.dim is whole in its output and sharded in its input
-  int scatters;      // the other way round
-  int exchanges;     // CommAttr.dim2 is whole in its output and sharded in its input, CommAttr.dim the other way round
-  int moves_rows;    // it moves rows of experts between ranks (ExchangeAttr); inputs 1 and 2 are masks
-  int shifts;        // its output is the input of the rank CommAttr.distance before (Placement.shift)
+  int communicates;  // done by the comm layer, not by a device
+  CommKind comm;     // of these: by calls of this kind (op_comm has its properties). Rooted ones are between one rank
+                     // of the group, CommAttr.root, and all; where one gathers, CommAttr.dim is whole in its output and
+                     // sharded in its input; where one scatters, the other way round. ALL_TO_ALL: CommAttr.dim2 is
+                     // whole in its output and sharded in its input, CommAttr.dim the other way round. ALL_TO_ALL_V:
+                     // rows of experts (ExchangeAttr); inputs 1 and 2 are masks. SHIFT: its output is the input of the
+                     // rank CommAttr.distance before (Placement.shift)
   int defers_sum;    // where its output is a partial sum over ranks, others are added before it is completed
   uint32_t moments;  // inputs (bits) that are moments of an optimizer, updated in place; those of one with an
                      // OptimizerDef are its states (op_moments)
@@ -232,6 +232,13 @@ typedef struct OpDef {
 
 const OpDef *op_def(Op op);
 static inline int node_is(const Node *node, OpRole role) { return op_def(node->op)->role == role; }
+// The properties of the calls that do it; all 0 where it does not communicate.
+const CommTraits *op_comm(const OpDef *op);
+static inline const CommTraits *node_comm(const Node *node) { return op_comm(op_def(node->op)); }
+// Whether calls of this kind do it.
+static inline int node_calls(const Node *node, CommKind kind) {
+  return op_def(node->op)->communicates && op_def(node->op)->comm == kind;
+}
 // What one call of an op costs on these operands; their data is not read. By default each input is read once and each
 // output written once (an update in place counts in both), `vector` is the elements of the largest operand, and
 // `matrix` is 0. Scalars, and absent operands, which look like them, count 0 bytes.

@@ -57,7 +57,7 @@ static void share_in_body(const Program *p, const Body *body, int *time, const U
   for (int i = 0; i < body->count; i++) {
     const Node *n = &p->graph->node.data[body->instruction[i].node];
     const OpDef *op = op_def(n->op);
-    int pairs = op->rooted && op->reduces ? n->noutput : op->in_place; // a bucket of sums that one rank owns
+    int pairs = node_calls(n, COMM_REDUCE) ? n->noutput : op->in_place; // a bucket of sums that one rank owns
     for (int k = 0; k < pairs && k < n->noutput && k < n->ninput; k++)
       if (n->input[k] >= 0 &&
           may_share(p, use, n->input[k], n->output[k], *time + i, within_areas))

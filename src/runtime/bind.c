@@ -158,8 +158,8 @@ static int adds_here(const Binding *b, const Node *n, int k) {
 static void reserve_collective(const Bound *b) {
   int64_t elements = 0;
   for (int i = 0; i < b->pieces; i++) elements += b->piece[i].count;
-  if (op_def(b->node->op)->scatters) elements *= plait_comm_size(b->comm);
-  if (!op_def(b->node->op)->reduces) elements = 0;
+  if (node_comm(b->node)->scatters) elements *= plait_comm_size(b->comm);
+  if (!node_comm(b->node)->reduces) elements = 0;
   comm_reserve_collective(b->comm, (size_t)b->pieces, (size_t)elements * dtype_size(b->input[0].dtype));
 }
 

@@ -108,7 +108,7 @@ void pieces_bind(Binding *binding, Bound *b) {
   const Graph *g = binding->program->graph;
   const Node *n = b->node;
   int64_t shards = mesh_size(&binding->program->mesh, node_attr(n, CommAttr)->axes);
-  if (op_def(n->op)->moves_rows) {
+  if (node_calls(n, COMM_ALL_TO_ALL_V)) {
     bind_exchange(binding, b, shards);
     return;
   }

@@ -37,7 +37,7 @@ static Count count(const Program *p) {
     const Node *n = &p->graph->node.data[p->end.instruction[i].node];
     double bytes = 0;
     int small = 0;
-    if (!op_def(n->op)->communicates || !op_def(n->op)->reduces || graph_tensor(p->graph, n->input[0])->variable < 0)
+    if (!node_comm(n)->reduces || graph_tensor(p->graph, n->input[0])->variable < 0)
       continue;
     for (int k = 0; k < n->ninput; k++) bytes += bytes_of(p->graph, n, k), small += bytes_of(p->graph, n, k) < 1e5;
     c.calls++, c.of_small += small > 0, c.small += small;

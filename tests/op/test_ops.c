@@ -230,19 +230,21 @@ static void bf16_is_the_rounded_result(void **state) {
 // What passes may conclude from one trait about another.
 static void traits_agree(void **state) {
   int collectives = 0;
-  const char *players[ROLE_COUNT] = {0}; // the op of each role
+  const char *players[ROLE_COUNT] = {0}, *called_by[COMM_KIND_COUNT] = {0}; // the op of each role, of each kind of call
   for (int op = 0; op < OP_COUNT; op++) {
     const OpDef *d = op_def((Op)op);
     const char *name = op_name((Op)op);
     collectives += d->communicates;
-    if (!d->communicates && (d->rooted || d->reduces || d->gathers || d->scatters || d->shifts))
-      fail_msg("%s does not communicate", name);
+    if (!d->communicates && d->comm) fail_msg("%s does not communicate", name);
     if (d->communicates && (d->reference || d->optimizer || d->role))
       fail_msg("%s communicates", name);
-    if (d->scatters && (d->gathers || d->reduces == d->rooted)) // a sum, or what the root has
+    if (d->communicates && called_by[d->comm]) fail_msg("%s and %s are one call", name, called_by[d->comm]);
+    if (d->communicates) called_by[d->comm] = name;
+    const CommTraits *traits = op_comm(d);
+    if (traits->scatters && (traits->gathers || traits->reduces == traits->rooted)) // a sum, or what the root has
       fail_msg("%s scatters what is not its sum", name);
-    if (d->shifts && (d->reduces || d->gathers || d->rooted || d->in_place)) fail_msg("%s is two things", name);
-    if (d->gathers && d->reduces) fail_msg("%s gathers sums", name);
+    if (traits->gathers && traits->reduces) fail_msg("%s gathers sums", name);
+    if (traits->send_parts + traits->recv_parts && d->in_place) fail_msg("%s is in place, but moves parts", name);
     if (d->role && d->optimizer) fail_msg("%s is two things", name);
     if ((d->role == ROLE_COPY || d->role == ROLE_ACCUMULATE || d->role == ROLE_BIAS) && d->in_place != 1)
       fail_msg("%s is not in place", name);

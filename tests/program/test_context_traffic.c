@@ -43,10 +43,10 @@ static void release(Case *c) {
 
 static double whole_elements(const Graph *g, const Node *n, int k) {
   const Tensor *in = graph_tensor(g, n->input[k]), *out = graph_tensor(g, n->output[k]);
-  const Tensor *whole = op_def(n->op)->scatters ? in : out;
+  const Tensor *whole = node_comm(n)->scatters ? in : out;
   double elements = 1;
   for (int d = 0; d < whole->shape.rank; d++) elements *= (double)tensor_local(g, whole)[d];
-  return elements * (op_def(n->op)->gathers || op_def(n->op)->scatters ? 1 : 2);
+  return elements * (node_comm(n)->gathers || node_comm(n)->scatters ? 1 : 2);
 }
 
 // What the collectives over cp in a phase of a microbatch move, in units of (P − 1)/P; of numbers, or of documents.

@@ -114,7 +114,7 @@ static int reads(Rank *r, const Node *n, int k) {
 // An output may lie where an input does only where the op says so, and then just there.
 static void check_operands(Rank *r, const Node *n, const Instruction *x, int number) {
   const OpDef *op = op_def(n->op);
-  int pairs = op->rooted && op->reduces ? n->noutput : op->in_place, sum = op->accumulated ? op->accumulated(n) : -1;
+  int pairs = node_calls(n, COMM_REDUCE) ? n->noutput : op->in_place, sum = op->accumulated ? op->accumulated(n) : -1;
   int64_t scratch = x->count ? r->p->offset[x->first + number % x->count] : -1;
   for (int o = 0; o < n->noutput; o++) {
     if (!has(r, n->output[o])) continue;

@@ -35,7 +35,7 @@ static Case compiled(int ranks, const char *precision, const char *setting) {
 static const Node *node_of(const Program *p, const Body *body, int i) {
   return &p->graph->node.data[body->instruction[i].node];
 }
-static int is_shift(const Node *n) { return op_def(n->op)->shifts; }
+static int is_shift(const Node *n) { return node_calls(n, COMM_SHIFT); }
 
 // P ranks: forward (P - 1)/P of the keys and values, backward twice that, gradients among them: less than the (2P -
 // 1)/P of rings in which gradients go all the way around. No other activation crosses the ranks, but for the documents.
@@ -83,7 +83,7 @@ static void test_groups(void **state) {
           assert_true(node_attr(n, CommAttr)->axes == 1u << (is_shift(n) ? ring : group) || !t->shape.rank ||
                       t->parameter >= 0);
           if (is_shift(n)) around += tensor_local_elements(p->graph, t);
-          if (op_def(n->op)->exchanges) exchanged += tensor_local_elements(p->graph, t) / 2; // (U - 1)/U of them
+          if (node_calls(n, COMM_ALL_TO_ALL)) exchanged += tensor_local_elements(p->graph, t) / 2; // (U - 1)/U of them
         }
       }
       assert_int_equal(around, LAYERS * (phase == PHASE_FORWARD ? 1 : 2) * (rings - 1) * keys / ranks);

@@ -59,8 +59,8 @@ static double moved_by(const Program *p, const char *names, Phase phase) {
   for (int i = 0; i < 2 && bodies[i]; i++)
     for (int k = 0; k < bodies[i]->count; k++) {
       const Node *n = &p->graph->node.data[bodies[i]->instruction[k].node];
-      const OpDef *d = op_def(n->op);
-      if (!d->communicates || node_attr(n, CommAttr)->axes != axes) continue;
+      const CommTraits *d = node_comm(n);
+      if (!op_def(n->op)->communicates || node_attr(n, CommAttr)->axes != axes) continue;
       for (int j = 0; j < n->ninput; j++) {
         const Tensor *whole = graph_tensor(p->graph, d->gathers ? n->output[j] : n->input[j]);
         elements += (double)tensor_local_elements(p->graph, whole) * (ranks - 1) / ranks *
@@ -246,7 +246,7 @@ static void expect_shares(const char *keys, double weights, double activations) 
   assert_true(checked == 24);
   for (int i = 0; i < g->node.count; i++) {
     const Node *n = &g->node.data[i];
-    if (n->region != REGION_MICRO || n->phase != PHASE_FORWARD || n->layer != 1 || op_def(n->op)->gathers) continue;
+    if (n->region != REGION_MICRO || n->phase != PHASE_FORWARD || n->layer != 1 || node_comm(n)->gathers) continue;
     for (int k = 0; k < n->noutput; k++) {
       const Tensor *t = graph_tensor(g, n->output[k]);
       if (t->shape.rank < 3 || t->shape.dim[0] != DIM_BATCH || t->placement->partial) continue;

@@ -300,42 +300,39 @@ Shown shows_summa(View *v, const char *value) {
 
 // ---- context
 
-static uint32_t context_collectives(const View *v, int (*is)(const OpDef *op)) {
+static uint32_t context_collectives(const View *v, CommKind kind, int gathers) {
   uint32_t axes = 0;
   for (int i = 0; i < v->g->node.count; i++) {
     const Node *n = &v->g->node.data[i];
     const OpDef *op = op_def(n->op);
-    if (n->region != REGION_MICRO || n->layer < 0 || n->layer >= v->g->layers || !op->communicates || op->moves_rows)
+    if (n->region != REGION_MICRO || n->layer < 0 || n->layer >= v->g->layers || !op->communicates)
       continue;
     const Tensor *t = graph_tensor(v->g, n->input[0]);
-    if (t->variable < 0 && t->role == ROLE_INTERIOR && is(op)) axes |= node_attr(n, CommAttr)->axes;
+    if (t->variable < 0 && t->role == ROLE_INTERIOR && (gathers ? op_comm(op)->gathers : op->comm == kind))
+      axes |= node_attr(n, CommAttr)->axes;
   }
   return axes & axes_with(v->mesh, AXIS_CONTEXT);
 }
 
-static int is_shift(const OpDef *op) { return op->shifts; }
-static int is_exchange(const OpDef *op) { return op->exchanges; }
-static int is_gather(const OpDef *op) { return op->gathers; }
-
 Shown shows_context(View *v, const char *value) {
   if (mesh_size(v->mesh, axes_with(v->mesh, AXIS_CONTEXT)) == 1) return NOTHING_TO_SEE;
   return word(v, value,
-              context_collectives(v, is_shift)      ? "ring"
-              : context_collectives(v, is_exchange) ? "ulysses"
-              : context_collectives(v, is_gather)   ? "gather"
+              context_collectives(v, COMM_SHIFT, 0)      ? "ring"
+              : context_collectives(v, COMM_ALL_TO_ALL, 0) ? "ulysses"
+              : context_collectives(v, COMM_ALL_GATHER, 1)   ? "gather"
                                                     : "none");
 }
 
 Shown shows_ulysses(View *v, const char *value) {
   if (mesh_size(v->mesh, axes_with(v->mesh, AXIS_CONTEXT)) == 1) return NOTHING_TO_SEE;
-  return number(v, value, mesh_size(v->mesh, context_collectives(v, is_exchange)));
+  return number(v, value, mesh_size(v->mesh, context_collectives(v, COMM_ALL_TO_ALL, 0)));
 }
 
 // The axes over which rows go to experts and back.
 static uint32_t row_axes(const View *v) {
   uint32_t axes = 0;
   for (int i = 0; i < v->g->node.count; i++)
-    if (op_def(v->g->node.data[i].op)->moves_rows)
+    if (node_calls(&v->g->node.data[i], COMM_ALL_TO_ALL_V))
       axes |= node_attr(&v->g->node.data[i], const ExchangeAttr)->comm.axes;
   return axes;
 }
