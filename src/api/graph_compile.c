@@ -103,7 +103,7 @@ static int placements_from(const ByHandSetup *s, LayoutTensor *annotation) {
   int n = 0;
   for (int i = 0; i < s->annotation.count; i++) {
     const ByHandAnnotation *a = &s->annotation.data[i];
-    int axis = a->dim < 0 ? -1 : mesh_axis(mesh, a->axis);
+    int axis = a->dim < 0 ? -1 : mesh_find(mesh, a->axis);
     if (a->dim < 0 || axis >= 0) annotation[n++] = (LayoutTensor){graph_tensor(h->g, a->tensor)->name, a->dim, axis};
   }
   for (int i = 0; i < h->output.count; i++) annotation[n++] = (LayoutTensor){h->output.data[i].copy, -1, -1};

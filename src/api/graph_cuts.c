@@ -90,7 +90,8 @@ int cuts_placements(const Cuts *c, const PlaitGraph *h, const signed char *dim, 
   for (int v = 0; v < c->kind_of.count; v++) {
     int kind = c->kind_of.data[v];
     if (kind >= 0 && dim[kind] >= 0)
-      placement[n++] = (PlaitPlacement){api_graph_user_name(h->g->variable.data[v].name), dim[kind], "tp"};
+      placement[n++] =
+          (PlaitPlacement){api_graph_user_name(h->g->variable.data[v].name), dim[kind], axis_names[AXIS_TP]};
   }
   return n;
 }

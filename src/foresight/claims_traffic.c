@@ -84,7 +84,7 @@ static void look_in(const Program *p, const Body *b, const Wanted *wanted, Found
   }
 }
 
-static Found look(const Job *job, CommKind kind, const char *axis, int weights, int micro_backward) {
+static Found look(const Job *job, CommKind kind, AxisId axis, int weights, int micro_backward) {
   const Mesh *mesh = &job->options.parallel.mesh;
   Wanted wanted = {kind, 1u << mesh_axis(mesh, axis), weights, micro_backward};
   Found found = {0};
@@ -99,25 +99,25 @@ static Found look(const Job *job, CommKind kind, const char *axis, int weights, 
 }
 
 int claim_all_reduced_gradients(const ClaimRun *run, double *number, Error *error) {
-  double all = look(run->job, COMM_ALL_REDUCE, "dp", 1, 0).elements,
-         scattered = look(run->job, COMM_REDUCE_SCATTER, "dp", 1, 0).elements;
+  double all = look(run->job, COMM_ALL_REDUCE, AXIS_DP, 1, 0).elements,
+         scattered = look(run->job, COMM_REDUCE_SCATTER, AXIS_DP, 1, 0).elements;
   if (all + scattered <= 0) return error_set(error, PLAIT_FAILED, "\"%s\" reduces no gradients", run->words);
   *number = 100 * all / (all + scattered);
   return PLAIT_OK;
 }
 
-static double activation_gradients(const ClaimRun *run, const char *axis) {
+static double activation_gradients(const ClaimRun *run, AxisId axis) {
   return look(run->job, COMM_ALL_REDUCE, axis, 0, 1).calls + look(run->job, COMM_REDUCE_SCATTER, axis, 0, 1).calls;
 }
 
 int claim_reduced_by_data_ranks(const ClaimRun *run, double *number, Error *error) {
   (void)error;
-  *number = activation_gradients(run, "dp");
+  *number = activation_gradients(run, AXIS_DP);
   return PLAIT_OK;
 }
 
 int claim_reduced_by_tensor_ranks(const ClaimRun *run, double *number, Error *error) {
   (void)error;
-  *number = activation_gradients(run, "tp");
+  *number = activation_gradients(run, AXIS_TP);
   return PLAIT_OK;
 }

@@ -30,7 +30,7 @@ typedef struct Overlap {
 
 typedef struct Pipeline {
   const ScheduleGenerator *schedule; // of training; evaluation and generation run forward only
-  int stages;                        // virtual stages, over the ranks of axis "pp" in turn
+  int stages;                        // virtual stages, over the ranks of pp in turn
   int logits_again;                  // where backward is split, W makes the head's logits once more
   int cut_given;                     // the stages have `layers` layers each; else they are cut by cost
   int layers[MAX_STAGES];
@@ -49,10 +49,10 @@ typedef struct Parallel {
 // ---- what is asked for ---------------------------------------------------------------------------------------------
 
 typedef struct ParallelOptions {
-  Mesh mesh;             // axes as users name them: "pp" and "dp" at least
+  Mesh mesh;             // axes as users name them: pp and dp at least
   LayoutTable layout;    // rows of axes by name
   int sequence;          // its row seq is that of parallel.sequence: for sentences
-  LayoutTensorKind tensor; // cuts "tp" into depth, rows and columns: see parallel_grid
+  LayoutTensorKind tensor; // cuts tp into depth, rows and columns: see parallel_grid
   int rows, depth;         // of tp's ranks; 0: as near to a square as it goes
   int summa;               // blocks are broadcast instead of gathering both operands whole
   int annotations; // placements of a user's own graph: see Layout. With these no axis may be cut in two (shard_group,
@@ -62,8 +62,8 @@ typedef struct ParallelOptions {
   int zero, reshard, unsplit, local_gradients; // see Storage
   int shard_group; // data ranks, neighbours, over which ZeRO divides storage; over the groups it replicates. 0: all
   int experts; // ranks that have different experts: the innermost of dp · cp · tp; 0: as the Layout's row expert says
-  AlgorithmName context; // how attention crosses "cp"; ALGORITHM_NONE: what moves least
-  int ulysses; // ranks of "cp", neighbours, that exchange positions for heads inside rings; 0: as `context` says
+  AlgorithmName context; // how attention crosses cp; ALGORITHM_NONE: what moves least
+  int ulysses; // ranks of cp, neighbours, that exchange positions for heads inside rings; 0: as `context` says
   Overlap overlap;
   const ScheduleGenerator *schedule;
   int logits_again;      // see Pipeline
@@ -116,13 +116,13 @@ typedef struct ParallelProblem {
 int parallel_check(const ParallelOptions *options, const Workload *workload, ParallelProblem *problem);
 
 // What passes read, of a configuration that parallel_check allows for this workload. An axis of the user's may become
-// two: "dp" with shard_group is "replica" and "dp", and where "tp" has more ranks than there are key and value heads it
-// is "tp", over which these are sharded, and "tp_group", whose ranks share one and divide its query heads. 2-D, 2.5-D
-// and 3-D tensors cut "tp_depth" and "tp_row" off "tp".
+// two (sharding/axes.def): dp with shard_group is replica and dp, and where tp has more ranks than there are key and
+// value heads it is tp, over which these are sharded, and tp_group, whose ranks share one and divide its query heads.
+// 2-D, 2.5-D and 3-D tensors cut tp_depth and tp_row off tp.
 Parallel parallel_create(const ParallelOptions *options, const Workload *workload);
 
 // The call of attention that `context` is chosen for: a data rank's microbatch and the heads that tp leaves. And the
-// algorithm that is taken for it; ALGORITHM_NONE where no sequence is cut over "cp", or none can be.
+// algorithm that is taken for it; ALGORITHM_NONE where no sequence is cut over cp, or none can be.
 AlgorithmCall parallel_context_call(const ParallelOptions *options, const Workload *workload);
 AlgorithmName parallel_context(const ParallelOptions *options, const Workload *workload);
 
@@ -131,15 +131,15 @@ AlgorithmName parallel_context(const ParallelOptions *options, const Workload *w
 typedef struct TensorGrid { int depth, rows, cols; } TensorGrid;
 TensorGrid parallel_grid(const ParallelOptions *options);
 
-// Ranks that a word of a Layout's row means: a users' axis, "tp_row" or "tp_depth"; with these, "tp" means the columns.
-int parallel_word_ranks(const ParallelOptions *options, const char *word);
+// Ranks that a word of a Layout's row means: a users' axis, tp_row or tp_depth; with these, tp means the columns.
+int parallel_word_ranks(const ParallelOptions *options, AxisId word);
 // Ranks over which a row of the Layout cuts, and whether it cuts over an axis.
 int parallel_row_ranks(const ParallelOptions *options, LayoutRow row);
-int parallel_row_has(const ParallelOptions *options, LayoutRow row, const char *axis);
+int parallel_row_has(const ParallelOptions *options, LayoutRow row, AxisId axis);
 // Of so many ranks, how many shard the key and value heads; the others share these. That is done on one axis of those
-// that cut the heads: "tp", "tp_row", or NULL where neither does.
+// that cut the heads: tp, tp_row, or AXIS_OWN where neither does.
 int parallel_kv_ranks(const Workload *workload, int ranks);
-const char *parallel_heads_axis(const ParallelOptions *options);
+AxisId parallel_heads_axis(const ParallelOptions *options);
 
 // The mesh pp × dp × tp with the shipped Layout "tensor", ZeRO stage `zero`, one stage a pipeline rank in 1F1B, buckets
 // of 25 MB.

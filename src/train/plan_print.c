@@ -438,7 +438,7 @@ static void print_traffic(const Plan *plan) {
 static uint32_t data_axes(const Parallel *parallel) {
   uint32_t axes = parallel->storage.shard_axes;
   for (int a = 0; a < parallel->mesh.naxis; a++) {
-    if (parallel->mesh.axis[a].part == AXIS_PART_REPLICA) axes |= 1u << a;
+    if (parallel->mesh.axis[a].id == AXIS_REPLICA) axes |= 1u << a;
     if (parallel->mesh.axis[a].size == 1) axes &= ~(1u << a);
   }
   return axes;

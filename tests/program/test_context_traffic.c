@@ -57,7 +57,7 @@ static double moved(const Case *c, Phase phase, int documents) {
   for (int i = 0; i < g->node.count; i++) {
     const Node *n = &g->node.data[i];
     if (n->region != REGION_MICRO || n->phase != phase || !op_def(n->op)->communicates) continue;
-    if (node_attr(n, CommAttr)->axes != 1u << mesh_axis(mesh, "cp")) continue;
+    if (node_attr(n, CommAttr)->axes != 1u << mesh_axis(mesh, AXIS_CP)) continue;
     for (int k = 0; k < n->ninput; k++)
       if ((graph_tensor(g, n->input[k])->dtype == DTYPE_I32) == documents) elements += whole_elements(g, n, k);
   }

@@ -69,7 +69,7 @@ static void test_groups(void **state) {
   for (int ranks = 4; ranks <= 8; ranks *= 2) {
     Case c = compiled(ranks, "fp64", "parallel.ulysses=2");
     const Program *p = c.job->train.program[0];
-    int ring = mesh_axis(&p->mesh, "cp"), group = mesh_axis(&p->mesh, "ulysses"), rings = ranks / 2;
+    int ring = mesh_axis(&p->mesh, AXIS_CP), group = mesh_axis(&p->mesh, AXIS_ULYSSES), rings = ranks / 2;
     assert_true(p->mesh.axis[ring].size == rings && p->mesh.axis[group].size == 2);
     int64_t keys = 2 * MICRO * SEQ * KV_HEADS * HEAD_DIM, queries = 2 * keys / 2; // of all ranks; 2 heads for each key
     for (int phase = 0; phase <= PHASE_BACKWARD; phase++) {

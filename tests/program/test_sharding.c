@@ -42,7 +42,7 @@ static double parameters(const Graph *g, const char *part) {
 static double moved(const Job *job, const char *axis) {
   TrafficList list = {0};
   double elements = 0;
-  int a = mesh_axis(&job->options.parallel.mesh, axis), n = job->options.parallel.mesh.axis[a].size;
+  int a = mesh_find(&job->options.parallel.mesh, axis), n = job->options.parallel.mesh.axis[a].size;
   program_traffic(job->train.program[0], &list);
   for (int i = 0; i < list.count; i++)
     if (list.data[i].axes == 1u << a) elements += list.data[i].elements;
@@ -134,7 +134,7 @@ static double cost_of(const Case *c, int coordinate, const char *axis) {
   double sum = axis ? 0 : program_flops(p);
   program_traffic(p, &list);
   for (int i = 0; axis && i < list.count; i++)
-    if (list.data[i].axes >> mesh_axis(&p->mesh, axis) & 1) sum += list.data[i].elements;
+    if (list.data[i].axes >> mesh_find(&p->mesh, axis) & 1) sum += list.data[i].elements;
   vec_free(&list);
   return sum;
 }
@@ -481,7 +481,7 @@ static void expect_owners(const char *const *keys) {
   const unsigned all = ~0u, parameter = 1 << VARIABLE_PARAMETER;
   Case c = compiled_by_list(keys);
   const Mesh *mesh = &c.job->options.parallel.mesh;
-  int dp = mesh_axis(mesh, "dp"), pp = mesh_pipeline_ranks(mesh), ranks[64];
+  int dp = mesh_axis(mesh, AXIS_DP), pp = mesh_pipeline_ranks(mesh), ranks[64];
   for (int stage = 0; stage < pp; stage++) {
     const Program *p = c.job->train.program[stage];
     int n = mesh_group(mesh, stage * mesh->ranks / pp, 1u << dp, 0, ranks);

@@ -45,8 +45,8 @@ static uint32_t axes_named(const Mesh *mesh, const char *names) {
   char text[64], *next = text;
   snprintf(text, sizeof text, "%s", names);
   for (char *word; (word = strtok_r(next, " ", &next));) {
-    assert_true(mesh_axis(mesh, word) >= 0);
-    axes |= 1u << mesh_axis(mesh, word);
+    assert_true(mesh_find(mesh, word) >= 0);
+    axes |= 1u << mesh_find(mesh, word);
   }
   return axes;
 }
