@@ -27,7 +27,7 @@ int api_graph_check_graph(const PlaitGraph *h, Error *error) {
   char *needed = needed_for(g, &h->loss.tensor, 1);
   int code = PLAIT_OK;
   for (int v = 0; v < g->variable.count && !code; v++) {
-    int read = 0, depends = g->variable.data[v].kind != VARIABLE_PARAMETER;
+    int read = 0, depends = !variable_is_trained(&g->variable.data[v]);
     for (int i = 0; i < g->node.count; i++)
       for (int k = 0; k < g->node.data[i].ninput; k++)
         if (g->node.data[i].input[k] >= 0 && graph_tensor(g, g->node.data[i].input[k])->variable == v)

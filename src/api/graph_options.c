@@ -153,7 +153,7 @@ static int check_options(const ByHandSetup *s, Error *error) {
 static int parameter_tensor(const Graph *g, const char *name) {
   for (int i = 0; i < g->tensor.count; i++) {
     const Tensor *t = &g->tensor.data[i];
-    if (t->variable >= 0 && g->variable.data[t->variable].kind == VARIABLE_PARAMETER &&
+    if (t->variable >= 0 && variable_is_counted(&g->variable.data[t->variable]) &&
         !strcmp(api_graph_user_name(t->name), name))
       return i;
   }

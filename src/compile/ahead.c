@@ -33,7 +33,7 @@ typedef struct Spot { int run; Within within; int order, index, node; } Spot; //
 static int is_gather(const Graph *g, const Node *n) {
   const Tensor *in = op_def(n->op)->communicates ? graph_tensor(g, n->input[0]) : NULL;
   return in && !node_comm(n)->reduces && in->producer < 0 && in->variable >= 0 &&
-         (g->variable.data[in->variable].kind == VARIABLE_PARAMETER || g->variable.data[in->variable].version) &&
+         variable_is_weight(&g->variable.data[in->variable]) &&
          !graph_tensor(g, n->output[0])->placement->fixed_axes; // blocks come one by one
 }
 

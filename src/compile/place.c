@@ -46,7 +46,7 @@ static int place_parameters(Graph *g, const Mesh *mesh, const Layout *layout, Er
     int code = check_divides(mesh, &p, &v->shape, v->name, error);
     if (code) return code;
     // Gradients and what MICRO accumulates are placed when their first contribution is known.
-    if (v->kind == VARIABLE_PARAMETER && (annotated || !layout->propagate)) v->storage = placement_new(g, &p);
+    if (variable_is_stored(v) && (annotated || !layout->propagate)) v->storage = placement_new(g, &p);
   }
   return PLAIT_OK;
 }
@@ -169,7 +169,7 @@ static void store_outputs(Graph *g, int id) {
 static void adopt_parameters(Graph *g, int id) {
   for (int k = 0; k < g->node.data[id].ninput; k++) {
     int tensor = g->node.data[id].input[k], variable = tensor < 0 ? -1 : graph_tensor(g, tensor)->variable;
-    if (variable < 0 || g->variable.data[variable].kind != VARIABLE_PARAMETER || g->variable.data[variable].storage)
+    if (variable < 0 || !variable_is_stored(&g->variable.data[variable]) || g->variable.data[variable].storage)
       continue;
     Placement p = *g->node.data[id].want[k];
     p.partial = 0;

@@ -21,7 +21,7 @@
 static void narrow_parameters(Graph *g, Dtype compute) {
   for (int i = 0; i < g->variable.count; i++) {
     Variable *v = &g->variable.data[i];
-    if (v->kind == VARIABLE_PARAMETER && FAULT(vectors_are_narrow, v->narrow_copy, 1))
+    if (variable_is_stored(v) && FAULT(vectors_are_narrow, v->narrow_copy, 1))
       v->copy[v->copies++] = (Copy){.dtype = compute};
   }
   for (int i = 0; i < g->node.count; i++) {
@@ -47,7 +47,7 @@ static void follow_storage(Graph *g) {
 static void split_masters(Graph *g) {
   for (int i = 0; i < g->variable.count; i++) {
     Variable *v = &g->variable.data[i];
-    if (v->kind != VARIABLE_PARAMETER && !v->version) continue;
+    if (!variable_is_weight(v)) continue;
     if (!g->variable.data[v->parameter].narrow_copy) continue;
     v->dtype = DTYPE_BF16;
     v->encoding = ENCODING_SPLIT;

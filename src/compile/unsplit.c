@@ -47,7 +47,7 @@ int *unsplit_owners(const Graph *g, const Parallel *parallel) {
                           sizeof *load); // (pipeline coordinates, ranks of the shard axes) elements
   for (int i = 0; i < g->variable.count; i++) {
     const Variable *v = &g->variable.data[i];
-    if (v->kind == VARIABLE_PARAMETER)
+    if (variable_is_sharded_by_zero(v))
       list[n++] = (Owned){i, local_elements(mesh, v), mesh_stage_coordinates(mesh, graph_stages(g, v->stages))};
   }
   if (n) qsort(list, (size_t)n, sizeof *list, by_size);

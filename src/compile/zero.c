@@ -117,7 +117,7 @@ static void point_at_copies(Graph *g) {
   for (int i = 0; i < g->tensor.count; i++) {
     Tensor *t = &g->tensor.data[i];
     const Variable *v = t->variable >= 0 ? &g->variable.data[t->variable] : NULL;
-    if (!v || v->kind != VARIABLE_PARAMETER) continue;
+    if (!v || !variable_is_sharded_by_zero(v)) continue;
     if (v->copies) t->copy = 0;
     t->placement = v->copies ? v->copy[0].placement : v->storage;
   }
@@ -126,7 +126,7 @@ static void point_at_copies(Graph *g) {
 // What MICRO sees of a parameter: with delayed gradients its oldest version. Where there is a Copy, that is one of it.
 static int seen_variable(Graph *g, int id) {
   const Variable *v = &g->variable.data[id];
-  return FAULT(newest_for_the_delayed, v->kind == VARIABLE_PARAMETER && v->delay, 0) ? graph_version(g, id, v->delay)
+  return FAULT(newest_for_the_delayed, variable_is_trained(v) && v->delay, 0) ? graph_version(g, id, v->delay)
                                                                                      : id;
 }
 
@@ -295,7 +295,7 @@ int pass_zero(Graph **graph, const CompileOptions *o, Error *error) {
   const Mesh *mesh = &parallel->mesh;
   int *owner = parallel->storage.unsplit ? unsplit_owners(g, parallel) : NULL;
   for (int i = 0; i < g->variable.count; i++)
-    if (g->variable.data[i].kind == VARIABLE_PARAMETER) store_parameter(g, parallel, i, owner);
+    if (variable_is_sharded_by_zero(&g->variable.data[i])) store_parameter(g, parallel, i, owner);
   free(owner);
   point_at_copies(g);
   point_at_versions(g);

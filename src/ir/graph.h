@@ -8,6 +8,7 @@
 #include "base/arena.h"
 #include "base/dtype.h"
 #include "base/error.h"
+#include "base/fault.h"
 #include "base/intern.h"
 #include "base/vec.h"
 #include <stdint.h>
@@ -200,6 +201,7 @@ typedef struct Variable {
   // are outputs of the product, and the rest its inputs. 0 or less: it is no such matrix.
   int outputs;
   int narrow_copy; // of a parameter: where the precision is narrow, MICRO reads a Copy of that dtype and not storage
+  int trains;      // of a parameter: the optimizer changes it; 0: it stays as it was loaded, and has no gradient
   double learning_rate; // of a parameter: its updates take this times the learning rate of the step; 1 unless somebody
                         // sets it
   int delay;       // of a parameter: MICRO reads it as it was so many steps ago; by autodiff (compile/delay.h)
@@ -321,6 +323,38 @@ static inline const StageSet *graph_stages(const Graph *g, int index) {
 int graph_holders(const Graph *g, int tensor);
 // By the cut of the layers into g->stages stages; the embedding is in the first, the head in the last.
 int graph_stage_of_layer(const Graph *g, int layer);
+
+// What a Variable is to those who go through all of them. Code outside of ir asks these, not for VARIABLE_PARAMETER (a
+// test searches for it), so that a further kind is decided here: weights that are not trained, or memory that belongs
+// to a request and is none of these.
+typedef int VariableTest(const Variable *v);
+// It is one of the model's parameters: they are counted, cut by tp and named by users.
+static inline int variable_is_counted(const Variable *v) { return v->kind == VARIABLE_PARAMETER; }
+// It begins as its init rule or a model's folder says, and is exported to one.
+static inline int variable_is_loaded(const Variable *v) { return v->kind == VARIABLE_PARAMETER; }
+// Its storage lies as the Layout says, where its readers are; others follow what they belong to.
+static inline int variable_is_stored(const Variable *v) { return v->kind == VARIABLE_PARAMETER; }
+// Backward makes a gradient of it, and an update changes it by that: accumulator, moments and versions follow.
+static inline int variable_is_trained(const Variable *v) {
+  return v->kind == VARIABLE_PARAMETER && FAULT(frozen_is_trained, v->trains, 1);
+}
+// MICRO reads it as a weight: a parameter, or what one was some steps ago.
+static inline int variable_is_weight(const Variable *v) { return v->kind == VARIABLE_PARAMETER || v->version; }
+// ZeRO divides its storage over data ranks, and MICRO reads a Copy where it does. Gradients and moments follow it.
+static inline int variable_is_sharded_by_zero(const Variable *v) { return v->kind == VARIABLE_PARAMETER; }
+// A checkpoint has it.
+static inline int variable_is_saved(const Variable *v) {
+  return v->kind == VARIABLE_PARAMETER || v->kind == VARIABLE_OPTIMIZER || v->kind == VARIABLE_COUNTER;
+}
+// Under which heading its memory is told.
+typedef enum VariableMemory {
+  MEMORY_OF_VERSIONS,
+  MEMORY_OF_PARAMETERS,
+  MEMORY_OF_GRADIENTS,
+  MEMORY_OF_OPTIMIZER,
+  MEMORY_OF_OTHERS,
+} VariableMemory;
+VariableMemory variable_memory(const Variable *v);
 
 // Of its storage (copy -1) or of a Copy.
 static inline const Placement *variable_placement(const Variable *v, int copy) {

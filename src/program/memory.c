@@ -12,12 +12,13 @@ int64_t memory_tensor_bytes(const Program *p, const Tensor *t) {
 }
 
 static int64_t *category(MemoryPlan *m, const Variable *v) {
-  VariableKind kind = v->kind;
-  return v->version                  ? &m->versions
-         : kind == VARIABLE_PARAMETER || v->of == OF_LOW ? &m->parameters
-         : kind == VARIABLE_GRADIENT  ? &m->gradients
-         : kind == VARIABLE_OPTIMIZER || v->of == OF_SCALES ? &m->optimizer
-                                      : &m->other;
+  switch (variable_memory(v)) {
+  case MEMORY_OF_VERSIONS: return &m->versions;
+  case MEMORY_OF_PARAMETERS: return &m->parameters;
+  case MEMORY_OF_GRADIENTS: return &m->gradients;
+  case MEMORY_OF_OPTIMIZER: return &m->optimizer;
+  default: return &m->other;
+  }
 }
 
 // Of one owner, or of what all ranks have: bytes so far, and of which kinds.
