@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Makes the binary seeds of tests/fuzz/seeds again: of idx small indexed datasets, whole (byte 0 is 0) and as arrays (byte 0
-is 1); of rendezvous, watch, reply and copies what goes over such a connection; of kind first bytes of files. Byte 0 chooses
+is 1); of proof, rendezvous, watch, reply and copies what goes over such a connection; of kind first bytes of files. Byte 0 chooses
 what a fuzz target reads, of kind the name of the file.
 
     scripts/fuzz_seeds.py            # writes them
@@ -24,6 +24,14 @@ for name, (code, width, lengths, documents) in SETS.items():
     header = struct.pack("<9sQBQQ", b"MMIDIDX\0\0", 1, code, n, d)
     seeds["idx/" + name] = struct.pack("<BH", 0, words) + header + arrays
     seeds["idx/arrays-" + name] = bytes([1, words, code, n, d, 1]) + arrays
+
+# net/proof.h; of capital letters what is added to good bytes
+hello = struct.pack("<8sII32s32s4Q", b"plaitprf", 1, 0, b"1.2", bytes(range(32)), 1, 2, 3, 4)
+seeds["proof/server"] = b"s" + hello + bytes(32)
+seeds["proof/client"] = b"c" + hello + struct.pack("<II32s", 0, 0, b"proof")
+seeds["proof/refused"] = b"c" + hello + struct.pack("<II32s", 4, 0, b"")
+seeds["proof/good-server"], seeds["proof/good-client"] = b"S", b"C"
+seeds["proof/changed-client"] = b"C" + bytes(16) + b"\x03"
 
 # comm/rendezvous_parse.h, comm/net_record.h
 record = struct.pack("<64s40sQII", b"node1", b"0d1c", 7, 29501, 11) + b"ucx address"

@@ -1,6 +1,7 @@
 // Files with secrets, and proofs of having one.
 #include "net/secret.h"
 #include "base/fault.h"
+#include "net/sha256.h"
 #include "net/tls.h"
 #include <errno.h>
 #include <fcntl.h>
@@ -71,18 +72,22 @@ bool secret_lets_listen(void) {
 // purpose, NUL, the words.
 void secret_proof(const Secret *secret, const char *purpose, const uint64_t *words, int n,
                   unsigned char proof[PROOF_BYTES]) {
-  unsigned char text[256];
-  size_t bytes = strlen(purpose) + 1;
-  CHECK(bytes + (size_t)n * sizeof *words <= sizeof text);
-  memcpy(text, purpose, bytes);
-  memcpy(text + bytes, words, (size_t)n * sizeof *words);
-  tls_hmac(secret, text, bytes + (size_t)n * sizeof *words, proof);
+  Hmac hmac;
+  hmac_begin(&hmac, secret->key, sizeof secret->key);
+  hmac_add(&hmac, purpose, strlen(purpose) + 1);
+  hmac_add(&hmac, words, (size_t)n * sizeof *words);
+  hmac_end(&hmac, proof);
+}
+
+bool proofs_are_equal(const unsigned char a[PROOF_BYTES], const unsigned char b[PROOF_BYTES]) {
+  unsigned char differ = 0;
+  for (int i = 0; i < PROOF_BYTES; i++) differ |= (unsigned char)(a[i] ^ b[i]);
+  return FAULT(proofs_are_not_checked, differ == 0, true);
 }
 
 bool secret_proves(const Secret *secret, const char *purpose, const uint64_t *words, int n,
                    const unsigned char proof[PROOF_BYTES]) {
-  unsigned char mine[PROOF_BYTES], differ = 0;
+  unsigned char mine[PROOF_BYTES];
   secret_proof(secret, purpose, words, n, mine);
-  for (int i = 0; i < PROOF_BYTES; i++) differ |= (unsigned char)(mine[i] ^ proof[i]);
-  return FAULT(proofs_are_not_checked, differ == 0, true);
+  return proofs_are_equal(mine, proof);
 }

@@ -25,6 +25,7 @@ void secret_proof(const Secret *secret, const char *purpose, const uint64_t *wor
                   unsigned char proof[PROOF_BYTES]);
 bool secret_proves(const Secret *secret, const char *purpose, const uint64_t *words, int n,
                    const unsigned char proof[PROOF_BYTES]); // in constant time
+bool proofs_are_equal(const unsigned char a[PROOF_BYTES], const unsigned char b[PROOF_BYTES]); // in constant time
 
 bool tls_is_built(void);         // plait was built with GnuTLS
 const char *tls_version(void);   // of GnuTLS; NULL: there is none, or it cannot be loaded

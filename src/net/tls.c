@@ -3,7 +3,6 @@
 #ifdef PLAIT_GNUTLS
 #include <dlfcn.h>
 #include <errno.h>
-#include <gnutls/crypto.h>
 #include <gnutls/gnutls.h>
 #include <pthread.h>
 #include <stddef.h>
@@ -155,11 +154,6 @@ void tls_close(Tls *tls) {
   free(tls);
 }
 
-void tls_hmac(const Secret *secret, const void *data, size_t bytes, unsigned char proof[PROOF_BYTES]) {
-  int code = gnu.gnutls_hmac_fast(GNUTLS_MAC_SHA256, secret->key, SECRET_BYTES, data, bytes, proof);
-  CHECK(!code, "GnuTLS has no HMAC");
-}
-
 bool tls_is_built(void) { return true; }
 const char *tls_version(void) { return is_loaded() ? gnu.gnutls_check_version(NULL) : NULL; }
 #else
@@ -174,9 +168,6 @@ ssize_t tls_receive(Tls *tls, void *data, size_t bytes) { return 0; }
 ssize_t tls_send(Tls *tls, const void *data, size_t bytes) { return -1; }
 size_t tls_pending(const Tls *tls) { return 0; }
 void tls_close(Tls *tls) {}
-void tls_hmac(const Secret *secret, const void *data, size_t bytes, unsigned char proof[PROOF_BYTES]) {
-  CHECK(0, "a secret without GnuTLS");
-}
 bool tls_is_built(void) { return false; }
 const char *tls_version(void) { return NULL; }
 #endif

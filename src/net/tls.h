@@ -1,4 +1,4 @@
-// GnuTLS, which is loaded when a secret is used first: TLS 1.3 by a pre-shared key, and HMAC.
+// GnuTLS, which is loaded when a secret is used first: TLS 1.3 by a pre-shared key.
 #pragma once
 #include "net/secret.h"
 #include <sys/types.h>
@@ -15,4 +15,3 @@ ssize_t tls_receive(Tls *tls, void *data, size_t bytes);
 ssize_t tls_send(Tls *tls, const void *data, size_t bytes);
 size_t tls_pending(const Tls *tls); // bytes that were received and not read, of which poll does not know
 void tls_close(Tls *tls);           // NULL is fine
-void tls_hmac(const Secret *secret, const void *data, size_t bytes, unsigned char proof[PROOF_BYTES]); // SHA-256
