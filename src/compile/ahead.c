@@ -91,7 +91,7 @@ static int same_layer(const Graph *g, int a, int b) {
 
 static int64_t gathered_bytes(const Graph *g, int gather) {
   const Tensor *t = graph_tensor(g, g->node.data[gather].output[0]);
-  return t->allocated * (int64_t)dtype_size(t->dtype);
+  return tensor_allocated(g, t) * (int64_t)dtype_size(t->dtype);
 }
 
 // Gathers by layers or megabytes: each unit, in the order of their first readers, goes before the first reader of the

@@ -260,7 +260,7 @@ static void join_store(Fuse *f, int id) {
   if (!node_is(n, ROLE_COPY) || !bound(f->g, n->output[0])) return;
   int x = n->input[0], producer = graph_tensor(f->g, x)->producer;
   const Tensor *from = graph_tensor(f->g, x), *to = graph_tensor(f->g, n->output[0]);
-  if (producer < 0 || f->dropped[producer] || f->readers[x] != 1 || bound(f->g, x) || from->allocated > to->allocated)
+  if (producer < 0 || f->dropped[producer] || f->readers[x] != 1 || bound(f->g, x) || from->allocated_ > to->allocated_)
     return;
   const Node *m = &f->g->node.data[producer];
   if (m->region != n->region || m->phase != n->phase || m->stage != n->stage) return;
@@ -306,13 +306,13 @@ static void drop_unread(Fuse *f, int id) {
 // What stands for an identity's output needs the room that this had: a scattered buffer holds a whole number of shards.
 static void keep_room(const Fuse *f, Graph *h) {
   for (int i = 0; i < h->tensor.count; i++) {
-    int64_t room = graph_tensor(h, i)->allocated;
+    int64_t room = graph_tensor(h, i)->allocated_;
     Tensor *t = graph_tensor(h, f->replaced[i]);
-    if (t->allocated >= room) continue;
-    t->allocated = room;
+    if (t->allocated_ >= room) continue;
+    t->allocated_ = room;
     if (t->variable < 0) continue;
     Variable *v = &h->variable.data[t->variable];
-    int64_t *whole = t->copy < 0 ? &v->allocated : &v->copy[t->copy].allocated;
+    int64_t *whole = t->copy < 0 ? &v->allocated_ : &v->copy[t->copy].allocated_;
     if (*whole < room) *whole = room;
   }
 }

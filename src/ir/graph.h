@@ -120,8 +120,8 @@ typedef struct Tensor {
   int choices;    // of a compact tensor: how many rows of a (b, s) are there at most
   int stages;     // where it lives: one of Graph.stage_set; by stage
   const Placement *placement; // by place, NULL before
-  int64_t local[MAX_RANK];    // of a GRAPH_LOCAL: shape on one rank
-  int64_t allocated;          // elements of its buffer on one rank (≥ product of local: room for padded gathers)
+  int64_t local_[MAX_RANK];   // tensor_local, tensor_allocated
+  int64_t allocated_;
 } Tensor;
 
 enum { NODE_ATTR_BYTES = 96 };
@@ -143,9 +143,7 @@ typedef struct Node {
   const char *name; // stable over layouts and runs: randomness and messages use it
   int ninput, noutput;
   int *input, *output; // tensor ids; an input of -1 is an absent optional operand
-  const Placement **want; // (ninput) how it wants its inputs placed; by place, NULL before
-  const Placement *
-      *give; // (noutput) how it leaves its outputs; partition redistributes where the tensor says otherwise
+  const Placement **want_, **give_; // (ninput), (noutput); node_want, node_give
   _Alignas(8) char attr[NODE_ATTR_BYTES]; // the op's attribute struct (op/attributes.h)
 } Node;
 #define node_attr(node, type) ((type *)(void *)(node)->attr)
@@ -179,8 +177,8 @@ typedef struct Init {
 typedef struct Copy {
   Dtype dtype;
   const Placement *placement;
-  int64_t local[MAX_RANK];
-  int64_t allocated;
+  int64_t local_[MAX_RANK]; // variable_local, variable_allocated
+  int64_t allocated_;
 } Copy;
 
 typedef struct Variable {
@@ -208,8 +206,8 @@ typedef struct Variable {
   int version;     // what its parameter was so many steps ago; 0: it is no such Variable
   int stages;      // where it lives: one of Graph.stage_set; by stage
   const Placement *storage;
-  int64_t local[MAX_RANK];
-  int64_t allocated;
+  int64_t local_[MAX_RANK]; // variable_local, variable_allocated
+  int64_t allocated_;
   int copies;
   Copy copy[MAX_COPIES];
 } Variable;
@@ -364,10 +362,36 @@ static inline const Placement *variable_placement(const Variable *v, int copy) {
 // The dtype of its numbers for everybody but kernels: the host, checkpoints.
 static inline Dtype variable_dtype(const Variable *v) { return v->encoding ? DTYPE_F32 : v->dtype; }
 
-// The tensor's shape on one rank, (rank of the tensor).
+// Fields with an underscore are known in some forms of the graph only. The passes that make them write them; everybody
+// else asks here, and to ask too early or too late is a bug.
+// The tensor's shape on one rank, (rank of the tensor); and the elements of its buffer there, at least their product:
+// there is room for padded gathers.
 static inline const int64_t *tensor_local(const Graph *g, const Tensor *t) {
   CHECK(g->form == GRAPH_LOCAL, "%s: the graph has global shapes only", t->name);
-  return t->local;
+  return t->local_;
+}
+static inline int64_t tensor_allocated(const Graph *g, const Tensor *t) {
+  CHECK(g->form == GRAPH_LOCAL, "%s: the graph has global shapes only", t->name);
+  return t->allocated_;
+}
+// The same of a Variable's storage (copy -1) or of a Copy.
+static inline const int64_t *variable_local(const Graph *g, const Variable *v, int copy) {
+  CHECK(g->form == GRAPH_LOCAL, "%s: the graph has global shapes only", v->name);
+  return copy < 0 ? v->local_ : v->copy[copy].local_;
+}
+static inline int64_t variable_allocated(const Graph *g, const Variable *v, int copy) {
+  CHECK(g->form == GRAPH_LOCAL, "%s: the graph has global shapes only", v->name);
+  return copy < 0 ? v->allocated_ : v->copy[copy].allocated_;
+}
+// How the node wants an input placed, and how it leaves an output: from place until partition, which redistributes
+// where the tensor says otherwise.
+static inline const Placement *node_want(const Node *n, int input) {
+  CHECK(n->want_, "%s: the node is not placed, or is local already", n->name);
+  return n->want_[input];
+}
+static inline const Placement *node_give(const Node *n, int output) {
+  CHECK(n->give_, "%s: the node is not placed, or is local already", n->name);
+  return n->give_[output];
 }
 static inline Tensor *graph_tensor(const Graph *g, int id) { return &g->tensor.data[id]; }
 

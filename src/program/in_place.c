@@ -49,7 +49,8 @@ static int may_share(const Program *p, const Use *use, int in, int out, int begi
   if ((x != AREA_WORK && x != AREA_SLOT) || (y != AREA_WORK && y != AREA_SLOT) || (within_areas && x != y)) return 0;
   const Use *u = &use[in];
   return u->made && FAULT(in_place_of_what_is_read, !u->elsewhere && u->begun == begins && u->others < begins, 1) &&
-         u->group == use[out].group && a->dtype == b->dtype && a->allocated == b->allocated && a->mask == b->mask &&
+         u->group == use[out].group && a->dtype == b->dtype &&
+         tensor_allocated(p->graph, a) == tensor_allocated(p->graph, b) && a->mask == b->mask &&
          memory_tensor_bytes(p, a) == memory_tensor_bytes(p, b);
 }
 

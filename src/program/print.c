@@ -18,7 +18,7 @@ static void print_place(const Program *p, int tensor, FILE *out) {
   if (place->area == AREA_COMM) fprintf(out, "=comm+%lld", at);
   if (place->area == AREA_WORK) fprintf(out, "=work+%lld", at);
   fputc('(', out);
-  for (int d = 0; d < t->shape.rank; d++) fprintf(out, "%s%lld", d ? "," : "", (long long)t->local[d]);
+  for (int d = 0; d < t->shape.rank; d++) fprintf(out, "%s%lld", d ? "," : "", (long long)tensor_local(p->graph, t)[d]);
   fputc(')', out);
 }
 

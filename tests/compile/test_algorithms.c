@@ -61,14 +61,14 @@ static void lies(const Mesh *mesh, const Placement *p, const Shape *shape, const
 
 static void wants(const Graph *g, const Mesh *mesh, int node, int k, const char *expected) {
   const Node *n = &g->node.data[node];
-  lies(mesh, n->want[k], &graph_tensor(g, n->input[k])->shape, expected);
+  lies(mesh, node_want(n, k), &graph_tensor(g, n->input[k])->shape, expected);
 }
 
 // As the node computes an output, and as that is left to others.
 static void gives(const Graph *g, const Mesh *mesh, int node, int k, const char *computed, const char *left) {
   const Node *n = &g->node.data[node];
   const Tensor *t = graph_tensor(g, n->output[k]);
-  lies(mesh, n->give[k], &t->shape, computed);
+  lies(mesh, node_give(n, k), &t->shape, computed);
   lies(mesh, t->placement, &t->shape, left);
 }
 

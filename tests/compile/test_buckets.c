@@ -25,7 +25,9 @@ static int make_model(void **state) {
 
 static double bytes_of(const Graph *g, const Node *n, int k) {
   const Tensor *in = graph_tensor(g, n->input[k]), *out = graph_tensor(g, n->output[k]);
-  return (double)(in->allocated > out->allocated ? in->allocated : out->allocated) * (double)dtype_size(in->dtype);
+  return (double)(tensor_allocated(g, in) > tensor_allocated(g, out) ? tensor_allocated(g, in)
+                                                                     : tensor_allocated(g, out)) *
+         (double)dtype_size(in->dtype);
 }
 
 // Reductions of gradients in END: how many there are, how many of them have small tensors, and how many these are.

@@ -168,7 +168,7 @@ static void insert_everywhere(Program *p, int node, int first, int count, int be
 
 static int64_t extent(const Tensor *t, int from, int to) {
   int64_t n = 1;
-  for (int d = from; d < to; d++) n *= t->local[d];
+  for (int d = from; d < to; d++) n *= t->local_[d];
   return n;
 }
 
@@ -179,7 +179,7 @@ static void add_own(Graph *g, const Node *like, int *input, int ninput, const Ow
   own.ninput = ninput;
   own.noutput = 0;
   own.input = input;
-  own.want = own.give = NULL;
+  own.want_ = own.give_ = NULL;
   memset(own.attr, 0, sizeof own.attr);
   memcpy(own.attr, attr, sizeof *attr);
   graph_add_node(g, &own);
@@ -212,7 +212,7 @@ static void reverse(Graph *g, const Mesh *mesh, Program **program, int programs,
     const Tensor *whole = graph_tensor(g, reversed), *shard = graph_tensor(g, gathers ? n.input[k] : n.output[k]);
     while (shard->placement->dim[d].n <= whole->placement->dim[d].n) d++;
     OwnAttr attr = {.reverse = 1, .shards = shards, .blocks = extent(whole, 0, d)};
-    attr.elements = shard->local[d] * extent(whole, d + 1, whole->shape.rank);
+    attr.elements = shard->local_[d] * extent(whole, d + 1, whole->shape.rank);
     add_own(g, &n, &reversed, 1, &attr);
   }
   for (int c = 0; c < programs; c++) insert_everywhere(program[c], id, first, count, gathers);

@@ -126,7 +126,7 @@ static void use_block(Blocks *b, const Program *p, int tensor, int gradient, int
   const Tensor *t = graph_tensor(p->graph, tensor);
   assert_true(tensor < 16384 && b->count < 4096);
   if (!b->of[tensor]) {
-    int64_t bytes = t->allocated * (int64_t)dtype_size(t->dtype), from = program_offset(p, tensor, 0, 0);
+    int64_t bytes = t->allocated_ * (int64_t)dtype_size(t->dtype), from = program_offset(p, tensor, 0, 0);
     b->block[b->count] = (Block){from, from + bytes, place->area, gradient, at, at};
     b->of[tensor] = ++b->count;
   }

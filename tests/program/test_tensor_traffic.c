@@ -238,7 +238,7 @@ static void expect_shares(const char *keys, double weights, double activations) 
     const Variable *v = &g->variable.data[i];
     if (!is_matrix(v) || (v->kind != VARIABLE_PARAMETER && v->kind != VARIABLE_GRADIENT)) continue;
     if (!strstr(v->name, "layer.")) continue;
-    double share = (double)v->allocated / (double)shape_elements(&v->shape);
+    double share = (double)variable_allocated(g, v, -1) / (double)shape_elements(&v->shape);
     if (share > weights * 1.001)
       fail_msg("%s: %s has %.4f of the elements, expected %.4f", keys, v->name, share, weights);
     checked++;

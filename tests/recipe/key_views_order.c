@@ -196,7 +196,7 @@ Shown shows_overlap(View *v, const char *value) {
 
 static double larger_side(const View *v, const Node *n, int k) {
   const Tensor *in = graph_tensor(v->g, n->input[k]), *out = graph_tensor(v->g, n->output[k]);
-  return (double)(in->allocated > out->allocated ? in->allocated : out->allocated) * (double)dtype_size(in->dtype);
+  return (double)(in->allocated_ > out->allocated_ ? in->allocated_ : out->allocated_) * (double)dtype_size(in->dtype);
 }
 
 static double bucket_bytes(const View *v, const Node *n) {
