@@ -72,7 +72,7 @@ static void measure(CpuLevel level, Dtype dtype, int64_t s, Team *team) {
 int main(int argc, char **argv) {
   Team *team;
   if (team_create(argc > 1 ? atoi(argv[1]) : 1, &team, NULL))
-    return fprintf(stderr, "so many threads cannot be started\n"), 1;
+    return fprintf(stderr, "that many threads cannot be started\n"), 1;
   for (int dtype = DTYPE_F32; dtype <= DTYPE_BF16; dtype++) {
     if (dtype == DTYPE_F16 || (argc > 2 && strcmp(argv[2], dtype_name((Dtype)dtype)))) continue;
     CpuLevel level = dtype != DTYPE_BF16 && cpu_simd_level() > CPU_AVX512 ? CPU_AVX512 : cpu_simd_level();

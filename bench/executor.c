@@ -1,4 +1,4 @@
-// What running a step costs beside its kernels: bench_executor RECIPE [key=value …]. The same Program runs on the null
+// The cost of running a step beside its kernels: bench_executor RECIPE [key=value …]. The same Program runs on the null
 // device, whose kernels do nothing, and on the recipe's own, with zeroes for data. One rank: collectives are measured
 // by `plait bench comm`.
 #include "base/clock.h"

@@ -5,7 +5,7 @@
     first_hour.py nano TEXT_FOLDER [--minutes 3]      nanoGPT's way: characters, its CPU settings (4 layers of 128, 64 characters, batch 12)
 
 Wants a Python with torch, transformers, tokenizers, datasets and accelerate. `nano` does what nanoGPT's prepare.py, train.py and sample.py do
-with --device=cpu, in a loop of our own, since its repository is not on PyPI. Both stop after so many minutes of training (so that the
+with --device=cpu, in a loop of our own, since its repository is not on PyPI. Both stop after a number of minutes of training (so that the
 score at equal time can be compared) and print seconds of each part, tokens/s, and bits per byte of held-out text.
 """
 import argparse, glob, gzip, json, math, os, sys, tempfile, time

@@ -73,7 +73,7 @@ static void note(double *best, double before) {
   if (!*best || took < *best) *best = took;
 }
 
-// Least seconds of a call: of plait's at [0], of the libraries' behind it; 0: it cannot. product NULL: plait alone.
+// Least seconds of a call: of plait's at [0], of the libraries' after it; 0: it cannot. product NULL: plait alone.
 static void race(Prepared *p, const Bench *b, const PeerProduct *product, double best[1 + PEERS]) {
   int is_bf16 = b->dtype == DTYPE_BF16, threads = team_size(b->team), racing = 1;
   memset(best, 0, sizeof *best * (1 + PEERS));
@@ -242,7 +242,7 @@ int main(int argc, char **argv) {
   for (const char *threads = argc > 1 ? argv[1] : "1"; *threads;
        threads += strcspn(threads, ","), threads += *threads == ',') {
     Bench b = {0};
-    if (team_create(atoi(threads), &b.team, NULL)) return fprintf(stderr, "so many threads cannot be started\n"), 1;
+    if (team_create(atoi(threads), &b.team, NULL)) return fprintf(stderr, "that many threads cannot be started\n"), 1;
     for (b.level = CPU_LEVELS; b.level-- > 0;)
       for (b.dtype = DTYPE_F64; b.dtype <= DTYPE_BF16; b.dtype++) {
         if (argc > 2 && strcmp(argv[2], dtype_name(b.dtype))) continue;

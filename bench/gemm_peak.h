@@ -1,4 +1,4 @@
-// What a core could multiply at most: instructions that take all operands from registers, in a loop.
+// The highest rate of products of a core: instructions that take all operands from registers, in a loop.
 #pragma once
 #include "base/clock.h"
 #include "device/cpu/cpu.h"

@@ -106,7 +106,7 @@ class Gpt(nn.Module):
 
 
 def milliseconds(run, times):
-    """The median of five rounds of so many runs each, after a warm-up."""
+    """The median of five rounds of `runs` runs each, after a warm-up."""
     for _ in range(8):
         run()
     rounds = []
@@ -122,7 +122,7 @@ def milliseconds(run, times):
 
 
 def profile(step, steps):
-    """Prints every kernel of so many steps."""
+    """Prints every kernel of `steps` steps."""
     activity = torch.profiler.ProfilerActivity
     with torch.profiler.profile(activities=[activity.CUDA, activity.CPU]) as profiler:
         for _ in range(steps):

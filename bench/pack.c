@@ -1,7 +1,7 @@
 // Packs rectangles of a file: bench_pack FILE [EFFORT [PERCENT]]. Lines "id,lower,upper,size" (times half-open) below a
 // header, as MiniMalloc's benchmarks have them (github.com/google/minimalloc). Prints "id,lower,upper,size,offset",
-// then the end, the bound, their ratio, and how long it took. It stops at so many percent above the bound (0), or after
-// so much effort (pack.h): forty times that of tests, some seconds, where a memory plan takes 16 million, 50 ms.
+// then the end, the bound, their ratio, and how long it took. It stops at a given percentage above the bound (0), or
+// after so much effort (pack.h): forty times that of tests, some seconds, where a memory plan takes 16 million, 50 ms.
 #include "base/clock.h"
 #include "program/pack/pack.h"
 #include <inttypes.h>

@@ -1,8 +1,8 @@
 // How large memory plans are beside the most bytes that are needed at one time, and how long they take:
 //   bench_plans [--all] [--problems FOLDER] RECIPE [key=value …]   every Program of a recipe
-//   bench_plans [--all] [--problems FOLDER] --parity [COUNT]       those of so many layouts of the parity matrix (all)
+//   bench_plans [--all] [--problems FOLDER] --parity [COUNT]       those of COUNT layouts of the parity matrix (all)
 // Lists the plans that are more than 1% above their bound, with --all every one. FOLDER gets the packing problems as
-// files for bench_pack. Figures of size are the same everywhere; times are not, and are no test.
+// files for bench_pack. Figures of size are the same everywhere; times are not, and nothing tests them.
 #include "matrix.h"
 #include "plan_sizes.h"
 #include "setup/setup.h"

@@ -1,6 +1,6 @@
 """torchrun with DDP: seconds from a worker's death to the end of the next step. bench/elastic calls it where PyTorch is.
 
-A model of the size of models/demo.json, two processes over gloo, a checkpoint every 20 steps, from which a restarted worker goes on.
+A model of the size of models/demo.json, two processes over gloo, a checkpoint every 20 steps, from which a restarted worker continues.
 """
 import argparse, os, signal, statistics, subprocess, sys, tempfile, time
 

@@ -1,4 +1,4 @@
-# What `make install` puts where: the command, libplait, public headers, plait.pc, models, recipes, examples, manuals.
+# The places of `make install`: the command, libplait, public headers, plait.pc, models, recipes, examples, manuals.
 include(GNUInstallDirs)
 
 add_custom_target(installed DEPENDS plait_library) # what `make install` builds

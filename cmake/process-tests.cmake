@@ -27,10 +27,8 @@ target_link_options(process_memory PRIVATE -Wl,--wrap=xcalloc,--wrap=xrealloc) #
 
 # Those under mpirun say that they are skipped where there is none ($MPIRUN is empty).
 file(GLOB scripts CONFIGURE_DEPENDS tests/mpi/mpi_*.sh)
-if(UCX_FOUND)
-  file(GLOB net_scripts CONFIGURE_DEPENDS tests/net/net_*.sh)
-  list(APPEND scripts ${net_scripts})
-endif()
+file(GLOB net_scripts CONFIGURE_DEPENDS tests/net/net_*.sh)
+list(APPEND scripts ${net_scripts})
 if(NOT MPI_C_FOUND) # an mpirun of another MPI, or of none that was built with
   set(MPIEXEC_EXECUTABLE)
 endif()

@@ -1,4 +1,4 @@
-// What the by_hand_*.c share: a small Llama as plain loops in double precision, its first weights, its text, and Adam.
+// Shared by the by_hand_*.c: a small Llama as plain loops in double precision, its first weights, its text, and Adam.
 // Nothing here knows of ranks, but for `cut`: the number of parts that a block's heads and hidden features are cut
 // into.
 //
@@ -182,7 +182,7 @@ static inline void attention_gradients(double *dq, double *dk, double *dv, const
 
 // Layers --------------------------------------------------------------------------------------------------------------
 
-// What a block keeps of a sequence for backward.
+// The values of a sequence that a block keeps for backward.
 typedef struct Saved {
   double x[SEQ * EMBED], normed1[SEQ * EMBED], q[SEQ * EMBED], k[SEQ * EMBED], v[SEQ * EMBED], p[HEADS * SEQ * SEQ],
       mixed[SEQ * EMBED], middle[SEQ * EMBED], normed2[SEQ * EMBED], gate[SEQ * FFN], up[SEQ * FFN], hidden[SEQ * FFN];

@@ -13,7 +13,7 @@ enum { SEQ = 96, DIM = 16 };
 
 typedef struct Block { double k[SEQ][DIM], v[SEQ][DIM]; } Block; // of as many positions as a rank has
 
-// What the queries of a rank have seen so far: out = Σ exp(score - maximum) v / sum, over the keys of all blocks.
+// The partial results of a rank's queries so far: out = Σ exp(score - maximum) v / sum, over the keys of all blocks.
 typedef struct Seen { double maximum, sum, out[DIM]; } Seen;
 
 static double value_of(int which, int position, int i) { return sin(1 + which * 7.0 + position * 0.37 + i * 1.3); }

@@ -33,11 +33,18 @@ seeds["proof/refused"] = b"c" + hello + struct.pack("<II32s", 4, 0, b"")
 seeds["proof/good-server"], seeds["proof/good-client"] = b"S", b"C"
 seeds["proof/changed-client"] = b"C" + bytes(16) + b"\x03"
 
+# comm/link_frame.h: a short message, one whose head comes alone, and its data; what a receiver answers
+frame = lambda word, flags, number, count, tag, size: struct.pack("<HHIIIQQ", word, flags, number, count, 0, tag, size)
+seeds["link/messages"] = b"o" + frame(1, 0, 0, 5, 3, 5) + b"short" + frame(1, 1, 1, 0, 4, 9) + frame(2, 0, 1, 9, 0, 0) + b"nine more"
+seeds["link/long"] = b"o" + frame(1, 1, 0, 300, 3, 310) + bytes(300) + frame(2, 0, 0, 4, 0, 0) + b"data" + frame(2, 0, 0, 6, 0, 0) + b"datada"
+seeds["link/answers"] = b"i" + frame(3, 0, 0, 0, 0, 0) + frame(4, 0, 1, 0, 0, 0) + frame(5, 0, 0, 9, 0, 1)
+
 # comm/rendezvous_parse.h, comm/net_record.h
-record = struct.pack("<64s40sQII", b"node1", b"0d1c", 7, 29501, 11) + b"ucx address"
+link = struct.pack("<4I16s104s", 4, 29502, 0, 0, bytes([127, 0, 0, 1]), b"/tmp/plait-wire-1/socket")
+record = struct.pack("<64s40sQII", b"node1", b"0d1c", 7, 29501, 11) + link + b"ucx address"
 seeds["rendezvous/greeting"] = b"g" + struct.pack("<8sIIQ", b"plaitnet", 2, 3, 7)
 seeds["rendezvous/answer"] = b"a" + struct.pack("<II", 2, len(record))
-seeds["rendezvous/place"] = b"p" + struct.pack("<64s40sQQ", b"machine", b"boot", 4026531836, 4026531839)
+seeds["rendezvous/place"] = b"p" + struct.pack("<64s40s4Q2I", b"machine", b"boot", 4026531836, 4026531839, 4026531840, 0, 0, 1)
 seeds["rendezvous/record"] = b"r" + record
 seeds["rendezvous/records"] = b"t" + 3 * (struct.pack("<Q", len(record)) + record)
 seeds["rendezvous/reason"] = b"t" + struct.pack("<Q200s", 0, b"another process is rank 2 of this run already")
@@ -75,7 +82,7 @@ seeds["copies/images"] = b"T" + greeting + copy(3, 1, [b"image", b" of a rank"],
 seeds["copies/frame"] = b"t" + greeting + copy(3, 1, [b"image"], 1)
 seeds["copies/replies"] = b"r" + 2 * struct.pack("<qii", 7, 1, 1)
 
-# checkpoint/memory_image.c: the text behind the elements
+# checkpoint/memory_image.c: the text after the elements
 box = {"name": "x", "dtype": "F32", "global": [2048], "offset": [1024], "local": [512], "at": 4096, "spare": False}
 label = {"dir": "/nowhere", "keep": 2, "log": "/nowhere/metrics.jsonl", "extra": "{}"}
 boxes = [box, dict(box, name="y", at=4096 + 2048, dtype="BF16", spare=True), dict(box, **{"local": [0]})]

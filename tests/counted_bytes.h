@@ -56,7 +56,7 @@ static inline double counted_varies(const Program *p, uint32_t axes, int rank) {
   return bytes;
 }
 
-// Holds counts of so many steps to the plan, to the byte; what varies may be off by half. 0, or 1 and a sentence.
+// Holds counts of `steps` steps to the plan, to the byte; what varies may be off by half. 0, or 1 and a sentence.
 static inline int counted_differ(const Rank *r, const Counted *counted, int n, int steps, char *text, size_t size) {
   const Program *p = r->state->program;
   TrafficList planned = {0};

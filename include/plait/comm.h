@@ -28,11 +28,11 @@
 //
 // Buffers: a call takes a list of them, so that many small tensors can be one message without being copied together.
 // All ranks pass the same counts in the same order. Where a buffer has a part for each rank (send or recv `n · count`
-// below), part p begins p · count elements behind the address, or p · stride where a stride is given: parts may lie
+// below), part p begins p · count elements after the address, or p · stride where a stride is given: parts may lie
 // apart, as the columns that ranks have of a row-major matrix (one buffer for each row), or the other way round.
-// Strides are each rank's own affair. The list itself is copied before the call returns; the memory that
-// it points to must stay, and the program must leave it alone, until the call is done. Where `in place` is not
-// mentioned below, nothing that a rank receives may overlap what it sends.
+// Strides are each rank's own affair. The list itself is copied before the call returns; the memory that it points to
+// must stay, and the program must leave it alone, until the call is done. Where `in place` is not mentioned below,
+// nothing that a rank receives may overlap what it sends.
 //
 // Streams: with stream NULL a call returns when it is done on this rank. With a stream it returns at once, the
 // stream's thread does the work after that of the calls before it, and the event tells when it is done: so a rank
@@ -99,8 +99,9 @@ typedef struct PlaitEvent {
 
 // Running ranks -----------------------------------------------------------------------------------------------------
 
-// What a rank does. `comm` is its handle to the communicator of all ranks, borrowed. Returns 0 (or more) when all went
-// well, else a negative code, of plait/error.h or of your own; it may say why in `error`, which is never NULL.
+// The function that each rank runs. `comm` is its handle to the communicator of all ranks, borrowed. Returns 0 (or
+// more) when all went well, else a negative code, of plait/error.h or of your own; it may say why in `error`, which is
+// never NULL.
 typedef int (*PlaitRankFunction)(PlaitComm *comm, void *argument, PlaitError *error);
 
 // Runs the function on `ranks` ranks and returns when all of them have returned. This is all that a program of
@@ -147,11 +148,11 @@ int plait_world_net_create(int rank, int ranks, const char *host, int port, cons
                            PlaitError *error);
 
 // The ranks that mpirun or srun has started, one a process; called by all of them, once. Initialises MPI unless the
-// program has done so (with MPI_THREAD_SERIALIZED or more; it then makes MPI calls of its own only while none of
-// plait's are under way). PLAIT_BAD_INPUT (-2) where plait was built without MPI, and for tasks that MPI does not see
-// as one world. Results are the bits of a local world. Every rank must take part in the end: plait_world_destroy leaves
-// MPI, and when the world has failed it does not return: the rank that failed first says why on stderr, and all
-// processes end.
+// program has done so (with MPI_THREAD_SERIALIZED or more; it then makes its own MPI calls only while none of plait's
+// are under way). PLAIT_BAD_INPUT (-2) where plait was built without MPI, and for tasks that MPI does not see as one
+// world. Results are the bits of a local world. Every rank must take part in the end: plait_world_destroy leaves MPI,
+// and when the world has failed it does not return: the rank that failed first says why on stderr, and all processes
+// end.
 int plait_world_mpi_create(PlaitWorld **world, PlaitError *error);
 
 void plait_world_destroy(PlaitWorld *world); // NULL is fine

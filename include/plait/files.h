@@ -1,6 +1,5 @@
-// What plait's files hold: tokenizers, and the tensors of checkpoints. Every argument is a number, a string or a
-// pointer whose struct the caller need not know, so that other languages call these by name; docs/python.md is one that
-// does.
+// Reads plait's files: tokenizers, and the tensors of checkpoints. Every argument is a number, a string or a pointer
+// whose struct the caller need not know, so that other languages call these by name; docs/python.md is one that does.
 //
 //   PlaitError *error = plait_error_create();
 //   PlaitCheckpoint *c;

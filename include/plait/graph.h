@@ -45,8 +45,8 @@ PlaitGraph *plait_graph_create(int64_t samples, PlaitDtype dtype);
 void plait_graph_destroy(PlaitGraph *graph); // a training made from it lives on; NULL is fine
 const char *plait_graph_error(const PlaitGraph *graph); // what was wrong first; NULL: nothing so far
 
-// What is built from now on belongs to layer `layer` (0, 1, …; 0 before the first call). Pipelines cut between layers:
-// over pp = p stages, layer l of n runs on stage l · p / n. The loss belongs to the last layer.
+// Everything built after this call belongs to layer `layer` (0, 1, …; 0 before the first call). Pipelines cut between
+// layers: over pp = p stages, layer l of n runs on stage l · p / n. The loss belongs to the last layer.
 void plait_graph_layer(PlaitGraph *graph, int layer);
 
 // A value that each step gets anew: (samples, size…), rank sizes (0 … 6). In a step the inputs come in the order of
@@ -56,7 +56,7 @@ PlaitTensor plait_graph_input(PlaitGraph *graph, const char *name, int rank, con
 // plait_graph_attention and the losses.
 PlaitTensor plait_graph_integers(PlaitGraph *graph, const char *name, int rank, const int64_t *size);
 
-// What is trained: (size…), rank 1 … 7. Initialised with normal numbers of this standard deviation (0: zeros), which
+// A trained tensor: (size…), rank 1 … 7. Initialised with normal numbers of this standard deviation (0: zeros), which
 // depend on the seed, the name and the place in the whole tensor, and on nothing else.
 PlaitTensor plait_graph_parameter(PlaitGraph *graph, const char *name, int rank, const int64_t *size, double deviation);
 // The same where every element is `value` at first, as 1 for the gain of a norm.
@@ -102,7 +102,7 @@ PlaitTensor plait_graph_dropout(PlaitGraph *graph, const char *name, PlaitTensor
 PlaitTensor plait_graph_rope(PlaitGraph *graph, const char *name, PlaitTensor x, PlaitTensor positions, double theta);
 
 // softmax(q kᵀ / √d) v, head by head: q (samples, s, heads, d), k and v (samples, s, heads, d) → as q. With grouped
-// heads q is (samples, s, kv_heads, group, d), k and v (samples, s, kv_heads, d). causal: a position sees none behind
+// heads q is (samples, s, kv_heads, group, d), k and v (samples, s, kv_heads, d). causal: a position sees none after
 // it. documents (samples, s) integers, or -1: positions see those only that have the same number. dropout: of the
 // probabilities, as above.
 PlaitTensor plait_graph_attention(PlaitGraph *graph, const char *name, PlaitTensor q, PlaitTensor k, PlaitTensor v,
@@ -162,7 +162,7 @@ typedef struct PlaitTrainingOptions { // all zero: one rank, SGD
   PlaitComm *comm;  // this rank's handle to the communicator of all ranks of its world (plait_comm_world), as many as
                     // the mesh has; borrowed: what plait_world_run gives its function, for one. NULL: ranks are
                     // threads of this process, which the training makes
-  int microbatches; // parts of a step's samples that are computed one after the other, at most so many; 0: 1. The step
+  int microbatches; // most parts of a step's samples that are computed one after the other; 0: 1. The step
                     // does not depend on it. Samples need not divide: of a microbatch ranks of dp differ by one at most
   const char *schedule; // of a pipeline, one of parallel.pipeline in docs/recipes.md that runs one stage a rank; NULL:
                         // "1f1b"
@@ -170,8 +170,8 @@ typedef struct PlaitTrainingOptions { // all zero: one rank, SGD
   int threads;           // of each rank; 0: 1
   uint64_t seed;         // of the initial parameters and of dropout
   const char *optimizer; // one of optimizer.name in docs/recipes.md, with its authors' betas (adamw: 0.9 and 0.999) and
-                         // epsilon 1e-8; NULL: "sgd". Of muon, matrices are those of plait_graph_linear that are no
-                         // table of plait_graph_embedding; all else is adamw's
+                         // epsilon 1e-8; NULL: "sgd". Of muon, matrices are those of plait_graph_linear that are not
+                         // the table of plait_graph_embedding; all else is adamw's
   double momentum;       // of sgd and muon, 0 … 1; muon has its authors' 0.95 instead of 0
   double weight_decay;   // of parameters with at least two dims
   double clip;           // largest global norm of the gradient; 0: none
@@ -196,15 +196,15 @@ typedef struct PlaitStepResult {
 
 // One step. inputs[i] is input i of the whole step, (samples, size…), row-major: int32_t where it is of integers, else
 // fp64 in an fp64 graph and fp32 in others; who calls for one rank passes all of it too: ranks read their parts. result
-// may be NULL. PLAIT_BAD_INPUT, with nothing done: an input that is NULL, or an integer that is no row of its table and
-// no class.
+// may be NULL. PLAIT_BAD_INPUT, with nothing done: an input that is NULL, or an integer that is neither a row of its
+// table nor a class.
 int plait_training_step(PlaitTraining *training, const void *const *inputs, double learning_rate,
                         PlaitStepResult *result, PlaitError *error);
 
 // The graph on these inputs as in a step, but forward only, without dropout, and nothing is updated. outputs[i], of the
 // i-th plait_graph_output, is filled: (samples, …), row-major, fp64 in an fp64 graph and else fp32; NULL: it is not
-// wanted. outputs may be NULL, as loss. An input that the loss alone reads, and that is no output itself, may be NULL:
-// then there is no loss (NaN).
+// wanted. outputs may be NULL, as loss. An input that the loss alone reads, and that is not itself an output, may be
+// NULL: then there is no loss (NaN).
 int plait_training_forward(PlaitTraining *training, const void *const *inputs, void *const *outputs, double *loss,
                            PlaitError *error);
 
@@ -255,18 +255,18 @@ typedef struct PlaitGraphPlan {
 
 // The fastest plan for a graph that says nothing about ranks. The search tries meshes of "pp", "dp" and "tp", ZeRO
 // stages, microbatches, schedules and, over "tp", cuts of parameters; each plan is compiled as
-// plait_training_create would, and simulated on the cluster (docs/foresight.md). What does not fit is left out.
+// plait_training_create would, and simulated on the cluster (docs/foresight.md). Plans that do not fit are left out.
 //
 // Of `options`, which may be NULL, mesh, microbatches, schedule and zero stay as they are given (0 and NULL: open);
 // optimizer and precision count, comm and plan do not. Placements that the graph has stay too.
 //
 // PLAIT_BAD_INPUT: as plait_training_create; the cluster cannot be read, has fewer devices than there are ranks, or no
-// rate for the graph's dtype. PLAIT_INFEASIBLE: no mesh of so many ranks cuts the graph; or nothing fits, and the
+// rate for the graph's dtype. PLAIT_INFEASIBLE: no mesh of that many ranks cuts the graph; or nothing fits, and the
 // sentence says what is nearest. The same call gives the same plan on every machine.
 int plait_graph_plan(const PlaitGraph *graph, const PlaitTrainingOptions *options,
                      const PlaitPlanOptions *where, PlaitGraphPlan **plan, PlaitError *error);
-// What one plan would take: that of the options, with the placements of the graph. Also PLAIT_OK where it does not fit
-// (memory_bytes above room_bytes). where->ranks, if it is given, must be those of the mesh.
+// Memory and time of one plan: that of the options, with the placements of the graph. Also PLAIT_OK where it does not
+// fit (memory_bytes above room_bytes). where->ranks, if it is given, must be those of the mesh.
 int plait_graph_predict(const PlaitGraph *graph, const PlaitTrainingOptions *options,
                         const PlaitPlanOptions *where, PlaitGraphPlan **plan, PlaitError *error);
 void plait_graph_plan_destroy(PlaitGraphPlan *plan); // with all that it points to; NULL is fine
@@ -276,9 +276,9 @@ void plait_graph_plan_print(const PlaitGraphPlan *plan, FILE *out);
 // Files -------------------------------------------------------------------------------------------------------------
 
 // A checkpoint: parameters, the optimizer's state and the number of steps, in the folder FOLDER/step-N. It is complete
-// or does not exist, and holds no ranks: a training of the same graph and optimizer on any mesh loads it, and goes on
+// or does not exist, and holds no ranks: a training of the same graph and optimizer on any mesh loads it, and continues
 // as this one would (bit by bit on the same mesh). Every rank must see the folder. PLAIT_FAILED: the disk; the training
-// goes on.
+// can continue.
 int plait_training_save(PlaitTraining *training, const char *folder, PlaitError *error);
 // Loads such a checkpoint by its path FOLDER/step-N, or the newest valid one of FOLDER. PLAIT_BAD_INPUT, with nothing
 // changed: there is none, it is damaged, or it is of another graph, optimizer or, with dropout, seed.

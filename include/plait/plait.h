@@ -36,7 +36,7 @@ int plait_train(const char *recipe, int override_count, const char *const *overr
 int plait_plan(const char *recipe, int override_count, const char *const *overrides, FILE *out, PlaitError *error);
 
 // Checks the recipe and prints it as it will be understood: every key, defaults filled in, absolute paths. No other
-// file is opened. What is printed is a recipe.
+// file is opened. The output is itself a recipe.
 int plait_recipe(const char *recipe, int override_count, const char *const *overrides, FILE *out, PlaitError *error);
 
 // A plan of a recipe on a cluster, as `plait simulate` predicts it.
@@ -56,7 +56,7 @@ typedef struct PlaitPlan {
 int plait_predict(const char *recipe, int override_count, const char *const *overrides, const char *cluster,
                   PlaitPlan *plan, PlaitError *error);
 
-// The fastest plans on so many ranks of a cluster, as `plait plan --search` finds them; keys that the recipe or an
+// The fastest plans on `ranks` ranks of a cluster, as `plait plan --search` finds them; keys that the recipe or an
 // override gives stay. Writes at most `most` of them (at least 1) to `plans`, the fastest first, and how many to
 // *count. PLAIT_INFEASIBLE: nothing fits; the sentence says what is nearest.
 int plait_search(const char *recipe, int override_count, const char *const *overrides, const char *cluster, int ranks,
@@ -96,8 +96,8 @@ typedef struct PlaitComparison {
   const PlaitAdvice *advice;       // (advices)
 } PlaitComparison;
 
-// What `plait compare` prints. ranks: 0: the recipe's. quick: without limits, changes and the search's best plan, which
-// take most of the time.
+// The rows that `plait compare` prints. ranks: 0: the recipe's. quick: without limits, changes and the search's best
+// plan, which take most of the time.
 // A strategy that the recipe cannot use is a row with its reason, not an error. The caller destroys *comparison.
 int plait_compare(const char *recipe, int override_count, const char *const *overrides, const char *cluster, int ranks,
                   int quick, PlaitComparison **comparison, PlaitError *error);

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 
 from plait._library import Handle, call, library
 
-# What plait stores, and what numpy reads it as. numpy has no bf16: fp32 holds each of its values exactly.
+# The dtypes that plait stores, and those as which numpy reads them. numpy has no bf16: fp32 holds each of its values exactly.
 _dtypes = {"fp64": "float64", "fp32": "float32", "bf16": "float32", "fp16": "float16", "int64": "int64", "int32": "int32",
            "uint16": "uint16", "uint8": "uint8"}
 _names = {"float64": "fp64", "float32": "fp32", "float16": "fp16"}

@@ -17,7 +17,7 @@ def evaluate(model, data=None, tokenizer=None, seq_len=None, limit=None, across_
     """Loss, perplexity and bits per byte of a model on a corpus, as a dict.
 
     model: a checkpoint, a run (its newest checkpoint) or a Hugging Face folder. data: a prefix that tokenize has written;
-    without it, what the run holds out. limit: so many sequences of it.
+    without it, what the run holds out. limit: the most sequences of it.
     """
     options = {"json": True, "progress": 0, "data": data, "tokenizer": tokenizer, "seq_len": seq_len, "limit": limit,
                "across_documents": across_documents, "threads": threads}

@@ -22,7 +22,7 @@ PlaitGraph *plait_graph_create(int64_t samples, PlaitDtype dtype) {
   h->g = graph_create();
   h->g->layer = 0;
   h->g->layers = 1;
-  h->loss = (ByHandLoss){.tensor = -1, .labels = -1};
+  h->loss = (ApiGraphLoss){.tensor = -1, .labels = -1};
   h->samples = samples;
   h->dtype = (Dtype)dtype;
   if (samples < 1 || samples > 1 << 30)
@@ -59,10 +59,10 @@ void plait_graph_layer(PlaitGraph *h, int layer) {
 int api_graph_take_name(PlaitGraph *h, const char *name) {
   size_t n = name ? strlen(name) : 0;
   if (h->error.code) return 0;
-  int fits = n > 0 && n < BY_HAND_NAME;
+  int fits = n > 0 && n < API_GRAPH_NAME;
   for (size_t i = 0; i < n && fits; i++) fits = isalnum((unsigned char)name[i]) || name[i] == '_' || name[i] == '-';
   if (!fits) {
-    wrong(h, "the name \"%.80s\"; allowed: 1 to %d letters, digits, _ and -", name ? name : "", BY_HAND_NAME - 1);
+    wrong(h, "the name \"%.80s\"; allowed: 1 to %d letters, digits, _ and -", name ? name : "", API_GRAPH_NAME - 1);
     return 0;
   }
   for (int i = 0; i < h->name.count; i++)
@@ -105,8 +105,8 @@ const char *api_graph_shape_text(const Shape *s, char *text, size_t size) {
 }
 
 const char *api_graph_user_name(const char *name) {
-  size_t prefix = strlen(BY_HAND_PARAMETER);
-  return name + (strncmp(name, BY_HAND_PARAMETER, prefix) ? 0 : prefix);
+  size_t prefix = strlen(API_GRAPH_PARAMETER);
+  return name + (strncmp(name, API_GRAPH_PARAMETER, prefix) ? 0 : prefix);
 }
 
 // A tensor that an op of the current layer may read; -1 is wrong too, when nothing else was.
@@ -166,14 +166,14 @@ int api_graph_samples(const PlaitGraph *h, PlaitTensor x) {
   return s->rank > 0 && s->dim[0] == DIM_BATCH;
 }
 
-ByHandInput *api_graph_input(PlaitGraph *h, PlaitTensor x) {
+ApiGraphInput *api_graph_input(PlaitGraph *h, PlaitTensor x) {
   int i = graph_tensor(h->g, x)->input;
   return i < 0 ? NULL : &h->input[h->g->input.data[i].own];
 }
 
 // The tensor as ops compute with it: data of a bf16 graph are fp32 until here.
 int api_graph_operand(PlaitGraph *h, const char *reader, PlaitTensor x) {
-  ByHandInput *in = api_graph_input(h, x);
+  ApiGraphInput *in = api_graph_input(h, x);
   if (!in) return x;
   in->needed_forward = 1;
   return op_cast(h->g, arena_format(&h->g->arena, "%s.cast%d", reader, x), x, h->dtype);
@@ -185,8 +185,8 @@ static PlaitTensor add_input(PlaitGraph *h, const char *name, int rank, const in
   if (!api_graph_take_name(h, name)) return -1;
   Shape s = shape_from(h, name, rank, size, 1);
   if (h->error.code) return -1;
-  if (h->inputs == BY_HAND_INPUTS) return wrong(h, "more than %d inputs", BY_HAND_INPUTS);
-  h->input[h->inputs++] = (ByHandInput){.user = h->user_inputs++};
+  if (h->inputs == API_GRAPH_INPUTS) return wrong(h, "more than %d inputs", API_GRAPH_INPUTS);
+  h->input[h->inputs++] = (ApiGraphInput){.user = h->user_inputs++};
   return graph_input(h->g, name, dtype, s);
 }
 
@@ -204,9 +204,9 @@ int api_graph_constant(PlaitGraph *h, int which, int64_t s) {
     if (in->known == INPUT_OWN && h->input[in->own].user == which && graph_tensor(h->g, in->tensor)->shape.size[1] == s)
       return in->tensor;
   }
-  if (h->inputs == BY_HAND_INPUTS) return wrong(h, "more than %d inputs", BY_HAND_INPUTS);
+  if (h->inputs == API_GRAPH_INPUTS) return wrong(h, "more than %d inputs", API_GRAPH_INPUTS);
   const char *name = arena_format(&h->g->arena, "constant.%d", h->inputs); // no user's name: these have no dot
-  h->input[h->inputs++] = (ByHandInput){.user = which};
+  h->input[h->inputs++] = (ApiGraphInput){.user = which};
   return graph_input(h->g, name, DTYPE_I32,
                      shape_of(2, (int64_t[]){h->samples, s}, (DimName[]){DIM_BATCH, DIM_NONE}));
 }
@@ -219,7 +219,7 @@ static PlaitTensor add_parameter(PlaitGraph *h, const char *name, int rank, cons
     return wrong(h, "the standard deviation of %s is %g; allowed: 0 and more", name, init.value);
   if (!isfinite(init.value)) return wrong(h, "the value of %s is not finite", name);
   if (init.value == 0) init.kind = INIT_ZERO;
-  int v = graph_variable(h->g, arena_format(&h->g->arena, BY_HAND_PARAMETER "%s", name), VARIABLE_PARAMETER,
+  int v = graph_variable(h->g, arena_format(&h->g->arena, API_GRAPH_PARAMETER "%s", name), VARIABLE_PARAMETER,
                          api_graph_storage(h->dtype), s, init);
   h->g->variable.data[v].weight_decay = h->g->variable.data[v].narrow_copy = s.rank >= 2;
   return graph_read(h->g, v);
@@ -241,9 +241,9 @@ void plait_graph_output(PlaitGraph *h, const char *name, PlaitTensor tensor) {
     wrong(h, "the output %s has no samples; allowed: what is computed from an input", name);
   h->g->layer = layer;
   if (h->error.code) return;
-  ByHandInput *in = api_graph_input(h, tensor);
+  ApiGraphInput *in = api_graph_input(h, tensor);
   if (in) in->needed_forward = 1;
-  ByHandOutput o = {.name = h->name.data[h->name.count - 1], .tensor = tensor};
+  ApiGraphOutput o = {.name = h->name.data[h->name.count - 1], .tensor = tensor};
   o.copy = arena_format(&h->g->arena, "%s.copy", name);
   vec_push(&h->output, o);
 }
@@ -269,18 +269,18 @@ void plait_graph_shard(PlaitGraph *h, PlaitTensor tensor, int dim, const char *a
   const Tensor *t = graph_tensor(h->g, tensor);
   const char *name = api_graph_user_name(t->name);
   size_t length = axis ? strlen(axis) : 0, small = axis ? strspn(axis, "abcdefghijklmnopqrstuvwxyz_") : 0;
-  if (!length || small != length || length >= BY_HAND_NAME || axis_by_name(axis) == AXIS_PP)
+  if (!length || small != length || length >= API_GRAPH_NAME || axis_by_name(axis) == AXIS_PP)
     wrong(h, "%s is cut over the axis \"%.80s\"; allowed: small letters, and not pp", name, axis ? axis : "");
   if (dim < 0 || dim >= t->shape.rank) wrong(h, "dim %d of %s; allowed: 0 to %d", dim, name, t->shape.rank - 1);
-  if (n == BY_HAND_ANNOTATIONS) wrong(h, "%s is cut more than %d times", name, BY_HAND_ANNOTATIONS);
+  if (n == API_GRAPH_ANNOTATIONS) wrong(h, "%s is cut more than %d times", name, API_GRAPH_ANNOTATIONS);
   for (int i = 0; i < h->annotation.count && !h->error.code; i++) {
-    const ByHandAnnotation *a = &h->annotation.data[i];
+    const ApiGraphAnnotation *a = &h->annotation.data[i];
     if (a->tensor != tensor) continue;
     if (a->dim < 0) wrong(h, "%s is cut, and was to be whole", name);
     else if (!strcmp(a->axis, axis)) wrong(h, "%s is cut over %s twice", name, axis);
   }
   if (h->error.code) return;
-  ByHandAnnotation a = {.tensor = tensor, .dim = dim};
+  ApiGraphAnnotation a = {.tensor = tensor, .dim = dim};
   memcpy(a.axis, axis, length + 1);
   vec_push(&h->annotation, a);
 }
@@ -289,5 +289,5 @@ void plait_graph_replicate(PlaitGraph *h, PlaitTensor tensor) {
   int n = annotations_of(h, tensor);
   if (n > 0)
     wrong(h, "%s is to be whole, and has a placement already", api_graph_user_name(graph_tensor(h->g, tensor)->name));
-  if (n == 0) vec_push(&h->annotation, (ByHandAnnotation){.tensor = tensor, .dim = -1});
+  if (n == 0) vec_push(&h->annotation, (ApiGraphAnnotation){.tensor = tensor, .dim = -1});
 }

@@ -35,7 +35,7 @@ int api_graph_check_graph(const PlaitGraph *h, Error *error) {
     if (!depends)
       code = error_set(error, PLAIT_BAD_INPUT,
                 read ? "the loss does not depend on the parameter %s" : "no op reads the parameter %s",
-                g->variable.data[v].name + strlen(BY_HAND_PARAMETER));
+                g->variable.data[v].name + strlen(API_GRAPH_PARAMETER));
   }
   free(needed);
   return code;
@@ -74,7 +74,7 @@ static Graph *training_graph(const PlaitGraph *h, int64_t samples) {
   return g;
 }
 
-// Without what only training does, and with the outputs. What is put out is a copy, which placements_from places.
+// Without what only training does, and with the outputs. Each output is a copy, which placements_from places.
 static Graph *forward_graph(const PlaitGraph *h, int64_t samples) {
   Graph *g = micro_graph(h, samples);
   int *tensor = xcalloc((size_t)h->output.count + 1, sizeof *tensor);
@@ -87,7 +87,7 @@ static Graph *forward_graph(const PlaitGraph *h, int64_t samples) {
     if (FAULT(forward_drops_out, def->evaluate != NULL, 0)) def->evaluate(&g->node.data[i]);
   }
   for (int i = 0; i < h->output.count; i++) {
-    const ByHandOutput *o = &h->output.data[i];
+    const ApiGraphOutput *o = &h->output.data[i];
     int producer = graph_tensor(g, o->tensor)->producer;
     g->layer = producer < 0 ? 0 : g->node.data[producer].layer;
     op_output(g, o->name, op_identity(g, o->copy, o->tensor));
@@ -97,12 +97,12 @@ static Graph *forward_graph(const PlaitGraph *h, int64_t samples) {
 
 // The placements that the user and the plan have given, for axes that the mesh has; of outputs samples are cut over dp
 // alone. Returns their count.
-static int placements_from(const ByHandSetup *s, LayoutTensor *annotation) {
+static int placements_from(const ApiGraphSetup *s, LayoutTensor *annotation) {
   const PlaitGraph *h = s->graph;
   const Mesh *mesh = &s->at->mesh;
   int n = 0;
   for (int i = 0; i < s->annotation.count; i++) {
-    const ByHandAnnotation *a = &s->annotation.data[i];
+    const ApiGraphAnnotation *a = &s->annotation.data[i];
     int axis = a->dim < 0 ? -1 : mesh_find(mesh, a->axis);
     if (a->dim < 0 || axis >= 0) annotation[n++] = (LayoutTensor){graph_tensor(h->g, a->tensor)->name, a->dim, axis};
   }
@@ -124,10 +124,10 @@ static int64_t labels_of(const PlaitGraph *h) {
   return 1;
 }
 
-// What passes say of a parameter, with the user's name for it.
+// Cuts the prefix off parameters in a pass's message, which leaves the user's names.
 static void use_user_names(Error *error) {
-  const size_t prefix = strlen(BY_HAND_PARAMETER);
-  for (char *at = error->message; (at = strstr(at, BY_HAND_PARAMETER)); at++)
+  const size_t prefix = strlen(API_GRAPH_PARAMETER);
+  for (char *at = error->message; (at = strstr(at, API_GRAPH_PARAMETER)); at++)
     if (isalnum((unsigned char)at[prefix]) || at[prefix] == '_' || at[prefix] == '-')
       memmove(at, at + prefix, strlen(at + prefix) + 1);
 }
@@ -138,9 +138,9 @@ static int cut_evenly(int layers, int stages, int *cut) {
   return stages;
 }
 
-static ParallelOptions parallel_of(const ByHandSetup *s, LayoutTensor *annotation) {
+static StepParallel parallel_of(const ApiGraphSetup *s, LayoutTensor *annotation) {
   const PlaitTrainingOptions *o = &s->options;
-  return (ParallelOptions){.mesh = s->at->mesh,
+  return (StepParallel){.mesh = s->at->mesh,
                            .layout = layout_shipped(LAYOUT_SHIPPED_DATA),
                            .annotations = placements_from(s, annotation),
                            .annotation = annotation,
@@ -152,15 +152,16 @@ static ParallelOptions parallel_of(const ByHandSetup *s, LayoutTensor *annotatio
                            .stages_per_rank = 1};
 }
 
-static CompileOptions options_of(const ByHandSetup *s, const Device *device) {
+static void fill_step(const ApiGraphSetup *s, LayoutTensor *annotation, const StepModel *model, Step *step) {
   const PlaitGraph *h = s->graph;
   const PlaitTrainingOptions *o = &s->options;
   Op optimizer = (Op)optimizer_find(o->optimizer ? o->optimizer : "sgd");
   const OptimizerDef *def = op_def(optimizer)->optimizer;
-  return (CompileOptions){
-      .mode = MODEL_TRAIN,
-      .seq = labels_of(h),
-      .device = device,
+  *step = (Step){
+      .parallel = parallel_of(s, annotation),
+      .batch = {.samples = h->samples,
+                .micro = micro_of(h, s->at->mesh.axis[s->at->dp].size, s->microbatches),
+                .seq = 1}, // no placement of the user's is one of a sequence
       .precision = h->dtype == DTYPE_BF16 ? DTYPE_BF16 : DTYPE_F32, // the graph is in its own dtype otherwise
       .update = {.optimizer = optimizer,
                  .beta1 = def->betas[0],
@@ -170,35 +171,33 @@ static CompileOptions options_of(const ByHandSetup *s, const Device *device) {
                  .momentum = o->momentum > 0 ? o->momentum : def->momentum,
                  .clip = o->clip,
                  .count = h->loss.labels < 0 ? h->loss.elements : 0}};
+  step_choose(step, model);
 }
 
-int api_graph_compile(const ByHandSetup *s, const Device *device, int forward, Job **job, Error *error) {
+int api_graph_compile(const ApiGraphSetup *s, const Device *device, int forward, Job **job, Error *error) {
   const PlaitGraph *h = s->graph;
   LayoutTensor *annotation = xcalloc((size_t)(s->annotation.count + h->output.count) + 1, sizeof *annotation);
   int cut[MAX_STAGES] = {0};
-  ParallelOptions parallel = parallel_of(s, annotation);
-  Workload workload = {.model = "the graph",
-                       .layers = h->g->layers,
-                       .samples = h->samples,
-                       .micro = micro_of(h, s->at->mesh.axis[s->at->dp].size, s->microbatches),
-                       .seq = 1};
+  StepModel model = {.known = 1, .name = "the graph", .layers = h->g->layers};
+  CompileOptions options = {.mode = MODEL_TRAIN, .device = device};
+  fill_step(s, annotation, &model, &options.step);
   ParallelProblem problem;
   *job = NULL;
-  int code = parallel_check(&parallel, &workload, &problem);
+  int code = parallel_check(&options.step, &model, &problem);
   if (code) error_set(error, code, "%s", problem.text);
   else {
-    parallel.cut = cut_evenly(h->g->layers, mesh_pipeline_ranks(&s->at->mesh), cut);
-    parallel.layers = cut;
-    CompileOptions options = options_of(s, device);
-    options.parallel = parallel_create(&parallel, &workload);
+    options.step.parallel.cut = cut_evenly(h->g->layers, mesh_pipeline_ranks(&s->at->mesh), cut);
+    options.step.parallel.layers = cut;
+    options.parallel = parallel_create(&options.step, &model);
+    options.step.batch.seq = labels_of(h);
     JobOptions run = {.threads = s->options.threads ? s->options.threads : 1, .seed = s->options.seed};
-    compile_set_batch(&options, h->samples, workload.micro);
+    compile_set_batch(&options, h->samples, options.step.batch.micro);
     code = job_create_built(training_graph(h, options.micro_samples), h->loss.tensor, &options, &run, job, error);
     if (!code && forward)
       code = job_add_evaluation(*job, forward_graph(h, options.micro_samples), h->loss.tensor, error);
   }
   if (code) use_user_names(error);
-  if (*job) (*job)->options.parallel.layout.annotation = NULL;
+  if (*job) (*job)->options.parallel.layout.annotation = (*job)->options.step.parallel.annotation = NULL;
   free(annotation);
   return code;
 }

@@ -1,6 +1,6 @@
 // Which parameters of a graph may be cut over tp, for the search of a plan. Parameters that are alike are cut alike:
 // those of one shape, read by the same op, whose other operands come from the same ops and whose results are read by
-// the same. In a transformer these are the matrices of one kind in all blocks. What is not said follows by the rules of
+// the same. In a transformer these are the matrices of one kind in all blocks. Other placements follow by the rules of
 // the ops (plait_graph_shard), so a few words place a whole model.
 #pragma once
 #include "api/graph_build.h"
@@ -18,6 +18,6 @@ void cuts_free(Cuts *cuts);
 
 // Does `ranks` divide this dim of the kind?
 int cuts_divide(const Cuts *cuts, int kind, int dim, int ranks);
-// What a choice of a dim for each kind (-1: whole) says of the parameters. Writes to placement, which has room for all
-// Variables, and returns how many; names are the graph's.
+// The placements of parameters that follow from a choice of a dim for each kind (-1: whole). Writes to placement, which
+// has room for all Variables, and returns how many; names are the graph's.
 int cuts_placements(const Cuts *cuts, const PlaitGraph *graph, const signed char *dim, PlaitPlacement *placement);

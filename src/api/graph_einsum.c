@@ -8,7 +8,7 @@
 #define wrong api_graph_wrong
 enum { OUTPUT = 2 };
 
-// What is being read.
+// The state of the parser.
 typedef struct Parse { PlaitGraph *h; const char *name, *text, *at; EinsumAttr attr; } Parse;
 
 static void skip(Parse *p) {
@@ -19,7 +19,7 @@ static int has(const EinsumAttr *a, int operand, int letter) {
   return a->rank[operand] > 0 && memchr(a->letter[operand], letter, (size_t)a->rank[operand]) != NULL;
 }
 
-// "=16" behind a letter of the result.
+// "=16" after a letter of the result.
 static int read_size(Parse *p, int operand, int64_t *size) {
   *size = 0;
   if (*p->at != '=') return 0;

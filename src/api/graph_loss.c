@@ -34,7 +34,7 @@ static int take_labels(PlaitGraph *h, const char *what, PlaitTensor labels, cons
           api_graph_shape_text(rows, allowed, sizeof allowed));
     return 0;
   }
-  ByHandInput *in = api_graph_input(h, labels);
+  ApiGraphInput *in = api_graph_input(h, labels);
   if (!in->limit || classes < in->limit) in->limit = classes;
   h->loss.labels = h->g->input.data[graph_tensor(h->g, labels)->input].own;
   return 1;
@@ -56,7 +56,8 @@ void plait_graph_cross_entropy(PlaitGraph *h, PlaitTensor logits, PlaitTensor ta
   int integers = exists && !dtype_is_float(graph_tensor(h->g, target)->dtype);
   if (!api_graph_readable(h, what, target, integers)) return;
   if (!api_graph_input(h, target)) {
-    wrong(h, "the target of the %s is no input; allowed: what plait_graph_integers or plait_graph_input gave", what);
+    wrong(h, "the target of the %s is not an input; allowed: what plait_graph_integers or plait_graph_input gave",
+          what);
     return;
   }
   if (integers ? !take_labels(h, what, target, &rows, s.size[s.rank - 1])

@@ -46,7 +46,7 @@ PlaitTensor plait_graph_linear(PlaitGraph *h, const char *name, PlaitTensor x, P
 
 // Integers that are numbers below `limit`: the step that gives others is refused.
 static void limit_input(PlaitGraph *h, PlaitTensor x, int64_t limit) {
-  ByHandInput *in = api_graph_input(h, x);
+  ApiGraphInput *in = api_graph_input(h, x);
   if (!in->limit || limit < in->limit) in->limit = limit;
 }
 
@@ -110,7 +110,7 @@ PlaitTensor plait_graph_scale(PlaitGraph *h, const char *name, PlaitTensor x, do
   return op_scale(h->g, name, narrow(h, name, x), factor);
 }
 
-// What norms and softmax take: samples, and a dim beside them.
+// Whether norms and softmax take x: it has samples, and another dim.
 static int normalisable(PlaitGraph *h, const char *name, PlaitTensor x) {
   char text[128];
   if (!api_graph_take_name(h, name) || !readable(h, name, x)) return 0;
@@ -162,7 +162,7 @@ PlaitTensor plait_graph_dropout(PlaitGraph *h, const char *name, PlaitTensor x, 
 PlaitTensor plait_graph_rope(PlaitGraph *h, const char *name, PlaitTensor x, PlaitTensor positions, double theta) {
   char first[128], second[128];
   if (!normalisable(h, name, x)) return -1;
-  if (positions == -1) positions = api_graph_constant(h, BY_HAND_POSITIONS, graph_tensor(h->g, x)->shape.size[1]);
+  if (positions == -1) positions = api_graph_constant(h, API_GRAPH_POSITIONS, graph_tensor(h->g, x)->shape.size[1]);
   if (!api_graph_readable(h, name, positions, 1)) return -1;
   const Shape *a = &graph_tensor(h->g, x)->shape, *b = &graph_tensor(h->g, positions)->shape;
   if (a->rank < 3 || last_size(h, x) % 2 || b->rank != 2 || b->size[1] != a->size[1])
@@ -190,7 +190,7 @@ static int check_attention(PlaitGraph *h, const char *name, PlaitTensor q, Plait
 
 static PlaitTensor documents_of(PlaitGraph *h, const char *name, PlaitTensor documents, int64_t s) {
   char text[128];
-  if (documents == -1) return api_graph_constant(h, BY_HAND_ZEROS, s);
+  if (documents == -1) return api_graph_constant(h, API_GRAPH_ZEROS, s);
   if (!api_graph_readable(h, name, documents, 1)) return -1;
   const Shape *have = &graph_tensor(h->g, documents)->shape;
   if (have->rank != 2 || have->size[1] != s)

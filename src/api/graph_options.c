@@ -11,8 +11,8 @@ enum { MOST_MICROBATCHES = 1 << 16, MOST_NAMES = 64 };
 
 // Options ------------------------------------------------------------------------------------------------------------
 
-static int add_axis(ByHandMesh *at, const char *name, size_t length, int size, Error *error) {
-  char own[BY_HAND_NAME] = "";
+static int add_axis(ApiGraphMesh *at, const char *name, size_t length, int size, Error *error) {
+  char own[API_GRAPH_NAME] = "";
   memcpy(own, name, length);
   if (mesh_find(&at->mesh, own) >= 0) return error_set(error, PLAIT_BAD_INPUT, "mesh: the axis %s is there twice", own);
   int others = at->mesh.naxis - (mesh_axis(&at->mesh, AXIS_PP) >= 0) - (mesh_axis(&at->mesh, AXIS_DP) >= 0);
@@ -24,14 +24,14 @@ static int add_axis(ByHandMesh *at, const char *name, size_t length, int size, E
 }
 
 // "pp=2 dp=2 tp=2"; axes that plait asks for and the user did not name have size 1.
-int api_graph_read_mesh(ByHandMesh *at, const char *text, Error *error) {
+int api_graph_read_mesh(ApiGraphMesh *at, const char *text, Error *error) {
   at->mesh = (Mesh){.ranks = 1};
   int code = PLAIT_OK;
   for (const char *p = text ? text : ""; *(p += strspn(p, " ")) && !code;) {
     size_t length = strspn(p, "abcdefghijklmnopqrstuvwxyz_"), word = strcspn(p, " ");
     char *end = NULL;
     long size = p[length] == '=' && p[length + 1] >= '0' && p[length + 1] <= '9' ? strtol(p + length + 1, &end, 10) : 0;
-    if (!length || length >= BY_HAND_NAME || !end || end != p + word || size < 1 || size > 1 << 16 ||
+    if (!length || length >= API_GRAPH_NAME || !end || end != p + word || size < 1 || size > 1 << 16 ||
         (int64_t)at->mesh.ranks * size > 1 << 20)
       return error_set(error, PLAIT_BAD_INPUT,
                        "mesh: \"%.*s\" in \"%.200s\"; allowed: NAME=SIZE in small letters, as in \"pp=2 dp=2 tp=2\", "
@@ -48,12 +48,12 @@ int api_graph_read_mesh(ByHandMesh *at, const char *text, Error *error) {
 }
 
 // Axes that mean something to the graph, each once; returns their count.
-static int axes_of(const ByHandSetup *s, const char *names[MOST_NAMES], char *list, size_t size) {
+static int axes_of(const ApiGraphSetup *s, const char *names[MOST_NAMES], char *list, size_t size) {
   int n = 0;
   names[n++] = axis_names[AXIS_DP];
   names[n++] = axis_names[AXIS_PP];
   for (int i = 0; i < s->annotation.count && n < MOST_NAMES; i++) {
-    const ByHandAnnotation *a = &s->annotation.data[i];
+    const ApiGraphAnnotation *a = &s->annotation.data[i];
     int seen = a->dim < 0;
     for (int k = 0; k < n; k++) seen |= !strcmp(names[k], a->axis);
     if (!seen) names[n++] = a->axis;
@@ -65,7 +65,7 @@ static int axes_of(const ByHandSetup *s, const char *names[MOST_NAMES], char *li
 }
 
 // Ranks of an axis that nothing names would all do the same.
-static int check_axes(const ByHandSetup *s, Error *error) {
+static int check_axes(const ApiGraphSetup *s, Error *error) {
   const char *names[MOST_NAMES];
   char list[256];
   const Mesh *mesh = &s->at->mesh;
@@ -86,9 +86,9 @@ static int check_axes(const ByHandSetup *s, Error *error) {
 }
 
 // A tensor whose samples are cut by an annotation, or NULL: shares that differ from rank to rank are those of dp.
-static const char *cuts_samples(const ByHandSetup *s) {
+static const char *cuts_samples(const ApiGraphSetup *s) {
   for (int i = 0; i < s->annotation.count; i++) {
-    const ByHandAnnotation *a = &s->annotation.data[i];
+    const ApiGraphAnnotation *a = &s->annotation.data[i];
     int axis = a->dim == 0 && api_graph_samples(s->graph, a->tensor) ? mesh_find(&s->at->mesh, a->axis) : -1;
     if (axis >= 0 && s->at->mesh.axis[axis].size > 1) return graph_tensor(s->graph->g, a->tensor)->name;
   }
@@ -96,7 +96,7 @@ static const char *cuts_samples(const ByHandSetup *s) {
 }
 
 // The samples of a step among ranks of dp and microbatches.
-static int check_shares(const ByHandSetup *s, Error *error) {
+static int check_shares(const ApiGraphSetup *s, Error *error) {
   int dp = s->at->mesh.axis[s->at->dp].size, asked = s->options.microbatches, microbatches = s->microbatches;
   int64_t unit = (int64_t)microbatches * dp, below = s->graph->samples / unit * unit,
           most = (s->graph->samples + dp - 1) / dp;
@@ -120,7 +120,7 @@ static int check_shares(const ByHandSetup *s, Error *error) {
       (long long)s->graph->samples, microbatches, dp, tensor, nearest);
 }
 
-static int check_options(const ByHandSetup *s, Error *error) {
+static int check_options(const ApiGraphSetup *s, Error *error) {
   const PlaitTrainingOptions *o = &s->options;
   int code = check_axes(s, error);
   if (!code) code = check_shares(s, error);
@@ -160,7 +160,7 @@ static int parameter_tensor(const Graph *g, const char *name) {
   return -1;
 }
 
-static int take_placements(ByHandSetup *s, const PlaitGraphPlan *plan, Error *error) {
+static int take_placements(ApiGraphSetup *s, const PlaitGraphPlan *plan, Error *error) {
   const Graph *g = s->graph->g;
   for (int i = 0; i < plan->placements; i++) {
     const PlaitPlacement *p = &plan->placement[i];
@@ -172,7 +172,7 @@ static int take_placements(ByHandSetup *s, const PlaitGraphPlan *plan, Error *er
     if (p->dim < 0 || p->dim >= rank)
       return error_set(error, PLAIT_BAD_INPUT, "plan: it cuts dim %d of %.80s; allowed: 0 to %d", p->dim, p->parameter,
                        rank - 1);
-    ByHandAnnotation a = {.tensor = tensor, .dim = p->dim};
+    ApiGraphAnnotation a = {.tensor = tensor, .dim = p->dim};
     snprintf(a.axis, sizeof a.axis, "%s", p->axis);
     vec_push(&s->annotation, a);
   }
@@ -180,7 +180,7 @@ static int take_placements(ByHandSetup *s, const PlaitGraphPlan *plan, Error *er
 }
 
 // The plan says what the options would, so that only one of both may.
-static int take_plan(ByHandSetup *s, Error *error) {
+static int take_plan(ApiGraphSetup *s, Error *error) {
   PlaitTrainingOptions *o = &s->options;
   const PlaitGraphPlan *plan = o->plan;
   const char *twice = o->mesh ? "mesh" : o->microbatches ? "microbatches" : o->schedule ? "schedule" : o->zero ? "zero"
@@ -196,9 +196,9 @@ static int take_plan(ByHandSetup *s, Error *error) {
   return take_placements(s, plan, error);
 }
 
-int api_graph_setup(const PlaitGraph *h, const PlaitTrainingOptions *options, ByHandMesh *at, ByHandSetup *s,
+int api_graph_setup(const PlaitGraph *h, const PlaitTrainingOptions *options, ApiGraphMesh *at, ApiGraphSetup *s,
                   Error *error) {
-  *s = (ByHandSetup){.graph = h, .at = at};
+  *s = (ApiGraphSetup){.graph = h, .at = at};
   if (options) s->options = *options;
   int code = api_graph_check_graph(h, error);
   for (int i = 0; i < h->annotation.count && !code; i++) vec_push(&s->annotation, h->annotation.data[i]);
@@ -210,4 +210,4 @@ int api_graph_setup(const PlaitGraph *h, const PlaitTrainingOptions *options, By
   return code;
 }
 
-void api_graph_setup_free(ByHandSetup *s) { vec_free(&s->annotation); }
+void api_graph_setup_free(ApiGraphSetup *s) { vec_free(&s->annotation); }

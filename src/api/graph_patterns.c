@@ -149,8 +149,8 @@ static signed char *pattern_of_others(GraphSearch *s, int tp) {
   return pattern;
 }
 
-// That of so many ranks of tp, found with the first choice that has them; NULL: nothing can be cut so. After the first
-// one they begin with what is known.
+// The cut for this choice's number of tp ranks, found with the first choice that has it; NULL: nothing can be cut so.
+// After the first one they begin with what is known.
 const signed char *graph_pattern_for(GraphSearch *s, const GraphChoice *c) {
   int *known = &s->pattern_of[c->tp];
   if (!*known) {

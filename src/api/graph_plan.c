@@ -8,7 +8,7 @@
 // This machine, with all of its cores and its memory.
 static const PlaitPlanOptions anywhere;
 
-// What is behind a PlaitGraphPlan, which is first in it.
+// The memory of a PlaitGraphPlan, which is its first member.
 typedef struct OwnPlan { PlaitGraphPlan plan; Arena arena; } OwnPlan;
 
 static const char *limit_of(const Prediction *p, const Cluster *cluster, Arena *arena) {
@@ -16,7 +16,7 @@ static const char *limit_of(const Prediction *p, const Cluster *cluster, Arena *
   return predict_limits(p, cluster, limit) && limit[0].gain > 0.0005 ? arena_strdup(arena, limit[0].resource) : NULL;
 }
 
-// A plan of its own: the texts and placements of `from`, and what is predicted.
+// An independent copy of a plan: the texts and placements of `from`, and what is predicted.
 static PlaitGraphPlan *plan_create(const PlaitGraphPlan *from, const GraphPrediction *p, const Cluster *cluster) {
   OwnPlan *own = xcalloc(1, sizeof *own);
   PlaitPlacement *placement = arena_array(&own->arena, PlaitPlacement, from->placements + 1);

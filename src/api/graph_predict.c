@@ -1,10 +1,10 @@
-// What a step of a user's graph takes on a cluster.
+// Time and memory of a step of a user's graph on a cluster.
 #include "api/graph_predict.h"
 #include "machine/devices.h"
 
 int graph_predict(const PlaitGraph *h, const PlaitTrainingOptions *options, const Cluster *cluster,
                   GraphPrediction *out, Error *error) {
-  ByHandSetup setup;
+  ApiGraphSetup setup;
   SimulateOptions simulated = {.cluster = cluster};
   *out = (GraphPrediction){.by = {.room = 0}};
   int code = api_graph_setup(h, options, &out->at, &setup, error);

@@ -1,11 +1,11 @@
-// What a step of a user's graph takes on a cluster: compiled as a training compiles it, and simulated.
+// Time and memory of a step of a user's graph on a cluster: compiled as a training compiles it, and simulated.
 #pragma once
 #include "api/graph_compile.h"
 #include "foresight/predict.h"
 
 // It must not be moved: the job has names of the mesh.
 typedef struct GraphPrediction {
-  ByHandMesh at;
+  ApiGraphMesh at;
   Prediction by; // job, simulation, bytes and room are set; recipe is unused
 } GraphPrediction;
 

@@ -136,8 +136,8 @@ static void try_all(GraphSearch *s) {
   }
 }
 
-// The first choice in the queue. What is too large is simulated only while nothing fits, for the sentence that says so;
-// then the search ends later.
+// The first choice in the queue. A choice that is too large is simulated only while nothing fits, for the sentence that
+// says so; then the search ends later.
 static void take_next(GraphSearch *s) {
   int found = isfinite(s->best_seconds), too_large = s->queue.heap.data[0].bytes > s->room;
   if (found && too_large) queue_pop(&s->queue), s->too_large++;
@@ -160,9 +160,9 @@ static void find_best(GraphSearch *s) {
   if (!s->any_will_do) improve_cuts(s);
 }
 
-// What to say where there is none -------------------------------------------------------------------------------------
+// The error where there is none ---------------------------------------------------------------------------------------
 
-// Whether so many ranks could cut the graph at all.
+// Called for each mesh that could cut the graph.
 static void see_any(void *any, const int *size) {
   (void)size;
   *(int *)any = 1;
@@ -243,7 +243,7 @@ int graph_search_run(GraphSearch *s, Error *error) {
   return say_nothing_cuts(s, error);
 }
 
-// What it begins with -------------------------------------------------------------------------------------------------
+// The start of a search -----------------------------------------------------------------------------------------------
 
 static double fastest_rate(const Cluster *c, Dtype dtype) {
   double rate = product_rate(&c->device, dtype);
@@ -251,7 +251,7 @@ static double fastest_rate(const Cluster *c, Dtype dtype) {
   return FAULT(graph_bound_is_no_bound, rate, rate / 1e6);
 }
 
-// What bounds are made of: the step on one rank.
+// The step on one rank, from which bounds are computed.
 static int read_one_rank(GraphSearch *s, Error *error) {
   PlaitTrainingOptions o = s->asked;
   GraphPrediction one;
@@ -268,10 +268,10 @@ static int read_one_rank(GraphSearch *s, Error *error) {
   return code;
 }
 
-// What is asked for beside the mesh, which need not be complete yet.
+// Checks the options other than the mesh, which need not be complete yet.
 static int check_options(const GraphSearch *s, Error *error) {
-  ByHandMesh one;
-  ByHandSetup setup;
+  ApiGraphMesh one;
+  ApiGraphSetup setup;
   PlaitTrainingOptions o = s->asked;
   o.mesh = NULL;
   int code = api_graph_setup(s->graph, &o, &one, &setup, error);

@@ -3,7 +3,7 @@
 //
 // Each choice of mesh, ZeRO stage, microbatches and schedule waits in the queue with a lower bound of its time. The
 // first one is compiled whole and simulated, until no bound is below the best. Over tp a choice needs cuts of
-// parameters: the first choice with so many ranks finds them, kind by kind (graph_cuts.h), and others begin with
+// parameters: the first choice with a number of tp ranks finds them, kind by kind (graph_cuts.h), and others begin with
 // these; where they are fast but do not fit, a choice looks for its own, and the best choice looks for better ones once
 // more.
 #pragma once
@@ -18,7 +18,7 @@ typedef struct GraphSearch {
   const PlaitGraph *graph;
   PlaitTrainingOptions asked;
   const Cluster *cluster;
-  ByHandMesh given;      // asked.mesh; not read where that is NULL
+  ApiGraphMesh given;      // asked.mesh; not read where that is NULL
   int ranks, exhaustive;
   int any_will_do;       // the search ends with the first plan that fits
   double room;           // bytes

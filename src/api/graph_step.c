@@ -6,7 +6,7 @@
 #include <string.h>
 
 // One call: what all ranks read, and where they write.
-typedef struct Step {
+typedef struct Call {
   const PlaitTraining *t;
   const Graph *g; // training's or forward's
   const Shares *shares;
@@ -14,10 +14,10 @@ typedef struct Step {
   double learning_rate;
   uint64_t number;
   const OutputCopy *output;
-} Step;
+} Call;
 
 // Input i of those of the graph's own: the user's, or what stands for it.
-static StepInput find_input(const Step *s, int i, const Tensor *x) {
+static StepInput find_input(const Call *s, int i, const Tensor *x) {
   const PlaitTraining *t = s->t;
   int64_t row = shape_elements(&x->shape) / x->shape.size[0] * (int64_t)dtype_size(x->dtype);
   if (t->input[i].user < 0) return (StepInput){t->constant[i], 0, row};
@@ -27,7 +27,7 @@ static StepInput find_input(const Step *s, int i, const Tensor *x) {
 
 // Ranks read their rows out of the whole step. BEGIN counts labels: of all of them every rank of dp takes as many as it
 // has rows, whichever they are.
-static StepInputs find_inputs(const Step *s, int rank, StepInput own[BY_HAND_INPUTS]) {
+static StepInputs find_inputs(const Call *s, int rank, StepInput own[API_GRAPH_INPUTS]) {
   const PlaitTraining *t = s->t;
   StepInputs all = {.known = {[INPUT_LEARNING_RATE] = {&s->learning_rate, 0, 0}}, .own = own, .own_count = t->inputs};
   for (int i = 0; i < s->g->input.count; i++) {
@@ -45,8 +45,8 @@ static StepInputs find_inputs(const Step *s, int rank, StepInput own[BY_HAND_INP
 }
 
 static int step_rank(Rank *r, void *step, Error *error) {
-  const Step *s = step;
-  StepInput own[BY_HAND_INPUTS];
+  const Call *s = step;
+  StepInput own[API_GRAPH_INPUTS];
   StepInputs inputs = find_inputs(s, r->rank, own);
   return executor_run(r->train, s->number, &inputs, 0, error);
 }
@@ -87,7 +87,7 @@ int plait_training_step(PlaitTraining *t, const void *const *inputs, double lear
   if (!isfinite(learning_rate)) return error_set(error, PLAIT_BAD_INPUT, "the learning rate is not finite");
   const State *state = api_graph_rank(t)->state;
   const Compiled *c = &t->job->train;
-  Step s = {.t = t,
+  Call s = {.t = t,
             .g = c->graph,
             .shares = &c->shares,
             .inputs = inputs,
@@ -115,8 +115,8 @@ static int gives(const PlaitTraining *t, int rank) {
 }
 
 static int forward_rank(Rank *r, void *step, Error *error) {
-  const Step *s = step;
-  StepInput own[BY_HAND_INPUTS];
+  const Call *s = step;
+  StepInput own[API_GRAPH_INPUTS];
   StepInputs inputs = find_inputs(s, r->rank, own);
   Outputs outputs = {s->shares, s->output, s->t->outputs};
   if (gives(s->t, r->rank)) executor_observe(r->evaluate, OBSERVER_OUTPUTS, &outputs);
@@ -156,7 +156,7 @@ int plait_training_forward(PlaitTraining *t, const void *const *inputs, void *co
     output[i] = (OutputCopy){t->output[i], outputs[i], t->storage};
     if (outputs[i]) memset(outputs[i], 0, (size_t)(t->samples * t->output_width[i]) * dtype_size(t->storage));
   }
-  Step s = {.t = t, .g = c->graph, .shares = &c->shares, .inputs = inputs, .output = output};
+  Call s = {.t = t, .g = c->graph, .shares = &c->shares, .inputs = inputs, .output = output};
   code = session_run(t->session, forward_rank, &s, error);
   if (!code) code = share_outputs(t, output, error);
   free(output);

@@ -47,11 +47,11 @@ int api_graph_usable(const PlaitTraining *t, Error *error) {
 
 static int32_t *constant_of(int which, int64_t n, int64_t s) {
   int32_t *values = xcalloc((size_t)n, sizeof *values);
-  for (int64_t i = 0; i < n && which == BY_HAND_POSITIONS; i++) values[i] = (int32_t)(i % s);
+  for (int64_t i = 0; i < n && which == API_GRAPH_POSITIONS; i++) values[i] = (int32_t)(i % s);
   return values;
 }
 
-// What steps need of the graph, and memory for inputs that nobody gives.
+// Keeps the parts of the graph that steps need, and memory for inputs that nobody gives.
 static void keep(PlaitTraining *t, const PlaitGraph *h) {
   int64_t bytes = 8;
   t->storage = api_graph_storage(h->dtype);
@@ -63,7 +63,7 @@ static void keep(PlaitTraining *t, const PlaitGraph *h) {
   for (int i = 0; i < h->g->input.count; i++) {
     const Tensor *x = graph_tensor(h->g, h->g->input.data[i].tensor);
     int64_t n = shape_elements(&x->shape);
-    const ByHandInput *in = &h->input[h->g->input.data[i].own];
+    const ApiGraphInput *in = &h->input[h->g->input.data[i].own];
     if (in->user < 0) t->constant[h->g->input.data[i].own] = constant_of(in->user, n, x->shape.size[1]);
     if (!in->needed_forward && n * (int64_t)dtype_size(x->dtype) > bytes) bytes = n * (int64_t)dtype_size(x->dtype);
   }
@@ -71,7 +71,7 @@ static void keep(PlaitTraining *t, const PlaitGraph *h) {
   t->output = xcalloc((size_t)h->output.count + 1, sizeof *t->output);
   t->output_width = xcalloc((size_t)h->output.count + 1, sizeof *t->output_width);
   for (t->outputs = 0; t->outputs < h->output.count; t->outputs++) {
-    const ByHandOutput *o = &h->output.data[t->outputs];
+    const ApiGraphOutput *o = &h->output.data[t->outputs];
     t->output[t->outputs] = xstrdup(o->name);
     t->output_width[t->outputs] = shape_elements(&graph_tensor(h->g, o->tensor)->shape) / h->samples;
   }
@@ -80,7 +80,7 @@ static void keep(PlaitTraining *t, const PlaitGraph *h) {
 int plait_training_create(const PlaitGraph *h, const PlaitTrainingOptions *options, PlaitTraining **training,
                           PlaitError *error) {
   Error own = {0};
-  ByHandSetup setup;
+  ApiGraphSetup setup;
   *training = NULL;
   PlaitTraining *t = xcalloc(1, sizeof *t);
   int code = api_graph_setup(h, options, &t->at, &setup, &own);

@@ -11,7 +11,7 @@
 
 const char *plait_version(void) { return PLAIT_VERSION; }
 
-// What is done with a recipe that was loaded. Prints to `out`.
+// Uses a recipe that was loaded. Prints to `out`.
 typedef int (*Use)(const Recipe *recipe, FILE *out, Error *error);
 
 static int plan(const Recipe *recipe, FILE *out, Error *error) { return plan_print(recipe, false, out, error); }

@@ -8,7 +8,7 @@
 
 _Static_assert((int)PLAIT_LEVELS == (int)MAX_LEVELS, "a row has the bytes of every level");
 
-// What is behind a PlaitComparison, which is first in it.
+// The memory of a PlaitComparison, which is its first member.
 typedef struct Own { PlaitComparison comparison; Arena arena; } Own;
 
 static const char *text_or_null(Arena *arena, const char *text) { return *text ? arena_strdup(arena, text) : NULL; }

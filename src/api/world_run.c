@@ -6,7 +6,7 @@
 
 typedef struct Task { PlaitRankFunction function; void *argument; } Task;
 
-// A rank that fails without a sentence of its own has met the failure of the world, or gave a code alone.
+// A rank that fails without its own sentence has met the failure of the world, or gave a code alone.
 static int run_rank(Rank *rank, void *context, Error *error) {
   const Task *task = context;
   Error own = {0};

@@ -111,7 +111,7 @@ int boxes_cover(const char *name, Box *boxes, int count, int rank, const int64_t
       return error_set(error, PLAIT_FAILED, "tensor %s: a piece of shape %s does not lie inside the global shape %s",
                        name, dims_text(boxes[i].rank, boxes[i].local, other), dims_text(rank, global, text));
     if (!box_elements(&boxes[i])) continue;
-    // Sorted by offset: once a box starts behind this one in dim 0, so do all that follow.
+    // Sorted by offset: once a box starts after this one in dim 0, so do all that follow.
     for (int j = i + 1; j < count; j++) {
       Box both;
       if (rank && boxes[j].offset[0] >= boxes[i].offset[0] + boxes[i].local[0]) break;

@@ -42,12 +42,15 @@ int file_read(const char *path, size_t max_bytes, char **data, size_t *size, Err
   return PLAIT_OK;
 }
 
-void file_peek(const char *path, char *text, size_t size) {
-  int fd = open(path, O_RDONLY | O_CLOEXEC);
+int file_peek(const char *path, char *text, size_t size) {
+  int fd = open(path, O_RDONLY | O_CLOEXEC), why = fd < 0 ? -errno : 0;
   size_t n = 0;
-  for (ssize_t got; fd >= 0 && n < size - 1 && (got = read(fd, text + n, size - 1 - n)) > 0;) n += (size_t)got;
+  ssize_t got = 0;
+  while (fd >= 0 && n < size - 1 && (got = read(fd, text + n, size - 1 - n)) > 0) n += (size_t)got;
+  if (got < 0) why = -errno;
   if (fd >= 0) close(fd);
   text[n] = 0;
+  return why;
 }
 
 int file_map(const char *path, FileMap *map, Error *error) {
@@ -128,7 +131,7 @@ enum { NOTHING_LEFT = 1 << 16 }; // bytes: a file system with less is taken to b
 
 static bool is_full(int why) { return why == ENOSPC || why == EDQUOT; }
 
-// What is used up or forbidden stays so until somebody changes it; an error of a device may pass.
+// A full disk or a missing right lasts until somebody changes it; an error of a device may pass.
 static int code_of_write(int why) {
   bool lasts = is_full(why) || why == EFBIG || why == EACCES || why == EPERM || why == EROFS;
   return FAULT(full_disks_are_tried_again, lasts, false) ? PLAIT_UNWRITABLE : PLAIT_FAILED;
@@ -268,7 +271,7 @@ int file_is_folder(const char *path) {
 
 int file_exists(const char *path) { return access(path, F_OK) == 0; }
 
-// What is in the way of a folder that the user has named is wrong input, as a right that is missing.
+// A file in the place of a folder that the user has named is wrong input, as is a missing right.
 static int code_of(bool given, int why) {
   bool lasts = why == EEXIST || why == ENOTDIR || why == EACCES || why == EPERM || why == EROFS || why == ENOENT ||
                why == ELOOP || why == ENAMETOOLONG;

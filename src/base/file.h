@@ -7,8 +7,9 @@
 // Reads a file of at most max_bytes into memory that the caller frees; a NUL follows the content.
 int file_read(const char *path, size_t max_bytes, char **data, size_t *size, Error *error);
 
-// The start of a small file in the caller's memory, a NUL after it; "" where it cannot be read. Allocates nothing.
-void file_peek(const char *path, char *text, size_t size);
+// The start of a small file in the caller's memory, a NUL after it. 0, or -errno where it cannot be read, which is not
+// always because there is none: "" then. Allocates nothing.
+int file_peek(const char *path, char *text, size_t size);
 
 // A read-only memory map of a whole file; an empty file gives data NULL.
 typedef struct FileMap { const uint8_t *data; size_t size; } FileMap;
@@ -38,7 +39,7 @@ int file_write(AtomicFile *file, const void *data, size_t bytes);
 int file_commit(AtomicFile *file, Error *error);
 void file_abandon(AtomicFile *file); // also safe after a commit or a failed begin
 // Whether a file of that name could be written, before the work whose result it is to hold: PLAIT_BAD_INPUT for a
-// folder, else as file_begin. Leaves nothing behind.
+// folder, else as file_begin. Leaves no file.
 int file_check_writable(const char *path, Error *error);
 
 // "PATH: cannot be written: WHY", and PLAIT_FAILED, or PLAIT_UNWRITABLE where another try would fail in the same way

@@ -92,7 +92,7 @@ static int is_safetensors(const uint8_t *p, size_t n) {
 }
 
 // "\0t\0e": many bytes of one parity are 0, hardly one of the other is, and there are no control characters. NULL: it
-// is no UTF-16, or has its mark.
+// is not UTF-16, or has its mark.
 static const char *utf16_without_mark(const uint8_t *p, size_t n) {
   size_t nul[2] = {0, 0}, control = 0;
   for (size_t i = 0; i < n; i++) nul[i & 1] += !p[i], control += p[i] && p[i] < ' ' && !strchr("\t\n\f\r", p[i]);

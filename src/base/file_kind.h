@@ -1,4 +1,4 @@
-// What a file is, told by its first bytes: names of files lie, and an error of the last check that read one
+// The kind of a file, told by its first bytes: its name may be wrong, and an error of the last check that read one
 // ("truncated", "not valid JSON") does not say what the file is.
 #pragma once
 #include <stddef.h>

@@ -1,7 +1,7 @@
-// JSON that others have written: read as Python's json reads it, whose files these are. What is read besides strict
-// JSON: a UTF-8 BOM before the text; numbers of any size, NaN, Infinity and -Infinity; halves of UTF-16 surrogate
-// pairs, each of which becomes U+FFFD; keys that an object has twice, the last of which wins. Objects and
-// arrays of a tree are nested at most JSON_DEPTH deep; json_scan_key passes over any depth.
+// JSON that others have written: read as Python's json reads it, whose files these are. Also read, besides strict JSON:
+// a UTF-8 BOM before the text; numbers of any size, NaN, Infinity and -Infinity; halves of UTF-16 surrogate pairs, each
+// of which becomes U+FFFD; keys that an object has twice, the last of which wins. Objects and arrays of a tree are
+// nested at most JSON_DEPTH deep; json_scan_key passes over any depth.
 #pragma once
 #include "base/error.h"
 #include <stddef.h>

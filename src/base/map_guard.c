@@ -11,7 +11,7 @@
 
 enum { SLOTS = 1024 };
 
-// A slot is free while `begin` is 0 and reserved while it is 1. What the handler reads of a slot is written before
+// A slot is free while `begin` is 0 and reserved while it is 1. All fields that the handler reads are written before
 // `begin`.
 typedef struct Slot { _Atomic uintptr_t begin; size_t size; char *path; } Slot;
 static Slot slots[SLOTS];

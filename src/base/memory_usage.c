@@ -26,7 +26,7 @@ static const struct {
 } files[] = {[1] = {"memory.limit_in_bytes", "memory.usage_in_bytes", {"total_active_file", "total_inactive_file"}},
              [2] = {"memory.max", "memory.current", {"active_file", "inactive_file", "slab_reclaimable"}}};
 
-// What is left in a group; -1 where it has no limit, for which version 1 has a number beyond all memory.
+// The bytes left in a group; -1 where it has no limit, for which version 1 has a number beyond all memory.
 static int64_t left_in(const ControlGroup *g, int64_t *limit) {
   *limit = control_group_number(g, files[g->version].limit, NULL);
   if (*limit < 0 || *limit > (int64_t)1 << 60) return -1;

@@ -1,4 +1,4 @@
-// What memory the process uses and may still take, from /proc and the control groups of the process.
+// The memory that the process uses and may still take, from /proc and the control groups of the process.
 #pragma once
 #include <stdint.h>
 

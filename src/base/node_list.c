@@ -36,7 +36,7 @@ static int read_number(const Reader *r, const char *at, long *value, const char 
   return PLAIT_OK;
 }
 
-// "01-03" or "7" at `at`; `next` is behind it.
+// "01-03" or "7" at `at`; `next` is the character after it.
 static int read_range(const Reader *r, const char *at, Range *range) {
   range->next = at;
   int code = read_number(r, at, &range->first, &range->next);

@@ -1,4 +1,4 @@
-// What a thread does between two looks at a word that another thread will change.
+// The pause of a thread between two looks at a word that another thread will change.
 #pragma once
 
 static inline void cpu_pause(void) {

@@ -9,16 +9,18 @@
 #include <time.h>
 
 RunHolder run_lock_parse(const char *text) {
-  RunHolder h = {0, "", -1};
+  RunHolder h = {0, "", -1, 0};
   if (sscanf(text, "%ld %39s %ld", &h.pid, h.job, &h.round) != 3) *h.job = 0;
   return h;
 }
 
 RunHolder run_lock_read(const char *folder) {
   char text[128], *name = xformat("%s/lock", folder);
-  file_peek(name, text, sizeof text);
+  int why = file_peek(name, text, sizeof text);
   free(name);
-  return run_lock_parse(text);
+  RunHolder holder = run_lock_parse(text);
+  holder.why = why == -ENOENT ? 0 : why;
+  return holder;
 }
 
 int run_lock_take(int fd) {

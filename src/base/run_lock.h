@@ -3,7 +3,8 @@
 #pragma once
 #include <stdbool.h>
 
-typedef struct RunHolder { long pid; char job[40]; long round; } RunHolder; // job "": not under plait launch
+// job "": not under plait launch. why: -errno where the lock cannot be read, and the others say nothing.
+typedef struct RunHolder { long pid; char job[40]; long round; int why; } RunHolder;
 
 RunHolder run_lock_parse(const char *text);
 // Of the folder, whoever holds the lock: pid 0 where nobody ever had it.

@@ -46,7 +46,8 @@ static int richest(int ranks, const double *wanted, const int *rows) {
   return best;
 }
 
-// What ranks beyond `most` leave is divided again among the others, until none is: at most as many rounds as ranks.
+// Rows of ranks beyond `most` are divided again among the others, until no rank is beyond it: at most as many rounds as
+// ranks.
 static void want(int64_t global, int ranks, int64_t most, const double *weight, double *wanted) {
   double left = (double)global, sum = 0;
   for (int r = 0; r < ranks; r++) wanted[r] = -1, sum += weight[r];

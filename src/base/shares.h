@@ -17,14 +17,14 @@ enum { SHARES_MOST_WEIGHED = 1024 }; // data ranks that may have different share
 typedef struct Balance {
   const int *weight; // (count) of each data rank; borrowed
   int count;         // 0: all have the same
-  double most;       // above 0: shares may change while a run lasts, up to so many times the even one
+  double most;       // above 0: shares may change while a run lasts, up to this multiple of the even one
   int multiple;      // above 1: the number of microbatches is a multiple of this
 } Balance;
 
 typedef struct Shares {
   int64_t global;     // rows of the step
   int microbatches, ranks;
-  int64_t bound;      // the most rows that a rank has of a microbatch: memory is planned for so many
+  int64_t bound;      // the most rows that a rank has of a microbatch: memory is planned for them
   int64_t most;       // rows of a step that a rank has at most, also after a change
   int even;           // every rank has `bound` rows of every microbatch
   int weighed;        // ranks have `rows`, else the same but for one row

@@ -23,6 +23,7 @@ static const struct {
 #undef SIGNAL
 };
 enum { SIGNALS = sizeof signals / sizeof *signals };
+_Static_assert((int)SIGNALS <= (int)SIGNALS_MOST, "signals_that_stop has no room");
 
 static int find(int number) {
   int i = 0;
@@ -49,10 +50,10 @@ static void announce(int number) {
 }
 
 static void on_signal(int number) {
-  int none = 0, saved = errno, i = find(number);
+  int none = 0, saved = errno;
   if (atomic_compare_exchange_strong(&stop_signal, &none, number)) {
     if (atomic_load(&announced)) announce(number);
-  } else if (i < SIGNALS && signals[i].action == SIGNAL_STOP) {
+  } else if (signals_second_ends(number)) {
     signal(number, SIG_DFL); // the second one: die of it, so that the shell sees why
     raise(number);
   }
@@ -82,6 +83,25 @@ int signals_number(void) { return atomic_load(&stop_signal); }
 int signals_status_of(int number) {
   int i = find(number);
   return i < SIGNALS && signals[i].status == SIGNAL_AGAIN ? EX_TEMPFAIL : 128 + number;
+}
+
+bool signals_second_ends(int number) {
+  int i = find(number);
+  return i < SIGNALS && signals[i].action == SIGNAL_STOP;
+}
+
+int signals_that_stop(int numbers[SIGNALS_MOST]) {
+  int n = 0;
+  for (int i = 0; i < SIGNALS; i++)
+    if (signals[i].action != SIGNAL_IGNORE) numbers[n++] = signals[i].number;
+  return n;
+}
+
+bool signals_is_status(int status) {
+  int number[SIGNALS_MOST], n = signals_that_stop(number);
+  for (int i = 0; i < n; i++)
+    if (status == 128 + number[i] || status == signals_status_of(number[i])) return true;
+  return false;
 }
 
 int signals_exit_status(void) { return signals_stop() ? signals_status_of(signals_number()) : 0; }

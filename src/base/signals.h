@@ -17,6 +17,12 @@ bool signals_stop(void);              // a signal has come; cheap, any thread
 int signals_number(void);             // which one, 0 if none
 const char *signals_name(int number); // "SIGTERM"; "a signal" if it is not in signals.def
 int signals_status_of(int number);    // exit status of a command that this signal has stopped: 75, or 128 + its number
+// Whether a command that one of the signals that ask for an end has stopped may end with this status.
+bool signals_is_status(int status);
+bool signals_second_ends(int number); // a second one of this signal ends the process at once
+// The signals that ask for an end, in the order of signals.def: their numbers go to `numbers`. Returns how many.
+enum { SIGNALS_MOST = 16 };
+int signals_that_stop(int numbers[SIGNALS_MOST]);
 int signals_exit_status(void);        // the same for the signal that has come; 0 if none has
 void signals_request_stop(int number); // as if the signal had come (another rank has it), without the announcement
 // The names of the signals with an action, as in "SIGINT, SIGTERM".

@@ -8,8 +8,8 @@ typedef struct Team Team;
 typedef struct TeamGroup TeamGroup;
 enum { TEAM_MOST_HELPERS = 32 }; // threads of other teams that work on one team's job
 
-// threads >= 1; 1 makes a team that runs everything in the caller. PLAIT_FAILED where a limit refuses so many threads;
-// *team is NULL then.
+// threads >= 1; 1 makes a team that runs everything in the caller. PLAIT_FAILED where a limit refuses that many
+// threads; *team is NULL then.
 int team_create(int threads, Team **team, Error *error);
 void team_destroy(Team *team); // NULL is fine
 // The most threads that work on a job at once, helpers of other teams included; slots are numbered below it. NULL

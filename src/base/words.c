@@ -15,12 +15,12 @@ void words_free(Words *w) {
   *w = (Words){0};
 }
 
-// What a backslash before this character means inside of the quote (0: outside of quotes).
+// Does a backslash before this character escape it inside of the quote (0: outside of quotes)?
 static int is_escaped(char quote, char next) {
   return next && quote != '\'' && (!quote || next == '"' || next == '\\');
 }
 
-// Copies the word at `at` to `to` without its quotes, and returns what is behind it; NULL: a quote stays open.
+// Copies the word at `at` to `to` without its quotes, and returns the text after it; NULL: a quote stays open.
 static const char *read_word(const char *at, char *to) {
   char quote = 0;
   for (; *at && (quote || !isspace((unsigned char)*at)); at++) {

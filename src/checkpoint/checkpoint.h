@@ -108,8 +108,8 @@ int checkpoint_compare_names(const Checkpoint *checkpoint, const char *const *na
                              int (*filter)(const char *name, void *context), void *context, Error *error);
 
 // Fills every wanted box from the stored ones. Names and global shapes must be there; dtypes must be equal, or both be
-// floats where `convert` is 1. What this rank does not want is not looked at: surplus is checkpoint_compare_names'
-// work.
+// floats where `convert` is 1. Stored tensors that this rank does not want are not checked: checkpoint_compare_names
+// finds them.
 int checkpoint_load(Checkpoint *checkpoint, const CheckpointTensor *wanted, int count, int convert, Error *error);
 
 // One box of one tensor into `out`, row-major over local, converted between floats where dtypes differ.

@@ -390,7 +390,8 @@ int64_t checkpoint_best(const char *dir) {
   return step;
 }
 
-// Newest first: where that is interrupted, what is left behind is still later than `step`.
+// Newest first: after an interruption, every checkpoint that is left in `dir` and was to move is still later than
+// `step`.
 int checkpoint_move_later(const char *dir, int64_t step, const char *to, Error *error) {
   Steps steps = {0};
   char *link = xformat("%s/best", dir), *moved_link = xformat("%s/best", to);
@@ -449,7 +450,8 @@ static int widest_then_name(const void *a, const void *b) {
   return order ? order : (y->primary != 0) - (x->primary != 0); // a tensor's primary pieces first
 }
 
-// One tensor: its primary pieces, which lie side by side in the sorted list; `end` is behind its other pieces too.
+// One tensor: its primary pieces, which lie side by side in the sorted list; `end` is the index after its other pieces,
+// too.
 typedef struct Group { const CheckpointTensor *const *pieces; int count, end; } Group;
 
 static Group group_at(const CheckpointTensor *const *pieces, int count, int begin) {

@@ -11,5 +11,5 @@ typedef struct Checksum {
 
 void checksum_begin(Checksum *checksum);
 void checksum_feed(Checksum *checksum, const void *data, size_t bytes); // any chunking gives the same value
-uint64_t checksum_value(const Checksum *checksum);                      // of all bytes fed so far; feeding may go on
+uint64_t checksum_value(const Checksum *checksum);                      // of all bytes fed so far; more may follow
 uint64_t checksum_of(const void *data, size_t bytes);

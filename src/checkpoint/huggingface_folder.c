@@ -105,7 +105,7 @@ static int check_tied_head(const HuggingfaceFolder *f, const SafetensorsEntry *h
                    f->path, head->name);
 }
 
-// What stands in the folder before a name that it lacks otherwise, as in "module.lm_head.weight"; "" where nothing.
+// The prefix that names in the folder have and expected names lack, as in "module.lm_head.weight"; "" where nothing.
 static void find_strange_prefix(const HuggingfaceFolder *f, char prefix[80]) {
   *prefix = 0;
   for (int i = 0; i < f->views.tensor.count; i++) {

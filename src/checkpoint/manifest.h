@@ -33,7 +33,7 @@ char *manifest_part_file(int part); // "part-00003.safetensors"; caller frees
 // The name under which a part stores a box: the tensor's own when it is whole, else "name[0:4,2:6]". Caller frees.
 char *manifest_entry_name(const char *name, const int64_t *global, const Box *box);
 json_t *manifest_dims(int rank, const int64_t *dims);                   // [3, 4]
-int manifest_parse_dims(const json_t *list, int64_t dims[BOX_MAX_RANK]); // the rank, or -1 when it is no list of sizes
+int manifest_parse_dims(const json_t *list, int64_t dims[BOX_MAX_RANK]); // the rank, or -1: it is not a list of sizes
 
 // The piece of a CheckpointTensor, and the strides of its data in elements.
 void checkpoint_strides(const CheckpointTensor *tensor, int64_t stride[BOX_MAX_RANK]);

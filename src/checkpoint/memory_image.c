@@ -14,7 +14,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { HEADER = 4096, ALIGNMENT = 64 }; // bytes: of the header, with what is behind it to the first piece; of a piece
+enum { HEADER = 4096, ALIGNMENT = 64 }; // bytes: of the header, with the padding up to the first piece; of a piece
 enum { EMPTY, BEING_WRITTEN, COMPLETE };
 
 static const char magic[8] = "plaitimg";
@@ -31,7 +31,7 @@ typedef struct Header {
   uint64_t text_checksum;
   uint64_t checksum;
 } Header;
-_Static_assert(sizeof(Header) <= HEADER, "the elements lie behind the header");
+_Static_assert(sizeof(Header) <= HEADER, "the elements lie after the header");
 
 struct MemoryImage {
   int fd;        // -1: memory of this process alone
@@ -58,7 +58,7 @@ int64_t memory_image_bytes(const CheckpointTensor *pieces, int count) {
   return round_to(bytes, (int64_t)sysconf(_SC_PAGESIZE));
 }
 
-// Of the header behind its state.
+// Of the header after its state.
 static uint64_t header_checksum(const Header *h) {
   return checksum_of((const char *)h + offsetof(Header, run), offsetof(Header, checksum) - offsetof(Header, run));
 }
@@ -82,7 +82,7 @@ static int take_memory(MemoryImage *m, Error *error) {
   return PLAIT_OK;
 }
 
-// Row-major, one behind the other.
+// Row-major, one after the other.
 static void place_pieces(MemoryImage *m, const CheckpointTensor *pieces, int64_t at) {
   json_t *boxes = json_array();
   m->pieces = xcalloc((size_t)m->count + 1, sizeof *m->pieces);
@@ -153,7 +153,8 @@ int memory_image_complete(MemoryImage *m, const MemoryImageLabel *label, Error *
   char *rest = own ? json_dumps(own, JSON_COMPACT) : NULL;
   json_decref(own);
   if (!rest)
-    return error_set(error, PLAIT_FAILED, "step %lld: what is kept in memory is no JSON", (long long)label->step);
+    return error_set(error, PLAIT_FAILED, "step %lld: the label of its copy in memory cannot be written as JSON",
+                     (long long)label->step);
   char *text = xformat("{\"boxes\":%s,\"label\":%s}", m->boxes, rest);
   size_t bytes = strlen(text);
   int code = write_text(m, text, bytes, error);
@@ -185,7 +186,7 @@ void memory_image_close(MemoryImage *m) {
 
 // Reading ------------------------------------------------------------------------------------------------------------
 
-// Of an image in a file of so many bytes, whatever its state.
+// Of an image in a file of `bytes` bytes, whatever its state.
 static bool is_header(const Header *h, const char *run, int64_t bytes) {
   return !memcmp(h->magic, magic, sizeof magic) && h->version == VERSION && header_checksum(h) == h->checksum &&
          memchr(h->run, 0, sizeof h->run) && !strcmp(h->run, run) && h->step >= 0 && h->ranks > 0 && h->rank >= 0 &&
@@ -282,7 +283,7 @@ bool memory_image_same(const MemoryImageHead *a, const MemoryImageHead *b) {
 bool memory_image_peek(int fd, const char *run, MemoryImageHead *head) {
   Header h;
   int64_t bytes;
-  atomic_thread_fence(memory_order_seq_cst); // behind the bytes that were read before
+  atomic_thread_fence(memory_order_seq_cst); // after the bytes that were read before
   if (!read_header(fd, &h, &bytes) || h.state != COMPLETE || !is_header(&h, run, bytes)) return false;
   *head = head_of(&h);
   atomic_thread_fence(memory_order_seq_cst);
@@ -303,11 +304,11 @@ int memory_copy_begin(int fd, int64_t bytes, Error *error) {
 int memory_copy_write(int fd, int64_t at, const void *data, size_t bytes, Error *error) {
   const char *from = data;
   while (bytes > 0) {
-    int64_t state = (int64_t)offsetof(Header, state), behind = state + (int64_t)sizeof(uint32_t);
+    int64_t state = (int64_t)offsetof(Header, state), state_end = state + (int64_t)sizeof(uint32_t);
     size_t n = bytes;
     if (at < state && at + (int64_t)n > state) n = (size_t)(state - at);
-    if (at >= state && at < behind) { // the one of the original is not the copy's
-      size_t skip = (size_t)(behind - at) < n ? (size_t)(behind - at) : n;
+    if (at >= state && at < state_end) { // the one of the original is not the copy's
+      size_t skip = (size_t)(state_end - at) < n ? (size_t)(state_end - at) : n;
       at += (int64_t)skip, from += skip, bytes -= skip;
       continue;
     }

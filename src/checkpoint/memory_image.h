@@ -1,7 +1,7 @@
 // A rank's part of a checkpoint in memory that outlives the rank: a file without a name (memfd) that plait launch holds
 // and hands to the worker, so that the checkpoint can be written when the worker is dead.
 //
-// A header says whose the image is and how far it has come. The elements follow, and behind them a text with the boxes
+// A header says whose the image is and how far it has come. The elements follow, and after them a text with the boxes
 // that they are and with what makes a checkpoint of the images of all ranks. An image is of no use while elements are
 // copied into it: hence a rank has two of them, in turn.
 //
@@ -13,7 +13,7 @@
 
 enum { MEMORY_IMAGE_RUN = 400 }; // bytes of the name of a run, with the NUL
 
-// What an image says of itself. Texts are borrowed from whoever made it.
+// The label of an image. Texts are borrowed from whoever made it.
 typedef struct MemoryImageLabel {
   const char *run;   // whose images belong together: PLAIT_RUN_ID, which names the job, its start and the round
   int64_t step;
@@ -49,16 +49,16 @@ const MemoryImageLabel *memory_image_label(const MemoryImage *image); // of an o
 
 // A copy in another file ----------------------------------------------------------------------------------------------
 
-// What the beginning of an image says. `made`: how many images this file has had.
+// The beginning of an image. `made`: how many images this file has had.
 typedef struct MemoryImageHead { int64_t step, bytes; int rank, ranks, alone, made; } MemoryImageHead;
 
 // Whether there is a complete image of that run, which its rank may replace at any time: the bytes that were read from
-// the beginning of the file on are whole if this says the same behind them as before.
+// the beginning of the file on are whole if this says the same after them as before.
 bool memory_image_peek(int fd, const char *run, MemoryImageHead *head);
 bool memory_image_same(const MemoryImageHead *a, const MemoryImageHead *b);
 // In a memfd that is empty, or in place of an older copy: takes the memory. From here on nobody finds an image there
 // until it is complete. PLAIT_NO_MEMORY.
 int memory_copy_begin(int fd, int64_t bytes, Error *error);
 int memory_copy_write(int fd, int64_t at, const void *data, size_t bytes, Error *error);
-// Behind the last byte. false: the bytes are not that image of that run, and nobody finds one.
+// After the last byte. false: the bytes are not that image of that run, and nobody finds one.
 bool memory_copy_complete(int fd, const char *run, const MemoryImageHead *head);

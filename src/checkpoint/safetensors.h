@@ -32,7 +32,7 @@ typedef struct Safetensors {
 } Safetensors;
 
 // Opens one file. Everything in the header is validated (sizes, products, ranges; no overlaps, no holes, no duplicate
-// names, no data behind the last tensor): a hostile file is PLAIT_BAD_INPUT with one sentence that names it.
+// names, no data after the last tensor): a hostile file is PLAIT_BAD_INPUT with one sentence that names it.
 int safetensors_open(Safetensors *tensors, const char *path, Error *error);
 
 // Opens FOLDER/model.safetensors, or else the shards that FOLDER/model.safetensors.index.json lists. Tensors that a
@@ -49,7 +49,7 @@ const char *safetensors_metadata(const Safetensors *tensors, const char *key);
 int64_t safetensors_elements(const SafetensorsEntry *entry);
 
 // Writer: the entries are declared first, then their data is streamed in the same order, in pieces of any size.
-// Written under a temporary name and renamed when finished; after a failure (a full disk) nothing is left behind.
+// Written under a temporary name and renamed when finished; after a failure (a full disk) no file is left.
 typedef struct SafetensorsWriter {
   AtomicFile file;
   Checksum checksum;       // of all bytes written so far, header included

@@ -1,4 +1,4 @@
-// What a command's table of options looks like: as --help, as a man page, and for the completion of three shells.
+// A command's table of options as text: as --help, as a man page, and for the completion of three shells.
 #pragma once
 #include "cli/options.h"
 #include <stdio.h>

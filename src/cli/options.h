@@ -42,7 +42,7 @@ typedef struct Option {
   const char *shown;        // the default in words where the number in `value` says too little ("all cores")
 } Option;
 
-// What the operands are; shells complete them.
+// The kind of the operands; shells complete them.
 typedef enum OperandKind {
   TAKES_NOTHING,
   TAKES_FILES,

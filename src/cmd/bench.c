@@ -338,7 +338,7 @@ static int bench(Plan *plan, const char *comm, int64_t ranks, bool ranks_given, 
                      "--patterns: threads of one process have one pattern only; start processes, "
                      "as in plait launch --nproc-per-node 4 -- plait bench comm --comm net --patterns");
   if (!processes) return run_threads(plan, error);
-  if ((code = world_launched_create(kind, 0, world, error))) {
+  if ((code = world_launched_create(kind, 0, NET_WIRE_AUTO, world, error))) {
     launcher_rank_0_says(&launcher, error);
     return code;
   }

@@ -125,10 +125,11 @@ static void print_docs_table(const Counted *counted) {
 
 static void print_docs_commands(void) {
   printf("\n## Commands\n\n");
-  wrap_text(stdout,
-            "In the repository's folder. What `plait plan` prints of a rank is of the pipeline rank with the most; it "
-            "adds sums of norms and of the loss, a few bytes, to what is sent.",
-            0, 0, DOCS_COLUMNS);
+  wrap_text(
+      stdout,
+      "In the repository's folder. `plait plan` prints the numbers of the pipeline rank that has the most. It adds "
+      "sums of norms and of the loss, a few bytes, to what is sent.",
+      0, 0, DOCS_COLUMNS);
   printf("\n```sh\n");
   for (int i = 0; i < claim_count; i++) {
     char *command = claim_command(&claims[i]);

@@ -10,6 +10,7 @@
 #include "cli/wrap.h"
 #include "comm/launcher.h"
 #include "comm/net.h"
+#include "comm/net_shared.h"
 #include "net/secret.h"
 #include "elastic/etcd_http.h"
 #include "base/cores.h"
@@ -66,7 +67,7 @@ static const char *first_line(const char *path, char *line, size_t size) {
   return line;
 }
 
-// What follows "KEY…:" in a file of such lines; "" where there is none.
+// The text after "KEY…:" in a file of such lines; "" where there is none.
 static const char *value_of(const char *path, const char *key, char *value, size_t size) {
   char line[1024];
   FILE *f = fopen(path, "re");
@@ -212,7 +213,8 @@ static void tell_gpus(void) {
 
 // The wheel ----------------------------------------------------------------------------------------------------------
 
-// What python/make-wheel has packed with this program, "libjansson4 2.14-2, …"; "" where it comes from no wheel.
+// The packages that python/make-wheel has packed with this program, "libjansson4 2.14-2, …"; "" where it does not come
+// from a wheel.
 static const char *wheel_packages(char *text, size_t size) {
   char path[PATH_MAX], line[256];
   ssize_t n = readlink("/proc/self/exe", path, sizeof path - 1);
@@ -243,7 +245,7 @@ static void tell_wheel(void) {
 
 // The build ----------------------------------------------------------------------------------------------------------
 
-// What a plait that was built without MPI needs beside the launcher that is here, by whose it is.
+// The package that a plait built without MPI needs beside the launcher that is here, by the launcher's vendor.
 static const char *missing_for_mpi(void) {
   if (from_wheel())
     return "run.comm: net, which needs no MPI; or build plait from its source beside the machine's MPI, which a wheel "
@@ -278,13 +280,13 @@ static void tell_mpi(void) {
 static void tell_net(void) {
   const char *version = net_version();
   if (version) {
-    say(GOOD, "UCX", "%s (ranks as processes without MPI, run.comm: net)", version);
+    say(GOOD, "UCX", "%s (shared memory between ranks that are processes, run.comm: net)", version);
     return;
   }
   say(MISSING, "UCX",
-      net_is_built() ? "plait was built with it, but it cannot be loaded" : "plait was built without it");
-  advice("running ranks as processes that torchrun, srun or a shell starts (run.comm: net)",
-         net_is_built() ? "apt-get install libucx0" : "apt-get install libucx-dev, then make");
+      net_shared_is_built() ? "plait was built with it, but it cannot be loaded" : "plait was built without it");
+  advice("shared memory between ranks that are processes of one machine, which talk by Unix sockets without it",
+         net_shared_is_built() ? "apt-get install libucx0" : "apt-get install libucx-dev, then make");
 }
 
 static void tell_tls(void) {

@@ -22,7 +22,7 @@ typedef struct Eval {
   const char *asked; // the model, as it was named
   const char *data, *tokenizer_path;
   int64_t seq_len, threads, limit;
-  double every; // seconds between lines of progress, where stderr is no terminal; 0: none
+  double every; // seconds between lines of progress, where stderr is not a terminal; 0: none
   bool across, json;
   ModelSource source;
   Tokenizer *tokenizer; // NULL: bytes are not known

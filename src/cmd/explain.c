@@ -52,7 +52,7 @@ static int explain_shards_of(const Recipe *recipe, const ModelConfig *config, co
 static int explain_choices(const Recipe *recipe, const ModelConfig *config, Error *error) {
   CompileOptions options;
   Graph *graph = NULL;
-  ParallelOptions asked = recipe_parallel(recipe);
+  StepParallel asked = recipe_parallel(recipe);
   int code = setup_graph(recipe, config, "place", &options, &graph, error);
   if (!code) explain_algorithms(graph, &options.parallel.mesh, &asked, stdout);
   graph_destroy(graph);
@@ -139,7 +139,7 @@ static int explain_timeline(const Recipe *recipe, const ModelConfig *config, con
 
 typedef struct StageText { const Graph *graph; const Mesh *mesh; char text[512]; } StageText;
 
-// What a pipeline rank has: "stages 0, 2: embedding, layers 0–1, 4–5".
+// The stages of a pipeline rank: "stages 0, 2: embedding, layers 0–1, 4–5".
 static const char *describe_coordinate(const void *context, int coordinate) {
   StageText *s = (StageText *)(uintptr_t)context;
   const Graph *g = s->graph;

@@ -1,4 +1,4 @@
-// The parts of plait explain that have files of their own.
+// The parts of plait explain that lie in separate files.
 #pragma once
 #include "parallel/parallel.h"
 #include "ir/graph.h"
@@ -10,9 +10,8 @@ int explain_shards(const Graph *g, const Mesh *mesh, const char *names, FILE *ou
 
 // Prints what the algorithms of every op that has some would cost, by the graph that place leaves, and which are taken.
 // Returns how many it has printed.
-int explain_algorithms(const Graph *g, const Mesh *mesh, const ParallelOptions *asked, FILE *out);
+int explain_algorithms(const Graph *g, const Mesh *mesh, const StepParallel *asked, FILE *out);
 
 // Writes a page that steps through the Programs of a recipe (operands: its path, then key=value). beside (NULL:
-// nothing): settings "key=value …" to show beside it, behind those of the operands, or another recipe with its
-// settings.
+// nothing): settings "key=value …" to show beside it, after those of the operands, or another recipe with its settings.
 int explain_play(int count, char **operands, const char *path, const char *beside, Error *error);

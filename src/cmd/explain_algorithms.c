@@ -71,7 +71,7 @@ static void print_choice(const Graph *g, const Node *first, const Node *last, in
     if (algorithms[name].choice == choice) print_candidate(choice, (AlgorithmName)name, first->algorithm, call, out);
 }
 
-int explain_algorithms(const Graph *g, const Mesh *mesh, const ParallelOptions *asked, FILE *out) {
+int explain_algorithms(const Graph *g, const Mesh *mesh, const StepParallel *asked, FILE *out) {
   int said = 0;
   for (int i = 0; i < g->node.count;) {
     const Node *n = &g->node.data[i++], *last = n;

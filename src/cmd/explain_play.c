@@ -11,8 +11,8 @@
 
 enum { MOST_WORDS = 64 };
 
-// "parallel.zero=1 layout.ffn=[dp, tp]" as words: a blank ends one where "key=" follows. `text` is cut into them. What
-// is more than MOST_WORDS stays in the last one.
+// "parallel.zero=1 layout.ffn=[dp, tp]" as words: a blank ends one where "key=" follows. `text` is cut into them. Words
+// beyond MOST_WORDS stay in the last one.
 static int split_words(char *text, char **words) {
   int count = 0;
   for (char *at = text + strspn(text, " \t\n"); *at && count < MOST_WORDS;) {
@@ -64,7 +64,7 @@ static int load_view(const char *path, int count, char **overrides, json_t **vie
   return code;
 }
 
-// The same recipe and settings, with others behind them, or another recipe.
+// The same recipe and settings, followed by others, or another recipe.
 static int load_beside(const char *beside, int count, char **operands, json_t **view, Error *error) {
   char *text = xstrdup(beside), *words[MOST_WORDS], **all = xcalloc((size_t)(count + MOST_WORDS), sizeof *all);
   int n = split_words(text, words), code;

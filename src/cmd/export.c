@@ -99,7 +99,7 @@ static int print_written(const Export *e, Error *error) {
   return PLAIT_OK;
 }
 
-// What a Hugging Face folder cannot hold.
+// Without --force, refuses a model that a Hugging Face folder cannot hold.
 static int check_lost(const Export *e, Error *error) {
   double rate = e->source.has_recipe ? e->source.recipe.moe.bias_rate : 0;
   if (!(rate > 0) || e->force) return PLAIT_OK;

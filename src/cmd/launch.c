@@ -1,5 +1,6 @@
 // plait launch: starts the ranks of a run as processes of this machine, watches them and starts them again.
 #include "base/cores.h"
+#include "base/descriptors.h"
 #include "base/endpoint.h"
 #include "base/file.h"
 #include "cmd/cmd.h"
@@ -92,12 +93,6 @@ static int check_mesh(const Recipe *r, bool is_fixed, const Asked *asked, int wo
                      r->mesh.pp, r->mesh.dp, r->mesh.cp, r->mesh.tp, ranks, ranks == 1 ? "" : "s", workers, workers,
                      ranks);
   if (check_machines(r, workers, asked, error)) return PLAIT_BAD_INPUT;
-  if (!net_is_built())
-    return error_set(
-        error, PLAIT_BAD_INPUT,
-        "--nproc-per-node %d: processes that plait launch starts talk by UCX, without which this plait was "
-        "built; install it (on Debian libucx-dev) and build again, with -DPLAIT_UCX=ON to be sure",
-        workers);
   return PLAIT_OK;
 }
 
@@ -314,6 +309,7 @@ static int launch(Asked *a, const Operands *operands, char **program, int *statu
                            .recipe = job.number,
                            .what = job.what};
   if (!code) tell_insecure(a);
+  descriptors_raise(); // strangers take some, and workers inherit the limit
   if (!code) code = launch_supervise(&options, status, error);
   if (!program) free(job.argv);
   recipe_free(&job.recipe);

@@ -23,7 +23,7 @@ int torchrun_take_words(int argc, char **argv) {
   return n;
 }
 
-// What each setting of torchrun's c10d and static rendezvous is called here; NULL: it is taken.
+// The name here of each setting of torchrun's c10d and static rendezvous; NULL: it is taken.
 static const struct { const char *key, *instead;
 } settings[] = {
     {"timeout", NULL},

@@ -61,9 +61,9 @@ static int help_of(const char *name) {
   return command ? command->run(2, arguments) : unknown(name);
 }
 
-// Output that could not be written (a full disk behind a redirection) is a failure, not a success.
+// Output that could not be written (redirected to a full disk) is a failure, not a success.
 static int finish(int status) {
-  int flushed = fflush(stdout), reason = flushed ? errno : EIO; // an earlier write has left no reason behind
+  int flushed = fflush(stdout), reason = flushed ? errno : EIO; // errno of an earlier write is lost
   if (!flushed && !ferror(stdout)) return status;
   struct pollfd reader = {STDOUT_FILENO, POLLOUT, 0};
   if (poll(&reader, 1, 0) == 1 && reader.revents & POLLERR) return status; // of a pipe: who reads had enough

@@ -5,7 +5,7 @@
 #include <limits.h>
 #include <stdlib.h>
 
-// What the run would look at first: the model is one that plait has, the corpora open.
+// The first checks of a run: plait has the model, and the corpora open.
 static int check_contents(const Recipe *recipe, Error *error) {
   ModelConfig config = {0};
   char *note = NULL, *tokenizer = NULL;

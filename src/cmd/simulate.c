@@ -93,7 +93,7 @@ static void look(void *context, int coordinate, const char *name, const Node *no
   if (l->against) against_see(l->against, coordinate, name, node, action, begin, end, in_flight);
 }
 
-// What shows pipeline ranks.
+// Refuses, with --all-ranks, options that show pipeline ranks.
 static int check_all_ranks(const Asked *asked, Error *error) {
   size_t n = asked->timeline ? strlen(asked->timeline) : 0;
   if (asked->against)

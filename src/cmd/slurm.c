@@ -24,7 +24,7 @@ typedef struct Asked {
   bool submit, insecure, stores;
 } Asked;
 
-// What the script is made of. Paths are owned.
+// The parts of the script. Paths are owned.
 typedef struct Plan {
   BatchScript script;
   Recipe recipe;
@@ -49,14 +49,14 @@ static int read_time(const char *text, double *seconds, Error *error) {
   }
   if (!good || *at)
     return error_set(error, PLAIT_BAD_INPUT,
-                     "--time: \"%.40s\" is no time limit; give minutes, hours:minutes:seconds or days-hours, as in "
+                     "--time: \"%.40s\" is not a time limit; give minutes, hours:minutes:seconds or days-hours, as in "
                      "4:00:00",
                      text);
   int first = dash || count == 3 ? 0 : 1; // of hours, minutes, seconds
   *seconds = 24 * 3600 * days;
   for (int i = 0; i < count; i++) *seconds += number[i] * (double[]){3600, 60, 1}[first + i];
   if (*seconds > 0) return PLAIT_OK;
-  return error_set(error, PLAIT_BAD_INPUT, "--time %s is no time; without a limit there is nothing to save before",
+  return error_set(error, PLAIT_BAD_INPUT, "--time %s is not a time; without a limit there is nothing to save before",
                    text);
 }
 

@@ -106,7 +106,7 @@ static int check_vacant(const char *path, Error *error) {
                    path);
 }
 
-// What is there is replaced only by order.
+// Existing files are replaced only with --force.
 static int check_out(const Tokenize *job, Error *error) {
   if (job->force) return PLAIT_OK;
   if (job->train) return check_vacant(job->out, error);
@@ -219,7 +219,7 @@ static int keep_skipped(Tokenize *job, Error *error) {
   return code;
 }
 
-// At the end of a file. Without --as-text, data that is no text ends the command.
+// At the end of a file. Without --as-text, data that is not text ends the command.
 static int complain(void *argument, const char *path, const TextCheck *check, Error *error) {
   Tokenize *job = argument;
   job->characters += check->characters;
@@ -325,7 +325,7 @@ static int choose_mark(const Tokenize *job, const Tokenizer *t, const char *opti
   return error_set(error, PLAIT_BAD_INPUT, "%s %s: %s has no such token", option, word, job->tokenizer);
 }
 
-// What begins and ends documents: as the tokenizer's folder has it, but for what is given.
+// The tokens that begin and end documents: those of the tokenizer's folder, but for those that are given.
 static int choose_marks(Tokenize *job, const Tokenizer *t, Error *error) {
   DocumentMarks *m = &job->marks;
   int code = document_marks_of(t, job->tokenizer, m, error);

@@ -34,7 +34,7 @@ typedef struct Tune {
   TunePlan *plans;    // (search->plans)
 } Tune;
 
-// What can be refused before anything is searched ---------------------------------------------------------------------
+// Checks before anything is searched ----------------------------------------------------------------------------------
 
 static int check(const Recipe *r, Error *error) {
   Launcher launcher = launcher_find();

@@ -1,7 +1,8 @@
-// Connections that come to a listener and have to say who they are. All of them are served at the same time: one that
-// says nothing, or says it slowly, delays no other.
+// Connections that come to a listener and have to say who they are, as a user of net/server.h: one that says nothing,
+// or says it slowly, delays no other.
 #pragma once
-#include "net/channel.h"
+#include "base/vec.h"
+#include "net/server.h"
 
 // What each connection goes through.
 typedef struct Welcome {
@@ -15,24 +16,19 @@ typedef struct Welcome {
   int most;               // connections at a time; when more come, the one that has waited longest is closed
 } Welcome;
 
-typedef struct Arrival Arrival;
 typedef struct Arrivals {
-  int listener;
   Welcome welcome;
-  Arrival *first, *last;  // in the order in which they came
-  int count;
-  struct pollfd *polled;  // (most + 1)
+  Server *server;
+  Vec(struct Arrival { Channel *channel; void *answer; }) came; // whole answers that nobody has taken yet
   // Connections that were closed: in the handshake; without a whole answer; with one that was refused.
   int without_secret, unanswered, refused;
 } Arrivals;
 
-Arrivals arrivals_of(int listener, const Welcome *welcome); // the listener stays the caller's
-// What decides, without waiting: the caller brings the time. A connection has come to the listener:
-void arrivals_add(Arrivals *arrivals, int fd, double now);
-// Takes what has come along all of them, and closes those whose time is over. Whether one has given a whole answer.
-bool arrivals_turn(Arrivals *arrivals, double now, Channel **channel, void **answer);
-double arrivals_limit(const Arrivals *arrivals); // when the time of the first is over; INFINITY: there are none
-// The next connection that has given a whole answer: its head and what follows, malloc'ed. 1; 0: none until the
-// deadline of clock_seconds(); below 0: -errno of the listener.
+// The listener stays the caller's; -1: connections come by server_add. `arrivals` stays where it is until its end.
+int arrivals_begin(Arrivals *arrivals, int listener, const Welcome *welcome, Error *error);
+// A turn of the server. Whether there is a connection that has given a whole answer: its head and what follows,
+// malloc'ed. *due: when the next turn is.
+bool arrivals_turn(Arrivals *arrivals, double now, double *due, Channel **channel, void **answer);
+// The same, and waits for it until the deadline of clock_seconds(). 1, or 0.
 int arrivals_next(Arrivals *arrivals, double deadline, Channel **channel, void **answer);
 void arrivals_end(Arrivals *arrivals); // closes and counts those that are left

@@ -24,9 +24,17 @@ bool launcher_lacks_cores(int cores, char *text, size_t size);
 
 // How the ranks of this process's launcher make a world.
 typedef enum WorldKind { WORLD_AUTO, WORLD_MPI, WORLD_NET } WorldKind;
-// As plait_world_launched_create. AUTO: MPI's where an MPI knows the ranks, else net's. silence: see NetOptions; 0: the
-// usual.
-int world_launched_create(WorldKind kind, double silence, PlaitWorld **world, Error *error);
+// How a rank of net reaches the others: run.wire.
+typedef enum NetWireChoice {
+  NET_WIRE_AUTO,    // shared memory by UCX within a machine where there is UCX, sockets else
+  NET_WIRE_SOCKETS, // Unix sockets within a machine, TCP between machines
+  NET_WIRE_UCX,     // UCX for all
+  NET_WIRE_TCP,     // TCP for all, for tests and to measure: PLAIT_WIRE=tcp, not a value of run.wire
+} NetWireChoice;
+
+// As plait_world_launched_create. AUTO: MPI's where an MPI knows the ranks, else net's. silence, wire: see NetOptions;
+// 0: the usual.
+int world_launched_create(WorldKind kind, double silence, NetWireChoice wire, PlaitWorld **world, Error *error);
 
 // The MPI that this build has, as it calls itself; NULL: none.
 const char *launcher_mpi_version(char line[static 1 << 14]);

@@ -1,5 +1,4 @@
-// A world of net: finds the other ranks, connects UCX and the watch.
-#ifdef PLAIT_UCX
+// A world of net: finds the other ranks, listens for them, opens UCX where it is needed, connects the watch.
 #include "base/clock.h"
 #include "comm/net.h"
 #include "comm/net_record.h"
@@ -27,7 +26,8 @@ static uint64_t space_of(const char *path) {
 }
 
 static Place find_place(void) {
-  Place here = {.processes = space_of("/proc/self/ns/pid"), .segments = space_of("/proc/self/ns/ipc")};
+  Place here = {.processes = space_of("/proc/self/ns/pid"), .segments = space_of("/proc/self/ns/ipc"),
+                .files = space_of("/proc/self/ns/mnt"), .user = (uint64_t)geteuid()};
   if (gethostname(here.host, sizeof here.host - 1)) strcpy(here.host, "unknown host");
   read_boot(here.boot, sizeof here.boot);
   return here;
@@ -59,6 +59,8 @@ typedef struct Making { // of a world
   int listener;        // of its watch; -1: none
   Rendezvous *rendezvous; // NULL: not begun, or over
   Place place;
+  bool has_near, has_far, has_shared; // ranks to which Unix sockets, TCP or UCX carry messages
+  bool all_share_memory;
   Record mine;
   void **records;      // (ranks)
   size_t *lengths;
@@ -94,29 +96,73 @@ static void drop_records(Making *m) {
   for (int r = 0; r < m->options.ranks; r++) free(m->records[r]), m->records[r] = NULL;
 }
 
-// Whether all ranks share memory. UCX has not been opened yet: what it opens depends on this.
-static int exchange_places(Making *m, NetWorld *w, bool *one_machine, Error *error) {
+static int refuse_choice(const Making *m, int rank, const Place *other, Error *error) {
+  static const char *const names[] = {"auto", "sockets", "ucx", "tcp"};
+  return error_set(error, PLAIT_BAD_INPUT, "run.wire is %s on rank %d, but %s on rank %d; it must be the same on all",
+                   names[other->wire], rank, names[m->place.wire], m->options.rank);
+}
+
+// What carries messages to each rank. Nothing listens yet: what does depends on this.
+static int exchange_places(Making *m, NetWorld *w, Error *error) {
   int code = rendezvous_tcp(&m->options, &m->address, w->has_secret ? &w->secret : NULL, &m->rendezvous, error);
   if (!code) code = exchange(m, &m->place, sizeof m->place, place_is_valid, error);
-  *one_machine = !code;
-  for (int r = 0; r < m->options.ranks && !code; r++)
-    *one_machine = *one_machine && places_share_memory(m->records[0], m->records[r]);
+  w->carriers = xcalloc((size_t)m->options.ranks, sizeof *w->carriers);
+  m->all_share_memory = !code;
+  for (int r = 0; r < m->options.ranks && !code; r++) {
+    const Place *other = m->records[r];
+    NetCarrier carrier = carrier_between(&m->place, other, r == m->options.rank);
+    if (other->wire != m->place.wire) code = refuse_choice(m, r, other, error);
+    w->carriers[r] = carrier;
+    m->has_near |= carrier == CARRIER_UNIX;
+    m->has_far |= carrier == CARRIER_TCP;
+    m->has_shared |= carrier == CARRIER_UCX;
+    m->all_share_memory = m->all_share_memory && places_share_memory(m->records[0], other);
+  }
+  w->is_all_shared = m->place.wire == NET_WIRE_UCX;
   drop_records(m);
   return code;
 }
 
+// By which this machine reaches rank 0, and so the others: nothing listens at all addresses.
+static int own_address(const Making *m, NetAddress *own, Error *error) {
+  *own = m->address;
+  int code = m->options.rank ? net_own_address(&m->address, own) : 0;
+  return !code ? PLAIT_OK
+               : error_set(error, PLAIT_FAILED, "rank %d has no address by which it reaches rank 0: %s",
+                           m->options.rank, strerror(-code));
+}
+
+static int open_carriers(Making *m, NetWorld *w, Error *error) {
+  char interface[64] = "lo";
+  NetAddress own;
+  int code = PLAIT_OK;
+  w->links = links_create(m->options.rank, m->options.ranks);
+  if (m->has_far) code = own_address(m, &own, error);
+  if (m->has_far && !code) code = links_listen_tcp(w->links, &own, &m->mine.link, error);
+  if (m->has_near && !code) code = links_listen_unix(w->links, &m->mine.link, error);
+  if (!m->has_shared || code) return code;
+  net_interface(&m->address, interface, sizeof interface);
+  NetSharedTerms terms = {.rank = m->options.rank, .ranks = m->options.ranks, .host = w->base.host,
+                          .interface = interface, .is_users = w->is_all_shared,
+                          .memory_only = !w->is_all_shared || m->all_share_memory};
+  return net_shared_open(&terms, &w->shared, error);
+}
+
 // This rank's record goes out, all ranks' come in.
 static int exchange_records(Making *m, NetWorld *w, Error *error) {
-  ucp_address_t *address;
-  size_t bytes;
-  if (w->ucx->ucp_worker_get_address(w->worker, &address, &bytes) != UCS_OK)
-    return error_set(error, PLAIT_FAILED, "UCX has no address");
+  void *address = NULL;
+  size_t bytes = 0;
+  int code = w->shared ? net_shared_address(w->shared, &address, &bytes, error) : PLAIT_OK;
+  if (code) return code;
   m->mine.address_bytes = (uint32_t)bytes;
   char *record = xcalloc(1, sizeof m->mine + bytes);
   memcpy(record, &m->mine, sizeof m->mine);
-  memcpy(record + sizeof m->mine, address, bytes);
-  w->ucx->ucp_worker_release_address(w->worker, address);
-  int code = exchange(m, record, sizeof m->mine + bytes, record_is_valid, error);
+  if (bytes) memcpy(record + sizeof m->mine, address, bytes);
+  free(address);
+  code = exchange(m, record, sizeof m->mine + bytes, record_is_valid, error);
+  for (int r = 0; r < m->options.ranks && !code; r++)
+    if (r != m->options.rank && !record_has(m->records[r], w->carriers[r]))
+      code = error_set(error, PLAIT_FAILED, "the record of rank %d does not say where that rank can be reached", r);
   free(record);
   return code;
 }
@@ -129,12 +175,18 @@ static int *number_machines(const Making *m) {
   return machines;
 }
 
+// Known to the ranks of this world alone: who knows the token and, if the job has one, the secret.
+static Secret secret_of_world(const NetWorld *w, uint64_t token) {
+  Secret none = {{0}}, own;
+  secret_proof(w->has_secret ? &w->secret : &none, "plait: the ranks of a world", &token, 1, own.key);
+  return own;
+}
+
 static int connect_all(Making *m, NetWorld *w, Error *error) {
   int code = PLAIT_OK, n = m->options.ranks, local = 0;
   const Record *first = m->records[0];
   NetAddress watch = m->address;
   w->hosts = xcalloc((size_t)n, sizeof *w->hosts);
-  w->peers = xcalloc((size_t)n, sizeof *w->peers);
   for (int r = 0; r < n; r++) {
     const Record *other = m->records[r];
     memcpy(w->hosts[r], other->host, HOST_NAME - 1);
@@ -142,12 +194,14 @@ static int connect_all(Making *m, NetWorld *w, Error *error) {
   }
   process_world_init(&w->base, &net_wire, m->options.rank, n, local);
   if (local < n) w->base.machines = number_machines(m);
+  Secret secret = secret_of_world(w, first->token);
   for (int r = 0; r < n; r++) {
     const Record *other = m->records[r];
-    w->peers[r].address = memcpy(xcalloc(other->address_bytes, 1), other + 1, other->address_bytes);
+    if (w->carriers[r] == CARRIER_UCX) net_shared_set_peer(w->shared, r, other + 1, other->address_bytes);
+    else links_set_peer(w->links, r, &other->link, w->carriers[r] == CARRIER_UNIX);
   }
-  w->token = first->token;
-  w->key = net_key(w, m->options.rank);
+  links_begin(w->links, &secret, false, (const char (*)[HOST_NAME])w->hosts);
+  if (w->shared) net_shared_begin(w->shared, &secret);
   net_set_port(&watch, (int)first->watch_port);
   if (!code)
     code = net_watch_create(&w->base, m->listener, &watch, first->token, w->has_secret ? &w->secret : NULL,
@@ -157,17 +211,14 @@ static int connect_all(Making *m, NetWorld *w, Error *error) {
 }
 
 static int make(Making *m, NetWorld *w, Error *error) {
-  char interface[64] = "lo";
-  bool one_machine;
   int code = net_resolve(m->options.host, m->options.port, &m->address, error);
   if (!code && m->options.several) code = net_check_name(m->options.host, &m->address, error);
   if (code) return error_prefix(error, "MASTER_ADDR, the machine of rank 0");
   code = refuse_address(&m->address, m->options.rank, error);
   if (code) return code;
-  net_interface(&m->address, interface, sizeof interface);
   code = open_watch_port(m, error);
-  if (!code) code = exchange_places(m, w, &one_machine, error);
-  if (!code) code = net_open(w, interface, one_machine, error);
+  if (!code) code = exchange_places(m, w, error);
+  if (!code) code = open_carriers(m, w, error);
   if (!code) code = exchange_records(m, w, error);
   if (m->rendezvous) m->rendezvous->close(m->rendezvous), m->rendezvous = NULL;
   if (!code) code = connect_all(m, w, error);
@@ -183,6 +234,24 @@ static void unmake(NetWorld *w) {
   net_close(w);
   if (w->base.wire) process_world_free(&w->base);
   free(w);
+}
+
+// run.wire, or where that leaves it open PLAIT_WIRE. A rank that lacks UCX says so; only run.wire: ucx needs it.
+static int choose_wire(Making *m, Error *error) {
+  const char *named = getenv("PLAIT_WIRE");
+  NetWireChoice choice = m->options.wire;
+  Error none = {0};
+  if (choice == NET_WIRE_AUTO && named && *named) {
+    if (!strcmp(named, "sockets")) choice = NET_WIRE_SOCKETS;
+    else if (!strcmp(named, "ucx")) choice = NET_WIRE_UCX;
+    else if (!strcmp(named, "tcp")) choice = NET_WIRE_TCP;
+    else if (strcmp(named, "auto"))
+      return error_set(error, PLAIT_BAD_INPUT, "PLAIT_WIRE is \"%.40s\"; it must be auto, sockets or ucx", named);
+  }
+  m->place.wire = choice;
+  if (choice == NET_WIRE_UCX) return net_shared_load(error);
+  m->place.has_ucx = choice == NET_WIRE_AUTO && m->options.ranks > 1 && !net_shared_load(&none);
+  return PLAIT_OK;
 }
 
 int net_world_create(const NetOptions *options, PlaitWorld **world, Error *error) {
@@ -206,7 +275,7 @@ int net_world_create(const NetOptions *options, PlaitWorld **world, Error *error
   size_t n = (size_t)options->ranks;
   m.records = xcalloc(n, sizeof *m.records);
   m.lengths = xcalloc(n, sizeof *m.lengths);
-  int code = ucx_load(&w->ucx, error);
+  int code = choose_wire(&m, error);
   if (!code) code = secret_of_environment(&w->secret, &w->has_secret, error);
   if (!code) code = make(&m, w, error);
   drop_records(&m);
@@ -218,43 +287,25 @@ int net_world_create(const NetOptions *options, PlaitWorld **world, Error *error
   return code;
 }
 
-int net_is_built(void) { return 1; }
-
-const char *net_version(void) {
-  const Ucx *ucx;
-  Error error = {0};
-  return ucx_load(&ucx, &error) ? NULL : ucx->ucp_get_version_string();
+uint64_t net_strangers(PlaitWorld *world) {
+  const NetWorld *w = (NetWorld *)world;
+  return links_strangers(w->links) + (w->shared ? net_shared_strangers(w->shared) : 0);
 }
 
-uint64_t net_strangers(PlaitWorld *world) { return ((NetWorld *)world)->strangers; }
-
 size_t net_address(PlaitWorld *world, void *address, size_t most) {
-  NetWorld *w = (NetWorld *)world;
-  ucp_address_t *own;
+  void *own;
   size_t bytes;
-  CHECK(w->ucx->ucp_worker_get_address(w->worker, &own, &bytes) == UCS_OK && bytes <= most);
+  Error error = {0};
+  CHECK(!net_shared_address(((NetWorld *)world)->shared, &own, &bytes, &error) && bytes <= most);
   memcpy(address, own, bytes);
-  w->ucx->ucp_worker_release_address(w->worker, own);
+  free(own);
   return bytes;
 }
 
 void net_carriers(PlaitWorld *world, int rank, char *text, size_t size) {
   NetWorld *w = (NetWorld *)world;
-  char *printed = NULL;
-  size_t bytes = 0;
-  FILE *file = open_memstream(&printed, &bytes);
-  CHECK(file);
   process_lock(&w->base);
-  net_connect_peer(w, rank);
-  w->ucx->ucp_ep_print_info(w->peers[rank].endpoint, file);
+  if (w->carriers[rank] == CARRIER_UCX) net_shared_describe(w->shared, rank, text, size);
+  else links_describe(w->links, rank, text, size);
   process_unlock(&w->base);
-  fclose(file);
-  *text = 0;
-  for (char *lane = strstr(printed, "lane["); lane; lane = strstr(lane + 1, "lane[")) {
-    char name[64] = "";
-    if (sscanf(lane, "lane[%*d]: %*d:%63s", name) == 1 && strlen(text) + strlen(name) + 2 < size)
-      sprintf(text + strlen(text), "%s%s", *text ? " " : "", name);
-  }
-  free(printed);
 }
-#endif

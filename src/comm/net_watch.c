@@ -263,19 +263,19 @@ static int64_t check_introduction(const void *head, const void *context) {
   return introduction_is_valid(head, e->ranks, e->token, e->secret) ? 0 : -1;
 }
 
-// *strangers: connections that were closed because they did not introduce themselves as a rank.
-static int accept_all(NetWatch *w, int listener, uint64_t token, const Secret *secret, double deadline,
-                      int *strangers) {
+// *strangers: connections that were closed because they did not introduce themselves as a rank; -1: the error says why
+// none can be taken.
+static int accept_all(NetWatch *w, int listener, uint64_t token, const Secret *secret, double deadline, int *strangers,
+                      Error *error) {
   Expected expected = {w->world->base.ranks, token, secret};
   Welcome welcome = {.head_bytes = sizeof(Introduction), .rest = check_introduction, .context = &expected,
                      .answer_seconds = introduction_seconds, .most = expected.ranks + SPARE_ARRIVALS};
-  Arrivals arrivals = arrivals_of(listener, &welcome);
-  int here = 1, came = 1;
-  while (here < expected.ranks && came > 0) {
-    Channel *channel;
-    void *answer;
-    came = arrivals_next(&arrivals, deadline, &channel, &answer);
-    if (came <= 0) break;
+  Arrivals arrivals;
+  Channel *channel;
+  void *answer;
+  int here = 1;
+  if (arrivals_begin(&arrivals, listener, &welcome, error)) return *strangers = -1, 0;
+  while (here < expected.ranks && arrivals_next(&arrivals, deadline, &channel, &answer)) {
     Link *l = &w->link[((Introduction *)answer)->rank];
     if (l->fd < 0) l->fd = channel_release(channel), here++;
     else channel_close(channel), arrivals.refused++;
@@ -308,11 +308,12 @@ int net_watch_create(ProcessWorld *world, int listener, const NetAddress *addres
   for (size_t r = 0; r < n; r++) w->link[r].fd = -1;
   w->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
   int strangers = 0, good = world->rank ? connect_to_0(w, address, token, secret, deadline)
-                                        : accept_all(w, listener, token, secret, deadline, &strangers);
+                                        : accept_all(w, listener, token, secret, deadline, &strangers, error);
   w->before = clock_seconds();
   for (size_t r = 0; r < n; r++) w->link[r].heard = w->before;
   *watch = w;
   if (good && w->wake >= 0) return PLAIT_OK;
+  if (strangers < 0) return PLAIT_FAILED;
   char closed[100] = "";
   if (strangers)
     snprintf(closed, sizeof closed, " (connections closed that did not come from a rank: %d)", strangers);

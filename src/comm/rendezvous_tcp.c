@@ -136,20 +136,21 @@ static int gather(TcpRendezvous *r, void **records, size_t *lengths, Error *erro
   Greeting greeting = greeting_of(r);
   Welcome welcome = {r->secret, &greeting, sizeof greeting, sizeof(Answer), record_bytes, r, meeting_seconds,
                      record_seconds, r->options.ranks + SPARE_ARRIVALS};
-  Arrivals arrivals = arrivals_of(r->listener, &welcome);
-  int here = 1, came = 1;
-  while (here < r->options.ranks && came > 0) {
+  Arrivals arrivals;
+  int here = 1, came = 1, code = arrivals_begin(&arrivals, r->listener, &welcome, error);
+  if (code) return code;
+  while (here < r->options.ranks && came) {
     Channel *channel;
     void *answer;
     bool is_notice = !r->noticed && r->notice_at < r->deadline;
     came = arrivals_next(&arrivals, is_notice ? r->notice_at : r->deadline, &channel, &answer);
-    if (came > 0) here += admit(r, channel, answer, records, lengths), free(answer);
+    if (came) here += admit(r, channel, answer, records, lengths), free(answer);
     if (came || !is_notice) continue;
     notice_missing(r, records);
     came = 1;
   }
   arrivals_end(&arrivals);
-  return came > 0 || here == r->options.ranks ? PLAIT_OK : missing(r, records, &arrivals, error);
+  return here == r->options.ranks ? PLAIT_OK : missing(r, records, &arrivals, error);
 }
 
 // What one of those that have met says next.
@@ -203,7 +204,10 @@ static Channel *greet(TcpRendezvous *r, int port) {
   Channel *channel = channel_open(fd, false, r->secret);
   if (!channel) return NULL;
   if (!channel_meet(channel, limit))
-    snprintf(r->reason, sizeof r->reason, "what listens at %s does not have the secret", text);
+    snprintf(r->reason, sizeof r->reason, "what listens at %s %s", text,
+             errno == EPROTO       ? "does not have the secret"
+             : errno == ECONNRESET ? "has ended the connection"
+                                   : "does not answer");
   else if (!channel_read(channel, &greeting, sizeof greeting, limit))
     snprintf(r->reason, sizeof r->reason, "what listens at %s is not plait", text);
   else if (greeting_is_ours(&greeting, &mine, text, r->options.id, r->reason)) return channel;

@@ -82,10 +82,10 @@ static int find_port(int *port, const Launcher *l, const char *id, Error *error)
   return PLAIT_OK;
 }
 
-static int create_net(double silence, PlaitWorld **world, Error *error) {
+static int create_net(double silence, NetWireChoice wire, PlaitWorld **world, Error *error) {
   Launcher l = launcher_find();
   char id[256], host[NODE_NAME_MOST + 1] = "127.0.0.1", said[80];
-  NetOptions options = {.silence = silence, .ranks = 1, .id = id, .host = host};
+  NetOptions options = {.silence = silence, .wire = wire, .ranks = 1, .id = id, .host = host};
   name_run(id, sizeof id);
   if (!l.variable) return net_world_create(&options, world, error); // by hand: one rank, at any port
   int code = find_host(&l, host, error);
@@ -103,29 +103,29 @@ static int create_net(double silence, PlaitWorld **world, Error *error) {
 }
 
 // Where MPI sees tasks each by itself, net still finds them together.
-static int create_auto(double silence, PlaitWorld **world, Error *error) {
+static int create_auto(double silence, NetWireChoice wire, PlaitWorld **world, Error *error) {
   Launcher l = launcher_find();
   char version[1 << 14];
   int has_mpi = launcher_mpi_version(version) != NULL;
-  if (!has_mpi || (!l.mpi && (l.variable || net_is_built()))) return create_net(silence, world, error);
+  if (!has_mpi || !l.mpi) return create_net(silence, wire, world, error);
   int code = plait_world_mpi_create(world, error);
-  if (code != PLAIT_BAD_INPUT || !net_is_built() || l.tasks <= 1 || l.rank < 0) return code;
+  if (code != PLAIT_BAD_INPUT || l.tasks <= 1 || l.rank < 0) return code;
   Error net = {0};
-  code = create_net(silence, world, &net);
+  code = create_net(silence, wire, world, &net);
   if (code != PLAIT_BAD_INPUT) *error = net; // else MPI's sentence says more
   return code;
 }
 
-int world_launched_create(WorldKind kind, double silence, PlaitWorld **world, Error *error) {
+int world_launched_create(WorldKind kind, double silence, NetWireChoice wire, PlaitWorld **world, Error *error) {
   *world = NULL;
   int code = launcher_check(error);
   if (code) return code;
   if (kind == WORLD_MPI) return plait_world_mpi_create(world, error);
-  return kind == WORLD_NET ? create_net(silence, world, error) : create_auto(silence, world, error);
+  return kind == WORLD_NET ? create_net(silence, wire, world, error) : create_auto(silence, wire, world, error);
 }
 
 int plait_world_launched_create(PlaitWorld **world, PlaitError *error) {
-  return world_launched_create(WORLD_AUTO, 0, world, error);
+  return world_launched_create(WORLD_AUTO, 0, NET_WIRE_AUTO, world, error);
 }
 
 int plait_world_net_create(int rank, int ranks, const char *host, int port, const char *id, PlaitWorld **world,

@@ -3,7 +3,7 @@
 //   gathers of parameters      to the start of the block before the one that reads them; or, where they are gathered by
 //                              layers or megabytes (Overlap.gather), before the first reader of the unit before
 //   reductions of gradients    to the end of the block that makes them; what reads them, to the end of the block after
-//   products that give weight gradients    behind the next collective of their block: that of tensor parallelism which
+//   products that give weight gradients    after the next collective of their block: that of tensor parallelism which
 //                              sums the gradient of the input (Korthikanti et al., 2022, section 4.2.2)
 //
 // The executor starts a collective where it stands and waits for it before its first reader (see runtime/README.md), so
@@ -15,8 +15,7 @@
 // R gives to the accumulator.
 //   before:   g1 x1 w1 A1 R1 +1  |  g0 x0 w0 A0 R0 +0
 //   after:    g1 g0 x1 A1 w1 R1  |  x0 A0 w0 R0 +1 +0
-// g0 is under way while layer 1 is computed, A1 during w1, R1 during layer 0. g1 and R0 have nothing to
-// hide behind.
+// g0 is under way while layer 1 is computed, A1 during w1, R1 during layer 0. No computation hides g1 and R0.
 #include "base/fault.h"
 #include "op/op.h"
 #include "compile/pass.h"
@@ -24,9 +23,9 @@
 #include <string.h>
 
 // Where a node goes within its section (one stage's forward or backward): into which run of nodes of one layer, and
-// where in it. Within AT_OWN nodes stand in order, and those of equal order by index. A node that is put off behind
-// another has that one's order and an index beyond all others (its own plus the section's count), so that it comes
-// right behind.
+// where in it. Within AT_OWN nodes stand in order, and those of equal order by index. A node that is put off until
+// after another has that one's order and an index beyond all others (its own plus the section's count), so that it
+// comes right after it.
 typedef enum Within { AT_GATHERS, AT_OWN, AT_REDUCTIONS, AT_APPLIED } Within;
 typedef struct Spot { int run; Within within; int order, index, node; } Spot; // order, index: in the section
 
@@ -57,9 +56,9 @@ static int by_spot(const void *a, const void *b) {
   return later(*x, *y) ? 1 : later(*y, *x) ? -1 : x->index - y->index;
 }
 
-// The order of what stands right behind the next collective of the node's run that sums or gathers activations; its own
-// where there is none.
-static int behind_next_collective(const Graph *g, const int *nodes, int count, int i) {
+// The order of a node that stands right after the next collective of the node's run that sums or gathers activations;
+// its own where there is none.
+static int after_next_collective(const Graph *g, const int *nodes, int count, int i) {
   for (int k = i + 1; k < count && g->node.data[nodes[k]].layer == g->node.data[nodes[i]].layer; k++) {
     const Node *n = &g->node.data[nodes[k]];
     if (op_def(n->op)->communicates && !is_gather(g, n) && !is_reduction(g, n)) return k;
@@ -150,7 +149,7 @@ static void find_spots(const Graph *g, const int *nodes, int count, int unit, Sp
     const Node *n = &g->node.data[nodes[i]];
     Spot *s = &spot[nodes[i]];
     if (is_reduction(g, n)) s->within = AT_REDUCTIONS;
-    else if (makes_weight_gradients(g, n)) put_off(s, behind_next_collective(g, nodes, count, i), count);
+    else if (makes_weight_gradients(g, n)) put_off(s, after_next_collective(g, nodes, count, i), count);
     for (int k = 0; k < n->ninput; k++) {
       int maker = n->input[k] < 0 ? -1 : graph_tensor(g, n->input[k])->producer;
       if (maker < 0 || spot[maker].order < 0) continue;
@@ -161,7 +160,7 @@ static void find_spots(const Graph *g, const int *nodes, int count, int unit, Sp
       s->run = from.run, s->within = from.within;
       put_off(s, from.order, count);
       if (from.index >= count && s->index < count)
-        s->index += count; // a collective behind which its own operand was put
+        s->index += count; // a collective after which its own operand was put
     }
   }
 }
@@ -179,7 +178,7 @@ typedef struct Ahead {
   int unit;             // of gathers
 } Ahead;
 
-// Appends the section of a node, whole, behind those that it reads. Nodes of a later stage may stand behind some of an
+// Appends the section of a node, whole, after those that it reads. Nodes of a later stage may stand after some of an
 // earlier one's in backward: where a gradient is only passed through, say, and added up in the stage that it came from.
 static void emit_section(Ahead *a, int first) {
   const Graph *g = a->g;

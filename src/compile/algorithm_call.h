@@ -1,4 +1,4 @@
-// What the algorithms of a placed node are judged by, for `plait explain --algorithms` and tests of costs.
+// The facts by which the algorithms of a placed node are judged, for `plait explain --algorithms` and tests of costs.
 #pragma once
 #include "parallel/parallel.h"
 

@@ -11,7 +11,7 @@ typedef Vec(int) IdList;
 typedef struct Autodiff {
   Graph *g;
   IdList *contribution; // per tensor of the forward graph: gradients that came from its readers
-  const UpdateOptions *update;
+  const CompileOptions *options;
   int *reads;           // per Variable: how often the forward graph reads it
   IdList passed;        // tensors: the gradients of activations, which nodes and stages before this one wait for
 } Autodiff;
@@ -37,8 +37,8 @@ static void take_gradient(Autodiff *a, int parameter, int gradient) {
   Phase phase = g->phase;
   g->phase = maker->phase;
   g->layer = maker->layer;
-  int only = a->update && a->update->one_microbatch && a->reads[parameter] == 1;
-  if (only && a->update->in_backward) update_in_backward(g, parameter, gradient, a->update);
+  int only = a->options->microbatches == 1 && a->reads[parameter] == 1;
+  if (only && a->options->step.update.in_backward) update_in_backward(g, parameter, gradient, a->options);
   else if (only) store(a, parameter, gradient);
   else op_accumulate(g, "accumulate", graph_read(g, graph_known_of(g, OF_GRADIENT, parameter)), gradient);
   g->phase = phase;
@@ -120,8 +120,8 @@ static void drop_unread(Graph *g, int first) {
   free(kept);
 }
 
-// What works on rows of experts that come in parts (CompileOptions.chunks), and what is done with its results, stays
-// where these rows are: else WEIGHT would keep those of all parts.
+// Nodes on rows of experts that come in parts (CompileOptions.chunks), and nodes on their results, stay where these
+// rows are: else WEIGHT would keep those of all parts.
 static char *find_parts(const Graph *g, int first) {
   char *part = xcalloc((size_t)g->node.count + 1, 1);
   for (int i = first; i < g->node.count; i++)
@@ -174,19 +174,19 @@ static void count_reads(Autodiff *a) {
 
 // The nodes where differentiation begins: those of losses, which are their own seeds.
 static int is_root(const Autodiff *a, int node, int loss) {
-  int further = a->update && losses_has_root(a->g, node, a->update);
+  int further = losses_has_root(a->g, node, a->options);
   return node == loss || FAULT(further_losses_are_ignored, further, 0);
 }
 
 // Appends the backward pass of `loss` and of the graph's further losses: gradients of every parameter, in Variables
 // "gradient.NAME", or given to update_in_backward. The loss op is its own seed (compile/README.md: linear + cross
 // entropy is one node), and what several of them give to one tensor is added like gradients of several readers.
-static int differentiate(Graph *g, int loss, const UpdateOptions *update, const Pipeline *pipeline, int chunks,
-                         Error *error) {
+static int differentiate(Graph *g, int loss, const CompileOptions *o, Error *error) {
+  const Pipeline *pipeline = &o->parallel.pipeline;
   int nodes = g->node.count, tensors = g->tensor.count, code = PLAIT_OK;
   int split = pipeline->schedule && pipeline->schedule->splits; // none: graphs of tests, which no stage cuts
   const char *scope = g->scope;
-  Autodiff a = {.g = g, .update = update};
+  Autodiff a = {.g = g, .options = o};
   for (int id = 0; split && id < nodes; id++)
     if (op_def(g->node.data[id].op)->split) op_def(g->node.data[id].op)->split(g, id, pipeline->logits_again);
   count_reads(&a);
@@ -200,7 +200,7 @@ static int differentiate(Graph *g, int loss, const UpdateOptions *update, const 
   free(a.contribution);
   free(a.reads);
   drop_unread(g, nodes);
-  if (split && !code) split_backward(&a, nodes, chunks);
+  if (split && !code) split_backward(&a, nodes, o->step.chunks);
   vec_free(&a.passed);
   g->phase = PHASE_FORWARD;
   g->scope = scope;
@@ -209,15 +209,8 @@ static int differentiate(Graph *g, int loss, const UpdateOptions *update, const 
 
 int pass_autodiff(Graph **graph, const CompileOptions *o, Error *error) {
   Graph *g = *graph;
-  UpdateOptions update = o->update;
-  update.samples = o->microbatches * o->micro_samples;
-  update.sequences = o->step_samples;
-  update.seq = o->seq;
-  if (o->mode == MODEL_EVALUATE) evaluation_build(g, g->loss, &update);
+  if (o->mode == MODEL_EVALUATE) evaluation_build(g, g->loss, o);
   if (o->mode != MODEL_TRAIN) return PLAIT_OK;
-  update.one_microbatch = o->microbatches == 1;
-  update.streams = o->parallel.pipeline.schedule && o->parallel.pipeline.schedule->streams;
-  update.at_once = o->parallel.pipeline.schedule && o->parallel.pipeline.schedule->at_once;
-  int code = differentiate(g, g->loss, &update, &o->parallel.pipeline, o->chunks, error);
-  return code ? code : update_build(g, g->loss, &update, error);
+  int code = differentiate(g, g->loss, o, error);
+  return code ? code : update_build(g, g->loss, o, error);
 }

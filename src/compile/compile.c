@@ -22,9 +22,10 @@ const char *const *compile_passes(void) {
 }
 
 void compile_set_batch(CompileOptions *o, int64_t samples, int64_t micro) {
-  Shares shares = shares_balanced(samples, parallel_data_ranks(&o->parallel), micro, &o->balance);
-  o->step_samples = samples;
-  o->micro = micro;
+  StepBatch *batch = &o->step.batch;
+  Shares shares = shares_balanced(samples, parallel_data_ranks(&o->parallel), micro, &batch->balance);
+  batch->samples = samples;
+  batch->micro = micro;
   o->micro_samples = shares.bound * shares.ranks;
   o->microbatches = shares.microbatches;
 }
@@ -33,11 +34,11 @@ int compile_graph(const ModelConfig *config, const CompileOptions *o, Graph **ou
   Graph *g = graph_create();
   ModelOutputs outputs = {-1, -1};
   ModelOptions model = {.batch = o->micro_samples,
-                        .seq = o->seq,
+                        .seq = o->step.batch.seq,
                         .mode = o->mode,
-                        .capacity = o->capacity,
-                        .chunks = o->mode == MODEL_GENERATE ? 1 : o->chunks,
-                        .router_bias = o->update.bias_rate > 0};
+                        .capacity = o->step.capacity,
+                        .chunks = o->mode == MODEL_GENERATE ? 1 : o->step.chunks,
+                        .router_bias = o->step.update.bias_rate > 0};
   int code = model_build(g, config, &model, &outputs, error);
   if (!code) return compile_built(g, outputs.loss_sum, o, out, error);
   graph_destroy(g);

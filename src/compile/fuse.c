@@ -1,7 +1,7 @@
-// fuse: joins nodes after partition. What makes a gradient adds it to its accumulator or stores it in its Variable, or
-// adds it to what is to be added to it; products add their bias, norms what they are to normalise; casts before a sum,
-// identities, what is gathered to be sliced again and moves that nobody reads vanish; sums of accumulators over ranks
-// are made in place; updates write the Copies that BEGIN would cast.
+// fuse: joins nodes after partition. A node that makes a gradient adds it to its accumulator, stores it in its
+// Variable, or adds the other term of a sum. Products add their bias, and norms add the terms of their input. Casts
+// before a sum, identities, gathers that are sliced again and moves that nobody reads vanish. Sums of accumulators over
+// ranks are made in place. Updates write the Copies that BEGIN would cast.
 //
 //   y = identity x          readers of y read x                       replaced[y] = x
 //   V = identity x          the maker of x writes V                   made[x] = V
@@ -18,7 +18,7 @@
 #include "compile/place_node.h"
 #include <string.h>
 
-// What a node does as well: the tensor that it adds, or -1; what it gives then in place of its own output; how.
+// Additional work of a node: the tensor that it adds, or -1; the output that it then gives in place of its own; how.
 typedef enum JoinKind { JOIN_ACCUMULATE, JOIN_BIAS, JOIN_ADD_FIRST } JoinKind; // the last: `gives` is a further output
 typedef struct Join {
   int added, gives;
@@ -37,7 +37,7 @@ typedef struct Fuse {
   int *dropped;  // per node
   Join *join;    // per node
   int *writer;   // per (Variable, storage or Copy, region): 1 + its last writer, or 0
-  int *update;    // per Variable: 1 + the node that writes its storage, behind all that reads a Copy; 0: none does
+  int *update;    // per Variable: 1 + the node that writes its storage, after all readers of a Copy; 0: none does
   int streams;    // steps overlap
   int *copy;      // per node: what BEGIN makes of the Variable that the node updates, which it writes as well; or -1
   int *refreshes; // per node
@@ -157,7 +157,7 @@ static void join_sum(Fuse *f, int id) {
   f->dropped[id] = 1;
 }
 
-// A sum of two → norm: this adds them as it reads them. Who else reads the sum comes behind the norm.
+// A sum of two → norm: this adds them as it reads them. Other readers of the sum come after the norm.
 static void join_norm(Fuse *f, int id) {
   const Node *n = &f->g->node.data[id];
   if (!op_def(n->op)->add_first || !(f->fuses & DEVICE_FUSES_NORM_SUM) || f->join[id].added >= 0) return;
@@ -197,7 +197,7 @@ static int before(const Node *n, const Node *m) {
                                 : n->stage == m->stage && (n->phase != m->phase ? n->phase < m->phase : n->id < m->id);
 }
 
-// A Copy stays equal to its Variable from step to step if one node alone writes the Variable, behind all that reads the
+// A Copy stays equal to its Variable from step to step if one node alone writes the Variable, after all readers of the
 // Copy, and can write the Copy as well; or if nothing writes the Variable.
 static void find_updates(Fuse *f) {
   const Graph *g = f->g;
@@ -270,8 +270,8 @@ static void join_store(Fuse *f, int id) {
   f->dropped[id] = 1;
 }
 
-// What was gathered and is sliced again, or moved to another dim and back, is what it was, where that is at hand; what
-// nobody else reads is not gathered or moved.
+// A tensor that is gathered and sliced again, or moved to another dim and back, is replaced by the original where that
+// is at hand. A result that nobody else reads is not gathered or moved.
 static void drop_round_trip(Fuse *f, int id) {
   const Node *n = &f->g->node.data[id];
   int moves = node_calls(n, COMM_ALL_TO_ALL);
@@ -294,7 +294,7 @@ static void drop_round_trip(Fuse *f, int id) {
   f->dropped[gather->id] = 1;
 }
 
-// What spread its inputs for readers that wanted it elsewhere, and so spread them again, is read by nobody.
+// Drops a node that nobody reads any more because its readers wanted it elsewhere and spread its inputs again.
 static void drop_unread(Fuse *f, int id) {
   const Node *n = &f->g->node.data[id];
   if (!node_is(n, ROLE_DISPATCH) || f->readers[n->output[0]] || bound(f->g, n->output[0])) return;
@@ -303,7 +303,8 @@ static void drop_unread(Fuse *f, int id) {
     if (n->input[k] >= 0) f->readers[n->input[k]]--;
 }
 
-// What stands for an identity's output needs the room that this had: a scattered buffer holds a whole number of shards.
+// The tensor that replaces an identity's output needs that one's room: a scattered buffer holds a whole number of
+// shards.
 static void keep_room(const Fuse *f, Graph *h) {
   for (int i = 0; i < h->tensor.count; i++) {
     int64_t room = graph_tensor(h, i)->allocated_;

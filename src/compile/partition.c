@@ -199,7 +199,8 @@ static void remember_for_later(Partition *p, int tensor, int moved, const Node *
   p->moved.data[p->moved.count - 1].section = -1;
 }
 
-// What a node of h that spreads its inputs would make at another placement: they are moved instead, and it runs again.
+// The output of a node of h that spreads its inputs, at another placement: the inputs are moved instead, and the node
+// runs again.
 // -1 on error.
 static int spread_again(Partition *p, int tensor, const Placement *to, const Node *context) {
   Graph *h = p->h;
@@ -244,7 +245,7 @@ static int spread_to(Partition *p, int tensor, const RedistributeStep *steps, in
   return spread_again(p, tensor, placement_new(p->h, &steps[n - 1].to), context);
 }
 
-// What an op's builder has appended to h lies so.
+// Gives the tensor that an op's builder has appended to h this placement.
 static int place_rows(Partition *p, int tensor, const Placement *at, const Node *context) {
   Tensor *t = graph_tensor(p->h, tensor);
   Node *n = &p->h->node.data[t->producer];
@@ -307,7 +308,7 @@ static int redistribute(Partition *p, int tensor, const Placement *to, const Nod
     return -1;
   }
   while (first > 0 && now < 0) now = made_before(p, tensor, &steps[--first].to, context);
-  first += now >= 0; // behind the step whose result it is
+  first += now >= 0; // after the step whose result it is
   int begin = now = now < 0 ? tensor : now, compact = tensor_is_compact(graph_tensor(p->h, tensor));
   if (compact && (now = spread_to(p, now, steps, n, &first, context)) != begin) {
     if (now < 0) return -1;
@@ -440,7 +441,7 @@ static int finish_outputs(Partition *p, const Node *n, const int *output) {
   return PLAIT_OK;
 }
 
-// What the readers of a sum would have scattered has been: it is handed on as it is.
+// The sum has been scattered as its readers want it: it is handed on as it is.
 static void hand_on(Partition *p, const Node *n, int output) {
   const Tensor *t = graph_tensor(p->g, n->output[0]);
   Tensor *final = graph_tensor(p->h, output);
@@ -506,7 +507,7 @@ static int partition_node(Partition *p, const Node *n) {
   int *input = arena_array(&scratch, int, n->ninput + 1), *output = arena_array(&scratch, int, n->noutput + 1),
       code = PLAIT_OK;
   for (int k = 0; k < n->ninput; k++) input[k] = -1;
-  for (int masks = 0; masks < 2; masks++) // behind the rows that they are the masks of
+  for (int masks = 0; masks < 2; masks++) // after the rows that they are the masks of
     for (int k = 0; k < n->ninput && code == PLAIT_OK; k++) {
       int rows = rows_of_mask(p->g, n, k);
       if (n->input[k] < 0 || (rows >= 0) != masks) continue;

@@ -93,7 +93,7 @@ static void widen_accumulator(Graph *g, const Mesh *mesh, const Node *n, int var
   }
 }
 
-// What the Layout insists on: annotated tensors and the residual stream.
+// Places the outputs that the Layout fixes: annotated tensors and the residual stream.
 static int fix_outputs(Graph *g, const Mesh *mesh, const Layout *layout, const Node *n, Error *error) {
   for (int k = 0; k < n->noutput; k++) {
     Tensor *t = graph_tensor(g, n->output[k]);
@@ -152,7 +152,7 @@ static void scatter_positions(Graph *g, const Mesh *mesh, const Layout *layout, 
   }
 }
 
-// What is kept for the host lies as it is made, but complete.
+// An output that is kept for the host is stored as it is made, but complete.
 static void store_outputs(Graph *g, int id) {
   const Node *n = &g->node.data[id];
   for (int k = 0; k < n->noutput; k++) {
@@ -194,9 +194,9 @@ static void store_constants(Graph *g) {
 }
 
 // An op and its gradient have the same choice, and so the same algorithm.
-static void choose_algorithm(Node *n, const Parallel *parallel) {
+static void choose_algorithm(Node *n, const Step *step) {
   const OpDef *def = op_def(n->op);
-  if (def->algorithms) n->algorithm = parallel->algorithm[def->choice];
+  if (def->algorithms) n->algorithm = step->algorithm[def->choice];
 }
 
 int pass_place(Graph **graph, const CompileOptions *o, Error *error) {
@@ -210,7 +210,7 @@ int pass_place(Graph **graph, const CompileOptions *o, Error *error) {
   bind_placements(g);
   for (int i = 0; i < g->node.count; i++) {
     if (g->node.data[i].region != REGION_MICRO || g->node.data[i].update) continue;
-    choose_algorithm(&g->node.data[i], &o->parallel);
+    choose_algorithm(&g->node.data[i], &o->step);
     int variable = open_accumulator(g, &g->node.data[i]);
     if (variable >= 0) {
       widen_accumulator(g, mesh, &g->node.data[i], variable);

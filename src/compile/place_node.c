@@ -77,7 +77,8 @@ static void propose_operand(Factors *f, const Graph *g, int tensor, const int8_t
     if (!(whole >> factor[d] & 1)) propose(f, factor[d], &p->dim[d]);
 }
 
-// What lies within rows of experts, which would cost more to move than what they meet.
+// Proposes the axes that cut the dims within rows of experts: these rows would cost more to move than the other
+// operands.
 static void propose_rows(Factors *f, const Graph *g, int tensor, const int8_t *factor) {
   if (tensor < 0 || !graph_tensor(g, tensor)->placement || !tensor_is_compact(graph_tensor(g, tensor))) return;
   const Placement *p = graph_tensor(g, tensor)->placement;
@@ -246,8 +247,8 @@ static int spans_stages(const Graph *g, const Node *n, const Rule *r) {
   return 0;
 }
 
-// What an owner works on lies there whole, scalars everywhere. A scalar that it makes is a partial sum: absent_axes
-// says so.
+// A tensor that an owner works on lies there whole; scalars lie everywhere. A scalar that it makes is a partial sum:
+// absent_axes says so.
 static void own(Placement *p, const Placement *owner) {
   if (!owner || !p->rank) return;
   p->owner_axes = owner->owner_axes;

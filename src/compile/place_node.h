@@ -11,7 +11,7 @@ void place_node(Graph *g, int node, const Mesh *mesh, const Layout *layout);
 
 // Places the outputs of a node that a lowering has appended and whose operands lie as blocks of a ring do: one axis
 // cuts several of its factors (queries and keys), or blocks are shifted along it. It is computed as its operands lie,
-// block by block, and complete. 0: it is no such node.
+// block by block, and complete. 0: it is not such a node.
 int place_block(Graph *g, int node);
 
 // A copy in the graph's arena.

@@ -160,7 +160,7 @@ static void insert_casts(Graph *g, int split_masters) {
   g->phase = PHASE_FORWARD;
 }
 
-// What is kept in a Variable of another dtype is converted to that.
+// Outputs that are kept in a Variable of another dtype are converted to that dtype.
 static void cast_outputs(Graph *g) {
   for (int i = 0; i < g->node.count; i++) {
     Node *n = &g->node.data[i];
@@ -201,21 +201,21 @@ static void narrow_gradients(Graph *g, Dtype dtype, int split_masters) {
 
 int pass_precision(Graph **graph, const CompileOptions *o, Error *error) {
   Graph *g = *graph;
-  if (o->bf16_gradients) narrow_gradients(g, DTYPE_BF16, o->split_masters);
-  switch (o->precision) {
+  if (o->step.bf16_gradients) narrow_gradients(g, DTYPE_BF16, o->step.split_masters);
+  switch (o->step.precision) {
   case DTYPE_F32: break;
-  case DTYPE_F64: widen(g, o->precision); break;
+  case DTYPE_F64: widen(g, o->step.precision); break;
   case DTYPE_BF16:
   case DTYPE_F16:
-    if (o->split_masters) split_masters(g);
-    else narrow_parameters(g, o->precision);
+    if (o->step.split_masters) split_masters(g);
+    else narrow_parameters(g, o->step.precision);
     break;
   default:
     return error_set(error, PLAIT_BAD_INPUT, "precision: %s is not built yet; fp64, fp32, bf16 and fp16 are",
-                     dtype_name(o->precision));
+                     dtype_name(o->step.precision));
   }
-  if (o->states_8bit) encode_states(g, o->precision);
-  if (o->precision == DTYPE_F32) return PLAIT_OK;
+  if (o->step.states_8bit) encode_states(g, o->step.precision);
+  if (o->step.precision == DTYPE_F32) return PLAIT_OK;
   infer(g);
   cast_outputs(g);
   return PLAIT_OK;

@@ -5,7 +5,7 @@
 //   selective   products and attention are kept; what is cheap to compute from them (norms, biases, activations) runs
 //     again
 //   full        of a block only its input is kept; all of it runs again before its backward
-//   segment     the same of several blocks; and what lies in a segment may be one (compile/recompute_list.h)
+//   segment     the same of several blocks; and what lies in a segment may be one (parallel/recompute_list.h)
 //
 // A block that lies in d segments, one inside the other, runs 1 + d times: in forward, which is run 0, and before the
 // backward of each of its segments, the outermost first. Where it is selective its cheap nodes run once more, before
@@ -13,10 +13,10 @@
 // the last that both share: where it lies in a segment that the other does not, the other's result was kept. Backward
 // reads the last run that there is. Whatever nobody asks for does not run again.
 //
-// What one pass over memory makes of what backward has anyway, as activations and norms of their inputs, is not kept in
-// any mode: backward makes it again, right before it reads it. Each byte that is kept no longer costs one that is read
-// and one that is written, and no activation is moved between ranks for it. Not beside SUMMA, whose products go through
-// their steps together: what one of them reads would be made in between.
+// Results that one pass over memory makes of tensors that backward has anyway, such as activations and norms of their
+// inputs, are not kept in any mode: backward makes them again right before it reads them. Each byte that is kept no
+// longer costs one that is read and one that is written, and no activation is moved between ranks for it. Not beside
+// SUMMA, whose products go through their steps together: what one of them reads would be made in between.
 //
 // Rows of experts that come in parts (moe.chunks) run again in any case, each part right before its backward, so that
 // one part's rows are in memory at a time.
@@ -255,8 +255,9 @@ static void emit_run(Recompute *r, int first, int end, int run, int phase, int o
   }
 }
 
-// What runs again before the first node of a layer and phase: of each segment that begins its backward there, the
-// outermost first, and then of the layer for itself. done: per segment, and per layer behind these, and phase.
+// Emits the nodes that run again before the first node of a layer and phase: those of each segment that begins its
+// backward there, the outermost first, and then those of the layer itself. done: by segment, then by layer, and by
+// phase.
 static void emit_again(Recompute *r, int layer, int phase, int *done) {
   int run = 0;
   for (int i = 0; i < r->segments; i++) {
@@ -271,18 +272,19 @@ static void emit_again(Recompute *r, int layer, int phase, int *done) {
 
 int pass_recompute(Graph **graph, const CompileOptions *o, Error *error) {
   Graph *g = *graph;
-  int parts = o->chunks > 1, any = o->recompute != RECOMPUTE_NONE || o->recompute_list.blocks;
+  int parts = o->step.chunks > 1, any = o->step.recompute.mode != RECOMPUTE_NONE || o->step.recompute.list.blocks;
   if (o->mode != MODEL_TRAIN) return PLAIT_OK;
   int count = g->node.count, tensors = g->tensor.count;
   Node *old = arena_array(&g->arena, Node, count);
   memcpy(old, g->node.data, sizeof *old * (size_t)count);
   RecomputeList of_mode = {0};
-  if (!o->recompute_list.blocks && any) list_of_mode(g, o->recompute, o->recompute_layers, &of_mode);
+  if (!o->step.recompute.list.blocks && any)
+    list_of_mode(g, o->step.recompute.mode, o->step.recompute.layers, &of_mode);
   Recompute r = {.g = g,
                  .old = old,
                  .count = count,
                  .one_pass = !o->parallel.summa,
-                 .list = o->recompute_list.blocks ? &o->recompute_list : &of_mode};
+                 .list = o->step.recompute.list.blocks ? &o->step.recompute.list : &of_mode};
   cut_segments(&r, r.list);
   r.last = arena_array(&g->arena, int, count);
   r.late = arena_array(&g->arena, int, count);

@@ -5,7 +5,7 @@
 //   before:   mA gA oA sA wA mB gB oB sB wB     rank 1 waits for A's s, which waits for rank 0's o
 //   after:    mA mB gA gB oA oB sA sB wA wB     both ranks are at work in o
 //
-// Nothing outside of a round reads what it makes, but for Variables behind it: it stands where its last node stood.
+// Outside of a round, only later reads of Variables use its results, so the round stands where its last node stood.
 #include "base/fault.h"
 #include "op/op.h"
 #include "compile/pass.h"

@@ -12,7 +12,7 @@
 // Of a tensor as one data rank has it, where nothing else cuts it; activations in the dtype of the model's products.
 static void whole_operand(const Tensor *x, const CompileOptions *o, Operand *operand) {
   int ranks = parallel_data_ranks(&o->parallel);
-  operand->dtype = x->dtype == DTYPE_F32 ? o->precision : x->dtype;
+  operand->dtype = x->dtype == DTYPE_F32 ? o->step.precision : x->dtype;
   operand->rank = x->shape.rank;
   for (int d = 0; d < x->shape.rank; d++) {
     int64_t size = x->shape.size[d];
@@ -38,7 +38,7 @@ static OpWork node_work(const Graph *g, const Node *n, const CompileOptions *o) 
 
 static double node_cost(const Graph *g, const Node *n, const CompileOptions *o) {
   OpWork work = node_work(g, n, o);
-  return FAULT(stages_by_flops, o->seconds, NULL) ? o->seconds(o->machine, o->precision, &work) : work.matrix;
+  return FAULT(stages_by_flops, o->seconds, NULL) ? o->seconds(o->machine, o->step.precision, &work) : work.matrix;
 }
 
 // sum[l]: the cost of everything before layer l, the embedding included; sum[layers + 1]: of all, with the head.
@@ -165,7 +165,7 @@ static void right_delays(const Graph *g, char *text, size_t size) {
 static int check_delays(const Graph *g, const CompileOptions *o, Error *error) {
   char right[400], given[400] = "0";
   const char *name = o->parallel.pipeline.schedule->name;
-  const Delay *delay = &o->update.delay;
+  const Delay *delay = &o->step.update.delay;
   int wrong = 0;
   for (int l = -1; l <= g->layers; l++) {
     int steps = g->stages - 1 - graph_stage_of_layer(g, l), nearest = l < 0 ? 0 : l >= g->layers ? g->layers - 1 : l;
@@ -184,7 +184,7 @@ static int check_delays(const Graph *g, const CompileOptions *o, Error *error) {
   return error_set(
       error, PLAIT_BAD_INPUT,
       "optimizer.delay is %s, but parallel.pipeline is %s, whose gradients are those of the weights "
-      "of as many steps ago as stages lie behind a layer's; take optimizer.delay %s, or parallel.pipeline "
+      "of as many steps ago as there are stages after a layer's; take optimizer.delay %s, or parallel.pipeline "
       "1f1b",
       given, name, right);
 }

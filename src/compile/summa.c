@@ -1,8 +1,8 @@
 // SUMMA: which products run in steps, and their steps.
 //
 // Where place wants operands gathered, and the sum scattered, over the rows and columns of a square of q · q ranks, the
-// dim that is gathered can be taken in q blocks instead. Step k of the three products of 2-D tensors (e is the cut
-// dim):
+// dim that is gathered can be taken in q blocks instead. With e as the cut dim, step k of the three products of 2-D
+// tensors is:
 //   Y = X Wᵀ     broadcast X's block k along the columns and W's along the rows:        Y += X(e = k) W(e = k)ᵀ
 //   dX = dY W    broadcast W's block k along the rows, sum dY W(e = k) over the columns to rank k, which has that block
 //   of dX dW = dYᵀ X   broadcast X's block k along the columns, sum dYᵀ X(e = k) over the rows to rank k
@@ -39,7 +39,7 @@ void readers_free(Readers *r) {
 
 // ---- which products ------------------------------------------------------------------------------------------------
 
-// The axes of tensor parallelism with which `longer` goes on behind `list`, in the mesh's order; others may follow.
+// The axes of tensor parallelism that follow `list` in `longer`, in the mesh's order; others may come after them.
 static AxisList further_axes(const Mesh *mesh, const AxisList *list, const AxisList *longer) {
   AxisList more = {0};
   if (axis_list_prefix(list, longer) < list->n) return more;
@@ -56,7 +56,7 @@ static void append_axes(AxisList *list, const AxisList *more) {
   for (int i = 0; i < more->n; i++) axis_list_take(list, more, i);
 }
 
-// The only dim in which `longer` goes on behind `p` over axes of tensor parallelism; -1: none, or several.
+// The only dim in which axes of tensor parallelism follow those of `p` in `longer`; -1: none, or several.
 static int further_dim(const Mesh *mesh, const Placement *p, const Placement *longer, AxisList *more) {
   int found = -1;
   for (int d = 0; d < p->rank; d++) {
@@ -69,7 +69,8 @@ static int further_dim(const Mesh *mesh, const Placement *p, const Placement *lo
   return found;
 }
 
-// What readers of an output want of dim d beyond `give`, if it is a sum over just these axes: all want the same.
+// The axes that readers of an output want on dim d beyond `give`, if it is a sum over just these axes: all want the
+// same.
 static AxisList wanted_axes(const Graph *g, const Readers *readers, const Mesh *mesh, int tensor, const Placement *give,
                             int d) {
   AxisList all = {0};
@@ -108,7 +109,7 @@ static int has_factor(const int8_t *factors, int rank, int factor) {
   return -1;
 }
 
-// How a node would run in steps; returns their number. 0: it is no such product.
+// How a node would run in steps; returns their number. 0: it is not such a product.
 static int analyse(SummaProduct *s, const Graph *g, const Readers *readers, const Mesh *mesh, int id) {
   const Node *n = &g->node.data[id];
   if (n->region != REGION_MICRO || n->update || !node_is(n, ROLE_PRODUCT) || n->ninput != 2) return 0;

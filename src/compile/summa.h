@@ -16,7 +16,7 @@ typedef struct SummaProduct {
   uint32_t axes[2];
   int result_dim;     // of the output, whose blocks are summed to the ranks of `result_axes`; -1: steps are added up
   uint32_t result_axes;
-  Placement result;   // of the output behind the last step
+  Placement result;   // of the output after the last step
   int handed_on;      // its readers want it so; the placement that the graph gives it is a partial sum still
 } SummaProduct;
 
@@ -24,7 +24,7 @@ typedef struct SummaProduct {
 typedef struct SummaGroup { int steps; Vec(SummaProduct) product; } SummaGroup;
 
 // The group that a node begins. 0: none, since it is not such a product, or one that shares what is gathered for it
-// with a node that comes too late or is no product: blocks would be moved twice.
+// with a node that comes too late or is not a product: blocks would be moved twice.
 int summa_find(SummaGroup *group, const Graph *g, const Readers *readers, const Mesh *mesh, int node);
 // Appends the steps to the local graph h. input: (products × 2) tensors of h that lie as `from`; output: (products).
 void summa_emit(const SummaGroup *group, const Graph *g, Graph *h, const Mesh *mesh, const int (*input)[2],

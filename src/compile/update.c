@@ -23,13 +23,16 @@ static int count_targets(Graph *g, int64_t samples, int64_t seq, int variable) {
   return counted;
 }
 
-// BEGIN's count of target tokens (`fixed`, where it is not 0), MICRO's sum of losses, END's mean: shared by training
+// BEGIN's count of target tokens, MICRO's sum of losses, END's mean: shared by training
 // and evaluation.
-static int build_loss(Graph *g, int loss_sum, int64_t samples, int64_t seq, double fixed) {
+static int build_loss(Graph *g, int loss_sum, const CompileOptions *o) {
   int sum = graph_known(g, KNOWN_LOSS_SUM), count = graph_known(g, KNOWN_TARGET_COUNT);
   int loss = graph_known(g, KNOWN_LOSS);
   enter(g, REGION_BEGIN);
-  int counted = fixed > 0 ? op_fill(g, "count", count, fixed) : count_targets(g, samples, seq, count);
+  double fixed = o->step.update.count;
+  int64_t samples = o->microbatches * o->micro_samples;
+  int counted =
+      fixed > 0 ? op_fill(g, "count", count, fixed) : count_targets(g, samples, o->step.batch.seq, count);
   op_fill(g, "zero_loss", sum, 0);
   enter(g, REGION_MICRO);
   g->layer = g->node.data[graph_tensor(g, loss_sum)->producer].layer;
@@ -39,29 +42,30 @@ static int build_loss(Graph *g, int loss_sum, int64_t samples, int64_t seq, doub
   return counted;
 }
 
-void evaluation_build(Graph *g, int loss_sum, const UpdateOptions *o) {
-  build_loss(g, loss_sum, o->samples, o->seq, o->count);
+void evaluation_build(Graph *g, int loss_sum, const CompileOptions *o) {
+  build_loss(g, loss_sum, o);
   enter(g, REGION_MICRO);
   g->scope = "";
 }
 
-// What all updates of a region read beside their own: () each.
+// Inputs that all updates of a region share: () each.
 typedef struct UpdateInputs { int lr, factor, skip, step; } UpdateInputs;
 
-static void update_parameter(Graph *g, int w, int gradient, const UpdateInputs *in, const UpdateOptions *o) {
+static void update_parameter(Graph *g, int w, int gradient, const UpdateInputs *in, const CompileOptions *o) {
+  const StepUpdate *u = &o->step.update;
   const Variable *parameter = &g->variable.data[graph_tensor(g, w)->variable];
-  OptimizerAttr attr = {o->beta1, o->beta2, o->epsilon, o->momentum, parameter->weight_decay ? o->decay : 0,
-                        o->muon_scale};
+  OptimizerAttr attr = {u->beta1, u->beta2, u->epsilon, u->momentum, parameter->weight_decay ? u->decay : 0,
+                        u->muon_scale};
   int lr = parameter->learning_rate == 1 ? in->lr : op_scale(g, "learning_rate", in->lr, parameter->learning_rate);
-  op_optimizer(g, o->optimizer, w, gradient, lr, in->factor, in->skip, in->step, &attr);
+  op_optimizer(g, u->optimizer, w, gradient, lr, in->factor, in->skip, in->step, &attr);
 }
 
 // The loss scale as a Variable that checkpoints hold: where the run starts says nothing about where the scale is. -1:
 // none.
-static int loss_scale(Graph *g, const UpdateOptions *o) {
-  if (o->loss_scale <= 0) return -1;
+static int loss_scale(Graph *g, const CompileOptions *o) {
+  if (o->step.update.loss_scale <= 0) return -1;
   int scale = graph_known(g, KNOWN_LOSS_SCALE);
-  g->variable.data[scale].init = (Init){INIT_CONSTANT, o->loss_scale};
+  g->variable.data[scale].init = (Init){INIT_CONSTANT, o->step.update.loss_scale};
   return graph_read(g, scale);
 }
 
@@ -77,10 +81,10 @@ static int reduced_gradient(Graph *g, int gradient, int parameter, int scale, in
   return reduced;
 }
 
-// ---- updates in backward
-//   ----------------------------------------------------------------------------------------------- MICRO reads what
-//   BEGIN leaves in these Variables: the learning rate and the number of the step. As the norm is known only when
-//   everything has been applied, the gradients' factor is 1 and no step is skipped.
+// ---- updates in backward --------------------------------------------------------------------------------------------
+
+// MICRO reads from these Variables, which BEGIN has set, the learning rate and the number of the step. As the norm is
+// known only when everything has been applied, the gradients' factor is 1 and no step is skipped.
 
 static UpdateInputs inputs_in_backward(Graph *g) {
   return (UpdateInputs){.lr = graph_read(g, graph_known(g, KNOWN_UPDATE_RATE)),
@@ -89,12 +93,12 @@ static UpdateInputs inputs_in_backward(Graph *g) {
                         .step = graph_read(g, graph_known(g, KNOWN_OPTIMIZER_STEP))};
 }
 
-void update_in_backward(Graph *g, int parameter, int gradient, const UpdateOptions *o) {
+void update_in_backward(Graph *g, int parameter, int gradient, const CompileOptions *o) {
   const char *scope = g->scope;
   UpdateInputs inputs = inputs_in_backward(g);
   g->update = 1;
   g->scope = arena_format(&g->arena, "update.%s", g->variable.data[parameter].name);
-  int reduced = reduced_gradient(g, gradient, parameter, -1, o->dump_gradients);
+  int reduced = reduced_gradient(g, gradient, parameter, -1, o->step.update.dump_gradients);
   graph_bind(g, op_sum_squares(g, "sum_squares", reduced), graph_known_of(g, OF_SQUARE, parameter), -1);
   update_parameter(g, graph_read_apart(g, parameter), reduced, &inputs, o);
   g->update = 0;
@@ -144,26 +148,27 @@ static void zero_accumulators(Graph *g) {
   free(added);
 }
 
-static void begin(Graph *g, int counted, int delayed, const UpdateOptions *o) {
+static void begin(Graph *g, int counted, int delayed, const CompileOptions *o) {
   enter(g, REGION_BEGIN);
   int scale = loss_scale(g, o);
   graph_bind(g, op_gradient_seed(g, "seed", counted, scale), graph_known(g, KNOWN_GRADIENT_SEED), -1);
   losses_begin(g, scale, o);
   g->scope = "begin";
-  if (o->in_backward) begin_in_backward(g);
+  if (o->step.update.in_backward) begin_in_backward(g);
   zero_accumulators(g);
   g->scope = "begin";
   if (delayed) delay_begin(g);
 }
 
 // Norm, and what follows from it; returns what END's updates read.
-static UpdateInputs end_inputs(Graph *g, int sum_squares, int scale, const UpdateOptions *o) {
-  int norm, factor, skip, lr = o->in_backward ? -1 : graph_known_input(g, INPUT_LEARNING_RATE, scalar);
-  op_clip(g, "clip", sum_squares, scale, o->trials ? lr : -1, o->clip, &norm, &factor, &skip);
+static UpdateInputs end_inputs(Graph *g, int sum_squares, int scale, const CompileOptions *o) {
+  const ScheduleGenerator *schedule = o->parallel.pipeline.schedule;
+  int norm, factor, skip, lr = o->step.update.in_backward ? -1 : graph_known_input(g, INPUT_LEARNING_RATE, scalar);
+  op_clip(g, "clip", sum_squares, scale, o->step.update.trials ? lr : -1, o->step.update.clip, &norm, &factor, &skip);
   graph_bind(g, norm, graph_known(g, KNOWN_GRAD_NORM), -1);
   graph_bind(g, skip, graph_known(g, KNOWN_SKIP), -1);
-  if (o->in_backward) return inputs_in_backward(g); // as those that were applied already
-  if (FAULT(at_once_waits_for_the_norm, o->at_once, 0)) {
+  if (o->step.update.in_backward) return inputs_in_backward(g); // as those that were applied already
+  if (FAULT(at_once_waits_for_the_norm, schedule && schedule->at_once, 0)) {
     factor = graph_read(g, graph_known(g, KNOWN_UPDATE_FACTOR));
     skip = graph_read(g, graph_known(g, KNOWN_UPDATE_SKIP));
   }
@@ -171,8 +176,9 @@ static UpdateInputs end_inputs(Graph *g, int sum_squares, int scale, const Updat
                         op_advance(g, "advance", graph_read(g, graph_known(g, KNOWN_OPTIMIZER_STEP)), skip)};
 }
 
-int update_build(Graph *g, int loss_sum, const UpdateOptions *o, Error *error) {
-  int counted = build_loss(g, loss_sum, o->samples, o->seq, o->count), delayed = delay_parameters(g, &o->delay);
+int update_build(Graph *g, int loss_sum, const CompileOptions *o, Error *error) {
+  const ScheduleGenerator *schedule = o->parallel.pipeline.schedule;
+  int counted = build_loss(g, loss_sum, o), delayed = delay_parameters(g, &o->step.update.delay);
   enter(g, REGION_MICRO);
   losses_micro(g);
   begin(g, counted, delayed, o);
@@ -182,21 +188,21 @@ int update_build(Graph *g, int loss_sum, const UpdateOptions *o, Error *error) {
     if (g->variable.data[v].kind != VARIABLE_GRADIENT) continue;
     int parameter = g->variable.data[v].parameter;
     g->scope = arena_format(&g->arena, "reduce.%s", g->variable.data[parameter].name);
-    gradient[n++] = reduced_gradient(g, graph_read(g, v), parameter, scale, o->dump_gradients);
+    gradient[n++] = reduced_gradient(g, graph_read(g, v), parameter, scale, o->step.update.dump_gradients);
   }
   int sum = sum_of_squares(g, gradient, n);
   if (sum < 0) return error_set(error, PLAIT_BAD_INPUT, "the model has no parameter that the loss depends on");
   UpdateInputs inputs = end_inputs(g, sum, scale, o);
-  if (delayed) delay_end(g, inputs.skip, o->streams);
+  if (delayed) delay_end(g, inputs.skip, schedule && schedule->streams);
   for (int i = 0; i < n; i++) {
     int parameter = graph_tensor(g, gradient[i])->parameter;
     g->scope = arena_format(&g->arena, "update.%s", g->variable.data[parameter].name);
     update_parameter(g, graph_read(g, parameter), gradient[i], &inputs, o);
   }
   g->scope = "end";
-  if (scale >= 0) // also where it stays, so that a run may go on with a scale that moves
+  if (scale >= 0) // also where it stays, so that a run may continue with a scale that moves
     op_loss_scale(g, "loss_scale", scale, graph_read(g, graph_known(g, KNOWN_LOSS_SCALE_GOOD_STEPS)), inputs.skip,
-                  o->loss_scale_interval);
+                  o->step.update.loss_scale_interval);
   losses_end(g, inputs.skip, o);
   enter(g, REGION_MICRO);
   g->scope = "";

@@ -48,8 +48,8 @@ static int verify_bound(const Graph *g, const Node *n, int *last, const char *af
   return PLAIT_OK;
 }
 
-// The outputs that the op's shape rule gives for the inputs, on a graph of their own, against the node's. A rule that
-// finds its inputs wrong stops the process: only a bug of a pass can bring it there.
+// The outputs that the op's shape rule gives for the inputs, on a separate graph, against the node's. A rule that finds
+// its inputs wrong stops the process: only a bug of a pass can bring it there.
 static int verify_shapes(const Graph *g, const Node *n, Graph *scratch, const char *after, Error *error) {
   Node node = *n;
   if (!op_def(n->op)->shape) return PLAIT_OK; // its nodes come with their outputs
@@ -86,7 +86,7 @@ static int64_t product(const int64_t *size, int n) {
   return p;
 }
 
-// What is known of a node and its operands by the graph's form, and nothing that is not known yet.
+// Checks that a node and its operands have all facts of the graph's form, and no fact of a later form.
 static int verify_form(const Graph *g, const Node *n, const char *after, Error *error) {
   for (int k = 0; k < n->ninput + n->noutput; k++) {
     int id = k < n->ninput ? n->input[k] : n->output[k - n->ninput];

@@ -27,7 +27,7 @@
 #include <string.h>
 
 // The dim that storage is sharded on: least padding first, then the outermost. Only a dim with nothing but single
-// elements before it may be padded, because then the padding lies behind the data and no kernel meets it.
+// elements before it may be padded, because then the padding lies after the data and no kernel meets it.
 static int storage_dim(const Mesh *mesh, const Placement *p, const Shape *s, int shards) {
   int best = -1;
   int64_t waste = 0, outer = 1;
@@ -123,7 +123,8 @@ static void point_at_copies(Graph *g) {
   }
 }
 
-// What MICRO sees of a parameter: with delayed gradients its oldest version. Where there is a Copy, that is one of it.
+// The Variable that MICRO reads for a parameter: with delayed gradients its oldest version. Where there is a Copy, it
+// is a Copy of that.
 static int seen_variable(Graph *g, int id) {
   const Variable *v = &g->variable.data[id];
   return FAULT(newest_for_the_delayed, variable_is_trained(v) && v->delay, 0) ? graph_version(g, id, v->delay)
@@ -140,8 +141,8 @@ static void point_at_versions(Graph *g) {
   }
 }
 
-// Stages 2 and 3: accumulators lie as their parameter, so every contribution is scattered as it comes. What END may
-// still sum, once a step: a tied one over its stages, and all over the replicas of hybrid sharding.
+// Stages 2 and 3: accumulators lie as their parameter, so every contribution is scattered as it comes. END may still
+// sum, once a step, a tied one over its stages, and all of them over the replicas of hybrid sharding.
 static void store_gradients(Graph *g, const Parallel *parallel) {
   const Mesh *mesh = &parallel->mesh;
   uint32_t later = 1u << mesh_pipeline(mesh) | (layout_data_axes(&parallel->layout) & ~parallel->storage.shard_axes);
@@ -214,7 +215,7 @@ static void rebind_update(Graph *g) {
   }
 }
 
-// What needs a matrix whole is done by its owner, and what it gives goes back to where the parameter is stored.
+// A node that needs a whole matrix runs on the owner, and its result goes back to where the parameter is stored.
 static void place_at_owner(Graph *g, const Mesh *mesh, int id, const Placement *owned) {
   Tensor *t = graph_tensor(g, g->node.data[id].output[0]);
   const Placement *stored = t->placement;
@@ -272,7 +273,7 @@ static const Placement *scales_storage(Graph *g, const Variable *v) {
   return placement_new(g, &p);
 }
 
-// What belongs to a parameter (moments, dumps) lies as that does.
+// Variables of a parameter (moments, dumps) are stored as the parameter is.
 static void store_as_parameters(Graph *g) {
   for (int i = 0; i < g->variable.count; i++) {
     Variable *v = &g->variable.data[i];

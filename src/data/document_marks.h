@@ -40,8 +40,8 @@ bool document_marks_equal(const DocumentMarks *a, const DocumentMarks *b); // th
 // ---- the record, PREFIX.documents.json -----------------------------------------------------------------------------
 
 #define DOCUMENT_MARKS_SUFFIX ".documents.json"
-// What is written into it, for indexed_writer_commit; documents and tokens tell a later reader whether the dataset is
-// still the one that was recorded. The caller frees it.
+// The contents of that record, for indexed_writer_commit; documents and tokens tell a later reader whether the dataset
+// is still the one that was recorded. The caller frees it.
 char *document_marks_record(const DocumentMarks *marks, const Tokenizer *t, int64_t documents, int64_t tokens);
 // 1: *marks is what the dataset's record says; 0: it has none; negative: it has one that cannot be read, or that is of
 // another dataset.

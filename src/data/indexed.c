@@ -153,7 +153,8 @@ static int explain_missing(const char *prefix, const char *idx, const char *bin,
       prefix, prefix, prefix);
 }
 
-// What a clone without Git LFS has in the place of a file; tokens may begin as packed data does, an index may not.
+// Refuses the pointer that a clone without Git LFS has in the place of a file. Tokens may begin as packed data does; an
+// index may not.
 static int check_kind(const char *path, const FileMap *map, bool index, Error *error) {
   const char *words;
   if (index && map->size >= MAGIC_BYTES && !memcmp(map->data, MAGIC, MAGIC_BYTES)) return PLAIT_OK;

@@ -10,8 +10,8 @@
 //   i32[S]   tokens of each sequence
 //   i64[S]   byte at which each sequence starts in PREFIX.bin
 //   i64[D]   first sequence of each document; the last entry is S
-// Megatron allows several sequences a document. What lies at a position of the token stream is all that plait needs, so
-// sequences only serve to find where documents begin.
+// Megatron allows several sequences a document. plait needs only the token at each position of the stream, so sequences
+// only serve to find where documents begin.
 #pragma once
 #include "base/error.h"
 #include "base/file.h"

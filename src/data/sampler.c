@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-// Windows of one epoch, or of the whole stream in an evaluation. What a split holds out of one dataset may be too
-// little.
+// Windows of one epoch, or of the whole stream in an evaluation. The part of a dataset that a split holds out may be
+// too small.
 static int count_windows(const SamplerConfig *config, const Stream *d, int64_t *windows, Error *error) {
   int64_t needed = config->evaluation ? 2 : (int64_t)config->seq_len + 1;
   if (d->tokens < needed && config->split > 0 && config->evaluation) return *windows = 0, PLAIT_OK;
@@ -142,7 +142,7 @@ static void mark_documents(const Window *w, int from, int count, Arrays out) {
   }
 }
 
-// What stands behind the inputs of a window: n positions from `from` on.
+// Fills the positions after the inputs of a window: n of them from `from` on.
 static void fill_nothing(const SamplerConfig *config, const Window *w, int from, int n, Arrays out) {
   int documents = 0;
   if (config->document_mask && w->inputs) {

@@ -31,7 +31,7 @@ typedef struct WindowPart {
   struct { int first, length; } run[WINDOW_RUNS];
 } WindowPart;
 int window_part_length(const WindowPart *part, int seq_len);
-// The same positions of a row of a whole window, one behind the other.
+// The same positions of a row of a whole window, one after the other.
 void window_part_take(const WindowPart *part, int seq_len, const int32_t *whole, int32_t *out);
 
 typedef struct SamplerConfig {
@@ -77,7 +77,7 @@ int64_t sampler_first(const Sampler *sampler, int dataset);
 //   positions  0 … seq_len-1, those of the window; with document_mask counted from the document's first token in this
 //     window
 //   documents  0; with document_mask the number of the document within the window, ascending from 0
-// Returns PLAIT_OK; 1 when i lies behind the end of an evaluation (the sample is then all token 0 without targets); or
+// Returns PLAIT_OK; 1 when i lies after the end of an evaluation (the sample is then all token 0 without targets); or
 // an error. Uses the scratch of the sampler: one thread at a time.
 int sampler_read(Sampler *sampler, int64_t i, int32_t *tokens, int32_t *targets, int32_t *positions, int32_t *documents,
                  Error *error);

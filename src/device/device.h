@@ -6,9 +6,10 @@
 //
 //   cpu        the kernels of src/device/cpu; an op for which it has none runs by its reference kernel
 //   reference  reference kernels only
-//   far (of another device)   the same kernels, but memory that the host cannot touch, and queues that run by
-//   themselves: for tests null (of another device)  no memory, and kernels that do nothing: for planning, and for tests
-//   of thousands of ranks
+//   far        the kernels of another device, but memory that the host cannot touch, and queues that run by
+//              themselves: for tests
+//   null       another device's description, without memory, and kernels that do nothing: for planning, and for tests
+//              of thousands of ranks
 #pragma once
 #include "base/team.h"
 #include "op/op.h"
@@ -20,11 +21,11 @@ typedef struct Device Device;
 // Memory in which tensors may lie. Its addresses are the device's own.
 typedef struct DeviceSpace {
   int is_host;       // host memory: its addresses are pointers of the host's, and kernels can read all of that
-  int64_t page;      // what is allocated is a multiple of so many bytes
+  int64_t page;      // allocations are multiples of this many bytes
   int64_t alignment; // bytes; of every tensor
 } DeviceSpace;
 
-// What kernels can take over from a neighbour, for pass fuse: sums, and Copies.
+// Work that kernels can take over from a neighbour, for pass fuse: sums, and Copies.
 enum {
   DEVICE_FUSES_ACCUMULATE = 1, // into Variables
   DEVICE_FUSES_BIAS = 2,
@@ -36,7 +37,7 @@ enum {
 
 enum { DEVICE_OPTIONAL_OPERANDS = 3 };
 
-// What a device computes a node with.
+// The kernel with which a device computes a node.
 typedef struct DeviceKernel {
   Op op;            // by device_kernel: what was asked for
   Dtype dtype;
@@ -109,8 +110,8 @@ struct DeviceImplementation {
   void (*release)(const Device *device, char *address, int64_t bytes);
   int (*queue_create)(const Device *device, Team *team, DeviceQueue **queue, Error *error);
   void (*queue_destroy)(DeviceQueue *queue); // waits for what is in it
-  // `call` as it will be, but for the data of its operands, its workspace and parameters. What else it points at must
-  // stay.
+  // `call` as it will be, but for the data of its operands, its workspace and parameters. Other memory that it points
+  // at must stay.
   int (*bind)(const Device *device, const DeviceKernel *kernel, const KernelCall *call, Arena *arena,
               DeviceBound *bound, Error *error);
   // These may return before the work is done. Host memory of a copy must stay until then; the KernelCall, its operands

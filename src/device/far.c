@@ -52,7 +52,7 @@ typedef struct Work {
   struct Work *next;
   WorkKind kind;
   DeviceBound bound;           // RUN
-  KernelCall call;             // RUN; its operands are copies, which lie behind this struct
+  KernelCall call;             // RUN; its operands are copies, which lie after this struct
   CallParameters parameters;
   DeviceCopy copy;             // COPY
   void *to;                    // COPY, FILL

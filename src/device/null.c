@@ -19,7 +19,7 @@ static int bind(const Device *device, const DeviceKernel *kernel, const KernelCa
 
 static void run(DeviceQueue *queue, const DeviceBound *bound, const KernelCall *call) {}
 
-// What is read from it is zero.
+// A read gives zeros.
 static void copy(DeviceQueue *queue, DeviceCopy kind, void *to, const void *from, int64_t bytes) {
   if (kind == DEVICE_TO_HOST) memset(to, 0, (size_t)bytes);
 }

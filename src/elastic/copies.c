@@ -7,7 +7,7 @@
 #include "base/units.h"
 #include "base/vec.h"
 #include "checkpoint/checksum.h"
-#include "net/channel.h"
+#include "net/server.h"
 #include "net/socket.h"
 #include "elastic/copies_protocol.h"
 #include "elastic/store.h"
@@ -24,6 +24,7 @@
 enum { LOOK_EVERY = 20, RETRY_EVERY = 300 }; // milliseconds
 static const double greeting_seconds = 5, connect_seconds = 2, piece_seconds = 60, patience = 10;
 
+enum { MOST_CONNECTIONS = 64 }; // of which one is of the machine before
 enum { MOST_HELD = 2 }; // the newest whole copy of a rank, and the one that is coming
 enum { RESERVE = 8 };   // of the memory that is left, copies leave one part in so many
 
@@ -36,24 +37,27 @@ struct Copies {
   char run[WORKER_RUN], next[256], next_host[100];
   Secret secret;
   bool is_secret;
-  int listener, stop[2]; // closing stop[1] ends both threads
-  pthread_t sender, taker;
-  bool sends, takes;     // the threads are there
+  int listener, stop[2]; // closing stop[1] ends the sender
+  pthread_t sender;
+  bool sends;            // its thread is there
+  Server *server;        // whose thread takes
   // The sender's:
   Channel *out;
   double failing_since;  // clock_seconds; 0: it can reach the next machine
   bool told_unreachable, told_late;
   // The taker's:
-  Channel *in;
+  Connection *in;        // of the machine before; NULL: there is none
+  CopyFrame frame;       // that is coming
+  int64_t have;          // bytes of it that have come; -1: none is coming
+  int slot, fd;          // the Held of its rank; its file, -1: there is no memory for it
   Vec(Held) held;
   Vec(int) files;        // two of each of them
   bool told_memory, told_malformed;
-  char *taken;           // (COPY_PIECE)
 };
 
-// Both threads --------------------------------------------------------------------------------------------------------
+// Sending -------------------------------------------------------------------------------------------------------------
 
-// Whether both are to end, at most so many milliseconds later.
+// Whether it is to end, at most so many milliseconds later.
 static bool is_stopped(const Copies *c, int milliseconds) {
   struct pollfd stop = {c->stop[0], POLLIN, 0};
   return poll(&stop, 1, milliseconds) > 0;
@@ -83,8 +87,6 @@ static bool take(const Copies *c, Channel *channel, void *data, size_t bytes) {
   }
   return true;
 }
-
-// Sending -------------------------------------------------------------------------------------------------------------
 
 // The file in which a worker has a complete image of that step; -1: it has none.
 static int image_of(const Copies *c, const Worker *worker, int64_t step, MemoryImageHead *head) {
@@ -129,11 +131,13 @@ static bool connect_next(Copies *c) {
   fd = net_connect(&at, clock_seconds() + connect_seconds);
   if (fd < 0) return tell_unreachable(c, strerror(-fd)), false;
   c->out = channel_open(fd, false, c->is_secret ? &c->secret : NULL);
-  if (c->out && channel_meet(c->out, clock_seconds() + greeting_seconds) && put(c, c->out, &mine, sizeof mine))
-    return true;
+  bool met = c->out && channel_meet(c->out, clock_seconds() + greeting_seconds);
+  const char *why = c->out && !met && errno == EPROTO ? "what listens there does not have the secret"
+                                                      : "the connection ends";
+  if (met && put(c, c->out, &mine, sizeof mine)) return true;
   channel_close(c->out);
   c->out = NULL;
-  return tell_unreachable(c, "what listens there does not have the secret"), false;
+  return tell_unreachable(c, why), false;
 }
 
 static bool put_end(Copies *c, CopyEnd end) {
@@ -215,20 +219,6 @@ static void *send_all(void *context) {
 
 // Taking --------------------------------------------------------------------------------------------------------------
 
-// Of a new sender. The one before is forgotten when it has greeted: it was the same machine's, or is a stranger.
-static void welcome(Copies *c) {
-  int fd = net_accept(c->listener, clock_seconds());
-  if (fd < 0) return;
-  Channel *channel = channel_open(fd, true, c->is_secret ? &c->secret : NULL);
-  CopyGreeting theirs;
-  double until = clock_seconds() + greeting_seconds;
-  if (channel && channel_meet(channel, until) && channel_read(channel, &theirs, sizeof theirs, until) &&
-      copy_greeting_is_of(&theirs, c->run)) {
-    channel_close(c->in);
-    c->in = channel;
-  } else channel_close(channel);
-}
-
 // The index of the rank's Held.
 static int held_of(Copies *c, int rank) {
   for (int i = 0; i < c->held.count; i++)
@@ -283,76 +273,95 @@ static int begin_copy(Copies *c, int held, const CopyFrame *f) {
   return -1;
 }
 
-// false, so that the connection is closed.
-static bool malformed(Copies *c) {
+static int64_t malformed(Copies *c, Connection *in) {
   if (!c->told_malformed)
     fprintf(stderr, "plait launch: what the machine before this one sends is damaged, or is not a copy of its "
                     "workers' memory; its connection was closed\n");
-  return c->told_malformed = true, false;
+  c->told_malformed = true;
+  return connection_end(in, SERVER_LEFT), 0;
 }
 
-// To the last piece: how it ends. false: the connection has ended, or what came is damaged.
-static bool take_pieces(Copies *c, int fd, const CopyFrame *f, CopyEnd *end) {
-  int64_t at = 0;
+// Of a new sender. The one before is forgotten: it was the same machine's.
+static int64_t greet(Copies *c, Connection *in, const void *data) {
+  CopyGreeting theirs;
+  memcpy(&theirs, data, sizeof theirs);
+  in->proven = copy_greeting_is_of(&theirs, c->run);
+  if (!in->proven) return -1;
+  if (c->in) connection_end(c->in, SERVER_LEFT);
+  c->in = in;
+  c->have = -1;
+  in->head = sizeof(CopyFrame);
+  return 0;
+}
+
+static int64_t take_frame(Copies *c, Connection *in, const void *data) {
+  memcpy(&c->frame, data, sizeof c->frame);
+  if (!copy_frame_is_valid(&c->frame, c->place.ranks)) return malformed(c, in);
+  c->slot = held_of(c, c->frame.rank);
+  c->fd = begin_copy(c, c->slot, &c->frame);
+  c->have = 0;
+  in->head = sizeof(CopyPiece);
+  return 0;
+}
+
+// After the last piece.
+static void end_frame(Copies *c, Connection *in, bool is_whole) {
+  const CopyFrame *f = &c->frame;
+  MemoryImageHead head = {.step = f->step, .bytes = f->bytes, .rank = f->rank, .ranks = f->ranks, .made = f->made};
+  bool kept = FAULT(half_sent_copy_counts, is_whole, true) && c->fd >= 0 && memory_copy_complete(c->fd, c->run, &head);
+  if (kept) c->held.data[c->slot].newest = next_slot(&c->held.data[c->slot]);
+  connection_send(in, &(CopyReply){f->step, f->rank, kept}, sizeof(CopyReply));
+  c->have = -1;
+  in->head = sizeof(CopyFrame);
+}
+
+static int64_t take_piece(Copies *c, Connection *in, const unsigned char *data, size_t bytes) {
+  CopyPiece piece;
   Error error = {0};
-  for (;;) {
-    CopyPiece piece;
-    if (!take(c, c->in, &piece, sizeof piece)) return false;
-    if (!copy_piece_is_valid(&piece, f->bytes - at)) return malformed(c);
-    *end = (CopyEnd)piece.end;
-    if (piece.end != COPY_GOES_ON) return true;
-    if (!take(c, c->in, c->taken, piece.bytes)) return false;
-    bool damaged = checksum_of(c->taken, piece.bytes) != piece.checksum;
-    if (FAULT(damaged_copies_are_kept, damaged, false)) return malformed(c);
-    if (fd >= 0 && memory_copy_write(fd, at, c->taken, piece.bytes, &error)) return false;
-    at += piece.bytes;
-  }
+  memcpy(&piece, data, sizeof piece);
+  if (!copy_piece_is_valid(&piece, c->frame.bytes - c->have)) return malformed(c, in);
+  if (piece.end != COPY_GOES_ON) return end_frame(c, in, piece.end == COPY_IS_WHOLE), 0;
+  if (bytes == sizeof piece) return piece.bytes;
+  bool damaged = checksum_of(data + sizeof piece, piece.bytes) != piece.checksum;
+  if (FAULT(damaged_copies_are_kept, damaged, false)) return malformed(c, in);
+  if (c->fd >= 0 && memory_copy_write(c->fd, c->have, data + sizeof piece, piece.bytes, &error))
+    connection_end(in, SERVER_LEFT);
+  c->have += piece.bytes;
+  return 0;
 }
 
-// false: the connection is of no use any more.
-static bool take_image(Copies *c) {
-  CopyFrame f;
-  CopyEnd end = COPY_GOES_ON;
-  if (!take(c, c->in, &f, sizeof f)) return false;
-  if (!copy_frame_is_valid(&f, c->place.ranks)) return malformed(c);
-  int held = held_of(c, f.rank), fd = begin_copy(c, held, &f);
-  bool good = take_pieces(c, fd, &f, &end), is_whole = good && end == COPY_IS_WHOLE;
-  if (FAULT(half_sent_copy_counts, !is_whole, false)) return good && put(c, c->in, &(CopyReply){f.step, f.rank, 0},
-                                                                         sizeof(CopyReply));
-  MemoryImageHead head = {.step = f.step, .bytes = f.bytes, .rank = f.rank, .ranks = f.ranks, .made = f.made};
-  bool kept = fd >= 0 && memory_copy_complete(fd, c->run, &head);
-  if (kept) c->held.data[held].newest = next_slot(&c->held.data[held]);
-  return good && put(c, c->in, &(CopyReply){f.step, f.rank, kept}, sizeof(CopyReply));
-}
-
-static void *take_all(void *context) {
+static int64_t take_message(void *context, Connection *in, const unsigned char *data, size_t bytes) {
   Copies *c = context;
-  for (;;) {
-    bool more = c->in && channel_has_more(c->in);
-    struct pollfd fd[3] = {
-        {c->stop[0], POLLIN, 0}, {c->listener, POLLIN, 0}, {c->in ? channel_fd(c->in) : -1, POLLIN, 0}};
-    poll(fd, 3, more ? 0 : -1);
-    if (fd[0].revents) return NULL;
-    if (fd[1].revents) welcome(c);
-    else if ((more || fd[2].revents) && !take_image(c)) {
-      channel_close(c->in);
-      c->in = NULL;
-    }
-  }
+  if (!in->proven) return greet(c, in, data);
+  return c->have < 0 ? take_frame(c, in, data) : take_piece(c, in, data, bytes);
 }
+
+static void leave(void *context, Connection *in) {
+  Copies *c = context;
+  if (c->in == in) c->in = NULL;
+}
+
+static void tell(void *context, const char *sentence) { fprintf(stderr, "plait launch: %s\n", sentence); }
 
 // -------------------------------------------------------------------------------------------------------------------
 
-static int listen_here(Copies *c, const CopiesPlace *place, Error *error) {
+static int take_here(Copies *c, const CopiesPlace *place, Error *error) {
   NetAddress at;
-  char text[80];
+  char text[80], name[120];
   int code = net_resolve(place->address, place->port, &at, error);
   if (!code) code = store_check_address(&at, place->insecure, error);
   if (code) return code;
-  c->listener = net_listen(&at);
-  if (c->listener >= 0) return PLAIT_OK;
   net_describe(&at, text, sizeof text);
-  return error_set(error, PLAIT_FAILED, "%s: %s", text, strerror(-c->listener));
+  c->listener = net_listen(&at);
+  if (c->listener < 0) return error_set(error, PLAIT_FAILED, "%s: %s", text, strerror(-c->listener));
+  snprintf(name, sizeof name, "the port for copies of memory at %s", text);
+  const ServerOptions options = {.name = name, .listener = c->listener, .secret = c->is_secret ? &c->secret : NULL,
+                                 .meeting_seconds = greeting_seconds, .proof_seconds = greeting_seconds,
+                                 .most = MOST_CONNECTIONS, .head = sizeof(CopyGreeting),
+                                 .most_out = sizeof(CopyReply), .context = c, .take = take_message, .leave = leave,
+                                 .tell = tell};
+  code = server_open(&options, &c->server, error);
+  return code ? code : server_start(c->server, error, "a thread that takes copies of memory");
 }
 
 int copies_start(const Workers *workers, const CopiesPlace *place, Copies **out, Error *error) {
@@ -361,14 +370,11 @@ int copies_start(const Workers *workers, const CopiesPlace *place, Copies **out,
   snprintf(c->run, sizeof c->run, "%s", workers->run);
   snprintf(c->next, sizeof c->next, "%s", place->next);
   snprintf(c->next_host, sizeof c->next_host, "%s", place->next_host);
-  c->taken = xcalloc(COPY_PIECE, 1);
   int code = secret_of_environment(&c->secret, &c->is_secret, error);
-  if (!code) code = listen_here(c, place, error);
+  if (!code) code = take_here(c, place, error);
   if (!code && pipe2(c->stop, O_CLOEXEC)) code = error_set(error, PLAIT_FAILED, "no pipe: %s", strerror(errno));
-  if (!code) code = thread_start(&c->taker, take_all, c, error, "a thread that takes copies of memory");
-  c->takes = !code;
   if (!code) code = thread_start(&c->sender, send_all, c, error, "a thread that copies memory to another machine");
-  c->sends = c->takes && !code;
+  c->sends = !code;
   if (code) copies_end(c);
   else *out = c;
   return code;
@@ -378,14 +384,14 @@ void copies_stop(Copies *c) {
   if (!c) return;
   if (c->stop[1] >= 0) close(c->stop[1]); // the other end is ready to be read
   if (c->sends) pthread_join(c->sender, NULL);
-  if (c->takes) pthread_join(c->taker, NULL);
+  server_close(c->server);
   if (c->stop[0] >= 0) close(c->stop[0]);
   if (c->listener >= 0) close(c->listener);
   channel_close(c->out);
-  channel_close(c->in);
   c->stop[0] = c->stop[1] = c->listener = -1;
-  c->sends = c->takes = false;
-  c->out = c->in = NULL;
+  c->sends = false;
+  c->server = NULL;
+  c->out = NULL;
 }
 
 int copies_files(const Copies *c, const int **fd) {
@@ -400,6 +406,5 @@ void copies_end(Copies *c) {
     if (c->files.data[i] >= 0) close(c->files.data[i]);
   vec_free(&c->files);
   vec_free(&c->held);
-  free(c->taken);
   free(c);
 }

@@ -45,11 +45,12 @@ static int newest(const char *path) {
 
 static char *name_of(const JobFolder *f, int epoch) { return xformat("%s/%s%d", f->path, prefix, epoch); }
 
-static void look(const JobFolder *f, int epoch, char *text, size_t size) {
+static int look(const JobFolder *f, int epoch, char *text, size_t size) {
   char *path = name_of(f, epoch);
-  file_peek(path, text, size);
+  int why = file_peek(path, text, size);
   text[strcspn(text, "\n")] = 0;
   free(path);
+  return why;
 }
 
 // The status that a job has ended with, when its store had the lease; -1: it may go on, or it is another job.
@@ -211,9 +212,10 @@ bool job_folder_was_at(const JobFolder *f, const char *endpoint) {
   return sscanf(text, "%*s %*d %*d %*s %79s", last) == 1 && status_of(text, NULL) < 0 && !strcmp(last, endpoint);
 }
 
-bool job_folder_sees(const JobFolder *f, int epoch, const char *job) {
+int job_folder_sees(const JobFolder *f, int epoch, const char *job) {
   char text[sizeof f->seen], theirs[20];
-  if (!f->path) return true;
-  look(f, epoch, text, sizeof text);
+  if (!f->path) return 1;
+  int why = look(f, epoch, text, sizeof text);
+  if (FAULT(unreadable_leases_are_lacking, why && why != -ENOENT, false)) return why;
   return sscanf(text, "%19s", theirs) == 1 && !strcmp(theirs, job);
 }

@@ -1,4 +1,4 @@
-// What machines do with either kind of store.
+// What machines do with any kind of store.
 #include "elastic/job_store.h"
 #include "elastic/store_etcd_parse.h"
 #include <math.h>
@@ -8,6 +8,7 @@ const double job_store_reunion_seconds = 3, job_store_beat_seconds = 0.5;
 const char job_store_epoch_key[] = "epoch";
 
 static const JobStoreKind *kind_of(const char *endpoints) {
+  if (!endpoints) return &job_store_alone;
   return etcd_is_url(endpoints) ? &job_store_etcd : &job_store_served;
 }
 
@@ -17,7 +18,7 @@ int job_store_check(const char *endpoints, bool insecure, Error *error) {
 
 void job_store_open(JobStore *j, const MemberOptions *options, StoreNetwork *network) {
   *j = (JobStore){.kind = kind_of(options->endpoints), .options = options, .network = network};
-  etcd_url_describe(options->endpoints, j->where, sizeof j->where);
+  if (options->endpoints) etcd_url_describe(options->endpoints, j->where, sizeof j->where);
   job_folder_open(&j->folder, options->folder);
 }
 
@@ -30,7 +31,7 @@ int job_store_find(JobStore *j, Error *error) {
 int job_store_keep(JobStore *j, double now, Error *error) { return j->kind->keep(j, now, error); }
 double job_store_now(const JobStore *j) { return j->network->now(j->network); }
 bool job_store_begins(const JobStore *j) { return j->kind->anybody_begins || j->server; }
-bool job_store_keeps(const JobStore *j) { return j->server || j->folder.fd >= 0; }
+bool job_store_keeps(const JobStore *j) { return j->server || j->folder.fd >= 0 || j->kind->at_once; }
 
 static void disconnect(JobStore *j) {
   if (j->store) j->store->close(j->store);

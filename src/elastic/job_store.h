@@ -1,5 +1,6 @@
-// How one machine comes to the store of its job, and what it holds of it. There are two kinds: a store that one of the
-// machines serves, which moves when that machine is lost, and one that etcd keeps.
+// How one machine comes to the store of its job, and what it holds of it. There are three kinds: a store that one of
+// the machines serves, which moves when that machine is lost; one that etcd keeps; and that of a job of one machine,
+// which lives in its process.
 #pragma once
 #include "elastic/job_folder.h"
 #include "elastic/member.h"
@@ -17,9 +18,10 @@ typedef struct JobStoreKind {
   const char *server;   // what is to run at the endpoints
   int lost_with_it;     // machines that are lost when the store is: the one that has served it
   bool anybody_begins;  // a new job; else the machine that serves does
+  bool at_once;         // it is in this process, and no call waits: the member needs no thread
 } JobStoreKind;
 
-extern const JobStoreKind job_store_served, job_store_etcd;
+extern const JobStoreKind job_store_served, job_store_etcd, job_store_alone;
 
 struct JobStore {
   const JobStoreKind *kind;

@@ -281,12 +281,16 @@ static int check_job(Member *m, const JobState *s, Error *error) {
 static int check_folder(Member *m, const JobState *s, double now, Error *error) {
   const JobStore *p = &m->place;
   if (p->folder.path && !p->epoch) return 0; // nobody holds its lease yet
-  if (job_folder_sees(&p->folder, p->epoch, s->job)) {
+  int sees = job_folder_sees(&p->folder, p->epoch, s->job);
+  if (sees > 0) {
     m->folder_at = 0;
     return 1;
   }
   if (!m->folder_at) m->folder_at = now;
   if (now - m->folder_at < folder_seconds) return 0;
+  if (sees < 0)
+    return error_set(error, PLAIT_FAILED, "run.dir %s on %s: rendezvous-%d cannot be read: %s", m->options->folder,
+                     m->self.host, p->epoch, strerror(-sees));
   return error_set(error, PLAIT_BAD_INPUT,
                    "run.dir %s on %s is not the folder that the other machines have under this name: it lacks the file "
                    "rendezvous-%d, which was written at the start; all machines must share it",
@@ -471,8 +475,9 @@ Member *member_make(const MemberOptions *options, StoreNetwork *network) {
 int member_open(const MemberOptions *options, Member **member, Error *error) {
   Member *m = *member = member_make(options, &store_network);
   int code = m->event < 0 ? error_set(error, PLAIT_FAILED, "no event: %s", strerror(errno)) : PLAIT_OK;
-  if (!code) code = thread_start(&m->thread, run, m, error, "the thread that talks to the store");
-  if (!code) return code;
+  if (!code && !m->place.kind->at_once)
+    code = thread_start(&m->thread, run, m, error, "the thread that talks to the store");
+  if (!code) return ring(m), code;
   m->thread = 0;
   member_close(m);
   *member = NULL;
@@ -496,10 +501,22 @@ void member_close(Member *m) {
 int member_event(const Member *m) { return m->event; }
 const char *member_id(const Member *m) { return m->id; }
 
-int member_look(Member *m, JobState **state, Machine **here, Error *error) {
+static bool take_ring(Member *m) {
   uint64_t news;
-  ssize_t ignored = read(m->event, &news, sizeof news);
-  (void)ignored;
+  return read(m->event, &news, sizeof news) == sizeof news;
+}
+
+// Until nothing follows any more from what is wanted.
+static void turn_to_rest(Member *m) {
+  double rest;
+  int64_t before;
+  do before = m->state ? m->state->changes : -1;
+  while (member_turn(m, &rest) && (!m->state || m->state->changes != before));
+  take_ring(m);
+}
+
+int member_look(Member *m, JobState **state, Machine **here, Error *error) {
+  if (take_ring(m) && m->place.kind->at_once) turn_to_rest(m);
   lock(m);
   int code = m->code;
   if (code) *error = m->error;
@@ -536,7 +553,13 @@ bool member_keeps(Member *m) {
   return keeps;
 }
 
-#define WISH(m, ...) do { lock(m); __VA_ARGS__; unlock(m); } while (0)
+// Without a thread the caller is to look again at once.
+static void note_wish(Member *m) {
+  unlock(m);
+  if (m->place.kind->at_once) ring(m);
+}
+
+#define WISH(m, ...) do { lock(m); __VA_ARGS__; note_wish(m); } while (0)
 void member_set_busy(Member *m, bool busy) { WISH(m, m->wish.busy = busy); }
 void member_leave(Member *m) { WISH(m, m->wish.leave = true); }
 void member_stop(Member *m, int signal) { WISH(m, m->wish.stop = signal); }

@@ -7,7 +7,7 @@
 #include "elastic/store.h"
 
 typedef struct MemberOptions {
-  const char *endpoints, *id;  // --rdzv, --rdzv-id
+  const char *endpoints, *id;  // --rdzv, --rdzv-id; endpoints NULL: a job of one machine (elastic/job_store_alone.c)
   bool insecure;
   double silence;              // seconds after which a machine that says nothing is lost
   double patience;             // seconds without a store after which the job is given up
@@ -21,7 +21,7 @@ typedef struct MemberOptions {
 } MemberOptions;
 
 typedef struct Member Member;
-// The options are borrowed.
+// The options are borrowed. A job of one machine has no thread: member_look does what is wanted.
 int member_open(const MemberOptions *options, Member **member, Error *error);
 // The machine's lease ends at once. done: the job has ended on this machine, too.
 void member_close(Member *member);

@@ -129,6 +129,8 @@ static int fence(Rescue *r) {
   RunHolder holder = run_lock_read(r->run_folder);
   bool is_ours = !strcmp(holder.job, r->job) && holder.round == r->round;
   if (FAULT(memory_is_not_fenced, is_ours, 1)) return PLAIT_OK;
+  if (holder.why)
+    return error_set(&r->error, PLAIT_FAILED, "%s/lock cannot be read: %s", r->run_folder, strerror(-holder.why));
   return error_set(&r->error, PLAIT_FAILED, "run.dir %s belongs to another round or run now", r->run_folder);
 }
 
@@ -262,7 +264,7 @@ static int write_parts(Rescue *r, const RescueFolder *folder) {
 
 static int sync_log(const char *path, Error *error) {
   int fd = path ? file_open(path, O_RDONLY) : -1;
-  int failed = fd >= 0 && fsync(fd);
+  int failed = path && (fd >= 0 ? fsync(fd) : errno != ENOENT); // of none nothing is to be written
   if (fd >= 0) close(fd);
   return failed ? error_set(error, PLAIT_FAILED, "%s: %s", path, strerror(errno)) : PLAIT_OK;
 }

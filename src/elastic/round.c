@@ -1,6 +1,7 @@
 // Running a round's workers.
 #include "elastic/round.h"
 #include "base/clock.h"
+#include "base/signals.h"
 #include <errno.h>
 #include <math.h>
 #include <poll.h>
@@ -8,17 +9,16 @@
 #include <string.h>
 #include <sys/signalfd.h>
 #include <sys/wait.h>
-#include <sysexits.h>
 
 static const double settle_seconds = 0.1;
 
 int round_take_signals(int *fd, sigset_t *old, Error *error) {
-  static const int stops[] = {SIGINT, SIGTERM, SIGUSR1, SIGUSR2, SIGHUP, SIGXCPU};
+  int stops[SIGNALS_MOST], count = signals_that_stop(stops);
   sigset_t set;
   struct sigaction was;
   sigemptyset(&set);
   sigaddset(&set, SIGCHLD);
-  for (size_t i = 0; i < sizeof stops / sizeof *stops; i++)
+  for (int i = 0; i < count; i++)
     if (!sigaction(stops[i], NULL, &was) && was.sa_handler != SIG_IGN) sigaddset(&set, stops[i]);
   sigprocmask(SIG_BLOCK, &set, old);
   signal(SIGPIPE, SIG_IGN);
@@ -58,12 +58,7 @@ void round_ask(Round *r, int number, bool rank_0) {
 }
 
 bool round_is_asked(const Worker *w) {
-  static const int signals[] = {SIGTERM, SIGUSR1, SIGUSR2, SIGXCPU, SIGHUP, SIGINT};
-  int status = worker_exit_status(w);
-  if (!w->ended || !WIFEXITED(w->status)) return false;
-  for (size_t i = 0; i < sizeof signals / sizeof *signals; i++)
-    if (status == 128 + signals[i]) return true;
-  return status == EX_TEMPFAIL; // to be called again
+  return w->ended && WIFEXITED(w->status) && signals_is_status(worker_exit_status(w));
 }
 
 static bool any_failed(const Round *r) {
@@ -87,7 +82,10 @@ int round_look(Round *r) {
   return found;
 }
 
-void round_reap(Round *r) { workers_reap(&r->workers, r->told ? r->told : r->asked); }
+void round_reap(Round *r) {
+  int excuse = r->may_be_asked ? r->asked : 0;
+  workers_reap(&r->workers, r->told ? r->told : excuse);
+}
 
 // What this round waits for: notices and output.
 static int watch(const Round *r, struct pollfd *fd) {

@@ -9,7 +9,8 @@ typedef struct Round {
   double grace;           // seconds from SIGTERM to SIGKILL
   int number;
   int fine;               // the status of workers that end because a signal asked them to; 0: none did
-  bool may_be_asked;      // by others: all such statuses are fine
+  bool may_be_asked; // by others, and not all at the same moment: all such statuses are fine, and who was asked may
+                     // fail because others have ended
   double failed_at;       // when the first bad end was seen
   double end_at;          // when the next signal ends the workers: SIGTERM, then SIGKILL; 0: they are not to end
   int64_t memory_kills;   // before the round

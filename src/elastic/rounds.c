@@ -182,10 +182,10 @@ static bool all_ended(const JobState *s, bool *finished) {
 }
 
 // Where a machine is lost or was stopped, or workers end at different moments since they were asked to, others fail
-// because of it;
-// only one that a signal killed has failed itself.
-static bool is_own_failure(const JobState *s) {
-  bool may_follow = s->lost || s->asked;
+// because of it; only one that a signal killed has failed itself. All workers of one machine are asked at the same
+// moment, and its supervisor knows what it has told each.
+static bool is_own_failure(const JobState *s, const RoundLimits *l) {
+  bool may_follow = FAULT(stops_excuse_one_machine, l->most > 1, true) && (s->lost || s->asked);
   return s->failure.round == s->round && s->failure.weight && (!may_follow || s->failure.weight == 3);
 }
 
@@ -208,15 +208,19 @@ static void add_what_others_saw(JobState *s) {
     snprintf(s->cause + n, sizeof s->cause - n, " (%s)", FAULT(lost_without_a_word, seen, ""));
 }
 
+bool rounds_try_again(const JobState *s, const RoundLimits *l, const JobFailure *f) {
+  return !s->stop && !f->wrong_input && s->restarts < l->restarts;
+}
+
 static bool settle(JobState *s, const RoundLimits *l) {
-  bool finished, own = is_own_failure(s);
+  bool finished, own = is_own_failure(s, l);
   if (!all_ended(s, &finished) || (s->phase == JOB_RUNS && !finished)) return false;
   if (finished && !s->lost && !own) return finish(s, 0);
   s->failure.counted |= own;
   if (!own) add_what_others_saw(s);
   if (own) {
     snprintf(s->cause, sizeof s->cause, "%s", s->failure.sentence);
-    if (s->stop || s->failure.wrong_input || s->restarts >= l->restarts) return finish(s, s->failure.status);
+    if (!rounds_try_again(s, l, &s->failure)) return finish(s, s->failure.status);
     s->restarts++;
   }
   if (s->stop) return finish_stopped(s);

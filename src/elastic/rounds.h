@@ -23,5 +23,8 @@ bool rounds_ended(JobState *state, const char *id, const JobRoundEnd *end);
 // first in the state. waited: the first round need not wait for more machines.
 bool rounds_advance(JobState *state, const RoundLimits *limits, bool waited);
 
+// Whether another round follows a failure that counts.
+bool rounds_try_again(const JobState *state, const RoundLimits *limits, const JobFailure *failure);
+
 // The ranks of the round that the machines in the state could form; 0: none yet.
 int rounds_possible(const JobState *state, const RoundLimits *limits);

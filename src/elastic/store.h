@@ -66,9 +66,8 @@ struct StoreNetwork {
 extern StoreNetwork store_network; // sockets, threads and clock_seconds(); tests have one of their own
 
 // The store that the first of `endpoints` serves. Where that address is this machine's and free, this process serves
-// it:
-// *server is then not NULL, and is stopped after the store is closed. Others wait for it, at most `patience` seconds.
-// PLAIT_BAD_INPUT: a wrong list, another job; PLAIT_FAILED: nobody answers.
+// it; *server is then not NULL, and is stopped after the store is closed. Others wait for it, at most `patience`
+// seconds. PLAIT_BAD_INPUT: a wrong list, another job; PLAIT_FAILED: nobody answers.
 int store_open(const char *endpoints, const char *id, bool insecure, double patience, StoreServer **server,
                Store **store, Error *error);
 

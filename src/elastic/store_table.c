@@ -52,6 +52,14 @@ const StoreValue *store_table_get(const StoreTable *t, const char *key) {
   return e ? &e->value : NULL;
 }
 
+void store_table_copy(const StoreTable *t, const char *key, StoreValue *now) {
+  const StoreValue *v = store_table_get(t, key);
+  *now = (StoreValue){0};
+  if (!v) return;
+  *now = (StoreValue){xcalloc(v->bytes + 1, 1), v->bytes, v->version};
+  if (v->bytes) memcpy(now->data, v->data, v->bytes);
+}
+
 int store_table_set(StoreTable *t, const char *key, uint64_t version, const void *data, size_t bytes, uint64_t lease) {
   Entry *e = find(t, key);
   if (FAULT(store_sets_any_version, (e ? e->value.version : 0) != version, 0) || (lease && !find_lease(t, lease)))

@@ -8,6 +8,7 @@ void store_table_destroy(StoreTable *table);
 
 // NULL: the key does not exist. Borrowed until the next call.
 const StoreValue *store_table_get(const StoreTable *table, const char *key);
+void store_table_copy(const StoreTable *table, const char *key, StoreValue *now); // version 0: it does not exist
 // 1: it is set; 0: the version is another one, or the lease has lapsed.
 int store_table_set(StoreTable *table, const char *key, uint64_t version, const void *data, size_t bytes,
                     uint64_t lease);

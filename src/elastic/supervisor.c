@@ -1,173 +1,173 @@
-// One machine's rounds: start, watch, end, start again.
+// The supervisor: it follows the job's state, runs this machine's workers of each round, and tells what becomes of
+// them.
 #include "elastic/supervisor.h"
 #include "base/clock.h"
 #include "base/fault.h"
 #include "base/signals.h"
 #include "checkpoint/left.h"
 #include "elastic/journal.h"
-#include "elastic/machines.h"
-#include "elastic/port.h"
-#include "elastic/rescue.h"
-#include "elastic/round.h"
+#include "elastic/supervisor_parts.h"
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 #include <sys/signalfd.h>
-#include <sysexits.h>
 #include <unistd.h>
 
-typedef struct Supervisor {
-  const LaunchOptions *options;
-  char token[20]; // of this start
-  int signals;    // signalfd
-  Round round;
-  int number, restarts;
-  int stop;       // the signal that stops the job; 0: none
-  char cause[sizeof((Failure){0}).sentence]; // of the round
-  double caused;  // when
-  bool journaled;
-} Supervisor;
+static const double look_seconds = 0.5, ending_seconds = 0.01, cut_off_silences = 3;
 
-// Start and end ------------------------------------------------------------------------------------------------------
+// Signals -------------------------------------------------------------------------------------------------------------
 
-static void make_token(char *token, size_t size) {
-  uint64_t random = 0;
-  if (getrandom(&random, sizeof random, 0) != sizeof random) random = (uint64_t)getpid();
-  snprintf(token, size, "%016llx", (unsigned long long)random);
+// A second Ctrl-C ends the workers at once. Other signals come more than once by themselves, and change nothing then.
+static void leave(Supervisor *me, int signal) {
+  if (me->leaving && me->working && FAULT(any_second_signal_kills, signals_second_ends(signal), true)) {
+    fprintf(stderr, "plait launch: a second %s: the workers here are killed, and save nothing\n", signals_name(signal));
+    me->round.told = SIGKILL;
+    workers_signal(&me->round.workers, SIGKILL);
+  }
+  if (!me->leaving) me->leaving = signal;
+  member_leave(me->member);
 }
 
-static int start_round(Supervisor *s, Error *error) {
-  const LaunchOptions *o = s->options;
-  const char *address = o->address ? o->address : "127.0.0.1";
-  WorkerPlan plan = {.argv = o->argv, .count = o->workers, .ranks = o->workers, .nodes = 1, .host = address,
-                     .port = port_free(address, s->token), .id = o->id, .token = s->token, .round = s->number,
-                     .restarts = s->restarts, .most_restarts = o->most_restarts, .log_folder = o->log_folder,
-                     .tee = o->tee, .insecure = o->insecure};
-  s->journaled = false;
-  return round_start(&s->round, &plan, o->grace, error);
+void supervisor_stop(Supervisor *me, int number) {
+  if (me->stopping) return;
+  me->stopping = number;
+  member_stop(me->member, number);
 }
 
-static void write_journal(Supervisor *s) {
-  char host[64] = "", members[200];
-  if (s->journaled) return;
-  s->journaled = true;
-  gethostname(host, sizeof host - 1);
-  snprintf(members, sizeof members, "[{\"host\": \"%s\", \"supervisor\": %ld, \"ranks\": [0, %d]}]", host,
-           (long)getpid(), s->options->workers - 1);
-  journal_round(s->options->run_folder,
-                &(JournalRound){.round = s->number, .cause = s->cause, .restarts = s->restarts, .members = members,
-                                .seconds = s->round.workers.step ? clock_seconds() - s->caused : -1,
-                                .first_step = s->round.workers.step});
+// Of one machine every signal goes on to the workers, which save and end, and the job with them. A machine of several
+// leaves the job, unless the signal says that the time is up, which it then is for all.
+static void take_signal(Supervisor *me, int number) {
+  bool leaves = signals_status_of(number) == 128 + number;
+  if (supervisor_is_alone(me)) {
+    if (me->working) round_ask(&me->round, number, false); // again, too: a second SIGINT ends them at once
+    supervisor_stop(me, number);
+  } else if (leaves) leave(me, number);
+  else supervisor_stop(me, number);
 }
 
-// Failure ------------------------------------------------------------------------------------------------------------
-
-static int is_wrong_input(const Supervisor *s) {
-  return FAULT(wrong_input_restarts, s->options->trains && s->round.failure.exit_status == 2, 0);
-}
-
-// What workers end with that do as they are told. One may have been told by another than the supervisor: a signal to
-// any of them stops them all.
-static int stop_status(const Supervisor *s) {
-  return s->stop ? signals_status_of(s->stop) : s->options->trains ? FAULT(requeue_restarts, EX_TEMPFAIL, 0) : 0;
-}
-
-// A worker that a signal meets before it has a handler dies of it: there is nothing to save yet.
-static int was_stopped(const Supervisor *s) {
-  int status = s->round.failure.exit_status;
-  return s->round.failure.happened && status && (status == stop_status(s) || (s->stop && status == 128 + s->stop));
-}
-
-static int will_restart(const Supervisor *s) {
-  return !s->stop && !was_stopped(s) && !is_wrong_input(s) && !s->round.failure.lasts &&
-         s->restarts < s->options->most_restarts;
-}
-
-static void tell(Supervisor *s) {
-  const Failure *f = &s->round.failure;
-  const char *colon = is_wrong_input(s) ? strstr(f->sentence, ": ") : NULL;
-  if (was_stopped(s)) return;
-  if (colon) fprintf(stderr, "plait launch: %s\n", colon + 2); // not a rank's: all have read the same
-  else if (will_restart(s))
-    fprintf(stderr, "plait launch: %s; starting all %d workers again (restart %d of %d)\n", f->sentence,
-            s->options->workers, s->restarts + 1, s->options->most_restarts);
-  else if (f->lasts && !s->stop && s->options->most_restarts)
-    fprintf(stderr, "plait launch: %s; %s\n", f->sentence, failure_lasts);
-  else if (s->stop || !s->options->most_restarts) fprintf(stderr, "plait launch: %s\n", f->sentence);
-  else
-    fprintf(stderr, "plait launch: %s; %s\n", f->sentence,
-            s->options->most_restarts == 1 ? "the restart of --max-restarts is used up"
-                                           : "the restarts of --max-restarts are used up");
-}
-
-static void look(Supervisor *s) {
-  bool failing = s->round.failing;
-  s->round.fine = stop_status(s);
-  if (round_look(&s->round)) tell(s);
-  if (s->round.failing && !failing) s->caused = s->round.failed_at;
-}
-
-// A round -------------------------------------------------------------------------------------------------------------
-
-static void read_signals(Supervisor *s) {
+static void read_signals(Supervisor *me) {
   struct signalfd_siginfo info;
-  while (read(s->signals, &info, sizeof info) == sizeof info) {
-    if (info.ssi_signo == SIGCHLD) {
-      round_reap(&s->round);
-      look(s);
-      continue;
+  while (read(me->signals, &info, sizeof info) == sizeof info) {
+    if (info.ssi_signo != SIGCHLD) take_signal(me, (int)info.ssi_signo);
+    else if (me->working) round_reap(&me->round);
+  }
+}
+
+// -------------------------------------------------------------------------------------------------------------------
+
+static int look(Supervisor *me, Error *error) {
+  char text[300];
+  int phase = me->state ? (int)me->state->phase : -1;
+  free(me->state);
+  int code = member_look(me->member, &me->state, &me->here, error);
+  if (member_waits(me->member, text, sizeof text)) {
+    supervisor_say_waiting(me, text);
+    if (!me->cut_off_at) me->cut_off_at = clock_seconds();
+    if (me->working && clock_seconds() - me->cut_off_at > cut_off_silences * me->options->silence)
+      supervisor_round_abandon(me, "this machine is cut off from the store");
+  } else {
+    me->cut_off_at = 0;
+    supervisor_say_waits(me);
+  }
+  if (me->state && phase == JOB_RUNS && (int)me->state->phase != JOB_RUNS) me->caused = clock_seconds();
+  return code;
+}
+
+// Whether there is nothing more to do here; then *status.
+static bool is_over(Supervisor *me, int *status) {
+  const JobState *s = me->state;
+  if (me->working) return false;
+  if (s && s->phase == JOB_DONE) return *status = me->leaving ? 128 + me->leaving : s->status, true;
+  if (me->leaving && (!s || !me->here)) return *status = 128 + me->leaving, true;
+  if (me->stopping && !s) return *status = 128 + me->stopping, true;
+  return false;
+}
+
+// A machine that was stopped and wakes finds that the others take it for lost, and its workers fail because of it.
+// Without others nobody has taken it for lost.
+static void note_time(Supervisor *me) {
+  double now = clock_seconds();
+  if (!supervisor_is_alone(me) && me->working && me->ticked_at && now - me->ticked_at > me->options->silence)
+    me->paused = true;
+  me->ticked_at = now;
+}
+
+static int run(Supervisor *me, int *status, Error *error) {
+  for (;;) {
+    struct pollfd other[2] = {{me->signals, POLLIN, 0}, {member_event(me->member), POLLIN, 0}};
+    round_wait(&me->round, other, 2, me->working && !round_running(&me->round) ? ending_seconds : look_seconds);
+    note_time(me);
+    int code = look(me, error);
+    if (other[0].revents) read_signals(me);
+    if (code) return code;
+    if (me->state) supervisor_say_news(me);
+    if (me->working && me->state) supervisor_round_follow(me);
+    if (is_over(me, status)) return PLAIT_OK;
+    if (!me->working && me->here && me->here->ranks && me->state->round > me->begun) {
+      if (me->state->phase == JOB_RUNS) code = supervisor_round_start(me, error);
+      else if (me->state->phase == JOB_ENDS) // it ends before it has begun here
+        member_ended(me->member, &(JobRoundEnd){.round = me->begun = me->state->round});
     }
-    if (!s->stop) s->stop = (int)info.ssi_signo;
-    workers_signal(&s->round.workers, (int)info.ssi_signo); // a second SIGINT ends them at once
+    if (code) return code;
   }
 }
 
-// What they have left in memory outlives the round as a checkpoint, also where no restart is left.
-static void save_memory(Supervisor *s) {
-  const RescuePlace place = {.job = s->token, .round = s->number, .ranks = s->options->workers};
-  if (!s->round.failure.happened || was_stopped(s)) return;
-  rescue_end(rescue_begin(&s->round.workers, &place));
-  read_signals(s); // that came meanwhile
+// Rank 0's machine writes the end, too; where it is lost or has left, the one that keeps the store or its lease.
+static bool writes_the_end(const Supervisor *me) {
+  const Machine *first = supervisor_first_machine(me->state);
+  return first ? first == me->here : member_keeps(me->member);
 }
 
-// Until all workers have ended.
-static void run_round(Supervisor *s) {
-  while (round_running(&s->round)) {
-    struct pollfd signals = {s->signals, POLLIN, 0};
-    round_wait(&s->round, &signals, 1, -1);
-    if (s->round.workers.step) write_journal(s);
-    if (signals.revents) read_signals(s);
-  }
-  look(s);
-  write_journal(s);
-  save_memory(s);
-  round_free(&s->round);
+// With the last machine its store goes, and the job with it. (etcd keeps the state for machines that come later.)
+static void end_with_the_last(Supervisor *me, int status) {
+  Error ignored = {0};
+  free(me->state);
+  me->state = NULL;
+  if (member_look(me->member, &me->state, &me->here, &ignored) || !me->state) return;
+  const JobState *s = me->state;
+  if (s->phase == JOB_DONE || s->round < 0 || FAULT(last_machines_end_nothing, s->count, 1)) return;
+  if (!member_serves(me->member)) return;
+  journal_end(me->options->run_folder, s->round + 1, s->restarts, status, NULL);
+  member_end_job(me->member, status);
 }
 
-static int supervise_one(const LaunchOptions *options, int signals, int *status, Error *error) {
-  Supervisor s = {.options = options, .caused = clock_seconds(), .cause = "start", .signals = signals};
-  int code = PLAIT_OK;
-  make_token(s.token, sizeof s.token);
-  for (bool again = true; again && !code; s.number += again) {
-    code = start_round(&s, error);
-    if (code) break;
-    run_round(&s);
-    again = s.round.failure.happened && will_restart(&s);
-    if (again) {
-      s.restarts++;
-      snprintf(s.cause, sizeof s.cause, "%s", s.round.failure.sentence);
-    }
-  }
-  *status = s.round.failure.happened ? s.round.failure.exit_status : 0;
-  if (was_stopped(&s)) *status = stop_status(&s);
-  else if (s.stop && !s.round.failure.happened && !options->trains)
-    *status = stop_status(&s); // training says itself whether it is done
-  if (options->run_folder) left_remove(options->run_folder, false); // of workers that were killed
-  if (!code)
-    journal_end(options->run_folder, s.number + 1, s.restarts, *status,
-                s.round.failure.happened && !was_stopped(&s) ? s.round.failure.sentence : NULL);
+static void finish(Supervisor *me, int status) {
+  const JobState *s = me->state;
+  bool is_last = s && s->phase == JOB_DONE && writes_the_end(me);
+  if (is_last && me->options->run_folder) left_remove(me->options->run_folder, false);
+  if (is_last)
+    journal_end(me->options->run_folder, s->round + 1, s->restarts, status,
+                status && s->failure.counted && s->failure.round == s->round ? s->failure.sentence : NULL);
+  if (s && s->phase != JOB_DONE && s->count > 0 && member_serves(me->member) && !strchr(me->options->endpoints, ','))
+    fprintf(stderr, "plait launch: the store stays here until the other machines have ended; a second endpoint in "
+                    "--rdzv would let it move\n");
+  member_finish(me->member, me->signals);
+  if (me->leaving) end_with_the_last(me, status);
+}
+
+// A job of one machine has the ranks that it starts, whatever the mesh: one process may have several as threads.
+static MemberOptions membership_of(const LaunchOptions *o) {
+  bool is_alone = !o->endpoints;
+  return (MemberOptions){.endpoints = o->endpoints, .id = o->id, .insecure = o->insecure, .silence = o->silence,
+                         .patience = o->patience, .recipe = o->recipe, .what = o->what,
+                         .folder = is_alone ? NULL : o->run_folder, .address = o->address, .nproc = o->workers,
+                         .node_rank = o->node_rank, .copies = o->copies && !is_alone,
+                         .limits = {.least = o->least, .most = o->most, .restarts = o->most_restarts,
+                                    .exactly = is_alone ? 0 : o->ranks, .unit = is_alone ? 1 : o->unit}};
+}
+
+static int supervise(const LaunchOptions *o, int signals, int *status, Error *error) {
+  Supervisor me = {.options = o, .membership = membership_of(o), .signals = signals, .begun = -1, .printed = -1,
+                   .announced = -1, .caused = clock_seconds()};
+  int code = member_open(&me.membership, &me.member, error);
+  if (code) return code;
+  code = run(&me, status, error);
+  supervisor_round_drop(&me);
+  if (!code) finish(&me, *status);
+  else if (supervisor_is_alone(&me) && o->run_folder) left_remove(o->run_folder, false); // of workers that were killed
+  member_close(me.member);
+  free(me.state);
   return code;
 }
 
@@ -175,9 +175,7 @@ int launch_supervise(const LaunchOptions *options, int *status, Error *error) {
   int signals = -1;
   sigset_t old;
   int code = round_take_signals(&signals, &old, error);
-  if (!code)
-    code = options->endpoints ? machines_supervise(options, signals, status, error)
-                              : supervise_one(options, signals, status, error);
+  if (!code) code = supervise(options, signals, status, error);
   if (signals >= 0) close(signals);
   sigprocmask(SIG_SETMASK, &old, NULL);
   return code;

@@ -1,4 +1,5 @@
 // The supervisor of a machine: starts the workers, watches them, ends them all when one fails, and starts them again.
+// Alone, or as one of several.
 #pragma once
 #include "base/error.h"
 #include <stdbool.h>

@@ -140,7 +140,7 @@ static void say_change_that_fits(const Comparison *c, Advice *a) {
         units_seconds(c->row[best].changed.step).s);
 }
 
-// What does not fit, of the row that needs the least memory, leaves the device once a step and comes back.
+// Offload: the excess of the row that needs the least memory leaves the device once a step and comes back.
 static void advise_offload(const Comparison *c, Advice *a) {
   int least = -1;
   for (int i = 0; i < STRATEGIES; i++)
@@ -153,7 +153,7 @@ static void advise_offload(const Comparison *c, Advice *a) {
   }
   const CompareNumbers *n = numbers(c, (Strategy)least);
   double over = n->bytes - n->room;
-  say(a, "nothing fits; %s comes closest with %s of %s. What is over, %s a rank, would leave the device and come back "
+  say(a, "nothing fits; %s comes closest with %s of %s. The excess, %s a rank, would leave the device and come back "
          "in every step (offload is not built): at least %s",
       strategy_names[least], units_bytes(n->bytes).s, units_bytes(n->room).s, units_bytes(over).s,
       units_bytes(2 * over).s);

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-// Instructions repeat in the same order, so that the next one is mostly the one behind the last.
+// Instructions repeat in the same order, so that the next one is mostly the one after the last.
 static AgainstOp *op_of(Against *a, const char *full, int communicates, int flies) {
   char name[sizeof((AgainstOp *)0)->name];
   critical_name(full, name, sizeof name);
@@ -65,7 +65,7 @@ static int read_events(json_t *root, Against *a, Error *error) {
   json_t *events = json_object_get(root, "traceEvents");
   double runs = 0;
   if (!json_is_array(events))
-    return error_set(error, PLAIT_BAD_INPUT, "%s: is no trace: it has no list traceEvents; run.trace=FILE of a run "
+    return error_set(error, PLAIT_BAD_INPUT, "%s is not a trace: it has no list traceEvents; run.trace=FILE of a run "
                      "writes one", a->path);
   join_flights(events);
   for (size_t i = 0; i < json_array_size(events); i++) take_event(a, json_array_get(events, i));
@@ -105,7 +105,7 @@ void against_free(Against *a) { vec_free(&a->op); }
 void against_see(void *context, int coordinate, const char *name, const Node *node, const Action *action, double begin,
                  double end, int in_flight) {
   Against *a = context;
-  if (!node) return; // a message is no instruction
+  if (!node) return; // a message is not an instruction
   if (action && action->step >= a->simulated_steps) a->simulated_steps = action->step + 1;
   AgainstOp *op = op_of(a, name, op_def(node->op)->communicates, in_flight);
   op->simulated += end - begin;
@@ -114,7 +114,7 @@ void against_see(void *context, int coordinate, const char *name, const Node *no
 
 // ---- together -------------------------------------------------------------------------------------------------------
 
-// What of the trace is one step on a rank of each pipeline coordinate.
+// The share of the trace that is one step on a rank of each pipeline coordinate.
 static double measured_share(const Against *a, const Prediction *p) {
   return p->simulation->ranks / (a->steps * a->ranks);
 }

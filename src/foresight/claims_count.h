@@ -1,4 +1,4 @@
-// What the claims of claims.def are counted by. A rank is the busiest pipeline rank, where nothing else is said.
+// The measures of the claims of claims.def. "A rank" is the busiest pipeline rank, unless another one is named.
 #pragma once
 #include "foresight/claims.h"
 
@@ -9,7 +9,7 @@ ClaimMeasure claim_parameters;        // GB of parameters, with the copies to co
 ClaimMeasure claim_activations;       // GB of slots, of the first pipeline rank
 ClaimMeasure claim_part_of_matrix;    // the largest part of any layer's matrix that a rank stores
 
-// What a rank sends in a step: claims_traffic.c.
+// Bytes that a rank sends in a step: claims_traffic.c.
 ClaimMeasure claim_sent;         // GB of parameters and gradients
 ClaimMeasure claim_sent_seconds; // the same at 10 Gb/s
 ClaimMeasure claim_moved;        // GB of everything

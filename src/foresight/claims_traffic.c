@@ -1,4 +1,4 @@
-// What a rank sends, for claims: counted from its Programs.
+// Bytes that a rank sends, for claims: counted from its Programs.
 #include "base/fault.h"
 #include "program/traffic.h"
 #include "foresight/claims_count.h"

@@ -64,7 +64,7 @@ static const ChangeTraits changes[] = {
 #undef CHANGE
 #define CHANGE(...)
 
-// What the strategy needs, and the ranks do not have; "": nothing.
+// Says what the strategy needs and the ranks do not have; "": nothing.
 static const char *need_lacks(Need need, const CompareSizes *s) {
   switch (need) {
 #undef STRATEGY_NEED
@@ -251,7 +251,8 @@ static CompareNumbers numbers_of(const Prediction *p) {
   return n;
 }
 
-// Bytes of a layer's parameters and gradients, of the layer that has the most. What belongs to no layer counts alone.
+// Bytes of a layer's parameters and gradients, of the layer that has the most. Parameters outside of layers count
+// alone.
 static double largest_layer(const Graph *g) {
   double most = 0, *layer = xcalloc((size_t)g->layers + 1, sizeof *layer);
   for (int i = 0; i < g->variable.count; i++) {
@@ -327,7 +328,7 @@ static void try_change(const Comparing *c, CompareRow *row, const PossibleChange
 }
 
 // Of a row that fits the change with the least time; of another one the first that makes it fit, else the one that
-// saves the most memory. What an estimate promises and a compile does not keep is left for the next.
+// saves the most memory. A change that fits by the estimate, but not when it is compiled, is skipped for the next.
 static void find_change(Comparing *c, const Recipe *recipe, CompareRow *row) {
   PossibleChange possible[CHANGES];
   int n = possible_changes(c, recipe, row, possible), in_order = !row->number.fits;
@@ -405,7 +406,7 @@ static void choose_depth(Comparing *c, Strategy strategy) {
   }
 }
 
-// What strategies change is open: "mesh.pp=null …".
+// The keys that strategies change, left open: "mesh.pp=null …".
 static char *open_keys(void) {
   char *open = xstrdup(""), *text = xstrdup(plain), *rest = text;
   for (char *word; (word = strsep(&rest, " "));) {
@@ -466,6 +467,7 @@ int compare(const CompareOptions *options, Comparison *out, Error *error) {
     out->size = sizes_of(ranks, c.config.layers, options->cluster);
     out->parameters = (double)model_config_parameters(&c.config);
     c.space.config = &c.config;
+    step_model_of(&c.config, &c.space.model);
     extension_create(&c.space, options->cluster, &c.extension);
     for (int i = 0; i < STRATEGIES; i++) compare_row(&c, (Strategy)i);
     extension_free(&c.extension);

@@ -17,7 +17,7 @@ typedef enum Strategy {
   STRATEGIES
 } Strategy;
 extern const char *const strategy_names[STRATEGIES];
-// What plait cannot run, with what it is; ended by NULL.
+// Methods that plait cannot run, with an explanation of each; ended by NULL.
 typedef struct NotBuilt { const char *name, *what; } NotBuilt;
 extern const NotBuilt strategies_not_built[];
 
@@ -75,8 +75,8 @@ typedef struct Comparison {
                           // row of one device could not be compiled
 } Comparison;
 
-// PLAIT_BAD_INPUT: the recipe, its model, or ranks that the cluster lacks. A strategy that cannot be is no error: its
-// row says why.
+// PLAIT_BAD_INPUT: the recipe, its model, or ranks that the cluster lacks. A strategy that is not possible is not an
+// error: its row says why.
 int compare(const CompareOptions *options, Comparison *out, Error *error);
 
 // The table, as many rows as strategies. At most 120 columns.

@@ -50,7 +50,7 @@ static double bubble(const Program *p) {
   return part;
 }
 
-// What plait probe keeps of this machine; NULL: nothing, or it cannot be used.
+// The measurements that plait probe keeps of this machine; NULL: there are none, or they cannot be used.
 static Cluster *kept_machine(void) {
   Cluster *cluster = NULL;
   Error ignored = {0};

@@ -10,12 +10,12 @@ typedef struct Estimate {
   int threads, cores;   // with which it was measured: of all ranks of this process; those that it may use
   double step_seconds, tokens_per_s;
   double run_seconds;   // of the steps that are asked for, and their evaluations
-  double most;          // it may take so many times as long; 1 where it is simulated
+  double most;          // it may take up to this many times as long; 1 where it is simulated
 } Estimate;
 
-// Of `steps` steps. processes: 0: ranks are threads; else they are processes, so many of them on this machine, and all
-// are taken to be as fast as this one; the network between them is not counted, and nothing is simulated. Returns 1, or
-// 0 where the device's speed cannot be measured.
+// Of `steps` steps. processes: 0: ranks are threads; else they are processes, this many of them on this machine, and
+// all are taken to be as fast as this one; the network between them is not counted, and nothing is simulated. Returns
+// 1, or 0 where the device's speed cannot be measured.
 // Measurements of this machine are read, but never made here.
 int estimate_run(const Recipe *recipe, const Job *job, int processes, int64_t steps, Estimate *out);
 // A warning where the `steps` steps after step `done` take more than a day: how long, and what would make it shorter by

@@ -65,8 +65,8 @@ static double find(const json_t *entries, const char *key) {
   return flops;
 }
 
-// Without its own entry of before, and the oldest where there are too many. What fails is no error: it is measured
-// again.
+// Without its own entry of before, and the oldest where there are too many. A failure is not an error: the speed is
+// measured again.
 static void remember(const char *folder, const char *path, json_t *entries, const char *key, double flops) {
   Error ignored = {0};
   for (size_t i = json_array_size(entries); i--;) {

@@ -2,7 +2,7 @@
 #pragma once
 #include "device/device.h"
 
-// FLOP/s of products of a dtype with so many threads (at most one a core), 0 where the device does not tell. Measured
+// FLOP/s of products of a dtype with this many threads (at most one a core), 0 where the device does not tell. Measured
 // in well under a second where $XDG_CACHE_HOME/plait/peaks.json (or ~/.cache/plait/peaks.json) does not know it from
 // the last 30 days, by machine, device, dtype, threads and processes; written there where that is possible. processes:
 // how many of them measure at the same time on this machine, at least 1: together each is slower than one alone.

@@ -1,4 +1,4 @@
-// What a recipe will take on a cluster: its Programs, compiled as for a run, and simulated.
+// The time and memory of a recipe on a cluster: its Programs are compiled as for a run, and simulated.
 #pragma once
 #include "machine/cluster.h"
 #include "machine/simulate.h"
@@ -26,7 +26,7 @@ const Device *predict_device(const Cluster *cluster);
 // another machine, or as cluster_load.
 int predict_cluster(const Recipe *recipe, const char *name, Cluster **out, Error *error);
 
-// What run.cluster would be for an option --cluster: a shipped name as it is, a path as an absolute one. The caller
+// The value of run.cluster for an option --cluster: a shipped name as it is, a path as an absolute one. The caller
 // frees it. Plans that are written name their cluster, since it is what their layers were cut for.
 char *predict_cluster_name(const char *name);
 
@@ -53,7 +53,7 @@ struct json_t *prediction_json(const Prediction *prediction, const Cluster *clus
 // "dp", "dp·tp": the axes of a mesh by their bits, in a buffer.
 void axes_text(const Mesh *mesh, uint32_t axes, char *text, size_t size);
 
-// What limits a plan: which resource, if it were a tenth better, would shorten the step the most.
+// The limit of a plan: the resource that would shorten the step the most if it were a tenth better.
 typedef struct Limit { char resource[64]; double gain; } Limit; // gain: relative, 0.03: 3% shorter
 // Simulates once for each resource of the cluster. limit: room for LIMITS_MOST; sorted, largest first. Returns how
 // many.

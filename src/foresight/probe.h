@@ -19,8 +19,8 @@ typedef struct ProbeOptions {
 // The caller frees the cluster. PLAIT_NO_MEMORY, PLAIT_FAILED; PLAIT_INTERRUPTED after a signal.
 int probe(const ProbeOptions *options, Cluster **out, Error *error);
 
-// What was measured of this machine before and is kept for it (machine/cluster_machine.h). Where there is nothing, or
-// it is damaged, measures, which takes a minute and is said on stderr. The caller frees the cluster.
+// The measurements that are kept of this machine (machine/cluster_machine.h). Where there is nothing, or it is damaged,
+// measures, which takes a minute and is said on stderr. The caller frees the cluster.
 int probe_kept(Cluster **out, Error *error);
 // Measures, and keeps the result in place of what is kept. PLAIT_BAD_INPUT: no folder is known for it.
 int probe_keep(const ProbeOptions *options, Cluster **out, Error *error);

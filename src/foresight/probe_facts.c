@@ -1,4 +1,4 @@
-// What a probe has measured, as facts of a cluster.
+// The measurements of a probe, as facts of a cluster.
 #include "base/memory_usage.h"
 #include "machine/cluster_machine.h"
 #include "machine/kernel_table.h"
@@ -82,7 +82,8 @@ double probe_last_cache(void) {
 }
 
 // Two ranks of a pipeline of which one computes while the other one helps: naive, all microbatches one after the other,
-// with so many sequences each. What a thread adds that helps, in the best of three runs: what disturbs only slows down.
+// with this number of sequences each. The gain of a thread that helps, in the best of three runs: disturbances only
+// slow down.
 static int helping_with(Probe *p, const Cluster *c, int sequences, double *best, Error *error) {
   const ProbeShape *s = &probe_shapes[0];
   char batch[40], micro[40],

@@ -13,7 +13,7 @@ enum { LEAST_REPEAT = 5, MOST_REPEAT = 200 };
 
 typedef struct LinkTask {
   CollectiveKind kind;
-  int ranks;       // of the group: the first so many
+  int ranks;       // of the group: the first ones
   const LinkPair *pair; // not NULL: a message between these two instead, there and back
   double bytes;    // of the whole tensor, as collective_seconds counts them
   double span;     // seconds that the measurement may take

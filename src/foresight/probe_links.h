@@ -1,4 +1,4 @@
-// What collectives and messages between ranks take.
+// Measures the time of collectives and messages between ranks.
 #pragma once
 #include "machine/facts.h"
 #include "runtime/session.h"

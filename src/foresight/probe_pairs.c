@@ -1,4 +1,4 @@
-// What messages between pairs of ranks say of a machine's links.
+// Finds the links of a machine from the times of messages between pairs of ranks.
 #include "foresight/probe_pairs.h"
 #include "base/fault.h"
 #include <stdlib.h>

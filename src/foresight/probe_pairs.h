@@ -27,7 +27,7 @@ void link_pairs_free(LinkPairs *pairs);
 static inline bool link_pair_crosses(const LinkPairs *p, const LinkPair *pair) {
   return strncmp(p->host[pair->a], p->host[pair->b], LINK_HOST) != 0;
 }
-int link_hosts(const LinkPairs *pairs, int ranks); // machines of the first so many
+int link_hosts(const LinkPairs *pairs, int ranks); // machines of the first `ranks` ranks
 
 // Latency and bandwidth of level 0 from pairs on one machine, and of level 1 from pairs on two: medians, so that one
 // bad link does not stand for all. A level without pairs stays as it is. large: bytes of the large message.

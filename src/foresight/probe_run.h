@@ -6,7 +6,7 @@
 #include "machine/facts.h"
 #include "recipe/recipe.h"
 
-// What a run adds to: seconds by kind of kernel, as machine/kernel_table.h reads them.
+// Times to which a run adds: seconds by kind of kernel, as machine/kernel_table.h reads them.
 typedef struct ProbeTimes {
   Vec(MeasuredKernel) kernel;
   Vec(MeasuredCollective) collective;

@@ -13,7 +13,7 @@ const ProbeShape probe_shapes[] = {
 };
 const int probe_shape_count = sizeof probe_shapes / sizeof *probe_shapes;
 
-// What kernels of another run of the same kind took: the least of all counts, since disturbances only slow down.
+// Merges the times of kernels of another run of the same kind: the least counts, since disturbances only slow down.
 static void merge(Probe *p, ProbeTimes *more) {
   for (int i = 0; i < more->kernel.count; i++) {
     const MeasuredKernel *k = &more->kernel.data[i];
@@ -26,7 +26,7 @@ static void merge(Probe *p, ProbeTimes *more) {
   probe_times_free(more);
 }
 
-// On tp ranks divide heads; half of them have keys and values of their own.
+// On tp ranks divide heads; half of them have their own keys and values.
 static int cuts_tensors(const ProbeShape *s, Crew crew) {
   return s->axis == AXIS_TP && s->heads / 2 % crew.ranks == 0 && s->vocabulary % crew.ranks == 0;
 }
@@ -91,7 +91,8 @@ int probe_shape_run(Probe *p, const ProbeShape *s, Crew crew, Dtype dtype, Error
   return code;
 }
 
-// The recipe's own model, as far as two blocks of it: on each crew by data parallelism, with so many microbatches.
+// The recipe's own model, as far as two blocks of it: on each crew by data parallelism, with this number of
+// microbatches.
 int probe_recipe_run(Probe *p, Crew crew, int microbatches, Error *error) {
   char ranks[32], threads[32], batch[32], data[640], comm[32];
   Recipe recipe = {0};

@@ -13,7 +13,7 @@ typedef struct ProbeShape {
   int quick;
 } ProbeShape;
 
-// So many ranks of so many threads, at the same time.
+// A number of ranks, each with this number of threads, that run at the same time.
 typedef struct Crew { int ranks, threads; } Crew;
 enum { MOST_CREWS = 16 };
 
@@ -31,7 +31,7 @@ typedef struct Probe {
   double cache;                // bytes
   double helping;              // see DeviceFacts, until it is measured
   Vec(double) skew;            // estimates of the spread
-  double beside, instructions; // seconds of steps beside their kernels and collectives; of so many instructions
+  double beside, instructions; // seconds of steps beside their kernels and collectives; number of instructions
 } Probe;
 
 extern const ProbeShape probe_shapes[];
@@ -47,6 +47,6 @@ int probe_shape_run(Probe *p, const ProbeShape *shape, Crew crew, Dtype dtype, E
 int probe_recipe_run(Probe *p, Crew crew, int microbatches, Error *error);
 
 double probe_last_cache(void); // bytes of the last level of cache that a core has; 0: not told
-// What was measured, as facts of a cluster; and what threads of other ranks add that help.
+// The measurements as facts of a cluster, and the gain of threads of other ranks that help.
 void probe_describe(Probe *p, Cluster *c);
 int probe_helping(Probe *p, Cluster *c, Error *error);

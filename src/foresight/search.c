@@ -219,8 +219,8 @@ static bool is_open(const Searching *s, const QueuedPlan *e) {
   return e->stage == STAGE_NEIGHBOURS ? e->seconds <= worst(s) : e->seconds < worst(s);
 }
 
-// The search has a most of its own: then what has an estimate is compiled, neighbours of the best are looked at, and
-// the rest is left.
+// With a limit for the search, plans with an estimate are compiled, neighbours of the best are looked at, and the rest
+// is left.
 static bool is_over(const Searching *s, const QueuedPlan *e) {
   if (s->plans.data[e->plan].beside) return false;
   if (e->stage == STAGE_ARITHMETIC) return s->bounds.layers.count >= MOST_LAYER_TIMES;

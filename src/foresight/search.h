@@ -37,7 +37,7 @@ typedef struct SearchCount {
   int64_t layers;      // times of layers that were found for that
   int64_t estimated;   // from few layers
   int64_t compiled;    // whole
-  int64_t left;        // that might be faster and were not looked at, because the search has a most of its own
+  int64_t left;        // that might be faster and were not looked at, because of the search's limit
   double seconds;      // of processor time
 } SearchCount;
 

@@ -60,7 +60,7 @@ static ParameterBytes parameter_bytes(const Recipe *r) {
                           copied ? narrow : 0};
 }
 
-// Whether the Layout itself cuts weights over data ranks, beside what ZeRO does. Rows of samples are no weights'.
+// Whether the Layout itself cuts weights over data ranks, beside what ZeRO does. Rows for samples do not cut weights.
 static bool stores_over_data(const Recipe *r) {
   for (int row = 0; row < LAYOUT_ROWS; row++) {
     if (row == LAYOUT_ROW_BATCH || row == LAYOUT_ROW_INTERIOR) continue;
@@ -101,8 +101,8 @@ static int most_in_flight(const ScheduleGenerator *s, StageMap map, int stages, 
   return most;
 }
 
-// So many microbatches' activations of all layers does the rank with the most hold, at least: with n_c layers and i_c
-// passes in flight on coordinate c, max n_c·i_c ≥ L / Σ 1/i_c whatever the cut.
+// The number of microbatches whose activations of all layers the rank with the most holds, at least: with n_c layers
+// and i_c passes in flight on coordinate c, max n_c·i_c ≥ L / Σ 1/i_c whatever the cut.
 static double flight_share(Bounds *b, const Recipe *r) {
   const ScheduleGenerator *s = &schedules[r->parallel.pipeline];
   int pp = r->mesh.pp, v = recipe_virtual_stages(r), m = counted_microbatches(r);
@@ -151,11 +151,11 @@ static double collective(const Bounds *b, CollectiveKind kind, const GroupOnLink
   return collective_seconds(b->cluster, kind, group, bytes).seconds;
 }
 
-// What the table counts and a step need not spend: gathers that forward and backward share at a pipeline's turn, heads
-// that are read once, groups over dp and cp whose sums are joined. Simulated steps went down to 0.91 of the table.
+// The table counts more than a step may need: gathers that forward and backward share at a pipeline's turn, heads that
+// are read once, groups over dp and cp whose sums are joined. Simulated steps went down to 0.91 of the table.
 static const double least_share = 0.85;
 
-// What gradients and parameters take on the links of data parallelism. 0 where more than the ZeRO table decides.
+// Seconds of gradients and parameters on the links of data parallelism. 0 where more than the ZeRO table decides.
 static double data_seconds(Bounds *b, const Recipe *r) {
   double d = (double)r->mesh.dp * r->mesh.cp, m = floor(mean_microbatches(r));
   if (d < 2 || r->parallel.shard_group || r->parallel.unsplit_tensors || b->space->config->experts || m < 1)
@@ -172,12 +172,12 @@ static double data_seconds(Bounds *b, const Recipe *r) {
   return (reduced + gathered) * (r->mesh.cp > 1 || zero == 3 ? least_share : 1);
 }
 
-// What a layer's two sums over tp, forward and backward, take on its links: three of the four all_reduces, since the
+// Seconds of a layer's two sums over tp, forward and backward, on its links: three of the four all_reduces, since the
 // first layer's last one has no reader. 0 where blocks are cut otherwise.
 static double tensor_seconds(Bounds *b, const Recipe *r) {
   const ModelConfig *c = b->space->config;
   if (r->mesh.tp < 2 || r->parallel.tensor != LAYOUT_TENSOR_1D || c->experts) return 0;
-  ParallelOptions o = recipe_parallel(r);
+  StepParallel o = recipe_parallel(r);
   if (!parallel_row_has(&o, LAYOUT_ROW_FFN, AXIS_TP) || !parallel_row_has(&o, LAYOUT_ROW_HEADS, AXIS_TP)) return 0;
   GroupOnLinks group = group_over(b, r, AXIS_TP, AXIS_OWN);
   double bytes = (double)r->batch.micro * r->data.seq_len / r->mesh.cp * (double)c->embed *

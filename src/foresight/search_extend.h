@@ -1,5 +1,5 @@
-// What a plan takes, without compiling all of its layers: blocks are alike, so the real passes compile it with few
-// layers a stage and with one more, both are simulated, and a straight line through the two gives all layers.
+// The time and memory of a plan, without compiling all of its layers: blocks are alike, so the real passes compile it
+// with few layers a stage and with one more, both are simulated, and a straight line through the two gives all layers.
 #pragma once
 #include "foresight/search_space.h"
 

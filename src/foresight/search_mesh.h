@@ -1,4 +1,4 @@
-// The meshes of a search: all ways to divide so many ranks over some axes.
+// The meshes of a search: all ways to divide a number of ranks over some axes.
 #pragma once
 
 enum { SEARCH_AXES = 4 };

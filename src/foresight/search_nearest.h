@@ -29,5 +29,6 @@ typedef struct NothingFits {
   Dtype precision;
 } NothingFits;
 // PLAIT_INFEASIBLE. The sentence names the nearest plan, what overflows and by how much, and the smallest machine that
-// would do: so many ranks of this device, memory for so many ranks, and a shipped cluster whose device has it.
+// would do: the number of ranks of this device, the memory for this number of ranks, and a shipped cluster whose device
+// has it.
 int nearest_say(const Nearest *nearest, const NothingFits *where, Error *error);

@@ -42,7 +42,7 @@ static bool read_value(SpaceSetting *s, char *text) {
   return s->key->kind == RECIPE_INT && (!*end || *text == '{');
 }
 
-// "parallel.zero=3 parallel.reshard=false"; false: it is no feature of the space.
+// "parallel.zero=3 parallel.reshard=false"; false: it is not a feature of the space.
 static bool read_feature(const LayoutTraits *t, SpaceFeature *f) {
   char text[256];
   snprintf(text, sizeof text, "%s", t->settings);
@@ -126,6 +126,7 @@ int space_create(const Recipe *asked, const ModelConfig *config, const Cluster *
         "one of them out, as with %s=null, or search %d ranks",
         recipe_where(asked, "mesh.dp"), size[0], size[1], size[2], size[3], fixed, all ? "are not" : "do not divide",
         ranks, "mesh.dp", all ? fixed : ranks / fixed * fixed);
+  step_model_of(config, &s->model);
   s->fixed_micro = recipe_is_given(asked, "batch.micro");
   s->fixed_stages = recipe_is_given(asked, "parallel.stages_per_rank");
   s->fixed_bucket = recipe_is_given(asked, "parallel.bucket_mb");
@@ -189,10 +190,10 @@ const SpaceFeature *space_feature(const Space *s, const Candidate *c, const char
   return NULL;
 }
 
-bool space_allows(const Space *s, const Recipe *r, WorkloadTexts *texts) {
-  ParallelOptions options = recipe_parallel(r);
-  Workload workload = recipe_workload(r, s->config, texts);
-  return !parallel_check(&options, &workload, NULL);
+bool space_allows(const Space *s, const Recipe *r) {
+  Step step;
+  recipe_step(r, &s->model, &step);
+  return !parallel_check(&step, &s->model, NULL);
 }
 
 static int axis_of(const Candidate *c, const char *axis) {
@@ -207,7 +208,6 @@ typedef struct Enumeration {
   SpaceSee *see;
   void *context;
   int64_t judged;
-  WorkloadTexts texts;
   Recipe recipe; // the base, and while a plan is judged that
 } Enumeration;
 
@@ -224,7 +224,7 @@ static void judge(Enumeration *e) {
   bool as_auto = stages && stages == schedules[r->parallel.pipeline].least_stages;
   if (e->space->fixed_stages || !as_auto) {
     e->judged++;
-    if (space_allows(e->space, r, &e->texts) && !is_twin(e->space, r)) e->see(e->context, &e->at, r);
+    if (space_allows(e->space, r) && !is_twin(e->space, r)) e->see(e->context, &e->at, r);
   }
   unset_plan(e->space, &e->at, r);
 }

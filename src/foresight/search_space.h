@@ -42,6 +42,7 @@ typedef struct Candidate {
 typedef struct Space {
   const Recipe *asked;       // as the user wrote it
   const ModelConfig *config;
+  StepModel model; // of config
   Recipe base;               // what plans start from; borrows from `asked`
   SpaceKind kind[SPACE_KINDS];
   int kinds, ranks;
@@ -59,12 +60,12 @@ typedef void SpaceSee(void *context, const Candidate *candidate, const Recipe *r
 // were judged.
 int64_t space_each(const Space *space, SpaceSee *see, void *context);
 // The plans beside one: with another feature of one of the other kinds, another bucket, the other value of overlap,
-// fewer recomputed layers, or a microbatch that is no power of two. Returns how many were judged.
+// fewer recomputed layers, or a microbatch that is not a power of two. Returns how many were judged.
 int64_t space_beside(const Space *space, const Candidate *candidate, SpaceSee *see, void *context);
 
 // The recipe of a plan: a copy of the base with its settings; borrows from it.
 void space_recipe(const Space *space, const Candidate *candidate, Recipe *out);
-// Whether setup_compile_options would take it. texts: zeroed before the first call (recipe_workload).
-bool space_allows(const Space *space, const Recipe *recipe, WorkloadTexts *texts);
+// Whether setup_compile_options would take it.
+bool space_allows(const Space *space, const Recipe *recipe);
 // Of a plan's kind by name; NULL: none.
 const SpaceFeature *space_feature(const Space *space, const Candidate *candidate, const char *kind, int *number);

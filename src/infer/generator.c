@@ -58,11 +58,11 @@ static void fill_window(Generator *g) {
   int64_t n = g->count < g->window ? g->count : g->window;
   for (int64_t row = 0; row < inference_local_rows(&g->model); row++) {
     memcpy(g->tokens + row * g->window, g->ids + g->count - n, sizeof *g->tokens * (size_t)n);
-    g->index[row] = (int32_t)n - 1; // what lies behind it is not seen: attention is causal
+    g->index[row] = (int32_t)n - 1; // tokens after it are not seen: attention is causal
   }
 }
 
-// What a rank has of the windows' rows: (rows, window) → (rows, its positions); malloc'ed.
+// A rank's part of the windows' rows: (rows, window) → (rows, its positions); malloc'ed.
 static int32_t *part_of(const Generator *g, const WindowPart *part, const int32_t *whole) {
   int64_t rows = inference_local_rows(&g->model), length = window_part_length(part, g->window);
   int32_t *out = xcalloc((size_t)(rows * length), sizeof *out);

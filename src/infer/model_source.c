@@ -65,7 +65,7 @@ static char *find_tokenizer(const ModelSource *s) {
   return path;
 }
 
-// What the run has kept; a checkpoint of an earlier plait has nothing of it.
+// Reads the text files that the run has kept; a checkpoint of an earlier plait has none.
 static void read_text(ModelSource *s) {
   const json_t *extra = checkpoint_extra(s->checkpoint), *end = json_object_get(extra, "document_end");
   const char *init = s->has_recipe && s->recipe.model.init[0] == '/' ? s->recipe.model.init : NULL;
@@ -120,7 +120,7 @@ static int open_huggingface(ModelSource *s, Error *error) {
   return model_config_load(&s->config, s->path, error);
 }
 
-// Of a folder that is no run and no checkpoint of plait.
+// Opens a folder that is neither a run nor a checkpoint of plait.
 static int open_other(ModelSource *s, Error *error) {
   int code = folder_check_model(s->path, true, error);
   if (!code) return open_huggingface(s, error);
@@ -159,7 +159,7 @@ int model_source_open(ModelSource *source, const char *path, Error *error) {
 
 void model_source_set_tokenizer(ModelSource *s, const char *path) {
   json_t *files = huggingface_files_collect(NULL, path);
-  // What an unknown or equal tokenizer had beside it belongs to this one, too.
+  // Files beside an unknown or equal tokenizer belong to this one, too.
   if (!s->tokenizer || huggingface_same_file(path, s->tokenizer)) json_object_update_missing(files, s->files);
   json_decref(s->files);
   s->files = files;

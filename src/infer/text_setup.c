@@ -24,8 +24,8 @@ static void add_json(IdVector *ids, const json_t *value, int64_t vocab) {
   json_array_foreach(value, i, item) if (json_is_integer(item)) add(ids, json_integer_value(item), vocab);
 }
 
-// With what the documents of its corpus end. Where nobody has recorded it, and it is no special token, they only happen
-// to: each with a line's end.
+// The token with which the documents of its corpus end; -1 where they may do so by chance, as with a line's end: nobody
+// has recorded it, and it is not a special token.
 static int32_t learnt_end(const ModelSource *source, const Tokenizer *t, int32_t said) {
   int32_t end = source->documents.end;
   if (!t || end < 0 || !tokenizer_token(t, end)) return t ? -1 : end;
@@ -53,7 +53,7 @@ int text_setup(TextSetup *s, const ModelSource *source, const Tokenizer *t, Erro
     if (s->ends.count) s->eos = s->ends.data[0];
     if (end >= 0 && !source->from_huggingface) s->eos = end;
     s->bos = s->before.count ? s->before.data[0] : s->said.bos;
-    if (s->bos < 0) s->bos = s->eos; // as GPT-2: a text begins behind the end of another
+    if (s->bos < 0) s->bos = s->eos; // as GPT-2: a text begins after the end of another
   }
   for (int i = 0; i < 3; i++) json_decref(files[i]);
   return code;

@@ -87,7 +87,7 @@ typedef enum AlgorithmName {
 } AlgorithmName;
 const char *algorithm_text(AlgorithmName algorithm); // "ulysses"; "" of ALGORITHM_NONE
 
-// What a tensor is to its model; Layouts speak of roles and dims.
+// The role of a tensor in its model; Layouts speak of roles and dims.
 typedef enum Role {
   ROLE_INTERIOR,        // inside a block
   ROLE_RESIDUAL,        // the residual stream, and its gradient
@@ -195,15 +195,15 @@ typedef struct Variable {
   int parameter; // the parameter that a gradient or moment belongs to and has the shape of; its own id for a parameter;
                  // else -1
   int weight_decay;    // of a parameter: the optimizer's weight decay applies to it
-  // Of a parameter that is the matrix of a layer's product: so many of its dims, after the experts' where that leads,
-  // are outputs of the product, and the rest its inputs. 0 or less: it is no such matrix.
+  // Of a parameter that is the matrix of a layer's product: the number of its dims, after the experts' where that
+  // leads, that are outputs of the product; the rest are inputs. 0 or less: it is not such a matrix.
   int outputs;
   int narrow_copy; // of a parameter: where the precision is narrow, MICRO reads a Copy of that dtype and not storage
   int trains;      // of a parameter: the optimizer changes it; 0: it stays as it was loaded, and has no gradient
   double learning_rate; // of a parameter: its updates take this times the learning rate of the step; 1 unless somebody
                         // sets it
-  int delay;       // of a parameter: MICRO reads it as it was so many steps ago; by autodiff (compile/delay.h)
-  int version;     // what its parameter was so many steps ago; 0: it is no such Variable
+  int delay;       // of a parameter: MICRO reads it as it was this many steps ago; by autodiff (compile/delay.h)
+  int version;     // its parameter as it was this many steps ago; 0: it is not a version
   int stages;      // where it lives: one of Graph.stage_set; by stage
   const Placement *storage;
   int64_t local_[MAX_RANK]; // variable_local, variable_allocated
@@ -220,8 +220,8 @@ typedef struct GraphInput {
   int own;         // INPUT_OWN: its index among the user's own inputs; else -1
 } GraphInput;
 
-// What is known of a Graph. Passes take it from one form to the next (compile/passes.def), and graph_verify holds each
-// to what it says.
+// Which facts of a Graph are known. Passes take it from one form to the next (compile/passes.def), and graph_verify
+// checks the facts of each.
 typedef enum GraphForm {
   GRAPH_GLOBAL, // shapes are global; placements are being found
   GRAPH_PLACED, // every Variable, and every tensor and operand of a node has a placement
@@ -254,7 +254,7 @@ typedef struct Graph {
   Vec(int) names;                // of Variables: a hash table of 1 + id, 0 where free, at most half full
   Vec(int) newest[REGION_COUNT]; // per Variable, 1 + the tensor that graph_read would give; 0: not known
   int built_here;                // all tensors came by graph_read and graph_bind, so that 0 above means: none
-  // What new nodes get:
+  // Given to new nodes:
   Region region;
   Phase phase;
   int layer;
@@ -292,7 +292,7 @@ const char *known_name(KnownVariable known);
 const char *known_what(KnownVariable known); // "the mean loss of the step"
 // The current value of a Variable as an operand (one tensor per region, Variable and writer; role by kind).
 int graph_read(Graph *g, int variable);
-// The same as a tensor of its own: for a node of MICRO that updates the storage of a parameter of which others read a
+// The same as a separate tensor: for a node of MICRO that updates the storage of a parameter of which others read a
 // Copy.
 int graph_read_apart(Graph *g, int variable);
 // Inputs: one of the user's own by name, and one of the table.
@@ -399,7 +399,7 @@ static inline Tensor *graph_tensor(const Graph *g, int id) { return &g->tensor.d
 // their mask is 1, packed, ordered by (expert, batch, seq). So all that is said of dims and placements is said of the
 // dense tensor. How many rows there are is known when the mask is; memory is bounded by `choices` rows a token.
 static inline int tensor_is_compact(const Tensor *t) { return t->mask >= 0; }
-// The most rows that a shard of so many elements of batch, seq and expert can have.
+// The most rows that a shard with these local numbers of elements of batch, seq and expert can have.
 static inline int64_t tensor_most_rows(const Tensor *t, const int64_t *local) {
   return local[0] * local[1] * (t->choices < local[2] ? t->choices : local[2]);
 }

@@ -1,4 +1,4 @@
-// What a device's last-level cache still holds of the operands of kernels.
+// The operands of kernels that a device's last-level cache still holds.
 #pragma once
 #include "program/program.h"
 

@@ -3,8 +3,8 @@
 // Opt(s, t, M) is the least time of the blocks s … t forward and backward within M bytes beside the input of s:
 //   min over k of  Σ F_i (s ≤ i < k) + Opt(k, t, M − a_k) + Opt(s, k − 1, M)   a segment runs again from its input
 //   min over o of  F_s^o + Opt(s + 1, t, M − ā_s^o) + B_s^o                    block s keeps what option o keeps
-// With slots, what the list keeps outside of segments has a place of its own for each microbatch, which nothing takes
-// while backward runs: the rest of the memory, W, is what any one element may need for itself.
+// With slots, tensors that the list keeps outside of segments have a separate place for each microbatch, which nothing
+// takes while backward runs: the rest of the memory, W, is what any one element may need for itself.
 #include "machine/chain.h"
 #include "base/fault.h"
 #include <math.h>
@@ -46,7 +46,7 @@ static size_t pair(const ChainSolver *v, int s, int t) {
   return ((size_t)s * (size_t)(2 * v->chain->blocks - s - 1) / 2 + (size_t)t) * (size_t)(v->units + 1);
 }
 
-// What running the blocks s … k − 1 without keeping anything needs beside the input of s. own: with its output.
+// Memory, beside the input of s, for running the blocks s … k − 1 without keeping anything. own: with its output.
 static int run_peak(const ChainSolver *v, int s, int k, bool own) {
   int most = 0;
   for (int i = s; i < k; i++) {
@@ -257,7 +257,7 @@ static void run_segment(Walk *w, int first, int end, int64_t held, bool own) {
 }
 
 // The element of a list at a block, of the segments from number *next on: its end. segment: whether it is one; *next
-// moves behind it and what lies in it.
+// moves past it and the segments in it.
 static int element(const ChainList *l, int block, int end, int *next, bool *segment) {
   while (*next < l->segment.count && l->segment.data[*next].first < block) ++*next;
   *segment = *next < l->segment.count && l->segment.data[*next].first == block && l->segment.data[*next].end <= end;

@@ -7,7 +7,7 @@
 
 // Lists --------------------------------------------------------------------------------------------------------------
 
-typedef struct Element { int first, end, next; bool segment; } Element; // next: the first segment inside, or behind it
+typedef struct Element { int first, end, next; bool segment; } Element; // next: the first segment inside, or after it
 
 static Element element(const ChainList *l, int block, int next) {
   while (next < l->segment.count && l->segment.data[next].first < block) next++;

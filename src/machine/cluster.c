@@ -231,7 +231,7 @@ static int check_kernels(const Cluster *c, const char *name, Error *error) {
                    name, missing);
 }
 
-// What a probe has written and is damaged can be written anew.
+// A damaged file that a probe has written can be written anew.
 static int say_measure_again(const Cluster *c, const char *text, const char *path, Error *error) {
   char *kept = cluster_machine_path();
   bool is_kept = kept && !strcmp(kept, path);

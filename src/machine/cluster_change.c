@@ -1,4 +1,4 @@
-// What if: one key of a cluster gets another value, or is multiplied; and what runs ask of a cluster.
+// Changes a key of a cluster: it gets another value, or is multiplied. Also the facts of a cluster that runs ask for.
 #include "base/fault.h"
 #include "base/nearest.h"
 #include "machine/cluster_keys.h"

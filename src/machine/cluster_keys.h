@@ -71,7 +71,7 @@ int cluster_set_value(ClusterReader *reader, const ClusterKey *key, const char *
 int cluster_set_rate(ClusterReader *reader, const ClusterKey *key, const char *path, const YamlNode *node,
                      double *rate);
 bool cluster_is_level_name(const char *text); // a word, and not the name of another section
-// What no key alone can tell: names, the number of devices, islands. `name` starts the message.
+// Checks facts that span several keys: names, the number of devices, islands. `name` starts the message.
 int cluster_check(const Cluster *cluster, const char *name, Error *error);
 // kind,ranks,nodes,bytes,seconds; first_line: of `text` in the file that messages name.
 int cluster_measured_parse(Cluster *cluster, const char *name, int first_line, const char *text, Error *error);

@@ -1,4 +1,4 @@
-// Tables of measurements in cluster files: lines of comma-separated values behind a line that names the columns. For
+// Tables of measurements in cluster files: lines of comma-separated values after a line that names the columns. For
 // machine/cluster_measured.c and machine/kernel_lines.c.
 #pragma once
 #include "machine/cluster.h"

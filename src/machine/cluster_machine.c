@@ -1,4 +1,4 @@
-// What this machine is called.
+// The name of this machine.
 #include "machine/cluster_machine.h"
 #include "base/cores.h"
 #include "device/device.h"

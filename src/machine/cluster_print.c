@@ -1,4 +1,4 @@
-// What a cluster has, for people; and the list of those that come with plait.
+// Prints a cluster, for people, and the list of those that come with plait.
 #include "base/fault.h"
 #include "base/units.h"
 #include "machine/cluster_find.h"

@@ -78,7 +78,7 @@ static void write_kernels(const Cluster *cluster, FILE *out) {
   }
 }
 
-// What the file need not say: lists without items, and what has no source because nobody gave it.
+// Keys that the file need not have: lists without items, and values without a source, which nobody gave.
 static bool is_absent(const Writer *writer, const ClusterKey *key) {
   static const double zero;
   const Cluster *c = writer->cluster;

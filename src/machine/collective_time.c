@@ -96,7 +96,7 @@ static double ring_latency(const Cluster *c, const GroupOnLinks *g) {
   return latency;
 }
 
-// From a leaf of a binary tree to its root, which has a tree of its own at each level.
+// From a leaf of a binary tree to its root; each level has its own tree.
 static double tree_latency(const Cluster *c, const GroupOnLinks *g) {
   double latency = 0;
   for (int l = 0; l < c->levels; l++) latency += ceil(log2(span_of(g, l))) * c->level[l].latency;
@@ -111,13 +111,13 @@ static void bound(CollectiveTime *t, const Cluster *c, const GroupOnLinks *g, do
   }
 }
 
-// What leaves a unit of level l for one further out, through its own ports and those of the units in it.
+// Bytes that leave a unit of level l for one further out, through its own ports and those of the units in it.
 static double way_out(const Cluster *c, const GroupOnLinks *g, int level) {
   double out = group_bandwidth(c, level, g);
   return level > 1 ? fmin(out, span_of(g, level - 1) * way_out(c, g, level - 1)) : out;
 }
 
-// What switches that add take for the bytes of an all_reduce.
+// Seconds of switches that add, for the bytes of an all_reduce.
 static double nvls_transfer(const Cluster *c, const GroupOnLinks *g, int level, double bytes) {
   double plain = constant(c->constants, level == 0 ? CONSTANT_LINK_SHARE : CONSTANT_NETWORK_SHARE);
   return bytes / (group_bandwidth(c, level, g) / plain * constant(c->constants, CONSTANT_NVLS_SHARE));
@@ -141,7 +141,7 @@ static void hierarchical(CollectiveTime *t, const Cluster *c, const GroupOnLinks
   }
 }
 
-// Every rank sends a part to every other. What leaves a unit of level l goes through its ports there.
+// Every rank sends a part to every other. Messages that leave a unit of level l go through its ports there.
 static void pairwise(CollectiveTime *t, const Cluster *c, const GroupOnLinks *g, double bytes) {
   double n = g->ranks;
   for (int l = 0; l < c->levels; l++) {

@@ -5,7 +5,7 @@
 // Rabenseifner and Gropp, Optimization of Collective Communication Operations in MPICH, 2005; double binary trees:
 // Sanders, Speck and Träff, 2009, as NCCL uses them.
 //
-// What a unit of level l (a device at level 0, a node at level 1) sends out in a second for one group:
+// Bytes that a unit of level l (a device at level 0, a node at level 1) sends out in a second for one group:
 //   ports it reaches · bandwidth · share that NCCL gets of a link / oversubscription / sharing.
 // A rank reaches the ports nearest to it: ports / devices of the unit, at least one. With 8 ports and 8 devices in a
 // node, a group with one rank a node has one port, and 8 such groups at once have one each; a group alone has all 8

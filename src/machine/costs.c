@@ -26,7 +26,7 @@ static CollectiveKind kind_of(const Node *n) {
   return timed_as[op_def(n->op)->comm];
 }
 
-// The units that a collective's kernels hold on a device with so many: as many as NCCL has channels, on a GPU.
+// The units that a collective's kernels hold on this device: as many as NCCL has channels, on a GPU.
 static int held_units(const Cluster *c, const DeviceFacts *device) {
   int units = device->units, held = (int)constant(c->constants, CONSTANT_HELD_UNITS);
   return units > 2 * held ? held : 0;
@@ -77,7 +77,7 @@ static Cost collective_cost(Costs *costs, const Cluster *c, const Node *n, int m
                 .algorithm = t.algorithm};
 }
 
-// What owners do alone is done by all at once, each its own part; of one rank it is known whether it does it.
+// All owners do their own parts at the same time. Of one rank it is known whether it is the owner.
 static double share_of_owner(const Costs *costs, const Node *n) {
   const Mesh *mesh = &costs->program->mesh;
   const Placement *owner = node_is(n, ROLE_WHOLE_MATRIX) ? node_owner(costs->program->graph, n) : NULL;
@@ -113,7 +113,7 @@ static Cost measured_cost(Costs *costs, const Cluster *c, const Node *n, const O
                 .bytes = own * (work->read + work->written)};
 }
 
-// What the software that is predicted moves beside the kernel that updates a parameter.
+// Memory that the predicted software reads and writes beside the kernel that updates a parameter.
 static double passes_over_gradients(const Program *p, const Node *n, const SoftwareFacts *software) {
   if (!op_def(n->op)->optimizer || !(software->parameter_bytes > 0)) return 0;
   double *bytes = xcalloc((size_t)(n->ninput + n->noutput), sizeof *bytes);

@@ -1,4 +1,4 @@
-// What the instructions of a Program cost on a cluster: seconds of each kernel and collective, counted once for all
+// The costs of the instructions of a Program on a cluster: seconds of each kernel and collective, counted once for all
 // calls that are alike.
 #pragma once
 #include "machine/cores.h"
@@ -38,7 +38,7 @@ typedef struct Costs {
   double host;                          // seconds that the slowest host takes to launch a kernel
   RowsKinds kinds;
   int *kind;                            // (microbatches) index into kinds
-  Cost *begin, *end;                    // (instructions, and one behind the last)
+  Cost *begin, *end;                    // (instructions, and one after the last)
   Cost *(*micro)[PHASE_COUNT];          // [stage · kinds + kind][phase] (the same)
   Vec(CostGroup) group;                 // of collectives so far
   const char *guessed;                  // an op that was not measured, where others were; NULL: none

@@ -16,7 +16,7 @@ struct Critical {
   int coordinates, traced, waits;
   Vec(Wait) *wait;         // (coordinates) in order of time
   double *last;            // (coordinates) when it last did something
-  Vec(Interval) *interval; // (coordinates) on the path, in order of time; those before `at` are behind the second run
+  Vec(Interval) *interval; // (coordinates) on the path, in order of time; those before `at` are past for the second run
   int *at;
   Vec(Item) item;
 };

@@ -7,14 +7,14 @@ typedef struct Critical Critical;
 Critical *critical_create(int coordinates);
 void critical_free(Critical *critical); // NULL is fine
 
-// A coordinate went on at `resumed` because of what another one did up to `time`; between the two lies the collective
+// A coordinate continued at `resumed` because of what another one did up to `time`; between the two lies the collective
 // `node`, or a message (NULL), over `axes`.
 void critical_waited(Critical *critical, int coordinate, double resumed, int from, double time, const Node *node,
                      uint32_t axes);
-// What a coordinate's device did from `from` to `to`; node NULL: it waited for a message, or at the end.
+// Notes what a coordinate's device did from `from` to `to`; node NULL: it waited for a message, or at the end.
 void critical_spent(Critical *critical, int coordinate, double from, double to, TimePart part, const Node *node,
                     uint32_t axes);
-// Between the first run and the second, which is given the same calls: finds the path of a step of so many seconds.
+// Between the first run and the second, which is given the same calls: finds the path of a step of `step` seconds.
 void critical_trace(Critical *critical, double step);
 // After the second: the `most` longest, in out->critical.
 void critical_items(const Critical *critical, int most, Simulation *out);

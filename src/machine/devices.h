@@ -10,7 +10,7 @@ const DeviceFacts *devices_fastest(const Cluster *cluster, Dtype dtype);
 double devices_room(const Cluster *cluster, int ranks, const Mesh *mesh, int coordinate);
 // Of a CPU: ranks have any number of its cores, and those that wait help others.
 int devices_share_cores(const Cluster *cluster);
-// On how many devices so many ranks can compute at the same time.
+// The number of devices on which this number of ranks can compute at the same time.
 double devices_at_once(const Cluster *cluster, int ranks);
 // FLOP/s of products of the first `ranks` devices together, by the data sheet; 0: one of them has no rate.
 double devices_rate(const Cluster *cluster, int ranks, Dtype dtype);

@@ -1,5 +1,5 @@
-// What the simulator knows of machines: plain numbers in SI units (seconds, bytes, FLOP/s), as a cluster file gives
-// them (machine/cluster.h) or a probe measures them.
+// The simulator's facts of machines: plain numbers in SI units (seconds, bytes, FLOP/s), as a cluster file gives them
+// (machine/cluster.h) or a probe measures them.
 #pragma once
 #include "base/arena.h"
 #include "base/dtype.h"
@@ -48,7 +48,7 @@ typedef enum LevelKind { LEVEL_SWITCH, LEVEL_RING, LEVEL_MESH, LEVEL_BUS, LEVEL_
 // A bandwidth is what one port sends in a second, while it receives as much.
 //   switch  every unit has `ports` ports to a switch that does not block, but for `oversubscription`
 //   ring    every unit is connected with its two neighbours
-//   mesh    every pair of units has a link of its own
+//   mesh    every pair of units has its own link
 //   bus     all share one link
 typedef struct LevelFacts {
   const char *name;        // "nvlink"
@@ -79,12 +79,11 @@ typedef struct SoftwareFacts {
   const char *source;
 } SoftwareFacts;
 
-// A row of measured collectives: so many ranks on so many nodes moved so many bytes each.
+// A row of measured collectives: `ranks` ranks on `nodes` nodes moved `bytes` bytes each.
 typedef struct MeasuredCollective { const char *kind; int ranks, nodes; double bytes, seconds; } MeasuredCollective;
 
-// A kernel as a probe measured it: one call of an op on a rank of so many threads, while `active` threads of the
-// machine (its own among them) compute. Of what it works on: what OpWork says, as machine/kernel_table.h compares
-// calls.
+// A kernel as a probe measured it: one call of an op on a rank with a number of threads, while `active` threads of the
+// machine (its own among them) compute. Its sizes are those of OpWork, as machine/kernel_table.h compares calls.
 enum { KERNEL_FEATURES = 4 };
 typedef struct MeasuredKernel {
   const char *op;

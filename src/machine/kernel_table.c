@@ -1,4 +1,4 @@
-// What measured kernels say of calls that were not measured.
+// Predicts calls that were not measured from kernels that were.
 #include "machine/kernel_table.h"
 #include "base/error.h"
 #include <math.h>

@@ -3,8 +3,8 @@
 //
 // Calls of one kind (op, dtype, operands, threads) share a model: seconds are a sum of a constant and of what the call
 // works through (FLOPs and elements of products, pairs of attention, bytes of everything else), whose coefficients are
-// those of least relative squares that are not negative. What that leaves over is averaged over the measured calls by
-// their distance in the logarithms of their sizes.
+// those of least relative squares that are not negative. The residuals are averaged over the measured calls by their
+// distance in the logarithms of their sizes.
 #pragma once
 #include "base/error.h"
 #include "op/work.h"
@@ -12,9 +12,9 @@
 #include "program/program.h"
 #include <stdio.h>
 
-// What a call is compared by: fills in everything of *kernel but threads, active and seconds. How many operands a node
-// has counts, so that an op with and without a bias, say, is not one kind; and so does whether it works on what only
-// memory holds: before and behind the microbatches, where ranks touch more in a step than a cache of so many bytes.
+// The features by which calls are compared: fills in everything of *kernel but threads, active and seconds. How many
+// operands a node has counts, so that an op with and without a bias, say, is not one kind; and so does whether its data
+// is in memory only: before and after the microbatches, where ranks touch more in a step than a cache of `cache` bytes.
 void kernel_describe(const Program *program, const Node *node, const OpWork *work, double cache,
                      MeasuredKernel *kernel);
 

@@ -18,9 +18,9 @@ GroupOnLinks machine_group_of(const Cluster *cluster, const Mesh *mesh, uint32_t
 typedef struct MessagesOnLinks { int level, sharing; } MessagesOnLinks;
 MessagesOnLinks machine_messages(const Cluster *cluster, const Mesh *mesh, int from, int to, int rank);
 
-// The port of a level by which messages of a pipeline coordinate leave a unit, where other coordinates have ranks
-// behind it too: the same number for those whose messages meet there; -1: nobody else has. rank: of one (-1: its first
-// one). What the ranks of one coordinate send at once is in machine_messages.
+// The port of a level by which messages of a pipeline coordinate leave a unit, where other coordinates have ranks that
+// use it too: the same number for those whose messages meet there; -1: nobody else has. rank: of one (-1: its first
+// one). Messages that the ranks of one coordinate send at once are in machine_messages.
 int machine_port(const Cluster *cluster, const Mesh *mesh, int level, int coordinate, int rank);
 
 // The outermost level that two devices do not share: 0 inside of the innermost. -1: they are one.

@@ -8,7 +8,7 @@ typedef struct Meeting {
   double latest;        // when the last of those that have arrived did
   int last;             // that rank
   int *member;          // (of) ranks that have arrived
-  int room;             // for so many
+  int room;             // number of ranks that `member` has room for
   int transfer;         // 1 + its number among transfers under way, once it has begun; 0: not yet
   int waiting;          // 1 + the first of the streams that wait for it, as their owner numbers them; 0: none
   struct Meeting *next; // of the same group

@@ -1,4 +1,4 @@
-// What Programs cost on the ranks that are simulated.
+// The costs of Programs on the ranks that are simulated.
 #pragma once
 #include "machine/costs.h"
 

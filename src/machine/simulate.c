@@ -22,7 +22,7 @@ static void free_times(RankTime *time, int n) {
   free(time);
 }
 
-// A simulation of so many steps (1 unless the schedule streams).
+// A simulation of one step, or of several if the schedule streams.
 typedef struct Runs {
   Program *const *programs;
   const RankCosts *costs;
@@ -71,8 +71,8 @@ static void forget_run(Runs *runs) {
 }
 
 // Runs as if every transfer had its links alone. Where some met, runs again, so that these share them: that takes a few
-// times longer. Not on a machine whose collectives were measured, where messages go through memory, and not of so many
-// ranks that it would take minutes.
+// times longer. Not on a machine whose collectives were measured, where messages go through memory, and not with a
+// number of ranks for which it would take minutes.
 static int run_shared(Runs *runs, Error *error) {
   enum { MOST_RANKS = 512 };
   const double little = 1e-6; // of the step
@@ -84,7 +84,7 @@ static int run_shared(Runs *runs, Error *error) {
   return run(runs, 1, NULL, error);
 }
 
-// What `more` has beyond `less`, for one of `steps` steps.
+// Subtracts `less` from `more`, and divides by `steps` steps.
 static void subtract(RankTime *more, const RankTime *less, int steps) {
   for (int i = 0; i < TIME_PARTS; i++) more->part[i] = (more->part[i] - less->part[i]) / steps;
   more->flops = (more->flops - less->flops) / steps;

@@ -4,7 +4,7 @@
 #include "machine/rank_costs.h"
 #include "program/calls.h"
 
-// What a pipeline coordinate's time is spent on. The parts add up to the step.
+// The parts of a pipeline coordinate's time. They add up to the step.
 typedef enum TimePart {
 #define TIME_PART(id, name, meaning) TIME_##id,
 #include "machine/time_parts.def"
@@ -43,12 +43,12 @@ typedef struct Simulation {
   Arena arena;
 } Simulation;
 
-// What an instruction did when, for timelines: seconds since the step began. node: NULL: a message between stages, of
-// action->tensor. name: of the node or the tensor; the graph's.
+// Called for each span of an instruction, for timelines: seconds since the step began. node: NULL: a message between
+// stages, of action->tensor. name: of the node or the tensor; the graph's.
 typedef void SimulationSee(void *context, int rank, const char *name, const Node *node, const Action *action,
                            double begin, double end, int in_flight);
 
-// What a rank issued, in its order.
+// Called for each call that a rank issued, in its order.
 typedef void SimulationIssue(void *context, int rank, const Call *call);
 
 typedef struct SimulateOptions {
@@ -65,7 +65,7 @@ typedef struct SimulateOptions {
 // a rank here is a coordinate. With all_ranks each rank of the mesh has its own links, and waits in a collective for
 // the ranks of its group. PLAIT_BAD_INPUT as costs_create; PLAIT_INFEASIBLE where the replay refuses the schedule.
 int simulate(Program *const *programs, const SimulateOptions *options, Simulation **out, Error *error);
-// Only walks along so many steps: for what `options` look at. Of a schedule that never drains these come out of an
-// empty pipeline and leave one. Errors as simulate.
+// Only walks along `steps` steps, for the observers of `options`. With a schedule that never drains, the pipeline is
+// empty before and after them. Errors as simulate.
 int simulate_steps(Program *const *programs, const SimulateOptions *options, int steps, Error *error);
 void simulation_free(Simulation *simulation); // NULL is fine

@@ -81,7 +81,7 @@ static int meets(const Simulator *s, const Cost *cost) {
   return s->options->all_ranks ? FAULT(simulated_ranks_do_not_meet, cost->ranks, cost->crossing) : cost->crossing;
 }
 
-// What its meetings are found by: with all ranks the first rank of its group.
+// The number by which its meetings are found: with all ranks the first rank of its group.
 static int group_of(Simulator *s, int c, const Cost *cost) {
   SimulatedRank *r = &s->rank[c];
   if (!s->options->all_ranks) return 0;
@@ -153,7 +153,7 @@ static void resolve(Simulator *s, int c, int i) {
   stream->flight.count = stream->next = 0;
 }
 
-// Streams whose ranks may be waiting for something else go on.
+// Advances streams whose ranks may be waiting for something else.
 static void resolve_ready(Simulator *s) {
   while (s->ready.count) {
     int i = s->ready.data[--s->ready.count];
@@ -307,7 +307,7 @@ static int run_kernel(Simulator *s, int c, const Action *a, const Node *n, const
 
 // Bodies ------------------------------------------------------------------------------------------------------------
 
-// What an instruction needs of collectives that started before it in its body.
+// Waits for collectives that started before the instruction in its body and whose results it needs.
 static int wait_due(Simulator *s, int c, const Action *a, const Cost *cost, int instruction, double *now) {
   for (int i = FAULT(simulated_wait_left_out, cost[instruction].due, 0); i; i = cost[i - 1].next_due)
     if (!land(s, c, a, flight_of(s, c, a, i - 1), now)) return 0;
@@ -363,7 +363,7 @@ static int clock_run(void *context, int c, const Action *a, double *now) {
   const SimulatedRank *r = &s->rank[c];
   int at = r->action == a ? r->at : -1, due = r->due;
   if (run_body(s, c, a, now)) return 1;
-  return r->at != at || r->due != due ? 2 : 0; // where it went on, others may
+  return r->at != at || r->due != due ? 2 : 0; // where it continued, others may
 }
 
 // to: a coordinate. member: (2) written.
@@ -479,7 +479,7 @@ static int next_kernel(const Simulator *s, double *end) {
   return first;
 }
 
-// What follows on a rank when some transfers have ended.
+// Continues a rank when some transfers have ended.
 static void look_at_links(Simulator *s, int c) {
   SimulatedRank *r = &s->rank[c];
   for (int i = 0; i < STREAMS; i++) {
@@ -524,7 +524,7 @@ RankTime simulator_rank_ends(Simulator *s, int c, double end, double total) {
   return s->rank[c].time;
 }
 
-// What a run holds --------------------------------------------------------------------------------------------------
+// The state of a run ------------------------------------------------------------------------------------------------
 
 static void make_rank(Simulator *s, int c, const Program *p, Costs *costs, Arena *arena) {
   SimulatedRank *r = &s->rank[c];
@@ -544,7 +544,7 @@ static void make_rank(Simulator *s, int c, const Program *p, Costs *costs, Arena
   r->first = arena_array(arena, int, costs->group.count + 1);
 }
 
-// Simulated ranks of several coordinates behind one port share it when they send or receive.
+// Simulated ranks of several coordinates that use one port share it when they send or receive.
 static void share_ports(Simulator *s) {
   const Cluster *cluster = s->options->cluster;
   const Mesh *mesh = &s->rank[0].program->mesh;

@@ -1,4 +1,4 @@
-// What model files share: inputs, parameters, and the steps that most transformers take.
+// Shared parts of model files: inputs, parameters, and the steps that most transformers take.
 #pragma once
 #include "model/model.h"
 #include "op/build.h"

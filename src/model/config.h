@@ -15,7 +15,7 @@ typedef struct Family Family; // model/family.h; outside of families it is only 
 typedef struct ModelWidth { DimName dim; int64_t size; char of[48]; } ModelWidth;
 enum { MODEL_WIDTHS = 32 }; // most that are kept
 
-// What the forward graph says about the model (model_measure).
+// Facts of the model that its forward graph tells (model_measure).
 typedef struct ModelFacts {
   int64_t parameters;      // a tied head counts once
   int64_t active;          // of these, those that one token uses: of the experts, experts_per_token
@@ -75,8 +75,8 @@ int model_config_equal(const ModelConfig *a, const ModelConfig *b);
 int model_same_rope(const RopeAttr *a, const RopeAttr *b);
 
 // Keys of the file that plait does not read and that might matter, with the nearest that it reads, as a list for a
-// message: "n_layres (did you mean n_layer?), rotary_pct"; NULL: none. What every config.json holds beside the model is
-// left out. The caller frees it.
+// message: "n_layres (did you mean n_layer?), rotary_pct"; NULL: none. Keys that every config.json holds beside the
+// model are left out. The caller frees it.
 char *model_config_unread(const ModelConfig *config);
 
 // Does layer 0 … have experts in place of its feed-forward half?

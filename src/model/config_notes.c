@@ -6,8 +6,9 @@
 #include <stdio.h>
 #include <string.h>
 
-// What transformers writes beside the model (tokens, generation, training, its own bookkeeping, heads other than that
-// of a language model), and what its families ignore without a switch that plait reads. Keys that begin with _ as well.
+// Keys that transformers writes beside the model (tokens, generation, training, its own bookkeeping, heads other than
+// that of a language model), and keys that its families ignore without a switch that plait reads. Keys that begin with
+// _ as well.
 static const char harmless[] =
     " architectures auto_map transformers_version transformers.js_config torch_dtype dtype use_bfloat16 "
     "name_or_path tokenizer_class prefix revision keys_to_ignore_at_inference attn_implementation "

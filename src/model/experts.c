@@ -95,7 +95,8 @@ static int build_chosen(ModelBuild *m, int layer, int x) {
   const ModelConfig *c = m->config;
   const RouteAttr route = {.k = (int32_t)c->experts_per_token,
                            .normalize = FAULT(weights_of_experts_add_up, c->norm_topk, !c->norm_topk)};
-  // The router's rows are no experts: where these lie on other ranks, each rank still routes its own tokens.
+  // The router's rows are not cut as experts are: where experts lie on other ranks, each rank still routes its own
+  // tokens.
   const Extent experts = {DIM_NONE, c->experts}, ffn = {DIM_EXPERT_FFN, c->expert_ffn},
                embed = {DIM_EMBED, c->embed};
   int weights, mask;

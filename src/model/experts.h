@@ -17,9 +17,8 @@ void experts_in_all_layers(ModelConfig *c);
 // x (b, s, e), already normalised, through the layer's experts, and added to `stream` (b, s, e) → the new stream.
 int build_experts(ModelBuild *m, int layer, int x, int stream);
 
-// The views of the shared expert, of the Qwen families, whose other experts have tensors of their own; and of the
-// layout in which transformers 5 computes, where all experts are in two tensors: gate has the first half of
-// gate_up_proj's rows.
+// The views of the shared expert, of the Qwen families, whose other experts have separate tensors; and of the layout in
+// which transformers 5 computes, where all experts are in two tensors: gate has the first half of gate_up_proj's rows.
 #define EXPERTS_SHARED_NAMES                                                                                           \
   "model.layers.N.mlp.shared_expert.gate_proj.weight = layer.N.shared.gate.weight\n"                                   \
   "model.layers.N.mlp.shared_expert.up_proj.weight = layer.N.shared.up.weight\n"                                       \

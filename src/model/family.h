@@ -1,8 +1,8 @@
 // A model family: all that plait knows of it, made by one file, src/model/families/NAME.c, with one line in
 // families.def.
 //
-// How to add one (docs/families.md): `const Family family_NAME` in src/model/families/NAME.c. What several families
-// have alike lies beside this file: config_reader.h (typed keys), build.h (parts of graphs), rotary.h and learned.h
+// How to add one (docs/families.md): `const Family family_NAME` in src/model/families/NAME.c. Code that several
+// families share lies beside this file: config_reader.h (typed keys), build.h (parts of graphs), rotary.h and learned.h
 // (whole decoders). A family's folder includes these, and never another family's folder.
 #pragma once
 #include "model/build.h"
@@ -12,7 +12,7 @@
 struct Family {
   const char *model_type;     // of its config.json
   const char *architecture;   // what its config.json calls the class: "…ForCausalLM"
-  // Reads its keys into *config. What it cannot have is refused by its key; the reader keeps the first error.
+  // Reads its keys into *config. A value that it cannot have is refused by its key; the reader keeps the first error.
   void (*read)(ConfigReader *reader, ModelConfig *config);
   // Embedding, blocks, final norm and head. Whatever limits the length of sequences is said with build_limit.
   void (*build)(ModelBuild *m, ModelOutputs *outputs);

@@ -13,8 +13,8 @@
 //   layer.N.ffn.gate.weight (ffn, embed)             .bias (ffn)
 //   layer.N.ffn.up.weight (ffn, embed)               .bias (ffn)
 //   layer.N.ffn.down.weight (embed, ffn)             .bias (embed)
-//   layer.N.router.weight (experts, embed)           of a layer with experts, which has ffn.norm, and these for the
-//   rest layer.N.experts.gate.weight .up.weight (expert, expert_ffn, embed)   .down.weight (expert, embed, expert_ffn)
+//   layer.N.router.weight (experts, embed)           of a layer with experts: it has ffn.norm, and these for the rest
+//   layer.N.experts.gate.weight .up.weight (expert, expert_ffn, embed)   .down.weight (expert, embed, expert_ffn)
 //   layer.N.shared.gate.weight .up.weight (ffn, embed)  .down.weight (embed, ffn)  .switch.weight (1, embed)
 //   norm.weight .bias (embed)
 //   head (vocab, embed)                              where not tied
@@ -33,8 +33,8 @@ typedef struct ModelOptions {
   int64_t batch, seq; // global shape of the graph: sequences of one microbatch, tokens of a sequence
   int mode;           // ModelMode
   double capacity;    // of experts, while training: times the even share of a sequence's choices; 0: no limit
-  int router_bias;    // routers choose by probabilities and a bias that is no parameter
-  int chunks;         // positions go through layers of experts in so many parts, which divide seq; 0, 1: at once
+  int router_bias;    // routers choose by probabilities and a bias that is not a parameter
+  int chunks;         // positions go through layers of experts in this many parts, which divide seq; 0, 1: at once
 } ModelOptions;
 
 typedef struct ModelOutputs {

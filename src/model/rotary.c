@@ -37,7 +37,7 @@ static void read_scaling(ConfigReader *r, RopeAttr *rope) {
   }
 }
 
-// What one object says, beside a rope_theta that stands outside of it. 1: the object is there.
+// Reads one object, beside a rope_theta that stands outside of it. 1: the object is there.
 static int read_rope(ConfigReader *outer, const char *key, double theta, RopeAttr *rope) {
   static const ConfigAlias aliases[] = {{"type", "rope_type"}, {NULL, NULL}}; // files before 2024 say "type"
   const json_t *object = config_value(outer, key);

@@ -3,7 +3,7 @@
 #pragma once
 #include "model/family.h"
 
-// What a family's config.json means where a key is absent. 0: another key's value; see rotary_read.
+// A family's defaults for absent keys of config.json. 0: another key's value; see rotary_read.
 typedef struct RotaryDefaults {
   int64_t kv_heads;  // num_key_value_heads; 0: num_attention_heads, as null always means
   int64_t head_dim;  // 0: hidden_size / num_attention_heads

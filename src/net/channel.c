@@ -55,7 +55,7 @@ bool channel_has_more(const Channel *c) { return c->tls && c->met && tls_pending
 int channel_meet(Channel *c, double deadline) {
   int done;
   while (!(done = channel_greet(c)))
-    if (!net_ready(c->fd, POLLIN, deadline)) return 0;
+    if (!net_ready(c->fd, POLLIN, deadline)) return errno = ETIMEDOUT, 0;
   return done > 0;
 }
 

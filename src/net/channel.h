@@ -11,7 +11,8 @@ void channel_close(Channel *channel); // NULL is fine
 int channel_release(Channel *channel); // a plain one: frees it, and gives the socket back
 int channel_fd(const Channel *channel);
 
-// 1: it can be used; 0: call this again when more has come; -1: the other side does not have the secret.
+// 1: it can be used; 0: call this again when more has come; -1: by errno, EPROTO: the other side does not have the
+// secret; ECONNRESET: it has ended the connection.
 int channel_greet(Channel *channel);
 // As recv and send of a socket that does not block: errno is EAGAIN, or something else when the connection is broken.
 ssize_t channel_receive(Channel *channel, void *data, size_t bytes);
@@ -19,6 +20,6 @@ ssize_t channel_send(Channel *channel, const void *data, size_t bytes);
 bool channel_has_more(const Channel *channel); // bytes have come of which poll does not know
 
 // By the deadline of clock_seconds(), or 0. All the bytes.
-int channel_meet(Channel *channel, double deadline); // channel_greet to its end
+int channel_meet(Channel *channel, double deadline); // channel_greet to its end; its errno, or ETIMEDOUT
 int channel_read(Channel *channel, void *data, size_t bytes, double deadline);
 int channel_write(Channel *channel, const void *data, size_t bytes, double deadline);

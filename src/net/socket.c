@@ -13,6 +13,7 @@
 #include <poll.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 static bool is_loopback(const struct sockaddr *address) {
@@ -93,13 +94,23 @@ static int same_host(const NetAddress *a, const struct sockaddr *b) {
 }
 
 // A datagram socket that is connected has chosen its interface, and nothing was sent.
+int net_own_address(const NetAddress *address, NetAddress *own) {
+  int fd = socket(address->storage.ss_family, SOCK_DGRAM | SOCK_CLOEXEC, 0), code = 0;
+  if (fd < 0) return -errno;
+  *own = (NetAddress){.length = sizeof own->storage};
+  if (connect(fd, (const struct sockaddr *)&address->storage, address->length) ||
+      getsockname(fd, (struct sockaddr *)&own->storage, &own->length))
+    code = -errno;
+  close(fd);
+  return code;
+}
+
 int net_interface(const NetAddress *address, char *name, size_t size) {
-  NetAddress own = {.length = sizeof own.storage};
+  NetAddress own;
   struct ifaddrs *list = NULL;
-  int found = 0, fd = socket(address->storage.ss_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-  if (fd < 0) return 0;
-  if (!connect(fd, (const struct sockaddr *)&address->storage, address->length) &&
-      !getsockname(fd, (struct sockaddr *)&own.storage, &own.length) && !getifaddrs(&list))
+  int found = 0;
+  if (net_own_address(address, &own) < 0) return 0;
+  if (!getifaddrs(&list))
     for (struct ifaddrs *i = list; i && !found; i = i->ifa_next)
       if (same_host(&own, i->ifa_addr)) found = snprintf(name, size, "%s", i->ifa_name) < (int)size;
   if (!found && net_is_loopback(&own)) { // 127.0.0.2 is nobody's in the list
@@ -107,7 +118,6 @@ int net_interface(const NetAddress *address, char *name, size_t size) {
       if (i->ifa_flags & IFF_LOOPBACK) found = snprintf(name, size, "%s", i->ifa_name) < (int)size;
   }
   if (list) freeifaddrs(list);
-  close(fd);
   return found;
 }
 
@@ -150,18 +160,72 @@ int net_accept(int listener, double deadline) {
   return -ETIMEDOUT;
 }
 
-int net_connect(const NetAddress *address, double deadline) {
-  int fd = socket(address->storage.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), problem = 0;
-  socklen_t length = sizeof problem;
+static int connect_begin(const struct sockaddr *to, socklen_t length) {
+  int fd = socket(to->sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), code = 0;
   if (fd < 0) return -errno;
-  if (connect(fd, (const struct sockaddr *)&address->storage, address->length)) {
-    problem = errno;
-    if (problem == EINPROGRESS) problem = net_ready(fd, POLLOUT, deadline) ? 0 : ETIMEDOUT;
-    if (!problem) getsockopt(fd, SOL_SOCKET, SO_ERROR, &problem, &length);
-  }
-  if (!problem) return prepare(fd);
+  if (connect(fd, to, length) && errno != EINPROGRESS) code = -errno;
+  if (!code) return prepare(fd);
   close(fd);
+  return code;
+}
+
+int net_connect_begin(const NetAddress *address) {
+  return connect_begin((const struct sockaddr *)&address->storage, address->length);
+}
+
+int net_connect_result(int fd) {
+  int problem = 0;
+  socklen_t length = sizeof problem;
+  getsockopt(fd, SOL_SOCKET, SO_ERROR, &problem, &length);
   return -problem;
+}
+
+int net_connect(const NetAddress *address, double deadline) {
+  int fd = net_connect_begin(address);
+  if (fd < 0) return fd;
+  int code = net_ready(fd, POLLOUT, deadline) ? net_connect_result(fd) : -ETIMEDOUT;
+  if (!code) return fd;
+  close(fd);
+  return code;
+}
+
+static int unix_address(const char *path, struct sockaddr_un *at) {
+  *at = (struct sockaddr_un){.sun_family = AF_UNIX};
+  if (strlen(path) >= sizeof at->sun_path) return -ENAMETOOLONG;
+  strcpy(at->sun_path, path);
+  return 0;
+}
+
+int net_connect_begin_unix(const char *path) {
+  struct sockaddr_un at;
+  int code = unix_address(path, &at);
+  return code ? code : connect_begin((const struct sockaddr *)&at, sizeof at);
+}
+
+int net_listen_unix(const char *path) {
+  struct sockaddr_un at;
+  int code = unix_address(path, &at), fd = code ? code : socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+  if (fd < 0) return code ? code : -errno;
+  if (!bind(fd, (const struct sockaddr *)&at, sizeof at) && !listen(fd, 4096)) return fd;
+  code = -errno;
+  close(fd);
+  return code;
+}
+
+// A socket of another kind cannot be connected to what is alive, but the system looks first whether it is.
+int net_unix_is_dead(const char *path) {
+  struct sockaddr_un at;
+  int fd = unix_address(path, &at) ? -1 : socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0), dead = 0;
+  if (fd < 0) return 0;
+  dead = connect(fd, (const struct sockaddr *)&at, sizeof at) && errno == ECONNREFUSED;
+  close(fd);
+  return dead;
+}
+
+int net_is_own_user(int fd) {
+  struct ucred other;
+  socklen_t length = sizeof other;
+  return !getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &other, &length) && other.uid == geteuid();
 }
 
 int net_read(int fd, void *data, size_t bytes, double deadline) {

@@ -27,6 +27,16 @@ int net_listen(NetAddress *address);
 // Below 0: -errno. The deadline is of clock_seconds().
 int net_accept(int listener, double deadline);
 int net_connect(const NetAddress *address, double deadline);
+// Sockets that do not wait: a connection may still be under way (POLLOUT says when it is there, or has failed, which
+// net_connect_result tells). Below 0: -errno.
+int net_connect_begin(const NetAddress *address);
+int net_connect_begin_unix(const char *path);
+int net_connect_result(int fd); // 0, or -errno
+int net_listen_unix(const char *path);
+int net_unix_is_dead(const char *path); // the process that listened there has ended. Whoever listens does not notice
+int net_is_own_user(int fd);    // of a Unix socket: the other side is a process of this user
+// By which this machine reaches an address. Below 0: -errno.
+int net_own_address(const NetAddress *address, NetAddress *own);
 int net_ready(int fd, short events, double deadline); // poll's events; 0: not until then
 // All the bytes, or 0 if they do not come, or go, until then.
 int net_read(int fd, void *data, size_t bytes, double deadline);

@@ -120,7 +120,12 @@ Tls *tls_open(int fd, bool is_server, const Secret *secret) {
 
 int tls_handshake(Tls *tls) {
   int code = gnu.gnutls_handshake(tls->session);
-  return !code ? 1 : gnu.gnutls_error_is_fatal(code) ? -1 : 0;
+  if (!code || !gnu.gnutls_error_is_fatal(code)) return !code;
+  bool is_gone =
+      code == GNUTLS_E_PREMATURE_TERMINATION || code == GNUTLS_E_PULL_ERROR || code == GNUTLS_E_PUSH_ERROR;
+  if (!is_gone) gnu.gnutls_alert_send_appropriate(tls->session, code); // or the other side sees an end without a reason
+  errno = is_gone ? ECONNRESET : EPROTO;
+  return -1;
 }
 
 // What a call of the library means to who calls recv or send.

@@ -3,7 +3,7 @@
 #pragma once
 #include "ir/graph.h"
 
-// What an algorithm is judged by. Extents are those of one rank, before `ranks` cut them.
+// The facts by which an algorithm is judged. Extents are those of one rank, before `ranks` cut them.
 typedef struct AlgorithmCall {
   int64_t size[26]; // of the factors of the op's rule, by letter: size['s' - 'a']
   int ranks;        // that are to cut the op: of context parallelism mesh.cp

@@ -38,7 +38,7 @@ static void forward_gradient(Graph *g, int id, const int *doutput, int *dinput) 
   for (int k = 0; k < 3; k++) dinput[k] = g->node.data[n].output[k];
 }
 
-// Keys have a letter of their own: a rank's queries look at all keys, and may be a part of all queries.
+// Keys have a separate letter: a rank's queries look at all keys, and may be a part of all queries.
 static void forward_rule(const Graph *g, const Node *node, char *text, size_t size) {
   op_rule(text, size, (const char *[]){"bsgrd", "btgd", "btgd", "bs", "bt"}, 5, (const char *[]){"bsgrd", "bgrs"}, 2,
           "; whole d");

@@ -3,14 +3,14 @@
 //
 // Each of P ranks has a block of the queries, and the block of keys, values and documents of the same positions. Blocks
 // of keys go around the ring (SHIFT); a rank's part of step i is with the block of the rank i places before it. Nodes
-// stand in the order in which they are to run: a SHIFT starts before the product that it is to be hidden behind, and is
-// waited for at its first reader (program/overlap.c).
+// stand in the order in which they are to run: a SHIFT starts before the product that hides it, and is waited for at
+// its first reader (program/overlap.c).
 //
 // Forward, P - 1 moves of k and v:
 //   shift k₁        attention k₀                   → o₀
 //   shift k₂        attention k₁, merge with o₀    → o₁ …
 // Backward, P - 1 moves of k and v and as many of dk and dv: the rank's own block comes last, so that gradients of
-// blocks start with the first step and go home behind the last product:
+// blocks start with the first step and go home after the last product:
 //   shift k₁
 //   shift k₂        gradient k₁                    → dk₁
 //   shift k₃, dk₁   gradient k₂, + dk₁ as it came  → dk₂ …

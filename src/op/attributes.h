@@ -66,9 +66,9 @@ typedef struct DropoutAttr {
   double probability;
   uint64_t stream;
 } DropoutAttr; // stream: philox_name of the forward node
-// What there is in place of dw, for a node that makes it later. DLOGITS: dlogits (b, s, v), of which a product makes
-// it. SUMS: of each row the sum of exponentials, and what these are relative to, with which CROSS_ENTROPY_WEIGHT makes
-// the logits once more.
+// The outputs in place of dw, for a node that makes it later. DLOGITS: dlogits (b, s, v), of which a product makes it.
+// SUMS: of each row the sum of exponentials and the value that these are relative to, with which CROSS_ENTROPY_WEIGHT
+// makes the logits once more.
 typedef enum CrossEntropySplit { CROSS_ENTROPY_WHOLE, CROSS_ENTROPY_DLOGITS, CROSS_ENTROPY_SUMS } CrossEntropySplit;
 // gradient 0: loss only (evaluation). accumulate: a further input (v, e) is added to dw, in place; by fuse.
 typedef struct CrossEntropyAttr { int32_t gradient, accumulate, split; } CrossEntropyAttr; // split: CrossEntropySplit
@@ -109,13 +109,13 @@ enum { ORTHOGONALIZE_STEPS = 5 };
 #define ORTHOGONALIZE_B -4.7750
 #define ORTHOGONALIZE_C 2.0315
 
-// What NEXT_VERSION does: leave the version, make it the newer one, or make it the weights.
+// The action of NEXT_VERSION: leave the version, make it the newer one, or make it the weights.
 enum { TURN_STAYS = 0, TURN_NEXT = 1, TURN_STARTS = 2 };
 
 // How the ranks of a group divide tokens: `batch` parts of the samples, each in `zigzag` · `seq` parts of the
 // positions, of which those of `zigzag` are pairs of chunks (sharding/placement.h); 1: not cut so. home: rows go back
-// to the ranks of their tokens, not to those of their experts. ranks: so many data ranks (base/shares.h) have the
-// samples of a part; more than one where these were gathered, and 0 is read as 1. Of REORDER_ROWS.
+// to the ranks of their tokens, not to those of their experts. ranks: the number of data ranks (base/shares.h) that
+// have the samples of a part; more than one where these were gathered, and 0 is read as 1. Of REORDER_ROWS.
 typedef struct RowParts { int32_t batch, zigzag, seq, home, ranks; } RowParts;
 
 // Communication, inserted by partition. `axes`: set of mesh axes (bits) that the group spans; along pp (in BEGIN and

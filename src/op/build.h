@@ -50,10 +50,10 @@ int op_linear_cross_entropy(Graph *g, const char *name, int x, int w, int target
 int op_cross_entropy(Graph *g, const char *name, int logits, int target, int seed);
 // y (a…), target (a…), seed () → Σ (y - target)² (), and as a further output dy
 int op_squared_error(Graph *g, const char *name, int y, int target, int seed);
-// What a training graph asks of the router of a layer of experts, whose parameter (Variable) is `router`: its losses,
-// balance and z, which autodiff adds to the model's (compile/losses.h), how busy each expert is, and the capacity of
-// experts: `most` choices of an expert in a sequence are kept, the first ones (0: all). logits (b, s, x), mask (b, s,
-// x) as ROUTE gives it → the mask by which tokens are sent.
+// Adds what a training graph needs of the router of a layer of experts, whose parameter (Variable) is `router`: its
+// losses, balance and z, which autodiff adds to the model's (compile/losses.h), how busy each expert is, and the
+// capacity of experts: `most` choices of an expert in a sequence are kept, the first ones (0: all). logits (b, s, x),
+// mask (b, s, x) as ROUTE gives it → the mask by which tokens are sent.
 int op_router_losses(Graph *g, const char *name, int router, int logits, int mask, int64_t most);
 // The bias (x) that ROUTE adds to probabilities when it chooses: no parameter, but moved in END by how busy each expert
 // was (loss-free balancing). In graphs of all modes, where the recipe has moe.bias_rate.

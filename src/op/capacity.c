@@ -1,5 +1,5 @@
-// CAPACITY: an expert takes at most so many positions of a sequence, the first ones that chose it (Lepikhin et al.,
-// "GShard", 2021); later choices are dropped. Over a cut sequence it becomes COUNTS, all_reduce, APPLY.
+// CAPACITY: an expert takes at most a given number of positions of a sequence, the first ones that chose it (Lepikhin
+// et al., "GShard", 2021); later choices are dropped. Over a cut sequence it becomes COUNTS, all_reduce, APPLY.
 //
 // The positions of a rank are one or two runs (zigzag), and those of other ranks may lie between them. COUNTS
 // therefore writes the number of choices in each of its runs into a place by where the run begins, of as many places

@@ -83,7 +83,8 @@ static void combine_gradient(Graph *g, int id, const int *doutput, int *dinput) 
   dinput[2] = g->node.data[n].output[0];
 }
 
-// What lies as tokens do says how it is cut: rows that an all_to_all has brought to their experts come home for it.
+// The operand that lies as tokens do decides the cut: rows that an all_to_all has brought to their experts come home
+// for it.
 static void combine_rule(const Graph *g, const Node *node, char *text, size_t size) {
   (void)g;
   int weighted = node->input[2] >= 0;

@@ -21,7 +21,7 @@ static void exchange_rule(const Graph *g, const Node *node, char *text, size_t s
 const OpDef op_def_exchange_rows = {
     .name = "exchange_rows",
     .meaning = "rows (b, s, x, …), their mask (b, s, x), the mask as it lies afterwards → the rows of that; those of "
-               "several ranks' tokens lie one rank's behind the other's",
+               "several ranks' tokens lie rank after rank",
     .shape = exchange_shape,
     .rule = exchange_rule,
     .communicates = 1,
@@ -64,7 +64,7 @@ static void reorder_reference(const KernelCall *call) {
 
 const OpDef op_def_reorder_rows = {
     .name = "reorder_rows",
-    .meaning = "rows (b, s, x, …) one rank's behind the other's, mask (b, s, x) → by expert; attr.home: the way back",
+    .meaning = "rows (b, s, x, …) rank after rank, mask (b, s, x) → by expert; attr.home: the way back",
     .shape = reorder_shape,
     .rule = reorder_rule,
     .reference = reorder_reference,

@@ -80,7 +80,7 @@ static inline int row_part_of_position(const RowParts *p, int64_t position, int6
   return zigzag * p->seq + (int)(position / (positions / p->seq));
 }
 
-// The part, of those in the order of the group's ranks, that a token of a mask of so many positions belongs to.
+// The part, of those in the order of the group's ranks, that a token of a mask of `positions` positions belongs to.
 static inline int row_part(const RowParts *p, const RowSamples *samples, int64_t token, int64_t positions) {
   return row_part_of_sample(samples, token / positions) * p->zigzag * p->seq +
          row_part_of_position(p, token % positions, positions);
@@ -97,7 +97,7 @@ static inline void row_parts_count(const RowParts *p, const Operand *mask, const
   }
 }
 
-// How many rows of a mask belong to each of so many equal parts of its experts.
+// How many rows of a mask belong to each of `parts` equal parts of its experts.
 static inline void expert_parts_count(const Operand *mask, int parts, int64_t *rows) {
   ExpertRows m = expert_rows(mask);
   int64_t each = m.experts / parts;

@@ -250,10 +250,10 @@ static OpProduct logits_work(const Operand *input, OpWork *work) {
 }
 
 // Logits, and with gradient dx and dw: three products. All rows count, though kernels leave out those without a target:
-// how many these are is not known before the step. dw may be left to another node. What gradients need of the
-// logits, in the dtype of x, goes through memory: kernels keep it for a chunk of rows at a time, which is
-// more than a cache holds. It is written `passes` times, read before each but the first, and read
-// once more by each product, or to be handed on.
+// how many these are is not known before the step. dw may be left to another node. The values of the logits that
+// gradients need, in the dtype of x, go through memory: kernels keep them for a chunk of rows at a time, which is more
+// than a cache holds. They are written `passes` times, read before each but the first, and read once more by each
+// product, or to be handed on.
 static void head_work(const Operand *input, const CrossEntropyAttr *attr, int passes, OpWork *work) {
   OpProduct p = logits_work(input, work);
   if (!attr->gradient) return;

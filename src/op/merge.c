@@ -21,7 +21,7 @@ static void rule(const Graph *g, const Node *node, char *text, size_t size) {
           "; complete 1 d");
 }
 
-// What saw no key, logsumexp -inf, has weight 0; where neither part saw one, out is 0 and logsumexp -inf.
+// A part that saw no key (logsumexp -inf) has weight 0; where neither part saw one, out is 0 and logsumexp -inf.
 static void reference(const KernelCall *call) {
   const Operand *a = &call->input[0], *b = &call->input[2], *out = &call->output[0];
   const int64_t *n = a->size, s = n[1], heads = n[2] * n[3], d = n[4];

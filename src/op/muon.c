@@ -1,6 +1,7 @@
 // MUON (Jordan et al., "Muon: An optimizer for hidden layers in neural networks", 2024): momentum of a matrix, made
 // nearly orthogonal (orthogonalize.c). Three nodes a matrix: MUON_MOMENTUM and MUON work element by element, and so on
-// shards; ORTHOGONALIZE between them needs the whole matrix. What is no matrix of a layer is AdamW's.
+// shards; ORTHOGONALIZE between them needs the whole matrix. Parameters that are not a matrix of a layer are updated by
+// AdamW.
 #include "op/build.h"
 #include "op/optimizer.h"
 #include <math.h>

@@ -1,5 +1,5 @@
-// What LAYER_NORM, RMS_NORM and their gradients become where the dim that they normalise is sharded: local sums,
-// all_reduce, apply.
+// The nodes that replace LAYER_NORM, RMS_NORM and their gradients where the dim that they normalise is sharded: local
+// sums, all_reduce, apply.
 //
 // Mean and variance take two all_reduces: of Σ x, then of Σ (x - mean)² about the mean of the whole row, as the kernels
 // of a whole row sum it. Merging counts, means and squares of shards (Chan et al., 1979) needs one exchange, but of
@@ -120,8 +120,8 @@ static void grad_sums_shape(Graph *g, Node *node) {
   graph_output(g, node, "", op_statistics_dtype(x.dtype), s);
 }
 
-// Letters of x into all, of its rows into rows, of these with the values of a pair behind into pairs; and the clauses:
-// a pair is whole.
+// Letters of x into all, of its rows into rows, of these with the values of a pair appended into pairs; and the
+// clauses: a pair is whole.
 static const char *pair_letters(const Graph *g, int x, char *all, char *rows, char *pairs, const char *linear,
                                 char clauses[48]) {
   const char *e = op_row_letters(g, x, all, rows);

@@ -169,7 +169,7 @@ void op_rule_elementwise(const Graph *g, const Node *node, char *text, size_t si
   free(in);
 }
 
-// What is computed element by element from a compact tensor is compact as that is.
+// A tensor that is computed element by element from a compact tensor is compact in the same way.
 static void inherit_masks(Graph *g, const Node *n) {
   for (int k = 0; k < n->noutput; k++)
     for (int i = 0; i < n->ninput && !tensor_is_compact(graph_tensor(g, n->output[k])); i++) {

@@ -1,4 +1,5 @@
-// What an op is: shape rule, gradient, factor rule, cost and reference kernel, all in its own file src/op/<op>.c.
+// The definition of an op: shape rule, gradient, factor rule, cost and reference kernel, all in its own file
+// src/op/<op>.c.
 #pragma once
 #include "base/comm_kind.h"
 #include "base/fault.h"
@@ -49,7 +50,7 @@ static inline double index_pairs_of_runs(int64_t from, int64_t n, int64_t first,
   }
   return sum[0] - sum[1];
 }
-// Pairs of an index of `a` and one of `b` that does not lie behind it, such as queries and the keys that they see.
+// Pairs of an index of `a` and one of `b` that does not come after it, such as queries and the keys that they see.
 static inline double index_pairs(const IndexMap *a, const IndexMap *b) {
   double pairs = 0;
   for (int r = 0; r < FAULT(pairs_of_one_run, a->runs, 1); r++)
@@ -67,7 +68,7 @@ static inline IndexMap index_range(int64_t first, int64_t n, int64_t global) {
 }
 static inline IndexMap index_whole(int64_t n) { return index_range(0, n, n); }
 
-// What changes between calls; kernels read it, nothing of it is baked into a Program.
+// Parameters that change between calls. Kernels read them; none is fixed in a Program.
 typedef struct CallParameters {
   uint64_t seed;
   uint64_t step;
@@ -165,20 +166,19 @@ typedef struct OpDef {
   //   home 0         output 0 goes back to where operands had these factors before they were moved or made whole
   // A sharded factor that an output lacks makes that output a partial sum.
   void (*rule)(const Graph *g, const Node *node, char *text, size_t size);
-  // Expands the node into simpler ops for a `lower` factor that is sharded over `axes` (bits of mesh axes, of which
-  // there are so many ranks): appends nodes to g, OP_ALL_REDUCE among them, and writes the tensor that replaces each
-  // output. NULL: none.
+  // Expands the node into simpler ops for a `lower` factor that is sharded over `axes` (bits of mesh axes, which
+  // together have `ranks` ranks): appends nodes to g, OP_ALL_REDUCE among them, and writes the tensor that replaces
+  // each output. NULL: none.
   void (*lower)(Graph *g, const Node *node, uint32_t axes, int ranks, const int *input, int *output);
-  // Several ways to compute it over several ranks (op/algorithm.h): `choice` says which key chooses, and the first is
-  // taken where nothing does. They add clauses to the rule, and may have a `lower` of their own. An op and its gradient
-  // have the same ones.
+  // Alternative algorithms across ranks (op/algorithm.h). The key `choice` selects one; the default is the first. They
+  // add clauses to the rule, and may have their own `lower`. An op and its gradient have the same ones.
   const Algorithm *algorithm;
   int algorithms;
   AlgorithmChoice choice;
   // Reference kernel: plain loops, any dtype through operand_load/store, arithmetic in double. It says what the op
   // means.
   Kernel reference;
-  // What one call costs on local shapes. *work comes with the default (op_work); the function replaces what is
+  // The cost of one call on local shapes. *work comes with the default (op_work); the function replaces what is
   // different: FLOPs of products and attention, which the default does not have, and bytes where not each operand is
   // read or written once. Outputs may be missing for ops whose cost follows from their inputs. NULL: the default.
   void (*work)(const Operand *input, const Operand *output, const void *attr, OpWork *work);
@@ -204,9 +204,9 @@ typedef struct OpDef {
   // `dtype`. Returns the index at which the caller must insert that output; -1 when it cannot. For `fuse`: it is the
   // parameter's Copy, which BEGIN then need not make again. NULL: never.
   int (*writes_copy)(Node *node, Dtype dtype);
-  // Turns a node that makes gradients of weights beside its result into one that leaves them to nodes of their own,
-  // which `gradient` appends: for schedules that split backward. again: these nodes compute once more what would take
-  // much memory until then. NULL: it is no such node.
+  // Turns a node that makes gradients of weights beside its result into one that leaves them to separate nodes, which
+  // `gradient` appends: for schedules that split backward. again: these nodes compute once more what would take much
+  // memory until then. NULL: it is not such a node.
   void (*split)(Graph *g, int node, int again);
   // Turns a node of training into what it is outside of training, such as dropout into a copy. NULL: it is the same.
   void (*evaluate)(Node *node);
@@ -239,7 +239,7 @@ static inline const CommTraits *node_comm(const Node *node) { return op_comm(op_
 static inline int node_calls(const Node *node, CommKind kind) {
   return op_def(node->op)->communicates && op_def(node->op)->comm == kind;
 }
-// What one call of an op costs on these operands; their data is not read. By default each input is read once and each
+// The cost of one call of an op on these operands; their data is not read. By default each input is read once and each
 // output written once (an update in place counts in both), `vector` is the elements of the largest operand, and
 // `matrix` is 0. Scalars, and absent operands, which look like them, count 0 bytes.
 OpWork op_work(const OpDef *op, const Operand *input, int ninput, const Operand *output, int noutput, const void *attr);

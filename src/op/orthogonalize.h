@@ -1,8 +1,8 @@
-// What the reference kernel of ORTHOGONALIZE and fast ones share.
+// Shared by the reference kernel of ORTHOGONALIZE and fast ones.
 #pragma once
 #include "op/op.h"
 
-// Of an operand: so many matrices, one behind the other, each (rows, columns).
+// The matrices of an operand, one after the other, each (rows, columns).
 typedef struct OrthogonalizeShape {
   int64_t matrices, rows, columns, shorter, longer;
   int is_wide; // rows are no more than columns: products are with x xᵀ, and else with xᵀ x

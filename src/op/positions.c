@@ -1,5 +1,5 @@
 // SPLIT_POSITIONS deals the positions of each sequence to equal parts, one after the other, and JOIN_POSITIONS puts
-// them back; each is the other's gradient. What cuts the positions cuts every part alike: a rank has as many of each.
+// them back; each is the other's gradient. A cut of the positions cuts every part alike: a rank has as many of each.
 #include "base/fault.h"
 #include "op/build.h"
 #include <string.h>
@@ -18,7 +18,7 @@ static void rule_of_parts(const Graph *g, const Node *node, int parts, char *tex
   free(clauses);
 }
 
-// Each row (all dims behind the positions) of the whole to or from its part. parts: the operands.
+// Each row (all dims after the positions) of the whole to or from its part. parts: the operands.
 static void copy_rows(const Operand *whole, const Operand *part, int parts, int joins) {
   size_t bytes = (size_t)operand_extent(whole, 2, whole->rank) * dtype_size(whole->dtype);
   int64_t positions = whole->size[1];

@@ -15,7 +15,7 @@
 // An element that lies between two values becomes one of them by chance, so that it is right on the average: a mean of
 // squares that shrinks by 0.1 % a step would otherwise stay as it is, since its neighbours are 3 % away. The random
 // bits are addressed (base/philox.h) by the run's seed, the step, the moment and the element's global index. So neither
-// the mesh nor a resumed run changes them. What is a value already stays one.
+// the mesh nor a resumed run changes them. An element that already is such a value stays as it is.
 #pragma once
 #include "op/op.h"
 
@@ -98,7 +98,7 @@ typedef struct StateRun { int64_t at, n, scale; uint64_t index; } StateRun; // s
 typedef struct StateRuns {
   const Operand *x;
   StateBlocks blocks;
-  int row; // the dims behind this one are whole on this rank: what follows each other in memory is cut by this dim only
+  int row; // the dims after this one are whole on this rank: what follows each other in memory is cut by this dim only
   int64_t inner, local_tail, at, to;
   int64_t left, tail, scale; // what follows the run in memory and by index: elements, place in the tail; its scales
   StateRun run;

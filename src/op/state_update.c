@@ -273,7 +273,7 @@ static void scales_reference(const KernelCall *call) {
   wide_free(&w);
 }
 
-// Behind the outputs of the op, before the scales.
+// After the outputs of the op, before the scales.
 static int writes_copy(Node *node, Dtype dtype) {
   StateAttr *attr = node_attr(node, StateAttr);
   const OpDef *op = op_def((Op)attr->op);

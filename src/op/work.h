@@ -1,4 +1,4 @@
-// What one call of an op costs on any device: FLOPs, the products and attention that they belong to, and bytes of
+// The cost of one call of an op on any device: FLOPs, the products and attention that they belong to, and bytes of
 // memory.
 #pragma once
 #include <stdint.h>
@@ -19,6 +19,6 @@ typedef struct OpWork {
   OpProduct product[MAX_PRODUCTS]; // what `matrix` is made of, where the op is products
   int products;
   double rows_read, rows_written; // bytes of rows of a product's result that a device whose products are a library's
-                                  // takes through a kernel of its own (softmax and its gradient): beside read, written
+                                  // takes through a separate kernel (softmax and its gradient): beside read, written
   OpAttention attention;           // where the op is attention; pairs 0: it is not
 } OpWork;

@@ -1,44 +1,38 @@
-// Turns the configuration that is asked for (ParallelOptions) into what passes read.
+// Turns the parallel part of a Step into what passes read.
 #include "parallel/parallel.h"
 #include "base/divisor.h"
 #include "base/fault.h"
 #include "parallel/parallel_experts.h"
 
-int parallel_row_has(const ParallelOptions *o, LayoutRow row, AxisId axis) {
+int parallel_row_has(const StepParallel *o, LayoutRow row, AxisId axis) {
   for (int i = 0; i < o->layout.row[row].count; i++)
     if (o->layout.row[row].axis[i] == axis) return 1;
   return 0;
 }
 
-int parallel_kv_ranks(const Workload *w, int ranks) {
-  return (int)greatest_common_divisor(w->size[DIM_KV_HEADS], ranks);
+int parallel_kv_ranks(const StepModel *m, int ranks) {
+  return (int)greatest_common_divisor(m->size[DIM_KV_HEADS], ranks);
 }
 
-AlgorithmCall parallel_context_call(const ParallelOptions *o, const Workload *w) {
+AlgorithmCall parallel_context_call(const Step *s, const StepModel *m) {
+  const StepParallel *o = &s->parallel;
   AxisId heads = parallel_heads_axis(o);
-  int tp = heads != AXIS_OWN ? parallel_word_ranks(o, heads) : 1, of_kv = parallel_kv_ranks(w, tp);
+  int tp = heads != AXIS_OWN ? parallel_word_ranks(o, heads) : 1, of_kv = parallel_kv_ranks(m, tp);
   AlgorithmCall c = {.ranks = mesh_axis_size(&o->mesh, AXIS_CP), .inner = o->ulysses, .bytes = sizeof(float)};
-  c.size['b' - 'a'] = w->micro;
-  c.size['s' - 'a'] = c.size['t' - 'a'] = w->seq;
-  c.size['g' - 'a'] = w->size[DIM_KV_HEADS] / of_kv;
-  c.size['r' - 'a'] = w->size[DIM_GROUP] / (tp / of_kv);
-  c.size['d' - 'a'] = w->size[DIM_HEAD_DIM];
+  c.size['b' - 'a'] = s->batch.micro;
+  c.size['s' - 'a'] = c.size['t' - 'a'] = s->batch.seq;
+  c.size['g' - 'a'] = m->size[DIM_KV_HEADS] / of_kv;
+  c.size['r' - 'a'] = m->size[DIM_GROUP] / (tp / of_kv);
+  c.size['d' - 'a'] = m->size[DIM_HEAD_DIM];
   return c;
 }
 
-AlgorithmName parallel_context(const ParallelOptions *o, const Workload *w) {
-  AlgorithmCall call = parallel_context_call(o, w);
-  if (call.ranks == 1 || !parallel_row_has(o, LAYOUT_ROW_SEQ, AXIS_CP)) return ALGORITHM_NONE;
-  if (o->context) return o->context;
-  return algorithm_cheapest(CHOICE_CONTEXT, &call);
-}
-
 // The features that cut an axis of the users' in two.
-static void cut_for_hybrid(Mesh *mesh, const ParallelOptions *o) {
+static void cut_for_hybrid(Mesh *mesh, const StepParallel *o) {
   if (o->shard_group) mesh_cut(mesh, AXIS_DP, AXIS_REPLICA, mesh_axis_size(mesh, AXIS_DP) / o->shard_group);
 }
 
-static void cut_for_experts(Mesh *mesh, const ParallelOptions *o) {
+static void cut_for_experts(Mesh *mesh, const StepParallel *o) {
   ExpertFold fold;
   if (parallel_expert_fold(o, o->experts, &fold) && fold.dp < mesh_axis_size(mesh, AXIS_DP))
     mesh_cut(mesh, AXIS_DP, AXIS_DP_EP, fold.dp);
@@ -51,13 +45,13 @@ static int cuts_tokens(const Layout *l, int axis) {
 }
 
 // The axes that experts lie over: first those whose ranks have the same tokens, so that each computes its own experts
-// of them; behind these those over which rows move, all in one call (sharding/row_exchange.h).
-static void lay_experts(Layout *l, const Mesh *mesh, const ParallelOptions *o) {
+// of them; after these those over which rows move, all in one call (sharding/row_exchange.h).
+static void lay_experts(Layout *l, const Mesh *mesh, const StepParallel *o) {
   ExpertFold fold;
   if (!parallel_expert_fold(o, o->experts, &fold)) return;
   int dp = mesh_axis(mesh, AXIS_DP), part = mesh_axis(mesh, AXIS_DP_EP);
-  // All of dp as the user gave it, the replicas' axis too. What is left of it in this mesh may be less than the part
-  // that has been cut off.
+  // All of dp as the user gave it, the replicas' axis too. The rest of it in this mesh may be less than the part that
+  // has been cut off.
   int all =
       FAULT(part_of_dp_is_all, fold.dp == mesh_axis_size(&o->mesh, AXIS_DP), fold.dp > mesh_axis_size(mesh, AXIS_DP));
   for (int moves = 0; moves < 2; moves++)
@@ -69,30 +63,32 @@ static void lay_experts(Layout *l, const Mesh *mesh, const ParallelOptions *o) {
     }
 }
 
-static void cut_for_tensors(Mesh *mesh, const ParallelOptions *o) {
+static void cut_for_tensors(Mesh *mesh, const StepParallel *o) {
   TensorGrid grid = parallel_grid(o);
   if (mesh_axis(mesh, AXIS_TP) < 0) return;
   mesh_cut(mesh, AXIS_TP, AXIS_TP_DEPTH, grid.depth);
   mesh_cut(mesh, AXIS_TP, AXIS_TP_ROW, grid.rows);
 }
 
-AxisId parallel_heads_axis(const ParallelOptions *o) {
+AxisId parallel_heads_axis(const StepParallel *o) {
   return parallel_row_has(o, LAYOUT_ROW_HEADS, AXIS_TP)       ? AXIS_TP
          : parallel_row_has(o, LAYOUT_ROW_HEADS, AXIS_TP_ROW) ? AXIS_TP_ROW
                                                            : AXIS_OWN;
 }
 
-static void cut_for_heads(Mesh *mesh, const ParallelOptions *o, const Workload *w) {
+static void cut_for_heads(Mesh *mesh, const Step *s, const StepModel *m) {
+  const StepParallel *o = &s->parallel;
   AxisId axis = parallel_heads_axis(o);
   if (axis == AXIS_OWN || mesh_axis(mesh, axis) < 0) return;
   int ranks = mesh_axis_size(mesh, axis);
-  mesh_cut(mesh, axis, AXIS_TP_GROUP, ranks / parallel_kv_ranks(w, ranks));
+  mesh_cut(mesh, axis, AXIS_TP_GROUP, ranks / parallel_kv_ranks(m, ranks));
 }
 
 // Ranks of cp that exchange positions for heads. Where they are more than the key and value heads that tp leaves, some
 // of them share these.
-static void cut_for_context(Mesh *mesh, const ParallelOptions *o, const Workload *w, AlgorithmName context) {
-  AlgorithmCall call = parallel_context_call(o, w);
+static void cut_for_context(Mesh *mesh, const Step *s, const StepModel *m) {
+  AlgorithmName context = s->algorithm[CHOICE_CONTEXT];
+  AlgorithmCall call = parallel_context_call(s, m);
   int inner = context == ALGORITHM_ULYSSES ? call.ranks : context == ALGORITHM_RING && call.inner ? call.inner : 1,
       of_kv = (int)greatest_common_divisor(call.size['g' - 'a'], inner);
   mesh_cut(mesh, AXIS_CP, AXIS_ULYSSES, of_kv);
@@ -109,16 +105,15 @@ static uint32_t shard_axes(const Mesh *mesh) {
   return axes;
 }
 
-Parallel parallel_create(const ParallelOptions *o, const Workload *w) {
+Parallel parallel_create(const Step *s, const StepModel *m) {
+  const StepParallel *o = &s->parallel;
   Parallel p = {.overlap = o->overlap, .mesh = o->mesh, .summa = o->summa};
   cut_for_hybrid(&p.mesh, o);
   cut_for_tensors(&p.mesh, o);
   cut_for_experts(&p.mesh, o);
-  p.algorithm[CHOICE_CONTEXT] = parallel_context(o, w);
-  cut_for_context(&p.mesh, o, w, p.algorithm[CHOICE_CONTEXT]);
-  cut_for_heads(&p.mesh, o, w);
-  LayoutTable rows = parallel_expert_rows(o);
-  p.layout = layout_from_table(&rows, &p.mesh);
+  cut_for_context(&p.mesh, s, m);
+  cut_for_heads(&p.mesh, s, m);
+  p.layout = layout_from_table(&o->layout, &p.mesh);
   lay_experts(&p.layout, &p.mesh, o);
   p.layout.annotations = o->annotations;
   p.layout.annotation = o->annotation;
@@ -132,18 +127,18 @@ Parallel parallel_create(const ParallelOptions *o, const Workload *w) {
                           .stages = pp * o->stages_per_rank,
                           .logits_again = o->logits_again,
                           .cut_given = o->cut > 0};
-  for (int s = 0; s < o->cut; s++) p.pipeline.layers[s] = o->layers[s];
+  for (int i = 0; i < o->cut; i++) p.pipeline.layers[i] = o->layers[i];
   return p;
 }
 
-int parallel_row_ranks(const ParallelOptions *o, LayoutRow row) {
+int parallel_row_ranks(const StepParallel *o, LayoutRow row) {
   int n = 1;
   for (int i = 0; i < o->layout.row[row].count; i++) n *= parallel_word_ranks(o, o->layout.row[row].axis[i]);
   return n;
 }
 
-ParallelOptions parallel_default(int pp, int dp, int tp, int zero) {
-  return (ParallelOptions){.mesh = mesh_of(3, (AxisId[]){AXIS_PP, AXIS_DP, AXIS_TP}, (int[]){pp, dp, tp}),
+StepParallel parallel_default(int pp, int dp, int tp, int zero) {
+  return (StepParallel){.mesh = mesh_of(3, (AxisId[]){AXIS_PP, AXIS_DP, AXIS_TP}, (int[]){pp, dp, tp}),
                            .layout = layout_shipped(LAYOUT_SHIPPED_TENSOR),
                            .zero = zero,
                            .reshard = 1,

@@ -12,8 +12,9 @@
 #include <string.h>
 
 typedef struct Question {
-  const ParallelOptions *o;
-  const Workload *w;
+  const Step *s;
+  const StepParallel *o; // of the step
+  const StepModel *m;
   int pp, dp, cp; // sizes of these axes
   ParallelProblem *problem;
 } Question;
@@ -38,23 +39,24 @@ static const char *nearest_multiple(const Question *q, int64_t value, int64_t un
   return nearest(q, value / unit * unit, (value / unit + 1) * unit, text);
 }
 
-static int axis_size(const ParallelOptions *o, AxisId axis) { return parallel_word_ranks(o, axis); }
+static int axis_size(const StepParallel *o, AxisId axis) { return parallel_word_ranks(o, axis); }
 
 static int data_ranks(const Question *q) { return parallel_row_ranks(q->o, LAYOUT_ROW_BATCH); }
 
 static int microbatches_of(const Question *q, int64_t micro) {
-  const Balance *b = &q->w->balance;
-  if (!b->count && !(b->most > 0) && b->multiple < 2) return shares_microbatches(q->w->samples, data_ranks(q), micro);
-  Shares shares = shares_balanced(q->w->samples, data_ranks(q), micro, b);
+  const Balance *b = &q->s->batch.balance;
+  if (!b->count && !(b->most > 0) && b->multiple < 2)
+    return shares_microbatches(q->s->batch.samples, data_ranks(q), micro);
+  Shares shares = shares_balanced(q->s->batch.samples, data_ranks(q), micro, b);
   return shares.microbatches;
 }
 
-static int microbatches(const Question *q) { return microbatches_of(q, q->w->micro); }
+static int microbatches(const Question *q) { return microbatches_of(q, q->s->batch.micro); }
 
 // ---- shares of the batch -------------------------------------------------------------------------------------------
 
 static int check_balance(const Question *q) {
-  const Balance *b = &q->w->balance;
+  const Balance *b = &q->s->batch.balance;
   int ranks = data_ranks(q);
   if (b->count && ranks > 1 && b->count != ranks)
     return refuse(q, "batch.balance", "batch.balance has %d weight%s, but there are %d data ranks; give one for each",
@@ -95,7 +97,7 @@ static int check_shard_group(const Question *q) {
 }
 
 static int check_zero(const Question *q) {
-  const ParallelOptions *o = q->o;
+  const StepParallel *o = q->o;
   if (o->shard_group && !o->zero)
     return refuse(q, "parallel.shard_group",
                   "parallel.shard_group is %d, but parallel.zero is 0, which shards nothing; take zero 1, 2 or 3",
@@ -126,11 +128,11 @@ static int check_zero(const Question *q) {
 
 // ---- 2-D, 2.5-D and 3-D tensors -------------------------------------------------------------------------------------
 
-static int sizes_fit(const ParallelOptions *o, const void *workload);
+static int sizes_fit(const StepParallel *o, const void *workload);
 
 // SUMMA's steps go through the rows and the columns at once.
 static int check_summa(const Question *q) {
-  const ParallelOptions *o = q->o;
+  const StepParallel *o = q->o;
   TensorGrid g = parallel_grid(o);
   if (!o->summa) return PLAIT_OK;
   if (o->tensor != LAYOUT_TENSOR_2D && o->tensor != LAYOUT_TENSOR_2_5D)
@@ -145,7 +147,7 @@ static int check_summa(const Question *q) {
         q, "mesh.tp",
         "mesh.tp is %d, %d rows by %d columns, but parallel.summa is true, whose steps need as many of one as of "
         "the other; the nearest mesh.tp is %s",
-        g.depth * g.rows * g.cols, g.rows, g.cols, parallel_nearest_tp(o, sizes_fit, q->w, q->problem, nearest));
+        g.depth * g.rows * g.cols, g.rows, g.cols, parallel_nearest_tp(o, sizes_fit, q->m, q->problem, nearest));
   }
   if (axis_size(o, AXIS_PP) > 1 && o->schedule->splits) {
     q->problem->also = "parallel.pipeline";
@@ -165,13 +167,13 @@ static int check_summa(const Question *q) {
 }
 
 static int check_tensor(const Question *q) {
-  const ParallelOptions *o = q->o;
+  const StepParallel *o = q->o;
   for (int row = 0; row < LAYOUT_ROWS && o->tensor == LAYOUT_TENSOR_1D; row++)
     for (int i = 0; i < o->layout.row[row].count; i++)
       if (axis_is_part(o->layout.row[row].axis[i]))
         return refuse(q, row_keys[row], "%s names %s, but parallel.tensor is 1d, which does not cut tp; take tp",
                       row_keys[row], axis_names[o->layout.row[row].axis[i]]);
-  if (parallel_check_grid(o, sizes_fit, q->w, q->problem)) return PLAIT_INFEASIBLE;
+  if (parallel_check_grid(o, sizes_fit, q->m, q->problem)) return PLAIT_INFEASIBLE;
   if (check_summa(q)) return PLAIT_INFEASIBLE;
   if (o->tensor != LAYOUT_TENSOR_1D && parallel_row_has(o, LAYOUT_ROW_SEQ, AXIS_TP) && axis_size(o, AXIS_TP) > 1)
     return refuse(q, o->sequence ? "parallel.sequence" : "layout.seq",
@@ -215,8 +217,8 @@ static int check_data(const Question *q) {
   const LayoutWords *batch = &q->o->layout.row[LAYOUT_ROW_BATCH];
   int64_t ranks = parallel_row_ranks(q->o, LAYOUT_ROW_SEQ);
   int zigzag = parallel_row_has(q->o, LAYOUT_ROW_SEQ, AXIS_CP) && q->cp > 1 &&
-               parallel_context(q->o, q->w) != ALGORITHM_ULYSSES; // whose ranks have one piece each
-  int whole = q->w->seq % ranks == 0; // then ulysses does, if the heads allow it: that is known with the model
+               q->s->algorithm[CHOICE_CONTEXT] != ALGORITHM_ULYSSES; // whose ranks have one piece each
+  int whole = q->s->batch.seq % ranks == 0; // then ulysses does, if the heads allow it: that is known with the model
   char list[64], other[64], text[64];
   for (int i = 1; i < batch->count; i++)
     if (word_order(q, batch->axis[i]) < word_order(q, batch->axis[i - 1]))
@@ -237,7 +239,7 @@ static int check_data(const Question *q) {
                   row_text(q, LAYOUT_ROW_BATCH, list), samples, samples > 1 ? "s" : "",
                   row_keys[LAYOUT_ROW_INTERIOR], row_text(q, LAYOUT_ROW_INTERIOR, other), inside, row_keys[blamed]);
   }
-  if (whole && (!zigzag || !q->w->model || q->w->seq % (2 * ranks) == 0)) return PLAIT_OK;
+  if (whole && (!zigzag || !q->m->known || q->s->batch.seq % (2 * ranks) == 0)) return PLAIT_OK;
   if (zigzag) {
     char by_tp[32] = "";
     q->problem->also = "mesh.cp";
@@ -246,16 +248,16 @@ static int check_data(const Question *q) {
         q, "data.seq_len",
         "data.seq_len is %lld, but mesh.cp is %d and each of its ranks has two equal pieces of a sequence; it "
         "must be a multiple of 2 · %d%s; the nearest data.seq_len is %s%s",
-        (long long)q->w->seq, q->cp, q->cp, by_tp, nearest_multiple(q, q->w->seq, 2 * ranks, text),
-        whole && !q->o->ulysses && parallel_exchange_fits(q->o, q->w, q->cp) ? ", or take parallel.context ulysses"
+        (long long)q->s->batch.seq, q->cp, q->cp, by_tp, nearest_multiple(q, q->s->batch.seq, 2 * ranks, text),
+        whole && !q->o->ulysses && parallel_exchange_fits(q->s, q->m, q->cp) ? ", or take parallel.context ulysses"
                                                                              : "");
   }
   q->problem->also = "layout.seq";
   return refuse(q, "data.seq_len",
                 "data.seq_len is %lld, but the Layout cuts the sequence over %s, %lld ranks, which must divide it; the "
                 "nearest data.seq_len is %s",
-                (long long)q->w->seq, row_text_of_several(q, LAYOUT_ROW_SEQ, list), (long long)ranks,
-                nearest_multiple(q, q->w->seq, ranks, text));
+                (long long)q->s->batch.seq, row_text_of_several(q, LAYOUT_ROW_SEQ, list), (long long)ranks,
+                nearest_multiple(q, q->s->batch.seq, ranks, text));
 }
 
 // An axis that cuts two dims of one tensor.
@@ -269,7 +271,7 @@ static int check_meeting(const Question *q) {
     for (int k = 0; k < a->count * b->count; k++) {
       AxisId axis = a->axis[k / b->count];
       if (axis != b->axis[k % b->count] || axis_size(q->o, axis) == 1) continue;
-      if (pairs[i][1] == LAYOUT_ROW_EXPERT_FFN && !(q->w->model && q->w->size[DIM_EXPERT_FFN])) continue;
+      if (pairs[i][1] == LAYOUT_ROW_EXPERT_FFN && !(q->m->known && q->m->size[DIM_EXPERT_FFN])) continue;
       q->problem->also = row_keys[pairs[i][1]];
       return refuse(q, row_keys[pairs[i][0]],
                     "layout: %s and %s are both cut over %s, but there are tensors that have both dims; take it out of "
@@ -285,7 +287,7 @@ static int check_meeting(const Question *q) {
 // ", or take batch.micro 2": with smaller microbatches there are more, perhaps as many as the schedule takes; or "".
 static const char *other_micro(const Question *q, int microbatches_now, char *text, size_t size) {
   int ranks = data_ranks(q), wanted = (microbatches_now / q->pp + 1) * q->pp;
-  int64_t most = (q->w->samples + ranks - 1) / ranks, micro = (most + wanted - 1) / wanted;
+  int64_t most = (q->s->batch.samples + ranks - 1) / ranks, micro = (most + wanted - 1) / wanted;
   text[0] = 0;
   if (microbatches_of(q, micro) % q->pp == 0)
     snprintf(text, size, ", or take batch.micro %lld", (long long)micro);
@@ -295,7 +297,7 @@ static const char *other_micro(const Question *q, int microbatches_now, char *te
 static int check_schedule(const Question *q) {
   const ScheduleGenerator *s = q->o->schedule;
   int v = q->o->stages_per_rank, m = microbatches(q), pp = q->pp;
-  if (pp > 1 && s->microbatches_multiple_of_ranks && q->w->update_in_backward) {
+  if (pp > 1 && s->microbatches_multiple_of_ranks && q->s->update.in_backward) {
     q->problem->also = "parallel.pipeline";
     return refuse(q, "parallel.update",
                   "parallel.update is in_backward, which takes one microbatch a step, but parallel.pipeline is %s, "
@@ -320,12 +322,12 @@ static int check_schedule(const Question *q) {
   if (s->microbatches_multiple_of_ranks && m % pp) {
     char text[64], instead[64];
     q->problem->also = "batch.micro";
-    int64_t rows = q->w->micro * data_ranks(q), below = m / pp * pp * rows,
+    int64_t rows = q->s->batch.micro * data_ranks(q), below = m / pp * pp * rows,
             above = (int64_t)(m / pp + 1) * pp * rows - rows + 1;
     return refuse(q, "batch.global",
                   "batch.global %lld makes %d microbatch%s, but parallel.pipeline %s takes a multiple of mesh.pp (%d); "
                   "the nearest batch.global is %s%s",
-                  (long long)q->w->samples, m, m > 1 ? "es" : "", s->name, pp, nearest(q, below, above, text),
+                  (long long)q->s->batch.samples, m, m > 1 ? "es" : "", s->name, pp, nearest(q, below, above, text),
                   other_micro(q, m, instead, sizeof instead));
   }
   return PLAIT_OK;
@@ -358,15 +360,15 @@ static const ScheduleGenerator *with_one_stage(const ScheduleGenerator *s) {
 
 // Without a list every stage has a layer. With one the first and the last may have none: its sum is what counts.
 static int check_stages(const Question *q) {
-  const Workload *w = q->w;
-  int by_layers = w->model && FAULT(listed_stages_need_layers, !q->o->cut, 1);
+  const StepModel *m = q->m;
+  int by_layers = m->known && FAULT(listed_stages_need_layers, !q->o->cut, 1);
   int64_t v = q->o->stages_per_rank, stages = q->pp * v,
-          most = by_layers && w->layers < MAX_STAGES ? w->layers : MAX_STAGES, sum = 0;
+          most = by_layers && m->layers < MAX_STAGES ? m->layers : MAX_STAGES, sum = 0;
   char limit[512];
   int least = q->pp > 1 ? q->o->schedule->least_stages : 1;
   if (stages > 1 && stages > most) {
-    if (most < MAX_STAGES || (by_layers && w->layers == MAX_STAGES))
-      snprintf(limit, sizeof limit, "%.400s has only %lld layers to divide", w->model, (long long)most);
+    if (most < MAX_STAGES || (by_layers && m->layers == MAX_STAGES))
+      snprintf(limit, sizeof limit, "%.400s has only %lld layers to divide", m->name, (long long)most);
     else snprintf(limit, sizeof limit, "at most %lld stages are built", (long long)most);
     int64_t fits = most / q->pp,
             ranks = v > 1 ? most / least : most; // stages a rank with this mesh, and ranks with as few stages as can be
@@ -389,33 +391,35 @@ static int check_stages(const Question *q) {
                   (long long)v, (long long)stages, limit, take);
   }
   for (int s = 0; s < q->o->cut; s++) sum += q->o->layers[s];
-  if (w->model && q->o->cut && sum != w->layers)
+  if (m->known && q->o->cut && sum != m->layers)
     return refuse(q, "parallel.layers", "parallel.layers adds up to %lld, but %.400s has %lld layers", (long long)sum,
-                  w->model, (long long)w->layers);
+                  m->name, (long long)m->layers);
   return PLAIT_OK;
 }
 
 // ---- updates in backward -------------------------------------------------------------------------------------------
 
-// What is applied in backward cannot wait for other microbatches or for the norm, and cannot be taken back. All that is
-// in the way is said at once.
+// An update that is applied in backward cannot wait for other microbatches or for the norm, and cannot be taken back.
+// The message names all obstacles at once.
 static int check_update(const Question *q) {
-  const Workload *w = q->w;
-  if (!w->update_in_backward) return PLAIT_OK;
-  int m = microbatches(q);
+  const Step *s = q->s;
+  if (!s->update.in_backward) return PLAIT_OK;
+  int microbatches = microbatches_of(q, s->batch.micro);
   char first[128], micro[32];
   snprintf(first, sizeof first,
-           "the gradients of %d microbatches are accumulated, so that none is complete in backward", m);
-  snprintf(micro, sizeof micro, "batch.micro %lld", (long long)((w->samples + data_ranks(q) - 1) / data_ranks(q)));
+           "the gradients of %d microbatches are accumulated, so that none is complete in backward", microbatches);
+  snprintf(micro, sizeof micro, "batch.micro %lld",
+           (long long)((s->batch.samples + data_ranks(q) - 1) / data_ranks(q)));
   char norm[128];
-  snprintf(norm, sizeof norm, "optimizer.clip is %.15g, and the global norm is known only after backward", w->clip);
+  snprintf(norm, sizeof norm, "optimizer.clip is %.15g, and the global norm is known only after backward",
+           s->update.clip);
   const struct { int bad; const char *why, *take;
   } obstacles[] = {
-      {m > 1, first, micro},
-      {w->clip > 0, norm, "optimizer.clip 0"},
-      {w->scales_loss, "precision: fp16 skips steps that overflow, when backward has applied them already",
+      {microbatches > 1, first, micro},
+      {s->update.clip > 0, norm, "optimizer.clip 0"},
+      {s->precision == DTYPE_F16, "precision: fp16 skips steps that overflow, when backward has applied them already",
        "precision: bf16"},
-      {w->skips, "run.non_finite is skip, and what backward has applied cannot be taken back",
+      {s->update.skips, "run.non_finite is skip, and what backward has applied cannot be taken back",
        "run.non_finite stop or rollback"},
   };
   char why[400] = "", take[128] = "";
@@ -445,16 +449,16 @@ static const struct { LayoutRow row; DimName dim; const char *what, *lacks; } we
 };
 enum { WEIGHT_ROWS = sizeof weight_rows / sizeof *weight_rows };
 
-// Does the row divide its dim where `axis` has so many ranks? Of the heads, tp may cut the query heads of a group as
+// Does the row divide its dim where `axis` has `size` ranks? Of the heads, tp may cut the query heads of a group as
 // well.
 static int row_fits(const Question *q, int i, AxisId axis, int size) {
   LayoutRow row = weight_rows[i].row;
-  const int64_t *model = q->w->size;
+  const int64_t *model = q->m->size;
   int64_t ranks = parallel_row_ranks(q->o, row);
   if (parallel_row_has(q->o, row, axis)) ranks = ranks / axis_size(q->o, axis) * size;
   AxisId heads = parallel_heads_axis(q->o);
   if (row != LAYOUT_ROW_HEADS || heads == AXIS_OWN) return model[weight_rows[i].dim] % ranks == 0;
-  int64_t tp = axis == heads ? size : axis_size(q->o, heads), of_kv = parallel_kv_ranks(q->w, (int)tp);
+  int64_t tp = axis == heads ? size : axis_size(q->o, heads), of_kv = parallel_kv_ranks(q->m, (int)tp);
   return model[DIM_KV_HEADS] % (ranks / tp * of_kv) == 0 && model[DIM_GROUP] % (tp / of_kv) == 0;
 }
 
@@ -467,21 +471,21 @@ static int axis_fits(const Question *q, AxisId axis, int size) {
 // "the feed-forward width (48)", or where weights differ "the feed-forward width (85 of layer.1.ffn.gate)": those that
 // the ranks of the row do not divide. Their common divisor is in no config.
 static const char *width_text(const Question *q, int i, char *text, size_t size) {
-  const Workload *w = q->w;
+  const StepModel *m = q->m;
   DimName dim = weight_rows[i].dim;
-  int64_t ranks = parallel_row_ranks(q->o, weight_rows[i].row), all = w->size[dim];
+  int64_t ranks = parallel_row_ranks(q->o, weight_rows[i].row), all = m->size[dim];
   int kinds = 0, said = 0;
   size_t n = (size_t)snprintf(text, size, "%s (", weight_rows[i].what);
   if (weight_rows[i].row == LAYOUT_ROW_HEADS) {
-    snprintf(text + n, size - n, "%lld, with %lld key and value heads)", (long long)(all * w->size[DIM_GROUP]),
+    snprintf(text + n, size - n, "%lld, with %lld key and value heads)", (long long)(all * m->size[DIM_GROUP]),
              (long long)all);
     return text;
   }
-  for (int k = 0; k < w->widths; k++) kinds += w->width[k].dim == dim;
-  for (int k = 0; k < w->widths && FAULT(common_divisors_are_told, kinds > 1, 0); k++)
-    if (w->width[k].dim == dim && w->width[k].size % ranks && n < size)
-      n += (size_t)snprintf(text + n, size - n, "%s%lld of %s", said++ ? ", " : "", (long long)w->width[k].size,
-                            w->width[k].of);
+  for (int k = 0; k < m->widths; k++) kinds += m->width[k].dim == dim;
+  for (int k = 0; k < m->widths && FAULT(common_divisors_are_told, kinds > 1, 0); k++)
+    if (m->width[k].dim == dim && m->width[k].size % ranks && n < size)
+      n += (size_t)snprintf(text + n, size - n, "%s%lld of %s", said++ ? ", " : "", (long long)m->width[k].size,
+                            m->width[k].of);
   if (!said) snprintf(text + n, size - n, "%lld)", (long long)all);
   else if (n < size) snprintf(text + n, size - n, ")");
   return text;
@@ -532,38 +536,38 @@ static int row_divides(const Question *q, int i) {
 }
 
 // Do all rows of weights divide the model's sizes?
-static int sizes_fit(const ParallelOptions *o, const void *workload) {
-  Question q = {.o = o, .w = workload};
+static int sizes_fit(const StepParallel *o, const void *model) {
+  Question q = {.o = o, .m = model};
   int fit = 1;
-  for (int i = 0; q.w->model && i < WEIGHT_ROWS; i++) fit &= row_divides(&q, i);
+  for (int i = 0; q.m->known && i < WEIGHT_ROWS; i++) fit &= row_divides(&q, i);
   return fit;
 }
 
 static int check_tensor_sizes(const Question *q) {
   char text[64], grid[80], list[64], width[200];
   int wrong = 0, tp = parallel_tp_ranks(q->o);
-  if (q->o->tensor == LAYOUT_TENSOR_1D || tp == 1 || sizes_fit(q->o, q->w)) return PLAIT_OK;
+  if (q->o->tensor == LAYOUT_TENSOR_1D || tp == 1 || sizes_fit(q->o, q->m)) return PLAIT_OK;
   if (q->problem->unread) return PLAIT_INFEASIBLE; // whichever axis is to blame: check_weights sees it too
   while (row_divides(q, wrong)) wrong++;
   LayoutRow row = weight_rows[wrong].row;
-  parallel_nearest_tp(q->o, sizes_fit, q->w, q->problem, text);
+  parallel_nearest_tp(q->o, sizes_fit, q->m, q->problem, text);
   if (!q->problem->nearest[0] && !q->problem->nearest[1]) return PLAIT_OK; // another axis is to blame
   return refuse(q, "mesh.tp",
                 "mesh.tp is %d, with parallel.tensor %s %s, of which layout.%s %s does not divide %s of %.120s "
                 "evenly; the nearest mesh.tp is %s",
                 tp, parallel_tensor_names[q->o->tensor], parallel_grid_text(q->o, grid), row_names[row],
-                row_text(q, row, list), width_text(q, wrong, width, sizeof width), q->w->model, text);
+                row_text(q, row, list), width_text(q, wrong, width, sizeof width), q->m->name, text);
 }
 
 // Of the axes that do not fit, the innermost is blamed that would with another size.
 static int check_weights(const Question *q) {
-  if (!q->w->model) return PLAIT_OK;
+  if (!q->m->known) return PLAIT_OK;
   for (int i = 0; i < WEIGHT_ROWS; i++)
-    if (q->o->layout.row[weight_rows[i].row].count > 0 && !q->w->size[weight_rows[i].dim] &&
-        !(weight_rows[i].dim == DIM_FFN && q->w->size[DIM_EXPERT]) && // shipped Layouts cut it; all layers have experts
+    if (q->o->layout.row[weight_rows[i].row].count > 0 && !q->m->size[weight_rows[i].dim] &&
+        !(weight_rows[i].dim == DIM_FFN && q->m->size[DIM_EXPERT]) && // shipped Layouts cut it; all layers have experts
         weight_rows[i].dim != DIM_EXPERT_FFN)                         // or none
       return refuse(q, row_keys[weight_rows[i].row], "%s is given, but %s has no %s; leave it out",
-                    row_keys[weight_rows[i].row], q->w->family, weight_rows[i].lacks);
+                    row_keys[weight_rows[i].row], q->m->family, weight_rows[i].lacks);
   for (int a = q->o->mesh.naxis - 1; a >= 0; a--) {
     const Axis *axis = &q->o->mesh.axis[a];
     if (axis->id == AXIS_OWN || axis_fits(q, axis->id, axis_size(q->o, axis->id))) continue;
@@ -574,7 +578,7 @@ static int check_weights(const Question *q) {
     nearest(q, below, above, text);
     return refuse(q, axis_key(axis->id),
                   "mesh.%s is %d, which does not divide %s of %.120s evenly; the nearest is %s, or take %s out of %s",
-                  axis->name, axis->size, cut_text(q, axis->id, cut, sizeof cut), q->w->model, text, axis->name,
+                  axis->name, axis->size, cut_text(q, axis->id, cut, sizeof cut), q->m->name, text, axis->name,
                   cut_keys(q, axis->id, keys, sizeof keys));
   }
   for (int i = 0; i < WEIGHT_ROWS; i++) { // several axes together
@@ -584,20 +588,20 @@ static int check_weights(const Question *q) {
                     "%s is %s, %lld ranks, which do not divide %s of %.120s evenly; take one of these axes out",
                     row_keys[weight_rows[i].row], row_text(q, weight_rows[i].row, list),
                     (long long)parallel_row_ranks(q->o, weight_rows[i].row), width_text(q, i, width, sizeof width),
-                    q->w->model);
+                    q->m->name);
   }
   return PLAIT_OK;
 }
 
 static int check_delay(const Question *q) {
-  int code = parallel_check_delay(q->o, q->w, q->problem);
-  return code ? code : parallel_check_stream(q->o, q->w, q->pp, microbatches(q), q->problem);
+  int code = parallel_check_delay(q->s, q->m, q->problem);
+  return code ? code : parallel_check_stream(q->s, q->m, q->pp, microbatches(q), q->problem);
 }
-static int check_experts(const Question *q) { return parallel_check_experts(q->o, q->w, q->problem); }
+static int check_experts(const Question *q) { return parallel_check_experts(q->s, q->m, q->problem); }
 
-static int check_context(const Question *q) { return parallel_check_context(q->o, q->w, q->problem); }
+static int check_context(const Question *q) { return parallel_check_context(q->s, q->m, q->problem); }
 
-int parallel_check(const ParallelOptions *o, const Workload *w, ParallelProblem *problem) {
+int parallel_check(const Step *s, const StepModel *m, ParallelProblem *problem) {
   static int (*const rules[])(const Question *) = {
       check_balance, check_shard_group, check_tensor, check_data, check_meeting,      check_stages,  check_schedule,
       check_cut,         check_update, check_zero, check_tensor_sizes, check_weights, check_context,
@@ -605,10 +609,8 @@ int parallel_check(const ParallelOptions *o, const Workload *w, ParallelProblem 
   ParallelProblem unread = {.unread = 1};
   if (problem) *problem = (ParallelProblem){.key = NULL};
   else problem = &unread;
-  ParallelOptions without = *o; // rows as experts leave them
-  without.layout = parallel_expert_rows(o);
-  o = &without;
-  Question q = {o, w, axis_size(o, AXIS_PP), axis_size(o, AXIS_DP), axis_size(o, AXIS_CP), problem};
+  const StepParallel *o = &s->parallel;
+  Question q = {s, o, m, axis_size(o, AXIS_PP), axis_size(o, AXIS_DP), axis_size(o, AXIS_CP), problem};
   for (size_t i = 0; i < sizeof rules / sizeof *rules; i++) {
     int code = rules[i](&q);
     if (code) return code;

@@ -4,19 +4,20 @@
 #include "parallel/parallel_tensor.h"
 
 typedef struct Question {
-  const ParallelOptions *o;
-  const Workload *w;
+  const Step *s;
+  const StepParallel *o; // of the step
+  const StepModel *m;
   int cp;
   ParallelProblem *problem;
 } Question;
 
-int parallel_exchange_fits(const ParallelOptions *o, const Workload *w, int ranks) {
-  AlgorithmCall c = parallel_context_call(o, w);
+int parallel_exchange_fits(const Step *s, const StepModel *m, int ranks) {
+  AlgorithmCall c = parallel_context_call(s, m);
   c.inner = c.ranks = ranks;
   return algorithm_accepts(algorithm_listed(CHOICE_CONTEXT, ALGORITHM_ULYSSES), &c, NULL, 0);
 }
 
-static int heads_fit(const Question *q, int ranks) { return parallel_exchange_fits(q->o, q->w, ranks); }
+static int heads_fit(const Question *q, int ranks) { return parallel_exchange_fits(q->s, q->m, ranks); }
 
 // A size of cp next to its own whose ranks can; 0: none.
 static int fitting_cp(const Question *q, int step) {
@@ -27,7 +28,7 @@ static int fitting_cp(const Question *q, int step) {
 
 // "6 heads (with 2 key and value heads)": those that a rank of tp has.
 static const char *heads_text(const Question *q, char text[96]) {
-  AlgorithmCall c = parallel_context_call(q->o, q->w);
+  AlgorithmCall c = parallel_context_call(q->s, q->m);
   long long kv = c.size['g' - 'a'], heads = kv * c.size['r' - 'a'];
   snprintf(text, 96, "%lld head%s (with %lld key and value head%s)", heads, heads > 1 ? "s" : "", kv,
            kv > 1 ? "s" : "");
@@ -46,13 +47,13 @@ static int check_exchange_of_all(const Question *q) {
   else q->problem->nearest[0] = 1;
   return parallel_refuse(
       q->problem, "mesh.cp",
-      "mesh.cp is %d, and so many ranks are to exchange positions for heads (parallel.context ulysses), but "
+      "mesh.cp is %d, and that many ranks are to exchange positions for heads (parallel.context ulysses), but "
       "%s%.120s has %s, which they do not divide evenly; the nearest is %s, or take parallel.context gather%s",
-      q->cp, left_by_tp(q), q->w->model, heads_text(q, heads), text,
+      q->cp, left_by_tp(q), q->m->name, heads_text(q, heads), text,
       q->o->ulysses ? " and leave parallel.ulysses out" : "");
 }
 
-// Can so many ranks of cp exchange positions for heads, as parallel.context says?
+// Can `ranks` ranks of cp exchange positions for heads, as parallel.context says?
 static int ulysses_fits(const Question *q, int ranks) {
   if (q->cp % ranks || !heads_fit(q, ranks)) return 0;
   return q->o->context == ALGORITHM_GATHER    ? ranks == 1
@@ -72,13 +73,14 @@ static const char *other_ulysses(const Question *q, char text[128]) {
   return text;
 }
 
-int parallel_check_context(const ParallelOptions *o, const Workload *w, ParallelProblem *problem) {
-  Question asked = {o, w, parallel_word_ranks(o, AXIS_CP), problem};
+int parallel_check_context(const Step *s, const StepModel *m, ParallelProblem *problem) {
+  const StepParallel *o = &s->parallel;
+  Question asked = {s, o, m, parallel_word_ranks(o, AXIS_CP), problem};
   const Question *q = &asked;
   int cp = q->cp, inner = q->o->ulysses;
   AlgorithmName context = q->o->context;
   char take[128], heads[96];
-  if (cp == 1 || !parallel_row_has(q->o, LAYOUT_ROW_SEQ, AXIS_CP) || !q->w->model) return PLAIT_OK;
+  if (cp == 1 || !parallel_row_has(q->o, LAYOUT_ROW_SEQ, AXIS_CP) || !q->m->known) return PLAIT_OK;
   if (context == ALGORITHM_ULYSSES && check_exchange_of_all(q)) return PLAIT_INFEASIBLE;
   if (!inner || ulysses_fits(q, inner)) return PLAIT_OK;
   other_ulysses(q, take);
@@ -105,7 +107,7 @@ int parallel_check_context(const ParallelOptions *o, const Workload *w, Parallel
         inner, take);
   return parallel_refuse(
       q->problem, "parallel.ulysses",
-      "parallel.ulysses is %d, and so many ranks are to exchange positions for heads, but %s%.120s has %s, "
+      "parallel.ulysses is %d, and that many ranks are to exchange positions for heads, but %s%.120s has %s, "
       "which they do not divide evenly; %s",
-      inner, left_by_tp(q), q->w->model, heads_text(q, heads), take);
+      inner, left_by_tp(q), q->m->name, heads_text(q, heads), take);
 }

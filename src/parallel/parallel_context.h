@@ -2,8 +2,8 @@
 #pragma once
 #include "parallel/parallel.h"
 
-// Can so many ranks exchange positions for the heads that tp leaves? Unknown without the model: 1.
-int parallel_exchange_fits(const ParallelOptions *options, const Workload *workload, int ranks);
+// Can `ranks` ranks exchange positions for the heads that tp leaves? Unknown without the model: 1.
+int parallel_exchange_fits(const Step *step, const StepModel *model, int ranks);
 
 // Can attention cross cp as the options say? PLAIT_OK, or PLAIT_INFEASIBLE and the problem.
-int parallel_check_context(const ParallelOptions *options, const Workload *workload, ParallelProblem *problem);
+int parallel_check_context(const Step *step, const StepModel *model, ParallelProblem *problem);

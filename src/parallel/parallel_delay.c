@@ -5,31 +5,32 @@
 
 // Where stages update at once, each without a word from the others. The delays themselves are judged where the layers
 // have been cut (compile/stage.c).
-static int check_at_once(const ParallelOptions *o, const Workload *w, int microbatches, ParallelProblem *problem) {
+static int check_at_once(const Step *s, const StepModel *m, int microbatches, ParallelProblem *problem) {
+  const StepParallel *o = &s->parallel;
   const char *name = o->schedule->name;
   if (microbatches > 1) {
-    int64_t rows = ((int64_t)microbatches * w->micro);
+    int64_t rows = ((int64_t)microbatches * s->batch.micro);
     problem->also = "parallel.pipeline";
     problem->nearest[1] = rows;
     return parallel_refuse(problem, "batch.micro",
                            "batch.global %lld with batch.micro %lld makes %d microbatches, but parallel.pipeline is "
                            "%s, which takes one a step; take batch.micro %lld, or parallel.pipeline 2bw",
-                           (long long)w->samples, (long long)w->micro, microbatches, name, (long long)rows);
+                           (long long)s->batch.samples, (long long)s->batch.micro, microbatches, name, (long long)rows);
   }
   char clip[120];
   snprintf(clip, sizeof clip, "optimizer.clip is %.15g, and the global norm is known only when the last stage is done",
-           w->clip);
+           s->update.clip);
   const struct { int bad; const char *key, *why, *take;
   } obstacles[] = {
-      {w->clip > 0, "optimizer.clip", clip, "optimizer.clip 0"},
-      {w->scales_loss, "precision", "precision: fp16 skips steps that overflow, when stages have updated already",
-       "precision: bf16"},
-      {w->skips, "run.non_finite", "run.non_finite is skip, and what a stage has updated cannot be taken back",
+      {s->update.clip > 0, "optimizer.clip", clip, "optimizer.clip 0"},
+      {s->precision == DTYPE_F16, "precision",
+       "precision: fp16 skips steps that overflow, when stages have updated already", "precision: bf16"},
+      {s->update.skips, "run.non_finite", "run.non_finite is skip, and what a stage has updated cannot be taken back",
        "run.non_finite stop or rollback"},
-      {w->trials, "run.noise_scale", "run.noise_scale tries steps that update nothing", "run.noise_scale 0"},
-      {w->tied, "model.config", "the head of the model is its embedding, which would have two delays",
+      {s->update.trials, "run.noise_scale", "run.noise_scale tries steps that update nothing", "run.noise_scale 0"},
+      {m->tied, "model.config", "the head of the model is its embedding, which would have two delays",
        "a model whose head is not tied"},
-      {w->moves_biases, "moe.bias_rate", "moe.bias_rate moves the routers' biases when a step is over",
+      {s->update.bias_rate > 0, "moe.bias_rate", "moe.bias_rate moves the routers' biases when a step is over",
        "moe.bias_rate 0"},
   };
   char why[420] = "", take[160] = "";
@@ -48,14 +49,15 @@ static int check_at_once(const ParallelOptions *o, const Workload *w, int microb
 
 // A stream begins a step before the last one has ended: gradients are those of a step ago, there are at least as many
 // microbatches as ranks to be ahead of, and what a step leaves to the next one, beside weights, would come too late.
-int parallel_check_stream(const ParallelOptions *o, const Workload *w, int pp, int microbatches,
+int parallel_check_stream(const Step *s, const StepModel *m, int pp, int microbatches,
                           ParallelProblem *problem) {
+  const StepParallel *o = &s->parallel;
   const char *name = o->schedule->name;
-  const Delay *d = w->delay;
+  const Delay *d = &s->update.delay;
   int all_one = d && d->count;
   for (int i = 0; d && i < d->count; i++) all_one &= d->of[i] == 1;
   if (!o->schedule->streams || pp == 1) return PLAIT_OK;
-  if (o->schedule->at_once) return check_at_once(o, w, microbatches, problem);
+  if (o->schedule->at_once) return check_at_once(s, m, microbatches, problem);
   if (!all_one) {
     problem->also = "parallel.pipeline";
     problem->nearest[0] = 1;
@@ -70,9 +72,10 @@ int parallel_check_stream(const ParallelOptions *o, const Workload *w, int pp, i
                            "mesh.pp is %d, but parallel.pipeline %s takes at least as many microbatches as pipeline "
                            "ranks, and batch.global %lld with batch.micro %lld makes %d; take mesh.pp %d, or a smaller "
                            "batch.micro",
-                           pp, name, (long long)w->samples, (long long)w->micro, microbatches, microbatches);
+                           pp, name, (long long)s->batch.samples, (long long)s->batch.micro, microbatches,
+                           microbatches);
   }
-  if (w->moves_biases)
+  if (s->update.bias_rate > 0)
     return parallel_refuse(problem, "parallel.pipeline",
                            "parallel.pipeline is %s, which begins a step before the last one has moved the routers' "
                            "biases, but moe.bias_rate is above 0; take parallel.pipeline 1f1b, or moe.bias_rate 0",
@@ -81,27 +84,27 @@ int parallel_check_stream(const ParallelOptions *o, const Workload *w, int pp, i
 }
 
 // An update in backward leaves no weights of before, and what the head and the embedding share has one delay.
-int parallel_check_delay(const ParallelOptions *o, const Workload *w, ParallelProblem *problem) {
-  const Delay *d = w->delay;
+int parallel_check_delay(const Step *s, const StepModel *m, ParallelProblem *problem) {
+  const Delay *d = &s->update.delay;
   int most = 0;
   for (int i = 0; d && i < d->count; i++) most = d->of[i] > most ? d->of[i] : most;
-  if (w->model && d && d->count > 1 && d->count != w->layers)
+  if (m->known && d && d->count > 1 && d->count != m->layers)
     return parallel_refuse(problem, "optimizer.delay",
                            "optimizer.delay has %d numbers, but %.400s has %lld layers; give one number for each of "
                            "them, or one for all",
-                           d->count, w->model, (long long)w->layers);
+                           d->count, m->name, (long long)m->layers);
   if (!most) return PLAIT_OK;
-  if (w->update_in_backward)
+  if (s->update.in_backward)
     return parallel_refuse(problem, "optimizer.delay",
                            "optimizer.delay is %s%d, but parallel.update is in_backward, which changes weights before "
                            "the step that they are kept for is over; take parallel.update: end, or optimizer.delay 0",
                            d->count > 1 ? "up to " : "", most);
   int first = d->of[0], last = d->of[d->count - 1];
-  if (w->model && w->tied && first != last)
+  if (m->known && m->tied && first != last)
     return parallel_refuse(problem, "optimizer.delay",
                            "optimizer.delay is %d for the first layer and %d for the last one, but the head of %.400s "
                            "is its embedding, which has one delay; give both layers the same number, or take a model "
                            "whose head is not tied",
-                           first, last, w->model);
+                           first, last, m->name);
   return PLAIT_OK;
 }

@@ -2,13 +2,13 @@
 #pragma once
 #include "parallel/parallel.h"
 
-// So many ranks of each axis have different experts: all of tp; of cp all or one; of dp a divisor.
+// The ranks of each axis that have different experts: all of tp; of cp all or one; of dp a divisor.
 typedef struct ExpertFold { int tp, cp, dp; } ExpertFold;
 
 // The fold over the innermost `ranks` ranks of dp · cp · tp, and 1; 0: there is none (ranks 0 or 1), or it would cut an
 // axis that cannot be cut.
-int parallel_expert_fold(const ParallelOptions *options, int ranks, ExpertFold *fold);
+int parallel_expert_fold(const StepParallel *options, int ranks, ExpertFold *fold);
 // The rows of the Layout, of which expert_ffn is not cut over axes that experts are folded over.
-LayoutTable parallel_expert_rows(const ParallelOptions *options);
+LayoutTable parallel_expert_rows(const StepParallel *options);
 
-int parallel_check_experts(const ParallelOptions *options, const Workload *workload, ParallelProblem *problem);
+int parallel_check_experts(const Step *step, const StepModel *model, ParallelProblem *problem);

@@ -31,11 +31,11 @@ static int depth_of(int tp) {
   return 1;
 }
 
-int parallel_tp_ranks(const ParallelOptions *o) {
+int parallel_tp_ranks(const StepParallel *o) {
   return mesh_axis_size(&o->mesh, AXIS_TP);
 }
 
-TensorGrid parallel_grid(const ParallelOptions *o) {
+TensorGrid parallel_grid(const StepParallel *o) {
   int tp = parallel_tp_ranks(o);
   TensorGrid flat = {1, 1, tp};
   if (o->tensor == LAYOUT_TENSOR_1D) return flat;
@@ -49,7 +49,7 @@ TensorGrid parallel_grid(const ParallelOptions *o) {
   return grid.depth * grid.rows * grid.cols == tp ? grid : flat;
 }
 
-int parallel_word_ranks(const ParallelOptions *o, AxisId word) {
+int parallel_word_ranks(const StepParallel *o, AxisId word) {
   switch (word) {
   case AXIS_TP_DEPTH: return parallel_grid(o).depth;
   case AXIS_TP_ROW: return parallel_grid(o).rows;
@@ -58,7 +58,7 @@ int parallel_word_ranks(const ParallelOptions *o, AxisId word) {
   }
 }
 
-const char *parallel_grid_text(const ParallelOptions *o, char text[80]) {
+const char *parallel_grid_text(const StepParallel *o, char text[80]) {
   TensorGrid g = parallel_grid(o);
   if (o->tensor == LAYOUT_TENSOR_2D) snprintf(text, 80, "%d × %d ranks (rows × columns)", g.rows, g.cols);
   else snprintf(text, 80, "%d × %d × %d ranks (depth × rows × columns)", g.depth, g.rows, g.cols);
@@ -68,7 +68,7 @@ const char *parallel_grid_text(const ParallelOptions *o, char text[80]) {
 // ---- the judge -----------------------------------------------------------------------------------------------------
 
 // Is there such a layout of tp's ranks?
-static int grid_fits(const ParallelOptions *o) {
+static int grid_fits(const StepParallel *o) {
   int tp = parallel_tp_ranks(o);
   TensorGrid g = parallel_grid(o);
   if (o->tensor == LAYOUT_TENSOR_2D && o->depth) return 0;
@@ -77,19 +77,19 @@ static int grid_fits(const ParallelOptions *o) {
          (o->tensor != LAYOUT_TENSOR_3D || tp == 1 || g.depth > 1);
 }
 
-int parallel_summa_fits(const ParallelOptions *o) {
+int parallel_summa_fits(const StepParallel *o) {
   TensorGrid g = parallel_grid(o);
   return !o->summa || g.rows == g.cols;
 }
 
-static int fits_with(const ParallelOptions *o, int tp, SizesFit fits, const void *context) {
-  ParallelOptions other = *o;
+static int fits_with(const StepParallel *o, int tp, SizesFit fits, const void *context) {
+  StepParallel other = *o;
   int at = mesh_axis(&o->mesh, AXIS_TP);
   if (at >= 0) other.mesh.axis[at].size = tp;
   return grid_fits(&other) && parallel_summa_fits(&other) && fits(&other, context);
 }
 
-const char *parallel_nearest_tp(const ParallelOptions *o, SizesFit fits, const void *context, ParallelProblem *problem,
+const char *parallel_nearest_tp(const StepParallel *o, SizesFit fits, const void *context, ParallelProblem *problem,
                                 char text[64]) {
   int tp = parallel_tp_ranks(o), below = tp - 1, above = tp + 1, most = 8 * tp;
   if (problem->unread) return "";
@@ -105,7 +105,7 @@ static const char *nearest_divisor(ParallelProblem *problem, int value, int of, 
 }
 
 // Rows and depth that are given must divide tp. The depth is 1 where 2.5d finds none of its own: then tp is to blame.
-static int check_given(const ParallelOptions *o, ParallelProblem *problem) {
+static int check_given(const StepParallel *o, ParallelProblem *problem) {
   int tp = parallel_tp_ranks(o), depth = o->tensor != LAYOUT_TENSOR_2_5D ? 1 : o->depth ? o->depth : depth_of(tp);
   char text[64], deep[48] = "";
   if (tp % depth)
@@ -124,7 +124,7 @@ static int check_given(const ParallelOptions *o, ParallelProblem *problem) {
       nearest_divisor(problem, o->rows, tp / depth, text));
 }
 
-int parallel_check_grid(const ParallelOptions *o, SizesFit fits, const void *context, ParallelProblem *problem) {
+int parallel_check_grid(const StepParallel *o, SizesFit fits, const void *context, ParallelProblem *problem) {
   int tp = parallel_tp_ranks(o), of_rows = o->rows && o->rows != parallel_grid(o).rows;
   TensorGrid g = parallel_grid(o);
   char text[64];
@@ -139,7 +139,7 @@ int parallel_check_grid(const ParallelOptions *o, SizesFit fits, const void *con
                            "parallel.%s is %d, but parallel.tensor 3d with mesh.tp %d is %d · %d · %d; leave it out",
                            of_rows ? "rows" : "depth", of_rows ? o->rows : o->depth, tp, g.depth, g.rows, g.cols);
   if (o->tensor == LAYOUT_TENSOR_3D) {
-    ParallelOptions free = *o;
+    StepParallel free = *o;
     free.rows = free.depth = 0;
     return parallel_refuse(
         problem, "mesh.tp",

@@ -3,19 +3,19 @@
 #include "parallel/parallel.h"
 
 extern const char *const parallel_tensor_names[LAYOUT_TENSORS];
-int parallel_tp_ranks(const ParallelOptions *options);
+int parallel_tp_ranks(const StepParallel *options);
 // "2 × 3 ranks (rows × columns)"
-const char *parallel_grid_text(const ParallelOptions *options, char text[80]);
+const char *parallel_grid_text(const StepParallel *options, char text[80]);
 
 // Do the model's sizes divide by these options' rows and columns?
-typedef int (*SizesFit)(const ParallelOptions *options, const void *context);
+typedef int (*SizesFit)(const StepParallel *options, const void *context);
 
 // Can tp's ranks be laid out as the options say? PLAIT_OK, or PLAIT_INFEASIBLE and the problem.
-int parallel_check_grid(const ParallelOptions *options, SizesFit fits, const void *context, ParallelProblem *problem);
+int parallel_check_grid(const StepParallel *options, SizesFit fits, const void *context, ParallelProblem *problem);
 
 // Products can run in SUMMA's steps, or are not to: rows and columns are as many.
-int parallel_summa_fits(const ParallelOptions *options);
+int parallel_summa_fits(const StepParallel *options);
 
 // "2 or 8": the sizes of tp next to its own that fit, with rows and depth as they are.
-const char *parallel_nearest_tp(const ParallelOptions *options, SizesFit fits, const void *context,
+const char *parallel_nearest_tp(const StepParallel *options, SizesFit fits, const void *context,
                                 ParallelProblem *problem, char text[64]);

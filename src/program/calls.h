@@ -1,12 +1,12 @@
-// What a rank issues in a step, in its order: collectives, waits for those in flight, and messages between stages. The
-// executor tells it (runtime/issued.h), and the simulator tells it (machine/simulate.h): by the same hash, so that what
-// is simulated can be held against what was run. Ranks compare theirs by this hash too (runtime/agreement.h).
+// The calls that a rank issues in a step, in its order: collectives, waits for those in flight, and messages between
+// stages. The executor tells it (runtime/issued.h), and the simulator tells it (machine/simulate.h): by the same hash,
+// so that the simulation can be compared with the run. Ranks compare theirs by this hash too (runtime/agreement.h).
 #pragma once
 #include "program/program.h"
 
 typedef enum CallKind { CALL_COLLECTIVE, CALL_LANDED, CALL_SEND, CALL_RECV } CallKind;
-// Nothing else goes on beside it; on the rank's communication stream; on that of sums over the stages, in a schedule
-// that never drains.
+// The rank does nothing else meanwhile; on the rank's communication stream; on that of sums over the stages, in a
+// schedule that never drains.
 typedef enum CallStream { CALL_ALONE, CALL_IN_FLIGHT, CALL_SUMS } CallStream;
 enum { CALL_BYTES_VARY = -1 };
 

@@ -38,7 +38,7 @@ void program_operand_bytes(const Program *p, const Node *n, int microbatch, doub
   arena_free(&scratch);
 }
 
-// On a microbatch, or -1: in BEGIN and END; so many times.
+// On a microbatch (-1: in BEGIN and END), `times` times.
 static void add_body(const Program *p, const Body *b, int microbatch, double times, ProgramCost *cost) {
   for (int i = 0; i < b->count; i++) {
     const Node *n = &p->graph->node.data[b->instruction[i].node];
@@ -74,8 +74,8 @@ ProgramCost program_cost(const Program *p) {
   return cost;
 }
 
-// Axes that cut what a node reads, in dims behind the batch: over others all ranks have as many pairs.
-static uint32_t axes_behind_batch(const Graph *g, const Node *n) {
+// Axes that cut a node's inputs, in dims after the batch: over others all ranks have as many pairs.
+static uint32_t axes_after_batch(const Graph *g, const Node *n) {
   uint32_t axes = 0;
   for (int k = 0; k < n->ninput; k++) {
     const Tensor *t = n->input[k] < 0 ? NULL : graph_tensor(g, n->input[k]);
@@ -103,7 +103,7 @@ ProgramPairs program_pairs(const Program *p) {
       for (int i = 0; i < p->micro[s][PHASE_FORWARD].count; i++) {
         const Node *n = &p->graph->node.data[p->micro[s][PHASE_FORWARD].instruction[i].node];
         if (!op_def(n->op)->pairs) continue;
-        if (!pass) axes |= axes_behind_batch(p->graph, n);
+        if (!pass) axes |= axes_after_batch(p->graph, n);
         for (int r = 0; pass && r < count; r++) sum[r] += node_pairs(p, n, ranks[r]);
       }
     count = mesh_group(&p->mesh, 0, axes, NULL, ranks);

@@ -1,8 +1,8 @@
-// What the kernels of a step cost on one rank, counted from its Program: for estimates of time.
+// The cost of the kernels of a step on one rank, counted from its Program: for estimates of time.
 #pragma once
 #include "program/program.h"
 
-// What a call of the node costs on the first rank, on a microbatch (-1: in BEGIN and END); compact tensors as if all
+// The cost of a call of the node on the first rank, on a microbatch (-1: in BEGIN and END); compact tensors as if all
 // experts had as many rows.
 OpWork program_work(const Program *p, const Node *n, int microbatch);
 // Bytes of its operands in this call: inputs, then outputs; 0 of those that are absent.
@@ -16,8 +16,8 @@ typedef struct ProgramCost { double flops, bytes, calls, reference; } ProgramCos
 // they see): on the rank with the most, and on average over the ranks that share a sequence.
 typedef struct ProgramPairs { double most, mean; } ProgramPairs;
 ProgramPairs program_pairs(const Program *p);
-// What owners make whole in END (ROLE_WHOLE_MATRIX): so many tensors, and FLOPs of the rank that has the least and the
-// most of them.
+// Tensors that owners make whole in END (ROLE_WHOLE_MATRIX): their number, and FLOPs of the rank that has the least and
+// the most of them.
 typedef struct ProgramOwned { int count; double least, most; } ProgramOwned;
 ProgramOwned program_owned(const Program *p);
 ProgramCost program_cost(const Program *p);

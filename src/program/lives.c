@@ -69,7 +69,7 @@ static void number_instances(Program *p) {
 
 // ---- items ----------------------------------------------------------------------------------------------------------
 
-// What single ranks own lies in their memory only: no rank has both of what different ones own.
+// Tensors of single owners lie in their memory only: no rank has tensors of two owners.
 static int are_apart(const void *context, const PackItem *a, const PackItem *b) {
   const Lives *l = context;
   const PackItem *first = l->problem.item.data;
@@ -91,7 +91,8 @@ static int add_item(Lives *l, int64_t bytes, int tensor, Area area) {
   return i;
 }
 
-// What several tensors lie in, one after the other, is all ranks' if one of them is, and a slot's if one of them is.
+// A buffer that several tensors use, one after the other, belongs to all ranks if one of them does, and to a slot if
+// one of them does.
 static void widen(const Program *p, const int *root, Lives *l) {
   for (int t = 0; t < p->graph->tensor.count; t++) {
     const Placement *at = graph_tensor(p->graph, t)->placement, *of = graph_tensor(p->graph, root[t])->placement;
@@ -236,8 +237,8 @@ static void pass_body(const Program *p, const Body *body, const int *root, Lives
   *now += body->count + 1;
 }
 
-// Tensors of a slot as items, by the time of the stage's own bodies, one after the other from tick 1 on. What others
-// read or send lasts as long as the slot. own->item: (instances) 1 + the item of a tensor's first instance.
+// Tensors of a slot as items, by the time of the stage's own bodies, one after the other from tick 1 on. Tensors that
+// other bodies read or send last as long as the slot. own->item: (instances) 1 + the item of a tensor's first instance.
 static void slot_lives(const Program *p, int stage, const int *root, Lives *own) {
   const Graph *g = p->graph;
   int now = 1, all = 2;
@@ -337,7 +338,7 @@ static void follow_bodies(const Program *p, const int *root, Lives *l) {
   for EACH_PROGRAM_STAGE(s, p)
     for (int phase = 0; phase < PHASE_COUNT; phase++) pass_body(p, &p->micro[s][phase], root, l, &now);
   pass_body(p, &p->end, root, l, &now);
-  end = now; // messages are waited for behind END
+  end = now; // messages are waited for after END
   for EACH_PROGRAM_STAGE(s, p) {
     add_ring(p, AREA_SLOT, s, PHASE_FORWARD, p->schedule->slots[s], p->slots[s].bytes, micro, end, root, l);
     for (int phase = 0; phase < PHASE_COUNT; phase++)
@@ -403,7 +404,7 @@ void lives_free(Lives *l) {
   free(l->area);
 }
 
-// What is needed at a time, of these areas (bits).
+// Bytes needed at a time, in these areas (bits).
 static int64_t needed_at(const Lives *l, int time, unsigned areas) {
   int64_t bytes = 0;
   for (int i = 0; i < l->problem.item.count; i++) {
@@ -431,7 +432,7 @@ static int lives_in_body(const Lives *l, int item) {
   return l->area[item] == AREA_WORK || l->area[item] == AREA_NONE;
 }
 
-// What a plan may take (pack.h): 50 ms.
+// The effort of a plan (pack.h): 50 ms.
 enum { EFFORT = 16 * 1000 * 1000 };
 
 // Items of one body among those of all, packed from `base` on. Returns their end. Bodies share the effort by how many
@@ -464,8 +465,8 @@ static int64_t pack_body(Lives *l, int lower, int upper, int64_t base) {
   return end;
 }
 
-// Body by body: what lives in several of them at the bottom, one behind the other; then each body by itself. Nothing of
-// two bodies meets.
+// Body by body: tensors that live in several of them at the bottom, one after the other; then each body by itself.
+// Tensors of two bodies never meet.
 static int64_t pack_bodies(const Program *p, Lives *l) {
   int64_t bottom = 0, end;
   int now = 1 + p->begin.count + 1;

@@ -1,10 +1,10 @@
 // When everything in a rank's working memory is needed, as one packing problem (pack.h).
 //
-// Its time is that of the whole list of actions: one tick an instruction, one behind each body, where what was in
+// Its time is that of the whole list of actions: one tick an instruction, one after each body, where everything in
 // flight until its end has been waited for, and one for each message that arrives or is waited for. An instance of a
-// tensor (Place) is needed from where it is made or received to where it is read last, a message that is sent until
-// its buffer's next microbatch has waited for it, a kernel's scratch for its instruction. Calls of a body during which
-// the same instances are needed are one: long lists become short again.
+// tensor (Place) is needed from where it is made or received to where it is read last, a message that is sent until its
+// buffer's next microbatch has waited for it, a kernel's scratch for its instruction. Calls of a body during which the
+// same instances are needed are one: long lists become short again.
 //
 // Each microbatch has its own instances where there are not too many, else those of a slot or buffer are shared by the
 // microbatches that take turns in it: then an item has several times, and no packing may reach the bound.

@@ -66,7 +66,7 @@ static void note_instances(Program *p) {
       const Tensor *t = graph_tensor(g, n->output[k]);
       const Variable *v = t->variable < 0 ? NULL : &g->variable.data[t->variable];
       if (!v) continue;
-      if (v->kind == VARIABLE_METRIC && t->copy < 0) p->variable_instances[t->variable] = 1 + begun; // read behind END
+      if (v->kind == VARIABLE_METRIC && t->copy < 0) p->variable_instances[t->variable] = 1 + begun; // read after END
       if (n->region == REGION_END || (p->schedule->at_once && n->region == REGION_MICRO && n->phase != PHASE_FORWARD))
         continue; // what backward alone writes is read when it is done
       if (t->copy >= 0) p->copy_instances[t->variable][t->copy] = 1 + begun - updated;
@@ -76,8 +76,8 @@ static void note_instances(Program *p) {
   }
 }
 
-// A parameter with delay d and its versions have d + 1 places. What is the newest in one step is a version in the next,
-// and the oldest is written then: nothing is moved.
+// A parameter with delay d and its versions have d + 1 places. The newest of one step is a version in the next, and the
+// oldest is written then: nothing is moved.
 static void note_places(Program *p) {
   const Graph *g = p->graph;
   p->places = arena_array(&p->arena, int *, g->variable.count + 1);
@@ -189,9 +189,9 @@ static void hold(Program *p, int tensor, Area area, int stage, Phase phase) {
   if (p->place[tensor].area == AREA_WORK) p->place[tensor] = (Place){.area = area, .stage = stage, .phase = phase};
 }
 
-// What a body of a stage leaves to another one lies in the stage's slot; a tensor that two stages of this coordinate
-// read in the slot of the one that made or received it. What is only sent or received lies in a staging buffer of the
-// segment.
+// A tensor that a body of a stage leaves to another one lies in the stage's slot; a tensor that two stages of this
+// coordinate read in the slot of the one that made or received it. A tensor that is only sent or received lies in a
+// staging buffer of the segment.
 static void mark_slots(Program *p, int stage) {
   const Graph *g = p->graph;
   for (int phase = 0; phase < PHASE_COUNT; phase++) {

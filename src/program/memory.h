@@ -18,7 +18,7 @@ typedef struct Life {
 } Life;
 typedef Vec(Life) LifeList;
 // Bytes of a stage's slot in use, tick by tick: 0 before its bodies, then these one after the other, one tick an
-// instruction and one behind each body. The caller frees it.
+// instruction and one after each body. The caller frees it.
 int64_t *memory_slot_needed(const Program *p, int stage);
 // Appends the tensors of a placed body that live within it, those in the memory of others of them as one. The caller
 // frees the list with vec_free.

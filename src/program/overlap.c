@@ -1,4 +1,4 @@
-// What communicates while the rank computes: where gradient collectives of END start (after the last instruction that
+// Communication while the rank computes: where gradient collectives of END start (after the last instruction that
 // writes one of their accumulators), and until when collectives of a body may be in flight.
 #include "program/overlap.h"
 #include "base/fault.h"

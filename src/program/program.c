@@ -70,7 +70,7 @@ static int64_t scratch_of(const Program *p, const Node *n, const DeviceKernel *k
   return bytes;
 }
 
-// Which nodes of END come behind a sum over the stages: in a stream END is run in two halves. Reads and writes of a
+// Which nodes of END come after a sum over the stages: in a stream END is run in two halves. Reads and writes of a
 // Variable stay in their order.
 static char *find_late(const Program *p, const Segment *s) {
   const Graph *g = p->graph;

@@ -60,8 +60,8 @@ static inline int instruction_end(const Body *b, int i) {
   return b->instruction[i].wait > i ? b->instruction[i].wait : i;
 }
 
-// What `plait plan` prints and the executor allocates: bytes on one rank, where ranks own whole tensors on the one that
-// owns the most.
+// Memory that `plait plan` prints and the executor allocates: bytes on one rank, where ranks own whole tensors on the
+// one that owns the most.
 typedef struct MemoryPlan {
   int64_t parameters, gradients, optimizer, other; // Variables by kind; Copies of parameters count as parameters
   int64_t versions;                                // what parameters were, for delayed gradients
@@ -101,7 +101,7 @@ struct Program {
   Place *place;               // per tensor
   int64_t *variable_offset;   // per Variable, bytes into State's memory; -1: not on this coordinate
   int64_t (*copy_offset)[MAX_COPIES];
-  int *variable_instances;    // in a stream: how many a Variable has, one behind the other
+  int *variable_instances;    // in a stream: how many a Variable has, one after the other
   int (*copy_instances)[MAX_COPIES];
   int **places;               // in a stream: of a delayed parameter and its versions, by place: the Variables whose
                               // places these are at first, the parameter itself and then its versions, the oldest first
@@ -158,7 +158,7 @@ int64_t program_variable_offset(const Program *p, int variable, int copy, Turn t
 // Where a tensor of the working memory lies: bytes into that, for microbatch `number` (through all steps of a stream)
 // of step `step`. -1: it lies elsewhere.
 int64_t program_offset(const Program *p, int tensor, int number, int64_t step);
-int64_t program_input_offset(const Program *p); // of the inputs' copies: behind all else
+int64_t program_input_offset(const Program *p); // of the inputs' copies: after all else
 // Bytes of a graph input that a step reads, and how many microbatches these are (1 in BEGIN and END).
 int64_t program_input_bytes(const Program *p, int input, int *microbatches);
 // Whether a device runs a node by its op's reference kernel, for lack of a faster one, on more than scalars; and all

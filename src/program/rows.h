@@ -1,8 +1,8 @@
 // Rows: how long the first dim of a tensor is in a call.
 //
-// The batch is a dim with a bound: memory and Programs are made for so many rows, and in each call a rank has as many
-// as the microbatch's share of its data ranks (base/shares.h). They lie at the front of its memory. Kernels get
-// operands of just these rows, collectives and messages move no others, and nobody reads what lies behind.
+// The batch is a dim with a bound: memory and Programs are made for this bound, and in each call a rank has as many as
+// the microbatch's share of its data ranks (base/shares.h). They lie at the front of its memory. Kernels get operands
+// of just these rows, collectives and messages move no others, and nobody reads the rest.
 #pragma once
 #include "program/program.h"
 
@@ -18,7 +18,7 @@ void rows_set(const Program *p, Rows rows, int microbatch, Operand *x);
 // The elements of a tensor that a rank has in a microbatch; of a compact one, where all experts have as many.
 int64_t rows_elements(const Program *p, const Tensor *tensor, int rank, int microbatch);
 
-// Makes the operand of a compact tensor one of so many rows: (rows, 1, 1, …).
+// Makes the operand of a compact tensor one of `rows` rows: (rows, 1, 1, …).
 void rows_pack(Operand *x, int64_t rows);
 // The rows of a compact tensor on a rank, where all experts have as many.
 int64_t rows_balanced(const Program *p, const Tensor *tensor, int rank, int microbatch);

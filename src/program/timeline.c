@@ -31,7 +31,7 @@ static void make(Clock *c, int instance, int until) {
   c->open[instance] = (Open){c->now, until};
 }
 
-// What is read without having been made is a term that another pipeline rank has.
+// A tensor that is read without having been made is a term that another pipeline rank has.
 static void need(Clock *c, int instance, int until) {
   if (c->open[instance].lower < 0) make(c, instance, until);
   if (until > c->open[instance].last) c->open[instance].last = until;
@@ -44,7 +44,7 @@ static void read(Clock *c, const Action *a, int tensor, int until) {
   need(c, instance, FAULT(memory_dies_too_early, until, 0));
 }
 
-// What a REDUCE has started, or is made in the memory of an input, is there already.
+// A tensor that a REDUCE has started, or that is made in the memory of an input, is there already.
 static void write(Clock *c, const Action *a, int tensor, int until) {
   int instance = instance_of(c, tensor, a->microbatch);
   if (instance < 0) return;

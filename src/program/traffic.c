@@ -135,7 +135,7 @@ static CommVolume volume_of(const Program *p, const Node *n, int microbatch, int
   }
   const CommAttr *attr = node_attr(n, CommAttr);
   if (together > 0) call(&m, counted_as(n), node_calls(n, COMM_SHIFT) ? attr->distance : attr->root, together);
-  if (rank < 0 && owner) { // one group of so many does it
+  if (rank < 0 && owner) { // one group of several does it
     double groups = mesh_size(&p->mesh, owner->owner_axes);
     m.volume.sent /= groups;
     m.volume.received /= groups;
@@ -170,7 +170,7 @@ static Traffic *traffic_over(TrafficList *list, uint32_t axes) {
 
 static int is_of_parameters(const Tensor *t) { return t->role == ROLE_WEIGHT || t->role == ROLE_WEIGHT_GRADIENT; }
 
-// A collective of so many microbatches that are like this one (-1: of BEGIN and END, once). Tensors of a bucket have
+// A collective of `times` microbatches that are like this one (-1: of BEGIN and END, once). Tensors of a bucket have
 // their part of it.
 static void add_node(const Sum *sum, const Node *n, int microbatch, int times) {
   if (!op_def(n->op)->communicates) return;

@@ -1,4 +1,4 @@
-// What a rank's collectives and transfers move, counted from its Program: one of them, and all of a step.
+// Bytes that a rank's collectives and transfers move, counted from its Program: one of them, and all of a step.
 #pragma once
 #include "comm/volume.h"
 #include "program/program.h"

@@ -22,7 +22,7 @@ static const struct { LayoutFeature a, b; const char *why; } refused[] = {
 };
 
 static int axis_size(const Recipe *r, const char *axis) {
-  ParallelOptions o = recipe_parallel(r);
+  StepParallel o = recipe_parallel(r);
   return o.mesh.axis[mesh_find(&o.mesh, axis)].size;
 }
 

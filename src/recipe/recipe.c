@@ -3,7 +3,7 @@
 #include "base/file.h"
 #include "base/nearest.h"
 #include "base/yaml.h"
-#include "compile/recompute_list.h"
+#include "parallel/recompute_list.h"
 #include "recipe/recipe_check.h"
 #include "recipe/recipe_keys.h"
 #include <ctype.h>
@@ -43,7 +43,7 @@ static const char *place(Loader *loader, const YamlNode *node) {
   return arena_format(&loader->arena, "%s:%d:%d", loader->name, node->line, node->column);
 }
 
-// What a message about a key begins with, as recipe_where gives it: "recipe.yaml:5:12: ", "batch={micro: 4}: ", and
+// The beginning of a message about a key, as recipe_where gives it: "recipe.yaml:5:12: ", "batch={micro: 4}: ", and
 // nothing where the override is KEY=VALUE itself, since the message names the key and the value.
 static const char *before(Loader *loader, const char *path, const YamlNode *value) {
   size_t n = strlen(path);
@@ -638,7 +638,7 @@ int recipe_for_inference(const char *command, const RecipeInstead *instead, int 
   code = apply_file(&loader, nothing, strlen(nothing));
   recipe->place = ""; // of keys that no file has
   recipe->data.seq_len = seq_len;
-  ParallelOptions parallel = recipe_parallel(recipe);
+  StepParallel parallel = recipe_parallel(recipe);
   int data_ranks = parallel_row_ranks(&parallel, LAYOUT_ROW_BATCH);
   if (!micro_given) recipe->batch.micro = rows > data_ranks ? rows / data_ranks : 1;
   recipe->batch.global = recipe->batch.micro * data_ranks * recipe->mesh.pp;

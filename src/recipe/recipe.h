@@ -31,6 +31,7 @@ typedef enum RecipeComm {
   RECIPE_COMM_NET,
   RECIPE_COMM_NCCL
 } RecipeComm;
+typedef enum RecipeWire { RECIPE_WIRE_AUTO, RECIPE_WIRE_SOCKETS, RECIPE_WIRE_UCX } RecipeWire;
 typedef enum RecipeBackend { RECIPE_BACKEND_AUTO, RECIPE_BACKEND_CPU, RECIPE_BACKEND_CUDA } RecipeBackend;
 
 typedef enum RecipePlan { RECIPE_PLAN_FIXED, RECIPE_PLAN_AUTO } RecipePlan;
@@ -50,7 +51,7 @@ typedef enum RecipeLayout { // shipped Layouts; the same order as LayoutShipped,
 #include "sharding/layout_rows.def"
 } RecipeLayout;
 
-// word: the value of one of the key's words; or, with a list (compile/recompute_list.h) as text, that of "list".
+// word: the value of one of the key's words; or, with a list (parallel/recompute_list.h) as text, that of "list".
 typedef struct RecipeWordOrList { int word; char *list; } RecipeWordOrList; // list: NULL with any other word
 
 enum { RECIPE_MAX_INTS = 1024, RECIPE_BALANCE_MEASURED = -1 };
@@ -156,6 +157,7 @@ typedef struct Recipe {
     char *dir; // absolute
     int64_t seed;
     int comm;     // RecipeComm
+    int wire;     // RecipeWire
     double silence; // seconds after which a rank of net that says nothing counts as dead
     int backend;  // RecipeBackend
     char *cluster; // the name of a shipped cluster, or the absolute path of a file, or NULL
@@ -211,16 +213,17 @@ void recipe_print(const Recipe *recipe, FILE *out);
 int recipe_write(const Recipe *recipe, const char *path, Error *error);
 bool recipe_equal(const Recipe *a, const Recipe *b);
 
-// What a message about the value of a key begins with, the place of it: "recipe.yaml:5:12: ", "batch={micro: 4}: ", the
-// file where it was not given; "" where it was given as batch.micro=4, which the message says itself.
+// The beginning of a message about the value of a key, its place: "recipe.yaml:5:12: ", "batch={micro: 4}: ", the file
+// where it was not given; "" where it was given as batch.micro=4, which the message says itself.
 const char *recipe_where(const Recipe *recipe, const char *path);
 
-// What is trained on, or evaluated on: data.valid, or data.train where data.split holds a part of it out. May be empty.
+// The corpora for training or for evaluation: data.valid, or data.train where data.split holds a part of it out. May be
+// empty.
 const RecipeCorpora *recipe_corpora(const Recipe *recipe, bool evaluation);
 
 bool recipe_is_given(const Recipe *recipe, const char *path); // by the file or an override
 
-// schedule.decay_steps, or what auto means: a tenth of the steps, at most those behind the warm-up.
+// schedule.decay_steps, or what auto means: a tenth of the steps, at most those after the warm-up.
 static inline int64_t recipe_decay_steps(const Recipe *r) {
   int64_t rest = r->schedule.steps - r->schedule.warmup, tenth = r->schedule.steps / 10;
   return r->schedule.decay_steps >= 0 ? r->schedule.decay_steps : tenth < rest ? tenth : rest;
@@ -249,14 +252,14 @@ bool recipe_is_even(const Recipe *r); // all data ranks have as many sequences o
 // The axes of a row of the Layout: its own, or those of the Layout that the recipe starts from.
 LayoutWords recipe_layout_row(const Recipe *recipe, LayoutRow row);
 // The parallel configuration that a recipe asks for. Borrows parallel.layers.
-ParallelOptions recipe_parallel(const Recipe *recipe);
-// What it must fit. Without a config (NULL) the model is left open.
-// The texts are in `texts`, which may be used again: config says of which model they are, NULL: of none yet.
-typedef struct WorkloadTexts { const ModelConfig *config; char model[512], family[64]; Delay delay; } WorkloadTexts;
-Delay recipe_delay(const Recipe *recipe);
-Workload recipe_workload(const Recipe *recipe, const ModelConfig *config, WorkloadTexts *texts);
-// parallel_check of these, with the place of the key in the sentence: PLAIT_BAD_INPUT.
-int recipe_check_parallel(const Recipe *recipe, const ModelConfig *config, Error *error);
+StepParallel recipe_parallel(const Recipe *recipe);
+// All of the step that it asks for, but the list of parallel.recompute, which needs the model's layers to be read
+// (setup_compile_options). Borrows what recipe_parallel and recipe_balance do.
+void recipe_step(const Recipe *recipe, const StepModel *model, Step *step);
+// parallel_check of it, with the place of the key in the sentence: PLAIT_BAD_INPUT.
+int recipe_check_step(const Recipe *recipe, const StepModel *model, const Step *step, Error *error);
+int recipe_check_parallel(const Recipe *recipe, const ModelConfig *config,
+                          Error *error); // the same; config may be NULL
 
 // docs/recipes.md, as generated from the key table.
 void recipe_print_docs(FILE *out);

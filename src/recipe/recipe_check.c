@@ -68,7 +68,7 @@ static int check_mesh(Recipe *r, Error *error) {
   return PLAIT_OK;
 }
 
-// What parallel.sequence means: the sequence over tp, within the part of it that a rank of cp has.
+// The meaning of parallel.sequence: the sequence over tp, within the part of it that a rank of cp has.
 static bool is_sequence_parallel(const Recipe *r, const LayoutWords *seq) {
   if (seq->count == 1) return r->mesh.cp == 1 && seq->axis[0] == AXIS_TP;
   return seq->count == 2 && seq->axis[0] == AXIS_CP && seq->axis[1] == AXIS_TP;
@@ -168,7 +168,7 @@ static int check_needs(Recipe *r, const Recipe *defaults, Error *error) {
 }
 
 // A word of a row of the Layout that cuts nothing: an axis of one rank, or a part of one that is not cut.
-static void note_idle_word(Recipe *r, const ParallelOptions *parallel, const char *key, AxisId axis) {
+static void note_idle_word(Recipe *r, const StepParallel *parallel, const char *key, AxisId axis) {
   const char *word = axis_names[axis];
   if (parallel_word_ranks(parallel, axis) > 1) return;
   if (!is_said(r, key, mesh_keys) || !is_said(r, key, "parallel.tensor")) return;
@@ -179,14 +179,14 @@ static void note_idle_word(Recipe *r, const ParallelOptions *parallel, const cha
                 parallel_tensor_names[parallel->tensor]);
 }
 
-// What a single rank, an axis of one rank or a run that is too short leave without effect.
+// Notes keys that have no effect on a single rank, on an axis of one rank or in a run that is too short.
 static int note_idle(Recipe *r, const Recipe *defaults) {
   static const char *const several[] = {"parallel.bucket_mb", "parallel.overlap", "run.desync_check",
                                         "run.work_stealing"};
   for (size_t i = 0; i < sizeof several / sizeof *several && recipe_rank_count(r) == 1; i++)
     if (!is_default(r, defaults, several[i]) && is_said(r, several[i], mesh_keys))
       recipe_note(r, several[i], "%s has no effect: the mesh has only one rank", several[i]);
-  ParallelOptions parallel = recipe_parallel(r);
+  StepParallel parallel = recipe_parallel(r);
   for (int row = 0; row < LAYOUT_ROWS; row++) {
     const LayoutWords *axes = &r->layout.rows.row[row];
     for (int i = 0; i < axes->count; i++)
@@ -340,7 +340,7 @@ static int check_all(Recipe *r, int (*const *checks)(Recipe *, Error *), Error *
   return code;
 }
 
-// What depends on the mesh.
+// Checks that depend on the mesh.
 static int check_meshed(Recipe *r, const Recipe *defaults, Error *error) {
   static int (*const checks[])(Recipe *, Error *) = {check_mesh, check_parallel, NULL};
   int code = check_all(r, checks, error);

@@ -6,5 +6,5 @@
 int recipe_device(const Recipe *recipe, const Device **device, Error *error);
 // Whether this build can run on it: PLAIT_BAD_INPUT where it has the device's description only, for plans.
 int recipe_check_runs(const Recipe *recipe, Error *error);
-// What precision: auto means on this machine: DTYPE_BF16 where the device computes it fast, else DTYPE_F32.
+// The meaning of precision: auto on this machine: DTYPE_BF16 where the device computes it fast, else DTYPE_F32.
 Dtype recipe_fast_precision(const Recipe *recipe);

@@ -77,6 +77,8 @@ static const RecipeWord schedule_words[] = {
     {"cosine", RECIPE_COSINE, false},     {"linear", RECIPE_LINEAR, false}, {"wsd", RECIPE_WSD, false},
     {"constant", RECIPE_CONSTANT, false}, {0},
 };
+static const RecipeWord wire_words[] = {
+    {"auto", RECIPE_WIRE_AUTO, false}, {"sockets", RECIPE_WIRE_SOCKETS, false}, {"ucx", RECIPE_WIRE_UCX, false}, {0}};
 static const RecipeWord comm_words[] = {
     {"auto", RECIPE_COMM_AUTO, false}, {"local", RECIPE_COMM_LOCAL, false}, {"mpi", RECIPE_COMM_MPI, false},
     {"net", RECIPE_COMM_NET, false},   {"nccl", RECIPE_COMM_NCCL, true},   {0},
@@ -286,7 +288,8 @@ const RecipeKey recipe_keys[] = {
 
     KEY("parallel.ep", RECIPE_INT, parallel.ep, "1", .least = 1, .most = AXIS, .inference = true,
         .doc =
-            "Expert parallelism: so many ranks have different experts, the innermost of dp · cp · tp: all of tp, then "
+            "Expert parallelism: the number of ranks that have different experts, the innermost of dp · cp · tp: all "
+            "of tp, then "
             "all of cp, then a part of dp. Rows of tokens go to the ranks of their experts and back (all_to_all). It "
             "must divide the number of experts. 1: as layout.expert says."),
     KEY("layout.name", RECIPE_CHOICE, layout.name, "auto", .words = layout_words, .inference = true, .doc = layout_doc),
@@ -339,11 +342,12 @@ const RecipeKey recipe_keys[] = {
             "first positions that chose it; the others go past the block on the residual. 1.25 is usual. `none`: all "
             "of them, however uneven (dropless), as evaluation and generation always do."),
     KEY("moe.chunks", RECIPE_INT, moe.chunks, "1", .least = 1, .most = 4096,
-        .doc = "Models with experts: the positions of a rank are cut in so many equal parts, which go through the "
-               "experts one after the other, so that rows of experts take this fraction of the memory: without a "
-               "capacity a rank needs room for all rows that may come. Backward makes them again (and moves them "
-               "again), whatever parallel.recompute says: about a third more work of experts. The result of a step "
-               "does not depend on it."),
+        .doc =
+            "Models with experts: the number of equal parts into which the positions of a rank are cut. They go "
+            "through the experts one after the other, so that rows of experts take the memory of one part: without a "
+            "capacity a rank needs room for all rows that may come. Backward makes them again (and moves them "
+            "again), whatever parallel.recompute says: about a third more work of experts. The result of a step "
+            "does not depend on it."),
 
     KEY("batch.global", RECIPE_INT, batch.global, "64", .least = 1, .most = MANY, .example = "64",
         .doc = "Sequences per step, over all ranks. The number need not be divisible: some data ranks then get "
@@ -363,7 +367,7 @@ const RecipeKey recipe_keys[] = {
     KEY("batch.most", RECIPE_REAL, batch.most, "1.5", .least = 1, .above = true, .most = 1024,
         .doc =
             "With batch.balance measured: the most sequences that a data rank gets, as a multiple of the even share. "
-            "Microbatches and memory are planned for so many."),
+            "Microbatches and memory are planned for this number."),
     KEY("batch.replay", RECIPE_PATH, batch.replay,
         .doc = "With batch.balance measured: the metrics.jsonl of a run to repeat to the bit. Shares change where they "
                "did there, and nothing is measured."),
@@ -402,12 +406,12 @@ const RecipeKey recipe_keys[] = {
                "clipping."),
     KEY("optimizer.delay", RECIPE_INTS, optimizer.delay, "0", .least = 0, .most = MAX_DELAY, .one_for_all = true,
         .another_run = true,
-        .doc = "Delayed gradients: the gradient of a step is taken at the weights of so many steps ago (at first, at "
+        .doc = "Delayed gradients: the gradient of a step is taken at the weights of this many steps ago (at first, at "
                "the initial weights), as in pipelines that never drain, on any mesh with the same numbers. A list has "
                "one number for each layer; the embedding has the first layer's, the head the last one's. Each step of "
                "delay keeps another copy of the weights. Evaluation and export use the newest weights. pipeline 2bw "
-               "wants 1, "
-               "and pipedream the number of stages behind each layer's; where it is wrong it prints the list."),
+               "wants 1, and pipedream the number of stages after each layer's; a message prints the list where it is "
+               "wrong."),
 
     KEY("schedule.name", RECIPE_CHOICE, schedule.name, "cosine", .words = schedule_words, .example = "cosine",
         .doc = "The learning rate after a linear warm-up. `cosine`: a cosine down to min_lr. `linear`: a "
@@ -437,7 +441,7 @@ const RecipeKey recipe_keys[] = {
                "`false` mean `on` and `off`."),
     KEY("checkpoint.memory_every", RECIPE_LONG, checkpoint.memory_every, "0", .least = 0, .most = STEPS,
         .doc = "Under `plait launch`, with a process for each rank: steps between copies of the state that are kept in "
-               "memory only, so that a crash of processes costs at most so many steps. Two copies are kept in turn, "
+               "memory only, so that a crash of processes loses at most this many steps. Two copies are kept in turn, "
                "which `plait plan` shows. 0: none."),
     KEY("checkpoint.copies", RECIPE_INT, checkpoint.copies, "0", .least = 0, .most = 1,
         .doc = "1: what `checkpoint.memory_every` keeps is also kept on the next machine of `plait launch`, so that a "
@@ -477,16 +481,23 @@ const RecipeKey recipe_keys[] = {
         .doc = "Seed of the initial weights, the data order and dropout. Every mesh gets the same bits from it."),
     KEY("run.comm", RECIPE_CHOICE, run.comm, "auto", .words = comm_words, .example = "auto", .inference = true,
         .doc = "How ranks communicate. `local`: they are threads of this process. `mpi`: they are processes, "
-               "started by `mpirun` or `srun`. `net`: they are processes that any launcher has started, and talk by "
-               "UCX, without MPI (docs/launch.md). `auto`: `mpi` if an MPI finds more than one process, `net` if a "
+               "started by `mpirun` or `srun`. `net`: they are processes that any launcher has started, and talk "
+               "without MPI (docs/launch.md). `auto`: `mpi` if an MPI finds more than one process, `net` if a "
                "launcher has started several otherwise, else `local`."),
+    KEY("run.wire", RECIPE_CHOICE, run.wire, "auto", .words = wire_words, .inference = true,
+        .doc =
+            "With `run.comm: net`: what carries the messages of ranks. `auto`: shared memory by UCX between the ranks "
+            "of a machine (Unix sockets where there is no UCX), and plait's own TCP connections between machines. "
+            "`sockets`: Unix sockets and TCP. `ucx`: UCX for all, as for InfiniBand or RoCE; it opens ports that "
+            "obey whoever reaches them, so nobody else may be in that network (docs/launch.md)."),
     KEY("run.silence", RECIPE_REAL, run.silence, "5", .least = 0.2, .most = 1e6,
         .doc =
             "With `run.comm: net`: how many seconds a rank may say nothing before it counts as dead. Its process, not "
             "its computing, says ten times in that time that it is alive."),
     KEY("run.backend", RECIPE_CHOICE, run.backend, "auto", .words = backend_words, .example = "auto", .inference = true,
         .doc =
-            "What computes: `cpu`, or with `auto` whatever this build has. `cuda` is a GPU that plait knows by its "
+            "The device that computes: `cpu`, or with `auto` whatever this build has. `cuda` is a GPU that plait knows "
+            "by its "
             "description only: plan, simulate, compare, explain and recipe take it, and commands that run refuse it."),
     KEY("run.cluster", RECIPE_NAME_OR_PATH, run.cluster,
         .doc = "The cluster that `plait plan` and `plait simulate` predict for where `--cluster` is missing, "

@@ -66,7 +66,7 @@ const RecipeAlias *recipe_alias_find(const char *old); // NULL when the path was
 // How a value of the old key is written now: the value itself, or one that lives for ever.
 const char *recipe_alias_value(const RecipeAlias *alias, const char *value);
 
-// What another system calls a key, and the words of values (recipe_synonyms.def).
+// Another system's name of a key, and its words of values (recipe_synonyms.def).
 typedef struct RecipeSynonym { const char *theirs, *path, *value, *note; } RecipeSynonym; // value, note: "" without
 extern const RecipeSynonym recipe_synonyms[];
 extern const int recipe_synonym_count;
@@ -76,7 +76,7 @@ extern const int recipe_word_synonym_count;
 // The key that another name, of another system or without its section, surely means ("learning_rate", "training.lr",
 // "lr"), or NULL.
 const RecipeKey *recipe_key_meant(const char *path);
-// What was probably meant by a key that there is not ("batch.mikro", "training.learning_rate"): "; did you mean
+// The key that was probably meant by an unknown one ("batch.mikro", "training.learning_rate"): "; did you mean
 // batch.micro?"; "" where nothing is near.
 const char *recipe_key_hint(const char *path, Arena *arena);
 // The same for a value of a key that it does not allow: "; did you mean bf16?".
@@ -94,14 +94,14 @@ bool recipe_value_equal(const RecipeKey *key, const Recipe *a, const Recipe *b);
 // A value as the effective recipe has it, on one line, or "not given"; the caller frees it.
 char *recipe_value_text(const Recipe *recipe, const char *path);
 
-// What a key is for: its doc, the meaning of its words, and which optimizers read it. Names stand in backticks.
+// Describes a key: its doc, the meaning of its words, and which optimizers read it. Names stand in backticks.
 void recipe_key_describe(const RecipeKey *key, FILE *out);
 
 // The axes that rows of a Layout may name: "dp, cp, tp … and tp_depth".
 void recipe_axes_allowed(char *out, size_t size);
 
 const char *recipe_auto_word(const RecipeKey *key); // "auto", or what the key calls it; NULL: there is none
-// What is allowed, as words after "must be": "an integer of at least 1".
+// The allowed values, as words after "must be": "an integer of at least 1".
 void recipe_key_allowed(const RecipeKey *key, char *out, size_t size);
 
 // The part of a path after the dot ("micro"), and the length of the section before it (0 for "precision").

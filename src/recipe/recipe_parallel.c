@@ -1,4 +1,4 @@
-// The parallel configuration of a recipe: its keys as ParallelOptions, and the judge's answer with the places of these
+// The parallel configuration of a recipe: its keys as a Step, and the judge's answer with the places of these
 // keys.
 #include "base/fault.h"
 #include "base/shares.h"
@@ -18,9 +18,9 @@ int recipe_virtual_stages(const Recipe *r) {
                                     : 1;
 }
 
-ParallelOptions recipe_parallel(const Recipe *r) {
+StepParallel recipe_parallel(const Recipe *r) {
   int overlap = r->parallel.overlap != RECIPE_OVERLAP_OFF && r->parallel.bucket_mb > 0; // auto: see setup_job
-  ParallelOptions o = {.mesh = mesh_of(4, (AxisId[]){AXIS_PP, AXIS_DP, AXIS_CP, AXIS_TP},
+  StepParallel o = {.mesh = mesh_of(4, (AxisId[]){AXIS_PP, AXIS_DP, AXIS_CP, AXIS_TP},
                                            (int[]){r->mesh.pp, r->mesh.dp, r->mesh.cp, r->mesh.tp}),
                        .sequence = r->parallel.sequence,
                        .tensor = (LayoutTensorKind)r->parallel.tensor,
@@ -51,7 +51,7 @@ bool recipe_splits_masters(const Recipe *r) {
 }
 
 int recipe_data_ranks(const Recipe *r) {
-  ParallelOptions o = recipe_parallel(r);
+  StepParallel o = recipe_parallel(r);
   return parallel_row_ranks(&o, LAYOUT_ROW_BATCH);
 }
 
@@ -81,50 +81,64 @@ bool recipe_is_even(const Recipe *r) {
   return even;
 }
 
-Delay recipe_delay(const Recipe *r) {
+static StepUpdate update_of(const Recipe *r, const StepModel *model) {
+  StepUpdate u = {.optimizer = (Op)r->optimizer.name,
+                  .beta1 = r->optimizer.betas[0],
+                  .beta2 = r->optimizer.betas[1],
+                  .epsilon = r->optimizer.epsilon,
+                  .decay = r->optimizer.weight_decay,
+                  .momentum = r->optimizer.momentum,
+                  .muon_scale = r->optimizer.muon_scale,
+                  .clip = r->optimizer.clip,
+                  .dump_gradients = r->run.dump_gradients != NULL,
+                  .skips = r->run.non_finite == RECIPE_SKIP,
+                  .trials = r->run.noise_scale > 0,
+                  .loss_scale = r->loss_scale.initial,
+                  .loss_scale_interval = r->loss_scale.growth_interval,
+                  .coefficient = {[LOSS_BALANCE] = r->moe.balance_loss < 0 ? model->balance_loss : r->moe.balance_loss,
+                                  [LOSS_Z] = r->moe.z_loss},
+                  .bias_rate = r->moe.bias_rate,
+                  .delay = {.count = r->optimizer.delay.count},
+                  .in_backward = r->parallel.update == RECIPE_UPDATE_IN_BACKWARD};
   _Static_assert((int)RECIPE_MAX_INTS <= (int)MAX_DELAYS, "a number for each layer");
-  Delay delay = {.count = r->optimizer.delay.count};
-  memcpy(delay.of, r->optimizer.delay.items, sizeof(int) * (size_t)delay.count);
-  return delay;
+  memcpy(u.delay.of, r->optimizer.delay.items, sizeof(int) * (size_t)u.delay.count);
+  return u;
 }
 
-Workload recipe_workload(const Recipe *r, const ModelConfig *c, WorkloadTexts *texts) {
-  Workload w = {.samples = r->batch.global,
-                .micro = r->batch.micro,
-                .balance = recipe_balance(r),
-                .seq = r->data.seq_len,
-                .chunks = r->moe.chunks,
-                .update_in_backward = r->parallel.update == RECIPE_UPDATE_IN_BACKWARD,
-                .clip = r->optimizer.clip,
-                .moves_biases = r->moe.bias_rate > 0,
-                .scales_loss = r->precision == DTYPE_F16,
-                .skips = r->run.non_finite == RECIPE_SKIP,
-                .trials = r->run.noise_scale > 0,
-                .delay = &texts->delay};
-  texts->delay.count = r->optimizer.delay.count;
-  memcpy(texts->delay.of, r->optimizer.delay.items, sizeof(int) * (size_t)texts->delay.count);
-  if (!c) return w;
-  if (texts->config != c) { // a planner asks for one model again and again
-    snprintf(texts->model, sizeof texts->model, "the model of %.400s", c->path);
-    snprintf(texts->family, sizeof texts->family, "the %s model", model_family_name(c->family));
-    texts->config = c;
-  }
-  w.model = texts->model;
-  w.family = texts->family;
-  w.layers = c->layers;
-  w.tied = c->tied;
-  memcpy(w.size, c->facts.size, sizeof w.size);
-  w.width = c->facts.width;
-  w.widths = c->facts.widths;
-  return w;
+static RecomputeMode recompute_mode(const Recipe *r) {
+  return r->parallel.recompute.word == RECIPE_RECOMPUTE_SELECTIVE ? RECOMPUTE_SELECTIVE
+         : r->parallel.recompute.word == RECIPE_RECOMPUTE_FULL    ? RECOMPUTE_FULL
+                                                                  : RECOMPUTE_NONE;
+}
+
+void recipe_step(const Recipe *r, const StepModel *model, Step *step) {
+  *step = (Step){.parallel = recipe_parallel(r),
+                 .batch = {.samples = r->batch.global,
+                           .micro = r->batch.micro,
+                           .seq = r->data.seq_len,
+                           .balance = recipe_balance(r)},
+                 .update = update_of(r, model),
+                 .recompute = {.mode = recompute_mode(r), .layers = r->parallel.recompute_layers},
+                 .precision = (Dtype)r->precision,
+                 .split_masters = recipe_splits_masters(r),
+                 .states_8bit = r->optimizer.states == RECIPE_STATES_8BIT,
+                 .bf16_gradients = r->parallel.grad_dtype == DTYPE_BF16,
+                 .chunks = r->moe.chunks,
+                 .capacity = r->moe.capacity};
+  step_choose(step, model);
+}
+
+int recipe_check_step(const Recipe *r, const StepModel *model, const Step *step, Error *error) {
+  ParallelProblem problem;
+  if (!parallel_check(step, model, &problem)) return PLAIT_OK;
+  const char *key = problem.also && !recipe_is_given(r, problem.key) ? problem.also : problem.key;
+  return error_set(error, PLAIT_BAD_INPUT, "%s%s", recipe_where(r, key), problem.text);
 }
 
 int recipe_check_parallel(const Recipe *r, const ModelConfig *config, Error *error) {
-  ParallelOptions options = recipe_parallel(r);
-  WorkloadTexts texts = {.config = NULL};
-  Workload workload = recipe_workload(r, config, &texts);
-  ParallelProblem problem;
-  if (!parallel_check(&options, &workload, &problem)) return PLAIT_OK;
-  const char *key = problem.also && !recipe_is_given(r, problem.key) ? problem.also : problem.key;
-  return error_set(error, PLAIT_BAD_INPUT, "%s%s", recipe_where(r, key), problem.text);
+  StepModel model;
+  Step step;
+  step_model_of(config, &model);
+  recipe_step(r, &model, &step);
+  return recipe_check_step(r, &model, &step, error);
 }

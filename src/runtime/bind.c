@@ -32,7 +32,7 @@ static const char *input_address(const Binding *b, int input, int set, int micro
   return (const char *)in->base + offset;
 }
 
-// The copies have a queue of their own; kernels come after them.
+// The copies have a separate queue; kernels come after them.
 static void copy_inputs(Binding *b, int set) {
   const Program *p = b->program;
   for (int i = 0; i < p->graph->input.count; i++) {
@@ -188,7 +188,7 @@ static int bind_kernel(Binding *binding, Bound *b, Error *error) {
   return code ? code : device->implementation->bind(device, &kernel, &b->call, &binding->arena, &b->kernel, error);
 }
 
-// What BEGIN reads of the batch is the same in every step.
+// Sets the rows of operands of the batch that BEGIN and END use: they are the same in every step.
 static void bind_rows(Binding *binding, Bound *b) {
   const Program *p = binding->program;
   int any = 0;
@@ -232,7 +232,7 @@ static void bind_compact(Binding *binding, Bound *b) {
 }
 
 // The versions of a delayed parameter move on before it is updated.
-static int behind_versions(const Graph *g, const Node *n) {
+static int after_versions(const Graph *g, const Node *n) {
   for (int k = 0; k < n->ninput + n->noutput; k++) {
     int t = k < n->ninput ? n->input[k] : n->output[k - n->ninput], v = t < 0 ? -1 : graph_tensor(g, t)->variable;
     if (v >= 0 && g->variable.data[v].version) return 0;
@@ -262,7 +262,7 @@ static int bind_node(Binding *binding, const Instruction *instruction, Bound *b,
     b->left_to_owner = FAULT(stage_without_a_term, 1, 0);
   if (!p->shares->even) bind_rows(binding, b);
   bind_compact(binding, b);
-  b->newest = FAULT(update_writes_the_delayed, p->schedule->streams && behind_versions(p->graph, n), 0);
+  b->newest = FAULT(update_writes_the_delayed, p->schedule->streams && after_versions(p->graph, n), 0);
   b->communicates = op_def(n->op)->communicates;
   if (!b->communicates) return bind_kernel(binding, b, error);
   b->comm = binding->group.data[group_find(&binding->group, p->graph, &p->mesh, n)].comm;

@@ -32,7 +32,7 @@ typedef struct Bound {
   Rows *rows; // (ninput, then outputs) of operands; NULL: they have all rows of their memory in every microbatch
   int *compact; // (ninput, then outputs) 1 + the number of the mask of a compact operand, else 0; NULL: none is
   size_t *counts; // (3 · ranks of the group) of an exchange of rows: elements sent, received, and where these lie
-  int newest;   // 1: in a stream, behind the versions of a parameter: the newest is what the update writes
+  int newest;   // 1: in a stream, runs after the versions have moved on: its newest is the one that the update writes
   int masks;    // it makes masks, whose rows are counted when it is done
   Operand *input, *output;
   PlaitComm *comm;        // collectives
@@ -61,7 +61,7 @@ typedef Vec(Group) GroupList;
 // END); or, where `row` is given, the bytes of a row of the batch, what is there are the rows that this rank has of the
 // step, one microbatch's after the other's; of the user's own inputs it is all ranks' rows of the step, in their order.
 typedef struct StepInput { const void *base; int64_t stride, row; } StepInput;
-// What a step can read: inputs of the table, and the user's own by their index. base NULL: not given.
+// The inputs that a step can read: those of the table, and the user's own by their index. base NULL: not given.
 typedef struct StepInputs { StepInput known[INPUT_COUNT]; const StepInput *own; int own_count; } StepInputs;
 
 typedef struct Binding {

@@ -17,7 +17,7 @@ struct Chaos {
   DeviceQueue *queue;
   uint64_t state; // of the random numbers
   int rank;
-  int *last;      // (nodes) first tensor that dies behind the node + 1; 0: none
+  int *last;      // (nodes) first tensor that dies after the node + 1; 0: none
   int *next;      // (tensors) the next of that list + 1
   Timeline line;  // of a Program that is packed by the list
   int64_t *bytes; // (instances)
@@ -43,7 +43,7 @@ static void find_last_uses(Chaos *c, const Body *body, const int *root, char *sh
     for (int k = 0; k < n->noutput; k++)
       if (last[n->output[k]] && last[n->output[k]] < at + 1) last[n->output[k]] = at + 1;
   }
-  for (int i = 0; i < body->count; i++) { // what is made in the memory of its operand goes on living there
+  for (int i = 0; i < body->count; i++) { // a tensor that is made in the memory of its operand continues to live there
     const Node *n = &g->node.data[body->instruction[i].node];
     for (int k = 0; k < n->noutput; k++)
       if (root[n->output[k]] != n->output[k]) last[root[n->output[k]]] = 0, shared[n->output[k]] = 1;
@@ -153,7 +153,7 @@ static void poison_all(const Chaos *c, Area area) {
     for (int k = 0; k < c->p->place[t].count && c->p->place[t].area == area; k++) poison_tensor(c, t, k);
 }
 
-// What lives within the body about to run, where it is packed body by body.
+// Poisons the tensors that live within the body about to run, where memory is packed body by body.
 static void poison_body(const Chaos *c, const Action *a) {
   const Body *body = a->kind == ACTION_BEGIN  ? &c->p->begin
                      : action_runs_body(a)    ? &c->p->micro[a->stage][action_phase(a)]
@@ -164,7 +164,7 @@ static void poison_body(const Chaos *c, const Action *a) {
   vec_free(&lives);
 }
 
-// What the last step has left in its accumulators.
+// Poisons the accumulators of the last step.
 static void poison_empty(const Chaos *c, const Action *a) {
   for (int i = 0; i < c->empty.count && a->kind == ACTION_BEGIN; i++)
     poison(c, c->variables + c->empty.data[i].from, c->empty.data[i].to - c->empty.data[i].from);

@@ -42,7 +42,7 @@ static int call_for_each_rank(const Binding *binding, Bound *b, PlaitStream *str
   int ranks = plait_comm_size(b->comm), me = plait_comm_rank(b->comm), gathers = node_comm(b->node)->gathers, code = 0;
   size_t size = dtype_size(b->input[0].dtype);
   PlaitBuffer *buffer = b->buffer;
-  // What is scattered are sums of gradients and activations, never maxima. Only the root's own part is received.
+  // Only sums of gradients and activations are scattered, never maxima. Only the root's own part is received.
   for (int k = 0; k < b->ninput && !code; k++) {
     const Operand *whole = gathers ? &b->output[k] : &b->input[k], *own = gathers ? &b->input[k] : &b->output[k];
     Rows rows = b->rows[gathers ? b->ninput + k : k];

@@ -22,7 +22,7 @@ struct Executor {
   PlaitStream *stream;        // of all collectives in flight; NULL when there are none
   PlaitStream *sums;          // of those of END in a stream, which wait for other stages; NULL: none
   uint64_t step;              // that the call is for
-  uint64_t left;              // State.changes behind its last step; 0: it has run none
+  uint64_t left;              // State.changes after its last step; 0: it has run none
   int fresh;                  // Copies are as its last step left them: nodes that refresh them are passed over
   int64_t turn;               // of the step, in a stream: 0, 1, …, fewer by those that were skipped
   int under_way;              // later steps that have begun
@@ -208,7 +208,7 @@ static int wait_collective(Executor *e, Bound *b) {
   return b->masks ? count_rows(e, b) : PLAIT_OK;
 }
 
-// In a body: does the collective, starts it, or waits for the one that a REDUCE started. What is waited for is exposed
+// In a body: does the collective, starts it, or waits for the one that a REDUCE started. The wait is exposed
 // communication.
 static int run_collective(Executor *e, Bound *b) {
   if (fault_drops(&e->program->mesh, b->node, b->piece[0].count)) { // left with what it had
@@ -287,7 +287,7 @@ static void announce_left(const Executor *e, const Bound *b, const Action *actio
           .stream = action || (b->until && !e->synchronous) ? stream_of(e, b) : CALL_ALONE, .action = action);
 }
 
-// Another rank does it alone. What is not its own but all ranks' is a partial sum, of which this rank has nothing.
+// Another rank does it alone. An output that all ranks have is a partial sum, to which this rank adds zeros.
 static void leave_to_owner(const Executor *e, const Bound *b) {
   for (int k = 0; k < b->node->noutput; k++)
     if (FAULT(owner_is_not_alone, !graph_tensor(e->program->graph, b->node->output[k])->placement->owner_axes, 0))
@@ -490,7 +490,7 @@ int executor_run(Executor *e, uint64_t step, const StepInputs *inputs, int ahead
   int streams = e->program->schedule->streams, most = e->program->schedule->steps - 1, code = PLAIT_OK;
   CHECK(ahead >= 0 && ahead <= most && ahead >= e->under_way - 1 &&
             (!e->under_way || e->under_way == most || ahead == e->under_way - 1),
-        "%d steps ahead, of at most %d, behind %d", ahead, most, e->under_way);
+        "%d steps ahead, of at most %d, after %d", ahead, most, e->under_way);
   if (streams && !e->under_way) e->turn = e->binding.state->turn.newest;
   for (int k = 0; k <= ahead && !code; k++)
     code = binding_inputs(&e->binding, &inputs[k], streams ? e->turn + k : 0, error);

@@ -12,7 +12,7 @@ int executor_create(const Program *program, State *state, DeviceQueue *queue, Pl
                     Executor **out, Error *error);
 void executor_destroy(Executor *e);
 
-// Runs step number `step`. What the inputs point at must stay until it returns; an input of the graph that is not given
+// Runs step number `step`. The memory of the inputs must stay until it returns; an input of the graph that is not given
 // is an error. Of a Program whose schedule streams, parts of `ahead` more steps are run too, whose inputs follow; the
 // next calls have to be for them, with the same inputs again. `ahead` is below the schedule's number of steps that are
 // under way; while a call leaves out steps that could have begun, the next one has one less: so the pipeline drains.

@@ -19,7 +19,7 @@ typedef struct FiniteSearch { const Graph *graph; NonFinite first; } FiniteSearc
 // Index of the first element that is infinite or not a number, padding apart, and its value; -1: none. minus: -∞ is
 // none. It reads through the queue that writes there; NULL: x is in the host's memory.
 int64_t finite_first_not(DeviceQueue *queue, const Operand *x, int minus, double *value);
-// Of two ranks' findings: whether a came before b. What one rank sends to others it has met before them.
+// Of two ranks' findings: whether a came before b. A rank meets a value that it sends before those that receive it.
 int finite_before(const Graph *g, const NonFinite *a, const NonFinite *b);
 // Whether a loss scale could be the cause: the value is a gradient. A loss or a weight is not.
 int finite_is_gradient(const Graph *g, const NonFinite *first);

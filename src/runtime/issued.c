@@ -18,7 +18,7 @@ void issued_destroy(Issued *issued) {
   free(issued);
 }
 
-// What other ranks own is in the log of those too that leave it to them: the order is that of all.
+// Calls of owners are also in the log of ranks that leave them to the owners: the order is that of all ranks.
 static int is_left_again(Issued *issued, const Observation *o) {
   char *left = &issued->left[o->node->id];
   int again = o->left_to_owner && *left;

@@ -1,4 +1,4 @@
-// What a rank's executor issues, for tests that hold the simulator against it.
+// Logs the calls that a rank's executor issues, for tests that compare the simulator with it.
 #pragma once
 #include "program/calls.h"
 

@@ -30,7 +30,7 @@ static int create_programs(Job *j, Compiled *c, const ScheduleGenerator *schedul
 
 static int create_compiled(Job *j, const ModelConfig *config, const CompileOptions *o,
                            const ScheduleGenerator *schedule, Compiled *c, Error *error) {
-  c->shares = shares_balanced(o->step_samples, job_data_ranks(j), o->micro, &o->balance);
+  c->shares = shares_balanced(o->step.batch.samples, job_data_ranks(j), o->step.batch.micro, &o->step.batch.balance);
   int code = compile_graph(config, o, &c->graph, error);
   return code ? code : create_programs(j, c, schedule, error);
 }
@@ -44,7 +44,8 @@ static Job *job_new(const CompileOptions *options, const JobOptions *run) {
 
 static int finish(Job *j, int code, Job **out) {
   if (!code && j->run.helpers) j->teams = team_group_create(j->options.parallel.mesh.ranks, j->run.helpers);
-  j->options.balance = (Balance){0}; // its weights are the caller's; the shares have them now
+  j->options.step.batch.balance = (Balance){0}; // its weights are the caller's; the shares have them now
+  j->options.step.parallel.layers = NULL;       // likewise; Parallel has them
   if (code) job_destroy(j);
   else *out = j;
   return code;
@@ -53,7 +54,8 @@ static int finish(Job *j, int code, Job **out) {
 int job_create_built(Graph *g, int loss_sum, const CompileOptions *options, const JobOptions *run, Job **out,
                      Error *error) {
   Job *j = job_new(options, run);
-  j->train.shares = shares_balanced(options->step_samples, job_data_ranks(j), options->micro, &options->balance);
+  j->train.shares = shares_balanced(options->step.batch.samples, job_data_ranks(j), options->step.batch.micro,
+                                    &options->step.batch.balance);
   int code = compile_built(g, loss_sum, options, &j->train.graph, error);
   if (!code) code = create_programs(j, &j->train, options->parallel.pipeline.schedule, error);
   return finish(j, code, out);
@@ -88,7 +90,7 @@ int job_create(const ModelConfig *config, const CompileOptions *options, const J
   else code = create_compiled(j, config, options, options->parallel.pipeline.schedule, &j->train, error);
   if (!code && options->mode == MODEL_TRAIN && run->evaluate_samples) {
     CompileOptions o = evaluation_of(j, options);
-    compile_set_batch(&o, run->evaluate_samples, o.micro);
+    compile_set_batch(&o, run->evaluate_samples, o.step.batch.micro);
     code = create_compiled(j, config, &o, &schedule_forward, &j->evaluate, error);
   }
   return finish(j, code, out);

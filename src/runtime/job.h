@@ -5,7 +5,7 @@
 #include "compile/compile.h"
 #include "program/program.h"
 
-// What one graph was compiled to: a Program for each pipeline rank.
+// The result of compiling one graph: a Program for each pipeline rank.
 typedef struct Compiled {
   Graph *graph;      // partitioned; NULL: the job has none
   Program **program; // (pipeline ranks)
@@ -37,7 +37,7 @@ int job_create(const ModelConfig *config, const CompileOptions *options, const J
 int job_create_built(Graph *g, int loss_sum, const CompileOptions *options, const JobOptions *run, Job **out,
                      Error *error);
 // Adds an evaluation to a job of a graph of the user's own that has none: a graph of the same parameters with its loss,
-// over as many samples. What is divided by is as in training. The graph is consumed, also when it fails.
+// over as many samples. The divisor of the loss is as in training. The graph is consumed, also when it fails.
 int job_add_evaluation(Job *job, Graph *g, int loss_sum, Error *error);
 void job_destroy(Job *job); // NULL is fine
 

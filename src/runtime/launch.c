@@ -11,8 +11,8 @@
 #include <string.h>
 #include <unistd.h>
 
-static int join(Launch *l, WorldKind kind, double silence, Error *error) {
-  int code = world_launched_create(kind, silence, &l->world, error);
+static int join(Launch *l, WorldKind kind, double silence, NetWireChoice wire, Error *error) {
+  int code = world_launched_create(kind, silence, wire, &l->world, error);
   if (code) return code;
   l->rank = plait_world_rank(l->world);
   l->ranks = plait_world_size(l->world);
@@ -33,7 +33,7 @@ int launch_begin(Launch *l, LaunchWish wish, Error *error) {
   if (!launcher.variable) return launcher_check(error);
   if (launcher.tasks <= 1 && (!launcher.mpi || wish.comm == LAUNCH_NET || !launcher_mpi_version(version)))
     return launcher_check(error);
-  int code = join(l, kind_of(wish.comm), wish.silence, error);
+  int code = join(l, kind_of(wish.comm), wish.silence, wish.wire, error);
   if (!code || l->world) return code;
   error_prefix(error, "started as one of %d tasks (%s)", launcher.tasks, launcher.variable);
   if (code == PLAIT_BAD_INPUT) launcher_rank_0_says(&launcher, error);
@@ -89,7 +89,7 @@ void launch_end(Launch *l) {
 int launch_choose(Launch *l, LaunchComm comm, int64_t ranks, const char *mesh, Error *error) {
   int code = PLAIT_OK;
   const char *name = comm == LAUNCH_MPI ? "mpi" : comm == LAUNCH_NET ? "net" : NULL;
-  if (name && !l->world) code = join(l, kind_of(comm), 0, error);
+  if (name && !l->world) code = join(l, kind_of(comm), 0, NET_WIRE_AUTO, error);
   if (code) return strncmp(error->message, "run.comm", 8) ? error_prefix(error, "run.comm: %s", name) : code;
   if (name && strcmp(name, world_name(l->world)))
     return error_set(error, PLAIT_BAD_INPUT, "run.comm: %s, but these processes are ranks of %s", name,

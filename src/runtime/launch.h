@@ -1,6 +1,7 @@
 // How a run was started: by hand (its ranks are threads), or once per rank by a launcher (they are processes).
 #pragma once
 #include "base/error.h"
+#include "comm/launcher.h"
 #include "plait/comm.h"
 #include <stdbool.h>
 #include <stdint.h>
@@ -21,6 +22,7 @@ typedef enum LaunchComm { LAUNCH_AUTO, LAUNCH_LOCAL, LAUNCH_MPI, LAUNCH_NET } La
 typedef struct LaunchWish {
   LaunchComm comm;
   double silence; // run.silence; 0: the usual
+  NetWireChoice wire; // run.wire
 } LaunchWish;
 
 // Joins the world that a launcher has made, if there is one. PLAIT_BAD_INPUT where its tasks are no world to us.

@@ -1,5 +1,5 @@
-// What of the state the ranks of one machine have together. Where that is all of it, a machine that is lost takes
-// nothing along that another one lacks.
+// The part of the state that the ranks of one machine have together. Where that is all of it, a machine that is lost
+// takes nothing along that another one lacks.
 #pragma once
 #include "checkpoint/checkpoint.h"
 #include "runtime/job.h"

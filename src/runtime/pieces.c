@@ -2,16 +2,16 @@
 // scatters; two where that dim is cut in zigzag, whose second chunks lie in descending order of the ranks.
 //
 // Example: an all_to_all over 2 ranks takes a (b 3, s 4, h 8), of which each has 4 of 8 positions, to (b 3, s 8, h 4).
-// For each sample and each of the 4 positions that a rank has it is a buffer of 4 elements: part p of what is sent lies
-// p · 4 elements behind the first, part p of what is received p · 4 · 4 elements, rank p's positions. Nothing is
-// packed.
+// For each sample and each of the 4 positions that a rank has it is a buffer of 4 elements: part p of the sent buffer
+// lies p · 4 elements after its first, part p of the received one, with rank p's positions, p · 4 · 4 elements after
+// its first. Nothing is packed.
 #include "runtime/pieces.h"
 #include "base/fault.h"
 #include "comm/comm.h"
 #include "op/expert_rows.h"
 
 // A dim on the side on which it is whole: of the local indices [from, from + length) of every part, rank 0's begin at
-// index `first`, the next rank's `stride` behind it.
+// index `first`, the next rank's `stride` after it.
 typedef struct Run { int64_t from, length, first, stride; } Run;
 
 typedef struct Extents {

@@ -1,4 +1,4 @@
-// The buffers of a collective, from the placements before and behind it.
+// The buffers of a collective, from the placements before and after it.
 #pragma once
 #include "runtime/bind.h"
 

@@ -156,7 +156,7 @@ void rank_trace(Rank *r, int64_t first, int64_t steps) {
 
 WindowPart rank_window_part(const Job *job, int rank) {
   const Parallel *p = &job->options.parallel;
-  Shape shape = shape_of(1, (int64_t[]){job->options.seq}, (DimName[]){DIM_SEQ});
+  Shape shape = shape_of(1, (int64_t[]){job->options.step.batch.seq}, (DimName[]){DIM_SEQ});
   Placement placement = layout_placement(&p->layout, &p->mesh, ROLE_DATA, &shape);
   WindowPart part = {0};
   for (ShardBoxes b = {.shard = shard_of(&p->mesh, &placement, &shape, rank)}; shard_next(&b); part.runs++) {
@@ -348,7 +348,7 @@ static void release_batch(Rank *r) {
 
 // Whether this step may double the loss scale, which the next one has to know when it begins.
 static bool moves_scale(const Rank *r) {
-  int64_t interval = r->job->options.update.loss_scale_interval;
+  int64_t interval = r->job->options.step.update.loss_scale_interval;
   return interval && state_has(r->state, KNOWN_LOSS_SCALE_GOOD_STEPS) &&
          state_scalar(r->state, KNOWN_LOSS_SCALE_GOOD_STEPS) + 1 >= (double)interval;
 }
@@ -403,7 +403,7 @@ static int after_skip(Rank *r, int64_t step, const double *learning_rate, double
   if (rank_updates_at_once(r)) return finish_begun(r, step, learning_rate, error);
   int code = executor_take_back(r->train, error);
   if (code) return code;
-  return r->job->options.update.in_backward ? find_first_gradient(r, &result->first, error)
+  return r->job->options.step.update.in_backward ? find_first_gradient(r, &result->first, error)
                                             : find_first(r, step, r->inputs, counters, &result->first, error);
 }
 

@@ -62,9 +62,8 @@ int64_t rank_bound_bytes(const Job *job, int coordinate);
 // All ranks wait for each other.
 int rank_barrier(Rank *r, Error *error);
 
-// The signal that asks the run to stop, if one has come to any rank, else 0: to some it comes sooner than to others.
-// Collective. In a
-// stream, where ranks do not wait for each other between steps, what is known after the next one.
+// The signal that asks the run to stop, or 0: the same on all ranks, although ranks may receive it in different steps.
+// Collective. In a stream, where ranks do not wait for each other between steps, ranks learn it one step later.
 int rank_signal(Rank *r, int *number, Error *error);
 
 // Records steps [first, first + steps) for a file; to be called before the first one.
@@ -83,11 +82,11 @@ void rank_take_shares(Rank *r);
 // One optimizer step, number `step` (1 …), on the loader's next batch.
 int rank_step(Rank *r, int64_t step, double learning_rate, StepResult *result, Error *error);
 // The same, and where the schedule streams (schedule/README.md) up to rank_most_ahead of the steps that follow begin
-// before this one is done, unless something that needs the weights in between comes first. `goes_on`: the next so many
-// calls are for the steps that follow, and nothing but the results is looked at between them. Afterwards rank_under_way
+// before this one is done, unless something that needs the weights in between comes first. `follows`: the next
+// `follows` calls are for the following steps; between them the caller reads results only. Afterwards rank_under_way
 // says how many have begun: calls for these have to come. learning_rate: of the step and of the rank_most_ahead steps
-// behind it. All ranks give the same.
-int rank_step_on(Rank *r, int64_t step, const double *learning_rate, int64_t goes_on, StepResult *result, Error *error);
+// after it. All ranks give the same.
+int rank_step_on(Rank *r, int64_t step, const double *learning_rate, int64_t follows, StepResult *result, Error *error);
 int rank_most_ahead(const Rank *r);
 int rank_under_way(const Rank *r);
 bool rank_updates_at_once(const Rank *r); // a step that is not finite has updated nonetheless (ScheduleGenerator)

@@ -9,8 +9,8 @@
 struct Staging {
   Executor *executor;
   const State *state;
-  // The same memory by a queue of its own, and with the instances of the Variables as they were at staging_begin: the
-  // rank goes on to use its own.
+  // The same memory by a separate queue, and with the instances of the Variables as they were at staging_begin: the
+  // rank continues to use its own.
   State view;
   CheckpointTensor *from; // (count) in the view
   int count;

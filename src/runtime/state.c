@@ -175,9 +175,9 @@ static void grow_scales(const State *s, int variable, const StateBlocks *b, cons
   }
 }
 
-// fp32 that is stored as codes of 8 bits. What is written makes scales grow where it must and never shrink: of a
-// Variable that is read anew they are 0 at first (state_clear_scales). Where ranks share a block each has the
-// scale of its own part until the next update: the values that both decode are the same (op/state_code.h).
+// fp32 that is stored as codes of 8 bits. Writes make scales grow where they must and never shrink: of a Variable that
+// is read anew they are 0 at first (state_clear_scales). Where ranks share a block each has its own part's scale until
+// the next update: the values that both decode are the same (op/state_code.h).
 static void copy_codes(const State *s, int variable, const Box *part, DeviceCopy kind, float *host) {
   enum { AT_ONCE = 4096 };
   const Variable *v = find_variable(s, variable, -1);

@@ -29,7 +29,7 @@ int64_t state_plan_bytes(const Program *program, int64_t work_bytes);
 int state_create(const Program *program, const Device *device, int64_t work_bytes, int rank, State **out, Error *error);
 void state_destroy(State *s);
 
-// What this rank has of a Variable (by its id; copy -1) or of one of its Copies: for (ShardBoxes b = state_boxes(…);
+// This rank's part of a Variable (by its id; copy -1) or of one of its Copies: for (ShardBoxes b = state_boxes(…);
 // shard_next(&b);).
 ShardBoxes state_boxes(const State *s, int variable, int copy);
 // Copies the elements of `part`, which lies inside one of these boxes, to or from the host's memory: row-major, in the

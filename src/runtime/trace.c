@@ -110,7 +110,7 @@ static void print_event(const Trace *t, const TraceSpan *s, const char *phase, d
   print_text(s->name, out);
 }
 
-// Two events begin and end a span in flight, under an id of its own: it need not nest in what the thread did.
+// Two events begin and end a span in flight, under a separate id: it need not nest in what the thread did.
 static void print_span(const Trace *t, int i, FILE *out) {
   const TraceSpan *s = &t->span[i];
   print_event(t, s, s->in_flight ? "b" : "X", s->begin, out);

@@ -1,4 +1,4 @@
-// What a rank did when, in chosen steps, as a file that chrome://tracing and ui.perfetto.dev open.
+// A timeline of a rank, in chosen steps, as a file that chrome://tracing and ui.perfetto.dev open.
 #pragma once
 #include "base/clock.h"
 #include "base/error.h"
@@ -39,7 +39,7 @@ int trace_program_spans(const Program *program);
 // they start at the same barrier.
 int trace_align(Trace *trace, PlaitComm *world, bool one_machine, Error *error);
 
-// Turns it on or off for a step; 1 when all chosen steps are behind and the file should be written.
+// Turns it on or off for a step; 1 when all chosen steps are over and the file should be written.
 int trace_turn(Trace *trace, int64_t step);
 // Gathers all ranks' spans on rank 0, which writes the file whole or not at all. Collective over `world`.
 int trace_write(Trace *trace, PlaitComm *world, const char *path, Error *error);

@@ -30,7 +30,7 @@ static const double heartbeat_wait = 0.1, heartbeat_wait_per_rank = 0.001;
 // than this, is frozen: on a machine with too much to do a thread may come late, but not for so long.
 static const double shortest_frozen = 0.35;
 
-// What is known of a rank. Of those in this process it is set by themselves.
+// The state of a rank. Ranks of this process set their own.
 typedef struct Seen {
   _Atomic int activity;
   _Atomic int64_t step;
@@ -94,7 +94,8 @@ static int is_silent(const Watchdog *w, int rank) {
 static int is_frozen(const Seen *s) { return comm_last_runs(s->call) && !comm_last_waits(s->call); }
 
 // A rank without heartbeats, else one that is frozen in a call (and does not sleep there, which one does who waits for
-// a lock that a frozen one has), else one that is not waiting for others, else one that is behind the others.
+// a lock that a frozen one has), else one that is not waiting for others, else one that is in an earlier step than the
+// others.
 static int more_to_blame(const Watchdog *w, int a, int b) {
   const Seen *x = &w->seen[a], *y = &w->seen[b];
   if (is_silent(w, a) != is_silent(w, b)) return is_silent(w, a);

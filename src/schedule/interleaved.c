@@ -13,13 +13,13 @@ static Action nth(int coordinates, int stages, int coordinate, ActionKind kind, 
 }
 
 // Forwards that run alone first: (v − 1) · coordinates until the first microbatch is back for its last stage here, and
-// two for each coordinate behind this one. Then one forward and one backward alternate.
+// two for each coordinate after this one. Then one forward and one backward alternate.
 void schedule_interleaved(StageMap map, int stages, int microbatches, int coordinate, ActionList *list) {
   int coordinates = map.coordinates;
   CHECK(stages % coordinates == 0 && microbatches % coordinates == 0,
         "stages and microbatches must be multiples of the pipeline ranks");
-  int v = stages / coordinates, total = microbatches * v, behind = coordinates - 1 - coordinate;
-  int warm = v > 1 ? 2 * behind + (v - 1) * coordinates : behind;
+  int v = stages / coordinates, total = microbatches * v, after = coordinates - 1 - coordinate;
+  int warm = v > 1 ? 2 * after + (v - 1) * coordinates : after;
   if (warm > total) warm = total;
   for (int k = 0; k < warm; k++) vec_push(list, nth(coordinates, stages, coordinate, ACTION_FORWARD, k));
   for (int k = 0; k < total; k++) {

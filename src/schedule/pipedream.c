@@ -1,10 +1,10 @@
 // PipeDream (Narayanan et al., "PipeDream: Generalized Pipeline Parallelism for DNN Training", 2019): 1F1B over steps
-// of one microbatch, so that no rank waits but for the first. A stage updates its weights right behind its backward of
-// a step, by when it has begun as many later steps as stages lie behind it: of so many steps ago are the weights of its
-// gradients (optimizer.delay).
+// of one microbatch, so that no rank waits but for the first. A stage updates its weights right after its backward of a
+// step. By then it has begun one later step for each stage after it, so the weights of its gradients are that many
+// steps old (optimizer.delay).
 //
-// Example: two ranks; the number is that of the step. SUMS has the update; what END waits for, the norm and the loss of
-// step 0, only tells.
+// Example: two ranks; the number is that of the step. SUMS has the update; END waits only for the norm and the loss of
+// step 0, which are reported.
 //   pp 0  prologue  F0          body  F1 B0 SUMS0 END0
 //   pp 1  prologue  F0 B0 SUMS0 body  F1 B1 SUMS1 END0
 #include "schedule/schedule.h"

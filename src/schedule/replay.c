@@ -27,7 +27,7 @@ typedef struct Replay {
   int *received;    // as queue: messages taken
   char *ran;        // (pipelines, stages, PHASE_COUNT, microbatches of all steps)
   int *summed;      // (pipelines, steps) coordinates whose part of a sum over the stages is there
-  int moved;        // since all ranks were looked at, one whose clock waits went on first
+  int moved;        // since all ranks were looked at, one whose clock waits continued first
   Error *error;
 } Replay;
 typedef struct Walker { Replay *r; int rank; } Walker;
@@ -138,7 +138,7 @@ static int run(Replay *r, int rank, const Action *a) {
   return code;
 }
 
-// In a stream a step's sums over the stages start behind its last backward on each, and END waits for all of them.
+// In a stream a step's sums over the stages start after its last backward on each, and END waits for all of them.
 static int sum_over_stages(Replay *r, int rank, const Action *a) {
   int *summed = &r->summed[pipeline_of(r, rank) * r->s->steps + a->step];
   if (a->kind == ACTION_END && *summed < r->s->map.coordinates) return 0;

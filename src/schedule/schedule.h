@@ -77,7 +77,7 @@ extern const ScheduleGenerator schedules[SCHEDULES]; // of training, by Schedule
 extern const ScheduleGenerator schedule_forward;     // of evaluation and generation
 const ScheduleGenerator *schedule_by_name(const char *name); // one of training's; NULL when unknown
 
-int schedule_can_run(const ScheduleGenerator *generator, int stages); // so many stages on each pipeline rank?
+int schedule_can_run(const ScheduleGenerator *generator, int stages); // this number of stages on each pipeline rank?
 // The names of those that can, for messages: "naive, gpipe or 1f1b".
 void schedule_names(int stages, char *text, size_t size);
 
@@ -107,10 +107,10 @@ void segments_free(Segments *s);
 int schedule_create(const ScheduleGenerator *generator, const Segments *segments, StageMap map, int microbatches,
                     Schedule **out, Error *error);
 void schedule_free(Schedule *s);
-// Of a stream: so many steps as one list, until it has drained, for replays and pictures.
+// Of a stream: `steps` steps as one list, until it has drained, for replays and pictures.
 Schedule *schedule_repeat(const Schedule *stream, int steps);
 
-// What ran when in a replay: segments only.
+// A segment that ran in a replay, and when.
 typedef struct ScheduleSpan {
   int coordinate, stage, microbatch, step;
   ActionKind kind;
@@ -134,30 +134,32 @@ void schedule_spans_free(ScheduleSpans *spans);
 // Keeps the time of a replay in which actions cost what its owner says: segments, BEGIN, END, SUMS and REDUCE, and
 // messages on their way. Waiting is the replay's and the walk's: for messages, buffers and sums over the stages.
 //
-// Several pipelines can be walked at once, each by ranks of its own: rank r is at coordinate r / stride mod
-// coordinates, and its pipeline are the ranks that differ from it by multiples of stride in this alone. The functions
-// are given ranks then where they speak of coordinates.
+// Several pipelines can be walked at once, each by its own ranks: rank r is at coordinate r / stride mod coordinates,
+// and its pipeline are the ranks that differ from it by multiples of stride in this alone. The functions are given
+// ranks then where they speak of coordinates.
 typedef struct ScheduleClock {
   void *context;
   int ranks, stride; // 0: one pipeline, whose ranks are its coordinates
   // An action of a coordinate, which is free from `*now` on, and again at `*now`. 1: done; 0: it waits for another one
-  // and comes again; 2: the same, but others that waited for it may go on; negative: an error, which ends the replay.
+  // and comes again; 2: the same, but others that waited for it may continue; negative: an error, which ends the
+  // replay.
   int (*run)(void *context, int coordinate, const Action *action, double *now);
-  // A message that a coordinate posts at `*now`, which becomes when it goes on: returns when the message has arrived,
-  // or NAN where that is not known yet.
+  // A message that a coordinate posts at `*now`, which becomes the time when it continues: returns when the message has
+  // arrived, or NAN where that is not known yet.
   double (*send)(void *context, int coordinate, const Action *action, double *now);
   // A coordinate waited from `since` to `now`, for a RECV, whose message coordinate `from` posted at `posted`, or for a
   // buffer (action NULL), whose message `from` received then. NULL: not told.
   void (*waited)(void *context, int coordinate, const Action *action, int from, double posted, double since,
                  double now);
-  // A coordinate that came to a RECV at `since` has its message at `*now`, which becomes when it goes on. NULL: not
-  // told.
+  // A coordinate that came to a RECV at `since` has its message at `*now`, which becomes the time when it continues.
+  // NULL: not told.
   void (*received)(void *context, int coordinate, const Action *action, double since, double *now);
   // When a message arrives of which `send` did not know it: number `number` (from 0) that coordinate `from` sent to the
   // same one in the same direction; NAN: still not known. NULL: `send` always knows.
   double (*arrival)(void *context, int from, const Action *action, int number);
-  // No coordinate can go on by itself: time passes for what is under way on all of them. 1: something has ended, and
-  // its coordinate may go on; 0: nothing was under way. NULL: actions of different coordinates do not share anything.
+  // No coordinate can continue by itself: time passes for everything under way on all of them. 1: something has ended,
+  // and its coordinate may continue; 0: nothing was under way. NULL: actions of different coordinates do not share
+  // anything.
   int (*pass)(void *context);
 } ScheduleClock;
 // schedule_replay by a clock, along `lists` (one per coordinate, such as those of the Programs, with bodies cut and

@@ -13,7 +13,7 @@ typedef struct Leave { int action, microbatch; WalkBuffer buffer; } Leave; // af
 struct Walk {
   WalkPlan plan;
   int at, ran;   // next action; its RUN is done
-  int end;       // behind the last action of this part of a stream, or of the list
+  int end;       // after the last action of this part of a stream, or of the list
   int ahead;     // actions of later steps are left out
   int follows;   // a body has been gone along
   int drained;   // nothing is under way at the end: all that was sent is waited for
@@ -131,7 +131,7 @@ static void note_leave(Walk *w, const Leaving *l, int action, int stage, int kin
   w->leave[w->leaves++] = (Leave){action, microbatch, b};
 }
 
-// What an action's microbatch touches: slots by stage, from the last one, then a staging buffer.
+// The buffers that an action's microbatch touches: slots by stage, from the last one, then a staging buffer.
 static void each_touched(Walk *w, const Leaving *l, int action, int notes_steps) {
   const WalkPlan *p = &w->plan;
   const Action *a = &p->list->data[action];

@@ -4,10 +4,10 @@
 // no Program.
 //
 // A buffer is a slot of a stage (what crosses bodies) or a staging buffer of a segment (what it sends or receives and
-// no other body reads). Microbatch m uses buffer m mod count. Before a microbatch enters a buffer, what its last
-// microbatch sent from there must have been received. A slot is left after the last action that touches it: a segment
-// of its stage, one of another stage of the rank that reads from it, or a SEND or RECV of what lies in it. What was
-// sent from it may still be under way then.
+// no other body reads). Microbatch m uses buffer m mod count. Before a microbatch enters a buffer, messages that the
+// buffer's last microbatch sent from there must have been received. A slot is left after the last action that touches
+// it: a segment of its stage, one of another stage of the rank that reads from it, or a SEND or RECV of what lies in
+// it. A message that was sent from it may still be under way then.
 #pragma once
 #include "schedule/schedule.h"
 
@@ -36,7 +36,7 @@ typedef struct WalkStep { // microbatches are numbered through the steps of the 
 // Does a step. 1: done; 0: it cannot be done yet, and comes again; negative: an error, which ends the walk.
 typedef int (*WalkVisitor)(void *context, const WalkStep *step);
 
-// What a walk goes along.
+// The path of a walk.
 typedef struct WalkPlan {
   const ActionList *list;
   const Segments *segments;
@@ -59,9 +59,9 @@ Walk *walk_create(const WalkPlan *plan);
 void walk_destroy(Walk *walk); // NULL is fine
 void walk_rewind(Walk *walk);  // to the beginning, with empty buffers
 
-// Of a stream (ListPart): the walk goes on with a part of the list and ends behind it, with its buffers as they are.
+// Of a stream (ListPart): the walk continues with a part of the list and ends after it, with its buffers as they are.
 // The prologue follows a rewind, the body the prologue or itself. Actions of steps above `ahead` are left out; where
-// that is 0 in a body nothing is under way behind it.
+// that is 0 in a body nothing is under way after it.
 void walk_go(Walk *walk, ListPart part, int ahead);
 // Nothing is left of the walk but the waits for what was sent.
 void walk_stop(Walk *walk);
@@ -74,7 +74,7 @@ int walk_step(Walk *walk, WalkVisitor visit, void *context);
 // All steps that are left, for a visitor that always does them. PLAIT_OK or its error.
 int walk_run(Walk *walk, WalkVisitor visit, void *context);
 int walk_at(
-    const Walk *walk); // index of the action under way, until the next walk_step; that behind the last one at the end
+    const Walk *walk); // index of the action under way, until the next walk_step; one past the last at the end
 int walk_ended(const Walk *walk);
 
 // The walk along a list of the schedule, or one made from it (a Program's), with the schedule's slots.

@@ -42,7 +42,7 @@ static void fill(Rank *r) {
   for (int k = 0; k < after; k++) run(r, PHASE_FORWARD, UP), run_backward(r, UP);
 }
 
-// What is left when the last microbatch has turned: B at once, W where the next B is not there yet.
+// The rest, when the last microbatch has turned: B at once, W where the next B is not there yet.
 static void drain(Rank *r) {
   int i = r->coordinate;
   for (int k = 0; k < i; k++) run(r, PHASE_BACKWARD, DOWN), run(r, PHASE_BACKWARD, UP);

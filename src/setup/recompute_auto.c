@@ -1,4 +1,4 @@
-// What auto recomputes: chains from compiled Programs, and a search that the real memory plan decides.
+// Decides what auto recomputes: chains from compiled Programs, and a search that the real memory plan decides.
 #include "setup/recompute_auto.h"
 #include "base/fault.h"
 #include "op/op.h"
@@ -183,9 +183,7 @@ static void list_of_option(const Search *s, int option, RecomputeList *list) {
 static int try_list(Search *s, const RecomputeList *list, const double *seconds, Job **job, Error *error) {
   CompileOptions o = *s->options;
   Job *own = NULL;
-  o.recompute = RECOMPUTE_NONE;
-  o.recompute_layers = 0;
-  o.recompute_list = *list;
+  o.step.recompute = (StepRecompute){.list = *list};
   int code = job_create(s->config, &o, s->run, &own, error);
   if (code) return code;
   CHECK(s->count < LISTS);
@@ -405,13 +403,13 @@ static void fill_points(const Search *s, RecomputeChoice *choice) {
   free(point);
 }
 
-// What takes the most of a rank beside activations.
+// The largest part of a rank's memory beside activations.
 static void largest_need(const Search *s, const Tried *t, char *text, size_t size) {
   CompileOptions o = *s->options;
   Job *job = NULL;
   Error ignored = {0};
   text[0] = 0;
-  o.recompute_list = t->list;
+  o.step.recompute.list = t->list;
   if (job_create(s->config, &o, s->run, &job, &ignored)) return;
   int most = 0;
   for (int c = 1; c < s->ranks; c++)
@@ -465,7 +463,7 @@ int recompute_auto(const Recipe *recipe, const ModelConfig *config, CompileOptio
     if (code) error_prefix(error, "%srun.cluster", recipe_where(recipe, "run.cluster"));
     s->cluster = loaded;
   }
-  if (s->cluster && !(product_rate(&s->cluster->device, options->precision) > 0)) s->cluster = NULL;
+  if (s->cluster && !(product_rate(&s->cluster->device, options->step.precision) > 0)) s->cluster = NULL;
   if (!code && config->layers > RECOMPUTE_BLOCKS)
     code = error_set(error, PLAIT_BAD_INPUT, "%sparallel.recompute is auto, which takes at most %d blocks, not %lld",
                      recipe_where(recipe, "parallel.recompute"), RECOMPUTE_BLOCKS, (long long)config->layers);
@@ -481,7 +479,7 @@ int recompute_auto(const Recipe *recipe, const ModelConfig *config, CompileOptio
                                 .by_seconds = s->cluster != NULL};
     fill_points(s, choice);
   }
-  if (!code) options->recompute_list = s->tried[best].list;
+  if (!code) options->step.recompute.list = s->tried[best].list;
   free_search(s);
   cluster_free(loaded);
   return code;

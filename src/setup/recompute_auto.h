@@ -1,8 +1,8 @@
 // parallel.recompute: auto: the list of what blocks compute again that takes the least time within parallel.memory.
 //
-// Each pipeline rank has a chain of its own (machine/chain.h), of its blocks' times and bytes, which are read off the
-// Programs of the recipe with nothing, the cheap ops, and everything recomputed. What the chain's dynamic programme
-// finds is compiled, and its memory plan decides: where that is above the budget the chain gets less, where it is
+// Each pipeline rank has its own chain (machine/chain.h), of its blocks' times and bytes, which are read off the
+// Programs of the recipe with nothing, the cheap ops, and everything recomputed. The list that the chain's dynamic
+// programme finds is compiled. Its memory plan decides: where it is above the budget, the chain gets less; where it is
 // below, more.
 #pragma once
 #include "compile/compile.h"
@@ -27,7 +27,7 @@ typedef struct RecomputeChoice {
   bool by_seconds;             // of a cluster; else by FLOPs and bytes
 } RecomputeChoice;
 
-// Fills in options->recompute_list; options and run are of the job that would be made else. choice: NULL, or what plans
-// print, with points. PLAIT_INFEASIBLE: no list that was found needs as little as parallel.memory.
+// Fills in options->step.recompute.list; options and run are of the job that would be made else. choice: NULL, or what
+// plans print, with points. PLAIT_INFEASIBLE: no list that was found needs as little as parallel.memory.
 int recompute_auto(const Recipe *recipe, const ModelConfig *config, CompileOptions *options, const JobOptions *run,
                    RecomputeChoice *choice, Error *error);

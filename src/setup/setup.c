@@ -67,7 +67,7 @@ void setup_note_model(const Recipe *r, const ModelConfig *c, FILE *out) {
             (long long)c->positions);
 }
 
-// The Layout: its name, and the rows that the recipe has of its own.
+// The Layout: its name, and the recipe's own rows.
 static size_t describe_layout(const Recipe *r, char *text, size_t size) {
   static const char *const names[] = {"auto",
 #define LAYOUT_SHIPPED(id, name, ...) name,
@@ -100,14 +100,15 @@ static size_t describe_layout(const Recipe *r, char *text, size_t size) {
 
 // How attention crosses cp, and whether plait chose it.
 static void describe_context(const Recipe *r, const ModelConfig *config, char *text, size_t size) {
-  ParallelOptions options = recipe_parallel(r);
-  WorkloadTexts texts = {.config = NULL};
-  Workload workload = recipe_workload(r, config, &texts);
-  AlgorithmName taken = parallel_context(&options, &workload);
+  StepModel model;
+  Step step;
+  step_model_of(config, &model);
+  recipe_step(r, &model, &step);
+  AlgorithmName taken = step.algorithm[CHOICE_CONTEXT];
   text[0] = 0;
-  if (taken) snprintf(text, size, ", context %s%s", algorithm_text(taken), options.context ? "" : " (auto)");
-  if (taken == ALGORITHM_RING && options.ulysses > 1)
-    snprintf(text + strlen(text), size - strlen(text), " over groups of %d by ulysses", options.ulysses);
+  if (taken) snprintf(text, size, ", context %s%s", algorithm_text(taken), step.parallel.context ? "" : " (auto)");
+  if (taken == ALGORITHM_RING && step.parallel.ulysses > 1)
+    snprintf(text + strlen(text), size - strlen(text), " over groups of %d by ulysses", step.parallel.ulysses);
 }
 
 void setup_describe(const Recipe *r, const ModelConfig *config, char *text, size_t size) {
@@ -156,33 +157,6 @@ static int check_experts(const Recipe *r, const ModelConfig *c, Error *error) {
       recipe_where(r, "run.noise_scale"), (long long)r->run.noise_scale, balance, r->moe.z_loss);
 }
 
-static UpdateOptions update_options(const Recipe *r, const ModelConfig *c) {
-  return (UpdateOptions){.optimizer = (Op)r->optimizer.name,
-                         .beta1 = r->optimizer.betas[0],
-                         .beta2 = r->optimizer.betas[1],
-                         .epsilon = r->optimizer.epsilon,
-                         .decay = r->optimizer.weight_decay,
-                         .momentum = r->optimizer.momentum,
-                         .muon_scale = r->optimizer.muon_scale,
-                         .clip = r->optimizer.clip,
-                         .dump_gradients = r->run.dump_gradients != NULL,
-                         .trials = r->run.noise_scale > 0,
-                         .loss_scale = r->loss_scale.initial,
-                         .loss_scale_interval = r->loss_scale.growth_interval,
-                         .coefficient = {[LOSS_BALANCE] = r->moe.balance_loss < 0 ? c->router_aux_loss_coef
-                                                                                  : r->moe.balance_loss,
-                                         [LOSS_Z] = r->moe.z_loss},
-                         .bias_rate = r->moe.bias_rate,
-                         .delay = recipe_delay(r),
-                         .in_backward = r->parallel.update == RECIPE_UPDATE_IN_BACKWARD};
-}
-
-static RecomputeMode recompute_mode(const Recipe *r) {
-  return r->parallel.recompute.word == RECIPE_RECOMPUTE_SELECTIVE ? RECOMPUTE_SELECTIVE
-         : r->parallel.recompute.word == RECIPE_RECOMPUTE_FULL    ? RECOMPUTE_FULL
-                                                                  : RECOMPUTE_NONE;
-}
-
 static int recompute_list(const Recipe *r, const ModelConfig *config, RecomputeList *list, Error *error) {
   Error problem = {0};
   if (!r->parallel.recompute.list ||
@@ -193,32 +167,17 @@ static int recompute_list(const Recipe *r, const ModelConfig *config, RecomputeL
 }
 
 int setup_compile_options(const Recipe *recipe, const ModelConfig *config, CompileOptions *out, Error *error) {
-  int code = recipe_check_parallel(recipe, config, error);
+  StepModel model;
+  *out = (CompileOptions){.mode = MODEL_TRAIN, .chaos = chaos_of_environment()};
+  step_model_of(config, &model);
+  recipe_step(recipe, &model, &out->step);
+  int code = recipe_check_step(recipe, &model, &out->step, error);
   if (!code) code = check_experts(recipe, config, error);
+  if (!code) code = recipe_device(recipe, &out->device, error);
   if (code) return code;
-  ParallelOptions parallel = recipe_parallel(recipe);
-  WorkloadTexts texts = {.config = NULL};
-  Workload workload = recipe_workload(recipe, config, &texts);
-  const Device *device;
-  if ((code = recipe_device(recipe, &device, error))) return code;
-  *out = (CompileOptions){
-      .mode = MODEL_TRAIN,
-      .device = device,
-      .seq = recipe->data.seq_len,
-      .precision = (Dtype)recipe->precision,
-      .split_masters = recipe_splits_masters(recipe),
-      .states_8bit = recipe->optimizer.states == RECIPE_STATES_8BIT,
-      .bf16_gradients = recipe->parallel.grad_dtype == DTYPE_BF16,
-      .parallel = parallel_create(&parallel, &workload),
-      .recompute = recompute_mode(recipe),
-      .recompute_layers = recipe->parallel.recompute_layers,
-      .update = update_options(recipe, config),
-      .capacity = recipe->moe.capacity,
-      .chunks = recipe->moe.chunks,
-      .balance = recipe_balance(recipe),
-      .chaos = chaos_of_environment()};
+  out->parallel = parallel_create(&out->step, &model);
   compile_set_batch(out, recipe->batch.global, recipe->batch.micro);
-  return recompute_list(recipe, config, &out->recompute_list, error);
+  return recompute_list(recipe, config, &out->step.recompute.list, error);
 }
 
 // Layers are cut by seconds where a cluster is named and something is left to cut. *loaded: the caller frees it after
@@ -232,7 +191,7 @@ static int use_seconds(const Recipe *r, CompileOptions *o, Cluster **loaded, Err
     if (code) return error_prefix(error, "%srun.cluster", recipe_where(r, "run.cluster"));
     cluster = *loaded;
   }
-  if (!cluster || !(product_rate(&cluster->device, o->precision) > 0)) return PLAIT_OK;
+  if (!cluster || !(product_rate(&cluster->device, o->step.precision) > 0)) return PLAIT_OK;
   o->seconds = cluster_work_seconds;
   o->machine = cluster;
   return PLAIT_OK;
@@ -323,6 +282,12 @@ int setup_job_chosen(const Recipe *recipe, const ModelConfig *config, RecomputeC
                  error);
 }
 
+// A token of each sequence: one microbatch.
+static void set_generation_batch(CompileOptions *o) {
+  o->step.batch.balance = (Balance){0};
+  compile_set_batch(o, o->step.batch.micro * parallel_data_ranks(&o->parallel), o->step.batch.micro);
+}
+
 static int job_for(const Recipe *asked, const ModelConfig *config, ModelMode mode, JobOptions run,
                    RecomputeChoice *choice, Job **job, Error *error) {
   Recipe own = *asked, *recipe = &own;
@@ -339,8 +304,7 @@ static int job_for(const Recipe *asked, const ModelConfig *config, ModelMode mod
   }
   options.mode = mode;
   if (mode == MODEL_GENERATE)
-    options.balance = (Balance){0}, compile_set_batch(&options, options.micro * parallel_data_ranks(&options.parallel),
-                      options.micro); // a token of each sequence: one microbatch
+    set_generation_batch(&options);
   code = job_create(config, &options, &run, job, error);
   if (!code) (*job)->options.seconds = NULL, (*job)->options.machine = NULL; // its graphs are cut
   cluster_free(loaded);
@@ -375,14 +339,23 @@ int setup_launch(Launch *launch, const Recipe *r, Error *error) {
   return code ? code : launch_choose(launch, launch_comm(r), recipe_rank_count(r), mesh, error);
 }
 
-LaunchWish setup_wish(const Recipe *r) { return (LaunchWish){launch_comm(r), r->run.silence}; }
+LaunchWish setup_wish(const Recipe *r) {
+  static const NetWireChoice wire[] = {
+      [RECIPE_WIRE_AUTO] = NET_WIRE_AUTO, [RECIPE_WIRE_SOCKETS] = NET_WIRE_SOCKETS, [RECIPE_WIRE_UCX] = NET_WIRE_UCX};
+  return (LaunchWish){launch_comm(r), r->run.silence, wire[r->run.wire]};
+}
 
 LaunchWish setup_wish_of_keys(int count, char **keys) {
   static const struct { const char *key; LaunchComm comm; } words[] = {
       {"run.comm=mpi", LAUNCH_MPI}, {"run.comm=net", LAUNCH_NET}, {"run.comm=local", LAUNCH_LOCAL}};
+  static const struct { const char *key; NetWireChoice wire; } wires[] = {{"run.wire=sockets", NET_WIRE_SOCKETS},
+                                                                          {"run.wire=ucx", NET_WIRE_UCX}};
   LaunchWish wish = {0};
-  for (int k = 0; k < count; k++)
+  for (int k = 0; k < count; k++) {
     for (size_t i = 0; i < sizeof words / sizeof *words; i++)
       if (!strcmp(keys[k], words[i].key)) wish.comm = words[i].comm;
+    for (size_t i = 0; i < sizeof wires / sizeof *wires; i++)
+      if (!strcmp(keys[k], wires[i].key)) wish.wire = wires[i].wire;
+  }
   return wish;
 }

@@ -6,11 +6,10 @@
 #include "setup/recompute_auto.h"
 
 // How many threads of other ranks may help a rank that has `threads`: as many again, where all ranks are threads of
-// this process and have cores of their own; 0: ranks do not help each other.
+// this process and have separate cores; 0: ranks do not help each other.
 int setup_helpers(const Recipe *recipe, int threads);
 
-// run.work_stealing: true that was given and does nothing, as a line for the user. Returns the length of the text, 0:
-// it does, or is the default.
+// Writes a note if run.work_stealing has no effect. Returns the length of the text, 0: it does, or is the default.
 int setup_describe_lend(const Recipe *recipe, int threads, bool processes, char *text, size_t size);
 
 // The model's config; errors name the key and where it was given.
@@ -19,7 +18,8 @@ int setup_model_config(const Recipe *recipe, ModelConfig *config, Error *error);
 // PLAIT_BAD_INPUT where model.config is not the model whose weights the folder of model.init has.
 int setup_check_init(const Recipe *recipe, const ModelConfig *config, Error *error);
 
-// What the model's config says and does not do, and sequences longer than it was made for, in a line each.
+// Writes a line for each key of the model's config that has no effect, and for sequences longer than the model was made
+// for.
 void setup_note_model(const Recipe *recipe, const ModelConfig *config, FILE *out);
 
 // Refuses a tokenizer that eval and generate could not read; one that is not there yet is not judged. Where it has
@@ -51,7 +51,7 @@ int setup_graph(const Recipe *recipe, const ModelConfig *config, const char *aft
 // data.valid is given, for ranks that are threads of this process. Cuts stages as setup_graph does. Touches no data and
 // allocates no memory of ranks. The caller frees *job (job_destroy).
 int setup_job(const Recipe *recipe, const ModelConfig *config, Job **job, Error *error);
-// The same for any mode, with so many threads a rank, and helpers.
+// The same for any mode, with this number of threads for each rank, and helpers.
 int setup_job_for(const Recipe *recipe, const ModelConfig *config, ModelMode mode, int threads, int helpers, Job **job,
                   Error *error);
 
@@ -66,7 +66,7 @@ WatchdogLimits setup_watchdog(const Recipe *recipe);
 // launch_choose, by run.comm and the mesh. Every command that runs a recipe comes here first: PLAIT_BAD_INPUT where
 // run.backend cannot be run.
 int setup_launch(Launch *launch, const Recipe *recipe, Error *error);
-// What launch_begin should know of a recipe, or of the keys that are given on the command line.
+// The facts that launch_begin needs of a recipe, or of the keys that are given on the command line.
 LaunchWish setup_wish(const Recipe *recipe);
 LaunchWish setup_wish_of_keys(int count, char **keys);
 
@@ -80,7 +80,7 @@ int setup_check_files(const Recipe *recipe, Error *error);
 // How often training reads its corpora. tokens: of data.train, without what data.split holds out; 0: it is not known.
 // least, most: passes of the corpora for each token trained on; they differ where weights do not follow sizes.
 typedef struct DataPasses { double tokens, least, most; int corpora; } DataPasses;
-// "2.3 passes over 1.34M tokens", "0.5 to 4 passes over 3 corpora of 1.34M tokens", after so many tokens.
+// "2.3 passes over 1.34M tokens", "0.5 to 4 passes over 3 corpora of 1.34M tokens", after `trained` tokens.
 void setup_describe_passes(const DataPasses *passes, double trained, char *text, size_t size);
 
 // Opens the corpora once, so that what is wrong with them, or with the part that data.split holds out, is said before a

@@ -12,7 +12,7 @@
 
 LoaderConfig setup_loader(const Recipe *recipe, const ModelConfig *config, int validation, DataSource *sources) {
   const RecipeCorpora *list = recipe_corpora(recipe, validation);
-  // Where stages update at once, parts of so many steps behind one are run with it.
+  // Where stages update at once, parts of that many later steps are run with each step.
   int ahead = schedules[recipe->parallel.pipeline].at_once ? recipe->mesh.pp - 1 : 0;
   for (int i = 0; i < list->count; i++) sources[i] = (DataSource){list->items[i].prefix, list->items[i].weight};
   return (LoaderConfig){.sources = sources,

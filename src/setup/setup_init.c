@@ -1,11 +1,11 @@
-// model.init is a folder with a config.json of its own: does model.config, where it is given as well, say the same?
+// model.init is a folder with its own config.json: does model.config, where it is given as well, say the same?
 #include "base/fault.h"
 #include "base/file.h"
 #include "setup/setup.h"
 #include <stdlib.h>
 #include <string.h>
 
-// What shapes tensors.
+// Numbers of a config that decide shapes of tensors.
 static const struct { const char *name; size_t offset; } sizes[] = {
     {"layers", offsetof(ModelConfig, layers)},
     {"width", offsetof(ModelConfig, embed)},

@@ -1,4 +1,4 @@
-// What a rank of a job takes beside the Programs' own plan: loaders, bound instructions, the copy for checkpoints.
+// Memory of a rank of a job beside the Programs' own plan: loaders, bound instructions, the copy for checkpoints.
 #include "setup/setup_memory.h"
 #include "setup/setup.h"
 #include "runtime/staging.h"

@@ -96,8 +96,8 @@ int layout_words_equal(const LayoutWords *a, const LayoutWords *b) {
   return same;
 }
 
-// The word that text begins with, up to a space or the end; NULL: it is another one.
-static const char *behind_word(const char *text, const char *word) {
+// The text after `word`, where it begins with that and a space or the end follows; NULL: it is another word.
+static const char *word_end(const char *text, const char *word) {
   while (*word && *text == *word) text++, word++;
   return *word || (*text && *text != ' ') ? NULL : text;
 }
@@ -106,12 +106,12 @@ static const char *behind_word(const char *text, const char *word) {
 static LayoutWords words_of(const char *text) {
   LayoutWords words = {0};
   while (*text) {
-    const char *behind = NULL;
+    const char *after = NULL;
     int i = 0;
-    while (i < LAYOUT_WORDS && !(behind = behind_word(text, axis_names[layout_axes_named[i]]))) i++;
-    CHECK(behind && words.count < LAYOUT_WORDS, "a shipped Layout names the axis %s", text);
+    while (i < LAYOUT_WORDS && !(after = word_end(text, axis_names[layout_axes_named[i]]))) i++;
+    CHECK(after && words.count < LAYOUT_WORDS, "a shipped Layout names the axis %s", text);
     words.axis[words.count++] = layout_axes_named[i];
-    text = behind + (*behind == ' ');
+    text = after + (*after == ' ');
   }
   return words;
 }

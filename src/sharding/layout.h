@@ -5,7 +5,7 @@
 
 typedef struct LayoutEntry { Role role; DimName dim; AxisList axes; } LayoutEntry;
 
-// What a user said about one tensor or parameter of a graph of their own, by its name.
+// A user's placement of one tensor or parameter of their own graph, by its name.
 typedef struct LayoutTensor { const char *name; int dim; int axis; } LayoutTensor; // dim and axis -1: whole
 
 typedef struct Layout {

@@ -9,7 +9,7 @@ enum { MAX_AXES = 16, MAX_AXES_PER_DIM = 12 };
 typedef enum AxisRole { AXIS_DATA, AXIS_CONTEXT, AXIS_TENSOR, AXIS_EXPERT, AXIS_PIPELINE } AxisRole;
 
 // Axes that plait itself speaks of: handles to axes.def, which has their names. Features cut axes of users' in two: the
-// part is an axis with a handle of its own, what is left keeps that of the whole.
+// part is an axis with its own handle, and the rest keeps that of the whole.
 typedef enum AxisId {
   AXIS_OWN, // an axis of a user's own name, in a graph by hand
 #define AXIS_NAME(id, ...) AXIS_##id,

@@ -3,7 +3,7 @@
 #include "sharding/mesh.h"
 #include <stdio.h>
 
-enum { MESH_PRINT_ALL = 64 }; // up to so many ranks all are shown, and above that the first and last of each list
+enum { MESH_PRINT_ALL = 64 }; // up to this many ranks all are shown, and above that the first and last of each list
 
 // The grid of ranks: the last axis that has more than one rank runs to the right, the others down. `remark` (may be
 // NULL) says something about a coordinate of the pp axis at the end of its first row.

@@ -3,7 +3,7 @@
 // never changed once a tensor points at them.
 //
 // Over one axis of a list the dim may be cut in zigzag: what the axes before it leave is 2N equal chunks for its N
-// ranks, and rank r has chunks r and 2N − 1 − r, one behind the other in memory. Causal attention over the shards of a
+// ranks, and rank r has chunks r and 2N − 1 − r, one after the other in memory. Causal attention over the shards of a
 // sequence is balanced that way (Dubey et al., "The Llama 3 Herd of Models", 2024). Axes after it cut the rank's memory
 // in contiguous parts, so that a shard is at most two runs of global indices.
 #pragma once
@@ -65,7 +65,7 @@ int axis_list_pop(AxisList *list); // the last axis, which the list no longer ha
 uint32_t axis_list_axes(const AxisList *list); // as a set
 int axis_list_zigzag_axis(const AxisList *list); // the axis over which it is cut in zigzag, or -1
 int axis_list_shards(const Mesh *mesh, const AxisList *list);
-// What divides the dim where shards are equal: their number, twice as many where the dim is cut in zigzag.
+// A divisor of the dim where shards are equal: their number, twice as many where the dim is cut in zigzag.
 int axis_list_parts(const Mesh *mesh, const AxisList *list);
 // Length of a shard of a dim of `size`: nested ceil(size / axis), the same on every rank.
 int64_t axis_list_local(const Mesh *mesh, const AxisList *list, int64_t size);

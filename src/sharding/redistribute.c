@@ -9,7 +9,7 @@ static void append(RedistributeStep *steps, int *n, Op op, uint32_t axes, int di
   steps[(*n)++] = (RedistributeStep){op, axes, dim, -1, 0, *to};
 }
 
-// What of the owner's number remains where only some of its axes are looked at.
+// The owner's number among the ranks of some of its axes only.
 static int owner_on(const Mesh *mesh, const Placement *owned, uint32_t axes) {
   int index = owned->owner, number = 0, step = 1;
   for (int a = mesh->naxis - 1; a >= 0; a--) {
@@ -47,7 +47,7 @@ static void append_rooted(const Mesh *mesh, RedistributeStep *steps, int *n, Op 
   steps[*n - 1].root = FAULT(owner_is_the_first, owner_on(mesh, owned, axes), 0);
 }
 
-// The dim on which summing over `axis` may scatter: there the target goes on with this axis. -1: none.
+// The dim on which summing over `axis` may scatter: there the target has this axis next. -1: none.
 static int scatter_dim(const Placement *now, const Placement *to, int axis) {
   for (int d = 0; d < now->rank; d++) {
     const AxisList *a = &now->dim[d], *b = &to->dim[d];
@@ -64,7 +64,7 @@ static int pads_inside(const Mesh *mesh, const Shape *shape, const Placement *no
   return before > 1 && axis_list_local(mesh, &now->dim[d], shape->size[d]) % mesh->axis[axis].size;
 }
 
-// The number of axes at the end of dim `from`'s list with which the target goes on in dim `to`: one, or several that
+// The number of axes at the end of dim `from`'s list that come next in the target's dim `to`: one, or several that
 // stand in the mesh's order, which is that of a group's ranks. 0: it does not, or it cannot be one all_to_all, since a
 // dim does not divide or one of several axes cuts in zigzag.
 static int axes_that_move(const Mesh *mesh, const Shape *shape, const Placement *now, const Placement *target, int from,

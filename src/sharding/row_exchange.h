@@ -4,8 +4,8 @@
 #include "op/attributes.h"
 #include "sharding/placement.h"
 
-// before, after: placements of the exchange itself. What else there is to do comes before the way to experts, and after
-// the way back.
+// before, after: placements of the exchange itself. Further steps come before the way to experts, and after the way
+// back.
 typedef struct RowExchange { uint32_t axes; RowParts parts; Placement before, after; } RowExchange;
 
 // 1: there is one to do from one placement to another. All axes that cut batch or sequence on one side and experts on

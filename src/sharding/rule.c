@@ -39,7 +39,7 @@ static uint32_t parse_factors(const char **p) {
   return set;
 }
 
-// So many factors, one letter each.
+// Reads n factors, one letter each.
 static const char *parse_letters(const char *p, int *const *factor, int n) {
   for (int i = 0; i < n; i++) {
     p = skip(p);

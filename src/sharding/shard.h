@@ -1,6 +1,6 @@
-// What one rank holds of a tensor, as boxes of global indices, and where each box lies in the rank's memory. A dim may
-// be held in several runs (zigzag: the first and the last part of a sequence), so a shard may be several boxes; so may
-// a range of rows (Placement.rows), which begins and ends within other dims. Padding is in none of them.
+// One rank's part of a tensor, as boxes of global indices, and where each box lies in the rank's memory. A dim may be
+// held in several runs (zigzag: the first and the last part of a sequence), so a shard may be several boxes; so may a
+// range of rows (Placement.rows), which begins and ends within other dims. Padding is in none of them.
 //
 // Checkpoints, gathers, agreement between ranks and initialisation go through these boxes; nobody else takes IndexMaps
 // apart.
@@ -27,7 +27,7 @@ typedef struct ShardBoxes {
   int64_t row; // of the merged dims: the index after the box
 } ShardBoxes;
 int shard_next(ShardBoxes *boxes); // 0: that was the last one
-int shard_find(ShardBoxes *boxes, const Box *part); // goes on to the box in which `part` lies; 0: there is none
+int shard_find(ShardBoxes *boxes, const Box *part); // advances to the box in which `part` lies; 0: there is none
 // Elements between neighbours of each dim in the rank's memory, padding among them: element `index` of a box lies at
 // Σ (at[d] + index[d] − box.offset[d]) · stride[d].
 void shard_strides(const Shard *shard, int64_t *stride);

@@ -16,7 +16,7 @@ typedef struct WordTable {
 void word_table_add(WordTable *table, const char *word, int32_t bytes, int64_t count);
 void word_table_clear(WordTable *table); // forgets the words, keeps the memory
 void word_table_free(WordTable *table);
-// Drops the rarest words, so many counts as it takes to leave at most `words` of them and half the text.
+// Drops the rarest words, count by count, until at most `words` of them and half the text are left.
 void word_table_prune(WordTable *table, int words);
 
 typedef struct LearnedMerge { int32_t left, right, id; } LearnedMerge;

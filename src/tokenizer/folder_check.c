@@ -1,4 +1,4 @@
-// What is in a folder, from its names and the first bytes of its files.
+// Tells the contents of a folder from its names and the first bytes of its files.
 #include "tokenizer/folder_check.h"
 #include "base/fault.h"
 #include "base/file.h"
@@ -100,7 +100,7 @@ static int check_file(const char *folder, const char *name, FileKind kind, Error
   return code;
 }
 
-// What somebody has made of a repository: the cache of the Hub, or a folder around the one that is meant.
+// Looks where a repository may be instead: in the cache of the Hub, or in a folder around the one that is meant.
 static int look_elsewhere(const char *path, const Names *names, const char *wanted, Error *error) {
   bool cache = has(names, "snapshots") && has(names, "blobs");
   char *around = xformat("%s%s", path, cache ? "/snapshots" : "");

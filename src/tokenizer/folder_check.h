@@ -10,11 +10,11 @@
 // A path that was given for `what` ("a Hugging Face folder"): is it there? If not, the sentence says that plait
 // downloads nothing, and how to fetch a model.
 int folder_check_exists(const char *path, const char *what, Error *error);
-// A tokenizer.json or a folder with one. Refuses what is no JSON: pointers of Git LFS, packed and binary files,
+// A tokenizer.json or a folder with one. Refuses files that are not JSON: pointers of Git LFS, packed and binary files,
 // tokenizer.model; and folders with other files of a tokenizer (the sentence has the line that converts them).
 int folder_check_tokenizer(const char *path, Error *error);
 // A Hugging Face folder with weights in safetensors, and with config.json where needs_config. Refuses pointers and
 // packed files in their place, adapters, shards without their index, and weights in other formats.
 int folder_check_model(const char *path, bool needs_config, Error *error);
-// What its sentence says of a folder in which nothing is like a model.
+// The words of its sentence for a folder in which nothing is like a model.
 #define FOLDER_CHECK_NOTHING "holds neither model.safetensors nor model.safetensors.index.json"

@@ -1,5 +1,5 @@
-// What a file is that is given as text, told by its first bytes and lines: one text, lines of JSON, or something that a
-// tokenizer should not read. Names of files decide only where they say .jsonl.
+// The kind of a file that is given as text, told by its first bytes and lines: one text, lines of JSON, or something
+// that a tokenizer should not read. Names of files decide only where they say .jsonl.
 #pragma once
 #include "base/error.h"
 #include <stdbool.h>

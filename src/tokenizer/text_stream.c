@@ -99,7 +99,7 @@ void text_stream_close(TextStream *s) {
   free(s);
 }
 
-// Reads more input behind what is left of it; at the end sets `ended`.
+// Reads more input after the rest of it; at the end sets `ended`.
 static int fill(TextStream *s, Error *error) {
   memmove(s->input, s->input + s->at, s->filled - s->at);
   s->filled -= s->at;
@@ -148,7 +148,7 @@ static int truncated(const TextStream *s, Error *error) {
                    s->packing == GZIP ? "gzip" : "zstd");
 }
 
-// What follows a member of a gzip file: another one, or zeros as a tape has them.
+// Reads on after a member of a gzip file: another one, or zeros as a tape has them.
 static int next_member(TextStream *s, Error *error) {
   int code = need(s, 2, error);
   while (!code && s->filled > s->at && !s->input[s->at]) {

@@ -6,9 +6,9 @@
 
 typedef struct TextStream TextStream;
 
-// "-" is the standard input. What is packed is known by its first bytes, whatever its name. 1: *stream is open; 0: the
-// path is a plain file, which can be mapped; PLAIT_BAD_INPUT: it cannot be read, is a folder, or is not what its name
-// (.gz, .zst) says.
+// "-" is the standard input. Packed files are known by their first bytes, whatever their names. 1: *stream is open; 0:
+// the path is a plain file, which can be mapped; PLAIT_BAD_INPUT: it cannot be read, is a folder, or is not what its
+// name (.gz, .zst) says.
 int text_stream_open(TextStream **stream, const char *path, Error *error);
 // Fills out[0, room); *got is less only at the end of the text. PLAIT_BAD_INPUT where packed data is damaged or ends
 // too early, PLAIT_INTERRUPTED where a signal comes while it waits for a pipe.

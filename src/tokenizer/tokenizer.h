@@ -8,12 +8,12 @@
 #include "tokenizer/tokenizer_split.h"
 #include <stdint.h>
 
-// What is supported: model BPE (byte-level, or characters with byte fallback); normalizers NFC, NFD, NFKC, NFKD,
-// Lowercase, StripAccents, Strip, Prepend and Replace; pre-tokenizers ByteLevel, Split, Digits, Metaspace,
-// Whitespace, WhitespaceSplit, Punctuation, BertPreTokenizer, CharDelimiterSplit; decoders ByteLevel,
-// Metaspace, Replace, ByteFallback, Fuse, Strip; post-processors TemplateProcessing, RobertaProcessing, BertProcessing,
-// ByteLevel; Sequences of them. All else is refused by name. Truncation and padding that a file asks for are ignored: a
-// corpus must stay whole.
+// Supported are: model BPE (byte-level, or characters with byte fallback); normalizers NFC, NFD, NFKC, NFKD, Lowercase,
+// StripAccents, Strip, Prepend and Replace; pre-tokenizers ByteLevel, Split, Digits, Metaspace, Whitespace,
+// WhitespaceSplit, Punctuation, BertPreTokenizer, CharDelimiterSplit; decoders ByteLevel, Metaspace, Replace,
+// ByteFallback, Fuse, Strip; post-processors TemplateProcessing, RobertaProcessing, BertProcessing, ByteLevel;
+// Sequences of them. All else is refused by name. Truncation and padding that a file asks for are ignored: a corpus
+// must stay whole.
 //
 // Bytes that are not UTF-8 are taken one by one, as words of one byte, so every byte string round trips where the
 // vocabulary has all 256 bytes and there is no normalizer; the valid text between them is pre-tokenized as if the text
@@ -77,7 +77,8 @@ typedef struct Tokenizer {
   int cuttable;     // where tokenizer_cut may cut documents: CUT_SPACES | CUT_LINES
 } Tokenizer;
 
-// What one thread needs to encode: buffers, a word cache, PCRE2 match state. Reuse it from text to text: that is fast.
+// The memory with which one thread encodes: buffers, a word cache, PCRE2 match state. Reuse it from text to text: that
+// is fast.
 typedef struct TokenizerScratch TokenizerScratch;
 TokenizerScratch *tokenizer_scratch_create(const Tokenizer *t);
 void tokenizer_scratch_destroy(TokenizerScratch *scratch); // NULL is fine
@@ -102,7 +103,7 @@ int tokenizer_train(const char *const *files, int count, int vocab_size, int thr
 // exceeds its limits or a text has more than 256 MiB (cut it).
 int tokenizer_encode(const Tokenizer *t, const char *text, size_t bytes, int add_special, IdVector *ids, Error *error);
 
-// CONTINUES: the text goes on from a tokenizer_cut. PLAIN: special tokens that the text spells out are encoded as any
+// CONTINUES: the text continues from a tokenizer_cut. PLAIN: special tokens that the text spells out are encoded as any
 // other text (encode_special_tokens of Hugging Face's tokenizers, split_special_tokens of transformers).
 enum { ENCODE_ADD_SPECIAL = 1, ENCODE_CONTINUES = 2, ENCODE_PLAIN = 4 };
 int tokenizer_encode_with(const Tokenizer *t, TokenizerScratch *scratch, const char *text, size_t bytes, int flags,

@@ -22,9 +22,9 @@ static void free_block(CorpusBlock *block) {
 static void release(Corpus *c) {
   for (int i = 0; i < c->finished.count; i++) free_block(&c->finished.data[i]);
   c->finished.count = c->slices.count = 0;
-  // What is behind in a file that goes on need not stay resident.
-  size_t page = (size_t)sysconf(_SC_PAGESIZE), behind = c->done / page * page;
-  if (c->open && c->block.map.data && behind) madvise((void *)(uintptr_t)c->data, behind, MADV_DONTNEED);
+  // Pages that have been read need not stay resident.
+  size_t page = (size_t)sysconf(_SC_PAGESIZE), read = c->done / page * page;
+  if (c->open && c->block.map.data && read) madvise((void *)(uintptr_t)c->data, read, MADV_DONTNEED);
 }
 
 // Reads a stream on into a new block, which begins with what no slice has of the old one.
@@ -279,7 +279,7 @@ static void encode_slice(void *argument, int i) {
     result->check.unknown += result->ids.data[k] == e->t->bpe.unk;
 }
 
-// What is known of the file that the slices are of, up to one of them.
+// Counts of the file of the slices, up to one of them.
 typedef struct SoFar { int64_t lines, bytes; TextCheck check; } SoFar;
 
 // Hands the ids of a slice on.

@@ -38,7 +38,7 @@ typedef struct CorpusSlice {
   int begins, ends; // the file does
 } CorpusSlice;
 
-// What slices point into: a mapped file, or memory that a part of a stream was read into.
+// The memory of slices: a mapped file, or memory that a part of a stream was read into.
 typedef struct CorpusBlock { FileMap map; char *memory; } CorpusBlock;
 
 typedef struct Corpus {
@@ -58,7 +58,8 @@ typedef struct Corpus {
 } Corpus;
 
 // The next slices in order, valid until the next call: 1 there are some, 0 none are left, negative: a file is
-// unreadable. What a batch holds depends on batch_bytes and slice_bytes only, not on whether a file is mapped or read.
+// unreadable. The slices of a batch depend on batch_bytes and slice_bytes only, not on whether a file is mapped or
+// read.
 int corpus_next(Corpus *corpus, Error *error);
 void corpus_close(Corpus *corpus);
 
@@ -67,7 +68,7 @@ void corpus_close(Corpus *corpus);
 struct json_t;
 int corpus_line_text(const CorpusLines *how, const char *line, size_t bytes, struct json_t **holder, const char **text,
                      size_t *text_bytes, TextCheck *check, Error *error);
-// What becomes of a bad line of a slice: with how->bad it is kept, to be told in order, and *error forgotten.
+// Handles a bad line of a slice: with how->bad it is kept, to be told in order, and *error is cleared.
 int corpus_keep_bad(const CorpusLines *how, BadLines *bad, int64_t line, Error *error);
 // Tells them, which are of a slice that begins after `before` lines of the file, and releases them.
 int corpus_tell_bad(const CorpusLines *how, void *argument, const char *path, int64_t before, BadLines *bad,
@@ -76,7 +77,7 @@ int corpus_tell_bad(const CorpusLines *how, void *argument, const char *path, in
 size_t corpus_take_line(const char **data, size_t *bytes, const char **line);
 int corpus_blank(const char *line, size_t bytes); // such lines are skipped
 
-// What an error in a line adds where nobody has said that the file holds lines.
+// Added to an error in a line where nobody has said that the file holds lines.
 #define CORPUS_LINES_FOUND " (its first line is a JSON object; --as-text takes the file as one text)"
 
 typedef struct CorpusCounts { int64_t documents, empty, tokens, bytes; } CorpusCounts; // tokens without end-of-text

@@ -18,7 +18,7 @@ static int incomplete_tail(const char *text, int bytes) {
   return 0;
 }
 
-// Appends, behind what was held back, and holds back again what is not complete.
+// Appends bytes to those that were held back, and again holds back an incomplete character.
 static void emit(TokenizerStream *s, const char *bytes, int count, ByteVector *text) {
   int start = text->count;
   vec_reserve(text, start + s->held_count + count + 1);

@@ -87,7 +87,7 @@ static int read_vocabulary(const TokenizerReader *r, const json_t *vocab, int li
 }
 
 // The id that Hugging Face's tokenizers gives it, whatever id the file declares: that of model.vocab, else that of an
-// earlier listing of the token (-1 - its index in t->added), else the next one behind all.
+// earlier listing of the token (-1 - its index in t->added), else the next one after all.
 static int find_added_id(const Tokenizer *t, const json_t *vocab, const char *text, size_t bytes) {
   const json_t *known = json_object_getn(vocab, text, bytes);
   int id = (int)json_object_size(vocab);
@@ -252,7 +252,7 @@ static int read_model(const TokenizerReader *r, const json_t *root) {
     return reader_refuse(r, "model.vocab", "has %zu tokens and %zu merges, more than any model", tokens,
                          json_array_size(merges));
   int limit = (int)(2 * tokens) + 4096; // ids may have holes, but not so that a small file takes much memory
-  int room = limit + (int)json_array_size(added); // those that the vocabulary lacks come behind its own
+  int room = limit + (int)json_array_size(added); // those that the vocabulary lacks come after its own
   t->token_text = arena_array(&t->arena, const char *, room);
   t->token_bytes = arena_array(&t->arena, int, room);
   t->token_special = arena_array(&t->arena, uint8_t, room);

@@ -13,7 +13,7 @@ int reader_replace(const TokenizerReader *r, const json_t *component, const char
   const json_t *pattern = json_object_get(component, "pattern");
   step->kind = NORMALIZE_REPLACE;
   if (!json_is_string(json_object_get(pattern, "String")))
-    return reader_refuse(r, where, "is a Replace whose pattern is no String, which is not supported");
+    return reader_refuse(r, where, "is a Replace whose pattern is not a String, which is not supported");
   const char *from = reader_string(r, pattern, "String", where, &step->from_bytes);
   const char *to = reader_string(r, component, "content", where, &step->to_bytes);
   if (!from || !to) return PLAIT_BAD_INPUT;

@@ -124,7 +124,7 @@ static int read_pre_tokenizer(const TokenizerReader *r, const json_t *component,
                ? PLAIT_BAD_INPUT
                : split_compile_class(step + 1, SPLIT_PUNCTUATION, r->error);
   }
-  if (is(type, "Whitespace")) { // what is no match is removed
+  if (is(type, "Whitespace")) { // text that does not match is removed
     step->behavior = SPLIT_REMOVED;
     step->invert = 1;
     return split_compile_class(step, SPLIT_WORDS, r->error);
@@ -359,7 +359,7 @@ static void find_marker(Tokenizer *t) {
 
 static int letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
 
-// Whether a match of the token could cover a cut, or eat the space behind it.
+// Whether a match of the token could cover a cut, or consume the space after it.
 static int token_spans_cut(const AddedToken *token, const char *marker) {
   int n = token->bytes, m = (int)strlen(marker);
   if (!n) return 0;

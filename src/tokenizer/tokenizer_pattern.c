@@ -104,7 +104,7 @@ static void put_line_end(Translation *t) {
   put(t, ")");
 }
 
-// Behind a backslash. 1: it matches no character (an anchor).
+// After a backslash. 1: it matches no character (an anchor).
 static int parse_escape(Translation *t, Options options) {
   UnicodeSet set = {0};
   uint32_t code;
@@ -157,7 +157,7 @@ static int finish_group(Translation *t, Options options) {
   return PLAIT_OK;
 }
 
-// Behind "(?", at letters: options for a group of their own, or for the rest of the group around them.
+// After "(?", at letters: options for a separate group, or for the rest of the group around them.
 static int parse_options(Translation *t, Options options) {
   int on = 1;
   for (; t->text.at < t->text.end; t->text.at++) {
@@ -177,7 +177,7 @@ static int parse_options(Translation *t, Options options) {
   return code;
 }
 
-// Behind "(". 1: it matches no character (a lookaround).
+// After "(". 1: it matches no character (a lookaround).
 static int parse_group(Translation *t, Options options) {
   static const char *const looks[] = {"?=", "?!", "?<=", "?<!"}, *const opens[] = {"(?=", "(?!", "(?<=", "(?<!"};
   if (++t->depth > DEPTH) return pattern_refuse(&t->text, "groups nest more than %d deep", DEPTH);
@@ -244,7 +244,8 @@ static int put_interval(Translation *t, long least, long most) {
   return PLAIT_OK;
 }
 
-// What follows one item from parts[start] on. In Ruby's syntax a + behind {…} repeats once more and is not possessive.
+// Parses the repetitions after one item, from parts[start] on. In Ruby's syntax a + after {…} repeats once more and is
+// not possessive.
 static int parse_repetitions(Translation *t, int start, int zero_width) {
   for (int count = 0;; count++) {
     long least, most;

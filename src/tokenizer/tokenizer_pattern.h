@@ -4,7 +4,7 @@
 #include "tokenizer/bpe.h"
 #include "tokenizer/unicode.h"
 
-// What an expression can tell apart is few kinds of characters. Each kind gets a letter, a byte: ASCII characters their
+// An expression distinguishes only a few kinds of characters. Each kind gets a letter, a byte: ASCII characters their
 // own, the others 128 and up, so that a text becomes one byte a character and every class a set of bytes. Which
 // character is of which kind says unicode.h, not PCRE2: its Unicode version plays no part.
 //

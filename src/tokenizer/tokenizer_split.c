@@ -122,7 +122,7 @@ typedef struct SplitRun {
 
 static int run_step(const SplitRun *run, int step, const char *text, size_t bytes, int flags);
 
-// Pieces of one text, joined as the step's behavior says before they go on.
+// Pieces of one text, joined as the step's behavior says before the next step.
 typedef struct SplitPieces {
   const SplitRun *run;
   int step, flags;

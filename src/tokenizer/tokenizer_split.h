@@ -52,7 +52,7 @@ typedef struct SplitScratch {
 } SplitScratch;
 void split_scratch_free(SplitScratch *scratch);
 
-// The matches of a step's expression in valid UTF-8, one after the other. An empty match counts, but not right behind
+// The matches of a step's expression in valid UTF-8, one after the other. An empty match counts, but not right after
 // the match before it.
 typedef struct SplitMatches {
   const SplitStep *step;
@@ -71,7 +71,7 @@ int matches_next(SplitMatches *m, Error *error); // 1 found, 0 none is left, neg
 enum { SPLIT_AT_START = 1, SPLIT_CONTINUES = 2 }; // the piece starts the text; nothing may be put before the piece
 
 // Where a text may be cut (bits). At a cut before " x" between ASCII letters every known expression starts a match, and
-// so it does behind a line's end between characters that are no white space ("/" aside, which o200k joins to it).
+// so it does after a line's end between characters that are not white space ("/" aside, which o200k joins to it).
 enum { CUT_SPACES = 1, CUT_LINES = 2 };
 size_t split_cut(const char *text, size_t bytes, size_t from, int cuts); // first such position >= from, else bytes
 

@@ -7,7 +7,7 @@
 
 enum { WORD_LIMIT = 1024, WORDS_KEPT = 4 << 20, TEXT_KEPT = 128 << 20 };
 
-// What one slice's words were: a table for each slice of a batch, so that adding them up has one order.
+// The words of slices: a table for each slice of a batch, so that adding them up has one order.
 typedef struct Counting {
   SplitStep split;
   const CorpusSlice *slices;
@@ -72,7 +72,7 @@ static void count_slice(void *argument, int i) {
   split_scratch_free(&scratch);
 }
 
-// What is known of the file that the slices are of, up to one of them.
+// Counts of the file of the slices, up to one of them.
 typedef struct SoFar {
   int64_t lines;
   TextCheck check;

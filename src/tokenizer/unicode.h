@@ -40,7 +40,7 @@ typedef struct UnicodeMapping {
 typedef enum UnicodeMappingName { UNICODE_LOWER, UNICODE_CANONICAL, UNICODE_COMPATIBLE } UnicodeMappingName;
 void unicode_mapping_read(UnicodeMapping *mapping, UnicodeMappingName name);
 void unicode_mapping_free(UnicodeMapping *mapping);
-// What a character becomes: `*count` of them; NULL: it stays.
+// The characters that replace a character: `*count` of them; NULL: it stays.
 const uint32_t *unicode_mapping_find(const UnicodeMapping *mapping, uint32_t code, int *count);
 
 void unicode_excluded(UnicodeSet *set);          // characters of several parts that are not put together again

@@ -129,7 +129,7 @@ static void decompose(const UnicodeNormal *n, UnicodeForm form, UnicodeScratch *
   for (int i = 0; i < count; i++) vec_push(&s->points, parts[i]);
 }
 
-// Marks behind one another, by their class; those of one class stay in order.
+// Sorts marks that follow one another by their class; those of one class stay in order.
 static void sort_marks(const UnicodeNormal *n, UnicodeScratch *s, int start, int end) {
   int places[257] = {0};
   uint32_t *p = s->points.data + start;

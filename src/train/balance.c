@@ -127,7 +127,7 @@ int balance_after(Trainer *t, Rank *r, BalanceTimes *times, int64_t step, Error 
 
 // The start -----------------------------------------------------------------------------------------------------------
 
-// What is wrong with shares for this run, or NULL.
+// A reason why shares are wrong for this run, or NULL.
 static const char *wrong_with(const Shares *s, const MetricsList *l, char *text, size_t size) {
   int64_t sum = 0;
   if (l->count != s->ranks) {

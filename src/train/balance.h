@@ -9,12 +9,12 @@
 
 enum { BALANCE_EVERY = 10 };
 
-// What a rank has measured since shares could last change. Zeroed at first.
+// The measurements of a rank since shares could last change. Zeroed at first.
 typedef struct BalanceTimes { double computed, seconds; int steps; bool warm; } BalanceTimes;
 void balance_add(BalanceTimes *times, const StepResult *result); // a start's first step is not typical and left out
 
-// New shares, in rows (ranks of `shares`), by the seconds that each data rank has computed of a step of so many; false:
-// too little would be won. *saved: the seconds that a step is estimated to become shorter by.
+// New shares, in rows (ranks of `shares`), by the seconds that each data rank has computed in a step of `step_seconds`;
+// false: too little would be won. *saved: the seconds that a step is estimated to become shorter by.
 bool balance_decide(const Shares *shares, const double *computed, double step_seconds, int *rows, double *saved);
 
 // Whether shares may change after a step, before the next one.

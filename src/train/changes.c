@@ -160,7 +160,7 @@ static void compare_key(Changes *c, const RecipeKey *key, const Recipe *was, con
   free(b);
 }
 
-// What follows --------------------------------------------------------------------------------------------------------
+// Consequences --------------------------------------------------------------------------------------------------------
 
 // Of one thing that both recipes decide, from the step after `step` on: a sentence, or NULL where nothing follows.
 typedef char *Follows(const Recipe *was, const Recipe *is, int64_t step);

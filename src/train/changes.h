@@ -1,4 +1,4 @@
-// What has changed when a run resumes: keys of the recipe, and the contents of the files that they name.
+// Changes since the checkpoint when a run resumes: keys of the recipe, and the contents of the files that they name.
 #pragma once
 #include "checkpoint/checkpoint.h"
 #include "recipe/recipe.h"
@@ -14,8 +14,8 @@ typedef struct Changes {
   char *follows; // a line "note: …" for each thing that follows from these keys and that they do not say; NULL: nothing
 } Changes;
 
-// The recipe, config.json and contents that a checkpoint has recorded, against those of now. What was not recorded
-// (checkpoints of earlier versions) is not compared. `facts` is borrowed. The caller frees *changes.
+// The recipe, config.json and contents that a checkpoint has recorded, against those of now. Facts that were not
+// recorded (checkpoints of earlier versions) are not compared. `facts` is borrowed. The caller frees *changes.
 void changes_find(const Recipe *recipe, const ModelConfig *config, const json_t *facts, const Checkpoint *checkpoint,
                   Changes *changes);
 void changes_free(Changes *changes); // also safe twice

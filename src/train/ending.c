@@ -66,7 +66,7 @@ static void see_line(const json_t *line, Ending *e) {
   if (e->state == RUN_STOPPED) snprintf(e->sentence, sizeof e->sentence, "%s", summary);
 }
 
-// The last lines say all; a run of weeks has many. What is cut at the begin is no JSON.
+// The last lines are enough; a run of weeks has many. A line that is cut at its beginning is not JSON.
 static void see_last_lines(const FileMap *map, Ending *e) {
   enum { LAST_BYTES = 256 << 10 };
   size_t at = map->size > LAST_BYTES ? map->size - LAST_BYTES : 0;
@@ -109,8 +109,8 @@ static json_t *last_line(const char *folder, const char *name) {
   return line;
 }
 
-// A rank says of another only that its connection has ended; the supervisor, afterwards, how. What a rank says of
-// itself the supervisor repeats. A run that was continued since, without plait launch, is none of the supervisor's.
+// A rank says of another only that its connection has ended; the supervisor says afterwards how. The supervisor repeats
+// the sentence of a rank about itself. A run that was continued since, without plait launch, is not the supervisor's.
 static bool supervisor_knows_better(const char *folder, long rounds, const char *failure, const char *own) {
   char *ended = xformat("%s/ended.json", folder), *journal = xformat("%s/launch.jsonl", folder);
   RunHolder last = run_lock_read(folder);
@@ -124,7 +124,7 @@ static bool supervisor_knows_better(const char *folder, long rounds, const char 
          !strstr(failure, own);
 }
 
-// What training has said (ended.json), or what its supervisor has seen (the end of a job in launch.jsonl).
+// Reads the sentence of training (ended.json) or of its supervisor (the end of a job in launch.jsonl).
 static void find_failure(const char *folder, Ending *e) {
   json_t *said = last_line(folder, "ended.json"), *seen = last_line(folder, "launch.jsonl");
   long rounds = (long)json_integer_value(json_object_get(seen, "rounds"));
@@ -148,7 +148,7 @@ int ending_read(const char *folder, Ending *e, Error *error) {
   free(lock);
   if (!is_run) {
     free(path);
-    return error_set(error, PLAIT_BAD_INPUT, "%s is no folder of a run: it has no file lock", folder);
+    return error_set(error, PLAIT_BAD_INPUT, "%s is not a run folder: it has no file lock", folder);
   }
   if (file_exists(path) && !recipe_load(path, 0, NULL, &recipe, &ignored)) e->steps = recipe.schedule.steps;
   recipe_free(&recipe);

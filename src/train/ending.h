@@ -4,7 +4,7 @@
 #include "base/error.h"
 #include <stdint.h>
 
-// Leaves the sentence of a failure in the folder. What cannot be written is left out: the error itself matters more.
+// Leaves the sentence of a failure in the folder. A failure to write it is ignored: the error itself matters more.
 void ending_write(const char *folder, const Error *error);
 void ending_clear(const char *folder); // before a run begins to write
 

@@ -18,7 +18,7 @@ typedef struct Events {
   uint8_t record[8192];
 } Events;
 
-// Creates FOLDER/events.out.tfevents.SECONDS.HOST.PID, behind any that is there in the order of names. Its start mark
+// Creates FOLDER/events.out.tfevents.SECONDS.HOST.PID, after any that is there in the order of names. Its start mark
 // tells readers to forget what earlier files say about `first_step` and later steps: a resumed run writes them again.
 // wall_time: seconds since 1970.
 int events_open(Events *events, const char *folder, int64_t first_step, double wall_time, Error *error);

@@ -29,7 +29,7 @@ void metrics_unknown(Metrics *metrics, const char *key); // null
 void metrics_text(Metrics *metrics, const char *key, const char *value);
 int metrics_end(Metrics *metrics, Error *error); // writes the line; a full disk leaves no half line, PLAIT_FAILED
 
-// Drops, atomically, the lines whose "step" is beyond `step`, and those that are no JSON object (torn by a crash).
+// Drops, atomically, the lines whose "step" is beyond `step`, and those that are not a JSON object (torn by a crash).
 // Lines without a step stay. A missing file is fine.
 int metrics_truncate_after(const char *path, int64_t step, Error *error);
 
@@ -38,8 +38,8 @@ typedef struct MetricsSeries { int64_t *step; double *value; int count, capacity
 int metrics_read(const char *path, const char *key, MetricsSeries *series, Error *error);
 void metrics_series_free(MetricsSeries *series);
 
-// The lists of integers of one key, in the order of the file. Lines without the key are skipped, and what is no such
-// list.
+// The lists of integers of one key, in the order of the file. Lines without the key are skipped, and so are other
+// values.
 typedef struct MetricsList { int64_t step; int count, *value; } MetricsList;
 typedef struct MetricsLists { MetricsList *list; int count; } MetricsLists;
 int metrics_read_lists(const char *path, const char *key, MetricsLists *lists, Error *error);

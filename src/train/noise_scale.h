@@ -11,10 +11,10 @@ typedef struct NoiseScale {
   int count;
 } NoiseScale;
 
-// Norms of the gradients of a part's and of the whole batch's mean loss, and their target tokens. What is not finite,
-// or a part that is the whole, is left out.
+// Norms of the gradients of a part's and of the whole batch's mean loss, and their target tokens. Values that are not
+// finite, or a part that is the whole, are left out.
 void noise_scale_add(NoiseScale *n, double part_tokens, double part_norm, double tokens, double norm);
-// In sequences, of which a batch has so many; NAN: not known yet, or the gradient is lost in noise.
+// In sequences, of which a batch has `batch`; NAN: not known yet, or the gradient is lost in noise.
 double noise_scale_sequences(const NoiseScale *n, int batch);
 // A sentence on which batch it suggests; false: nothing was measured.
 bool noise_scale_describe(const NoiseScale *n, int batch, char *text, size_t size);

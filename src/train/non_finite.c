@@ -12,7 +12,7 @@ int non_finite_is_scaling(const Recovery *v, const Rank *r, const StepResult *s)
 
 static void describe_first(const Rank *r, const StepResult *s, char *text, size_t size) {
   if (s->first.found) finite_describe(r->job->train.graph, &r->job->options.parallel.mesh, &s->first, text, size);
-  else if (r->job->options.update.in_backward)
+  else if (r->job->options.step.update.in_backward)
     snprintf(text, size, "the gradient norm was not finite, but all gradients are");
   else if (rank_updates_at_once(r)) snprintf(text, size, "the gradient norm was not finite");
   else snprintf(text, size, "the gradient norm was not finite, but running the step again found no such value");
@@ -21,7 +21,7 @@ static void describe_first(const Rank *r, const StepResult *s, char *text, size_
 void non_finite_describe(const Recovery *v, const Rank *r, int64_t step, const StepResult *s, char *text, size_t size) {
   char first[512];
   describe_first(r, s, first, sizeof first);
-  if (r->job->options.update.in_backward)
+  if (r->job->options.step.update.in_backward)
     snprintf(text, size, "step %lld: %s; backward had applied it already", (long long)step, first);
   else if (rank_updates_at_once(r))
     snprintf(text, size, "step %lld: %s; stages had updated at once (parallel.pipeline %s)", (long long)step, first,

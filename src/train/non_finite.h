@@ -1,5 +1,4 @@
-// What a run does about a step that was not finite: it was skipped; then skip, stop or roll back, as run.non_finite
-// says.
+// Handles a step that was not finite and was skipped: skip, stop or roll back, as run.non_finite says.
 #pragma once
 #include "checkpoint/checkpoint.h"
 #include "runtime/rank.h"
@@ -7,20 +6,20 @@
 
 enum {
   NON_FINITE_ROLLBACKS = 3, // without a finite checkpoint between them
-  NON_FINITE_IN_A_ROW = 20  // skipped steps behind which weights, not batches, are to blame
+  NON_FINITE_IN_A_ROW = 20  // after so long, weights, not batches, are to blame
 };
 
 // One rank's view; all ranks come to the same conclusions.
 typedef struct Recovery {
   const Recipe *recipe;
   const char *checkpoints; // folder
-  Checkpoint *start;       // what the run went on from, where the folder has none; may be NULL
+  Checkpoint *start;       // the one from which the run continued, where the folder has none; may be NULL
   int rollbacks;           // since a checkpoint was saved after a finite step
   int rolled_back;         // the last step ended in one
   int in_a_row; // steps that were not finite, up to the last one, without those of the search for a loss scale
 } Recovery;
 
-// Whether nothing but the search for a loss scale stands behind it: gradients that were scaled too much.
+// Whether the only cause is the search for a loss scale: gradients that were scaled too much.
 int non_finite_is_scaling(const Recovery *v, const Rank *r, const StepResult *s);
 // "step 12: layer 3, matmul …, rank 1 (…): infinite; skipped".
 void non_finite_describe(const Recovery *v, const Rank *r, int64_t step, const StepResult *s, char *text, size_t size);

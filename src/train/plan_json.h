@@ -1,4 +1,4 @@
-// What a recipe will take, for programs: plait plan --json.
+// The memory and time of a recipe, for programs: plait plan --json.
 #pragma once
 #include "recipe/recipe.h"
 

@@ -159,7 +159,7 @@ static int64_t print_memory(const Plan *plan) {
   for (int r = 0; r < PLAN_ROW_COUNT; r++) {
     if ((r == PLAN_ROW_EVALUATION || r == PLAN_ROW_VERSIONS || r == PLAN_ROW_COPY || r == PLAN_ROW_GAPS) && !sum[r])
       continue; // training's memory is enough; none are kept; none is made
-    fprintf(plan->out, "%s%-22s", r == PLAN_ROW_ARENA || r == PLAN_ROW_TOTAL ? "= " : "  ", plan_row_names[r]);
+    fprintf(plan->out, "%s%-22s", r == PLAN_ROW_ARENA || r == PLAN_ROW_TOTAL ? "= " : "  ", plan_row_traits[r].name);
     for (int c = 0; c < columns; c++) print_cell(plan, column[c][r]);
     fputc('\n', plan->out);
   }
@@ -289,7 +289,7 @@ static void print_pairs(const Plan *plan) {
             "visible pairs", units_count(worst.mean).s, worst.most / worst.mean);
 }
 
-// What updates need whole (matrices of Muon), and how evenly it lies on the ranks that make it.
+// Prints the tensors that updates need whole (matrices of Muon), and how evenly they lie on the ranks that make them.
 static void print_owners(const Plan *plan) {
   ProgramOwned sum = {0};
   for (int c = 0; c < plan->recipe->mesh.pp; c++) {
@@ -399,8 +399,8 @@ static BusiestList busiest_ranks(const Program *p) {
   return busiest;
 }
 
-// Of the busiest pipeline rank, by axes; a transfer between stages is over pp. What a rank sends on the average, and
-// where one sends or receives clearly more that one.
+// Of the busiest pipeline rank, by axes; a transfer between stages is over pp. The number is what a rank sends on the
+// average; where one sends or receives clearly more, it is that rank's.
 static void print_traffic(const Plan *plan) {
   const Mesh *mesh = &plan->job->options.parallel.mesh;
   const Program *of = NULL;
@@ -498,8 +498,8 @@ static int print_recompute_cost(const Plan *plan, Error *error) {
   Recipe without = *plan->recipe, unsplit = *plan->recipe; // share the arena
   int pp = plan->recipe->mesh.pp;
   const ScheduleGenerator *schedule = plan->job->options.parallel.pipeline.schedule;
-  const CompileOptions *o = &plan->job->options;
-  if (!schedule->splits || (o->recompute == RECOMPUTE_NONE && !o->recompute_list.blocks)) return PLAIT_OK;
+  const StepRecompute *recompute = &plan->job->options.step.recompute;
+  if (!schedule->splits || (recompute->mode == RECOMPUTE_NONE && !recompute->list.blocks)) return PLAIT_OK;
   without.parallel.recompute = (RecipeWordOrList){.word = RECIPE_RECOMPUTE_NONE};
   if (unsplit.parallel.recompute.word == RECIPE_RECOMPUTE_AUTO) // what was chosen for this schedule
     unsplit.parallel.recompute.word = RECIPE_RECOMPUTE_FULL;
@@ -522,7 +522,7 @@ static int print_recompute_cost(const Plan *plan, Error *error) {
   return PLAIT_OK;
 }
 
-// What is gathered at a time under ZeRO 3: the busiest rank's memory and traffic with each, by compiling it.
+// The units of gathering under ZeRO 3: the busiest rank's memory and traffic with each, by compiling it.
 static int print_gather_costs(const Plan *plan, Error *error) {
   const Recipe *r = plan->recipe;
   int unit[] = {GATHER_BLOCK, GATHER_LAYER, r->parallel.gather},

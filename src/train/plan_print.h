@@ -1,4 +1,4 @@
-// What a recipe will take, as text: memory of each rank by category, and FLOPs.
+// The memory and time of a recipe, as text: memory of each rank by category, and FLOPs.
 #pragma once
 #include "runtime/job.h"
 #include "recipe/recipe.h"

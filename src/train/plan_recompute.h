@@ -1,4 +1,4 @@
-// What parallel.recompute auto chose and why, as text.
+// The choice of parallel.recompute auto and its reason, as text.
 #pragma once
 #include "setup/recompute_auto.h"
 

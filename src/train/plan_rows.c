@@ -3,39 +3,11 @@
 #include "setup/setup_memory.h"
 #include "runtime/rank.h"
 
-const char *const plan_row_names[PLAN_ROW_COUNT] = {[PLAN_ROW_PARAMETERS] = "parameters",
-                                                    [PLAN_ROW_GRADIENTS] = "gradients",
-                                                    [PLAN_ROW_OPTIMIZER] = "optimizer",
-                                                    [PLAN_ROW_VERSIONS] = "older weights",
-                                                    [PLAN_ROW_OTHER] = "counters, metrics",
-                                                    [PLAN_ROW_ACTIVATIONS] = "activations",
-                                                    [PLAN_ROW_WORKSPACE] = "workspace",
-                                                    [PLAN_ROW_COMMUNICATION] = "communication",
-                                                    [PLAN_ROW_EVALUATION] = "evaluation",
-                                                    [PLAN_ROW_GAPS] = "gaps",
-                                                    [PLAN_ROW_ROUNDING] = "rounding",
-                                                    [PLAN_ROW_ARENA] = "arena (2 MiB pages)",
-                                                    [PLAN_ROW_LOADER] = "loader",
-                                                    [PLAN_ROW_EXECUTORS] = "bound instructions",
-                                                    [PLAN_ROW_COPY] = "checkpoint copy",
-                                                    [PLAN_ROW_TOTAL] = "total"};
-
-const char *const plan_row_keys[PLAN_ROW_COUNT] = {[PLAN_ROW_PARAMETERS] = "parameters",
-                                                   [PLAN_ROW_GRADIENTS] = "gradients",
-                                                   [PLAN_ROW_OPTIMIZER] = "optimizer",
-                                                   [PLAN_ROW_VERSIONS] = "older_weights",
-                                                   [PLAN_ROW_OTHER] = "counters",
-                                                   [PLAN_ROW_ACTIVATIONS] = "activations",
-                                                   [PLAN_ROW_WORKSPACE] = "workspace",
-                                                   [PLAN_ROW_COMMUNICATION] = "communication",
-                                                   [PLAN_ROW_EVALUATION] = "evaluation",
-                                                   [PLAN_ROW_GAPS] = "gaps",
-                                                   [PLAN_ROW_ROUNDING] = "rounding",
-                                                   [PLAN_ROW_ARENA] = "arena",
-                                                   [PLAN_ROW_LOADER] = "loader",
-                                                   [PLAN_ROW_EXECUTORS] = "bound_instructions",
-                                                   [PLAN_ROW_COPY] = "checkpoint_copy",
-                                                   [PLAN_ROW_TOTAL] = "total"};
+const PlanRowTraits plan_row_traits[PLAN_ROW_COUNT] = {
+#define PLAN_ROW(id, name, key) {name, key},
+#include "train/plan_rows.def"
+#undef PLAN_ROW
+};
 
 int64_t plan_rows(const Recipe *recipe, const Job *job, int coordinate, int64_t loader, int64_t row[PLAN_ROW_COUNT]) {
   const Program *p = job->train.program[coordinate];

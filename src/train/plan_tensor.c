@@ -6,7 +6,7 @@
 #include "setup/setup.h"
 #include <string.h>
 
-// Bytes that a rank moves in a step of the model with so many layers, on one stage.
+// Bytes that a rank moves in a step of the model with `layers` layers, on one stage.
 static int bytes_of(const Recipe *recipe, const ModelConfig *config, int layers, double *bytes, Error *error) {
   ModelConfig few = *config;
   Job *job = NULL;
@@ -40,7 +40,7 @@ static Recipe with_kind(const Recipe *recipe, LayoutTensorKind kind) {
 
 // Returns how many characters take two bytes.
 static int grid_text(const Recipe *r, char *text, size_t size) {
-  ParallelOptions o = recipe_parallel(r);
+  StepParallel o = recipe_parallel(r);
   TensorGrid g = parallel_grid(&o);
   if (o.tensor == LAYOUT_TENSOR_1D) snprintf(text, size, "1d%s", r->parallel.sequence ? " + sequence" : "");
   else if (o.tensor == LAYOUT_TENSOR_2D) snprintf(text, size, "2d, %d × %d", g.rows, g.cols);
@@ -48,13 +48,14 @@ static int grid_text(const Recipe *r, char *text, size_t size) {
   return o.tensor == LAYOUT_TENSOR_1D ? 0 : o.tensor == LAYOUT_TENSOR_2D ? 1 : 2;
 }
 
-// What stands in the way of a kind, without the advice behind it; "" where it can be.
+// The obstacle to a kind, without the advice after it; "" where it is possible.
 static void obstacle(const Recipe *recipe, const ModelConfig *config, char *text, size_t size) {
-  ParallelOptions options = recipe_parallel(recipe);
-  WorkloadTexts texts = {.config = NULL};
-  Workload workload = recipe_workload(recipe, config, &texts);
+  StepModel model;
+  Step step;
   ParallelProblem problem = {0};
-  if (parallel_check(&options, &workload, &problem)) snprintf(text, size, "%s", problem.text);
+  step_model_of(config, &model);
+  recipe_step(recipe, &model, &step);
+  if (parallel_check(&step, &model, &problem)) snprintf(text, size, "%s", problem.text);
   else text[0] = 0;
   text[strcspn(text, ";")] = 0;
 }

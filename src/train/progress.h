@@ -1,4 +1,4 @@
-// Progress lines: one every so many steps, which stays; on the user's own terminal also a live line of the steps
+// Progress lines: one every run.log_every steps, which stays; on the user's own terminal also a live line of the steps
 // between, rewritten in place, and colours (unless NO_COLOR is set).
 #pragma once
 #include <stdbool.h>
@@ -12,11 +12,11 @@ typedef struct Progress {
   double started, last_step, last_draw; // seconds, monotonic
   double tokens_per_second;             // smoothed
   double seconds_per_step;              // smoothed
-  int64_t timed_steps;                  // steps behind the smoothed values
+  int64_t timed_steps;                  // steps in the smoothed values
   bool live;                            // a live line is on the screen
 } Progress;
 
-// What a step shows. NAN means not known: what follows from it is left out.
+// The values of a step that are shown. NAN means not known: values that follow from it are left out.
 typedef struct ProgressStep {
   int64_t step;  // steps done, so that the last is `total`
   int64_t tokens; // of this step, all ranks

@@ -18,7 +18,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-// What mesh.dp: auto has come to, and which ranks it leaves out.
+// Prints the value that mesh.dp: auto became, and the ranks that it leaves out.
 static void announce_ranks(const Trainer *t) {
   const Recipe *r = t->recipe;
   const Shares *s = &t->job->train.shares;
@@ -35,7 +35,7 @@ static void announce_ranks(const Trainer *t) {
   fprintf(t->out, "\n");
 }
 
-// What the layout survives with copies in memory (checkpoint.memory_every).
+// Prints which failures the run survives with copies in memory (checkpoint.memory_every).
 static void announce_memory(const Trainer *t) {
   long long every = t->recipe->checkpoint.memory_every, files = t->recipe->checkpoint.every;
   if (!every || t->measures) return;
@@ -44,12 +44,14 @@ static void announce_memory(const Trainer *t) {
                     "is there memory that outlives a process\n");
     return;
   }
-  fprintf(t->out, "the state is kept in memory every %lld step%s: a crash of processes costs at most %s; the loss of a "
-                  "machine, ", every, every == 1 ? "" : "s", every == 1 ? "one step" : "so many");
-  if (t->alone) fprintf(t->out, "too: the ranks of each machine have all of the state\n");
-  else if (t->copied) fprintf(t->out, "too: the next one has a copy of what each keeps (checkpoint.copies: 1)\n");
-  else if (files) fprintf(t->out, "those since the last checkpoint (checkpoint.every: %lld)\n", files);
-  else fprintf(t->out, "all that were done since the run was started or resumed (checkpoint.every: 0)\n");
+  fprintf(t->out,
+          "the state is kept in memory every %lld step%s: a crash of processes loses at most %lld step%s; losing "
+          "a machine loses ",
+          every, every == 1 ? "" : "s", every, every == 1 ? "" : "s");
+  if (t->alone) fprintf(t->out, "no more: the ranks of each machine have all of the state\n");
+  else if (t->copied) fprintf(t->out, "no more: the next one has a copy of what each keeps (checkpoint.copies: 1)\n");
+  else if (files) fprintf(t->out, "the steps since the last checkpoint (checkpoint.every: %lld)\n", files);
+  else fprintf(t->out, "all steps since the run was started or resumed (checkpoint.every: 0)\n");
   int ranks = t->job->options.parallel.mesh.ranks;
   if (t->recipe->checkpoint.copies && !t->copied && !t->alone)
     fprintf(t->out, "note: checkpoint.copies is not used: %s\n",
@@ -94,7 +96,7 @@ void trainer_announce(const Trainer *t) {
   routers_describe(r, &t->config, mesh_size(&layout->mesh, layout_expert_axes(&layout->layout)), experts,
                    sizeof experts);
   if (r->parallel.recompute.word == RECIPE_RECOMPUTE_AUTO) {
-    char *list = recompute_list_text(&t->job->options.recompute_list);
+    char *list = recompute_list_text(&t->job->options.step.recompute.list);
     fprintf(t->out, "recompute auto: [%s]\n", list);
     free(list);
   }
@@ -159,7 +161,8 @@ static int write_metrics(Trainer *t, const Rank *r, const ProgressStep *p, const
   if (p->step == t->first_step + 1) metrics_integer(m, "memory_before_bytes", t->memory_before);
   routers_metrics(&t->routers, m);
   metrics_integer(m, "skipped",
-                  s->skipped && !r->job->options.update.in_backward && !rank_updates_at_once(r)); // else it is applied
+                  s->skipped && !r->job->options.step.update.in_backward &&
+                      !rank_updates_at_once(r)); // else it is applied
   if (state_has(r->state, KNOWN_LOSS_SCALE))
     metrics_real(m, "loss_scale", state_scalar(r->state, KNOWN_LOSS_SCALE)); // of the next step
   if (s->part_tokens > 0) {

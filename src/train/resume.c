@@ -143,7 +143,8 @@ static void note_newest(const Recipe *recipe, ResumeFrom *from) {
   free(before);
 }
 
-// A run that began at the named checkpoint and has later ones of its own resumes from these: the same command goes on.
+// A run that began at the named checkpoint and has later checkpoints itself resumes from these: the same command
+// continues the run.
 static int find_named(const Recipe *recipe, const char *checkpoints, bool force, ResumeLook look, ResumeFrom *from,
                       Error *error) {
   const char *how = recipe->checkpoint.resume;

@@ -13,7 +13,7 @@ typedef enum ResumeLook { RESUME_VERIFY, RESUME_PEEK } ResumeLook;
 
 // By checkpoint.resume and the checkpoints in the folder `checkpoints` of run.dir. Changes nothing on the disk.
 // RESUME_PEEK verifies no data: it finds the same checkpoint as long as none is damaged. PLAIT_BAD_INPUT where starting
-// there would leave later checkpoints behind (unless `force`), where none can be read, or where the named one cannot.
+// there would leave later checkpoints in place (unless `force`), where none can be read, or where the named one cannot.
 // The caller frees *from.
 int resume_find(const Recipe *recipe, const char *checkpoints, bool force, ResumeLook look, ResumeFrom *from,
                 Error *error);

@@ -1,4 +1,4 @@
-// What a step did with the routers of a model with experts: losses, and how evenly their choices were divided.
+// The routers of a model with experts in a step: losses, and how evenly their choices were divided.
 #pragma once
 #include "recipe/recipe.h"
 #include "runtime/state.h"

@@ -58,7 +58,7 @@ static int write_holder(int fd, const char *name, Error *error) {
   return PLAIT_OK;
 }
 
-// A file of its own takes the place of the one that the processes of an earlier round hold.
+// A new file takes the place of the one that the processes of an earlier round hold.
 static int take_over(RunFolder *folder, const char *name, Error *error) {
   char *temporary = xformat("%s.%ld", name, (long)getpid());
   close(folder->lock);

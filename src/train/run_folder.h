@@ -9,7 +9,7 @@ typedef struct RunFolder { char *path; int lock; } RunFolder; // lock: file desc
 // is cut off; from then on run_folder_fence tells these that they may not write any more.
 
 // Creates recipe->run.dir and takes its lock. PLAIT_BAD_INPUT: another run has it (the sentence names its process), or
-// the folder cannot be created or written (folder_create_given). What is in it stays as it is: a run that is refused
+// the folder cannot be created or written (folder_create_given). Its contents stay as they are: a run that is refused
 // later must not have changed an earlier one's recipe.
 int run_folder_open(RunFolder *folder, const Recipe *recipe, Error *error);
 int run_folder_write_recipe(const RunFolder *folder, const Recipe *recipe, Error *error); // DIR/recipe.yaml

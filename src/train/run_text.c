@@ -34,9 +34,9 @@ int run_text_keep(const RunFolder *folder, const Recipe *recipe, Error *error) {
 static int32_t see_end(const IndexedDataset *d) {
   int32_t end = -1, last;
   for (int64_t i = 0; i < d->documents && i < MOST_SEEN; i++) {
-    int64_t behind = indexed_document_begin(d, i + 1);
-    if (behind == indexed_document_begin(d, i)) continue; // empty
-    if (indexed_read(d, behind - 1, 1, 0, &last, NULL) || (end >= 0 && last != end)) return -1;
+    int64_t next = indexed_document_begin(d, i + 1);
+    if (next == indexed_document_begin(d, i)) continue; // empty
+    if (indexed_read(d, next - 1, 1, 0, &last, NULL) || (end >= 0 && last != end)) return -1;
     end = last;
   }
   return end;

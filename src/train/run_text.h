@@ -1,5 +1,5 @@
-// What a run keeps so that its model can be used with text later: the tokenizer, the small files of the Hugging Face
-// folders that model and tokenizer came from, and the tokens that begin and end documents of its corpus.
+// The files of a run with which its model can be used with text later: the tokenizer, the small files of the Hugging
+// Face folders that model and tokenizer came from, and the tokens that begin and end documents of its corpus.
 #pragma once
 #include "recipe/recipe.h"
 #include "train/run_folder.h"

@@ -50,7 +50,8 @@ static int folder_fence(const char *dir, Error *error) {
   return code;
 }
 
-// A later round that takes run.dir over removes what it finds half written. What then fails here is told as that.
+// A later round that takes run.dir over removes what it finds half written. A failure after that is reported as the
+// takeover.
 static int tell_of_fence(const char *dir, int code, Error *error) {
   Error fenced = {0};
   int later = code ? folder_fence(dir, &fenced) : PLAIT_OK;

@@ -5,7 +5,7 @@
 #include "recipe/recipe.h"
 #include "train/held_out.h"
 
-// What a run keeps in the `extra` of its checkpoints.
+// The `extra` of a run's checkpoints.
 typedef struct SaveExtra {
   int64_t step;
   double tokens;        // target tokens trained on so far
@@ -25,7 +25,7 @@ void save_extra_free(SaveExtra *extra);
 // when all have returned, checkpoint_abandon tidies up.
 int save_checkpoint(Rank *r, const char *dir, const SaveExtra *extra, int keep, Error *error);
 
-// What rank 0 does when all parts have been written: manifest, rename, DIR/best, and older ones are deleted.
+// Rank 0's work when all parts have been written: manifest, rename, DIR/best, and deleting older ones.
 typedef struct SaveCommit {
   const char *dir;
   int64_t step;
@@ -34,15 +34,16 @@ typedef struct SaveCommit {
   json_t *extra;
 } SaveCommit;
 int save_commit(const SaveCommit *commit, Error *error);
-// What rank 0 does before any part is written: DIR/step-N.tmp. Then what each rank does: its part of it.
+// save_begin is for rank 0, before any part is written: it makes DIR/step-N.tmp. Then each rank writes its part with
+// save_part.
 int save_begin(const char *dir, int64_t step, Error *error);
 int save_part(const char *dir, int64_t step, int rank, const CheckpointTensor *tensors, int count, Error *error);
 json_t *save_extra_json(const SaveExtra *extra); // the caller's; shares objects with `extra`
 
 // Does the checkpoint hold exactly the Variables of the model and the optimizer, in their shapes? Reads no data.
 int save_compare(const Job *job, Checkpoint *checkpoint, Error *error);
-// After it has failed: puts before the message which keys of the recipe, of those that decide it, are not what they
-// were, and behind it what to do.
+// After it has failed: prefixes the error with the recipe keys that changed (of those that decide the Variables) and
+// appends the remedy.
 int save_explain(const Recipe *recipe, Checkpoint *checkpoint, Error *error);
 // Fills the rank's Variables from a checkpoint that save_compare has passed.
 int save_load(Rank *r, Checkpoint *checkpoint, Error *error);

@@ -125,7 +125,7 @@ static void *keep_copy(void *context) {
 
 // The rank ----------------------------------------------------------------------------------------------------------
 
-// What goes with the copy, for who writes files of it when this process is dead.
+// Labels the copy for the process that writes files of it when this one is dead.
 static void label_copy(SaveLater *w, const SaveExtra *extra, int keep) {
   const LaunchMemory *memory = w->options.memory;
   const char *run = getenv("PLAIT_RUN_ID");
@@ -222,7 +222,7 @@ static int join(SaveLater *w, int64_t *saved, Error *error) {
   if (!w->joinable) return PLAIT_OK;
   pthread_join(w->thread, NULL);
   w->joinable = false;
-  json_decref(w->commit.extra); // here, since it shares objects with what the rank goes on to use
+  json_decref(w->commit.extra); // here, since it shares objects with data that the rank continues to use
   w->commit.extra = NULL;
   if (w->code) *error = w->error;
   else if (w->rank->rank == 0) *saved = w->step;

@@ -52,7 +52,7 @@ static int compare_memory(const Trainer *t, const Recipe *recipe, Error *error) 
       units_bytes((double)bytes).s, units_bytes((double)have.bytes).s, have.why);
 }
 
-// What a supervisor holds is one rank's: threads of one process have none.
+// A supervisor holds one rank's memory, so ranks that are threads of one process have none.
 static void find_memory(Trainer *t) {
   int ranks = t->job->options.parallel.mesh.ranks;
   Error none = {0};
@@ -91,7 +91,7 @@ static bool resumes_itself(const Trainer *t) {
   return t->resume && resume_lies_in(checkpoint_path(t->resume), t->checkpoints);
 }
 
-// What has changed since the checkpoint. By rank 0, which will tell.
+// Finds the changes since the checkpoint. By rank 0, which will tell.
 static int check_changes(Trainer *t, Error *error) {
   t->extra.facts = changes_facts(t->recipe);
   if (!t->resume) return PLAIT_OK;
@@ -179,7 +179,7 @@ static int open_folder(Trainer *t, Error *error) {
   return code;
 }
 
-// What only rank 0 has found out, where another machine may have to write a checkpoint without it.
+// Sends facts that only rank 0 has found, where another machine may have to write a checkpoint without it.
 static int tell_extra(Trainer *t, Error *error) {
   SaveExtra *e = &t->extra;
   if (!t->alone) return PLAIT_OK;
@@ -215,7 +215,7 @@ static int tell_best(Trainer *t, Error *error) {
   return code;
 }
 
-// What the run has so far, from the checkpoint. Held-out losses count only if they are of the same run.
+// Takes over the run's results so far from the checkpoint. Held-out losses count only if they are of the same run.
 static int take_over(Trainer *t, Error *error) {
   const Recipe *recipe = t->recipe;
   json_t *extra = t->resume ? checkpoint_extra(t->resume) : NULL;

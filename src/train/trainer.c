@@ -96,7 +96,7 @@ static int settle(Trainer *t, Rank *r, SaveLater *later, int64_t step, Error *er
   return code;
 }
 
-// Behind each step, by each rank alone.
+// Called by every rank after each step; not collective.
 static int look_at_writing(Trainer *t, SaveLater *later, Error *error) {
   int64_t saved = 0;
   int code = later ? save_later_look(later, &saved, error) : PLAIT_OK;
@@ -111,7 +111,7 @@ static SaveExtra extra_at(const Trainer *t, int64_t step, const BestLoss *best) 
   return extra;
 }
 
-// Of a step that has no checkpoint of its own (checkpoint.memory_every).
+// Of a step without a checkpoint (checkpoint.memory_every).
 static bool is_kept(const Trainer *t, int64_t step) {
   int64_t every = t->recipe->checkpoint.memory_every;
   return t->keeps && every && step % every == 0 && step < t->recipe->schedule.steps;
@@ -236,7 +236,7 @@ static int run_steps(Trainer *t, Rank *r, SaveLater *later, double *rates, Error
     if (!code) code = one_step(t, r, later, &recovery, &times, step, stop != 0, rates, error);
     if (!code) code = rank_signal(r, &stop, error);
     if (code) return code;
-    if (stop && rank_under_way(r)) continue; // a stream has begun the next steps, and stops behind them
+    if (stop && rank_under_way(r)) continue; // a stream has begun the next steps, and stops after them
     if (stop && is_process(t)) signals_request_stop(stop); // all processes exit with its status
     // Who asks for a stop may not wait long: the next run makes up for an evaluation that is left out.
     if ((!stop || step == last) && trainer_due_evaluation(t, step))
@@ -344,7 +344,7 @@ static void trainer_free(Trainer *t) {
   model_config_free(&t->config);
 }
 
-// What the caller asks for is in *asked; the rest of the Trainer is this run's.
+// *asked has the caller's options; the rest of the Trainer is this run's.
 static int run_trainer(const Trainer *asked, const Recipe *recipe, FILE *out, Error *error) {
   // Fixed, or the C library keeps what a checkpoint or an evaluation has given back: after the first step memory stays.
   mallopt(M_MMAP_THRESHOLD, 128 << 10);

@@ -86,7 +86,7 @@ int trainer_due_evaluation(const Trainer *t, int64_t step);
 // For people and for metrics (report.c); by rank 0 but where said otherwise -------------------------------------------
 
 void trainer_announce(const Trainer *t); // the header of a run
-// Where a batch system signals the run before its time is up (PLAIT_LEAD: so many seconds before), which is not enough.
+// Where a batch system signals the run before its time is up (PLAIT_LEAD: seconds before), which is not enough.
 void trainer_check_lead(const Trainer *t);
 void trainer_measure_peak(Trainer *t);   // by every process
 void trainer_expect(const Trainer *t);   // how long it will take, about

@@ -1,8 +1,8 @@
 // Measuring plans on this machine: which of the plans that a search found is the fastest here.
 //
 // The field is halved by measured time (successive halving: Jamieson and Talwalkar, 2016): a round measures all plans
-// that are left, each with the same number of steps, and the faster half goes on to the next round, which has twice as
-// many steps. The last round has at least two plans, if so many can be run.
+// that are left, each with the same number of steps, and the faster half enters the next round, which has twice as many
+// steps. The last round has at least two plans, if two can be run.
 #pragma once
 #include "recipe/recipe.h"
 
@@ -16,7 +16,7 @@ typedef struct TunePlan {
   Error why;
 } TunePlan;
 
-// Measures a plan with so many steps. PLAIT_INTERRUPTED ends all; another error is the plan's alone.
+// Measures a plan with `steps` steps. PLAIT_INTERRUPTED ends all; another error is the plan's alone.
 typedef int TuneMeasure(void *context, int plan, int steps, double *seconds, Error *error);
 
 enum { TUNE_LEAST_STEPS = 3 }; // of a round, where the last one has as many
@@ -29,8 +29,8 @@ int tune_steps(int plans, int round, int most);
 // least 2. PLAIT_INTERRUPTED: sorted by what is known so far.
 int tune_halve(TunePlan *plans, int count, int steps, TuneMeasure *measure, void *context);
 
-// Runs so many steps of a recipe with the trainer, without checkpoints and evaluations, in a process of its own: a plan
+// Runs `steps` steps of a recipe with the trainer, without checkpoints and evaluations, in a separate process: a plan
 // that fails, or dies of memory, harms nobody else. Its ranks are threads of that process. All that it writes is in
-// `folder`, which must not exist yet and is left behind. Polls base/signals.h, and after a signal ends the run:
+// `folder`, which must not exist yet and is not removed. Polls base/signals.h, and after a signal ends the run:
 // PLAIT_INTERRUPTED. Other errors are those of the run.
 int tune_run(const Recipe *recipe, int steps, const char *folder, double *seconds, Error *error);

@@ -1,4 +1,4 @@
-// A plan's run in a process of its own. See tune.h.
+// A plan's run in a separate process. See tune.h.
 #include "base/file.h"
 #include "base/signals.h"
 #include "train/metrics.h"

@@ -1,6 +1,7 @@
 // tier 1; rooms checkpoint; numbers
-// Half by hand: checkpoints and files of parameters. What is saved on one mesh goes on on another as if it had never
-// stopped; what cannot be loaded says why and changes nothing; and all of it where every rank is the caller's own.
+// Half by hand: checkpoints and files of parameters. A training that was saved on one mesh continues on another as if
+// it had never stopped; what cannot be loaded says why and changes nothing; and all of it where every rank is the
+// caller's own.
 #include "base/error.h"
 #include "base/file.h"
 #include "plait/graph.h"
@@ -329,7 +330,7 @@ static void *own_rank(void *argument) {
   options.comm = comm;
   if (plait_training_create(g, &options, &t, &error) || steps(t, 0, 3, o->result.loss, o->result.logits)) abort();
   if (plait_training_save(t, path, &error) || plait_training_save_parameters(t, file, &error)) abort();
-  if (plait_training_save(t, below, &error) != PLAIT_FAILED) abort(); // on all ranks, and they go on
+  if (plait_training_save(t, below, &error) != PLAIT_FAILED) abort(); // on all ranks, and they continue
   if (plait_training_save_parameters(t, below, &error) != PLAIT_FAILED) abort();
   if (plait_training_load(t, none, &error) != PLAIT_BAD_INPUT) abort();
   if (plait_training_load_parameters(t, none, &error) != PLAIT_BAD_INPUT) abort();

@@ -473,7 +473,7 @@ static void rope_by_formula(void **state) {
   plait_training_destroy(t);
 }
 
-// A parameter of two dims behind a product is no bias of the product.
+// A parameter of two dims after a product is not a bias of the product.
 static void a_parameter_is_added_to_the_last_dims(void **state) {
   enum { N = 2, A = 3, B = 2 };
   PlaitGraph *g = plait_graph_create(N, PLAIT_FP64);
@@ -578,7 +578,7 @@ static void wrong_graphs_say_why(void **state) {
   GRAPH, plait_graph_cross_entropy(g, X, plait_graph_integers(g, "l", SIZE(3))),
       expect(g, "labels of the cross entropy are (8, 3); allowed: (8, 5)");
   x = (GRAPH, X), plait_graph_cross_entropy(g, x, plait_graph_scale(g, "t", x, 2)),
-  expect(g, "the target of the cross entropy is no input");
+  expect(g, "the target of the cross entropy is not an input");
   x = (GRAPH, X), plait_graph_linear_cross_entropy(g, x, V, I), expect(g, "w of linear cross entropy is (5)");
   x = (GRAPH, X), plait_graph_cross_entropy(g, x, I), plait_graph_cross_entropy(g, x, -1), expect(g, "a second loss");
   GRAPH, plait_graph_output(g, "o", W), expect(g, "the output o has no samples");
@@ -625,7 +625,7 @@ static void wrong_inputs_say_where(void **state) {
   assert_int_equal(plait_training_forward(t, inputs, NULL, NULL, &error), PLAIT_BAD_INPUT);
   assert_non_null(strstr(error.message, "input tokens of the step is NULL"));
   Run r;
-  train(t, LINEAR, 0, 1, &r); // nothing was done, and it goes on
+  train(t, LINEAR, 0, 1, &r); // nothing was done, and it continues
   plait_training_destroy(t);
 }
 
@@ -650,7 +650,7 @@ static void outputs_of_inputs_need_them(void **state) {
   plait_training_destroy(t);
 }
 
-// What only outputs need is no part of a step, and the loss must depend on every parameter.
+// Nodes that only outputs need are not part of a step, and the loss must depend on every parameter.
 static void steps_leave_outputs_out(void **state) {
   PlaitGraph *g = plait_graph_create(SAMPLES, PLAIT_FP32);
   PlaitTensor x = plait_graph_input(g, "x", SIZE(E)), w = plait_graph_parameter(g, "w", SIZE(E, E), 1);

@@ -1,4 +1,4 @@
-// Slurm's lists of machines: order, padding, several brackets, limits, and a sentence for what is no list.
+// Slurm's lists of machines: order, padding, several brackets, limits, and a sentence for a text that is not a list.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -20,7 +20,7 @@ static inline void image_put(int fd, const void *data, size_t bytes, int64_t at)
   CHECK(pwrite(fd, data, bytes, (off_t)at) == (ssize_t)bytes);
 }
 
-// elements: bytes of them, behind which the text lies.
+// elements: bytes of them, after which the text lies.
 static inline void image_set_text(int fd, int64_t elements, const void *text, size_t size) {
   char header[IMAGE_CHECKSUM];
   int64_t bytes = (int64_t)size;

@@ -29,7 +29,7 @@ static void test_unfinished_does_not_exist(void **state) {
   free(dir);
 }
 
-// A child saves without end and is killed at some moment; what is there is whole, and the next child goes on.
+// A child saves without end and is killed at some moment; what is there is whole, and the next child continues.
 static void test_kill(void **state) {
   char *dir = path_in(folder, "kill");
   int64_t last = 0;

@@ -144,7 +144,7 @@ static void damaged_ones(void **state) {
     other = was ^ 1;
     assert_int_equal(pwrite(fd, &other, 1, at), 1);
     if (at < 450 || at >= text) assert_int_equal(found(fd, run), -1);
-    else found(fd, run); // behind the header
+    else found(fd, run); // after the header
     assert_int_equal(pwrite(fd, &was, 1, at), 1);
     tried++;
   }
@@ -209,7 +209,7 @@ static void texts_that_lie(void **state) {
   close(fd);
 }
 
-// A child fills two images in turn and is killed at some moment: the newest complete one holds what it says, and is no
+// A child fills two images in turn and is killed at some moment: the newest complete one holds what it says, and is not
 // older than the one before the last that the child has told of.
 static void killed_ones(void **state) {
   for (int round = 0; round < 20; round++) {

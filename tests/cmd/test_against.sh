@@ -63,7 +63,7 @@ against 't.json: is a trace of another recipe: [0-9]+ kernels? ' t.json "${commo
 # no traces
 against '--against: nowhere.json: ' nowhere.json "${common[@]}"
 echo 'step 1' >text && against 'text:1:[0-9]+: is not JSON: ' text "${common[@]}"
-echo '[1]' >list && against 'list: is no trace: it has no list traceEvents' list "${common[@]}"
+echo '[1]' >list && against 'list is not a trace: it has no list traceEvents' list "${common[@]}"
 echo '{"traceEvents":[]}' >empty && against 'empty: holds no instructions of a run' empty "${common[@]}"
 sed 's,"cat":"step","cat":"stop",' t.json >headless && against 'headless: holds no step of a run' headless "${common[@]}"
 head -c 2000 t.json >cut && against 'cut:[0-9]+:[0-9]+: is not JSON: ' cut "${common[@]}"

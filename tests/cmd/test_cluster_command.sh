@@ -90,7 +90,7 @@ wrong 'c.yaml:16:5: network has numbers but no source; say where they come from,
 wrong 'c.yaml:17:11: software has numbers but no source; say where they come from, as in source: "data sheet"' '17s/, source: none//'
 wrong 'c.yaml:1:1: the top of the file has numbers but no source; say where they come from, as in source: "data sheet"' '20d'
 wrong 'c.yaml:3:3: device.memory must be given: The device'\''s memory.' '7d'
-wrong 'c.yaml:2:1: name must be given: What the cluster is called, for people.' '1s/.*//'
+wrong 'c.yaml:2:1: name must be given: The name of the cluster, for people.' '1s/.*//'
 wrong 'c.yaml:7:11: device.memory must be a number of at least 1 B, not "80GB"' 's/10e9$/80GB/'
 wrong 'c.yaml:7:11: device.memory must be a number of at least 1 B, not "-3"; the nearest is 1' 's/memory: 10e9/memory: -3/'
 wrong 'c.yaml:7:11: device.memory must be a number of at least 1 B, not "10e9" in quotes' 's/memory: 10e9/memory: "10e9"/'

@@ -33,11 +33,11 @@ grep -q '"resource": "nvlink latency"' limits.json || fail "--json has no limits
 
 # what runs when
 simulate 't.svg: what runs when' mesh.pp=2 --timeline t.svg
-grep -q '^<svg' t.svg || fail "t.svg is no picture"
+grep -q '^<svg' t.svg || fail "t.svg is not a picture"
 simulate 't.json: what runs when' mesh.pp=2 --timeline t.json
 if command -v python3 >/dev/null; then
   python3 -c 'import json; e = json.load(open("t.json"))["traceEvents"]; assert {x["pid"] for x in e if "pid" in x} == {0, 1} and len(e) > 100' ||
-    fail "t.json is no trace of two pipeline ranks"
+    fail "t.json is not a trace of two pipeline ranks"
 fi
 
 # sentences

@@ -9,7 +9,8 @@ void stranger_invite(Meeting *meeting, PlaitWorld *world) {
 
 #ifdef PLAIT_UCX
 #include "base/hash.h"
-#include "comm/net_world.h"
+#include "comm/net_tag.h"
+#include "comm/net_ucx.h"
 
 enum { SMALL = 1 << 7, EAGER = 1 << 16, LONG = 1 << 21, TAGS = 8, CONTEXT_COUNT = 4 };
 

@@ -85,8 +85,9 @@ static void records(void **state) {
   r->watch_port++;
   assert_false(record_is_valid(r, bytes));
   free(r), r = make_record();
-  r->address_bytes = 0;
-  assert_false(record_is_valid(r, sizeof *r));
+  r->address_bytes = 0; // then it listens, or is alone
+  assert_true(record_is_valid(r, sizeof *r));
+  assert_false(record_has(r, CARRIER_UCX));
   r->address_bytes = UINT32_MAX;
   assert_false(record_is_valid(r, bytes));
   free(r), r = make_record();
@@ -96,6 +97,41 @@ static void records(void **state) {
   memset(r->boot, 'x', sizeof r->boot);
   assert_false(record_is_valid(r, bytes));
   free(r);
+}
+
+// Where a rank listens: nowhere, at a port of an address, at a path from the root.
+static void link_addresses(void **state) {
+  static const LinkAddress wrong[] = {{.family = 4}, {.family = 4, .port = 65536}, {.family = 5, .port = 9},
+                                      {.port = 9},   {.path = "relative"},         {.zero = 1}};
+  LinkAddress endless = {.path = "/"};
+  memset(endless.path + 1, 'x', sizeof endless.path - 1);
+  Record *r = make_record();
+  size_t bytes = sizeof *r + ADDRESS;
+  for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+    r->link = wrong[i];
+    assert_false(record_is_valid(r, bytes));
+  }
+  r->link = endless;
+  assert_false(record_is_valid(r, bytes));
+  r->link = (LinkAddress){.family = 6, .port = 9};
+  assert_true(record_is_valid(r, bytes) && record_has(r, CARRIER_TCP) && !record_has(r, CARRIER_UNIX));
+  r->link = (LinkAddress){.path = "/tmp/x"};
+  assert_true(record_is_valid(r, bytes) && !record_has(r, CARRIER_TCP) && record_has(r, CARRIER_UNIX));
+  assert_true(record_has(r, CARRIER_SELF) && record_has(r, CARRIER_UCX));
+  free(r);
+  for (int i = 0; i < 2; i++) {
+    NetAddress at, again;
+    Error error = {0};
+    assert_int_equal(net_resolve(i ? "::1" : "127.0.0.2", 1234, &at, &error), PLAIT_OK);
+    LinkAddress told = {0};
+    char first[80], second[80];
+    link_address_set(&told, &at);
+    assert_true(link_address_is_valid(&told));
+    again = link_address_get(&told);
+    net_describe(&at, first, sizeof first);
+    net_describe(&again, second, sizeof second);
+    assert_string_equal(first, second);
+  }
 }
 
 static void machines(void **state) {
@@ -112,7 +148,8 @@ static void machines(void **state) {
 
 // Places --------------------------------------------------------------------------------------------------------------
 
-static const Place place = {.host = "node1", .boot = "0d1c", .processes = 4026531836, .segments = 4026531839};
+static const Place place = {.host = "node1", .boot = "0d1c", .processes = 4026531836, .segments = 4026531839,
+                            .files = 4026531840, .user = 1000, .has_ucx = 1};
 
 static void places(void **state) {
   assert_true(place_is_valid(&place, sizeof place));
@@ -128,6 +165,12 @@ static void places(void **state) {
   assert_false(place_is_valid(&endless, sizeof endless));
   endless = place;
   memset(endless.boot, 'x', sizeof endless.boot);
+  assert_false(place_is_valid(&endless, sizeof endless));
+  endless = place;
+  endless.wire = NET_WIRE_TCP + 1;
+  assert_false(place_is_valid(&endless, sizeof endless));
+  endless = place;
+  endless.has_ucx = 2;
   assert_false(place_is_valid(&endless, sizeof endless));
 }
 
@@ -149,6 +192,34 @@ static void shared_memory(void **state) {
     assert_true(places_share_memory(&other[i], &other[i]));
     if (i) assert_false(places_share_memory(&unknown[i], &unknown[i]));
   }
+}
+
+static NetCarrier carrier(Place a, Place b, NetWireChoice wire) {
+  a.wire = b.wire = wire;
+  assert_int_equal(carrier_between(&a, &b, false), carrier_between(&b, &a, false));
+  return carrier_between(&a, &b, false);
+}
+
+// What carries messages: shared memory where it can, a Unix socket where that can, else TCP.
+static void carriers(void **state) {
+  Place other = place, none = place, container = place, user = place;
+  other.host[0] = 'x';
+  none.has_ucx = 0;
+  container.files++;
+  user.user++;
+  assert_int_equal(carrier(place, place, NET_WIRE_AUTO), CARRIER_UCX);
+  assert_int_equal(carrier(place, container, NET_WIRE_AUTO), CARRIER_UCX);
+  assert_int_equal(carrier(place, none, NET_WIRE_AUTO), CARRIER_UNIX);
+  assert_int_equal(carrier(place, other, NET_WIRE_AUTO), CARRIER_TCP);
+  assert_int_equal(carrier(place, place, NET_WIRE_SOCKETS), CARRIER_UNIX);
+  assert_int_equal(carrier(place, container, NET_WIRE_SOCKETS), CARRIER_TCP);
+  assert_int_equal(carrier(place, user, NET_WIRE_SOCKETS), CARRIER_TCP);
+  assert_int_equal(carrier(place, other, NET_WIRE_SOCKETS), CARRIER_TCP);
+  assert_int_equal(carrier(place, place, NET_WIRE_TCP), CARRIER_TCP);
+  assert_int_equal(carrier(place, other, NET_WIRE_UCX), CARRIER_UCX);
+  container.files = 0; // not known
+  assert_int_equal(carrier(container, container, NET_WIRE_SOCKETS), CARRIER_TCP);
+  assert_int_equal(carrier_between(&place, &place, true), CARRIER_SELF);
 }
 
 // The watch -----------------------------------------------------------------------------------------------------------
@@ -262,10 +333,11 @@ static void notices(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(greetings), cmocka_unit_test(answers),       cmocka_unit_test(what_rank_0_tells),
-      cmocka_unit_test(records),   cmocka_unit_test(machines),      cmocka_unit_test(introductions),
-      cmocka_unit_test(places),    cmocka_unit_test(shared_memory),
-      cmocka_unit_test(proofs),    cmocka_unit_test(frames),        cmocka_unit_test(notices),
+      cmocka_unit_test(greetings),     cmocka_unit_test(answers),       cmocka_unit_test(what_rank_0_tells),
+      cmocka_unit_test(records),       cmocka_unit_test(machines),      cmocka_unit_test(link_addresses),
+      cmocka_unit_test(carriers),      cmocka_unit_test(introductions), cmocka_unit_test(places),
+      cmocka_unit_test(shared_memory), cmocka_unit_test(proofs),        cmocka_unit_test(frames),
+      cmocka_unit_test(notices),
   };
   if (getenv("TEST_ONLY")) cmocka_set_test_filter(getenv("TEST_ONLY")); // scripts/mutants chooses
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,5 +1,5 @@
 // Which updates write the Copy of what they update, on small graphs: V in fp32 and its Copy in bf16, which BEGIN casts,
-// MICRO reads, and an update, if any, writes behind that.
+// MICRO reads, and an update, if any, writes after that.
 #include "op/build.h"
 #include "op/optimizer.h"
 #include "compile/pass.h"

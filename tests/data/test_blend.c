@@ -43,7 +43,7 @@ static void test_proportions(void **state) {
   }
 }
 
-// After 2^32 samples the counts are the rounded weights exactly, and the walk goes on without a gap.
+// After 2^32 samples the counts are the rounded weights exactly, and the walk continues without a gap.
 static void test_periods(void **state) {
   Error error = {0};
   Blend blend;

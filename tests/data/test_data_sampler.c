@@ -34,7 +34,7 @@ typedef struct Sample {
 static int read_sample(Sampler *s, int64_t i, Sample *out, Error *error) {
   memset(out, 0x55, sizeof *out);
   int code = sampler_read(s, i, out->tokens, out->targets, out->positions, out->documents, error);
-  for (int j = s->config.seq_len; j < 64; j++) // nothing behind the arrays
+  for (int j = s->config.seq_len; j < 64; j++) // nothing after the arrays
     assert_true(out->tokens[j] == 0x55555555 && out->documents[j] == 0x55555555);
   return code;
 }
@@ -116,7 +116,7 @@ static void test_document_mask(void **state) {
   assert_memory_equal(sample.targets, ((int32_t[]){17, 18, -1, 20, 21, 22}), 24);
   assert_memory_equal(sample.positions, ((int32_t[]){0, 1, 2, 0, 1, 2}), 24);
   assert_memory_equal(sample.documents, ((int32_t[]){0, 0, 0, 1, 1, 1}), 24);
-  assert_int_equal(read_sample(&s, 2, &sample, &error), 1); // behind the end
+  assert_int_equal(read_sample(&s, 2, &sample, &error), 1); // after the end
   for (int j = 0; j < 6; j++) assert_true(sample.targets[j] == -1 && sample.tokens[j] == 0);
   sampler_close(&s);
 
@@ -168,7 +168,7 @@ static void test_mask_against_definition(void **state) {
 }
 
 // Of a part of the windows come the same tokens, targets, positions and documents as of all of each: at borders within
-// documents, at their ends and behind the end of an evaluation.
+// documents, at their ends and after the end of an evaluation.
 static void test_parts(void **state) {
   enum { SEQ = 24 };
   static const WindowPart parts[] = {{1, {{0, 24}}}, {1, {{7, 5}}}, {2, {{0, 6}, {18, 6}}}, {2, {{6, 6}, {12, 6}}},

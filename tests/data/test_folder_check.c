@@ -242,7 +242,7 @@ static void test_names_of_the_hub(void **state) {
   }
 }
 
-// What is no file that one can look into twice stays for who reads it.
+// A pipe, which cannot be read twice, is left for its reader.
 static void test_pipe(void **state) {
   char folder[64], path[128];
   Error error = {0};

@@ -2,13 +2,6 @@
 . "$SOURCE/tests/train/harness.sh" || exit 1
 unset MASTER_ADDR MASTER_PORT PLAIT_INSECURE PLAIT_SECRET RANK WORLD_SIZE LOCAL_RANK PLAIT_RUN_ID
 
-# needs_ucx: a test that starts ranks by plait launch is skipped where plait was built without UCX
-needs_ucx() {
-  "$PLAIT" doctor | grep -q '^--  UCX  *plait was built without it' || return 0
-  echo "skipped: a build without UCX"
-  exit 77
-}
-
 # workers ID: the processes of a job, found by what each was told
 workers() { grep -lsz "^TORCHELASTIC_RUN_ID=$1\$" /proc/[0-9]*/environ 2>/dev/null | cut -d/ -f3; }
 # worker ID RANK: the process that is this rank

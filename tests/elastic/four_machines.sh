@@ -2,7 +2,6 @@
 # test_lab.sh compares what comes of it; scripts/launch-page prints it into docs/launch.md.
 keys=(precision=fp64 batch.global=95 batch.micro=8 schedule.steps=30 schedule.name=constant schedule.warmup=4 eval.every=0 checkpoint.every=3 checkpoint.keep=0)
 id=run$$ least=1
-export UCX_TLS=tcp,self # namespaces of one kernel look like one host to UCX
 
 told() { echo "$*" >>all.log; }
 # begins HOST KEYS…: its supervisor; what it prints is in HOST.log, and of all together in all.log

@@ -72,18 +72,10 @@ static int reach(Connection *c, Error *error) {
   return PLAIT_OK;
 }
 
-static void copy(Connection *c, const char *key, StoreValue *now) {
-  const StoreValue *v = store_table_get(c->to->table, key);
-  *now = (StoreValue){0};
-  if (!v) return;
-  *now = (StoreValue){xcalloc(v->bytes + 1, 1), v->bytes, v->version};
-  memcpy(now->data, v->data, v->bytes);
-}
-
 static int get(Store *store, const char *key, StoreValue *now, Error *error) {
   Connection *c = (Connection *)store;
   int code = reach(c, error);
-  if (!code) copy(c, key, now);
+  if (!code) store_table_copy(c->to->table, key, now);
   return code;
 }
 
@@ -93,7 +85,7 @@ static int compare_and_set(Store *store, const char *key, uint64_t version, cons
   int code = reach(c, error);
   if (code) return code;
   *done = store_table_set(c->to->table, key, version, data, bytes, lease);
-  copy(c, key, now);
+  store_table_copy(c->to->table, key, now);
   return PLAIT_OK;
 }
 
@@ -191,7 +183,7 @@ static const StoreNetwork network = {now_of, rest, connect_to, try_to_listen, se
 
 static void ends_work(Life *l, bool tells) {
   l->working = false;
-  if (tells) member_ended(l->member, &(JobRoundEnd){.round = l->begun});
+  if (tells) member_ended(l->member, &(JobRoundEnd){.round = l->begun, .failure = l->fails});
   member_set_busy(l->member, false);
 }
 
@@ -207,7 +199,7 @@ static void compare(Hosts *h, const JobState *s) {
     fprintf(stderr, "round %d of %s: %s and %s of %s\n", s->round, h->job, h->round[s->round], text, s->job), abort();
 }
 
-// What a supervisor does with what its member sees (machines.c); its workers end as soon as they are asked to.
+// What a supervisor does with what its member sees (supervisor.c); its workers end as soon as they are asked to.
 static void supervise(Life *l) {
   char why[300];
   Machine *here;
@@ -227,6 +219,7 @@ static void supervise(Life *l) {
   else if (l->working && s->phase == JOB_ENDS) ends_work(l, true);
   else if (!l->working && here && here->ranks && s->round > l->begun) {
     l->begun = s->round;
+    l->fails = (JobFailure){0};
     l->working = s->phase == JOB_RUNS;
     member_set_busy(l->member, l->working);
     if (!l->working) ends_work(l, true);
@@ -281,6 +274,14 @@ void hosts_stop(Hosts *h, int i, bool stopped) {
   Life *l = h->host[i].life;
   h->host[i].stopped = stopped;
   if (l && !stopped) l->now = fmax(l->now, h->test.now);
+}
+
+void hosts_fail(Hosts *h, int i, int weight, bool blames) {
+  Life *l = h->host[i].life;
+  if (!l || !l->working) return;
+  l->fails = (JobFailure){.round = l->begun, .weight = weight, .rank = i, .status = 100 + i, .blames = blames};
+  snprintf(l->fails.machine, sizeof l->fails.machine, "%s", member_id(l->member));
+  member_failing(l->member, l->begun);
 }
 
 void hosts_heal(Hosts *h) {

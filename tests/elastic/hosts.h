@@ -22,6 +22,7 @@ typedef struct Life {
   Member *member;
   bool working;         // workers of round `begun` run
   int begun;
+  JobFailure fails;     // of a worker of this round; weight 0: none has failed
   double cut_off_at;    // since when it has worked without a store; 0: it has not
   JobState *state;      // as it saw it last; NULL: it has not
   bool here;            // it is in the state
@@ -56,6 +57,8 @@ Life *hosts_start(Hosts *hosts, int host, const MemberOptions *options);
 MemberOptions hosts_options(const char *endpoints, const char *folder, int least);
 void hosts_kill(Hosts *hosts, int host); // the machine and its store
 void hosts_stop(Hosts *hosts, int host, bool stopped);
+// A worker of the machine fails; the others of the round are ended then. weight, blames: as in JobFailure.
+void hosts_fail(Hosts *hosts, int host, int weight, bool blames);
 void hosts_heal(Hosts *hosts); // no host is cut, all are in one half
 // A store without a machine at the host's port. hosts_end_store: it has gone.
 void hosts_serve(Hosts *hosts, int host, const char *epoch, const char *state);
@@ -63,3 +66,20 @@ void hosts_end_store(Hosts *hosts, int host);
 // A value in the store that the host serves. Borrowed until time passes; NULL: there is none.
 const char *hosts_value(Hosts *hosts, int host, const char *key);
 int hosts_server(const Hosts *hosts); // the first host that has a store; -1: none has
+
+// What tests see and wait for -----------------------------------------------------------------------------------------
+
+// run.dir of all hosts, for one test at a time. lease: what its file says of the store's endpoint; NULL: there is none.
+extern char hosts_folder[200];
+void hosts_make_folder(const char *lease);
+void hosts_remove_folder(void);
+void hosts_remove_what_is_left(void); // by a test that has failed
+
+bool hosts_is_in(const Hosts *hosts, int host);
+bool hosts_work(const Hosts *hosts, int machines); // so many machines work, in one round and no other
+int hosts_round(const Hosts *hosts);               // the last one that began
+bool hosts_only_server(const Hosts *hosts, int host);
+void hosts_pass_a_little(Hosts *hosts, double until, const char *what);
+// Time passes until it is so, at most so many seconds.
+#define UNTIL(hosts, seconds, what) \
+  for (double until = (hosts)->test.now + (seconds); !(what);) hosts_pass_a_little(hosts, until, #what)

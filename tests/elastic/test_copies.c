@@ -321,6 +321,27 @@ static void again(void **state) {
   free_workers(&none);
 }
 
+// Connections that say nothing, more than there may be, are not in the way of who comes after them.
+static void strangers_delay_nobody(void **state) {
+  enum { STRANGERS = 80 };
+  int a = port_free("127.0.0.1", "57a6"), images, stranger[STRANGERS];
+  Workers w = make_workers(0, 1), none = make_workers(1, 1);
+  Copies *to = start(&none, a, port_after("127.0.0.1", a), true);
+  NetAddress at;
+  Error error = {0};
+  assert_int_equal(net_resolve("127.0.0.1", a, &at, &error), 0);
+  for (int i = 0; i < STRANGERS; i++)
+    assert_true((stranger[i] = net_connect(&at, clock_seconds() + test_seconds(5))) >= 0);
+  keep(&w, 0, 0, LENGTH, 6);
+  assert_true(offer(a, w.worker->memory[0], NONE));
+  copies_stop(to);
+  assert_int_equal(newest(to, 0, &images), 6);
+  for (int i = 0; i < STRANGERS; i++) close(stranger[i]);
+  copies_end(to);
+  free_workers(&w);
+  free_workers(&none);
+}
+
 // Who does not have it is not heard.
 static void with_a_secret(void **state) {
   char folder[] = "/tmp/test_copies_XXXXXX";
@@ -359,6 +380,7 @@ int main(void) {
                                      cmocka_unit_test(harm),
                                      cmocka_unit_test(too_large),
                                      cmocka_unit_test(again),
+                                     cmocka_unit_test(strangers_delay_nobody),
                                      cmocka_unit_test(with_a_secret)};
   unsetenv("PLAIT_SECRET");
   cmocka_set_test_filter(getenv("TEST_ONLY"));

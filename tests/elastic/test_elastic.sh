@@ -4,11 +4,10 @@
 # machine is killed, a machine is stopped and wakes, one says goodbye; a machine that went comes again. One joins, one leaves for good. Where
 # root can make machines (tests/net/lab), also: a cable is pulled, an interface taken down, the network parted. Else they are supervisors
 # of this one. Afterwards: each step once, losses of each round as of one rank, no process left, restarts counted exactly. FAULTS: how many;
-# SEED: which, and which layout. Needs UCX.
+# SEED: which, and which layout.
 . "$SOURCE/tests/elastic/environment.sh" || exit 1
 . "$SOURCE/tests/elastic/machines.sh" || exit 1
 . "$SOURCE/tests/net/lab" || exit 1
-needs_ucx
 faults=${FAULTS:-8}
 RANDOM=${SEED:=$RANDOM}
 layouts=(parallel.zero=1 parallel.zero=3 mesh.tp=2 mesh.pp=2) # of the last two a third machine is a spare
@@ -21,7 +20,6 @@ job elastic
 store=$store,127.0.0.1:$((port + 1)) kinds=6 free=()
 if (lab_open hostA) >/dev/null 2>&1; then
   lab_open hostA hostB hostC hostD || die "no lab"
-  export UCX_TLS=tcp,self # namespaces of one kernel look like one host to UCX
   store=hostA:$port,hostB:$((port + 1)) kinds=8 free=(hostA hostB hostC hostD)
 fi
 echo "$faults faults of $kinds kinds, SEED=$SEED: $layout"

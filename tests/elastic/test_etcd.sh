@@ -1,12 +1,11 @@
 #!/bin/bash
 # tier 3; rooms comm train; numbers
 # Machines that meet in etcd: they train, lose a worker and a machine, etcd restarts in the middle; what is left in it; TLS, users, what is
-# refused. Starts an etcd of its own. Needs UCX, libcurl and etcd-server.
+# refused. Starts an etcd of its own. Needs libcurl and etcd-server.
 . "$SOURCE/tests/elastic/environment.sh" || exit 1
 . "$SOURCE/tests/elastic/machines.sh" || exit 1
 unset ETCDCTL_USER ETCDCTL_PASSWORD ETCDCTL_CACERT ETCDCTL_CERT ETCDCTL_KEY ETCD_NAME
 
-needs_ucx
 if "$PLAIT" launch --nnodes 2 --rdzv etcd://127.0.0.1:1 --rdzv-timeout 1 recipe.yaml 2>&1 | grep -q 'this plait was built without libcurl'; then
   echo "skipped: a build without libcurl"
   exit 77

@@ -2,6 +2,7 @@
 // The lease of a job's store in the folder that its machines share.
 #include "base/file.h"
 #include "elastic/job_folder.h"
+#include <errno.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -10,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 #include <cmocka.h>
@@ -172,9 +174,32 @@ static void another_job(void **state) {
   assert_int_equal(folder_remove(path, &error), PLAIT_OK);
 }
 
+// A lease that cannot be read is not said to be lacking.
+static void without_descriptors(void **state) {
+  char path[] = "/tmp/test_folder_XXXXXX";
+  JobFolder f;
+  Error error = {0};
+  struct rlimit limit, none;
+  assert_non_null(mkdtemp(path));
+  job_folder_open(&f, path);
+  assert_int_equal(claim(&f, 10), 1);
+  assert_int_equal(getrlimit(RLIMIT_NOFILE, &limit), 0);
+  none = (struct rlimit){3, limit.rlim_max};
+  assert_int_equal(setrlimit(RLIMIT_NOFILE, &none), 0);
+  int sees = job_folder_sees(&f, f.epoch, "job");
+  assert_int_equal(setrlimit(RLIMIT_NOFILE, &limit), 0);
+  assert_int_equal(sees, -EMFILE);
+  assert_int_equal(job_folder_sees(&f, f.epoch, "job"), 1);
+  assert_int_equal(job_folder_sees(&f, f.epoch, "other"), 0);
+  assert_int_equal(job_folder_sees(&f, f.epoch + 1, "job"), 0);
+  job_folder_release(&f, -1);
+  assert_int_equal(folder_remove(path, &error), PLAIT_OK);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(one_holder), cmocka_unit_test(silence),
-                                     cmocka_unit_test(other_processes), cmocka_unit_test(another_job)};
+                                     cmocka_unit_test(other_processes), cmocka_unit_test(another_job),
+                                     cmocka_unit_test(without_descriptors)};
   if (getenv("TEST_ONLY")) cmocka_set_test_filter(getenv("TEST_ONLY")); // scripts/mutants chooses
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

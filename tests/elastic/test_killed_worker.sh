@@ -1,9 +1,8 @@
 #!/bin/bash
 # tier 1; rooms comm train checkpoint; numbers
 # A worker of plait launch is killed: all start again from the newest checkpoint, and the run is that of threads which nobody has killed,
-# to the bit. test_launch.sh has what else may happen to workers. Needs UCX.
+# to the bit. test_launch.sh has what else may happen to workers.
 . "$SOURCE/tests/elastic/environment.sh" || exit 1
-needs_ucx
 keys=(schedule.steps=60 checkpoint.every=10 eval.every=30)
 "$PLAIT" train recipe.yaml "${keys[@]}" run.dir=whole >log 2>&1 || { cat log; die "the run of threads"; }
 begins_or_ends() { compgen -G 'killed/checkpoints/step-*0' || ! kill -0 "$running"; }

@@ -1,11 +1,10 @@
 #!/bin/bash
 # tier 1; rooms comm
 # Where all ranks share this machine's memory no worker of plait launch listens at a TCP port while it trains, and the workers have no
-# connections with each other but the watch's. With TCP for UCX they do: so listening is seen here. Processes of one host name that do
-# not share their memory, as in containers, find TCP by themselves. Needs UCX.
+# connections with each other but the watch's. With run.wire: ucx and TCP for UCX they do: so listening is seen here. Processes of one
+# host name that do not share their memory or their files, as in containers, find sockets by themselves.
 . "$SOURCE/tests/elastic/environment.sh" || exit 1
-unset UCX_TLS UCX_NET_DEVICES
-needs_ucx
+unset UCX_TLS UCX_NET_DEVICES PLAIT_WIRE
 
 # sockets PROCESS…: "pid state local remote" of the sockets of TCP that these processes have open; the state 0A listens, 01 is connected
 sockets() {
@@ -46,11 +45,20 @@ done
   fail "connections of the workers: $(cat shared)"
 echo "on one machine: $(grep -c ' 0A ' shared) ports, $(grep -c ' 01 ' shared) ends of connections"
 
-UCX_TLS=tcp,self look tcp
+look sockets run.wire=sockets
+for pid in "${pids[@]}"; do
+  [ "$(count "$pid" 0A sockets)" -eq 0 ] || fail "worker $pid listens at TCP for sockets of this machine: $(cat sockets)"
+done
+
+if "$PLAIT" doctor | grep -q '^--  UCX  *plait was built without it'; then
+  echo "not tried, as there is no UCX: its ports"
+else
+UCX_TLS=tcp,self look tcp run.wire=ucx
 for pid in "${pids[@]}"; do
   [ "$(count "$pid" 0A tcp)" -ge 1 ] || fail "worker $pid does not listen with UCX_TLS=tcp,self: $(cat tcp)"
 done
 echo "with UCX_TLS=tcp,self: $(grep -c ' 0A ' tcp) ports, $(grep -c ' 01 ' tcp) ends of connections"
+fi
 
 # Ranks with one host name that have numbers of processes, or System V segments, of their own, as containers have
 port=$((20000 + $$ % 8000))

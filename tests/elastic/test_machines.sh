@@ -1,11 +1,10 @@
 #!/bin/bash
 # tier 3; rooms comm train cmd; numbers
 # plait launch on several machines, which are several supervisors here: they lose, gain and wait for machines; what they
-# refuse (test_two_machines.sh has what goes well, test_member.c has other versions and folders, and taken ports). Needs UCX.
+# refuse (test_two_machines.sh has what goes well, test_member.c has other versions and folders, and taken ports).
 . "$SOURCE/tests/elastic/environment.sh" || exit 1
 . "$SOURCE/tests/elastic/machines.sh" || exit 1
 
-needs_ucx
 long='schedule.steps=150 checkpoint.every=5'
 # shellcheck disable=SC2086 # words on purpose
 "$PLAIT" train recipe.yaml $long run.dir=whole >log 2>&1 || { cat log; die "the unbroken run"; }

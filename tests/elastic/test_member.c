@@ -1,96 +1,18 @@
-// tier 1 2
+// tier 1
 // Machines that find, serve and lose their store, with time that the test moves (hosts.h): who serves it, who is lost,
-// which job is theirs, when they wait. Then many faults at random: SEED: which; FAULTS: how many.
+// which job is theirs, when they wait.
 #include "base/error.h"
 #include "base/file.h"
 #include "elastic/job_store.h"
 #include "hosts.h"
-#include "tier.h"
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 #include <cmocka.h>
-
-static char folder[200];
-
-static void make_folder(const char *lease) {
-  // Leases are synced to the disk twice a second of the test's time, so where there is memory for files it is that.
-  const char *tmp = !access("/dev/shm", W_OK) ? "/dev/shm" : getenv("TMPDIR");
-  snprintf(folder, sizeof folder, "%s/test_member_XXXXXX", tmp ? tmp : "/tmp");
-  assert_non_null(mkdtemp(folder));
-  if (!lease) return;
-  char *path = xformat("%s/rendezvous-1", folder);
-  FILE *file = fopen(path, "w");
-  assert_non_null(file);
-  fprintf(file, "first 7 1 elsewhere/pid:[1]/boot %s\n", lease);
-  fclose(file);
-  free(path);
-}
-
-static void remove_folder(void) {
-  Error error = {0};
-  assert_int_equal(folder_remove(folder, &error), PLAIT_OK);
-  *folder = 0;
-}
-
-static void remove_what_is_left(void) { // by a test that has failed
-  Error error = {0};
-  if (*folder) folder_remove(folder, &error);
-}
-
-static void show(Hosts *h) {
-  for (int i = 0; i < HOSTS; i++) {
-    const Host *t = &h->host[i];
-    const Life *l = t->life;
-    printf("host %d:%s%s half %d, %s, ", i, t->cut ? " cut" : "", t->stopped ? " stopped" : "", t->half,
-           t->table ? "store" : "no store");
-    if (l)
-      printf("%s round %d, code %d %s", l->working ? "works in" : "last in", l->begun, l->code, l->error.message);
-    if (l && l->state)
-      printf("; sees round %d phase %d with %d machines, %d restarts, %s", l->state->round, (int)l->state->phase,
-             l->state->count, l->state->restarts, l->state->cause);
-    printf("\n");
-  }
-}
-
-static void pass_a_little(Hosts *h, double until, const char *what) {
-  if (h->test.now > until) {
-    show(h);
-    fail_msg("in time it is not so that %s", what);
-  }
-  hosts_pass(h, 0.05);
-}
-
-// Time passes until it is so, at most so many seconds.
-#define UNTIL(hosts, seconds, what) \
-  for (double until = (hosts)->test.now + (seconds); !(what);) pass_a_little(hosts, until, #what)
-
-static bool is_in(const Hosts *h, int host) { return h->host[host].life && h->host[host].life->here; }
-
-// So many machines work, in one round and no other.
-static bool work(const Hosts *h, int machines) {
-  int round = -1, n = 0;
-  for (int i = 0; i < HOSTS; i++) {
-    const Life *l = h->host[i].life;
-    if (!l || !l->working || !l->state || l->state->phase != JOB_RUNS || l->state->round != l->begun) continue;
-    if (n && l->begun != round) return false;
-    round = l->begun;
-    n++;
-  }
-  return n == machines;
-}
-
-static int round_of(const Hosts *h) {
-  int round = -1;
-  for (int i = 0; i < HOSTS; i++)
-    if (h->host[i].life && h->host[i].life->begun > round) round = h->host[i].life->begun;
-  return round;
-}
 
 static void says(const Life *l, int code, const char *words) {
   assert_int_equal(l->code, code);
@@ -119,17 +41,17 @@ static void a_new_job(void **state) {
   o.nproc = 2;
   hosts_begin(&h);
   hosts_start(&h, 0, &o);
-  UNTIL(&h, 1, is_in(&h, 0));
+  UNTIL(&h, 1, hosts_is_in(&h, 0));
   assert_int_equal(job_machine(h.host[0].life->state, member_id(h.host[0].life->member))->nproc, 2);
   hosts_pass(&h, 30);
-  assert_true(work(&h, 0));
+  assert_true(hosts_work(&h, 0));
   hosts_start(&h, 1, &o);
   hosts_pass(&h, 2.5);
-  assert_true(work(&h, 0));
+  assert_true(hosts_work(&h, 0));
   hosts_start(&h, 2, &o);
-  UNTIL(&h, 2, work(&h, 3));
+  UNTIL(&h, 2, hosts_work(&h, 3));
   hosts_start(&h, 3, &o);
-  UNTIL(&h, 2, work(&h, 4) && round_of(&h) == 1);
+  UNTIL(&h, 2, hosts_work(&h, 4) && hosts_round(&h) == 1);
   hosts_end(&h);
 }
 
@@ -163,7 +85,7 @@ static void meet_another_start(int round) {
   hosts_begin(&h);
   serve_start(&h, 1, "1", "the first", 3, 0);
   Life *l = hosts_start(&h, 2, &o);
-  UNTIL(&h, 10, work(&h, 1) && round_of(&h) == 4);
+  UNTIL(&h, 10, hosts_work(&h, 1) && hosts_round(&h) == 4);
   serve_start(&h, 0, "2", "the second", round, 0);
   hosts_end_store(&h, 1);
   hosts_pass(&h, 10);
@@ -188,12 +110,12 @@ static void a_refusal(void **state) {
   for (int silent = 0; silent < 2; silent++) {
     Hosts h;
     hosts_begin(&h);
-    make_folder("127.0.0.1:2");
-    MemberOptions o = hosts_options("127.0.0.1:1,127.0.0.1:2", folder, 1);
+    hosts_make_folder("127.0.0.1:2");
+    MemberOptions o = hosts_options("127.0.0.1:1,127.0.0.1:2", hosts_folder, 1);
     o.silence = 100;
     serve_start(&h, 1, "1", "first", 3, 0);
     hosts_start(&h, 0, &o);
-    UNTIL(&h, 10, is_in(&h, 0));
+    UNTIL(&h, 10, hosts_is_in(&h, 0));
     if (silent) h.host[1].cut = true;
     else hosts_end_store(&h, 1);
     if (silent) hosts_pass(&h, 99);
@@ -203,7 +125,7 @@ static void a_refusal(void **state) {
     assert_string_equal(s->job, "first");
     free(s);
     hosts_end(&h);
-    remove_folder();
+    hosts_remove_folder();
   }
 }
 
@@ -213,18 +135,18 @@ static void a_store_that_comes_back(void **state) {
   for (int here = 0; here < 2; here++) {
     Hosts h;
     hosts_begin(&h);
-    make_folder(here ? "127.0.0.1:1" : "127.0.0.1:4");
-    MemberOptions o = hosts_options("127.0.0.1:4,127.0.0.1:1", folder, 1);
+    hosts_make_folder(here ? "127.0.0.1:1" : "127.0.0.1:4");
+    MemberOptions o = hosts_options("127.0.0.1:4,127.0.0.1:1", hosts_folder, 1);
     o.silence = 1;
     h.host[3].cut = true;
     Life *l = hosts_start(&h, 0, &o);
     hosts_pass(&h, 299);
-    assert_int_equal(here, is_in(&h, 0) && h.host[0].table);
+    assert_int_equal(here, hosts_is_in(&h, 0) && h.host[0].table);
     hosts_pass(&h, 5);
     if (here) assert_int_equal(l->code, PLAIT_OK);
     else says(l, PLAIT_FAILED, "no store answers at 127.0.0.1:4,127.0.0.1:1 within 300 s");
     hosts_end(&h);
-    remove_folder();
+    hosts_remove_folder();
   }
 }
 
@@ -237,7 +159,7 @@ static void a_newcomer_before_the_others(void **state) {
   serve_start(&h, 0, "2", "first", 4, 3);
   double began = h.test.now;
   hosts_start(&h, 1, &o);
-  UNTIL(&h, 1, is_in(&h, 1));
+  UNTIL(&h, 1, hosts_is_in(&h, 1));
   hosts_pass(&h, 0.9 * job_store_reunion_seconds - (h.test.now - began));
   JobState *s = state_at(&h, 0);
   assert_int_equal(s->count, 4);
@@ -322,7 +244,7 @@ static void differences_are_named(void **state) {
     other.recipe = "another";
     other.what = rows[i].what;
     hosts_start(&h, 0, &o);
-    UNTIL(&h, 2, is_in(&h, 0));
+    UNTIL(&h, 2, hosts_is_in(&h, 0));
     Life *l = hosts_start(&h, 1, &other);
     hosts_pass(&h, 2);
     says(l, PLAIT_BAD_INPUT, rows[i].words);
@@ -334,15 +256,15 @@ static void differences_are_named(void **state) {
 // to be seen. With one run.dir, another job is told of the one that has it.
 static void another_folder(void **state) {
   Hosts h;
-  char theirs[sizeof folder];
+  char theirs[sizeof hosts_folder];
   hosts_begin(&h);
-  make_folder(NULL);
-  memcpy(theirs, folder, sizeof theirs);
+  hosts_make_folder(NULL);
+  memcpy(theirs, hosts_folder, sizeof theirs);
   MemberOptions o = hosts_options("127.0.0.1:1", theirs, 2), other = o;
   hosts_start(&h, 0, &o);
-  UNTIL(&h, 2, is_in(&h, 0));
-  make_folder(NULL);
-  o.folder = folder;
+  UNTIL(&h, 2, hosts_is_in(&h, 0));
+  hosts_make_folder(NULL);
+  o.folder = hosts_folder;
   Life *l = hosts_start(&h, 1, &o);
   hosts_pass(&h, 4.5);
   assert_true(!l->code && !l->here);
@@ -354,9 +276,9 @@ static void another_folder(void **state) {
   hosts_pass(&h, 5);
   says(l, PLAIT_BAD_INPUT, "is in use by another job, whose store is at 127.0.0.1:1; set another run.dir");
   hosts_end(&h);
-  remove_folder();
-  memcpy(folder, theirs, sizeof theirs);
-  remove_folder();
+  hosts_remove_folder();
+  memcpy(hosts_folder, theirs, sizeof theirs);
+  hosts_remove_folder();
 }
 
 // Another program has the port and says nothing: that is told after 5 s, where another machine could serve after 15 s.
@@ -378,7 +300,7 @@ static void a_taken_port(void **state) {
     l = hosts_start(&h, 1, &o);
     hosts_pass(&h, 4);
     h.host[1].foreign = false;
-    UNTIL(&h, 5, is_in(&h, 1));
+    UNTIL(&h, 5, hosts_is_in(&h, 1));
     assert_int_equal(l->code, PLAIT_OK);
     hosts_end(&h);
   }
@@ -392,17 +314,17 @@ static void losses(void **state) {
     bool stops = kind & 1, has_store = kind >> 1;
     int victim = has_store ? 0 : 2;
     hosts_begin(&h);
-    make_folder(NULL);
-    MemberOptions o = hosts_options("127.0.0.1:1,127.0.0.1:2", folder, 2);
+    hosts_make_folder(NULL);
+    MemberOptions o = hosts_options("127.0.0.1:1,127.0.0.1:2", hosts_folder, 2);
     for (int i = 0; i < 3; i++) hosts_start(&h, i, &o);
-    UNTIL(&h, 10, work(&h, 3));
+    UNTIL(&h, 10, hosts_work(&h, 3));
     assert_int_equal(hosts_server(&h), 0);
     hosts_pass(&h, 20); // nobody is lost where nothing happens
-    assert_int_equal(round_of(&h), 0);
+    assert_int_equal(hosts_round(&h), 0);
     if (stops) hosts_stop(&h, victim, true);
     else hosts_kill(&h, victim);
     if (stops) hosts_pass(&h, 3); // less than --silence
-    if (stops) assert_int_equal(round_of(&h), 0);
+    if (stops) assert_int_equal(hosts_round(&h), 0);
     int others = has_store ? 1 : 0;
     UNTIL(&h, 20, h.host[others].life->begun == 1 && h.host[others].life->working);
     assert_int_equal(h.host[others].life->state->count, 2);
@@ -410,17 +332,11 @@ static void losses(void **state) {
     assert_int_equal(h.host[1].table != NULL, has_store);
     if (stops) hosts_stop(&h, victim, false);
     else hosts_start(&h, victim, &o);
-    UNTIL(&h, 20, work(&h, 3) && round_of(&h) == 2);
+    UNTIL(&h, 20, hosts_work(&h, 3) && hosts_round(&h) == 2);
     assert_int_equal(hosts_server(&h), has_store);
     hosts_end(&h);
-    remove_folder();
+    hosts_remove_folder();
   }
-}
-
-static bool only_server(const Hosts *h, int host) {
-  for (int i = 0; i < HOSTS; i++)
-    if ((h->host[i].table != NULL) != (i == host)) return false;
-  return true;
 }
 
 // The network splits. If the half with the store has enough machines, it continues. If it has too few, it gives the
@@ -429,80 +345,30 @@ static bool only_server(const Hosts *h, int host) {
 static void halves(void **state) {
   Hosts h;
   hosts_begin(&h);
-  make_folder(NULL);
-  MemberOptions o = hosts_options("127.0.0.1:1,127.0.0.1:2", folder, 2);
+  hosts_make_folder(NULL);
+  MemberOptions o = hosts_options("127.0.0.1:1,127.0.0.1:2", hosts_folder, 2);
   for (int i = 0; i < 4; i++) hosts_start(&h, i, &o);
-  UNTIL(&h, 10, work(&h, 4) && only_server(&h, 0));
+  UNTIL(&h, 10, hosts_work(&h, 4) && hosts_only_server(&h, 0));
   h.host[2].half = h.host[3].half = 1;
-  UNTIL(&h, 40, work(&h, 2) && !h.host[2].life->working && !h.host[3].life->working);
-  assert_true(only_server(&h, 0));
+  UNTIL(&h, 40, hosts_work(&h, 2) && !h.host[2].life->working && !h.host[3].life->working);
+  assert_true(hosts_only_server(&h, 0));
   hosts_heal(&h);
-  UNTIL(&h, 20, work(&h, 4));
+  UNTIL(&h, 20, hosts_work(&h, 4));
   h.host[0].cut = true; // it has the store
-  UNTIL(&h, 60, work(&h, 3) && only_server(&h, 1) && !h.host[0].life->working);
+  UNTIL(&h, 60, hosts_work(&h, 3) && hosts_only_server(&h, 1) && !h.host[0].life->working);
   hosts_heal(&h);
-  UNTIL(&h, 20, work(&h, 4) && only_server(&h, 1));
+  UNTIL(&h, 20, hosts_work(&h, 4) && hosts_only_server(&h, 1));
   h.host[1].cut = true;
   hosts_stop(&h, 0, true); // nobody else can take it
   UNTIL(&h, 60, !h.host[1].life->working && !h.host[2].life->working && !h.host[1].table);
   UNTIL(&h, 60, h.host[1].table);
   hosts_stop(&h, 0, false);
-  UNTIL(&h, 120, work(&h, 3) && only_server(&h, 0));
+  UNTIL(&h, 120, hosts_work(&h, 3) && hosts_only_server(&h, 0));
   hosts_heal(&h);
-  UNTIL(&h, 20, work(&h, 4));
+  UNTIL(&h, 20, hosts_work(&h, 4));
   assert_int_equal(h.host[0].life->state->restarts, 0);
   hosts_end(&h);
-  remove_folder();
-}
-
-// Faults at random ----------------------------------------------------------------------------------------------------
-
-static uint64_t number;
-
-static int draw(int n) {
-  number = number * 6364136223846793005u + 1442695040888963407u;
-  return (int)((number >> 33) % (uint64_t)n);
-}
-
-// Whatever happens: when all are together again all work in one round, at one store. hosts.c compares what they see: of
-// each round the same machines, and never another start of the job.
-static void many_faults(void **state) {
-  const char *seed = getenv("SEED"), *count = getenv("FAULTS");
-  number = seed ? strtoull(seed, NULL, 10) : (uint64_t)time(NULL) * 1000003u + (uint64_t)getpid();
-  int faults = count ? atoi(count) : test_tier() == 1 ? 20 : 100;
-  printf("SEED=%llu FAULTS=%d\n", (unsigned long long)number, faults);
-  Hosts h;
-  hosts_begin(&h);
-  make_folder(NULL);
-  MemberOptions o = hosts_options("127.0.0.1:1,127.0.0.1:2", folder, 2);
-  for (int i = 0; i < HOSTS; i++) hosts_start(&h, i, &o);
-  UNTIL(&h, 20, work(&h, HOSTS));
-  for (int f = 0; f < faults; f++) {
-    bool stopped[HOSTS] = {false};
-    for (int more = 1 + draw(2); more > 0; more--) { // perhaps two at a time
-      int victim = draw(HOSTS), other = draw(HOSTS);
-      switch (draw(5)) {
-      case 0:
-        if (!h.host[victim].stopped) hosts_kill(&h, victim);
-        break;
-      case 1: hosts_stop(&h, victim, stopped[victim] = true); break;
-      case 2: h.host[victim].cut = true; break;
-      case 3: h.host[victim].half = h.host[other].half = 1; break;
-      default: hosts_pass(&h, draw(100) / 10.); // between two, or none at all
-      }
-    }
-    hosts_pass(&h, draw(3) ? draw(300) / 10. : draw(10) / 10.);
-    hosts_heal(&h);
-    for (int i = 0; i < HOSTS; i++) {
-      if (stopped[i]) hosts_stop(&h, i, false);
-      if (!h.host[i].life) hosts_start(&h, i, &o);
-    }
-    UNTIL(&h, 120, work(&h, HOSTS) && (only_server(&h, 0) || only_server(&h, 1)));
-    assert_int_equal(h.host[0].life->state->restarts, 0);
-  }
-  printf("%d rounds in %.0f s\n", round_of(&h) + 1, h.test.now - 1000);
-  hosts_end(&h);
-  remove_folder();
+  hosts_remove_folder();
 }
 
 int main(void) {
@@ -520,9 +386,8 @@ int main(void) {
       cmocka_unit_test(differences_are_named),
       cmocka_unit_test(losses),
       cmocka_unit_test(halves),
-      cmocka_unit_test(many_faults),
   };
-  atexit(remove_what_is_left);
+  atexit(hosts_remove_what_is_left);
   if (getenv("TEST_ONLY")) cmocka_set_test_filter(getenv("TEST_ONLY")); // scripts/mutants chooses
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

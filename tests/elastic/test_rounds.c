@@ -268,6 +268,29 @@ static void stops_with_rank_0(void **state) {
   }
 }
 
+// All workers of one machine are asked to end at the same moment: what fails then has failed by itself.
+static void one_machine(void **state) {
+  const RoundLimits one = {.least = 1, .most = 1, .restarts = 1, .unit = 1};
+  for (int weight = 1; weight <= 3; weight++)
+    for (int stopped = 0; stopped < 2; stopped++) {
+      JobState *s = start();
+      join(s, &one, "a", 2, -1);
+      assert_true(rounds_advance(s, &one, false)); // nobody else may come
+      if (stopped) assert_true(rounds_stop(s, 15));
+      ended(s, "a", false, weight, false);
+      assert_int_equal(rounds_try_again(s, &one, &s->failure), !stopped);
+      assert_true(rounds_advance(s, &one, false));
+      assert_true(s->failure.counted);
+      assert_int_equal(s->restarts, !stopped);
+      assert_int_equal(s->phase, stopped ? JOB_DONE : JOB_RUNS);
+      if (stopped) assert_int_equal(s->status, 137);
+      if (!stopped) ended(s, "a", false, weight, false);
+      if (!stopped) assert_true(rounds_advance(s, &one, false));
+      assert_true(s->phase == JOB_DONE && s->status == 137);
+      free(s);
+    }
+}
+
 static void text(void **state) {
   JobState *s;
   two(&s, &any);
@@ -359,6 +382,7 @@ int main(void) {
       cmocka_unit_test(stops),
       cmocka_unit_test(stops_with_rank_0),
       cmocka_unit_test(stops_while_a_round_ends),
+      cmocka_unit_test(one_machine),
       cmocka_unit_test(text),
       cmocka_unit_test(limits),
   };

@@ -53,10 +53,7 @@ done
 
 # ---- a job: the time is up, it is requeued and goes on; scancel ----
 
-if ! "$PLAIT" launch --nproc-per-node 2 recipe.yaml schedule.steps=8 run.dir=first >log 2>&1; then
-  grep -q 'without which this plait was built' log && echo "without UCX: no job is run" && finish
-  cat log && die "plait launch"
-fi
+"$PLAIT" launch --nproc-per-node 2 recipe.yaml schedule.steps=8 run.dir=first >log 2>&1 || { cat log; die "plait launch"; }
 job() { # SCRIPT: as Slurm's batch step does
   SLURM_JOB_ID=42 SLURM_JOB_NUM_NODES=1 SLURM_CPUS_PER_TASK=1 bash "$@" >log 2>&1 &
   running=$!
@@ -183,8 +180,8 @@ refuse 2 'nowhere: there is no such folder' "$PLAIT" runs nowhere
 
 refuse 2 'RECIPE is missing' "$PLAIT" slurm --time 5
 refuse 2 '--time is missing' "$PLAIT" slurm recipe.yaml
-for time in x 1:2:3:4 1- 5: 1-2-3 -5; do refuse 2 'is no time limit' "$PLAIT" slurm recipe.yaml --ntasks-per-node 2 "--time=$time"; done
-refuse 2 '--time 0:00 is no time' "$PLAIT" slurm recipe.yaml --ntasks-per-node 2 --time 0:00
+for time in x 1:2:3:4 1- 5: 1-2-3 -5; do refuse 2 'is not a time limit' "$PLAIT" slurm recipe.yaml --ntasks-per-node 2 "--time=$time"; done
+refuse 2 '--time 0:00 is not a time' "$PLAIT" slurm recipe.yaml --ntasks-per-node 2 --time 0:00
 refuse 2 '--nodes 4:2: the least number is above the most; did you mean 2:4' "$PLAIT" slurm recipe.yaml --time 5 --nodes 4:2
 refuse 2 '"many" is neither a number of machines nor MIN:MAX' "$PLAIT" slurm recipe.yaml --time 5 --nodes many
 refuse 2 'mesh: pp 1 × dp 2 × cp 1 × tp 1 is 2 ranks, but --nodes 1:1 with --ntasks-per-node 3 are 3' "$PLAIT" slurm recipe.yaml --time 5 --ntasks-per-node 3

@@ -244,6 +244,37 @@ static void secrets(void **state) {
   unlink(another);
 }
 
+// Takes a connection, and ends it without a word, as a machine without descriptors does.
+static void *hang_up(void *argument) {
+  char hello;
+  double until = clock_seconds() + test_seconds(10);
+  int fd = net_accept(*(int *)argument, until);
+  if (fd >= 0) net_read(fd, &hello, 1, until), close(fd);
+  return NULL;
+}
+
+// It is not said to lack the secret, which nobody knows.
+static void connections_that_end(void **state) {
+  NetAddress at;
+  Error error = {0};
+  Store *store = NULL;
+  pthread_t thread;
+  char mine[64];
+  if (!tls_is_built()) return;
+  snprintf(mine, sizeof mine, "tmp/store.%d", getpid());
+  assert_int_equal(secret_make(mine, &error), PLAIT_OK);
+  setenv("PLAIT_SECRET", mine, 1);
+  assert_int_equal(net_resolve("127.0.0.1", 0, &at, &error), PLAIT_OK);
+  int listener = net_listen(&at);
+  assert_int_equal(thread_start(&thread, hang_up, &listener, &error, "a server"), PLAIT_OK);
+  int found = store_connect(&at, "job", test_seconds(10), &store, NULL, &error);
+  pthread_join(thread, NULL);
+  if (found) fail_msg("%d: %s", found, error.message);
+  unsetenv("PLAIT_SECRET");
+  unlink(mine);
+  close(listener);
+}
+
 static void refused(const char *endpoint, const char *id, const char *sentence) {
   StoreServer *server = NULL;
   Store *store = NULL;
@@ -515,6 +546,7 @@ int main(void) {
       cmocka_unit_test(many_clients),
       cmocka_unit_test(waits_and_leases),
       cmocka_unit_test(secrets),
+      cmocka_unit_test(connections_that_end),
       cmocka_unit_test(what_is_refused),
       cmocka_unit_test(replies_are_refused),
       cmocka_unit_test(addresses),

@@ -1,11 +1,10 @@
 #!/bin/bash
 # tier 2; rooms comm train; numbers
 # plait launch on two and three machines, which are supervisors here: they meet, restart together when a worker is killed, and go on without
-# a machine that is lost. test_machines.sh has more of what may happen. Needs UCX.
+# a machine that is lost. test_machines.sh has more of what may happen.
 . "$SOURCE/tests/elastic/environment.sh" || exit 1
 . "$SOURCE/tests/elastic/machines.sh" || exit 1
 
-needs_ucx
 long='schedule.steps=150 checkpoint.every=5'
 # shellcheck disable=SC2086 # words on purpose
 "$PLAIT" train recipe.yaml $long run.dir=whole >log 2>&1 || { cat log; die "the unbroken run"; }
@@ -52,6 +51,24 @@ same_run whole killed
 [ "$(cat a.log b.log | grep -c '^plait launch: rank .* failed')" -eq 2 ] || fail "others do not name the rank: $(grep -h '^plait' a.log b.log)"
 [ "$(tail -1 killed/launch.jsonl)" = '{"rounds": 3, "restarts": 2, "status": 0}' ] || fail "launch.jsonl: $(tail -1 killed/launch.jsonl)"
 echo "worker killed -> next step: $(seconds_of killed 'rank') s"
+
+# ---- a worker gets the signal that says that the time is up: the job ends, and is to be started again ----
+
+job warned
+for name in a b; do machine $name --nnodes 2 --max-restarts 2 recipe.yaml $long schedule.steps=100000 run.dir=warned; done
+at_step warned 7
+kill -USR1 "$(worker "$id" 1)"
+all_end 75 a b
+[ "$(tail -1 warned/launch.jsonl)" = '{"rounds": 1, "restarts": 0, "status": 75}' ] || fail "launch.jsonl: $(cat warned/launch.jsonl)"
+
+# ---- programs are stopped: that they end with status 0 does not say that they are done ----
+
+job stopped
+for name in a b; do machine $name --nnodes 2 -- bash -c 'trap "exit 0" USR1; touch ready.$RANK; while :; do sleep 0.1; done'; done
+ready() { [ -e ready.0 ] && [ -e ready.1 ]; }
+wait_for ready || die "the programs do not start"
+kill -USR1 "${pid[b]}"
+all_end 75 a b
 
 # ---- a machine is lost, a spare takes its place; a worker's failure that follows does not count ----
 

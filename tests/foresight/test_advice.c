@@ -13,7 +13,7 @@
 enum { NODE = 8 };
 static const char recipe[] = SOURCE_FOLDER "/tests/foresight/advice.yaml";
 
-// Four nodes of eight devices of so many bytes; NVLink or a PCIe bus, and so many bytes/s between nodes.
+// Four nodes of eight devices with this memory; NVLink or a PCIe bus, and this bandwidth between nodes.
 static Cluster *machines(double memory, int nvlink, double network) {
   char *text = xformat(
       "name: a test\n"

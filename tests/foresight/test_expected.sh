@@ -10,7 +10,7 @@ peaks=cache/plait/peaks.json
 expect 0 'the run .* 40 steps; estimated from a product' "$PLAIT" plan recipe.yaml
 grep -q '(plait probe measures this machine, in about a minute and once; then this is simulated)' output || fail "plan does not say how to measure: $(cat output)"
 [ -s "$peaks" ] || die 'the measured peak is not remembered'
-slow() { sed -i "s/\"flops\": [0-9.e+]*/\"flops\": $1/" "$peaks"; } # a machine with so many FLOP/s
+slow() { sed -i "s/\"flops\": [0-9.e+]*/\"flops\": $1/" "$peaks"; } # a machine with $1 FLOP/s
 of_plan() { "$PLAIT" plan "$@" 2>/dev/null | sed -nE "s/^  $row +([0-9.]+[kMGT]?).*/\1/p" | numfmt --from=si; }
 
 # At so few only FLOPs count: a step takes those of all ranks, which share the machine's threads.
@@ -39,12 +39,12 @@ kill -9 "$running" && wait "$running" 2>/dev/null
 running=
 # one that resumes keeps its model and its precision, so it is not told to change them
 start recipe.yaml run.dir=short precision=auto schedule.steps=1000000000000
-wait_for grep -q '^  fewer steps: ' log || { cat log; fail 'a run of years goes on without a word'; }
+wait_for grep -q '^  fewer steps: ' log || { cat log; fail 'a run of years starts without a word'; }
 grep -q 'a smaller model\|^  precision: auto' log && fail "advice that a run cannot follow: $(cat log)"
 kill -9 "$running" && wait "$running" 2>/dev/null
 running=
 
-# No cache is no error, and neither is what somebody else has written there.
+# A missing cache is not an error, and neither is a foreign one.
 for folder in /proc/none relative ''; do
   XDG_CACHE_HOME=$folder HOME=/proc expect 0 'the run' "$PLAIT" plan recipe.yaml
   grep -q 'cannot\|peaks' output && fail "XDG_CACHE_HOME=$folder: $(cat output)"

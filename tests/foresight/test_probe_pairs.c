@@ -10,7 +10,7 @@
 
 static const double LARGE = 1 << 23;
 
-// Ranks on so many machines, cyclically: 10 GB/s and 2 µs in one, 1 GB/s and 20 µs between two.
+// Ranks on a number of machines, cyclically: 10 GB/s and 2 µs in one, 1 GB/s and 20 µs between two.
 static LinkPairs measured(int ranks, int machines) {
   LinkPairs p = link_pairs_choose(ranks);
   for (int r = 0; r < ranks; r++) snprintf(p.host[r], LINK_HOST, "node-%d", r % machines);
@@ -26,7 +26,7 @@ static LinkPairs measured(int ranks, int machines) {
 static LinkPair *pair_of(LinkPairs *p, int a, int b) {
   for (int i = 0; i < p->pair.count; i++)
     if (p->pair.data[i].a == a && p->pair.data[i].b == b) return &p->pair.data[i];
-  fail_msg("%d and %d are no pair", a, b);
+  fail_msg("%d and %d are not a pair", a, b);
   return NULL;
 }
 

@@ -352,8 +352,8 @@ static void look_beside(void *context, const Candidate *c, const Recipe *r) {
   b->wrong += r->batch.global % (r->batch.micro * recipe_data_ranks(r)) != 0;
 }
 
-// Good plans are tried without overlap, with microbatches that are no power of two, and with fewer recomputed layers,
-// where the recipe leaves these open.
+// Good plans are tried without overlap, with microbatches that are not a power of two, and with fewer recomputed
+// layers, where the recipe leaves these open.
 static void neighbours_vary_what_is_open(void **state) {
   static const char *const open[] = {"parallel.recompute=full", "batch.global=12", "batch.micro=null"},
                            *const given[] = {"parallel.recompute=full", "batch.global=12", "batch.micro=2",
@@ -451,7 +451,7 @@ static void the_smallest_machine_is_said(void **state) {
     assert_int_equal(search_plans(&recipe, &config, &options, &found, &error), PLAIT_INFEASIBLE);
     print_message("%s\n", error.message);
     assert_true(found.nearest.found && found.nearest.plan.bytes > found.room);
-    if (open) { // and it is true: on so many devices something fits
+    if (open) { // and it is true: on that many devices something fits
       int ranks = found.nearest.by.ranks;
       assert_true(ranks > 2);
       assert_non_null(strstr(error.message, " ranks of A10-PCIe-24GB would do, but this cluster has 2; "));

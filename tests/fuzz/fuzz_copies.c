@@ -8,7 +8,7 @@
 enum { RANKS = 4 };
 static const char run[] = "job.token.3";
 
-// Takes these bytes off the front, if there are so many.
+// Takes these bytes off the front, if there are enough.
 static bool take(const uint8_t **data, size_t *size, void *to, size_t bytes) {
   if (*size < bytes) return false;
   memcpy(to, *data, bytes);

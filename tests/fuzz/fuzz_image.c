@@ -12,7 +12,7 @@ static const char run[] = "job.token.3";
 
 enum { ELEMENTS = 1024 };
 
-// A file with an image of so many elements; made once.
+// A file with an image of `elements` elements; made once.
 static int image(void) {
   static int fd = -1;
   CheckpointTensor t = {

@@ -1,4 +1,4 @@
-// checkpoint.json behind its checksum: the text as JSON, checked as a manifest.
+// checkpoint.json after its checksum: the text as JSON, checked as a manifest.
 #include "checkpoint/manifest.h"
 #include "fuzz.h"
 

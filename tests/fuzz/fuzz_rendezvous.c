@@ -34,7 +34,9 @@ static void read_record(const uint8_t *data, size_t size) {
   Record mine = {.host = "here", .boot = "boot"};
   if (record_is_valid(copy, size)) {
     CHECK(strlen(r->host) < sizeof r->host && strlen(r->boot) < sizeof r->boot && record_same_machine(r, r));
-    CHECK(r->address_bytes && sizeof *r + r->address_bytes == size && r->watch_port <= 65535);
+    CHECK(sizeof *r + r->address_bytes == size && r->watch_port <= 65535 && link_address_is_valid(&r->link));
+    if (record_has(r, CARRIER_TCP)) link_address_get(&r->link);
+    CHECK(strlen(r->link.path) < sizeof r->link.path);
     record_same_machine(r, &mine);
   }
   free(copy);
@@ -47,6 +49,7 @@ static void read_place(const uint8_t *data, size_t size) {
   if (place_is_valid(p, size)) {
     CHECK(size == sizeof *p && strlen(p->host) < sizeof p->host && strlen(p->boot) < sizeof p->boot);
     CHECK(places_share_memory(p, p) == (*p->boot && p->processes && p->segments));
+    CHECK(carrier_between(p, p, false) == carrier_between(p, p, false));
   }
   free(p);
 }

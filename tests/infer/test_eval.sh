@@ -55,7 +55,7 @@ grep -q '"bytes": null,.* "bits_per_byte": null,' result.json || fail "without a
 mv away.json tokenizer.json
 grep -qi 'nan\|inf' result.json && fail "no JSON: $(cat result.json)"
 
-# ---- progress where stderr is no terminal: on stderr, so that stdout is the result alone ----
+# ---- progress where stderr is not a terminal: on stderr, so that stdout is the result alone ----
 "$PLAIT" eval run --progress 0.000001 run.threads=1 >out 2>log || fail "eval --progress: $(cat log)"
 grep -qE '^plait eval: [0-9]+%  [0-9]+ tokens, loss [0-9.]+, .* left$' log || fail "no progress: $(cat log)"
 grep -qE '^plait eval: 100%' log || fail "progress does not come to its end: $(cat log)"

@@ -178,7 +178,7 @@ expect 0 'verified' "$PLAIT" export run --out joined --dtype bf16 --force
 [ "$(sum joined)" != "$before" ] || fail "--force replaces nothing"
 mkdir mine && touch mine/letter
 refuse 2 'mine: exists and has no config.json, so it is not an exported model' "$PLAIT" export run --out mine --force
-[ -e mine/letter ] || fail "--force has removed a folder that is no model"
+[ -e mine/letter ] || fail "--force has removed a folder that is not a model"
 # a clone of a repository of the Hub: all that no export writes is named, and stays
 cp -r joined clone
 mkdir clone/.git clone/tokenizer.json.d && touch clone/.git/HEAD clone/README.md clone/train.py clone/model-1-of-2.safetensors.bak

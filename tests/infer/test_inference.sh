@@ -25,7 +25,7 @@ one=$("$PLAIT" eval exported --data valid --seq-len 32) || die "eval as one rank
 [ -n "$(loss "$one")" ] && [ -n "$(counts "$one")" ] || die "eval prints $one"
 
 few='^(mesh.dp=2 mesh.tp=2 mesh.pp=2|mesh.dp=2 parallel.zero=3|mesh.pp=2 parallel.pipeline=zb-v)$' # what tier 1 takes
-# like_one WITHIN KEYS…: the loss to so many units of its fourth digit, the very counts
+# like_one WITHIN KEYS…: the loss to WITHIN units of its fourth digit, the very counts
 like_one() {
   local within=$1 other
   shift

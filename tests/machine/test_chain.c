@@ -64,7 +64,7 @@ static void measure(All *all, const ChainList *list) {
 
 typedef struct Task { int first, end; bool open; struct Task *next; } Task; // open: a segment may reach to the end
 
-// Every list of the blocks of a task, and for each of them of all tasks behind it.
+// Every list of the blocks of a task, and for each of them of all tasks after it.
 static void every(All *all, ChainList *list, const Task *task) {
   if (!task) {
     measure(all, list);
@@ -82,7 +82,7 @@ static void every(All *all, ChainList *list, const Task *task) {
   }
   for (int k = task->first + 1; k < task->end + task->open; k++) {
     if (k - 1 > task->first && all->chain->block[k - 1].begins) break;
-    Task behind = {k, task->end, task->open, task->next}, inside = {task->first, k, false, &behind};
+    Task after = {k, task->end, task->open, task->next}, inside = {task->first, k, false, &after};
     ChainList with = {.option = list->option};
     for (int i = 0; i < list->segment.count; i++) vec_push(&with.segment, list->segment.data[i]);
     chain_list_add_segment(&with, task->first, k);
@@ -195,7 +195,7 @@ static void reads_text(void **state) {
   Error error = {0};
   static const char good[] =
       "# a comment\nmemory 2GB\nslots 2\nblock 1kB 0.5 3\noption keep 0.5 1 4MB 1 2\n"
-      "option full 0.5 1.5 1000\n\nstage\nblock 1000 0.25\noption keep 0.25 0.5 1.5kB # behind\noutput 8\n";
+      "option full 0.5 1.5 1000\n\nstage\nblock 1000 0.25\noption keep 0.25 0.5 1.5kB # after\noutput 8\n";
   assert_int_equal(chain_read("x", good, &c, &memory, &error), PLAIT_OK);
   assert_true(memory == 2000000000 && c.blocks == 2 && c.held && c.block[1].slots == 2 && c.block[1].begins &&
               c.output == 8);

@@ -199,7 +199,7 @@ static int read_variable(void *context, const char *name, const Box *part, float
 }
 
 // What PyTorch trained with.
-typedef struct Training { const char *file; double rate; UpdateOptions update; } Training;
+typedef struct Training { const char *file; double rate; StepUpdate update; } Training;
 static const Training adamw = {
     "golden", 1e-3, {.optimizer = OP_ADAMW, .beta1 = 0.9, .beta2 = 0.95, .epsilon = 1e-8, .decay = 0.1, .clip = 1}};
 static const Training lion = {"lion", 1e-4, {.optimizer = OP_LION, .beta1 = 0.9, .beta2 = 0.99, .decay = 1, .clip = 1}};
@@ -211,14 +211,13 @@ static void train(const char *name, const Training *training, Dtype dtype, int64
   const SafetensorsEntry *losses = safetensors_find(&golden.training, loss_key),
                          *norms = safetensors_find(&golden.training, norm_key);
   if (!losses) return golden_close(&golden);
-  ParallelOptions parallel = parallel_default(1, 1, 1, 0);
-  CompileOptions options = {
-      .device = device_cpu(),
-      .mode = MODEL_TRAIN,
-      .seq = SEQ,
-      .precision = dtype,
-      .parallel = parallel_create(&parallel, &(Workload){.size = {[DIM_KV_HEADS] = 1}}),
-      .update = training->update};
+  CompileOptions options = {.device = device_cpu(),
+                            .mode = MODEL_TRAIN,
+                            .step = {.parallel = parallel_default(1, 1, 1, 0),
+                                     .batch.seq = SEQ,
+                                     .precision = dtype,
+                                     .update = training->update}};
+  options.parallel = parallel_create(&options.step, &(StepModel){.size = {[DIM_KV_HEADS] = 1}});
   compile_set_batch(&options, BATCH, micro);
   Job *job;
   Session *session;

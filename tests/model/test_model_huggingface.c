@@ -533,7 +533,7 @@ static void test_save(void **state) {
   HuggingfaceSave save = {
       .folder = to, .tokenizer = tokenizer, .dtype = DTYPE_BF16, .read = memory_read, .context = &m};
 
-  m.fail = "layer.1.ffn.down.bias"; // a failure in the middle leaves nothing behind
+  m.fail = "layer.1.ffn.down.bias"; // a failure in the middle leaves no file
   Error refused = {0};
   assert_int_equal(huggingface_save(&save, &c, &refused), PLAIT_FAILED);
   assert_int_equal(entries_in(parent), 0);
@@ -626,7 +626,7 @@ static void test_shards(void **state) {
   }
 }
 
-// A number that the dtype cannot hold is refused by the tensor's name in the folder, and nothing is left behind.
+// A number that the dtype cannot hold is refused by the tensor's name in the folder, and no file is left.
 static void test_overflow(void **state) {
   char *from = golden("llama-tied"), *to = xformat("%s/overflow", ((Scratch *)*state)->folder);
   ModelConfig c;

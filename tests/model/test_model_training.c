@@ -19,10 +19,10 @@ static Graph *training_graph(const ModelConfig *c, Dtype dtype, double factor) {
       .device = device_cpu(),
       .micro_samples = BATCH,
       .microbatches = 1,
-      .step_samples = BATCH,
-      .seq = SEQ,
-      .precision = dtype,
-      .update = {.optimizer = OP_ADAMW, .beta1 = 0.9, .beta2 = 0.95, .epsilon = 1e-8, .decay = 0.1, .clip = 1}};
+      .step = {
+          .batch = {.samples = BATCH, .seq = SEQ},
+          .precision = dtype,
+          .update = {.optimizer = OP_ADAMW, .beta1 = 0.9, .beta2 = 0.95, .epsilon = 1e-8, .decay = 0.1, .clip = 1}}};
   SUCCEED(model_build(g, c, &(ModelOptions){.batch = BATCH, .seq = SEQ, .mode = MODEL_TRAIN}, &outputs, &error));
   g->loss = outputs.loss_sum;
   for (int i = 0; i < g->variable.count; i++)

@@ -1,6 +1,6 @@
 #!/bin/bash
 # tier 3; rooms comm train; numbers
-# plait train as processes: what cannot be is refused in one sentence; signals to any process stop all, and the run goes on
+# plait train as processes: what cannot be is refused in one sentence; signals to any process stop all, and the run continues
 # under another layout; a process that is killed takes the others along.
 . "$SOURCE/tests/train/harness.sh" || exit 1
 . "$SOURCE/tests/mpi/environment.sh" || exit 1
@@ -102,7 +102,7 @@ running=
 grep -q 'stopped by SIGTERM after step' log || { cat log; fail "SIGTERM to one process"; }
 # shellcheck disable=SC2086
 ranks 2 "$PLAIT" train recipe.yaml $slow mesh.dp=1 mesh.tp=2 parallel.zero=0 run.dir=stopped checkpoint.every=0 >log 2>&1 ||
-  { cat log; fail "going on under tp 2"; }
+  { cat log; fail "continuing under tp 2"; }
 paste <(sed -n 's/.*"loss": \([^,]*\),.*/\1/p' whole/metrics.jsonl) <(sed -n 's/.*"loss": \([^,]*\),.*/\1/p' stopped/metrics.jsonl) |
   awk '{ d = $1 - $2; if (d < 0) d = -d; if (!(d <= 1e-9 * $1)) bad = 1 } END { exit bad || NR != 40 }' || fail "another run after the stop"
 

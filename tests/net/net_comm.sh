@@ -1,8 +1,8 @@
 #!/bin/bash
 # tier 2 3; rooms comm runtime; numbers
 # The comm matrix, streams, messages, communicators, large calls, reserved memory and heartbeats over net with 1, 2 and 4 processes,
-# through shared memory (once with the settings for adapters), and where net_comm_tcp.sh calls it through TCP (UCX must say that it
-# was these); that training steps allocate nothing; half by hand.
+# through shared memory (once with the settings for adapters), and where net_comm_WORD.sh call it, through sockets of a machine, TCP
+# (once encrypted), or UCX's TCP (each rank must say that it was these); that training steps allocate nothing; half by hand.
 . "$SOURCE/tests/net/environment.sh" || exit 1
 failures=0
 rank_limit=$((300 * ${PLAIT_PATIENCE:-1}))
@@ -37,17 +37,23 @@ all() {
   done
 }
 
-if [ "${1-}" = tcp ]; then
-  export UCX_TLS=tcp,self
+unset UCX_TLS PLAIT_WIRE
+if [ "${1-}" = ucx ]; then
+  export PLAIT_WIRE=ucx UCX_TLS=tcp,self
   all 'tcp/lo.*'
+elif [ "${1-}" = sockets ]; then
+  PLAIT_WIRE=sockets all unix
+  left=$(find "${XDG_RUNTIME_DIR:-/tmp}" -maxdepth 1 -name 'plait-wire-*' -user "$(id -u)" -newer "$logs" 2>/dev/null | wc -l)
+  [ "$left" = 0 ] || { echo "FAILED: $left folders of sockets are left"; failures=1; }
+elif [ "${1-}" = tcp ]; then
+  PLAIT_WIRE=tcp all tcp
 else
-  unset UCX_TLS
   all '(sysv|posix)/memory.* cma/memory.*'
   for n in 3 5; do
     ranks $n "$FOLDER/process_chains" >"$logs/log" 2>&1 || { echo "FAILED: process_chains with $n"; cat "$logs/log"; failures=1; }
   done
   for program in process_comm_calls process_large process_departure; do # with UCX's error handling, as adapters need it
-    UCX_NET_DEVICES=all ranks 2 "$FOLDER/$program" >"$logs/log" 2>&1 || { echo "FAILED: $program with all devices"; cat "$logs/log"; failures=1; }
+    PLAIT_WIRE=ucx UCX_NET_DEVICES=all ranks 2 "$FOLDER/$program" >"$logs/log" 2>&1 || { echo "FAILED: $program with all devices"; cat "$logs/log"; failures=1; }
   done
 fi
 exit $failures

@@ -52,22 +52,22 @@ ranks 3 "$FOLDER/process_world_run" 3 >log 2>&1 && [ "$(grep -c '^again: works' 
 
 # survive HOW VICTIM RANKS
 survive() {
-  name="$1, rank $2 of $3, ${UCX_TLS:-shared memory}"
+  name="$1, rank $2 of $3, PLAIT_WIRE=$PLAIT_WIRE"
   start_ranks "$3" "$FOLDER/process_survivors" "$1" "$2"
   wait_ranks 2>/dev/null
   cat [0-9] [0-9].err >log 2>/dev/null
   [ "$(grep -c '^rank [0-9]: done' log)" -eq $(($3 - 1)) ] || fail "$name"
   say "rank $2 on $host has died: its connection has ended; "
 }
-for UCX_TLS in '' tcp,self; do
-  if [ -n "$UCX_TLS" ]; then export UCX_TLS; else unset UCX_TLS; fi
+for PLAIT_WIRE in auto sockets tcp; do
+  export PLAIT_WIRE
   for victim in 0 1 2; do
     for how in sum stream chain send create; do survive $how $victim 3; done
   done
   survive computing 1 3
   survive sum 3 4
 done 2>/dev/null
-unset UCX_TLS
+unset PLAIT_WIRE
 
 # ---- ranks that are stopped: found by their silence; when they go on they learn that nobody waits for them any more ----
 

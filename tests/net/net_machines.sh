@@ -8,7 +8,8 @@ lab_open machineA machineB || exit 1
 [ -z "${PLAIT_LINK_RATE-}" ] || lab_rate "$PLAIT_LINK_RATE" || exit 1 # of what is measured here
 
 "$PLAIT" launch --make-secret "$logs/key" || exit 1
-export PLAIT_SECRET=$logs/key UCX_TLS=tcp,self MASTER_ADDR=machineA
+unset UCX_TLS PLAIT_WIRE
+export PLAIT_SECRET=$logs/key MASTER_ADDR=machineA
 
 # machines COMMAND…: ranks 0 and 1 on the first, 2 and 3 on the second
 machines() {

@@ -3,16 +3,27 @@
 #include "op/op.h"
 
 // An operand in a few letters: what it holds, then dims as letter and size.
-//   f floats   + positive floats   S statistics (fp32 or fp64)   R positive statistics   D a positive fp64 scalar
-//   M statistics of which half are -infinity
-//   v floats of a vector or an accumulator, which stay fp32 where others are bf16
-//   h floats of the upper half of split weights, always bf16   l the lower half, of uint16
-//   Z the fp64 scalar 0   O the fp64 scalar 1   i ids in [-1, n), as in "i37 b2 s5"   j such ids, of
-//   which a run of 32 and two of three others are -1   p positions   t text documents
-//   m a mask of u8, in "m2 b2 s5 x3" of 2 experts a token, but of every seventh token, which lost one   c compact
-//   floats, in "c2 b2 s5 x3 e4" of the mask that is input 2   k a mask of u8 of which so many tenths are 1, anywhere
-//   q codes of moments, of u8   z scales of their blocks, powers of 2 of fp32
-//   - absent
+//   f  floats
+//   +  positive floats
+//   S  statistics (fp32 or fp64)
+//   R  positive statistics
+//   M  statistics of which half are -infinity
+//   D  a positive fp64 scalar
+//   Z  the fp64 scalar 0
+//   O  the fp64 scalar 1
+//   v  floats of a vector or an accumulator, which stay fp32 where others are bf16
+//   h  floats of the upper half of split weights, always bf16
+//   l  the lower half, of uint16
+//   i  ids in [-1, n), as in "i37 b2 s5"
+//   j  such ids, of which a run of 32 and two of three others are -1
+//   p  positions
+//   t  text documents
+//   m  a mask of u8, in "m2 b2 s5 x3" of 2 experts a token, but of every seventh token, which lost one
+//   c  compact floats, in "c2 b2 s5 x3 e4" of the mask that is input 2
+//   k  a mask of u8; the number says how many tenths are 1, anywhere
+//   q  codes of moments, of u8
+//   z  scales of their blocks, powers of 2 of fp32
+//   -  absent
 typedef struct Row {
   const char *name;
   Op op;

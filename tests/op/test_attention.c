@@ -226,7 +226,7 @@ static void reference_parts_equal_the_whole(void **state) {
   check(REFERENCE, REFERENCE, DTYPE_BF16, 4, 4);
 }
 
-// Chunks that fit into tiles of the kernels, of two ranks and of three, whose middle one has blocks before and behind;
+// Chunks that fit into tiles of the kernels, of two ranks and of three, whose middle one has blocks before and after;
 // and chunks that do not fit. In make test the level that this machine takes, of two ranks.
 static void fast_parts_equal_the_whole(void **state) {
   static const Dtype dtypes[] = {DTYPE_F64, DTYPE_F32, DTYPE_BF16, DTYPE_F16};

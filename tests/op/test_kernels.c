@@ -76,7 +76,8 @@ static int make_sharded(OpCase *c) {
     return 1;
   case OP_FILL:
   case OP_SUM_SQUARES:
-    c->input[0].map[0].valid = c->output[0].map[0].valid = c->input[0].size[0] - 1; // the garbage behind must not count
+    c->input[0].map[0].valid = c->output[0].map[0].valid =
+        c->input[0].size[0] - 1; // the garbage after them must not count
     return 1;
   default: return 0;
   }
@@ -264,7 +265,7 @@ static void same_bits(const OpCase *a, const OpCase *b, const char *where) {
 
 enum { GUARD = 256 };
 
-// Runs with just the workspace that the kernel asked for; nothing behind it may be written.
+// Runs with just the workspace that the kernel asked for; nothing after it may be written.
 static void run(const KernelEntry *entry, KernelCall *call, Team *team, const char *where) {
   DeviceQueue queue = {.team = team};
   call->queue = &queue;
@@ -276,7 +277,7 @@ static void run(const KernelEntry *entry, KernelCall *call, Team *team, const ch
   call->workspace = workspace;
   entry->kernel(call);
   for (size_t i = call->workspace_size; i < bytes; i++)
-    if (workspace[i] != 0xFF) fail_msg("%s writes behind its workspace", where);
+    if (workspace[i] != 0xFF) fail_msg("%s writes past its workspace", where);
   free(workspace);
 }
 

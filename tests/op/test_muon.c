@@ -97,7 +97,7 @@ static void four_steps_are_numpys(void **state) {
   safetensors_close(&file);
 }
 
-// What is no matrix of a layer's product has AdamW's node and moments.
+// Parameters that are not a matrix of a layer's product have AdamW's node and moments.
 static void all_else_is_adamws(void **state) {
   Graph *g = graph_create();
   Shape scalar = {0}, s = shape_of(2, (int64_t[]){5, 4}, (DimName[]){DIM_VOCAB, DIM_EMBED});

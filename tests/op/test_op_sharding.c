@@ -93,7 +93,7 @@ static int mask_of_operand(const Subject *s, int k) {
   if (id < 0 || !tensor_is_compact(graph_tensor(s->c.graph, id))) return -1;
   for (int i = 0; i < s->c.ninput; i++)
     if (s->node.input[i] == graph_tensor(s->c.graph, id)->mask) return i;
-  fail_msg("%s: a mask that is no input", s->c.name);
+  fail_msg("%s: a mask that is not an input", s->c.name);
   return -1;
 }
 
@@ -130,7 +130,7 @@ static DimName dim_of_factor(const Subject *s, int factor) {
   return DIM_NONE;
 }
 
-// The map of a dim, by that of its factor: where the rule says "parts", operands have so many times as much of each
+// The map of a dim, by that of its factor: where the rule says "parts", operands have that many times as much of each
 // shard.
 static IndexMap map_of_dim(const Subject *s, const IndexMap *of, int factor, const Operand *x, int d) {
   IndexMap m = of[factor];

@@ -28,7 +28,7 @@ static int differentiable(const OpCase *c) {
   if (c->op == OP_MATMUL)
     return node_attr(node, MatmulAttr)->kind != MATMUL_TN && !node_attr(node, MatmulAttr)->accumulate;
   if (c->op == OP_LAYER_NORM || c->op == OP_RMS_NORM)
-    return !node_attr(node, NormAttr)->sum; // by fuse, behind all gradients
+    return !node_attr(node, NormAttr)->sum; // by fuse, after all gradients
   if (c->op == OP_GROUPED) return node_attr(node, GroupedAttr)->kind == MATMUL_NT;
   if (c->op == OP_DISPATCH) return node->input[2] < 0; // with weights it is a gradient itself
   if (c->op == OP_LINEAR_CROSS_ENTROPY) return node_attr(node, CrossEntropyAttr)->gradient;

@@ -1,4 +1,4 @@
-// Updates that write a Copy: on every SIMD level all they write has the bits of an update and a CAST behind it.
+// Updates that write a Copy: on every SIMD level all they write has the bits of an update and a CAST after it.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -114,13 +114,14 @@ static void allowed_is_what_compiles(void **state) {
 // The nearest values of the axis that is blamed are valid, and none in between is.
 static void nearest_is_valid(void **state) {
   int named = 0;
+  StepModel model;
+  Step step;
   ModelConfig config = {0};
   Error error = {0};
   if (model_config_parse(&config, llama, sizeof llama - 1, "m.json", &error)) fail_msg("%s", error.message);
   for (size_t v = 0; v < sizeof variants / sizeof *variants; v++)
     for (int tp = 1; tp <= 24; tp += test_tier() < 2 ? 4 : 1) {
       Recipe recipe;
-      WorkloadTexts texts = {.config = NULL};
       ParallelProblem problem, other;
       if (parse(variants[v], 0, NULL, &recipe, &error)) {
         recipe_free(&recipe);
@@ -128,15 +129,15 @@ static void nearest_is_valid(void **state) {
         continue;
       }
       recipe.mesh.tp = tp;
-      ParallelOptions o = recipe_parallel(&recipe);
-      Workload w = recipe_workload(&recipe, &config, &texts);
-      assert_int_equal(parallel_check(&o, &w, NULL), parallel_check(&o, &w, &problem));
-      if (parallel_check(&o, &w, &problem) && !strcmp(problem.key, "mesh.tp")) {
+      step_model_of(&config, &model);
+      recipe_step(&recipe, &model, &step);
+      assert_int_equal(parallel_check(&step, &model, NULL), parallel_check(&step, &model, &problem));
+      if (parallel_check(&step, &model, &problem) && !strcmp(problem.key, "mesh.tp")) {
         named++;
         for (int t = 1; t < 8 * tp; t++) {
           recipe.mesh.tp = t;
-          o = recipe_parallel(&recipe);
-          int valid = !parallel_check(&o, &w, &other) || strcmp(other.key, "mesh.tp") != 0,
+          recipe_step(&recipe, &model, &step);
+          int valid = !parallel_check(&step, &model, &other) || strcmp(other.key, "mesh.tp") != 0,
               is_nearest = t == problem.nearest[0] || t == problem.nearest[1];
           int between = t > problem.nearest[0] && (t < problem.nearest[1] || !problem.nearest[1]);
           if ((is_nearest && !valid) || (between && valid))
@@ -157,6 +158,8 @@ static void contexts_that_are_allowed_compile(void **state) {
                                      "parallel.sequence=true", "parallel.ulysses=4", "parallel.ulysses=6"};
   enum { CONTEXTS = 4, MORE = 6, RANKS = 12 };
   int allowed = 0, refused = 0, ways = 0;
+  StepModel model;
+  Step step;
   for (int k = 0; k < 2 * CONTEXTS * MORE * RANKS * 3; k++) {
     const char *json = k % 2 ? llama : gpt;
     int ranks = k / (2 * CONTEXTS * MORE) % RANKS + 1;
@@ -169,12 +172,13 @@ static void contexts_that_are_allowed_compile(void **state) {
     snprintf(tp, sizeof tp, "mesh.tp=%d", k / (2 * CONTEXTS * MORE * RANKS) + 1);
     if (model_config_parse(&config, json, strlen(json), "m.json", &error)) fail_msg("%s", error.message);
     int code = parse("", 5, keys, &recipe, &error);
-    ParallelOptions o = recipe_parallel(&recipe);
-    WorkloadTexts texts = {.config = NULL};
-    Workload w = recipe_workload(&recipe, &config, &texts);
+    step_model_of(&config, &model);
+    recipe_step(&recipe, &model, &step);
     ParallelProblem problem, other;
-    if (!code) assert_int_equal(parallel_check(&o, &w, NULL), parallel_check(&o, &w, &problem)); // with no sentence
-    if (!code && !parallel_check(&o, &w, &problem)) {
+    if (!code)
+      assert_int_equal(parallel_check(&step, &model, NULL),
+                       parallel_check(&step, &model, &problem)); // with no sentence
+    if (!code && !parallel_check(&step, &model, &problem)) {
       allowed++;
       if ((k / (2 * CONTEXTS) % MORE < 4 || k % 5 == 0) && !compiles(allowed, &recipe, &config, &error))
         fail_msg("%s %s %s %s is allowed, but: %s", keys[0], keys[1], cp, tp, error.message);
@@ -188,8 +192,8 @@ static void contexts_that_are_allowed_compile(void **state) {
         if (of_ulysses) recipe.parallel.ulysses = (int)value;
         if (of_cp && i == 2)
           recipe.parallel.ulysses = 0, recipe.mesh.cp = ranks, recipe.parallel.context = ALGORITHM_GATHER;
-        o = recipe_parallel(&recipe);
-        if (parallel_check(&o, &w, &other) && (of_ulysses || !strcmp(other.key, problem.key)))
+        recipe_step(&recipe, &model, &step);
+        if (parallel_check(&step, &model, &other) && (of_ulysses || !strcmp(other.key, problem.key)))
           fail_msg("%s %s %s %s: %s; but then: %s", keys[0], keys[1], cp, tp, problem.text, other.text);
         ways += of_ulysses;
       }
@@ -339,13 +343,27 @@ static void sentences_name_what_was_given(void **state) {
 
 // ---- experts --------------------------------------------------------------------------------------------------------
 
-static const Workload routed = {.model = "the model", .family = "the moe model", .layers = 4, .samples = 48, .micro = 2,
-                                .seq = 48, .size = {[DIM_EMBED] = 24, [DIM_KV_HEADS] = 2, [DIM_GROUP] = 6,
-                                                    [DIM_HEAD_DIM] = 4, [DIM_VOCAB] = 64, [DIM_EXPERT] = 12,
-                                                    [DIM_EXPERT_FFN] = 24}};
+// A model, and what is asked of a step beside its parallel configuration.
+typedef struct Work { StepModel model; StepBatch batch; int chunks; } Work;
+static const Work routed = {
+    .model = {.known = 1, .name = "the model", .family = "the moe model", .layers = 4,
+              .size = {[DIM_EMBED] = 24, [DIM_KV_HEADS] = 2, [DIM_GROUP] = 6, [DIM_HEAD_DIM] = 4, [DIM_VOCAB] = 64,
+                       [DIM_EXPERT] = 12, [DIM_EXPERT_FFN] = 24}},
+    .batch = {.samples = 48, .micro = 2, .seq = 48}};
 
-static ParallelOptions over(int dp, int cp, int tp, int experts) {
-  ParallelOptions o = parallel_default(1, dp, tp, 0);
+static Step step_of(const StepParallel *o, const Work *w) {
+  Step step = {.parallel = *o, .batch = w->batch, .chunks = w->chunks};
+  step_choose(&step, &w->model);
+  return step;
+}
+
+static int judge(const StepParallel *o, const Work *w, ParallelProblem *problem) {
+  Step step = step_of(o, w);
+  return parallel_check(&step, &w->model, problem);
+}
+
+static StepParallel over(int dp, int cp, int tp, int experts) {
+  StepParallel o = parallel_default(1, dp, tp, 0);
   o.mesh = mesh_create(4, (const char *[]){"pp", "dp", "cp", "tp"}, (int[]){1, dp, cp, tp});
   o.experts = experts > 1 ? experts : 0;
   return o;
@@ -357,16 +375,16 @@ static void experts_fold_over_the_innermost_ranks(void **state) {
   for (int mesh = 0; mesh < 6 * 3 * 4; mesh++)
     for (int ep = 2; ep <= 72; ep++) {
       int dp = mesh % 6 + 1, cp = mesh / 6 % 3 + 1, tp = mesh / 18 + 1;
-      ParallelOptions o = over(dp, cp, tp, ep);
+      StepParallel o = over(dp, cp, tp, ep);
       ParallelProblem problem, other;
       int fits = 12 % ep == 0 && (ep == tp || (ep % (tp * cp) == 0 && dp % (ep / tp / cp) == 0)),
-          code = parallel_check(&o, &routed, &problem);
+          code = judge(&o, &routed, &problem);
       if (code && strcmp(problem.key, "parallel.ep") != 0) continue; // the mesh itself does not fit
       if ((code == 0) != fits) fail_msg("ep %d over %d · %d · %d: %s", ep, dp, cp, tp, code ? problem.text : "allowed");
       allowed += !code;
       for (int k = 0; k < 2 && code; k++) {
-        ParallelOptions near = over(dp, cp, tp, (int)problem.nearest[k]);
-        if (problem.nearest[k] && parallel_check(&near, &routed, &other))
+        StepParallel near = over(dp, cp, tp, (int)problem.nearest[k]);
+        if (problem.nearest[k] && judge(&near, &routed, &other))
           fail_msg("ep %d over %d · %d · %d: %s; but %s", ep, dp, cp, tp, problem.text, other.text);
         named += problem.nearest[k] > 0;
       }
@@ -375,23 +393,24 @@ static void experts_fold_over_the_innermost_ranks(void **state) {
 }
 
 // A model and a step that fit a mesh, whatever it is.
-static Workload fitting(int dp, int cp, int tp, int ep) {
+static Work fitting(int dp, int cp, int tp, int ep) {
   int64_t all = (int64_t)cp * tp;
-  Workload w = routed;
-  w.samples = dp, w.micro = 1, w.seq = 2 * all;
+  Work w = routed;
+  w.batch = (StepBatch){.samples = dp, .micro = 1, .seq = 2 * all};
   for (int d = 0; d < DIM_COUNT; d++)
-    if (w.size[d]) w.size[d] = 2 * all;
-  w.size[DIM_EXPERT] = ep;
+    if (w.model.size[d]) w.model.size[d] = 2 * all;
+  w.model.size[DIM_EXPERT] = ep;
   return w;
 }
 
 // The axes that experts lie over are the innermost of the mesh, and have as many ranks as were asked for; samples are
 // divided as ever.
-static void expect_expert_ranks(const ParallelOptions *o, const Workload *w, int dp, int cp, int tp) {
+static void expect_expert_ranks(const StepParallel *o, const Work *w, int dp, int cp, int tp) {
   ParallelProblem problem;
-  if (parallel_check(o, w, &problem))
+  Step step = step_of(o, w);
+  if (parallel_check(&step, &w->model, &problem))
     fail_msg("ep %d over %d · %d · %d, groups of %d: %s", o->experts, dp, cp, tp, o->shard_group, problem.text);
-  Parallel p = parallel_create(o, w);
+  Parallel p = parallel_create(&step, &w->model);
   uint32_t experts = layout_expert_axes(&p.layout);
   int innermost = 1, data = parallel_data_ranks(&p);
   for (int a = p.mesh.naxis - 1, outside = 0; a >= 0; a--) {
@@ -416,7 +435,7 @@ static void experts_lie_on_as_many_ranks_as_asked(void **state) {
       for (int dp = 1; dp <= MOST; dp++) {
         int over_tp_alone = test_tier() > 1 || (dp + 5 * cp + 7 * tp) % 41 == 0; // in which of the meshes that is tried
         if (tp * cp > MOST && !over_tp_alone) continue;
-        ParallelOptions o = over(dp, cp, tp, 0);
+        StepParallel o = over(dp, cp, tp, 0);
         o.zero = 1; // groups divide storage
         for (int ep = 2; ep <= MOST; ep++) {
           ExpertFold fold;
@@ -424,7 +443,7 @@ static void experts_lie_on_as_many_ranks_as_asked(void **state) {
           if (!parallel_expert_fold(&o, ep, &fold) != !fits)
             fail_msg("ep %d over %d · %d · %d %s", ep, dp, cp, tp, fits ? "is refused" : "is allowed");
           if (!fits || (ep == tp && cp > 1 && !over_tp_alone)) continue;
-          Workload w = fitting(dp, cp, tp, ep);
+          Work w = fitting(dp, cp, tp, ep);
           o.experts = ep;
           for (o.shard_group = 0; o.shard_group <= dp; o.shard_group++) {
             if (o.shard_group == 1 || (o.shard_group && dp % o.shard_group)) continue;
@@ -442,84 +461,84 @@ static void experts_lie_on_as_many_ranks_as_asked(void **state) {
 
 static void experts_are_refused_by_name(void **state) {
   ParallelProblem problem;
-  Workload dense = routed;
-  dense.size[DIM_EXPERT] = dense.size[DIM_EXPERT_FFN] = 0;
-  dense.size[DIM_FFN] = 24;
-  ParallelOptions o = over(4, 1, 2, 8);
-  assert_true(parallel_check(&o, &dense, &problem) && strstr(problem.text, "the moe model has no experts"));
-  assert_true(parallel_check(&o, &routed, &problem) && strstr(problem.text, "must divide the 12 experts of the model"));
+  Work dense = routed;
+  dense.model.size[DIM_EXPERT] = dense.model.size[DIM_EXPERT_FFN] = 0;
+  dense.model.size[DIM_FFN] = 24;
+  StepParallel o = over(4, 1, 2, 8);
+  assert_true(judge(&o, &dense, &problem) && strstr(problem.text, "the moe model has no experts"));
+  assert_true(judge(&o, &routed, &problem) && strstr(problem.text, "must divide the 12 experts of the model"));
   assert_true(strstr(problem.text, "the nearest is 4"));
-  Workload many = routed;
-  many.size[DIM_EXPERT] = many.samples = 2048;
+  Work many = routed;
+  many.model.size[DIM_EXPERT] = many.batch.samples = 2048;
   o = over(2048, 1, 1, 2048);
-  assert_true(parallel_check(&o, &many, &problem) && strstr(problem.text, "at most 1024 ranks; the nearest is 1024"));
+  assert_true(judge(&o, &many, &problem) && strstr(problem.text, "at most 1024 ranks; the nearest is 1024"));
   o.experts = 0;
   o.layout.row[LAYOUT_ROW_EXPERT] = (LayoutWords){1, {AXIS_DP}};
-  assert_true(parallel_check(&o, &many, &problem) && strstr(problem.text, "layout.expert is 2048 ranks"));
-  many.model = NULL; // without a model there is no nearest value
+  assert_true(judge(&o, &many, &problem) && strstr(problem.text, "layout.expert is 2048 ranks"));
+  many.model.known = 0; // without a model there is no nearest value
   o = over(3, 1, 2, 4);
-  assert_true(!parallel_check(&o, &many, &problem));
+  assert_true(!judge(&o, &many, &problem));
   o = over(4, 1, 2, 4);
-  assert_true(!parallel_check(&o, &routed, &problem));
+  assert_true(!judge(&o, &routed, &problem));
   o.layout.row[LAYOUT_ROW_EXPERT] = (LayoutWords){1, {AXIS_DP}};
-  assert_true(parallel_check(&o, &routed, &problem) && strstr(problem.text, "leave one of them out"));
+  assert_true(judge(&o, &routed, &problem) && strstr(problem.text, "leave one of them out"));
   o.experts = 0; // over dp, inside over tp
-  assert_true(!parallel_check(&o, &routed, &problem));
+  assert_true(!judge(&o, &routed, &problem));
   o.layout.row[LAYOUT_ROW_EXPERT] = (LayoutWords){2, {AXIS_DP, AXIS_TP}};
   o.layout.row[LAYOUT_ROW_EXPERT_FFN] = (LayoutWords){0};
   o.mesh = over(2, 1, 2, 0).mesh;
-  assert_true(parallel_check(&o, &routed, &problem) && strstr(problem.text, "take layout.expert=[tp, dp]"));
+  assert_true(judge(&o, &routed, &problem) && strstr(problem.text, "take layout.expert=[tp, dp]"));
   o.layout.row[LAYOUT_ROW_EXPERT] = (LayoutWords){2, {AXIS_TP, AXIS_DP}};
-  assert_true(!parallel_check(&o, &routed, &problem));
+  assert_true(!judge(&o, &routed, &problem));
   o.layout.row[LAYOUT_ROW_SEQ] = (LayoutWords){2, {AXIS_CP, AXIS_TP}};
-  assert_true(parallel_check(&o, &routed, &problem) && strstr(problem.text, "take layout.expert=[dp, tp]"));
+  assert_true(judge(&o, &routed, &problem) && strstr(problem.text, "take layout.expert=[dp, tp]"));
   o = over(1, 2, 2, 0);
   o.layout.row[LAYOUT_ROW_SEQ] = (LayoutWords){2, {AXIS_CP, AXIS_TP}};
   o.layout.row[LAYOUT_ROW_EXPERT] = (LayoutWords){1, {AXIS_CP}};
-  assert_true(!parallel_check(&o, &routed, &problem));
+  assert_true(!judge(&o, &routed, &problem));
   o.layout.row[LAYOUT_ROW_EXPERT_FFN] = (LayoutWords){0};
-  assert_true(parallel_check(&o, &routed, &problem) && strstr(problem.text, "within which layout.seq cuts tp further"));
+  assert_true(judge(&o, &routed, &problem) && strstr(problem.text, "within which layout.seq cuts tp further"));
   o = over(4, 1, 1, 4);
   o.zero = 1;
   o.shard_group = 2;
-  assert_true(!parallel_check(&o, &routed, &problem));
+  assert_true(!judge(&o, &routed, &problem));
   o = over(1, 1, 4, 4);
   o.tensor = LAYOUT_TENSOR_2D;
   o.layout = layout_of_tensor(LAYOUT_TENSOR_2D);
-  assert_true(parallel_check(&o, &routed, &problem) && strstr(problem.text, "parallel.tensor is 2d"));
+  assert_true(judge(&o, &routed, &problem) && strstr(problem.text, "parallel.tensor is 2d"));
 }
 
 // Parts of the positions that go through experts one after the other.
 static void chunks_divide_the_positions_of_a_rank(void **state) {
   ParallelProblem problem;
-  Workload w = routed;
-  ParallelOptions o = over(2, 1, 2, 2);
+  Work w = routed;
+  StepParallel o = over(2, 1, 2, 2);
   for (w.chunks = 1; w.chunks <= 60; w.chunks++) {
-    int code = parallel_check(&o, &w, &problem);
+    int code = judge(&o, &w, &problem);
     if (!code != (48 % w.chunks == 0)) fail_msg("%d chunks: %s", w.chunks, code ? problem.text : "allowed");
   }
   w.chunks = 5;
   assert_true(
-      parallel_check(&o, &w, &problem) && !strcmp(problem.key, "moe.chunks") &&
+      judge(&o, &w, &problem) && !strcmp(problem.key, "moe.chunks") &&
       strstr(problem.text, "must divide the 48 positions of a sequence (data.seq_len 48); the nearest is 4 or 6"));
   o.sequence = 1;
   o.layout = layout_shipped(LAYOUT_SHIPPED_SEQUENCE);
   w.chunks = 16;
-  assert_true(parallel_check(&o, &w, &problem) && strstr(problem.text, "the 24 positions of a rank"));
+  assert_true(judge(&o, &w, &problem) && strstr(problem.text, "the 24 positions of a rank"));
   assert_true(strstr(problem.text, "(data.seq_len 48 over 2 ranks); the nearest is 12 or 24"));
   o = over(1, 2, 1, 2);
   o.context = ALGORITHM_GATHER;
-  assert_true(parallel_check(&o, &w, &problem) && strstr(problem.text, "the 12 positions of a piece"));
+  assert_true(judge(&o, &w, &problem) && strstr(problem.text, "the 12 positions of a piece"));
   assert_true(strstr(problem.text, "over 2 ranks, in two pieces each); the nearest is 12"));
   o.context = ALGORITHM_ULYSSES;
   w.chunks = 24;
-  assert_true(!parallel_check(&o, &w, &problem));
+  assert_true(!judge(&o, &w, &problem));
   w = routed;
   w.chunks = 5;
-  w.size[DIM_EXPERT] = w.size[DIM_EXPERT_FFN] = 0; // that there are no experts is said elsewhere
-  w.size[DIM_FFN] = 24;
+  w.model.size[DIM_EXPERT] = w.model.size[DIM_EXPERT_FFN] = 0; // that there are no experts is said elsewhere
+  w.model.size[DIM_FFN] = 24;
   o = over(2, 1, 1, 1);
-  assert_true(!parallel_check(&o, &w, &problem));
+  assert_true(!judge(&o, &w, &problem));
 }
 
 int main(void) {

@@ -11,7 +11,7 @@
 static const int vocabs[] = {GPT_VOCAB, LLAMA_VOCAB};
 static char *folder, *prefixes[2][CORPUS_KINDS]; // of this test program
 
-// Groups of 60 single tokens, with one document of up to 50 tokens behind each third group when `targets`.
+// Groups of 60 single tokens, with one document of up to 50 tokens after each third group when `targets`.
 static int write_singles(const char *prefix, int vocab, int targets, Error *error) {
   IndexedWriter writer;
   int code = indexed_writer_begin(&writer, prefix, indexed_type_for(vocab), error);

@@ -163,7 +163,7 @@ static void ask_recipe(const MatrixLayout *l, int *data_ranks, int *sequence_ran
   Error error = {0};
   *data_ranks = l->mesh.dp, *sequence_ranks = l->mesh.cp;
   if (!parity_recipe(&c, &recipe, &error)) { // else the run will say why
-    ParallelOptions o = recipe_parallel(&recipe);
+    StepParallel o = recipe_parallel(&recipe);
     *data_ranks = recipe_data_ranks(&recipe);
     *sequence_ranks = parallel_row_ranks(&o, LAYOUT_ROW_SEQ);
   }

@@ -24,7 +24,7 @@ static int64_t bytes_of(const Operand *x) {
   return n;
 }
 
-// As many of the rank's rows as are expected, zeros behind them.
+// As many of the rank's rows as are expected, zeros after them.
 static void own_rows(const KernelCall *call) {
   int64_t from = bytes_of(&call->input[0]), to = bytes_of(&call->output[0]), both = from < to ? from : to;
   if (both) memcpy(call->output[0].data, call->input[0].data, (size_t)both);
@@ -131,18 +131,18 @@ static void drop_transfer(Program *p, const Mutation *m) {
   p->actions.count = n;
 }
 
-// Puts `count` nodes before or behind the instruction that runs `node`, if the body has it. Ranges of actions move
+// Puts `count` nodes before or after the instruction that runs `node`, if the body has it. Ranges of actions move
 // along.
-static int insert(Program *p, Body *body, int stage, int kind, int node, int first, int count, int behind) {
+static int insert(Program *p, Body *body, int stage, int kind, int node, int first, int count, int after) {
   int at = 0;
   while (at < body->count && body->instruction[at].node != node) at++;
   if (at == body->count) return 0;
   Instruction *list = arena_array(&p->arena, Instruction, body->count + count + 1);
   int n = 0;
   for (int i = 0; i < body->count; i++) {
-    if (i == at && behind) list[n++] = body->instruction[i];
+    if (i == at && after) list[n++] = body->instruction[i];
     for (int k = 0; i == at && k < count; k++) list[n++] = (Instruction){.node = first + k};
-    if (i != at || !behind) list[n++] = body->instruction[i];
+    if (i != at || !after) list[n++] = body->instruction[i];
   }
   for (int i = 0; i < n; i++)
     if (list[i].wait > at) list[i].wait += count; // what is in flight
@@ -158,12 +158,12 @@ static int insert(Program *p, Body *body, int stage, int kind, int node, int fir
   return 1;
 }
 
-static void insert_everywhere(Program *p, int node, int first, int count, int behind) {
-  insert(p, &p->begin, -1, 0, node, first, count, behind);
-  insert(p, &p->end, -1, 0, node, first, count, behind);
+static void insert_everywhere(Program *p, int node, int first, int count, int after) {
+  insert(p, &p->begin, -1, 0, node, first, count, after);
+  insert(p, &p->end, -1, 0, node, first, count, after);
   for (int s = 0; s < p->graph->stages; s++)
     for (int phase = 0; phase < PHASE_COUNT; phase++)
-      insert(p, &p->micro[s][phase], s, ACTION_FORWARD + phase, node, first, count, behind);
+      insert(p, &p->micro[s][phase], s, ACTION_FORWARD + phase, node, first, count, after);
 }
 
 static int64_t extent(const Tensor *t, int from, int to) {
@@ -205,7 +205,7 @@ static void reverse(Graph *g, const Mesh *mesh, Program **program, int programs,
     for (int c = 0; c < programs; c++) insert_everywhere(program[c], id, first, 1, 1);
     return;
   }
-  // What is whole behind the collective is reversed there, else what is whole before it.
+  // A tensor that is whole after the collective is reversed there, else the one that is whole before it.
   int gathers = node_comm(&n)->recv_parts, count = alone ? 1 : n.ninput;
   for (int k = 0; k < count; k++) {
     int reversed = gathers ? n.output[k] : n.input[k], d = 0;

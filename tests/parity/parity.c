@@ -322,7 +322,7 @@ static int compile(const ParityCase *c, const ModelConfig *config, Routing *rout
     *bucket_bytes = c->bucket_bytes ? c->bucket_bytes : 4000; // a few buckets, of a few gradients
   options.device = c->device ? c->device : c->reference ? device_reference() : device_cpu();
   if (routing || c->follows) options.device = routing_device(options.device, routing, c->follows);
-  run.evaluate_samples = code ? 0 : options.step_samples;
+  run.evaluate_samples = code ? 0 : options.step.batch.samples;
   run.check = recipe.run.desync_check;
   if (!code) code = job_create(config, &options, &run, job, error);
   recipe_free(&recipe);

@@ -202,8 +202,8 @@ static int compare(const char *model, Dtype precision, int poison, const char *s
 
 static void list(void **state) { assert_int_equal(compare("llama", DTYPE_F64, 0, "optimizer.delay=[3,2,0,1]"), 0); }
 static void skips(void **state) { assert_int_equal(compare("llama", DTYPE_F64, 2, "optimizer.delay=2"), 0); }
-// A step is run again to find what was not finite; and a run that skips must go on as the definition says: the skipped
-// step's weights are those before it, and count as a version.
+// A step is run again to find what was not finite; and a run that skips must continue as the definition says: the
+// skipped step's weights are those before it, and count as a version.
 static void skipped_steps_are_versions(void **state) {
   ParityCase c = one_rank("llama", 4), plain;
   ParityResult skipped, same;
@@ -322,7 +322,7 @@ static void refusals(void **state) {
        "moved the routers' biases"},
       {"llama", "parallel.pipeline=pipedream mesh.pp=2 optimizer.delay=1 parallel.layers=[1,3] " NO_WORD,
        "optimizer.delay is 1, but parallel.pipeline is pipedream, whose gradients are those of the weights of as many "
-       "steps ago as stages lie behind a layer's; take optimizer.delay [1,0,0,0], or parallel.pipeline 1f1b"},
+       "steps ago as there are stages after a layer's; take optimizer.delay [1,0,0,0], or parallel.pipeline 1f1b"},
       {"llama", "parallel.pipeline=pipedream mesh.pp=2 optimizer.delay=[0,1,1,1] parallel.layers=[0,4] " NO_WORD,
        "the first stage has no layer, so that the embedding would have another delay than the layer beside it"},
       {"llama", "parallel.pipeline=pipedream mesh.pp=2 optimizer.delay=[1,1,0,0] batch.micro=4 " NO_WORD,

@@ -193,7 +193,7 @@ static double counter_of(const ParityResult *r, KnownVariable known) {
 }
 
 // A norm that is not finite, on whichever rank it began: all skip, nothing changes, the count of steps stands, and the
-// steps after it go on as if it had not been. The last step is the poisoned one, or one before.
+// steps after it continue as if it had not been. The last step is the poisoned one, or one before.
 static void skipped_steps(void **state) {
   for (int m = 0; m < MODELS; m += 2) {
     ParityCase base =

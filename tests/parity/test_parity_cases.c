@@ -18,7 +18,7 @@ typedef struct Row {
   int dp, cp, tp, pp, micro;
   int seq, steps, reference;
   CorpusKind corpus;
-  const char *chaos; // a seed for PLAIT_CHAOS: what lies behind the rows that are there is poisoned too
+  const char *chaos; // a seed for PLAIT_CHAOS: memory after the rows that are there is poisoned too
 } Row;
 
 #pragma GCC diagnostic push

@@ -9,7 +9,7 @@ int main(void) {
   PlaitWorld *world;
   PlaitComm *comm;
   char text[256];
-  CHECK(!world_launched_create(WORLD_NET, 0, &world, &error), "%s", error.message);
+  CHECK(!world_launched_create(WORLD_NET, 0, NET_WIRE_AUTO, &world, &error), "%s", error.message);
   CHECK(!plait_comm_world(world, plait_world_rank(world), &comm, &error));
   CHECK(!plait_barrier(comm, NULL, NULL));
   for (int r = 0; r < plait_world_size(world); r++) {

@@ -123,7 +123,7 @@ int main(int argc, char **argv) {
   CHECK(argc > 2);
   double silence = argc > 3 ? atof(argv[3]) : 0;
   Case c = {.how = argv[1], .victim = atoi(argv[2]), .signal = silence > 0 ? SIGSTOP : SIGKILL};
-  CHECK(!world_launched_create(WORLD_NET, silence, &world, &error), "%s", error.message);
+  CHECK(!world_launched_create(WORLD_NET, silence, NET_WIRE_AUTO, &world, &error), "%s", error.message);
   c.rank = plait_world_rank(world);
   c.n = plait_world_size(world);
   CHECK(!plait_comm_world(world, c.rank, &c.comm, &error));

@@ -74,11 +74,10 @@ static void near(const char *what, const char *keys, double got, double expected
 
 // The cost function, of the very call that the algorithm was chosen for.
 static void costs_agree(const Case *c, const char *keys) {
-  ParallelOptions options = recipe_parallel(&c->recipe);
-  WorkloadTexts texts = {.config = NULL};
-  Workload workload = recipe_workload(&c->recipe, &c->config, &texts);
-  AlgorithmCall call = parallel_context_call(&options, &workload);
-  const Algorithm *a = algorithm_listed(CHOICE_CONTEXT, c->job->options.parallel.algorithm[CHOICE_CONTEXT]);
+  StepModel model;
+  step_model_of(&c->config, &model);
+  AlgorithmCall call = parallel_context_call(&c->job->options.step, &model);
+  const Algorithm *a = algorithm_listed(CHOICE_CONTEXT, c->job->options.step.algorithm[CHOICE_CONTEXT]);
   assert_non_null(a);
   AlgorithmCost cost = a->cost(&call);
   near("forward as the cost function says", keys, received(c, PHASE_FORWARD), cost.forward);

@@ -357,17 +357,19 @@ static void check_model(const char *json, Dtype precision, int64_t bucket) {
   for (size_t i = 0; i < sizeof layouts / sizeof *layouts; i++) {
     ModelConfig config = {0};
     Error error = {0};
-    ParallelOptions parallel = parallel_default(layouts[i].pp, layouts[i].dp, layouts[i].tp, layouts[i].zero);
+    StepParallel parallel = parallel_default(layouts[i].pp, layouts[i].dp, layouts[i].tp, layouts[i].zero);
     parallel.overlap.bucket_bytes = bucket;
     parallel.schedule = schedule_by_name(layouts[i].schedule);
     parallel.stages_per_rank = layouts[i].virtual_stages;
     CompileOptions o = {
         .mode = MODEL_TRAIN,
         .device = device_cpu(),
-        .seq = 17,
-        .precision = precision,
-        .parallel = parallel_create(&parallel, &(Workload){.size = {[DIM_KV_HEADS] = layouts[i].tp}}),
-        .update = {.optimizer = OP_ADAMW, .beta1 = 0.9, .beta2 = 0.95, .epsilon = 1e-8, .decay = 0.1, .clip = 1.0}};
+        .step = {.parallel = parallel,
+                 .batch.seq = 17,
+                 .precision = precision,
+                 .update = {
+                     .optimizer = OP_ADAMW, .beta1 = 0.9, .beta2 = 0.95, .epsilon = 1e-8, .decay = 0.1, .clip = 1.0}}};
+    o.parallel = parallel_create(&o.step, &(StepModel){.size = {[DIM_KV_HEADS] = layouts[i].tp}});
     compile_set_batch(&o, 16, layouts[i].micro);
     JobOptions run = {.threads = 2, .seed = 1, .evaluate_samples = 16};
     Job *job = NULL;
@@ -425,21 +427,22 @@ static int64_t activation_bytes(const Program *p) {
   return most;
 }
 
-// The activation that backward makes again for the gradient of the matrix behind it is gone before its own gradient,
+// The activation that backward makes again for the gradient of the matrix after it is gone before its own gradient,
 // which is as wide, is made: backward has one wide tensor beside what forward kept. Reference kernels have no
 // workspace.
 static void activations_are_gone_before_their_gradients(void **state) {
   for (size_t i = 0; i < sizeof wide / sizeof *wide; i++) {
     ModelConfig config = {0};
     Error error = {0};
-    ParallelOptions parallel = parallel_default(1, 1, 1, 0);
     CompileOptions o = {
         .mode = MODEL_TRAIN,
         .device = device_reference(),
-        .seq = 32,
-        .precision = DTYPE_F32,
-        .parallel = parallel_create(&parallel, &(Workload){.size = {[DIM_KV_HEADS] = 1}}),
-        .update = {.optimizer = OP_ADAMW, .beta1 = 0.9, .beta2 = 0.95, .epsilon = 1e-8, .decay = 0.1, .clip = 1.0}};
+        .step = {.parallel = parallel_default(1, 1, 1, 0),
+                 .batch.seq = 32,
+                 .precision = DTYPE_F32,
+                 .update = {
+                     .optimizer = OP_ADAMW, .beta1 = 0.9, .beta2 = 0.95, .epsilon = 1e-8, .decay = 0.1, .clip = 1.0}}};
+    o.parallel = parallel_create(&o.step, &(StepModel){.size = {[DIM_KV_HEADS] = 1}});
     compile_set_batch(&o, 8, 8);
     JobOptions run = {.threads = 1, .seed = 1, .evaluate_samples = 8};
     Job *job = NULL;

@@ -359,7 +359,7 @@ static void jumps_find_what_plans_have_no_effort_for(void **state) {
   pack_free(&p);
 }
 
-// A search that comes no deeper for a fifth of its items' steps takes fewer steps in all than one that goes on, finds
+// A search that comes no deeper for a fifth of its items' steps takes fewer steps in all than one that continues, finds
 // packings as well, and never says that nothing fits.
 static void search_ends_when_it_comes_no_deeper(void **state) {
   (void)state;

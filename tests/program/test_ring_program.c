@@ -95,7 +95,7 @@ static void test_groups(void **state) {
 }
 
 // Every SHIFT of keys, and of gradients, is in flight while a product runs, but the first one of backward, which has
-// only what `ahead` puts behind it.
+// only what `ahead` puts after it.
 static void test_overlap(void **state) {
   Case c = compiled(4, "fp64", NULL);
   const Program *p = c.job->train.program[0];

@@ -166,7 +166,7 @@ static void weights_move_nothing(void **state) {
   }
 }
 
-// Elements of the tensors of a rank's MICRO as wide as the vocabulary that are no parameter's.
+// Elements of the tensors of a rank's MICRO as wide as the vocabulary, without those of parameters.
 static int64_t logits_of(const Program *p) {
   int64_t most = 0;
   for (int i = 0; i < p->graph->tensor.count; i++) {
@@ -217,7 +217,7 @@ static void rows_that_there_are_count(void **state) {
   release(&uneven);
 }
 
-// Nodes of a partitioned graph with so many layers, each a stage of its own.
+// Nodes of a partitioned graph with `layers` layers, each in its own stage.
 static int nodes_of(const char *layers) {
   char model[192], pp[32];
   snprintf(model, sizeof model, "model.config=%s", path_of("deep.json"));
@@ -297,12 +297,12 @@ static void expect_hidden(const char *const *keys, Phase phase, Op op, int least
   int all, hidden;
   count_hidden(c.job->train.program[0], phase, op, &all, &hidden);
   if (hidden < least_hidden || all - hidden > most_exposed)
-    fail_msg("%s: %d of %d %s are behind a product", keys[0], hidden, all, op_name(op));
+    fail_msg("%s: %d of %d %s are hidden by a product", keys[0], hidden, all, op_name(op));
   release(&c);
 }
 
 // 3 layers: in each, backward sums the gradients of two inputs over tp while it computes weight gradients. Gathers of
-// zero 3 are a block ahead: only those of the embedding (in backward: the last norm) have nothing to wait behind, and
+// zero 3 are a block ahead: only those of the embedding (in backward: the last norm) have no product to hide them, and
 // those of the block next to it no product. Of the reductions the first block's has only the embedding's gradient, and
 // that one's nothing.
 static void test_overlap(void **state) {
@@ -313,7 +313,7 @@ static void test_overlap(void **state) {
 }
 
 // Gathered by layers or megabytes, parameters take less memory at a time; what is moved is the same, and is still
-// behind products.
+// hidden by products.
 static void smaller_units_are_gathered(void **state) {
   static const char *const units[] = {"parallel.gather=block", "parallel.gather=1 MB", "parallel.gather=layer"};
   int64_t work[3];
@@ -387,8 +387,8 @@ static void narrow_gradients_move_narrow(void **state) {
   }
 }
 
-// Updates in backward: no gradient is kept, and what is moved is the same, behind the products as stage 2's reductions
-// are. Of the GPT, whose head is tied to its embedding, that one's gradient stays.
+// Updates in backward: no gradient is kept, and as much is moved, hidden by the products as stage 2's reductions are.
+// Of the GPT, whose head is tied to its embedding, that one's gradient stays.
 static void test_in_backward(void **state) {
 #define IN_BACKWARD                                                                                                    \
   "mesh.dp=4", "batch.micro=2", "optimizer.clip=0", "run.non_finite=stop", "parallel.update=in_backward"

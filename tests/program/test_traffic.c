@@ -100,7 +100,7 @@ static void all_together_are_the_traffic(void **state) {
 static double share_of(const Program *p, const Node *n, int microbatch) {
   double ranks = collective_ranks(p, n), rest = (ranks - 1) / ranks;
   const Placement *owner = node_owner(p->graph, n);
-  enum { ONE_HOP = 8192 }; // bytes: up to so many go whole to all, or to the one that wants the sum
+  enum { ONE_HOP = 8192 }; // bytes: up to this many go whole to all, or to the one that wants the sum
   int short_one = collective_whole_bytes(p, n, microbatch) <= ONE_HOP;
   switch ((int)n->op) {
   case OP_ALL_REDUCE: return short_one ? ranks - 1 : 2 * rest;

@@ -87,7 +87,7 @@ static uint32_t axes_that_move(const View *v) {
   return axes;
 }
 
-// So many ranks of an axis, or of parts of it; over all of which something must move.
+// A number of ranks of an axis, or of parts of it; over all of which something must move.
 static Shown ranks(View *v, const char *value, int there, uint32_t axes) {
   for (int a = 0; a < v->mesh->naxis; a++)
     if (v->mesh->axis[a].size == 1) axes &= ~(1u << a);

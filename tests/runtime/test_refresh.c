@@ -1,7 +1,7 @@
 // tier 1; rooms compile program; threads numbers
-// Copies that updates write (compile/fuse.c): behind every step they are the rounded weights, also of a step that was
-// skipped; weights that something else has written are read by the next step; and BEGIN passes over Copies that are
-// as the update left them.
+// Copies that updates write (compile/fuse.c): after every step they are the rounded weights, also of a step that was
+// skipped; weights that something else has written are read by the next step; and BEGIN passes over Copies that are as
+// the update left them.
 #include "base/dtype.h"
 #include "data/synthetic.h"
 #include "op/op.h"
@@ -71,7 +71,7 @@ static const Setting settings[] = {
 };
 enum { SETTINGS = sizeof settings / sizeof *settings };
 
-// Of the weights, before the last step: they become what they were at first; nothing; their Copies become 0 behind the
+// Of the weights, before the last step: they become what they were at first; nothing; their Copies become 0 after the
 // State's back, and that after another executor has run the last step but one.
 typedef enum Plan { GO_BACK, STAY, HARM, HARM_BEHIND_ANOTHER } Plan;
 typedef struct Training {
@@ -167,7 +167,7 @@ static int check_copies(const Training *t, const State *s, Error *e) {
              : error_set(e, PLAIT_FAILED, "of %d casts %d are of Copies that an update writes", casts, refreshed);
 }
 
-// Behind the State's back.
+// Without telling the State.
 static void harm(const State *s) {
   const Program *p = s->program;
   for (int v = 0; v < p->graph->variable.count; v++) {
@@ -237,7 +237,7 @@ static void fresh_copies_are_passed_over(void **state) {
 static void other_programs_make_copies_stale(void **state) {
   static const Setting setting = {"precision=bf16", 1, 0};
   double normal = loss_of(&setting, STAY), other = loss_of(&setting, HARM_BEHIND_ANOTHER);
-  if (normal != other) fail_msg("%.17g, and behind another executor %.17g", normal, other);
+  if (normal != other) fail_msg("%.17g, and after another executor %.17g", normal, other);
 }
 
 int main(void) {

@@ -81,7 +81,7 @@ static int train(Rank *r, void *training, Error *error) {
 
 static int nothing(Rank *r, void *context, Error *error) { return rank_barrier(r, error); }
 
-// How often plait allocates in the steps of a run; the most bytes at a time in `bytes`. -1: it is not for so many
+// How often plait allocates in the steps of a run; the most bytes at a time in `bytes`. -1: it is not for that many
 // processes.
 static int allocations_of(const char *keys, const char *prefix, size_t *bytes) {
   Training t = {.source = {(char *)(uintptr_t)prefix, 1}};

@@ -97,7 +97,7 @@ static void check_order(const Schedule *s, int phases) {
   free(slot);
 }
 
-// A segment's receives stand directly before it, its sends directly behind it.
+// A segment's receives stand directly before it, its sends directly after it.
 static void check_messages(const Schedule *s) {
   for (int c = 0; c < s->map.coordinates; c++)
     for (int i = 1; i < s->list[c].count - 1; i++) {
@@ -176,7 +176,7 @@ static void schedules_hold_what_they_should(void **state) {
 
 // ---- bubbles -------------------------------------------------------------------------------------------------------
 
-// Replays with a forward of one unit and a backward of so many. Fractions of the total, and of the ideal.
+// Replays with a forward of one unit and a backward of a number of them. Fractions of the total, and of the ideal.
 static void bubble(const ScheduleGenerator *generator, int p, int v, int m, double backward, double *of_total,
                    double *of_ideal) {
   Schedule *s;
@@ -259,7 +259,7 @@ static void streams_wait_for_the_first_microbatch_alone(void **state) {
 }
 
 // PipeDream: a step has one microbatch, and an update of a stage comes before its next forward. What is read at stage s
-// is as old as the list p - 1 - s says: so many updates are missing when a step's forward runs.
+// is as old as the list p - 1 - s says: that many updates are missing when a step's forward runs.
 static void one_microbatch_a_step(void **state) {
   for (int p = 1; p <= 8; p++) {
     Segments *segments = chain(p, 1);

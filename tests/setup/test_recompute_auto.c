@@ -58,7 +58,7 @@ static char *chosen(const char *keys, int64_t memory, RecomputeChoice *choice, E
   JobOptions run = {.threads = 1};
   int code = setup_compile_options(&c.recipe, &c.config, &o, error);
   if (!code) code = recompute_auto(&c.recipe, &c.config, &o, &run, choice, error);
-  if (!code) list = recompute_list_text(&o.recompute_list);
+  if (!code) list = recompute_list_text(&o.step.recompute.list);
   model_config_free(&c.config);
   recipe_free(&c.recipe);
   return list;

@@ -46,7 +46,7 @@ static void groups_take_coordinates_of_pp(void **state) {
   assert_int_equal(ranks[1], 7);
 }
 
-// Every element of a dim lies in exactly one shard, where index_map says; padding only behind what is valid.
+// Every element of a dim lies in exactly one shard, where index_map says; padding only after the valid elements.
 static void check_map(const Mesh *m, const AxisList *list, int64_t size) {
   int found[256] = {0}, holders = m->ranks / axis_list_shards(m, list);
   int64_t local = axis_list_local(m, list, size);
@@ -81,7 +81,7 @@ static void shards_cover_a_dim_once(void **state) {
   assert_true(map.local == 2 && map.valid == 2 && map.run[0].global == 4);
 }
 
-// In zigzag every rank has two runs of what the axes before leave, and axes behind cut these.
+// In zigzag every rank has two runs of what the axes before leave, and axes after it cut these.
 static void zigzag_covers_a_dim_once(void **state) {
   Mesh m = small_mesh(2, 3, 4);
   static const AxisList lists[] = {{1, {0}, 1},       {1, {1}, 1},      {1, {2}, 1},    {2, {0, 1}, 1},
@@ -131,7 +131,7 @@ static void fixed_blocks_are_their_roots(void **state) {
   assert_true(redistribute_steps(&m, &shape, &p, &own, steps, &error) < 0 && strstr(error.message, "was broadcast"));
 }
 
-// A block that has gone `shift` ranks along cp is what the rank so many places before had; after as many as there are
+// A block that has gone `shift` ranks along cp is the one of the rank `shift` places before; after as many as there are
 // ranks it is home.
 static void shifted_blocks_are_their_sources(void **state) {
   Mesh m = mesh_create(3, (const char *[]){"dp", "cp", "tp"}, (int[]){2, 4, 3});

@@ -9,7 +9,7 @@ slurm_begin
 
 long='schedule.steps=1000000 checkpoint.every=1000 eval.every=0'
 
-# ---- the time limit: Slurm signals, the run is saved, the script requeues it, the run goes on ----
+# ---- the time limit: Slurm signals, the run is saved, the script requeues it, the run continues ----
 
 # shellcheck disable=SC2086 # words on purpose
 "$PLAIT" slurm recipe.yaml --ntasks-per-node 2 --time 2 --lead 30 --submit $long run.dir=limit -- --cpus-per-task=1 >out 2>&1 || { cat out; die "--submit"; }
@@ -60,12 +60,12 @@ grep -q '^plait: SIGUSR1: stopping after this step' "slurm-$limited.out" || fail
 stopped=$(sed -n 's/^stopped by SIGUSR1 after step \([0-9]*\), which is saved.*/\1/p' "slurm-$limited.out")
 patiently 150 starts_again "$limited" || fail "the requeued job is $(state "$limited")"
 wait_for grep -q "^resuming from .*step-$stopped$" "slurm-$limited.out" || { cat "slurm-$limited.out"; fail "the requeued job does not resume from step $stopped"; }
-wait_for has_step limit $((stopped + 20)) || fail "the requeued job does not go on"
+wait_for has_step limit $((stopped + 20)) || fail "the requeued job does not continue"
 scancel "$limited"
 patiently 60 has_ended "$limited" || fail "the requeued job is $(state "$limited")"
 each_once limit || fail "steps stand twice in the metrics"
 
-# ---- a chain: a job that is not requeued, and the next one, which goes on ----
+# ---- a chain: a job that is not requeued, and the next one, which continues ----
 
 # shellcheck disable=SC2086
 "$PLAIT" slurm recipe.yaml --ntasks-per-node 2 --time 10 --chain 2 --submit $long run.dir=chain >out 2>&1 || { cat out; die "--chain"; }

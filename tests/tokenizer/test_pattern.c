@@ -35,13 +35,13 @@ static const struct { const char *pattern, *text, *matches;
     {"\\b\\w", "\xc3\xa9t\xc3\xa9 x", "\xc3\xa9|x|"},
     {"(?i:'s|'ve)", "'S 'VE '\xc5\xbf", "'S|'VE|'\xc5\xbf|"},
     {"(?i)a(?-i)b|C", "Ab aB C AC", "Ab|AC|"},            // (?-i) holds for all that is left of its group
-    {"(?i:s\\st)", "S t st", "S t|"},                      // s and t with something between them are no pair
+    {"(?i:s\\st)", "S t st", "S t|"},                      // s and t with something between them are not a pair
     {"(?i)f\\di", "F1i fi", "F1i|"},
     {"(?i:s\\bt|s$t|s(?=t)i|f\\Rl)", "st F\nL", "F\nL|"},
     {"\\R", "a\r\nb\n\xe2\x80\xa8", "\r\n|\n|\xe2\x80\xa8|"},
     {"(?x) a b # c\n | d", "ab d", "ab|d|"},
     {"\\v", "\v\n", "\v|"},
-    {"\\s", "\xe1\xa0\x8e\xe3\x80\x80", "\xe3\x80\x80|"},  // U+180E is no space
+    {"\\s", "\xe1\xa0\x8e\xe3\x80\x80", "\xe3\x80\x80|"},  // U+180E is not a space
     {"\\p{Han}+", "\xe6\xb2\xb3\xe3\x81\x8c\xe6\xb0\xb4", "\xe6\xb2\xb3|\xe6\xb0\xb4|"},
     {"\\p{So}", "\xf0\x9f\xa9\xb7\xf0\x9f\xab\xa9", "\xf0\x9f\xa9\xb7|\xf0\x9f\xab\xa9|"}, // of Unicode 15 and 16
     {"\\p{Lu}\\p{Ll}", "\xf0\x90\xb5\x90\xf0\x90\xb5\xb0", "\xf0\x90\xb5\x90\xf0\x90\xb5\xb0|"}, // Garay, Unicode 16
@@ -198,7 +198,7 @@ static void test_forms(void **state) {
     if (bytes != strlen(want) || memcmp(have, want, bytes)) fail_msg("row %zu: %.*s", i, (int)bytes, have);
     if (!rows[i].becomes && i < 2) assert_int_equal(changed, 0);
   }
-  // Many marks behind one letter take no longer than sorting them, and a limit holds.
+  // Many marks after one letter take no longer than sorting them, and a limit holds.
   ByteVector marks = {0};
   for (int i = 0; i < 200000; i++) bytes_append(&marks, i % 2 ? "\xcc\x81" : "\xcc\xa3", 2);
   assert_int_equal(unicode_normalize(normal, UNICODE_NFD, &scratch, marks.data, (size_t)marks.count, 1 << 20, &out), 1);

@@ -163,7 +163,7 @@ printf '{"text": "ok"}\n{"text": 3}\n' >bad.jsonl
 expect 2 'bad.jsonl: line 2: ' --tokenizer t.json --out x a.txt bad.jsonl
 expect 1 'a.txt' --tokenizer t.json --out a.txt/x a.txt
 expect 1 'a.txt' --train --vocab-size 300 --out a.txt/t.json a.txt
-ls | grep -E '^x|tmp' && fail "a failed run left files behind"
+ls | grep -E '^x|tmp' && fail "a failed run left files"
 # A folder that nobody has made yet is made: the README begins with one.
 expect 0 'new/data/t.json' --train --vocab-size 260 --out new/data/t.json a.txt
 expect 0 'new/more/x' --tokenizer new/data/t.json --out new/more/x a.txt

@@ -25,7 +25,7 @@ static void add_file(Folder *folder, const char *name, const char *data, size_t 
   folder->files[folder->count++] = path;
 }
 
-// Text like a language: words of a small random lexicon, digits, lines, some that are no UTF-8.
+// Text like a language: words of a small random lexicon, digits, lines, some that are not UTF-8.
 static void make_text(uint32_t seed, size_t bytes, ByteVector *out) {
   static const char *const syllables[] = {"ka",  "to", "ri", "sen",      "mi",           "lo",
                                           "wer", "th", "an", "\xc3\xa9", "\xe6\xb2\xb3", "x"};

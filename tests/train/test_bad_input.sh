@@ -1,8 +1,8 @@
 #!/bin/bash
 # tier 1 2; rooms recipe model data checkpoint; numbers
 # Whatever is wrong gets one sentence that names it, status 2 (1 where the machine is at fault), and costs nothing: the
-# recipe, the metrics and the checkpoints of the run before are as they were, and it goes on.
-# Tier 1: without disks that fill up and losses that are no numbers.
+# recipe, the metrics and the checkpoints of the run before are as they were, and it continues.
+# Tier 1: without disks that fill up and losses that are not numbers.
 . "$SOURCE/tests/train/harness.sh" || exit 1
 
 train() { "$PLAIT" train recipe.yaml "$@"; }
@@ -138,7 +138,7 @@ if [ "$tier" = 1 ]; then
   finish
 fi
 
-# The disk fills up during a checkpoint; when there is room again, the run goes on as if nothing had been.
+# The disk fills up during a checkpoint; when there is room again, the run continues as if nothing had been.
 "$PLAIT" train recipe.yaml run.dir=whole checkpoint.keep=0 >log 2>&1 || { cat log; die "the unbroken run"; }
 full() { # full FOLDER: what must be true when a run has met the limit
   grep -q '"step": 2' "$1/metrics.jsonl" || fail "$1: metrics are gone"
@@ -183,7 +183,7 @@ for key in step loss grad_norm lr tokens target_tokens tokens_per_s mfu step_sec
 done
 [ "$(grep -c '^{"step": [0-9]*, "eval_loss": [0-9.]*, "eval_tokens": [0-9]*}$' whole/metrics.jsonl)" -eq 10 ] || fail "evaluation lines"
 
-# the run of the beginning goes on after all of this
+# the run of the beginning continues after all of this
 untouched everything
 expect 0 'resuming from .*run/checkpoints/step-6' "$PLAIT" train run/recipe.yaml schedule.steps=8
 finish

@@ -109,7 +109,7 @@ untouched "another model"
 # shellcheck disable=SC2086
 expect 0 '^changed: .*run.seed 7 -> 8' "$PLAIT" train recipe.yaml $steps schedule.steps=6 run.dir=fork checkpoint.resume=run/checkpoints/step-4 run.seed=8
 
-# once it has begun, the same command goes on (test_going_back.sh has the rest)
+# once it has begun, the same command continues it (test_going_back.sh has the rest)
 # shellcheck disable=SC2086
 expect 0 '^note: checkpoint.resume is where the run began; .*/fork has later checkpoints of its own' "$PLAIT" train recipe.yaml $steps schedule.steps=8 \
   run.dir=fork checkpoint.resume=run/checkpoints/step-4 run.seed=8

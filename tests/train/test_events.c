@@ -69,7 +69,7 @@ static void test_golden(void **state) {
 static int by_name(const struct dirent **a, const struct dirent **b) { return strcmp((*a)->d_name, (*b)->d_name); }
 static int is_events(const struct dirent *e) { return !strncmp(e->d_name, "events.out.tfevents.", 20); }
 
-// A later start sorts behind, within a second and when the clock went back.
+// A later start sorts after it, within a second and when the clock went back.
 static void test_order(void **state) {
   static const double times[] = {1700000000, 1700000000.9, 1600000000, 1700000005};
   char *paths[4];

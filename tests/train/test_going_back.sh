@@ -26,7 +26,7 @@ done
 cmp before/metrics.jsonl run/checkpoints.abandoned-1/metrics.jsonl || fail "the metrics that came later are lost"
 grep -q '"step": 9,' run/metrics.jsonl && fail "the metrics have steps that the run no longer has"
 grep -qE 'resume: auto$' run/recipe.yaml || fail "the run's recipe still goes back: $(grep resume: run/recipe.yaml)"
-# the same command goes on, also where the checkpoint it names has been pruned; so does the run's recipe
+# the same command continues the run, also where the checkpoint it names has been pruned; so does the run's recipe
 for force in '' --force; do
   # shellcheck disable=SC2086 # no word where empty
   expect 0 '^note: checkpoint.resume is where the run began; .*/run has later checkpoints of its own' "$PLAIT" train $force "${back[@]}" schedule.steps=10

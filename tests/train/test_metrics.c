@@ -115,7 +115,7 @@ static void test_cut(void **state) {
   assert_int_equal(metrics_truncate_after(s->path, 2, &error), PLAIT_OK); // nothing to do: not rewritten
   stat(s->path, &after);
   assert_true(before.st_ino == after.st_ino);
-  Metrics m; // and it goes on where it was cut
+  Metrics m; // and it continues where it was cut
   assert_int_equal(metrics_open(&m, s->path, &error), PLAIT_OK);
   metrics_begin(&m);
   metrics_integer(&m, "step", 3);

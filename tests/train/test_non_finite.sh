@@ -11,21 +11,21 @@ grep -q '"skipped": 1, "loss_scale": 134217728, "non_finite": "head, linear_cros
 skipped=$(grep -c '"skipped": 1' search/metrics.jsonl)
 [ "$skipped" -ge 2 ] && [ "$skipped" -le 14 ] || fail "$skipped steps skipped"
 
-# The scale is in the checkpoint: another layout goes on with it, and with the same numbers.
+# The scale is in the checkpoint: another layout continues with it, and with the same numbers.
 expect 0 'step 16' "$PLAIT" train recipe.yaml precision=fp16 loss_scale.initial=268435456 schedule.steps=16 run.dir=moved mesh.dp=1 mesh.tp=2 checkpoint.resume="$work/search/checkpoints/step-14"
-[ "$(metric moved 16 loss_scale)" = "$(metric search 16 loss_scale)" ] || fail 'another layout goes on with another scale'
+[ "$(metric moved 16 loss_scale)" = "$(metric search 16 loss_scale)" ] || fail 'another layout continues with another scale'
 a=$(metric moved 16 loss) b=$(metric search 16 loss)
 awk -v a="$a" -v b="$b" 'BEGIN { exit !(a > b - 1e-3 && a < b + 1e-3) }' || fail "loss $a after a change of layout, $b without"
 
 # A scale that grows: every two good steps.
 expect 0 'step 8' "$PLAIT" train recipe.yaml precision=fp16 loss_scale.initial=1024 loss_scale.growth_interval=2 schedule.steps=8 run.dir=grows
 [ "$(metric grows 8 loss_scale)" = 16384 ] || fail "the scale is $(metric grows 8 loss_scale) after 8 steps"
-# A fixed one stays and is no excuse.
+# A fixed one stays and is not an excuse.
 refuse 1 'step 1: head, .*; run.non_finite is stop' \
   "$PLAIT" train recipe.yaml precision=fp16 loss_scale.initial=268435456 loss_scale.growth_interval=0 schedule.steps=8 run.dir=fixed run.non_finite=stop
 [ "$(metric fixed 1 loss_scale)" = 268435456 ] || fail 'a fixed scale moved'
 
-# Decay that is far too strong: one step multiplies matrices by −10^12, and in fp16 none of them can be read in the second step, whatever kernels run and in whatever order they sum up. The loss scale is fixed, so it is no excuse.
+# Decay that is far too strong: one step multiplies matrices by −10^12, and in fp16 none of them can be read in the second step, whatever kernels run and in whatever order they sum up. The loss scale is fixed, so it is not an excuse.
 half='precision=fp16 loss_scale.initial=1 loss_scale.growth_interval=0 optimizer.name=sgd optimizer.clip=0'
 blow="$half optimizer.lr=1e6 optimizer.weight_decay=1e6 schedule.warmup=0 schedule.steps=12 eval.every=0 eval.batches="
 expect 0 'step 2: .*rank 0.*infinite; skipped' "$PLAIT" train recipe.yaml $blow run.dir=skip
@@ -51,7 +51,7 @@ expect 0 'step 6: rolled back to the weights of step 4; training continues with 
 [ "$(grep -c rolled_back_to helped/metrics.jsonl)" = 1 ] || fail 'not one rollback'
 
 # Updates in backward: nothing can be skipped, so it ends or goes back, and the first gradient that was not finite is named.
-# In fp32 it depends on the kernels which of the steps behind the second one is the first to overflow.
+# In fp32 it depends on the kernels which of the steps after the second one is the first to overflow.
 backward='optimizer.name=sgd optimizer.clip=0 parallel.update=in_backward batch.micro=4 eval.every=0 eval.batches='
 blow="$backward optimizer.lr=1e6 optimizer.weight_decay=1e6 schedule.warmup=0 schedule.steps=8"
 refuse 1 'step [0-9]+: .*, sum_squares update\..*: (not a number|infinite); run.non_finite is stop' "$PLAIT" train recipe.yaml $blow run.dir=stop_backward run.non_finite=stop
@@ -65,5 +65,5 @@ back=$(sed -n 's/.*"step": \([0-9]*\), "rolled_back_to".*/\1/p' helped_backward/
 # Sums in bf16 are not silent, and only where there are sums.
 expect 0 'gradients of 2 microbatches are added in bf16' "$PLAIT" train recipe.yaml schedule.steps=6 parallel.grad_dtype=bf16 run.dir=sums
 expect 0 'step 6' "$PLAIT" train recipe.yaml schedule.steps=6 parallel.grad_dtype=bf16 batch.micro=4 run.dir=one
-grep -q 'added in bf16' "$work/output" && fail 'one microbatch is no sum'
+grep -q 'added in bf16' "$work/output" && fail 'one microbatch is not a sum'
 finish

@@ -15,9 +15,9 @@ size='batch.global=8 data.seq_len=32 eval.every=0 checkpoint.every=0 schedule.wa
   expect 0 "^data       3000 steps of 256 tokens are $(passes 3000 corpus 1) passes over .* tokens$" "$PLAIT" plan recipe.yaml $size schedule.steps=3000
   expect 0 "^data: 4 steps of 256 tokens are $(passes 4 corpus 1) passes over .* tokens$" "$PLAIT" train recipe.yaml $size schedule.steps=4
   grep -q "^data         $(passes 4 corpus 1) passes over " output || fail "the summary: $(grep ^data output)"
-  # a run that goes on counts all of its steps
+  # a resumed run counts all of its steps
   expect 0 "^data: 6 steps of 256 tokens are $(passes 6 corpus 1) passes over " "$PLAIT" train recipe.yaml $size schedule.steps=6
-  grep -q "^data         $(passes 6 corpus 1) passes over " output || fail "the summary of a run that goes on: $(grep ^data output)"
+  grep -q "^data         $(passes 6 corpus 1) passes over " output || fail "the summary of a resumed run: $(grep ^data output)"
   # two corpora: the range, by their weights
   both="data.train=[{prefix: corpus, weight: 3}, {prefix: short, weight: 1}]"
   expect 0 "^data       3000 steps of 256 tokens are $(passes 3000 corpus 0.75) to $(passes 3000 short 0.25) passes over 2 corpora of " \

@@ -1,6 +1,6 @@
 #!/bin/bash
 # tier 1 2; rooms checkpoint runtime data; numbers
-# A run that is killed at any moment, also inside a checkpoint write, goes on as if nothing had happened: the same losses
+# A run that is killed at any moment, also inside a checkpoint write, continues as if nothing had happened: the same losses
 # and weights to the bit, no metrics line twice or missing. Under another layout: the same losses to rounding. In tier 1
 # few kills and one layout. (Stopping and resuming with every key that keeps something: test_stop_and_resume.sh.)
 . "$SOURCE/tests/train/harness.sh" || exit 1
@@ -31,7 +31,7 @@ writing() {
 }
 
 # Kills the process in the middle of a checkpoint: when one has begun, and a moment later, it is stopped. If the checkpoint is
-# complete by then, it goes on to the next one.
+# complete by then, it tries the next one.
 kill_inside() {
   local wait
   while :; do
@@ -55,7 +55,7 @@ while [ "$killed" -lt "$kills" ]; do
   run=killed-$round
   touch started
   start recipe.yaml run.dir=$run
-  if ((tier > 1 && killed % 2)); then kill_sometime; else kill_inside $run; fi # a time that is drawn is no condition
+  if ((tier > 1 && killed % 2)); then kill_sometime; else kill_inside $run; fi # a time that is drawn is not a condition
   wait "$running" 2>/dev/null
   status=$?
   running=

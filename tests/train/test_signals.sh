@@ -150,7 +150,7 @@ held INT eval whole --tokenizer held.json
 [ "$(said INT batch)" -eq 1 ] && grep -q '^plait eval: stopped by SIGINT before the end' log || { cat log; fail "eval"; }
 grep -q '^loss' log && fail "eval of a part: $(cat log)"
 held TERM generate whole --prompt ba --tokenizer held.json --max-tokens 100000
-[ "$(cat log)" = ba ] || fail "generate goes on: $(head -c 500 log)"
+[ "$(cat log)" = ba ] || fail "generate continues: $(head -c 500 log)"
 held HUP tokenize --tokenizer held.json --out stopped-tokens text-00.txt
 grep -qx 'plait tokenize: stopped by SIGHUP, nothing was written' log || { cat log; fail "tokenize"; }
 compgen -G 'stopped-tokens*' && fail "tokenize leaves files"
@@ -202,7 +202,7 @@ for layout in 'mesh.dp=2' 'mesh.dp=4 batch.micro=1' 'mesh.dp=2 mesh.pp=2' 'mesh.
   [ "$(grep -c '"loss"' failing/metrics.jsonl)" -ge 6 ] || fail "$layout: the metrics of the steps before are gone"
   compgen -G 'failing/checkpoints/*.tmp' && fail "$layout: an unfinished checkpoint is left"
 done
-# the same corpus, whole again: the run goes on from what it had saved, though its data is not what it was
+# the same corpus, whole again: the run continues from what it had saved, though its data is not what it was
 cp corpus.bin bad.bin
 saved=$(ls failing/checkpoints | sed 's/step-//' | sort -n | tail -1)
 expect 0 "resuming from .*step-$saved" "$PLAIT" train --force recipe.yaml run.dir=failing data.train=bad schedule.steps=$((saved + 10)) eval.every=0

@@ -22,7 +22,7 @@ streams() {
   for part in $name/checkpoints/step-12/part-*; do
     cmp "$part" "never/checkpoints/step-12/${part##*/}" || fail "$name: draining changes the checkpoint"
   done
-  # what one rank has saved, a stream goes on with, and the other way round
+  # a stream resumes what one rank has saved, and the other way round
   train "${stream[@]}" run.dir=other checkpoint.resume="$work/one-$name/checkpoints/step-6"
   train "${keys[@]}" run.dir=back checkpoint.resume="$work/$name/checkpoints/step-6"
   for part in other back; do close_to "$(metric one-$name 12 loss)" "$(metric $part 12 loss)" 1e-10 || fail "$name: $part"; done
@@ -51,7 +51,7 @@ streams pipedream
 train "${stream[@]}" mesh.dp=2 parallel.zero=2 batch.micro=4 run.dir=shards
 close_to "$(metric one-pipedream 12 loss)" "$(metric shards 12 loss)" 1e-10 || fail 'dp 2 with ZeRO 2'
 
-# what is not finite: weights have been updated with it; the run ends, or goes on from a checkpoint
+# what is not finite: weights have been updated with it; the run ends, or continues from a checkpoint
 blow=(precision=fp32 optimizer.lr=1e6 optimizer.weight_decay=1e6 schedule.warmup=0 eval.every=0 eval.batches= checkpoint.every=2)
 refuse 1 'step [0-9]+: the gradient norm was not finite; run.non_finite is stop' "$PLAIT" train recipe.yaml "${stream[@]}" "${blow[@]}" run.dir=stop
 [ "$(grep -c '"skipped": 1' stop/metrics.jsonl)" = 0 ] || fail 'a step that has updated is told as skipped'

@@ -40,7 +40,7 @@ start_tune --top 2 --steps 3000 mesh=null --write other.yaml
 wait_for run_of || die "no run: $(cat log)"
 kill -9 "$(run_of)"
 wait_for grep -q 'cannot be run: killed by SIGKILL' log || fail "a killed run: $(cat log)"
-wait_for grep -q '^plan 2' log || fail "the others do not go on: $(cat log)"
+wait_for grep -q '^plan 2' log || fail "the others do not continue: $(cat log)"
 
 # ---- Ctrl-C in that second run: what is known is printed, nothing is written ----
 

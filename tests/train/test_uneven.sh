@@ -21,7 +21,7 @@ run pipeline mesh.dp=3 mesh.pp=2 batch.micro=1
 run batch-over-tp mesh.dp=2 mesh.tp=2 batch.micro=1 'layout.batch=[dp,tp]' run.desync_check=true
 PLAIT_CHAOS=9 run chaos mesh.dp=3 mesh.tp=2 mesh.pp=2 batch.micro=1 run.desync_check=true
 
-# Another mesh goes on where one has stopped, with the same samples.
+# Another mesh continues where one has stopped, with the same samples.
 expect 0 'step 6' "$PLAIT" train recipe.yaml run.dir=moved "${keys[@]}" mesh.dp=2 mesh.pp=2 batch.micro=1 checkpoint.resume=three/checkpoints/step-3
 like_one moved 4
 finish

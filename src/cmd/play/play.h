@@ -12,7 +12,7 @@ int play_view(const Job *job, json_t **view, Error *error);
 // ---- its parts ------------------------------------------------------------------------------------------------------
 
 typedef Vec(uint32_t) AxesList;
-// What is collected while one view is made. Names of ops and sets of axes are listed once, and meant by index.
+// The data of one view while it is made. Names of ops and sets of axes are listed once, and meant by index.
 typedef struct Play {
   const Job *job;
   const Program *program;   // of the pipeline rank that is written

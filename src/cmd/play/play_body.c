@@ -127,7 +127,7 @@ static int by_offset(const void *a, const void *b) {
   return x->tensor - y->tensor;
 }
 
-// lives: by offset. What several owners have each on its own lies in the same bytes: it counts once.
+// lives: by offset. Tensors of different owners lie in the same bytes, which count once.
 static Held held_during(const Play *play, const LifeList *lives, int instruction) {
   Held h = {0};
   int64_t reached = 0;
@@ -143,8 +143,8 @@ static Held held_during(const Play *play, const LifeList *lives, int instruction
   return h;
 }
 
-// What the instruction of the step that needs the most holds: of the workspace, of the microbatch's slot, and scratch.
-// slot: by instruction; NULL: none.
+// Memory held by the instruction of the step that needs the most: of the workspace, of the microbatch's slot, and
+// scratch. slot: by instruction; NULL: none.
 static json_t *step_memory(const Play *play, const Body *body, const LifeList *lives, const int64_t *slot, int from,
                            int to) {
   Held most = {0};

@@ -114,8 +114,8 @@ json_t *play_groups(Play *play) {
   return groups;
 }
 
-// Which of the ranks of a coordinate are shown: those of the first places on every axis, so many that all axes show
-// something, data axes first. limit: (axes).
+// Which of the ranks of a coordinate are shown: those of the first places on every axis, with data axes first, and
+// enough of them that all axes show something. limit: (axes).
 static void choose_ranks(const Mesh *mesh, int *limit) {
   static const AxisRole order[] = {AXIS_DATA, AXIS_TENSOR, AXIS_CONTEXT, AXIS_EXPERT};
   int shown = 1;

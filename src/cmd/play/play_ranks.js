@@ -59,7 +59,7 @@ function makeRanks(view) {
   if (left > 0 && S.focus < 0) make("div", "more", view.stagesBox, "Cards of " + plural(left, "more pipeline rank") + " are left out; click on a row of the timeline to see its ranks.");
 }
 
-// So many columns that rows of cards are equally long, where there is room; a card is as wide as the heads of its table need.
+// The number of columns with which rows of cards are equally long, where there is room; a card is as wide as the heads of its table need.
 function setColumns(entry) {
   const n = entry.cards.length, forms = entry.grid.querySelector("tr").children.length - 1, width = 101 + 54 * forms;
   const most = Math.max(1, Math.min(n, Math.floor((entry.grid.clientWidth + 9) / (width + 9))));
@@ -94,7 +94,7 @@ function drawLinks(view, entry, moves) {
   entry.grid.insertAdjacentHTML("beforeend", '<svg class="links">' + paths + "</svg>");
 }
 
-function layersAround(c, group) { // so many rows of layers fit on a card
+function layersAround(c, group) { // the number of rows of layers that fit on a card
   if (c.groups.length <= MOST_LAYERS) return null;
   const at = Math.max(0, c.groups.findIndex(g => g.group === group)), from = Math.max(0, Math.min(c.groups.length - MOST_LAYERS, at - MOST_LAYERS / 2));
   return new Set(c.groups.slice(from, from + MOST_LAYERS).map(g => g.group));

@@ -207,7 +207,7 @@ function whatMoves(view, moves, backward) {
   return (backward ? "gradients of " : "") + moves.what;
 }
 
-// By op: what a rank does, where to, what it gets, and the same while it goes on.
+// By op: what a rank does, where to, what it gets, and the same while it is under way.
 const VERBS = {
   all_gather: ["gathers", "", "", "gathering"], reduce_scatter: ["sums", "", "; each keeps its shard of the sum", "summing"],
   all_reduce: ["adds up", "", "; each gets the whole sum", "adding up"], all_to_all: ["exchanges", "", "", "exchanging"],

@@ -6,7 +6,7 @@
 #include <math.h>
 #include <string.h>
 
-// What a page shows at most, so that it stays small; it says what is left out.
+// The most that a page shows, so that it stays small; it says what is left out.
 enum { MOST_COORDINATES = 16, MOST_MICROBATCHES = 2500, STREAM_STEPS = 3 };
 enum { RESOLUTION = 1000000 }; // of times: parts of the step
 
@@ -262,7 +262,7 @@ static void free_rank(Rank *r, int coordinate_shown) {
 
 // ---- the view -------------------------------------------------------------------------------------------------------
 
-// So many pipeline ranks are shown, the first and the last among them.
+// The number of pipeline ranks that are shown, the first and the last among them.
 static int shown_count(const Schedule *s) {
   int most = MOST_MICROBATCHES / (s->microbatches * s->steps), count = s->map.coordinates;
   if (most > MOST_COORDINATES) most = MOST_COORDINATES;

@@ -47,7 +47,7 @@ function facts(view) {
   const states = most.memory.parameters + most.memory.gradients + most.memory.optimizer + most.memory.versions, plan = most.memory;
   const out = [
     [plural(view.ranks, "rank"), "on the mesh", "The mesh: " + axesText(view)],
-    [view.microbatches, view.microbatches === 1 ? "microbatch" : "microbatches", "Each data rank takes its samples of a step in so many parts."],
+    [view.microbatches, view.microbatches === 1 ? "microbatch" : "microbatches", "Each data rank takes its samples of a step in this many parts."],
     [bytes(plan.total), "reserved by a rank", "By the memory plan, on pp " + most.pp + " where it is largest:<table>" +
       [["weights", plan.parameters + plan.versions], ["gradients", plan.gradients], ["optimizer state", plan.optimizer], ["activations", plan.activations],
         ["workspace", plan.workspace], ["communication", plan.communication]].map(r => "<tr><td>" + r[0] + "</td><td>" + bytes(r[1]) + "</td></tr>").join("") + "</table>"],

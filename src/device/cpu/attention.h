@@ -99,7 +99,7 @@ INLINE void TYPED(scale_row)(REAL *to, const REAL *from, int64_t n, REAL factor,
 }
 
 // c (m, n) [+]= a (m, k) · panels b (k, n). Rows of a lie a_row apart; 0: a lies as (k, TILE). Everything is in a
-// cache, so the register tiles of gemm.h are called as they are. They read up to MR - 1 rows behind the last of a, and
+// cache, so the register tiles of gemm.h are called as they are. They read up to MR - 1 rows after the last of a, and
 // write whole panels.
 static void TYPED(tile_product)(const REAL *a, int64_t a_row, int64_t m, int64_t k, const REAL *b, int64_t n, REAL *c,
                                 int64_t c_row, int add) {
@@ -134,8 +134,8 @@ static void TYPED(tile_scores)(const ATTENTION *a, TILE_STATE *t, const PLACE *a
      at->query->document);
 }
 
-// Vectors of queries that a loop over keys holds in registers. Loops work on whole ones: what lies behind the last
-// query is garbage, which no product reads into a result.
+// Vectors of queries that a loop over keys holds in registers. Loops work on whole ones: values after the last query
+// are garbage, which no product reads into a result.
 #define TOGETHER (TILE / WIDTH < 4 ? TILE / WIDTH : 4)
 
 // Online softmax of one tile: score = e^(score - maximum), with maxima and sums over all keys so far; rescale (TILE):
@@ -276,7 +276,7 @@ static void TYPED(gradient_tile)(const ATTENTION *a, TILE_STATE *t, const PLACE 
   TYPED(tile_product)(t->dscore, 0, n, keys, t->key_panels + along, a->d, t->dq, t->width, 1);
 }
 
-// What products of a tile of queries read, and its logsumexps and deltas.
+// Prepares the operands of a tile of queries, and its logsumexps and deltas.
 static void TYPED(gradient_begin)(const ATTENTION *a, TILE_STATE *t, const PLACE *at) {
   int64_t q = TYPED(query_at)(a, at), n = at->query->count;
   TYPED(transpose_tile)(t->transposed, a->q + q, a->q_row, n, a->d, (REAL)a->attr->scale);

@@ -1,5 +1,5 @@
-// What attention in tiles of queries × keys has in common for every dtype: which tile is where, what it
-// can see, dropout.
+// The parts of attention in tiles of queries × keys that do not depend on the dtype: which tile is where, what it can
+// see, dropout.
 
 enum { TYPED(TILE) = 64 };
 #define TILE TYPED(TILE)
@@ -146,8 +146,7 @@ static void TYPED(tile_factors)(const ATTENTION *a, const PLACE *t, REAL *factor
   }
 }
 
-// What the exponents of a query's scores are shifted by: of one that sees no key anywhere (-inf - -inf is no number),
-// nothing.
+// The shift of the exponents of a query's scores: 0 for a query that sees no key anywhere, since -inf - -inf is NaN.
 INLINE REAL TYPED(shift_of)(REAL logsumexp) {
   return logsumexp == (REAL)-INFINITY ? FAULT(attention_to_nothing, 0, logsumexp) : logsumexp;
 }

@@ -34,7 +34,7 @@ typedef struct Head {
   float *target, *about; // (chunk); about: before the products, by a sum in another order
   float *factor;        // (chunk): what is kept of a row, times this, is dlogits
   float *dx;            // (chunk, e)
-  uint16_t *packed;     // (chunk, e): x of rows that do not lie one behind the other; factor x; then dx lies here
+  uint16_t *packed;     // (chunk, e): x of rows that do not lie one after the other; factor x; then dx lies here
   uint16_t *kept;       // (chunk, stride)
   char *product;        // workspace of products
   int64_t parts;        // of the chunk's rows: units are blocks × parts
@@ -180,7 +180,7 @@ static void head_unit(void *argument, int slot, int64_t unit) {
   tiles_end();
 }
 
-// What exponentials of rows will be relative to: about the target's logit.
+// The offsets to which exponentials of rows will be relative: about the target's logit.
 static void head_about(void *argument, int slot, int64_t unit) {
   Head *h = argument;
   RowRange range = row_range(h->n, h->e, unit);

@@ -3,9 +3,9 @@
 //
 // An element of C is a sum over k in blocks whose size only k gives, in rising order, in fp32, and is rounded once; so
 // a result does not depend on the number of threads, nor on which other rows are in the product, but for one case: with
-// AMX, whole tiles of an fp32 C go on from the sum that is there, while a tile at C's edge sums a block from 0 and adds
-// it then, so an element that moves from the one to the other rounds otherwise. Not gemm.h with other loads: AMX reads
-// A and B in pairs and tiles of its own, and sums wait in fp32 where C is bf16.
+// AMX, whole tiles of an fp32 C add to the sum that is there, while a tile at C's edge sums a block from 0 and adds it
+// then, so an element that moves from the one to the other rounds otherwise. Not gemm.h with other loads: AMX reads A
+// and B in its own pairs and tiles, and sums wait in fp32 where C is bf16.
 //
 // Example: m 100, n 96, k 3000 with AMX (tiles of 32 × 32, KC 1024). k is cut into three blocks of 1024, 1024 and 952
 // (3000 / 3, up to a multiple of 32). B is packed once for all threads: 3 panels of 32 columns. A's rows are 4 tiles,
@@ -155,8 +155,8 @@ static Lines next_block(const ProductJob *job, int64_t unit, int64_t k) {
                  (m * (int64_t)sizeof *g->a + 63) / 64};
 }
 
-// What comes after tile (i, p) of a unit, where panels [from, to) are near: a tile of C; a part of the panels that are
-// near next, and of `block`, which are spread over all tiles.
+// The memory to prefetch during tile (i, p) of a unit, where panels [from, to) are near: a tile of C; a part of the
+// panels that are near next, and of `block`, which are spread over all tiles.
 INLINE Ahead ahead_of(const ProductJob *job, Lines block, int64_t i0, int64_t m, int64_t k, int64_t i, int64_t p,
                       const int64_t part[2], int64_t from, int64_t to) {
   const Product *g = job->g;

@@ -90,7 +90,7 @@ static void group_run(GroupJob *job, int64_t group, char *memory) {
   }
 }
 
-// A group; the units past the last group help those that are behind.
+// A group; the units past the last group help those that are late.
 static void group_task(void *argument, int slot, int64_t unit) {
   GroupJob *job = argument;
   char *memory = job->slots + (size_t)slot * job->slot_bytes;

@@ -169,7 +169,7 @@ static void pack_a_columns(Packed *restrict to, const uint16_t *restrict a, int6
     }
 #else
   // By whole vectors, which may reach into the next rows of `a`, as far as there are some, and into the next column of
-  // the tile, which is written after them. No row behind the last one has a place in C.
+  // the tile, which is written after them. No row after the last one has a place in C.
   enum { VECTORS = (MR + WIDTH - 1) / WIDTH * WIDTH };
   const int64_t last = (depth - 1) * column + rows; // elements of `a` up to the end of its last row
   for (int64_t k = 0; k < depth; k++)
@@ -185,7 +185,7 @@ static void pack_a_columns(Packed *restrict to, const uint16_t *restrict a, int6
 
 // ---- the tile
 
-// What is brought near while a tile is computed (AMX only): at each of its steps of 32, `rows` lines at `a`, a_row
+// Memory that is prefetched while a tile is computed (AMX only): at each of its steps of 32, `rows` lines at `a`, a_row
 // elements apart and moving on by a_step elements for one of k; and two blocks of lines, spread over all steps.
 typedef struct Lines {
   const void *at; // NULL: none

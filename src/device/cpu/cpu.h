@@ -8,7 +8,7 @@ typedef enum CpuLevel { CPU_PORTABLE, CPU_AVX2, CPU_AVX512, CPU_AVX512_BF16, CPU
 // The best level of this machine that PLAIT_SIMD allows; without it, not AVX512_BF16 on Intel, where it is slower than
 // AVX512. PLAIT_SIMD=reference leaves the reference kernels: CPU_LEVELS.
 CpuLevel cpu_simd_level(void);
-// What is wrong with PLAIT_SIMD, as a sentence: it is no level, or one that this machine cannot run.
+// Whether PLAIT_SIMD is wrong: it is not a level, or one that this machine cannot run.
 typedef enum CpuWish { CPU_WISH_FINE, CPU_WISH_UNKNOWN, CPU_WISH_UNABLE } CpuWish;
 CpuWish cpu_simd_wish(char *text, size_t size);
 const char *cpu_level_name(CpuLevel level);  // "portable", "avx2", "avx512", "avx512_bf16", "amx"
@@ -102,7 +102,7 @@ CpuTargets cpu_targets(const KernelCall *call, void *memory); // memory: an int6
 static inline int cpu_targets_adjoin(const CpuTargets *t, int64_t first, int64_t n) {
   return t->row[first + n - 1] - t->row[first] == n - 1;
 }
-// The rows of x of n targets (> 0) from `first` on, one behind the other: where they lie, or in `memory`, (n, e).
+// The rows of x of n targets (> 0) from `first` on, one after the other: where they lie, or in `memory`, (n, e).
 const void *cpu_targets_pack(const CpuTargets *t, int64_t first, int64_t n, void *memory);
 void cpu_targets_clear(const CpuTargets *t, const Operand *x); // rows (b, s, …) without a target become 0
 

@@ -17,7 +17,7 @@ typedef struct TYPED(Head) {
   REAL *logit;                        // (chunk, stride)
   double *loss;                       // (rows), of those with a target
   REAL *factor;                       // (chunk): of a row's logits, once they are exponentials
-  REAL *packed;                       // (chunk, e): x of rows that do not lie one behind the other; factor x; their dx
+  REAL *packed;                       // (chunk, e): x of rows that do not lie one after the other; factor x; their dx
   void *product;                      // workspace of gemm
 } TYPED(Head);
 #define HEAD TYPED(Head)
@@ -115,7 +115,7 @@ static void TYPED(head_scale)(void *argument, int slot, int64_t unit) {
     TYPED(head_times)(h->packed + i * h->e, h->x + i * h->e, h->e, FAULT(head_forgets_the_sum_in_dw, h->factor[i], 1));
 }
 
-// Where dx is made: in its place if the chunk's rows lie one behind the other.
+// Where dx is made: in its place if the chunk's rows lie one after the other.
 static REAL *TYPED(head_dx)(const HEAD *h) {
   return h->x == h->packed ? h->packed : (REAL *)h->out.dx->data + h->row[0] * h->e;
 }

@@ -1,6 +1,6 @@
 // fp16 kernels by way of fp32: operands are widened into the workspace, the level's fp32 kernel runs, results are
 // rounded. Correct, not fast: fp16 is for GPUs; on a CPU it is there so that what will run there can be tested here.
-// What needs no product (sums, casts, accumulators of gradients, these in bf16 too) has loops of its own.
+// Ops without products (sums, casts, accumulators of gradients, these in bf16 too) have separate loops.
 #include "device/cpu/fp16.h"
 #include <string.h>
 
@@ -109,7 +109,7 @@ static void run_wide(const KernelCall *call, const HalfLevel *level, Op op, int 
   }
 }
 
-// ---- loops of its own, block by block
+// ---- separate loops, block by block
 
 // n elements of an operand from `at` on, as floats: where they lie, or in the buffer.
 static const float *load_block(const HalfConversion *by, const Operand *x, int64_t at, int64_t n, float *buffer) {

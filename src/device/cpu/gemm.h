@@ -9,7 +9,7 @@
 #define MR 14 // 28 accumulators, 2 of B, 1 broadcast of 32 registers
 #define PACKED_ROW 16 // rows of packed A are whole vectors, since stores that cross lines of a cache cost twice
 #define MC (MR * 8)
-#define KC 768 // C is read and written once for so many; a panel of B comes from the second-level cache in time
+#define KC 768 // C is read and written once for this many; a panel of B comes from the second-level cache in time
 #elif LEVEL_BYTES == 32
 #define MR 6
 #define PACKED_ROW MR
@@ -123,7 +123,7 @@ static void TYPED(copy_rows)(REAL *restrict to, const REAL *restrict a, int64_t 
   }
 }
 
-// What a register tile is made of.
+// The operands of a register tile.
 typedef struct TYPED(Tile) {
   int64_t depth;
   const REAL *a;
@@ -180,7 +180,8 @@ typedef struct TYPED(MicroPlace) {
   const REAL *c; // the row of C that is prefetched next
 } TYPED(MicroPlace);
 
-// What A is like: its columns are contiguous; or its rows are; or these, and those that are read next are prefetched.
+// The layout of A: its columns are contiguous; or its rows are; or its rows are, and those that are read next are
+// prefetched.
 enum { TYPED(COLUMNS), TYPED(ROWS), TYPED(ROWS_AND_NEXT) };
 
 // Products up to depth `end`. fetch_c: each step prefetches a row of C.

@@ -17,9 +17,9 @@ typedef struct StateTables {
 enum { STATE_BITS_OFFSET = (1 << 23) - (49 << 24), STATE_BITS_SHIFT = 24, STATE_ZERO = STATE_SEGMENTS };
 void state_tables(int positive, StateTables *t);
 
-enum { STATE_RANDOM_ROOM = 64 }; // words that `random` may write behind the last
+enum { STATE_RANDOM_ROOM = 64 }; // words that `random` may write after the last
 
-// What a level does with fp32 elements of one run.
+// The functions of a SIMD level for the fp32 elements of one run.
 typedef struct StateLoops {
   // A word for each element from global index `index`, a multiple of 4, on. out: (n + STATE_RANDOM_ROOM)
   void (*random)(PhiloxKey key, uint32_t stream, uint64_t index, int64_t n, uint32_t *out);

@@ -1,6 +1,6 @@
-// What the files of one SIMD level start with: includes, the instructions that functions after it may use, small
-// macros. LEVEL_BYTES: vector size; LEVEL: suffix; LEVEL_BF16 (bf16 kernels only): 0 no bf16 instructions, 1
-// AVX512_BF16, 2 and AMX.
+// The head of every file of one SIMD level: includes, the instructions that functions after it may use, small macros.
+// LEVEL_BYTES: vector size; LEVEL: suffix; LEVEL_BF16 (bf16 kernels only): 0 no bf16 instructions, 1 AVX512_BF16, 2 and
+// AMX.
 #include "device/cpu/cpu.h"
 #include "op/formula.h"
 #include "op/orthogonalize.h"

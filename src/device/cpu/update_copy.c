@@ -1,5 +1,5 @@
 // An update that writes the Copy goes chunk by chunk through the level's kernel and then, while the new weights are in
-// the cache, through its CAST: so the Copy has the bits of a CAST of its own, which would read all weights again.
+// the cache, through its CAST: so the Copy has the bits of a separate CAST, which would read all weights again.
 #include "device/cpu/update_copy.h"
 #include "base/fault.h"
 #include "op/optimizer.h"

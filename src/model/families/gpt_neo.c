@@ -3,7 +3,7 @@
 #include "model/learned.h"
 #include <string.h>
 
-// A list of layers' attentions, such as ["global", "local"], so many times over: counts layers, looks for "local".
+// A list of layers' attentions, such as ["global", "local"], `times` times over: counts layers, looks for "local".
 static void read_layers(ConfigReader *r, const char *key, const json_t *list, int64_t times, int64_t *layers,
                         int *local) {
   size_t i;

@@ -64,7 +64,7 @@ static Owned *owned_of(OwnedList *list, const PackItem *item) {
   return &list->data[list->count - 1];
 }
 
-// What is needed from `time` on until the next step, on the rank that has most of it.
+// Bytes needed from `time` on until the next step, on the rank that needs the most.
 typedef struct Step { int time; int64_t live; } Step;
 typedef Vec(Step) StepList;
 
@@ -177,7 +177,7 @@ static void mirror(PackMeets *m, int n, size_t a, size_t b) {
   }
 }
 
-// What lies on different ranks does not meet.
+// Items on different ranks do not meet.
 static void part_owners(const PackProblem *p, PackMeets *m) {
   uint64_t *owned = xcalloc(m->words + 1, sizeof *owned);
   for (int i = 0; i < p->item.count; i++) owned[i / 64] |= (uint64_t)!!p->item.data[i].owners << (i % 64);

@@ -39,8 +39,8 @@ static void eject(EjectionSearch *s, int item) {
   s->pool[s->waiting++] = item;
 }
 
-// What of the placed this one meets, by where it begins and by where it ends. Returns how many. What is needed at one
-// time lies in the same order either way, so that little is left to sort.
+// The placed items that this one meets, by where they begin and by where they end. Returns how many. Items that are
+// needed at one time lie in the same order either way, so that little is left to sort.
 static int gather(EjectionSearch *s, int item) {
   const PackShelf *shelf = pack_shelf_of(&s->shelves, item);
   const uint64_t *row = s->meets->bits + (size_t)item * s->meets->words;
@@ -123,7 +123,7 @@ static int64_t find_place(EjectionSearch *s, int item, int64_t *cost) {
   return best;
 }
 
-// What lies there must go.
+// Removes the items that are in the way of this one at `at`.
 static void clear(EjectionSearch *s, int item, int64_t at) {
   const PackShelf *shelf = pack_shelf_of(&s->shelves, item);
   const uint64_t *row = s->meets->bits + (size_t)item * s->meets->words;
@@ -150,8 +150,8 @@ static void sink(EjectionSearch *s) {
   free(was);
 }
 
-// Places what waits until nothing does, or for so much effort, or until there has been none of fewer waiting items for
-// `patience`. Returns whether the pool is empty.
+// Places waiting items until none waits, until `effort` is spent, or until their number has not fallen for `patience`.
+// Returns whether the pool is empty.
 static int empty_pool(EjectionSearch *s, int64_t effort, int64_t patience) {
   int64_t stop = s->looked + effort, stuck = s->looked + patience;
   int rounds = 0, least = s->waiting;
@@ -169,7 +169,7 @@ static int empty_pool(EjectionSearch *s, int64_t effort, int64_t patience) {
   return !s->waiting;
 }
 
-// What has been found becomes the result. Returns its end.
+// Makes the packing that was found the result. Returns its end.
 static int64_t keep(const EjectionSearch *s, int64_t *offset) {
   memcpy(offset, s->offset, sizeof *offset * (size_t)s->n);
   return pack_end(s->p, offset);
@@ -183,9 +183,9 @@ static void lower(EjectionSearch *s, int64_t capacity) {
     if (all->data[k].at + s->size[all->data[k].item] > capacity) eject(s, all->data[k].item);
 }
 
-// Ways of starting from an empty packing. classes: first what is needed when at least 97% of the most is, then 93%, 87%
-// and 75%; else by the load alone. Then the largest size times duration to a power in halves; LONGEST: by duration
-// alone.
+// Ways of starting from an empty packing. classes: first the items that are needed when at least 97% of the most is,
+// then 93%, 87% and 75%; else by the load alone. Then the largest size times duration to a power in halves; LONGEST: by
+// duration alone.
 enum { LONGEST = -1 };
 typedef struct Way { int classes, power; } Way;
 static const Way ways[] = {{1, 1}, {1, LONGEST}, {1, 2}, {0, 1}, {0, 0}, {0, LONGEST}, {1, 0}, {0, 2}};
@@ -201,8 +201,8 @@ static PackKey key_in(const EjectionSearch *s, const Way *way, int i) {
   return (PackKey){way->classes ? class : -(int)(part * 1e6), worth, 0, i};
 }
 
-// Nothing is placed but what has an offset (NULL: nothing has). What is needed when most is needed comes first, while
-// there is room to choose from, and what would fit in many places comes last.
+// Places only items that have an offset (NULL: none has). Items that are needed when most is needed come first, while
+// there is room to choose from, and items that would fit in many places come last.
 static void start_empty(EjectionSearch *s, int number, const int64_t *offset) {
   PackKey *key = xcalloc((size_t)s->n + 1, sizeof *key);
   s->placed = s->waiting = 0;
@@ -243,8 +243,8 @@ static int smalls_fit(const EjectionSearch *s, int64_t small) {
   return bytes <= s->capacity - s->most;
 }
 
-// Ways of searching: what is needed when at least so much of the most is, in an order, without items of less than the
-// capacity / small. From the second round on only all, and by random orders, too.
+// Ways of searching: items that are needed when at least this share of the most is, in an order, without items of less
+// than the capacity / small. From the second round on only all, and by random orders, too.
 typedef struct Part { double least; int order, small; } Part;
 static const Part parts[] = {{0, 1, 1000},   {0.9, 0, 300}, {0.95, 0, 300}, {0.9, 1, 300},
                              {0.985, 2, 300}, {0.6, 1, 1000}, {0, 2, 1000},  {0, 2, 300},
@@ -252,7 +252,7 @@ static const Part parts[] = {{0, 1, 1000},   {0.9, 0, 300}, {0.95, 0, 300}, {0.9
                              {0, 5, 300}};
 enum { PARTS = sizeof parts / sizeof *parts, FIRST_ROUND = 9 };
 
-// Whether less than all items are needed when at least so much is.
+// Whether less than all items are needed when at least `least` bytes are.
 static int is_part(const EjectionSearch *s, int64_t least) {
   int less = 0;
   for (int i = 0; i < s->n && !less; i++) less = s->p->item.data[i].count && s->load[i] < least;
@@ -311,8 +311,8 @@ static void free_search(EjectionSearch *s) {
   free(s->size), free(s->first), free(s->last), free(s->offset), free(s->penalty), free(s->pool);
 }
 
-// The core: items that are needed when much is, but the small ones, as a problem of their own. Few items stand in the
-// way of one another there, and a step takes a tenth of the time that it takes among all.
+// The core: items, but for small ones, that are needed when much is, as a separate problem. Few items stand in the way
+// of one another there, and a step takes a tenth of the time that it takes among all.
 typedef struct Core {
   PackProblem p; // times are borrowed
   PackMeets meets;
@@ -349,8 +349,8 @@ static void free_core(Core *c) {
   free(c->meets.bits), free(c->load), free(c->item);
 }
 
-// Ways of starting with a core alone: which one, and in which order (`ways`). A core is what is needed when at least so
-// much of the most is.
+// Ways of starting with a core alone: which one, and in which order (`ways`). A core is the items that are needed when
+// at least this share of the most is.
 static const double cores[] = {0.95, 0.6};
 enum { CORES = sizeof cores / sizeof *cores };
 typedef struct CoreWay { int core, way; } CoreWay;

@@ -16,7 +16,7 @@ static int64_t luby(int64_t k) {
 // Searches below one capacity. Returns whether something fits; then *found are the offsets.
 static int search_below(const PackProblem *p, const PackMeets *meets, const int64_t *load, int64_t capacity,
                         int64_t *tries, int64_t stop, int64_t *looked, int64_t *found) {
-  enum { STEPS = 40 }; // the shortest search takes so many for each item
+  enum { STEPS = 40 }; // the shortest search takes this many for each item
   while (*looked < stop) {
     int64_t k = (*tries)++;
     // Orders without random numbers once, then those with.

@@ -2,10 +2,10 @@
 // packing can be pushed down into this form. Of items that could be placed in any order only one order is tried, and no
 // gap is left in which another item would fit (canonical solutions and dominance: MiniMalloc, Moffitt, 2023;
 // TelaMalloc, Maas et al., 2022). A branch ends where at some time what is left does not fit between the lowest of its
-// offsets and the capacity. What nothing connects any more is searched part by part. With jumps, a failure goes back to
-// the last item that it depends on (conflict-directed backjumping, Prosser, 1993): most lie at other times. An order of
-// the items decides what is tried first; most often hardly anything has to be taken back, or too much for any order to
-// wait for.
+// offsets and the capacity. Parts that nothing connects any more are searched one by one. With jumps, a failure goes
+// back to the last item that it depends on (conflict-directed backjumping, Prosser, 1993): most lie at other times. An
+// order of the items decides what is tried first; most often hardly anything has to be taken back, or too much for any
+// order to wait for.
 #include "program/pack/pack_search.h"
 #include "base/error.h"
 #include "base/fault.h"

@@ -1,4 +1,4 @@
-// What pack.c tries beside first fit, and what the packers share.
+// The packers that pack.c tries beside first fit, and their shared parts.
 #pragma once
 #include "program/pack/pack.h"
 
@@ -13,12 +13,13 @@ PackMeets pack_find_meets(const PackProblem *problem); // freed by free(bits)
 // (items) The most bytes that are needed at one of the item's times, of all items. Freed by free.
 int64_t *pack_loads(const PackProblem *problem);
 
-// What all sizes are multiples of. Then so are all ends of items, and a capacity has to be: items are placed below it.
+// The unit that all sizes are multiples of. Then so are all ends of items, and a capacity has to be: items are placed
+// below it.
 int64_t pack_unit(const PackProblem *problem);
 
-// Tree search, below a capacity, of what is needed when at least `least` bytes are (0: of all). Items of less than
-// `small` bytes are left out, and the capacity is lower by the most of these. It ends after `rounds` times as many
-// steps as there are items, or at the effort (pack.h).
+// Tree search, below a capacity, of the items that are needed when at least `least` bytes are (0: of all). Items of
+// less than `small` bytes are left out, and the capacity is lower by the most of these. It ends after `rounds` times as
+// many steps as there are items, or at the effort (pack.h).
 // PACK_RANDOM_ORDER: from this one on orders have random numbers. PACK_MOST_SEARCHED: of more items none is searched: a
 // level takes 300 bytes of the stack, 700 with AddressSanitizer.
 enum { PACK_ORDERS = 6, PACK_RANDOM_ORDER = 3, PACK_MOST_SEARCHED = 4000 };
@@ -26,7 +27,7 @@ typedef struct PackAim {
   int64_t capacity, least, small;
   int order;              // below PACK_ORDERS: what is tried first
   int64_t rounds, effort;
-  int patience;           // above 0: it also ends when so many-th of the items in steps have not come deeper
+  int patience;           // above 0: it also ends when items / patience steps in a row have not come deeper
   int jump;               // go back at once to what a failure depends on: much faster, but it proves nothing
   int64_t draw;           // number of the random order
 } PackAim;
@@ -53,8 +54,8 @@ int64_t pack_duration(const PackProblem *problem, const PackItem *item);
 // The end of the highest item that is needed.
 int64_t pack_end(const PackProblem *problem, const int64_t *offset);
 
-// What has been placed, by rising address: once for all times, and once for each period of time, so that what is needed
-// briefly looks at few.
+// The placed items, by rising address: once for all times, and once for each period of time, so that a brief item looks
+// at few.
 typedef struct PackMark { int64_t at; int item; } PackMark;
 typedef Vec(PackMark) PackShelf;
 enum { PACK_PERIODS = 32 };

@@ -1,4 +1,4 @@
-// What the packers share: what has been placed, by address, for each period of time, and small things.
+// Shared by the packers: the placed items, by address, for each period of time, and small things.
 #include "program/pack/pack_search.h"
 #include <limits.h>
 #include <string.h>

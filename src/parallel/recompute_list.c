@@ -1,5 +1,5 @@
 // Lists of what runs again: from text and to text.
-#include "compile/recompute_list.h"
+#include "parallel/recompute_list.h"
 #include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -67,7 +67,7 @@ static int parse_segment(Parser *p, int depth) {
   return PLAIT_OK;
 }
 
-// "x 4", or nothing, behind an element that begins at block `first` and segment `number`.
+// "x 4", or nothing, after an element that begins at block `first` and segment `number`.
 static int repeat(Parser *p, int first, int number) {
   RecomputeList *l = p->list;
   skip_space(p);
@@ -155,7 +155,7 @@ char *recompute_list_normal(const char *text) {
 
 static char *elements(const RecomputeList *l, int first, int end, int next);
 
-// The element at a block, of which the segments from number *next on are known: as text; moves to what is behind it.
+// The element at a block, of which the segments from number *next on are known: as text; moves past it.
 static char *element(const RecomputeList *l, int *block, int *next) {
   while (*next < l->segments && l->segment[*next].first < *block) ++*next;
   if (*next == l->segments || l->segment[*next].first > *block) {

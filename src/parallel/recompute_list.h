@@ -1,11 +1,11 @@
-// What each block of a model computes again in backward: by blocks, and by segments of blocks.
+// The list of what each block of a model computes again in backward: by blocks, and by segments of blocks.
 //
 // As text: "full x 4, (keep, selective) x 3, keep". Elements are separated by commas; "x N" repeats one.
 //   keep, selective, full   a block: it keeps all that backward reads; it computes again what is cheap beside products
 //                           and attention; it keeps its input only
 //   (…)                     a segment: only the input of its first block is kept, and all of its blocks run again
-//                           right before the backward of the last. What they keep then is what the list inside says;
-//                           a segment inside runs again once more. (keep) is full.
+//                           right before the backward of the last. They then keep as the list inside says; a segment
+//                           inside runs again once more. (keep) is full.
 #pragma once
 #include "base/error.h"
 #include <stdbool.h>
@@ -19,14 +19,15 @@ typedef struct RecomputeList {
   int blocks;                        // 0: nothing runs again
   bool selective[RECOMPUTE_BLOCKS];  // (blocks)
   int segments;
-  RecomputeSegment segment[RECOMPUTE_SEGMENTS]; // the outer one before those inside it; a full block is one of its own
+  RecomputeSegment segment[RECOMPUTE_SEGMENTS]; // the outer one before those inside it; a full block is a separate one
 } RecomputeList;
 
-// Reads a list. blocks > 0: of a model with so many: a list for fewer blocks begins again from its start, cut off at
-// the last block. 0: those that are written. PLAIT_BAD_INPUT: a sentence without a subject, "has 13 blocks, but …".
+// Reads a list. blocks > 0: of a model with that many blocks: a list for fewer blocks begins again from its start, cut
+// off at the last block. 0: those that are written. PLAIT_BAD_INPUT: a sentence without a subject, "has 13 blocks, but
+// …".
 int recompute_list_parse(const char *text, int blocks, RecomputeList *out, Error *error);
 
-// The same text with one space behind commas and around x; the caller frees it. text: one that recompute_list_parse
+// The same text with one space after commas and around x; the caller frees it. text: one that recompute_list_parse
 // takes.
 char *recompute_list_normal(const char *text);
 

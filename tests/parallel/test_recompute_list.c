@@ -3,7 +3,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <cmocka.h>
-#include "compile/recompute_list.h"
+#include "parallel/recompute_list.h"
 #include <stdlib.h>
 #include <string.h>
 
