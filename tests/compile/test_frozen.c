@@ -26,12 +26,11 @@ static Small small_graph(void) {
 
 static void differentiate(Small *s) {
   CompileOptions o = {.mode = MODEL_TRAIN,
-                      .step_samples = 2,
-                      .micro = 2,
+                      .step = {.batch = {.samples = 4, .micro = 2, .seq = 1},
+                               .update = {.optimizer = OP_ADAMW, .count = 2, .beta1 = 0.9, .beta2 = 0.95,
+                                          .epsilon = 1e-8}},
                       .micro_samples = 2,
-                      .microbatches = 2,
-                      .seq = 1,
-                      .update = {.optimizer = OP_ADAMW, .count = 2, .beta1 = 0.9, .beta2 = 0.95, .epsilon = 1e-8}};
+                      .microbatches = 2};
   Error error = {0};
   if (pass_autodiff(&s->g, &o, &error)) fail_msg("%s", error.message);
 }
