@@ -1,4 +1,4 @@
-// What machines do with any kind of store.
+// The calls that each kind of store answers.
 #include "elastic/job_store.h"
 #include "elastic/store_etcd_parse.h"
 #include <math.h>

@@ -13,7 +13,7 @@ typedef struct JobStoreKind {
   // 1: store->store is connected; 0: not yet, and *error may say why; below 0: it never will be. May take time.
   int (*find)(JobStore *store, Error *error);
   // Renews what this machine holds; to be called often, connected or not. 1: all is well. 0: the store is to be left:
-  // another machine has taken over, or it does not answer. Below 0: the job cannot go on here.
+  // another machine has taken over, or it does not answer. Below 0: the job cannot continue here.
   int (*keep)(JobStore *store, double now, Error *error);
   const char *server;   // what is to run at the endpoints
   int lost_with_it;     // machines that are lost when the store is: the one that has served it
@@ -53,9 +53,9 @@ double job_store_now(const JobStore *store); // what time it is in its network
 bool job_store_begins(const JobStore *store); // this machine may make the state of a new job
 bool job_store_keeps(const JobStore *store);  // of all machines this one has the store, or the lease in run.dir
 void job_store_leave(JobStore *store);        // no connection, nothing served; what run.dir has may be taken over
-void job_store_close(JobStore *store, int status); // that the job has ended with; -1: it goes on
+void job_store_close(JobStore *store, int status); // that the job has ended with; -1: it continues
 
-// What both kinds use.
+// For the kinds.
 double job_store_patience(const JobStore *store); // of a call
 extern const double job_store_reunion_seconds, job_store_beat_seconds;
 extern const char job_store_epoch_key[];

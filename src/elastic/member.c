@@ -33,7 +33,7 @@ struct Member {
   pthread_mutex_t mutex; // of what follows, up to the line
   Wish wish;
   JobState *state;       // the newest
-  int code;              // the job cannot go on here: why
+  int code;              // the job cannot continue here: why
   Error error;
   bool quit, connected, serves, keeps, over;
   int status;            // over: of the job, which has ended with this machine
@@ -149,7 +149,8 @@ static int tell_what(Member *m, Error *error) {
   return code;
 }
 
-// What the store does not know yet: all of it where it is new, or changes that its predecessor had.
+// Tells the store that part of the state which it does not know yet: all of it where it is new, or changes that its
+// predecessor had.
 static int remind_once(Member *m, bool *done, Error *error) {
   StoreValue now = {0};
   int code = m->place.store->get(m->place.store, state_key, &now, error);

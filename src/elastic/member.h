@@ -34,13 +34,13 @@ bool member_turn(Member *member, double *rest);
 int member_event(const Member *member);    // a descriptor that is ready to be read when there is news
 // The newest state that is known, NULL: none yet; the caller frees it. *here: this machine, in it; NULL: it is not
 // (any more). After this the descriptor is not ready until there is more. PLAIT_BAD_INPUT, PLAIT_FAILED: the job cannot
-// go on here.
+// continue here.
 int member_look(Member *member, JobState **state, Machine **here, Error *error);
 const char *member_id(const Member *member);
 bool member_waits(Member *member, char *text, size_t size); // the store is not reached: a sentence that says so
 void member_store(Member *member, char *text, size_t size); // the endpoint at which it was found last
 
-// What is wanted stays wanted until the state has it; each may be said again.
+// A wish stays until the state has it; each may be said again.
 void member_set_busy(Member *member,
                      bool busy); // workers of an old round still run: it is not to join as a new machine
 void member_leave(Member *member);

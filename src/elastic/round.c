@@ -87,7 +87,7 @@ void round_reap(Round *r) {
   workers_reap(&r->workers, r->told ? r->told : excuse);
 }
 
-// What this round waits for: notices and output.
+// The descriptors that this round waits for: notices and output.
 static int watch(const Round *r, struct pollfd *fd) {
   const Workers *w = &r->workers;
   int count = 0;

@@ -37,6 +37,6 @@ void round_ask(Round *round, int signal, bool rank_0);
 bool round_is_asked(const Worker *worker);
 void round_free(Round *round);              // kills what is left; safe on a zeroed one
 
-// Blocked, and read from *fd by poll: no handler, nothing between a check and a wait. What was ignored stays so
-// (nohup).
+// Blocked, and read from *fd by poll: no handler, nothing between a check and a wait. A signal that was ignored stays
+// so (nohup).
 int round_take_signals(int *fd, sigset_t *old, Error *error);

@@ -19,7 +19,7 @@ bool rounds_failing(JobState *state, const char *id, int round);
 // All workers of the machine have ended. A job that is stopped ends with rank 0's status, where others failed because
 // rank 0 ended before the ranks had found each other.
 bool rounds_ended(JobState *state, const char *id, const JobRoundEnd *end);
-// What follows when all have said what they know: the next round, or the end of the job. By one machine at a time, the
+// Begins the next round, or ends the job, when all have said what they know. By one machine at a time, the
 // first in the state. waited: the first round need not wait for more machines.
 bool rounds_advance(JobState *state, const RoundLimits *limits, bool waited);
 

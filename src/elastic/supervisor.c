@@ -35,7 +35,7 @@ void supervisor_stop(Supervisor *me, int number) {
   member_stop(me->member, number);
 }
 
-// Of one machine every signal goes on to the workers, which save and end, and the job with them. A machine of several
+// Of one machine every signal is passed to the workers, which save and end, and the job with them. A machine of several
 // leaves the job, unless the signal says that the time is up, which it then is for all.
 static void take_signal(Supervisor *me, int number) {
   bool leaves = signals_status_of(number) == 128 + number;

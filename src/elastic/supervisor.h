@@ -30,7 +30,7 @@ typedef struct LaunchOptions {
 
 // Runs the job to its end. *status: 0, that of the first worker that failed (128 + its signal), or what
 // base/signals.def says of the signal that has stopped the supervisor. An error where workers cannot be started.
-// SIGTERM, SIGINT and the other signals of base/signals.def go on to the workers, which save and end. Of several
+// SIGTERM, SIGINT and the other signals of base/signals.def are passed to the workers, which save and end. Of several
 // machines, one that gets SIGTERM, SIGINT or SIGHUP leaves the job, and the other signals stop all of it. Prints on
 // stderr what happens.
 int launch_supervise(const LaunchOptions *options, int *status, Error *error);

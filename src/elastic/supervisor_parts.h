@@ -1,4 +1,4 @@
-// What the parts of a supervisor share: its loop and its signals (supervisor.c), the round that runs here
+// Shared by the parts of a supervisor: its loop and its signals (supervisor.c), the round that runs here
 // (supervisor_round.c), and what is printed and written (supervisor_say.c).
 #pragma once
 #include "elastic/copies.h"
@@ -55,10 +55,10 @@ void supervisor_stop(Supervisor *me, int signal); // tells the state that the si
 int supervisor_round_start(Supervisor *me, Error *error);
 // While there are workers, or were: what the state says about their round, and what they say to it.
 void supervisor_round_follow(Supervisor *me);
-void supervisor_round_abandon(Supervisor *me, const char *why); // it has gone on without this machine
+void supervisor_round_abandon(Supervisor *me, const char *why); // it continues without this machine
 void supervisor_round_drop(Supervisor *me); // what is left of it; safe where nothing is
 
-// What is printed -----------------------------------------------------------------------------------------------------
+// Printing -----------------------------------------------------------------------------------------------------
 
 void supervisor_say_waiting(Supervisor *me, const char *text); // once, until it changes; "": nothing
 void supervisor_say_waits(Supervisor *me);  // for machines; after a long wait for what

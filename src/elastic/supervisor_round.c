@@ -84,7 +84,7 @@ int supervisor_round_start(Supervisor *me, Error *error) {
 
 static int stop_signal(const Supervisor *me) { return me->state->stop ? me->state->stop : me->stopping; }
 
-// What workers end with that do as they are told. One may have been told by another than the supervisor: a signal to
+// The status of workers that do as they are told. One may have been told by another than the supervisor: a signal to
 // any of them that says that the time is up stops them all.
 static int stop_status(const Supervisor *me) {
   int stop = stop_signal(me);
@@ -198,7 +198,7 @@ void supervisor_round_drop(Supervisor *me) {
   round_free(&me->round);
 }
 
-// The workers of a round that has gone on without this machine.
+// The workers of a round that continues without this machine.
 void supervisor_round_abandon(Supervisor *me, const char *why) {
   fprintf(stderr, "plait launch: %s; the workers here are ended\n", why);
   supervisor_round_drop(me);
@@ -226,7 +226,7 @@ static bool job_continues(const JobState *s) {
   return s->ending == ENDING_CHANGED && stays;
 }
 
-// What the state says -------------------------------------------------------------------------------------------------
+// Following the state -------------------------------------------------------------------------------------------------
 
 // Whether the workers here may have ended because another machine told the round to save and stop. They have not failed
 // then, although this supervisor has not read that from the store yet: it looks again before it reports.
@@ -240,7 +240,7 @@ static bool is_unclear(const Supervisor *me) {
   return false;
 }
 
-// What the state says about the round that runs here.
+// Does what the state says about the round that runs here.
 static void follow(Supervisor *me) {
   const JobState *s = me->state;
   if (!me->here || !me->here->ranks || s->round != me->begun || s->phase == JOB_DONE)

@@ -1,4 +1,4 @@
-// What a supervisor prints on stderr, and its lines of launch.jsonl.
+// The lines of a supervisor: those on stderr, and those of launch.jsonl.
 #include "base/clock.h"
 #include "base/fault.h"
 #include "elastic/journal.h"
@@ -54,7 +54,7 @@ static void name_hosts(const JobState *s, bool (*named)(const Machine *), char *
 static bool is_any(const Machine *machine) { return machine->nproc > 0; }
 static bool is_awaited(const Machine *machine) { return machine->ranks && !machine->ended; }
 
-// What this machine waits for while none of its workers runs. "": nothing.
+// Says in `text` for what this machine waits while none of its workers runs. "": nothing.
 static void describe_wait(const Supervisor *me, char *text, size_t size) {
   const JobState *s = me->state;
   char hosts[200];
@@ -96,7 +96,7 @@ void supervisor_say_waits(Supervisor *me) {
 
 // Failures and rounds -------------------------------------------------------------------------------------------------
 
-// What plait train says of wrong input is not a rank's: all have read the same.
+// The words of plait train about wrong input, without those about a rank: all have read the same. NULL: it is not that.
 static const char *own_words(const JobFailure *f) {
   const char *colon = f->wrong_input && f->status == SUPERVISOR_WRONG_INPUT ? strstr(f->sentence, ": ") : NULL;
   return colon ? colon + 2 : NULL;

@@ -1,4 +1,4 @@
-# What the scripts of this folder share: those of training (tests/train/harness.sh), and processes by their environment. Sourced by bash.
+# Shared by the scripts of this folder: those of training (tests/train/harness.sh), and processes by their environment. Sourced by bash.
 . "$SOURCE/tests/train/harness.sh" || exit 1
 unset MASTER_ADDR MASTER_PORT PLAIT_INSECURE PLAIT_SECRET RANK WORLD_SIZE LOCAL_RANK PLAIT_RUN_ID
 
@@ -21,5 +21,5 @@ find_worker() {
   [ -n "$victim" ] && [ "$start" != "$1," ] && [ "$start" != "${found_start-}" ] && found_start=$start
 }
 no_workers() { [ -z "$(workers "$1")" ]; }
-# lines NUMBER FILE: it has so many at least
+# lines NUMBER FILE: it has that number at least
 lines() { [ "$(wc -l <"$2")" -ge "$1" ]; }

@@ -199,7 +199,7 @@ static void compare(Hosts *h, const JobState *s) {
     fprintf(stderr, "round %d of %s: %s and %s of %s\n", s->round, h->job, h->round[s->round], text, s->job), abort();
 }
 
-// What a supervisor does with what its member sees (supervisor.c); its workers end as soon as they are asked to.
+// As a supervisor does with the news of its member (supervisor.c); its workers end as soon as they are asked to.
 static void supervise(Life *l) {
   char why[300];
   Machine *here;

@@ -67,7 +67,7 @@ void hosts_end_store(Hosts *hosts, int host);
 const char *hosts_value(Hosts *hosts, int host, const char *key);
 int hosts_server(const Hosts *hosts); // the first host that has a store; -1: none has
 
-// What tests see and wait for -----------------------------------------------------------------------------------------
+// Looking and waiting -----------------------------------------------------------------------------------------
 
 // run.dir of all hosts, for one test at a time. lease: what its file says of the store's endpoint; NULL: there is none.
 extern char hosts_folder[200];
@@ -76,10 +76,10 @@ void hosts_remove_folder(void);
 void hosts_remove_what_is_left(void); // by a test that has failed
 
 bool hosts_is_in(const Hosts *hosts, int host);
-bool hosts_work(const Hosts *hosts, int machines); // so many machines work, in one round and no other
+bool hosts_work(const Hosts *hosts, int machines); // that number of machines works, in one round
 int hosts_round(const Hosts *hosts);               // the last one that began
 bool hosts_only_server(const Hosts *hosts, int host);
 void hosts_pass_a_little(Hosts *hosts, double until, const char *what);
-// Time passes until it is so, at most so many seconds.
+// Time passes until it is so, at most that number of seconds.
 #define UNTIL(hosts, seconds, what) \
   for (double until = (hosts)->test.now + (seconds); !(what);) hosts_pass_a_little(hosts, until, #what)

@@ -1,4 +1,4 @@
-// What tests see of the hosts, and wait for; the folder that they share.
+// How tests look at the hosts and wait for them; the folder that they share.
 #include "base/error.h"
 #include "base/file.h"
 #include "hosts.h"

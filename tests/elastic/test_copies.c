@@ -208,7 +208,7 @@ static void replaced_meanwhile(void **state) {
   close(listener);
 }
 
-// What is sent by hand ------------------------------------------------------------------------------------------------
+// Copies that are sent by hand ----------------------------------------------------------------------------------------
 
 typedef enum Harm { NONE, ENDS_EARLY, DAMAGED, OVERTAKEN, SAYS_WHOLE_TOO_EARLY, WRONG_FRAME, WRONG_STEP, OTHER_RUN,
                     TOO_LONG, PAST_THE_END, EMPTY_PIECE, UNKNOWN_END, HARMS } Harm;
@@ -278,7 +278,7 @@ static void harm(void **state) {
   }
 }
 
-// What does not fit beside the other copies is not kept, whoever announces it; those that are here stay.
+// A copy that does not fit beside the other copies is not kept, whoever announces it; those that are here stay.
 static void too_large(void **state) {
   int a = port_free("127.0.0.1", "b16b"), images;
   Workers w = make_workers(0, 2), none = make_workers(2, 1);

@@ -169,7 +169,7 @@ static JobState *look(Member *m) {
   return s;
 }
 
-// A round of a job of one machine ends. Returns whether the job goes on, as the model has it; *status: how it ends.
+// A round of a job of one machine ends. Returns whether the job continues, as the model has it; *status: how it ends.
 static bool end_round(Member *m, const JobState *s, int most, int *restarts, int *status) {
   JobRoundEnd end = {.round = s->round};
   JobFailure *f = &end.failure;

@@ -149,7 +149,8 @@ static void other_processes(void **state) {
   assert_int_equal(folder_remove(path, &error), PLAIT_OK);
 }
 
-// What a machine gives up when it leaves is for the next machine of its job, not for a job that happens to look first.
+// A lease that a machine gives up when it leaves is for the next machine of its job, not for a job that happens to look
+// first.
 static void another_job(void **state) {
   char path[] = "/tmp/test_folder_XXXXXX";
   JobFolder f, next, stranger;

@@ -24,10 +24,10 @@ expect 0 'finished at step 12 of 12' "$PLAIT" train first/recipe.yaml schedule.s
 expect 0 'finished at step 40 of 40' "$PLAIT" launch --nproc-per-node 2 first/recipe.yaml schedule.steps=40
 [ "$(tail -1 first/launch.jsonl)" = '{"rounds": 1, "restarts": 0, "status": 0}' ] || fail "launch.jsonl: $(tail -1 first/launch.jsonl)"
 
-# ---- workers that are killed: the run goes on as if nothing had happened ----
+# ---- workers that are killed: the run continues as if nothing had happened ----
 
 long='schedule.steps=120 checkpoint.every=5'
-# What a worker did when it was killed: the step, and its last call
+# The step in which a worker was killed, and its last call
 where='((in training|while saving) step [0-9]+|while evaluating); its last [^;]* of (a communicator of )?2 ranks\),? (is|waits)[^;]*'
 # shellcheck disable=SC2086 # words on purpose
 "$PLAIT" train recipe.yaml $long run.dir=whole >log 2>&1 || { cat log; die "the unbroken run"; }
@@ -72,7 +72,7 @@ by_themselves "a worker was killed"
 grep -qE "^plait launch: rank 1 on .* was killed by SIGKILL $where\$" log || { cat log; fail "no sentence"; }
 no_workers "last$$" || fail "workers are left over: $(workers "last$$")"
 tail -1 last/launch.jsonl | grep -q '^{"rounds": 1, "restarts": 0, "status": 137, "failure": "rank 1 on .* was killed by SIGKILL .*"}$' || fail "launch.jsonl: $(tail -1 last/launch.jsonl)"
-# What a rank that survived said meanwhile is not how the other ended; what it says of a later start, which plait launch does not know, is.
+# A sentence that a surviving rank said meanwhile is not how the other ended; one of a later start, which plait launch does not know, is.
 echo '{"state": "failed", "sentence": "rank 1 has died: its connection has ended"}' >last/ended.json
 touch -r last/launch.jsonl last/ended.json
 expect 0 '^last .*failed: rank 1 on .* was killed by SIGKILL' "$PLAIT" runs last
@@ -144,7 +144,7 @@ for signal in TERM USR1 both one; do
   grep -q '^plait launch' log && { tail log; fail "$name: a stop is told as a failure"; }
   no_workers "$name$$" || fail "$name: workers are left over"
 done
-# What workers have started dies, too.
+# Processes that workers have started die, too.
 "$PLAIT" launch --nproc-per-node 2 --rdzv-id "orphan$$" -- bash -c 'sleep 1000 & sleep 1000' >log 2>&1 &
 running=$!
 six() { [ "$(workers "orphan$$" | wc -l)" -eq 6 ]; }
@@ -218,7 +218,7 @@ refuse 2 '--tee must be 0, 1, 2 or 3, not "0:1,1:3"' "$PLAIT" launch --tee 0:1,1
 refuse 2 '--rdzv-conf: keep_alive_interval is torchrun.s; here --silence SECONDS takes its place' "$PLAIT" launch --rdzv-conf timeout=9,keep_alive_interval=5 recipe.yaml
 refuse 2 '--rdzv-conf: "colour" is not a setting of a rendezvous' "$PLAIT" launch --rdzv-conf colour=red recipe.yaml
 refuse 2 '--rdzv-conf: timeout must be seconds, at least 1, not "soon"' "$PLAIT" launch --rdzv-conf timeout=soon recipe.yaml
-# What others could reach without a secret is said at each start, whatever runs.
+# Whatever others could reach without a secret is said at each start, whatever runs.
 expect 0 '^note: --insecure: whoever reaches this network can join this job' "$PLAIT" launch --local-addr 192.0.2.7 --insecure -- true
 expect 1 '^note: --insecure: whoever reaches this network can join this job' "$PLAIT" launch --nnodes 2 --rdzv 192.0.2.7:29400 --insecure --rdzv-timeout 1 -- true
 expect 1 '^note: PLAIT_INSECURE is set: whoever' env PLAIT_INSECURE=1 "$PLAIT" launch --nnodes 2 --rdzv 192.0.2.7:29400 --rdzv-timeout 1 -- true

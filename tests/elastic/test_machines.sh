@@ -100,7 +100,7 @@ grep -q "^[^ ]* -$((status + 2)) " twice/rendezvous-1 || { cat twice/rendezvous-
 
 # ---- a long wait names what is missing, and where ----
 
-# One worker fails, and the other does not end before --grace has passed. Meanwhile other tests go on.
+# One worker fails, and the other does not end before --grace has passed. Meanwhile other tests continue.
 job ends
 for name in x y; do machine $name --nnodes 2 --grace 14 -- bash -c '[ "$RANK" = 0 ] && exit 3; trap "" TERM; exec sleep 60'; done
 ends="${pid[x]} ${pid[y]}" ends_at=$store

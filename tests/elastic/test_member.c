@@ -191,7 +191,7 @@ static void a_lost_name(void **state) {
   hosts_end(&h);
 }
 
-// What the store has is not of this machine's job, or that has just ended.
+// The state in the store is not of this machine's job, or that has just ended.
 static void other_jobs_are_refused(void **state) {
   static const struct { const char *recipe, *version, *words; JobPhase phase; int code; } rows[] = {
       {"other", PLAIT_VERSION, "--rdzv-id job: the job at 127.0.0.1:1 runs another recipe, other key=value or other",
@@ -307,7 +307,7 @@ static void a_taken_port(void **state) {
 }
 
 // Three machines, of which two can serve. The one that is killed or stopped, with the store or without, is lost; the
-// others go on. One that wakes ends its old work, and is in again.
+// others continue. One that wakes ends its old work, and is in again.
 static void losses(void **state) {
   for (int kind = 0; kind < 4; kind++) {
     Hosts h;

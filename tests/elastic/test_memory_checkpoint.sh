@@ -1,7 +1,7 @@
 #!/bin/bash
 # tier 3; rooms comm train checkpoint; numbers
 # Copies of the state in memory that outlives its processes (checkpoint.memory_every): workers are killed at random steps, and inside of
-# a copy; the run goes on from at most so many steps before, as if nothing had happened. On several machines, too.
+# a copy; the run continues from at most that number of steps before, as if nothing had happened. On several machines, too.
 # SEED: of the random steps.
 . "$SOURCE/tests/elastic/environment.sh" || exit 1
 . "$SOURCE/tests/elastic/machines.sh" || exit 1

@@ -53,7 +53,7 @@ static void make_run(const char *holder) {
   assert_int_equal(checkpoint_finish(checkpoints, 2, 1, NULL, &error), 0);
 }
 
-// The workers of a machine, of so many ranks in all.
+// The workers of a machine, of that number of ranks in all.
 static Workers make_workers(int first, int count) {
   Workers w = {.worker = xcalloc((size_t)count, sizeof(Worker)), .count = count, .run = "job.token.3"};
   for (int i = 0; i < count; i++) {
@@ -70,7 +70,7 @@ static void free_workers(Workers *w) {
   free(w->worker);
 }
 
-// What the worker keeps of that step in one of its memories: its share of the numbers step, step + 1 …
+// The part that the worker keeps of that step in one of its memories: its share of the numbers step, step + 1 …
 static void keep(const Workers *w, int rank, int ranks, int memory, int64_t step) {
   const Worker *worker = &w->worker[rank - w->worker[0].rank];
   float x[LENGTH];

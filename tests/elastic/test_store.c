@@ -296,7 +296,7 @@ static void what_is_refused(void **state) {
   refused("host:port,127.0.0.1:29400", "job", "\"host:port\" is not HOST:PORT");
   refused("192.0.2.7:29400", "job", "no store answers at 192.0.2.7:29400");
   refused("0.0.0.0:29477", "job", "where others could reach it");
-  // What is no request ends that connection, and no other.
+  // Bytes that are not a request end that connection, and no other.
   int port = atoi(strrchr(s.endpoint, ':') + 1);
   double until = clock_seconds() + test_seconds(5);
   assert_int_equal(net_resolve("127.0.0.1", port, &at, NULL), PLAIT_OK);
@@ -425,7 +425,8 @@ static bool has(Store *store, const char *key) {
   return there;
 }
 
-// What has no lease stays while a machine has one, and goes when the last one says goodbye; jobs do not see each other.
+// A key without a lease stays while a machine has one, and goes when the last one says goodbye; jobs do not see each
+// other.
 static void a_job_leaves_nothing(void **state) {
   Shared s, other;
   StoreServer *none;

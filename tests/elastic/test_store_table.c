@@ -1,6 +1,6 @@
 // tier 1
-// What a store holds, with time that the test moves: keys go with their leases, at their time, and versions never come
-// again. SEED: of the random calls.
+// The table of a store, with time that the test moves: keys go with their leases, at their time, and versions never
+// come again. SEED: of the random calls.
 #include "base/error.h"
 #include "elastic/store_table.h"
 #include "tier.h"

@@ -1,6 +1,6 @@
 #!/bin/bash
 # tier 2; rooms comm train; numbers
-# plait launch on two and three machines, which are supervisors here: they meet, restart together when a worker is killed, and go on without
+# plait launch on two and three machines, which are supervisors here: they meet, restart together when a worker is killed, and continue without
 # a machine that is lost. test_machines.sh has more of what may happen.
 . "$SOURCE/tests/elastic/environment.sh" || exit 1
 . "$SOURCE/tests/elastic/machines.sh" || exit 1
