@@ -1,6 +1,6 @@
 # Finds UCX as PLAIT_UCX says: AUTO (where its headers are), ON (they must be there) or OFF. Leaves UCX_FOUND. Only headers are
 # needed: the library is loaded when a world of net is made (src/comm/net_ucx.c).
-set(PLAIT_UCX AUTO CACHE STRING "ranks as processes without MPI: AUTO (where UCX is found), ON (it must be there) or OFF")
+set(PLAIT_UCX AUTO CACHE STRING "shared memory between ranks that are processes: AUTO (where UCX is found), ON (it must be there) or OFF")
 set_property(CACHE PLAIT_UCX PROPERTY STRINGS AUTO ON OFF)
 
 set(UCX_FOUND OFF)

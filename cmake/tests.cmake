@@ -173,6 +173,11 @@ if(CMOCKA_FOUND)
     if(script MATCHES "/examples/" AND TARGET examples) # scripts/fuzz builds none
       list(APPEND targets examples)
     endif()
+    file(STRINGS ${script} program LIMIT_COUNT 1 REGEX "^# needs test_[a-z_]+$") # a program of tests/ that it runs
+    if(program)
+      string(REPLACE "# needs " "" program ${program})
+      list(APPEND targets ${program})
+    endif()
     plait_test(${name} ${script} ${script} TARGETS ${targets})
   endforeach()
 

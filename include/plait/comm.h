@@ -118,7 +118,7 @@ typedef int (*PlaitRankFunction)(PlaitComm *comm, void *argument, PlaitError *er
 // returned while another still waits for it. A rank that returns a code and no sentence has the world's (see
 // plait_comm_error). Where an MPI carries the ranks a failure ends all processes: the sentence is on stderr, and the
 // call does not return. PLAIT_BAD_INPUT: another number of processes, or a launcher whose ranks this plait cannot join.
-// An MPI is joined once in a process, unless the program itself initialises it; a second call then needs UCX in plait.
+// An MPI is joined once in a process, unless the program itself initialises it; a second call then takes another wire.
 int plait_world_run(int ranks, PlaitRankFunction function, void *argument, PlaitError *error);
 
 // World -------------------------------------------------------------------------------------------------------------
@@ -136,14 +136,14 @@ int plait_world_local_create(int ranks, PlaitWorld **world, PlaitError *error);
 int plait_world_launched_create(PlaitWorld **world, PlaitError *error);
 
 // Rank `rank` of `ranks` processes, which meet at a TCP port of rank 0's machine (host NULL: 127.0.0.1; rank 0 takes
-// the next free port where it is taken) and then talk by UCX. `id` (may be NULL) tells runs apart that look at the same
-// port. Addresses of other machines only with PLAIT_SECRET=FILE in the environment (docs/launch.md, What listens), or
-// PLAIT_INSECURE=1: then nobody is asked who they are. Results are the bits of a local world.
+// the next free port where it is taken) and then talk by shared memory or sockets. `id` (may be NULL) tells runs apart
+// that look at the same port. Addresses of other machines only with PLAIT_SECRET=FILE in the environment
+// (docs/launch.md, What listens), or PLAIT_INSECURE=1: then nobody is asked who they are. Results are the bits of a
+// local world.
 //
 // Failures are errors: where a rank dies, every call of the others returns an error within 2 s, and where one is
 // silent, after 5 s; plait_comm_failed_rank has it. The communicators and the world can then be destroyed as always,
-// and a world of the ranks that are left can be made, at another port or with another id. PLAIT_BAD_INPUT in a build
-// without UCX.
+// and a world of the ranks that are left can be made, at another port or with another id.
 int plait_world_net_create(int rank, int ranks, const char *host, int port, const char *id, PlaitWorld **world,
                            PlaitError *error);
 

@@ -318,17 +318,23 @@ static int launch(Asked *a, const Operands *operands, char **program, int *statu
 }
 
 // Of all that this process starts and serves, by the environment. PLAIT_BAD_INPUT: no good secret, or interface.
-static int use_network(const char *path, const char *interface, Error *error) {
+static int use_network(const char *path, bool encrypts, const char *interface, Error *error) {
   char whole[PATH_MAX];
   Secret secret;
+  bool there;
+  unsetenv(secret_drawn_variable); // of a supervisor that is itself a worker
   if (interface && launch_check_interfaces(interface, error)) return PLAIT_BAD_INPUT;
   if (interface) setenv("UCX_NET_DEVICES", interface, 1);
-  if (!path) return PLAIT_OK;
-  int code = secret_read(path, &secret, error);
-  if (!code && !realpath(path, whole))
+  int code = path ? secret_read(path, &secret, error) : PLAIT_OK;
+  if (!code && path && !realpath(path, whole))
     code = error_set(error, PLAIT_BAD_INPUT, "--secret %s: %s", path, strerror(errno));
-  if (!code) setenv("PLAIT_SECRET", whole, 1); // workers may have another folder
-  return code;
+  if (code) return code;
+  if (path) setenv("PLAIT_SECRET", whole, 1); // workers may have another folder
+  if (encrypts && !secret_is_users())
+    return error_set(error, PLAIT_BAD_INPUT, "--encrypt: there is no secret to encrypt with; give --secret FILE, too "
+                     "(plait launch --make-secret FILE makes one)");
+  if (encrypts) setenv("PLAIT_ENCRYPT", "1", 1);
+  return secret_of_environment(&secret, &there, error);
 }
 
 static const char summary[] =
@@ -349,6 +355,7 @@ static const char summary[] =
 
 int cmd_launch(int argc, char **argv) {
   const char *secret = NULL, *made = NULL, *interface = NULL;
+  bool encrypts = false;
   static const char *const streams[] = {"0", "1", "2", "3", NULL};
   Asked a = {.workers = "1", .nodes = "1", .id = "plait", .grace = 5, .silence = 5, .patience = 300, .node_rank = -1};
   const Option options[] = {
@@ -379,11 +386,15 @@ int cmd_launch(int argc, char **argv) {
        .shown = "the one by which it reaches them"},
       {.name = "insecure",
        .value = &a.insecure,
-       .help = "allows addresses that are not of this machine alone, though nothing is encrypted or authenticated"},
+       .help = "allows addresses that are not of this machine alone, though nothing is encrypted, and whoever reaches "
+               "the store can join"},
       {"secret", OPTION_TEXT, &secret, "FILE",
-       "32 random bytes that all machines of the job have; then its processes talk by TLS, and let in nobody without "
-       "it"},
+       "32 random bytes that all machines of the job have; then its processes let in nobody without it, and talk by "
+       "TLS, but for what they compute with"},
       {"make-secret", OPTION_TEXT, &made, "FILE", "makes such a file, and starts nothing"},
+      {.name = "encrypt",
+       .value = &encrypts,
+       .help = "what processes compute with goes by TLS, too, where it leaves a machine; needs --secret"},
       {"iface", OPTION_TEXT, &interface, "NAME", "the network interface for messages (UCX_NET_DEVICES)"},
       {.name = "standalone", .value = &a.standalone, .help = "this machine alone"},
       {"rdzv-backend", OPTION_TEXT, &a.backend, "NAME", "torchrun's: c10d or static; changes nothing"},
@@ -418,7 +429,7 @@ int cmd_launch(int argc, char **argv) {
   }
   if (!program && !operands.count)
     error_set(&error, PLAIT_BAD_INPUT, "a recipe is missing: plait launch [options] RECIPE [key=value …]");
-  code = error.code ? error.code : use_network(secret, interface, &error);
+  code = error.code ? error.code : use_network(secret, encrypts, interface, &error);
   if (!code) code = launch(&a, &operands, program, &status, &error);
   return code ? command_fail("launch", &error) : status;
 }

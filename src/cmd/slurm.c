@@ -21,7 +21,7 @@ enum { MOST_NODES = 65536, MOST_TASKS = 4096, MOST_LEAD = 65535, MOST_CHAIN = 10
 typedef struct Asked {
   const char *nodes, *time, *lead, *array, *out, *secret;
   int64_t tasks, restarts, chain;
-  bool submit, insecure, stores;
+  bool submit, insecure, encrypts, stores;
 } Asked;
 
 // The parts of the script. Paths are owned.
@@ -154,6 +154,9 @@ static int plan_launch(const Asked *a, BatchScript *s, Error *error) {
   if (a->restarts) words_add(&s->launch, "--max-restarts"), words_add(&s->launch, restarts);
   if (a->secret) words_add(&s->launch, "--secret"), words_add(&s->launch, a->secret);
   if (a->insecure) words_add(&s->launch, "--insecure");
+  if (a->encrypts) words_add(&s->launch, "--encrypt");
+  if (a->encrypts && !a->secret)
+    return error_set(error, PLAIT_BAD_INPUT, "--encrypt: there is no secret to encrypt with; give --secret FILE, too");
   if (a->secret && a->insecure)
     return error_set(error, PLAIT_BAD_INPUT, "--secret and --insecure contradict each other; leave one out");
   if (s->most_nodes > 1 && !a->secret && !a->insecure)
@@ -303,6 +306,7 @@ int cmd_slurm(int argc, char **argv) {
        .least = 0, .most = INT_MAX},
       {"secret", OPTION_TEXT, &a.secret, "FILE", "of plait launch: the key of the machines"},
       {.name = "insecure", .value = &a.insecure, .help = "of plait launch: machines talk without a key"},
+      {.name = "encrypt", .value = &a.encrypts, .help = "of plait launch: what they compute with goes by TLS"},
       {.name = "stores", .value = &a.stores, .help = "in a job: print HOST:PORT of its first machines, for --rdzv"},
   };
   const CommandHelp help = {

@@ -29,7 +29,9 @@ typedef enum NetWireChoice {
   NET_WIRE_AUTO,    // shared memory by UCX within a machine where there is UCX, sockets else
   NET_WIRE_SOCKETS, // Unix sockets within a machine, TCP between machines
   NET_WIRE_UCX,     // UCX for all
-  NET_WIRE_TCP,     // TCP for all, for tests and to measure: PLAIT_WIRE=tcp, not a value of run.wire
+  // For tests and to measure; PLAIT_WIRE knows them, run.wire does not:
+  NET_WIRE_TCP,     // TCP for all
+  NET_WIRE_MIXED,   // as AUTO, but TCP between a rank of an odd number and one of an even number
 } NetWireChoice;
 
 // As plait_world_launched_create. AUTO: MPI's where an MPI knows the ranks, else net's. silence, wire: see NetOptions;

@@ -122,9 +122,11 @@ static bool answered(LinkOut *o, const LinkFrame *f) {
 static bool take(LinkOut *o, const LinkFrame *f) {
   if (!link_frame_is_valid(f, false)) return false;
   if (f->word != LINK_CREDIT) return answered(o, f);
+  bool is_due = f->count <= LINK_SHORTS - o->shorts && f->bytes <= LINK_LONGS - o->longs;
+  if (!FAULT(any_credit_is_taken, is_due, true)) return false;
   o->shorts += f->count;
   o->longs += (uint32_t)f->bytes;
-  return FAULT(any_credit_is_taken, o->shorts <= LINK_SHORTS && o->longs <= LINK_LONGS, true);
+  return true;
 }
 
 unsigned link_out_read(LinkOut *o) {

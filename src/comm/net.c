@@ -1,5 +1,6 @@
 // A world of net: finds the other ranks, listens for them, opens UCX where it is needed, connects the watch.
 #include "base/clock.h"
+#include "base/fault.h"
 #include "comm/net.h"
 #include "comm/net_record.h"
 #include "comm/net_world.h"
@@ -34,8 +35,7 @@ static Place find_place(void) {
 }
 
 static void warn(const NetAddress *address, int rank) {
-  const char *secret = getenv("PLAIT_SECRET");
-  if (rank || net_is_loopback(address) || (secret && *secret)) return;
+  if (rank || net_is_loopback(address) || secret_is_users()) return;
   fprintf(stderr,
           "note: PLAIT_INSECURE is set: whoever reaches this network can join this run and read what it says\n");
 }
@@ -66,17 +66,30 @@ typedef struct Making { // of a world
   size_t *lengths;
 } Making;
 
+static int listen_anywhere(const Making *m, NetAddress *at, int *listener, Error *error) {
+  char text[80];
+  *at = m->address;
+  net_set_port(at, 0);
+  *listener = net_listen(at);
+  if (*listener >= 0) return PLAIT_OK;
+  net_describe(at, text, sizeof text);
+  return error_set(error, PLAIT_BAD_INPUT, "rank 0 cannot listen at %s: %s (MASTER_ADDR must be its own machine)", text,
+                   strerror(-*listener));
+}
+
+static int check_own_address(const Making *m, Error *error) {
+  NetAddress at;
+  int listener, code = m->options.rank ? PLAIT_OK : listen_anywhere(m, &at, &listener, error);
+  if (!m->options.rank && !code) UNLESS_FAULT(watch_listens_unattended) close(listener);
+  return code;
+}
+
+// When all ranks have come: until then nobody would look at who connects.
 static int open_watch_port(Making *m, Error *error) {
-  NetAddress at = m->address;
+  NetAddress at;
   if (m->options.rank) return PLAIT_OK;
-  net_set_port(&at, 0);
-  m->listener = net_listen(&at);
-  if (m->listener < 0) {
-    char text[80];
-    net_describe(&at, text, sizeof text);
-    return error_set(error, PLAIT_BAD_INPUT, "rank 0 cannot listen at %s: %s (MASTER_ADDR must be its own machine)",
-                     text, strerror(-m->listener));
-  }
+  int code = listen_anywhere(m, &at, &m->listener, error);
+  if (code) return code;
   m->mine.watch_port = (uint32_t)net_port(&at);
   if (getrandom(&m->mine.token, sizeof m->mine.token, 0) != sizeof m->mine.token)
     return error_set(error, PLAIT_FAILED, "the system gives no random numbers: %s", strerror(errno));
@@ -96,21 +109,22 @@ static void drop_records(Making *m) {
   for (int r = 0; r < m->options.ranks; r++) free(m->records[r]), m->records[r] = NULL;
 }
 
+static const char *const wire_names[] = {"auto", "sockets", "ucx", "tcp", "mixed"}; // of NetWireChoice
+
 static int refuse_choice(const Making *m, int rank, const Place *other, Error *error) {
-  static const char *const names[] = {"auto", "sockets", "ucx", "tcp"};
   return error_set(error, PLAIT_BAD_INPUT, "run.wire is %s on rank %d, but %s on rank %d; it must be the same on all",
-                   names[other->wire], rank, names[m->place.wire], m->options.rank);
+                   wire_names[other->wire], rank, wire_names[m->place.wire], m->options.rank);
 }
 
 // What carries messages to each rank. Nothing listens yet: what does depends on this.
 static int exchange_places(Making *m, NetWorld *w, Error *error) {
-  int code = rendezvous_tcp(&m->options, &m->address, w->has_secret ? &w->secret : NULL, &m->rendezvous, error);
+  int code = rendezvous_tcp(&m->options, &m->address, w->has_secret ? &w->job : NULL, &m->rendezvous, error);
   if (!code) code = exchange(m, &m->place, sizeof m->place, place_is_valid, error);
   w->carriers = xcalloc((size_t)m->options.ranks, sizeof *w->carriers);
   m->all_share_memory = !code;
   for (int r = 0; r < m->options.ranks && !code; r++) {
     const Place *other = m->records[r];
-    NetCarrier carrier = carrier_between(&m->place, other, r == m->options.rank);
+    NetCarrier carrier = carrier_between(&m->place, m->options.rank, other, r);
     if (other->wire != m->place.wire) code = refuse_choice(m, r, other, error);
     w->carriers[r] = carrier;
     m->has_near |= carrier == CARRIER_UNIX;
@@ -121,6 +135,15 @@ static int exchange_places(Making *m, NetWorld *w, Error *error) {
   w->is_all_shared = m->place.wire == NET_WIRE_UCX;
   drop_records(m);
   return code;
+}
+
+// All ranks find the same.
+static int check_encryption(const Making *m, const NetWorld *w, Error *error) {
+  bool in_clear = w->is_all_shared && !m->all_share_memory && secret_encrypts();
+  if (FAULT(ucx_says_it_encrypts, !in_clear, true)) return PLAIT_OK;
+  return error_set(error, PLAIT_BAD_INPUT,
+                   "--encrypt (PLAIT_ENCRYPT is 1) and run.wire: ucx contradict each other, where "
+                   "ranks are on several machines: UCX does not encrypt what they say");
 }
 
 // By which this machine reaches rank 0, and so the others: nothing listens at all addresses.
@@ -175,13 +198,6 @@ static int *number_machines(const Making *m) {
   return machines;
 }
 
-// Known to the ranks of this world alone: who knows the token and, if the job has one, the secret.
-static Secret secret_of_world(const NetWorld *w, uint64_t token) {
-  Secret none = {{0}}, own;
-  secret_proof(w->has_secret ? &w->secret : &none, "plait: the ranks of a world", &token, 1, own.key);
-  return own;
-}
-
 static int connect_all(Making *m, NetWorld *w, Error *error) {
   int code = PLAIT_OK, n = m->options.ranks, local = 0;
   const Record *first = m->records[0];
@@ -194,18 +210,18 @@ static int connect_all(Making *m, NetWorld *w, Error *error) {
   }
   process_world_init(&w->base, &net_wire, m->options.rank, n, local);
   if (local < n) w->base.machines = number_machines(m);
-  Secret secret = secret_of_world(w, first->token);
+  // Known to the ranks of this world alone: who knows the token and, if the job has one, the secret.
+  Secret secret = secret_derive(w->has_secret ? &w->job : NULL, "plait: the ranks of a world", &first->token, 1);
   for (int r = 0; r < n; r++) {
     const Record *other = m->records[r];
     if (w->carriers[r] == CARRIER_UCX) net_shared_set_peer(w->shared, r, other + 1, other->address_bytes);
     else links_set_peer(w->links, r, &other->link, w->carriers[r] == CARRIER_UNIX);
   }
-  links_begin(w->links, &secret, false, (const char (*)[HOST_NAME])w->hosts);
+  links_begin(w->links, &secret, secret_encrypts(), (const char (*)[HOST_NAME])w->hosts);
   if (w->shared) net_shared_begin(w->shared, &secret);
   net_set_port(&watch, (int)first->watch_port);
   if (!code)
-    code = net_watch_create(&w->base, m->listener, &watch, first->token, w->has_secret ? &w->secret : NULL,
-                            (const char (*)[HOST_NAME])w->hosts,
+    code = net_watch_create(&w->base, m->listener, &watch, &secret, (const char (*)[HOST_NAME])w->hosts,
                             m->options.silence, clock_seconds() + m->options.patience, &w->watch, error);
   return code;
 }
@@ -216,9 +232,11 @@ static int make(Making *m, NetWorld *w, Error *error) {
   if (code) return error_prefix(error, "MASTER_ADDR, the machine of rank 0");
   code = refuse_address(&m->address, m->options.rank, error);
   if (code) return code;
-  code = open_watch_port(m, error);
+  code = check_own_address(m, error);
   if (!code) code = exchange_places(m, w, error);
+  if (!code) code = check_encryption(m, w, error);
   if (!code) code = open_carriers(m, w, error);
+  if (!code) code = open_watch_port(m, error);
   if (!code) code = exchange_records(m, w, error);
   if (m->rendezvous) m->rendezvous->close(m->rendezvous), m->rendezvous = NULL;
   if (!code) code = connect_all(m, w, error);
@@ -242,15 +260,14 @@ static int choose_wire(Making *m, Error *error) {
   NetWireChoice choice = m->options.wire;
   Error none = {0};
   if (choice == NET_WIRE_AUTO && named && *named) {
-    if (!strcmp(named, "sockets")) choice = NET_WIRE_SOCKETS;
-    else if (!strcmp(named, "ucx")) choice = NET_WIRE_UCX;
-    else if (!strcmp(named, "tcp")) choice = NET_WIRE_TCP;
-    else if (strcmp(named, "auto"))
+    while (choice <= NET_WIRE_MIXED && strcmp(named, wire_names[choice])) choice++;
+    if (choice > NET_WIRE_MIXED)
       return error_set(error, PLAIT_BAD_INPUT, "PLAIT_WIRE is \"%.40s\"; it must be auto, sockets or ucx", named);
   }
   m->place.wire = choice;
   if (choice == NET_WIRE_UCX) return net_shared_load(error);
-  m->place.has_ucx = choice == NET_WIRE_AUTO && m->options.ranks > 1 && !net_shared_load(&none);
+  m->place.has_ucx =
+      (choice == NET_WIRE_AUTO || choice == NET_WIRE_MIXED) && m->options.ranks > 1 && !net_shared_load(&none);
   return PLAIT_OK;
 }
 
@@ -276,7 +293,7 @@ int net_world_create(const NetOptions *options, PlaitWorld **world, Error *error
   m.records = xcalloc(n, sizeof *m.records);
   m.lengths = xcalloc(n, sizeof *m.lengths);
   int code = choose_wire(&m, error);
-  if (!code) code = secret_of_environment(&w->secret, &w->has_secret, error);
+  if (!code) code = secret_of_environment(&w->job, &w->has_secret, error);
   if (!code) code = make(&m, w, error);
   drop_records(&m);
   free(m.records);

@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 enum { EVENTS = 32, GUESTS_AT_ONCE = 16, MOST_TRIES = 1000 };
-static const double guest_seconds = 10, first_retry = 0.01, longest_retry = 1;
+static const double guest_seconds = 5, first_retry = 0.01, longest_retry = 1;
 static const char purpose[] = "plait: messages between two ranks";
 
 // What the first field of all that epoll knows says.
@@ -297,7 +297,7 @@ static void meet(Links *l, Peer *p) {
     watch_end(l, &p->out->end);
   } else if (state == PROOF_REFUSED) {
     char why[PROOF_REASON + 40];
-    bool has_ended = p->greeting.proof.refusal == REFUSAL_STRANGER;
+    bool has_ended = p->greeting.proof.refusal == REFUSAL_LEFT;
     snprintf(why, sizeof why, "what listens there %s", proof_reason(&p->greeting.proof));
     drop_greeting(l, &p->greeting);
     if (has_ended) try_again(l, p);
@@ -415,6 +415,7 @@ void links_set_peer(Links *l, int rank, const LinkAddress *address, bool is_near
 
 void links_begin(Links *l, const Secret *secret, bool encrypts, const char (*hosts)[HOST_NAME]) {
   l->secret = *secret;
+  l->secret.encrypts = FAULT(links_do_not_encrypt, encrypts, false);
   l->encrypts = encrypts;
   l->hosts = hosts;
   if (l->tcp.fd >= 0) watch(l, l->tcp.fd, EPOLL_CTL_ADD, false, &l->tcp);

@@ -2,6 +2,7 @@
 #include "comm/net_match.h"
 #include "base/fault.h"
 #include "base/hash.h"
+#include <stdbool.h>
 #include <stddef.h>
 
 static MatchList *list_of(MatchList *table, uint64_t tag) { return &table[hash_mix(tag, 0) % MATCH_LISTS]; }

@@ -8,7 +8,7 @@ static bool is_text(const char *data, size_t size) { return memchr(data, 0, size
 bool place_is_valid(const void *data, size_t bytes) {
   const Place *p = data;
   return bytes == sizeof *p && is_text(p->host, sizeof p->host) && is_text(p->boot, sizeof p->boot) &&
-         p->wire <= NET_WIRE_TCP && p->has_ucx <= 1;
+         p->wire <= NET_WIRE_MIXED && p->has_ucx <= 1;
 }
 
 static bool are_same_system(const Place *a, const Place *b) {
@@ -25,12 +25,13 @@ bool places_share_files(const Place *a, const Place *b) {
   return are_same_system(a, b) && FAULT(containers_share_files, same_files, true);
 }
 
-NetCarrier carrier_between(const Place *a, const Place *b, bool same_rank) {
+NetCarrier carrier_between(const Place *a, int rank, const Place *b, int other) {
   if (a->wire == NET_WIRE_UCX) return CARRIER_UCX;
-  if (same_rank) return CARRIER_SELF;
-  bool by_memory = a->wire == NET_WIRE_AUTO && a->has_ucx && b->has_ucx;
+  if (rank == other) return CARRIER_SELF;
+  if (a->wire == NET_WIRE_TCP || (a->wire == NET_WIRE_MIXED && (rank + other) % 2)) return CARRIER_TCP;
+  bool by_memory = a->wire != NET_WIRE_SOCKETS && a->has_ucx && b->has_ucx;
   if (by_memory && places_share_memory(a, b)) return CARRIER_UCX;
-  return a->wire != NET_WIRE_TCP && places_share_files(a, b) ? CARRIER_UNIX : CARRIER_TCP;
+  return places_share_files(a, b) ? CARRIER_UNIX : CARRIER_TCP;
 }
 
 bool record_is_valid(const void *data, size_t bytes) {

@@ -24,8 +24,8 @@ bool place_is_valid(const void *data, size_t bytes);
 bool places_share_memory(const Place *a, const Place *b);
 // Whether one can reach the other's Unix socket.
 bool places_share_files(const Place *a, const Place *b);
-// Between two ranks of the same choice; both find the same.
-NetCarrier carrier_between(const Place *a, const Place *b, bool same_rank);
+// Between two ranks (a's and b's numbers) of the same choice; both find the same.
+NetCarrier carrier_between(const Place *a, int rank, const Place *b, int other);
 
 // The address of its worker of UCX follows, where it has one.
 typedef struct Record {

@@ -78,7 +78,7 @@ int ucx_load(const Ucx **ucx, Error *error) {
   pthread_once(&once, load);
   *ucx = &loaded;
   if (!*problem) return PLAIT_OK;
-  return error_set(error, PLAIT_FAILED, "run.comm: net needs UCX, which cannot be loaded (%s); install libucx0",
+  return error_set(error, PLAIT_FAILED, "run.wire: ucx needs UCX, which cannot be loaded (%s); install libucx0",
                    problem);
 }
 #endif

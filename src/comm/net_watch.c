@@ -15,15 +15,18 @@
 
 // Between two pulses, at most; the shortest silence is several of them.
 static const double longest_period = 0.1, settle_seconds = 0.5, stopped_seconds = 1, introduction_seconds = 5;
-enum { SPARE_ARRIVALS = 256 }; // connections beyond those of ranks, at a time
+enum { SPARE_ARRIVALS = 256, RETRY_MILLISECONDS = 50 }; // connections beyond those of ranks, at a time
 
 typedef struct Link {
-  int fd, leaves;  // fd -1: it is closed
+  Channel *channel; // NULL: it is closed
+  int leaves;
   double heard;    // when something came
   atomic_int gone; // its process has ended, or is silent
   uint64_t call;   // of its last pulse
   size_t have;     // bytes that have come and were not taken
   unsigned char came[FRAME_BYTES];
+  size_t sent, whole; // of the frame that goes
+  unsigned char goes[FRAME_BYTES];
 } Link;
 
 struct NetWatch {
@@ -44,14 +47,24 @@ struct NetWatch {
 
 // Words -------------------------------------------------------------------------------------------------------------
 
-// With the lock. One whose connection is full reads nothing: it is silent anyway.
+// Whether the whole frame has gone.
+static bool flush(Link *l) {
+  while (l->sent < l->whole) {
+    ssize_t n = channel_send(l->channel, l->goes + l->sent, l->whole - l->sent);
+    if (n <= 0) return false;
+    l->sent += (size_t)n;
+  }
+  return true;
+}
+
+// With the lock. One whose connection is full reads nothing, and is told nothing more until it does: it is silent
+// anyway.
 static void say(NetWatch *w, int rank, Word word, const void *data, size_t bytes) {
   Link *l = &w->link[rank];
-  unsigned char frame[FRAME_BYTES];
-  if (l->fd < 0) return;
-  size_t whole = frame_write(frame, word, data, bytes);
-  ssize_t n = send(l->fd, frame, whole, MSG_NOSIGNAL | MSG_DONTWAIT);
-  if (n > 0 && (size_t)n < whole) shutdown(l->fd, SHUT_WR); // half a frame would spoil the next
+  if (!l->channel || !flush(l)) return;
+  l->whole = frame_write(l->goes, word, data, bytes);
+  l->sent = 0;
+  flush(l);
 }
 
 static void say_to_all(NetWatch *w, Word word, const void *data, size_t bytes, int except) {
@@ -123,7 +136,7 @@ static void look_for_silence(NetWatch *w, double time) {
   char how[96];
   snprintf(how, sizeof how, "is silent: nothing has come of it for %g s (run.silence)", limit);
   for (int r = 0; r < w->world->base.ranks; r++)
-    if (w->link[r].fd >= 0 && time - w->link[r].heard > FAULT(net_silence_unseen, limit, 1e9))
+    if (w->link[r].channel && time - w->link[r].heard > FAULT(net_silence_unseen, limit, 1e9))
       gone(w, r, how, true, w->world->rank);
 }
 
@@ -160,7 +173,9 @@ static const char *receive(NetWatch *w, int rank, double now) {
       memmove(l->came, l->came + taken, l->have);
       continue;
     }
-    ssize_t n = recv(l->fd, l->came + l->have, sizeof l->came - l->have, MSG_DONTWAIT);
+    pthread_mutex_lock(&w->lock); // TLS sends and receives by one state
+    ssize_t n = channel_receive(l->channel, l->came + l->have, sizeof l->came - l->have);
+    pthread_mutex_unlock(&w->lock);
     if (n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR)) return ended;
     if (n < 0 && errno == EAGAIN) return NULL;
     if (n < 0) continue;
@@ -174,8 +189,8 @@ static void listen_to(NetWatch *w, int rank, double now) {
   const char *how = receive(w, rank, now);
   if (!how) return;
   pthread_mutex_lock(&w->lock);
-  close(l->fd);
-  l->fd = -1;
+  channel_close(l->channel);
+  l->channel = NULL;
   pthread_mutex_unlock(&w->lock);
   if (FAULT(net_death_unseen, false, true)) return;
   gone(w, rank, how, false, rank);
@@ -192,7 +207,8 @@ static int gather_links(NetWatch *w) {
   int n = 0;
   w->polled[n++] = (struct pollfd){w->wake, POLLIN, 0};
   for (int r = 0; r < w->world->base.ranks; r++)
-    if (w->link[r].fd >= 0) w->whose[n] = r, w->polled[n++] = (struct pollfd){w->link[r].fd, POLLIN, 0};
+    if (w->link[r].channel)
+      w->whose[n] = r, w->polled[n++] = (struct pollfd){channel_fd(w->link[r].channel), POLLIN, 0};
   return n;
 }
 
@@ -255,46 +271,50 @@ static void *watch_thread(void *argument) {
 
 // Connecting --------------------------------------------------------------------------------------------------------
 
-typedef struct Expected { int ranks; uint64_t token; const Secret *secret; } Expected;
-
 // Nothing follows an introduction.
 static int64_t check_introduction(const void *head, const void *context) {
-  const Expected *e = context;
-  return introduction_is_valid(head, e->ranks, e->token, e->secret) ? 0 : -1;
+  const int *ranks = context;
+  return introduction_is_valid(head, *ranks) ? 0 : -1;
 }
 
 // *strangers: connections that were closed because they did not introduce themselves as a rank; -1: the error says why
 // none can be taken.
-static int accept_all(NetWatch *w, int listener, uint64_t token, const Secret *secret, double deadline, int *strangers,
-                      Error *error) {
-  Expected expected = {w->world->base.ranks, token, secret};
-  Welcome welcome = {.head_bytes = sizeof(Introduction), .rest = check_introduction, .context = &expected,
-                     .answer_seconds = introduction_seconds, .most = expected.ranks + SPARE_ARRIVALS};
+static int accept_all(NetWatch *w, int listener, const Secret *secret, double deadline, int *strangers, Error *error) {
+  const int ranks = w->world->base.ranks;
+  Welcome welcome = {.secret = secret, .head_bytes = sizeof(Introduction), .rest = check_introduction,
+                     .context = &ranks, .meeting_seconds = introduction_seconds,
+                     .answer_seconds = introduction_seconds, .most = ranks + SPARE_ARRIVALS};
   Arrivals arrivals;
   Channel *channel;
   void *answer;
   int here = 1;
   if (arrivals_begin(&arrivals, listener, &welcome, error)) return *strangers = -1, 0;
-  while (here < expected.ranks && arrivals_next(&arrivals, deadline, &channel, &answer)) {
+  while (here < ranks && arrivals_next(&arrivals, deadline, &channel, &answer)) {
     Link *l = &w->link[((Introduction *)answer)->rank];
-    if (l->fd < 0) l->fd = channel_release(channel), here++;
+    if (!l->channel) l->channel = channel, here++;
     else channel_close(channel), arrivals.refused++;
     free(answer);
   }
   arrivals_end(&arrivals);
-  *strangers = arrivals.unanswered + arrivals.refused;
-  return here == expected.ranks;
+  *strangers = arrivals.without_secret + arrivals.unanswered + arrivals.refused;
+  return here == ranks;
 }
 
-static int connect_to_0(NetWatch *w, const NetAddress *address, uint64_t token, const Secret *secret, double deadline) {
-  Introduction me = introduction_of(w->world->rank, token, secret);
-  int fd = net_connect(address, deadline);
-  if (fd < 0) return 0;
-  w->link[0].fd = fd;
-  return net_write(fd, &me, sizeof me, deadline);
+// Again where rank 0 has closed this connection because hundreds of strangers came; a rank 0 that has gone does not
+// listen any more.
+static int connect_to_0(NetWatch *w, const NetAddress *address, const Secret *secret, double deadline) {
+  Introduction me = {.rank = (uint32_t)w->world->rank};
+  for (int fd; (fd = net_connect(address, deadline)) >= 0 && clock_seconds() < deadline;) {
+    Channel *channel = channel_open(fd, false, secret);
+    if (channel && channel_meet(channel, deadline) && channel_write(channel, &me, sizeof me, deadline))
+      return w->link[0].channel = channel, 1;
+    channel_close(channel);
+    poll(NULL, 0, RETRY_MILLISECONDS);
+  }
+  return 0;
 }
 
-int net_watch_create(ProcessWorld *world, int listener, const NetAddress *address, uint64_t token, const Secret *secret,
+int net_watch_create(ProcessWorld *world, int listener, const NetAddress *address, const Secret *secret,
                      const char (*hosts)[HOST_NAME], double silence, double deadline, NetWatch **watch, Error *error) {
   size_t n = (size_t)world->base.ranks;
   NetWatch *w = xcalloc(1, sizeof *w);
@@ -305,10 +325,9 @@ int net_watch_create(ProcessWorld *world, int listener, const NetAddress *addres
   w->polled = xcalloc(n + 1, sizeof *w->polled);
   w->whose = xcalloc(n + 1, sizeof *w->whose);
   pthread_mutex_init(&w->lock, NULL);
-  for (size_t r = 0; r < n; r++) w->link[r].fd = -1;
   w->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-  int strangers = 0, good = world->rank ? connect_to_0(w, address, token, secret, deadline)
-                                        : accept_all(w, listener, token, secret, deadline, &strangers, error);
+  int strangers = 0, good = world->rank ? connect_to_0(w, address, secret, deadline)
+                                        : accept_all(w, listener, secret, deadline, &strangers, error);
   w->before = clock_seconds();
   for (size_t r = 0; r < n; r++) w->link[r].heard = w->before;
   *watch = w;
@@ -334,8 +353,7 @@ void net_watch_destroy(NetWatch *w) {
   pthread_mutex_unlock(&w->lock);
   wake_up(w);
   if (w->started) pthread_join(w->thread, NULL);
-  for (int r = 0; r < w->world->base.ranks; r++)
-    if (w->link[r].fd >= 0) close(w->link[r].fd);
+  for (int r = 0; r < w->world->base.ranks; r++) channel_close(w->link[r].channel);
   if (w->wake >= 0) close(w->wake);
   pthread_mutex_destroy(&w->lock);
   free(w->link);

@@ -9,10 +9,10 @@
 
 typedef struct NetWatch NetWatch;
 
-// Connects the ranks: rank 0 by its listener (which it closes), the others to `address`. Only who knows the token of
-// the world is let in; where there is a secret (else NULL), who proves to have it. hosts: (ranks) names, for sentences;
-// borrowed. Waits for all ranks until the deadline.
-int net_watch_create(ProcessWorld *world, int listener, const NetAddress *address, uint64_t token, const Secret *secret,
+// Connects the ranks: rank 0 by its listener (which it closes), the others to `address`. Only who proves to have the
+// world's secret is let in; all goes by TLS where it encrypts. hosts: (ranks) names, for sentences; borrowed. Waits for
+// all ranks until the deadline.
+int net_watch_create(ProcessWorld *world, int listener, const NetAddress *address, const Secret *secret,
                      const char (*hosts)[HOST_NAME], double silence, double deadline, NetWatch **watch, Error *error);
 int net_watch_start(NetWatch *watch, Error *error); // its thread
 // What the thread does again and again, without waiting, at the time `now` of clock_seconds(): takes what has come,

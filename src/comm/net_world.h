@@ -46,8 +46,8 @@ typedef struct NetWorld {
   char failure[200];        // what is wrong with it
   bool leaves;              // connections that end are no failures any more
   NetWatch *watch;
-  bool has_secret;
-  Secret secret;            // of the job
+  bool has_secret;          // the job has one
+  Secret job;               // that one
 } NetWorld;
 
 extern const Wire net_wire;

@@ -16,6 +16,6 @@ struct Rendezvous {
 
 // Rank 0 listens at the address, or at the next free port. Others look there for a greeting of the same run: what else
 // listens there, as torchrun's store does, says nothing, and is told nothing.
-// secret (borrowed; may be NULL): then all goes by TLS, and who does not have it is not let in.
+// secret (borrowed; may be NULL): who does not have it is not let in; all goes by TLS where it encrypts.
 int rendezvous_tcp(const NetOptions *options, const NetAddress *address, const Secret *secret, Rendezvous **rendezvous,
                    Error *error);

@@ -204,10 +204,7 @@ static Channel *greet(TcpRendezvous *r, int port) {
   Channel *channel = channel_open(fd, false, r->secret);
   if (!channel) return NULL;
   if (!channel_meet(channel, limit))
-    snprintf(r->reason, sizeof r->reason, "what listens at %s %s", text,
-             errno == EPROTO       ? "does not have the secret"
-             : errno == ECONNRESET ? "has ended the connection"
-                                   : "does not answer");
+    snprintf(r->reason, sizeof r->reason, "what listens at %s %s", text, channel_reason(channel));
   else if (!channel_read(channel, &greeting, sizeof greeting, limit))
     snprintf(r->reason, sizeof r->reason, "what listens at %s is not plait", text);
   else if (greeting_is_ours(&greeting, &mine, text, r->options.id, r->reason)) return channel;

@@ -1,15 +1,13 @@
 // What goes over a connection of the watch (net_watch.c), and checks of what comes. No sockets here, so that fuzz
 // targets can give it any bytes.
 #pragma once
-#include "net/secret.h"
 #include "comm/wire.h"
+#include <stdbool.h>
 
-// What a rank says first. token: 0 where there is a secret, and the proof has it.
-typedef struct Introduction { uint64_t token; uint32_t rank, zero; unsigned char proof[PROOF_BYTES]; } Introduction;
+// The first words of a rank, when both sides have proved to have the world's secret.
+typedef struct Introduction { uint32_t rank, zero; } Introduction;
 
-Introduction introduction_of(int rank, uint64_t token, const Secret *secret); // secret NULL: there is none
-// Whether it comes from one of these ranks, other than 0, of the world with this token.
-bool introduction_is_valid(const Introduction *who, int ranks, uint64_t token, const Secret *secret);
+bool introduction_is_valid(const Introduction *who, int ranks); // it is one of these ranks, other than 0
 
 typedef enum Word { WORD_NONE, WORD_PULSE, WORD_NOTICE, WORD_LEAVE, WORD_LEFT } Word;
 // `bytes` follow: a pulse's call (comm_last), a Notice, else nothing.

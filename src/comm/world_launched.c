@@ -4,6 +4,7 @@
 #include "base/node_list.h"
 #include "comm/launcher.h"
 #include "comm/net.h"
+#include "net/secret.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -102,13 +103,19 @@ static int create_net(double silence, NetWireChoice wire, PlaitWorld **world, Er
   return net_world_create(&options, world, error);
 }
 
+static int create_mpi(PlaitWorld **world, Error *error) {
+  if (FAULT(mpi_says_it_encrypts, !secret_encrypts(), true)) return plait_world_mpi_create(world, error);
+  return error_set(error, PLAIT_BAD_INPUT, "PLAIT_ENCRYPT is 1, but MPI carries what these ranks say, and plait cannot "
+                   "make it encrypt that; start them by plait launch --encrypt, or with run.comm: net");
+}
+
 // Where MPI sees tasks each by itself, net still finds them together.
 static int create_auto(double silence, NetWireChoice wire, PlaitWorld **world, Error *error) {
   Launcher l = launcher_find();
   char version[1 << 14];
   int has_mpi = launcher_mpi_version(version) != NULL;
   if (!has_mpi || !l.mpi) return create_net(silence, wire, world, error);
-  int code = plait_world_mpi_create(world, error);
+  int code = create_mpi(world, error);
   if (code != PLAIT_BAD_INPUT || l.tasks <= 1 || l.rank < 0) return code;
   Error net = {0};
   code = create_net(silence, wire, world, &net);
@@ -120,7 +127,7 @@ int world_launched_create(WorldKind kind, double silence, NetWireChoice wire, Pl
   *world = NULL;
   int code = launcher_check(error);
   if (code) return code;
-  if (kind == WORLD_MPI) return plait_world_mpi_create(world, error);
+  if (kind == WORLD_MPI) return create_mpi(world, error);
   return kind == WORLD_NET ? create_net(silence, wire, world, error) : create_auto(silence, wire, world, error);
 }
 

@@ -132,8 +132,8 @@ static bool connect_next(Copies *c) {
   if (fd < 0) return tell_unreachable(c, strerror(-fd)), false;
   c->out = channel_open(fd, false, c->is_secret ? &c->secret : NULL);
   bool met = c->out && channel_meet(c->out, clock_seconds() + greeting_seconds);
-  const char *why = c->out && !met && errno == EPROTO ? "what listens there does not have the secret"
-                                                      : "the connection ends";
+  char why[200] = "the connection ends";
+  if (c->out && !met) snprintf(why, sizeof why, "what listens there %s", channel_reason(c->out));
   if (met && put(c, c->out, &mine, sizeof mine)) return true;
   channel_close(c->out);
   c->out = NULL;
@@ -371,6 +371,10 @@ int copies_start(const Workers *workers, const CopiesPlace *place, Copies **out,
   snprintf(c->next, sizeof c->next, "%s", place->next);
   snprintf(c->next_host, sizeof c->next_host, "%s", place->next_host);
   int code = secret_of_environment(&c->secret, &c->is_secret, error);
+  if (!code && !c->is_secret && FAULT(copies_ask_nobody, *place->secret, 0)) {
+    code = secret_of_text(place->secret, &c->secret, error);
+    c->is_secret = true;
+  }
   if (!code) code = take_here(c, place, error);
   if (!code && pipe2(c->stop, O_CLOEXEC)) code = error_set(error, PLAIT_FAILED, "no pipe: %s", strerror(errno));
   if (!code) code = thread_start(&c->sender, send_all, c, error, "a thread that copies memory to another machine");

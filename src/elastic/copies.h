@@ -17,10 +17,11 @@ typedef struct CopiesPlace {
   int ranks;           // of the round, on all machines
   int64_t most;        // bytes that all copies here may take; 0: most of what the machine has left
   bool insecure;       // other addresses than the loopback interface's are fine
+  const char *secret;  // that the job has drawn (secret_draw), where the user has given none
 } CopiesPlace;
 
 // For one round. The workers are borrowed until copies_stop. PLAIT_FAILED: nothing can listen there, or no thread;
-// PLAIT_BAD_INPUT: neither loopback nor a secret, and not `insecure`.
+// PLAIT_BAD_INPUT: neither loopback nor a user's secret, and not `insecure`.
 int copies_start(const Workers *workers, const CopiesPlace *place, Copies **copies, Error *error);
 // Nothing more is sent or taken; a copy that has come in part is none. What is whole stays. NULL is fine.
 void copies_stop(Copies *copies);

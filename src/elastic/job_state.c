@@ -51,6 +51,7 @@ static const Field failure_fields[] = {
 static const Field state_fields[] = {
     {"changes", LONG, offsetof(JobState, changes), sizeof(int64_t), 0, 0},
     TEXT_OF(JobState, job),
+    TEXT_OF(JobState, secret),
     TEXT_OF(JobState, recipe),
     TEXT_OF(JobState, version),
     INTEGER_OF(JobState, phase, JOB_GATHERS, JOB_DONE),

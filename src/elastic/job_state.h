@@ -1,6 +1,7 @@
 // What the supervisors of a job have in common: who is there, which round runs, how it ends. One value of the store,
 // which they change by compare-and-set.
 #pragma once
+#include "net/secret.h"
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -54,6 +55,7 @@ typedef struct JobRoundEnd {
 typedef struct JobState {
   int64_t changes;         // counts: of two states the one with more is newer
   char job[20];            // a random number of this start of the job
+  char secret[SECRET_TEXT]; // of its processes, as this start has drawn it; "": the user has given one
   char recipe[20], version[40]; // what all must have in common
   JobPhase phase;
   JobEnding ending;

@@ -112,6 +112,7 @@ static JobState *new_state(const Member *m) {
   s->failure.round = -1;
   memcpy(s->job, m->place.folder.job, sizeof s->job);
   if (!*s->job) job_make_name(s->job, sizeof s->job);
+  if (!secret_is_users()) UNLESS_FAULT(launch_draws_no_secret) secret_draw(s->secret);
   snprintf(s->recipe, sizeof s->recipe, "%s", m->options->recipe);
   snprintf(s->version, sizeof s->version, "%s", PLAIT_VERSION);
   snprintf(s->cause, sizeof s->cause, "start");

@@ -49,7 +49,7 @@ static void start_copies(Supervisor *me) {
   const Machine *next = job_next(s, me->here);
   const CopiesPlace place = {.address = me->here->address, .port = me->here->copies_port, .next = next->address,
                              .next_port = next->copies_port, .next_host = next->host, .ranks = me->ranks,
-                             .insecure = me->options->insecure};
+                             .insecure = me->options->insecure, .secret = s->secret};
   Error error = {0};
   if (!me->options->copies || next == me->here) return;
   if (copies_start(&me->round.workers, &place, &me->copies, &error))
@@ -65,7 +65,7 @@ int supervisor_round_start(Supervisor *me, Error *error) {
                      .host = first ? first->address : "127.0.0.1", .port = first ? port_of(me, first) : 0, .id = o->id,
                      .token = s->job, .round = s->round, .restarts = s->restarts, .most_restarts = o->most_restarts,
                      .log_folder = o->log_folder, .tee = o->tee, .copies = o->copies && job_members(s) > 1,
-                     .insecure = o->insecure};
+                     .insecure = o->insecure, .secret = s->secret};
   me->begun = s->round;
   me->ranks = job_ranks(s);
   me->working = true;

@@ -3,6 +3,7 @@
 #include "base/fault.h"
 #include "base/file.h"
 #include "elastic/binding.h"
+#include "net/secret.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -79,6 +80,7 @@ static void set_variables(const WorkerPlan *p, const Workers *w, int local, int 
   setenv("PLAIT_LAUNCH_JOB", p->token, 1); // whose rounds count (train/run_folder.h)
   set_number("PLAIT_LAUNCH_ROUND", p->round);
   if (p->insecure) setenv("PLAIT_INSECURE", "1", 1);
+  setenv(secret_drawn_variable, p->secret, 1); // not on the command line, which everybody sees
   setenv("TORCHELASTIC_RUN_ID", p->id, 1);
   setenv("MASTER_ADDR", p->host, 1);
   setenv("ROLE_NAME", "default", 1);

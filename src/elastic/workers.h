@@ -20,6 +20,7 @@ typedef struct WorkerPlan {
   int tee;                  // 1: standard output goes there, too; 2: errors; 3: both
   bool copies;              // what they keep in memory is kept on the next machine, too (elastic/copies.h)
   bool insecure;            // other addresses than the loopback interface's are fine
+  const char *secret;       // that plait launch has drawn (secret_draw); "": the user has given one
 } WorkerPlan;
 
 enum { WORKER_STREAMS = 2, WORKER_SENTENCE = 1024, WORKER_LINE = 4096, WORKER_MEMORIES = 2, WORKER_RUN = 400 };

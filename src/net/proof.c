@@ -17,7 +17,7 @@ _Static_assert(sizeof(ProofVerdict) == 8 + PROOF_BYTES, "a verdict has no gaps")
 
 static const char *version_of(const Proof *p) { return p->terms.version ? p->terms.version : PLAIT_VERSION; }
 
-// What goes next, and what follows when it has gone.
+// Sends this next; `then` is what follows when it has gone.
 static void send_next(Proof *p, const void *data, size_t bytes, ProofState then) {
   memcpy(p->out.bytes, data, bytes);
   p->sent = 0;
@@ -30,11 +30,12 @@ static void read_next(Proof *p, size_t bytes) {
   p->want = bytes;
 }
 
-// What is wrong with the other side. `at_once`: it is told nothing more.
+// Notes why the other side is refused. `at_once`: it is told nothing more.
 static void refuse(Proof *p, ProofRefusal why, bool at_once) {
   static const char *const reasons[] = {[REFUSAL_STRANGER] = "is not plait",
                                         [REFUSAL_SECRET] = "does not have the secret of this job",
-                                        [REFUSAL_WORDS] = "is not whom this connection is for"};
+                                        [REFUSAL_WORDS] = "is not whom this connection is for",
+                                        [REFUSAL_LEFT] = "has ended the connection"};
   if (why == REFUSAL_VERSION && strncmp(p->theirs.version, version_of(p), PROOF_VERSION) == 0)
     snprintf(p->reason, sizeof p->reason, "is plait %.31s with protocol %u of connections, and this has protocol %d",
              p->theirs.version, p->theirs.protocol, PROOF_PROTOCOL);
@@ -162,9 +163,7 @@ void proof_received(Proof *p, size_t bytes) {
 
 void proof_ended(Proof *p) {
   if (p->refusal) p->send = p->sent = 0; // it is known why already
-  else refuse(p, REFUSAL_STRANGER, true);
-  if (p->is_verdict && p->refusal == REFUSAL_STRANGER)
-    snprintf(p->reason, sizeof p->reason, "has closed the connection before it proved to have the secret");
+  else refuse(p, REFUSAL_LEFT, true);
 }
 
 ProofState proof_advance(Proof *p, int fd) {
@@ -199,7 +198,8 @@ int proof_meet(int fd, const ProofTerms *terms, bool is_server, double deadline,
     if (!net_ready(fd, state == PROOF_READS ? POLLIN : POLLOUT, deadline))
       return error_set(error, PLAIT_FAILED, "has not proved in time to have the secret");
   if (state == PROOF_REFUSED)
-    return error_set(error, p.refusal == REFUSAL_STRANGER ? PLAIT_FAILED : PLAIT_BAD_INPUT, "%s", p.reason);
+    return error_set(error, p.refusal == REFUSAL_STRANGER || p.refusal == REFUSAL_LEFT ? PLAIT_FAILED : PLAIT_BAD_INPUT,
+                     "%s", p.reason);
   if (words) memcpy(words, p.theirs.words, sizeof p.theirs.words);
   return PLAIT_OK;
 }

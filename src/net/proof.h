@@ -39,13 +39,14 @@ typedef enum ProofState {
 // Why a connection was refused.
 typedef enum ProofRefusal {
   REFUSAL_NONE,
-  REFUSAL_STRANGER,  // it is not plait, or the connection has ended too early
+  REFUSAL_STRANGER,  // it is not plait
   REFUSAL_VERSION,   // another version of plait
   REFUSAL_SECRET,    // it has not the secret, or is there for another purpose
   REFUSAL_WORDS,     // it has the secret, but its words are not expected
+  REFUSAL_LEFT,      // it has ended the connection
 } ProofRefusal;
 
-// What is sent. Magic, protocol and version stay where they are in all protocols, so that each can name the other.
+// The messages. Magic, protocol and version stay where they are in all protocols, so that each can name the other.
 typedef struct ProofHello {
   char magic[8];
   uint32_t protocol, zero;
@@ -88,6 +89,6 @@ const uint64_t *proof_words(const Proof *proof);
 const char *proof_reason(const Proof *proof);
 
 // All of it, waiting until a deadline of clock_seconds(). words (PROOF_WORDS): of the other side; may be NULL.
-// PLAIT_BAD_INPUT: another version, secret or words; PLAIT_FAILED: not plait, or not in time. The error is
+// PLAIT_BAD_INPUT: another version, secret or words; PLAIT_FAILED: not plait, it has gone, or not in time. The error is
 // proof_reason.
 int proof_meet(int fd, const ProofTerms *terms, bool is_server, double deadline, uint64_t *words, Error *error);

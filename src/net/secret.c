@@ -1,10 +1,11 @@
-// Files with secrets, and proofs of having one.
+// Files with secrets, what the environment says of them, and proofs of having one.
 #include "net/secret.h"
 #include "base/fault.h"
 #include "net/sha256.h"
 #include "net/tls.h"
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
@@ -36,38 +37,95 @@ int secret_read(const char *path, Secret *secret, Error *error) {
   if (!code && read(fd, secret->key, sizeof secret->key) != sizeof secret->key)
     code = error_set(error, PLAIT_FAILED, "--secret %s cannot be read: %s", path, strerror(errno));
   close(fd);
+  secret->encrypts = true;
   return code;
 }
 
+static void draw(unsigned char key[SECRET_BYTES]) {
+  CHECK(getrandom(key, SECRET_BYTES, 0) == SECRET_BYTES, "the system gives no random numbers");
+}
+
 int secret_make(const char *path, Error *error) {
-  Secret secret;
-  if (getrandom(&secret, sizeof secret, 0) != sizeof secret)
-    return error_set(error, PLAIT_FAILED, "the system gives no random numbers: %s", strerror(errno));
+  unsigned char key[SECRET_BYTES];
+  draw(key);
   int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
   if (fd < 0)
     return error_set(error, errno == EEXIST ? PLAIT_BAD_INPUT : PLAIT_FAILED, "--make-secret %s: %s%s", path,
                      strerror(errno), errno == EEXIST ? "; remove it first, or give another name" : "");
-  int good = write(fd, &secret, sizeof secret) == sizeof secret && !fsync(fd), why = errno;
+  int good = write(fd, key, sizeof key) == sizeof key && !fsync(fd), why = errno;
   if (close(fd)) good = 0, why = errno;
   if (good) return PLAIT_OK;
   unlink(path);
   return error_set(error, PLAIT_FAILED, "--make-secret %s: %s", path, strerror(why));
 }
 
+// The environment ----------------------------------------------------------------------------------------------------
+
+const char secret_drawn_variable[] = "PLAIT_JOB_SECRET";
+
 static const char *named(void) {
   const char *path = getenv("PLAIT_SECRET");
   return path && *path ? path : NULL;
 }
 
-int secret_of_environment(Secret *secret, bool *given, Error *error) {
-  *given = named() != NULL;
-  return *given ? secret_read(named(), secret, error) : PLAIT_OK;
+static bool is_set(const char *variable) {
+  const char *value = getenv(variable);
+  return value && !strcmp(value, "1");
 }
 
-bool secret_lets_listen(void) {
-  const char *insecure = getenv("PLAIT_INSECURE");
-  return named() || (insecure && !strcmp(insecure, "1"));
+static int check_encrypts(Error *error) {
+  const char *value = getenv("PLAIT_ENCRYPT");
+  if (!value || !*value || !strcmp(value, "0")) return PLAIT_OK;
+  if (strcmp(value, "1"))
+    return error_set(error, PLAIT_BAD_INPUT, "PLAIT_ENCRYPT is \"%.40s\"; it must be 1 or 0", value);
+  if (FAULT(encrypting_needs_no_secret, named() != NULL, true)) return PLAIT_OK;
+  return error_set(
+      error, PLAIT_BAD_INPUT,
+      "PLAIT_ENCRYPT is 1, but there is no secret to encrypt with; give plait launch --secret FILE, or all "
+      "ranks PLAIT_SECRET=FILE");
 }
+
+int secret_of_environment(Secret *secret, bool *there, Error *error) {
+  const char *drawn = getenv(secret_drawn_variable);
+  *there = true;
+  int code = check_encrypts(error);
+  if (code) return code;
+  if (named()) return secret_read(named(), secret, error);
+  if (drawn && *drawn) return secret_of_text(drawn, secret, error);
+  return *there = false, PLAIT_OK;
+}
+
+bool secret_is_users(void) { return named() != NULL; }
+bool secret_encrypts(void) { return is_set("PLAIT_ENCRYPT"); }
+bool secret_lets_listen(void) { return named() || is_set("PLAIT_INSECURE"); }
+
+void secret_draw(char text[SECRET_TEXT]) {
+  unsigned char key[SECRET_BYTES];
+  draw(key);
+  for (int i = 0; i < SECRET_BYTES; i++) snprintf(text + 2 * i, 3, "%02x", key[i]);
+  explicit_bzero(key, sizeof key);
+}
+
+static int digit(char c) {
+  static const char digits[] = "0123456789abcdef";
+  const char *at = c ? strchr(digits, c) : NULL;
+  return at ? (int)(at - digits) : -1;
+}
+
+int secret_of_text(const char *text, Secret *secret, Error *error) {
+  bool good = strlen(text) == SECRET_TEXT - 1;
+  *secret = (Secret){.encrypts = false};
+  for (int i = 0; i < SECRET_BYTES && good; i++) {
+    int high = digit(text[2 * i]), low = digit(text[2 * i + 1]);
+    good = high >= 0 && low >= 0;
+    secret->key[i] = (unsigned char)(high << 4 | low);
+  }
+  if (good) return PLAIT_OK;
+  return error_set(error, PLAIT_FAILED, "the secret of the job that plait launch has drawn (%s) is not one",
+                   secret_drawn_variable);
+}
+
+// Proofs --------------------------------------------------------------------------------------------------------------
 
 // purpose, NUL, the words.
 void secret_proof(const Secret *secret, const char *purpose, const uint64_t *words, int n,
@@ -79,15 +137,15 @@ void secret_proof(const Secret *secret, const char *purpose, const uint64_t *wor
   hmac_end(&hmac, proof);
 }
 
+Secret secret_derive(const Secret *from, const char *purpose, const uint64_t *words, int n) {
+  static const Secret none;
+  Secret secret = {.encrypts = from && from->encrypts};
+  secret_proof(from ? from : &none, purpose, words, n, secret.key);
+  return secret;
+}
+
 bool proofs_are_equal(const unsigned char a[PROOF_BYTES], const unsigned char b[PROOF_BYTES]) {
   unsigned char differ = 0;
   for (int i = 0; i < PROOF_BYTES; i++) differ |= (unsigned char)(a[i] ^ b[i]);
   return FAULT(proofs_are_not_checked, differ == 0, true);
-}
-
-bool secret_proves(const Secret *secret, const char *purpose, const uint64_t *words, int n,
-                   const unsigned char proof[PROOF_BYTES]) {
-  unsigned char mine[PROOF_BYTES];
-  secret_proof(secret, purpose, words, n, mine);
-  return proofs_are_equal(mine, proof);
 }

@@ -148,14 +148,12 @@ ssize_t tls_send(Tls *tls, const void *data, size_t bytes) {
   return translate(n);
 }
 
-size_t tls_pending(const Tls *tls) { return gnu.gnutls_record_check_pending(tls->session); }
-
 void tls_close(Tls *tls) {
   if (!tls) return;
   gnu.gnutls_deinit(tls->session);
   if (tls->client) gnu.gnutls_psk_free_client_credentials(tls->client);
   if (tls->server) gnu.gnutls_psk_free_server_credentials(tls->server);
-  explicit_bzero(&tls->secret, sizeof tls->secret);
+  explicit_bzero(tls->secret.key, sizeof tls->secret.key);
   free(tls);
 }
 
@@ -171,7 +169,6 @@ Tls *tls_open(int fd, bool is_server, const Secret *secret) { return NULL; }
 int tls_handshake(Tls *tls) { return -1; }
 ssize_t tls_receive(Tls *tls, void *data, size_t bytes) { return 0; }
 ssize_t tls_send(Tls *tls, const void *data, size_t bytes) { return -1; }
-size_t tls_pending(const Tls *tls) { return 0; }
 void tls_close(Tls *tls) {}
 bool tls_is_built(void) { return false; }
 const char *tls_version(void) { return NULL; }

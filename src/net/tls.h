@@ -14,5 +14,4 @@ int tls_handshake(Tls *tls);
 // As recv and send of a socket that does not block: errno is EAGAIN, or something else when the connection is broken.
 ssize_t tls_receive(Tls *tls, void *data, size_t bytes);
 ssize_t tls_send(Tls *tls, const void *data, size_t bytes);
-size_t tls_pending(const Tls *tls); // bytes that were received and not read, of which poll does not know
 void tls_close(Tls *tls);           // NULL is fine

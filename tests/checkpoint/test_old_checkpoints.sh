@@ -47,6 +47,20 @@ for folder in "$old"/*/; do
     continues "$name" "$layout" "$expected"
     runs=$((runs + 1))
   done <"$folder/continued"
+
+  # eval, generate and export of the run as it was left
+  [ "$tier" -gt 1 ] || continue
+  mkdir -p "$name/checkpoints"
+  cp -r "$folder/step-3" "$name/checkpoints"
+  cp "$name.yaml" "$name/recipe.yaml"
+  cp tokenizer.json "$name"
+  {
+    "$PLAIT" eval "$name" --data corpus --json 2>log | sed 's/.*"loss": \([^,]*\),.*/eval: loss \1/'
+    "$PLAIT" generate "$name" --prompt 'ba do' --temperature 0 --max-tokens 20 2>log | sed 's/^/generate: /'
+    "$PLAIT" export "$name" --out "$name.export" >log 2>&1
+    (cd "$name.export" && sha256sum config.json model.safetensors)
+  } >used
+  [ "$(uname -m)" != x86_64 ] || cmp "$folder/used" used || fail "$name: eval, generate and export are not what they were: $(cat used)"
 done
 [ "$tier" -gt 1 ] && least=41 || least=6
 [ $runs -ge $least ] || fail "only $runs layouts were run"

@@ -15,7 +15,6 @@
 
 enum { HEAD = 8, MOST = 20 };
 static double now = 1000; // of the test
-static const Secret secret = {"the job's"};
 
 // An answer's head is a letter, and a digit that says how many bytes follow.
 static int64_t rest(const void *head, const void *context) {
@@ -149,10 +148,8 @@ static void silent_ones_delay_nobody(void **state) {
 }
 
 // With a secret: who says nothing has the time of a handshake, and delays nobody; who has another is told from him.
-static void handshakes(void **state) {
-  static const Secret other = {"a stranger's"};
-  Error error = {0};
-  if (!tls_is_built() || tls_check(&error)) skip();
+static void handshakes(bool encrypts) {
+  const Secret secret = {"the job's", encrypts}, other = {"a stranger's", encrypts};
   Arrivals a;
   begin(&a, &secret);
   int silent = come(&a);
@@ -179,9 +176,18 @@ static void handshakes(void **state) {
   close(silent);
 }
 
+static void proofs(void **state) { handshakes(false); }
+
+static void handshakes_of_tls(void **state) {
+  Error error = {0};
+  if (!tls_is_built() || tls_check(&error)) skip();
+  handshakes(true);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(answers_come_in_parts), cmocka_unit_test(answers_have_a_limit),
-                                     cmocka_unit_test(silent_ones_delay_nobody), cmocka_unit_test(handshakes)};
+                                     cmocka_unit_test(silent_ones_delay_nobody), cmocka_unit_test(proofs),
+                                     cmocka_unit_test(handshakes_of_tls)};
   if (getenv("TEST_ONLY")) cmocka_set_test_filter(getenv("TEST_ONLY")); // scripts/mutants chooses
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -101,9 +101,31 @@ static void tcp(void **state) { exchange_all(false, false); }
 
 static void unix_sockets(void **state) { exchange_all(true, false); }
 
+static int connect_to(const LinkAddress *address) {
+  NetAddress at = link_address_get(address);
+  int fd = net_connect(&at, clock_seconds() + test_seconds(5));
+  assert_true(fd >= 0);
+  return fd;
+}
+
+// Without TLS a rank says a hello in clear at once. With it, it says nothing to who does not talk TLS.
+static bool speaks_in_clear(bool encrypts) {
+  char hello[8] = "";
+  Ranks r = ranks_open(2, false, encrypts);
+  int fd = connect_to(&r.address[0]);
+  for (int i = 0; i < 50; i++) turn(&r), poll(NULL, 0, 1);
+  ssize_t n = recv(fd, hello, sizeof hello, MSG_DONTWAIT);
+  close(fd);
+  ranks_close(&r);
+  assert_true(n == -1 || (n == 8 && !memcmp(hello, "plaitprf", 8)));
+  return n == 8;
+}
+
 static void encrypted(void **state) {
   if (!tls_is_built()) skip();
   exchange_all(false, true);
+  assert_true(speaks_in_clear(false));
+  assert_false(speaks_in_clear(true));
 }
 
 // The folder is this user's alone, and goes with the links, or with the next ones where a process has died.
@@ -137,13 +159,6 @@ static void folders(void **state) {
 }
 
 // Strangers -----------------------------------------------------------------------------------------------------------
-
-static int connect_to(const LinkAddress *address) {
-  NetAddress at = link_address_get(address);
-  int fd = net_connect(&at, clock_seconds() + test_seconds(5));
-  assert_true(fd >= 0);
-  return fd;
-}
 
 static bool is_closed(int fd) {
   char byte[4096];
@@ -287,19 +302,31 @@ static void malformed(void **state) {
   ranks_close(&r);
 }
 
-// A rank sends nothing to who listens where another should.
+// A rank sends nothing to who listens where another should, though that has the secret and lets anybody in.
 static void another_listens(void **state) {
-  Ranks r = ranks_open(3, false, false);
+  Ranks r = {.n = 1, .links = {links_create(0, 3)}};
+  NetAddress at = loopback();
+  LinkAddress told = {0};
   unsigned char memory[64] = {0};
   Piece piece = {memory, sizeof memory};
   LinkMessage m = link_message(&piece, 1);
-  int rank = 1;
-  links_set_peer(r.links[0], 1, &r.address[2], false);
+  ProofTerms terms = {.secret = &secret, .purpose = "plait: messages between two ranks", .words = {2, 0}};
+  Proof proof;
+  int rank = 1, listener = net_listen(&at);
+  assert_true(listener >= 0);
+  link_address_set(&told, &at);
+  links_set_peer(r.links[0], 1, &told, false);
+  links_begin(r.links[0], &secret, false, hosts);
   links_send(r.links[0], &m, 1, 5, false);
+  int fd = net_accept(listener, clock_seconds() + test_seconds(10));
+  proof_begin(&proof, &terms, true);
   double end = clock_seconds() + test_seconds(10);
-  while (!links_broken(r.links[0], &rank, false) && clock_seconds() < end) turn(&r);
+  while (!links_broken(r.links[0], &rank, false) && !m.done && clock_seconds() < end) turn(&r), proof_advance(&proof, fd);
   assert_non_null(links_broken(r.links[0], &rank, false));
+  assert_non_null(strstr(links_broken(r.links[0], &rank, false), "is not whom this connection is for"));
   assert_false(m.done);
+  close(fd);
+  close(listener);
   ranks_close(&r);
 }
 

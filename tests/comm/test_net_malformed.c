@@ -210,7 +210,9 @@ static void beside_silent_ones(const Secret *secret) {
 static void rank_comes_beside_silent_ones(void **state) { beside_silent_ones(NULL); }
 
 static void rank_with_a_secret_comes_beside_silent_ones(void **state) {
-  static const Secret secret = {"the job's"};
+  static const Secret proved = {"the job's"};
+  beside_silent_ones(&proved);
+  static const Secret secret = {"the job's", .encrypts = true};
   Error error = {0};
   if (!tls_is_built() || tls_check(&error)) skip();
   beside_silent_ones(&secret);
@@ -225,13 +227,14 @@ static void watch_counts_strangers(void **state) {
   ProcessWorld world = {.rank = 0};
   NetWatch *watch;
   int listener = listen_here(&at);
-  Introduction other = introduction_of(2, 7, NULL), stranger = introduction_of(1, 8, NULL);
+  static const Secret secret = {.key = "the world's"};
+  static const char http[] = "GET / HTTP/1.1\r\nHost: here\r\nUser-Agent: what is not plait\r\n\r\n";
   process_world_init(&world, &wire, 0, 2, 2);
   int a = connect_to(&at), b = connect_to(&at), c = connect_to(&at);
-  put(a, &other, sizeof other);
-  put(b, &stranger, sizeof stranger);
+  put(a, "half", 4);
+  put(b, http, sizeof http);
   close(c); // says nothing
-  int code = net_watch_create(&world, listener, &at, 7, NULL, hosts, limit, clock_seconds() + 2, &watch, &error);
+  int code = net_watch_create(&world, listener, &at, &secret, hosts, limit, clock_seconds() + 2, &watch, &error);
   assert_int_equal(code, PLAIT_FAILED);
   has(&error, "another rank has gone before the world was made (connections closed that did not come from a rank: 3)");
   net_watch_destroy(watch);

@@ -4,10 +4,12 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "comm/net_watch.h"
+#include "net/channel.h"
 #include "net/tls.h"
 #include "comm/watch_frame.h"
 #include "tier.h"
 #include <poll.h>
+#include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -39,23 +41,43 @@ static int listen_here(NetAddress *at) {
   return fd;
 }
 
-static int introduce(const NetAddress *at, int rank, uint64_t token, const Secret *secret) {
-  Introduction me = introduction_of(rank, token, secret);
-  int fd = net_connect(at, soon());
-  assert_true(fd >= 0);
-  assert_true(net_write(fd, &me, sizeof me, soon()));
-  return fd;
+static const Secret ours = {.key = "the world's"}, other = {.key = "a stranger's"};
+
+// A rank, or who says that it is one, beside rank 0's thread. fd -1: it was not let in, or talks by TLS.
+typedef struct Guest { pthread_t thread; NetAddress at; int rank, fd; Secret secret; Channel *channel; } Guest;
+
+static void *introduce(void *argument) {
+  Guest *g = argument;
+  Introduction me = {.rank = (uint32_t)g->rank};
+  int fd = net_connect(&g->at, soon());
+  Channel *channel = fd < 0 ? NULL : channel_open(fd, false, &g->secret);
+  g->fd = -1;
+  if (channel && channel_meet(channel, soon()) && channel_write(channel, &me, sizeof me, soon())) {
+    if (g->secret.encrypts) g->channel = channel;
+    else g->fd = channel_release(channel);
+  } else channel_close(channel);
+  return NULL;
+}
+
+static void come(Guest *g, const NetAddress *at, int rank, const Secret *secret) {
+  *g = (Guest){.at = *at, .rank = rank, .secret = *secret};
+  assert_int_equal(pthread_create(&g->thread, NULL, introduce, g), 0);
 }
 
 static void begin(Watched *w, int ranks) {
   NetAddress at;
   Error error = {0};
+  Guest guests[MOST];
   int listener = listen_here(&at);
   *w = (Watched){.ranks = ranks};
   process_world_init(&w->world, &wire, 0, ranks, ranks);
-  for (int r = 1; r < ranks; r++) w->fd[r] = introduce(&at, r, 7, NULL);
-  assert_int_equal(
-      net_watch_create(&w->world, listener, &at, 7, NULL, hosts, silence, soon(), &w->watch, &error), PLAIT_OK);
+  for (int r = 1; r < ranks; r++) come(&guests[r], &at, r, &ours);
+  assert_int_equal(net_watch_create(&w->world, listener, &at, &ours, hosts, silence, soon(), &w->watch, &error),
+                   PLAIT_OK);
+  for (int r = 1; r < ranks; r++) {
+    pthread_join(guests[r].thread, NULL);
+    assert_true((w->fd[r] = guests[r].fd) >= 0);
+  }
   w->now = clock_seconds();
   net_watch_turn(w->watch, w->now);
   close(listener);
@@ -276,39 +298,80 @@ static void deaths(void **state) {
   }
 }
 
-// Who does not prove to have the secret of the run is not let in, nor who has another one. Connections that say
-// nothing, or half of an introduction, are in nobody's way (test_arrivals.c).
+// Who does not prove to have the secret of the world is not let in, nor who has it and is not another rank. Connections
+// that say nothing, or what is not a proof, are in nobody's way (test_arrivals.c).
 static void strangers(void **state) {
-  static const Secret ours = {"the job's"}, other = {"a stranger's"};
+  NetAddress at;
+  ProcessWorld world = {.rank = 0};
+  NetWatch *watch;
   Error error = {0};
-  for (int secret = 0; secret < 2; secret++) {
-    if (secret && (!tls_is_built() || tls_check(&error))) continue;
-    NetAddress at;
-    ProcessWorld world = {.rank = 0};
-    NetWatch *watch;
-    char byte;
-    int listener = listen_here(&at), silent[20];
-    process_world_init(&world, &wire, 0, 2, 2);
-    for (int i = 0; i < 20; i++) {
-      assert_true((silent[i] = net_connect(&at, soon())) >= 0);
-      if (i % 2) assert_true(net_write(silent[i], "half", 4, soon()));
-    }
-    int stranger = introduce(&at, 1, secret ? 7 : 8, secret ? &other : NULL);
-    int no_rank = introduce(&at, 2, 7, secret ? &ours : NULL), rank = introduce(&at, 1, 7, secret ? &ours : NULL);
-    assert_int_equal(
-        net_watch_create(&world, listener, &at, 7, secret ? &ours : NULL, hosts, silence, soon(), &watch, &error),
-        PLAIT_OK);
-    assert_true(net_ready(stranger, POLLIN, soon()) && recv(stranger, &byte, 1, 0) <= 0); // they were closed
-    assert_true(net_ready(no_rank, POLLIN, soon()) && recv(no_rank, &byte, 1, 0) <= 0);
-    assert_false(net_watch_is_gone(watch, 1));
-    net_watch_destroy(watch);
-    process_world_free(&world);
-    for (int i = 0; i < 20; i++) close(silent[i]);
-    close(stranger);
-    close(no_rank);
-    close(rank);
-    close(listener);
+  Guest guests[3];
+  char byte;
+  int listener = listen_here(&at), silent[20];
+  process_world_init(&world, &wire, 0, 2, 2);
+  for (int i = 0; i < 20; i++) {
+    assert_true((silent[i] = net_connect(&at, soon())) >= 0);
+    if (i % 2) assert_true(net_write(silent[i], "half", 4, soon()));
   }
+  come(&guests[0], &at, 1, &other);
+  come(&guests[1], &at, 2, &ours);
+  poll(NULL, 0, 50); // these come first
+  come(&guests[2], &at, 1, &ours);
+  assert_int_equal(net_watch_create(&world, listener, &at, &ours, hosts, silence, soon(), &watch, &error), PLAIT_OK);
+  for (int i = 0; i < 3; i++) pthread_join(guests[i].thread, NULL);
+  assert_int_equal(guests[0].fd, -1);
+  assert_true(guests[1].fd < 0 || (net_ready(guests[1].fd, POLLIN, soon()) && recv(guests[1].fd, &byte, 1, 0) <= 0));
+  assert_true(guests[2].fd >= 0);
+  assert_false(net_watch_is_gone(watch, 1));
+  net_watch_turn(watch, clock_seconds() + 1); // it has rank 1's connection, and no stranger's
+  assert_true(net_ready(guests[2].fd, POLLIN, soon()) && recv(guests[2].fd, &byte, 1, 0) == 1);
+  net_watch_destroy(watch);
+  process_world_free(&world);
+  for (int i = 0; i < 20; i++) close(silent[i]);
+  for (int i = 1; i < 3; i++)
+    if (guests[i].fd >= 0) close(guests[i].fd);
+  close(listener);
+}
+
+// With the user's secret: what rank 1 and rank 0 say goes by TLS. A frame may fill a connection that nobody reads; it
+// follows, and is whole, when it is read.
+static void by_tls(void **state) {
+  const Secret tls = {.key = "the user's", .encrypts = true};
+  const Notice notice = {.code = PLAIT_FAILED, .rank = 1, .message = "a sentence"};
+  NetAddress at;
+  ProcessWorld world = {.rank = 0};
+  NetWatch *watch;
+  Error error = {0};
+  Guest one;
+  unsigned char frame[FRAME_BYTES], came[FRAME_BYTES];
+  if (!tls_is_built() || tls_check(&error)) skip();
+  int listener = listen_here(&at);
+  process_world_init(&world, &wire, 0, 2, 2);
+  come(&one, &at, 1, &tls);
+  assert_int_equal(net_watch_create(&world, listener, &at, &tls, hosts, 1e9, soon(), &watch, &error), PLAIT_OK);
+  pthread_join(one.thread, NULL);
+  assert_non_null(one.channel);
+  double now = clock_seconds(), until = soon();
+  for (int i = 0; i < 100000; i++) net_watch_turn(watch, now += 0.2); // pulses, until no more go
+  size_t pulses = 0, have = 0, whole = frame_write(frame, WORD_NOTICE, &notice, sizeof notice);
+  assert_true(channel_write(one.channel, frame, whole, soon()));
+  while (!abort_code(&world.base.abort) && clock_seconds() < until) net_watch_turn(watch, now);
+  assert_string_equal(world.base.abort.error.message, "a sentence");
+  for (ssize_t n = 1; clock_seconds() < until;) { // all of the pulses are whole
+    Frame f;
+    int taken = frame_take(came, have, 0, 2, &f);
+    assert_true(taken >= 0);
+    if (taken) memmove(came, came + taken, have -= (size_t)taken), pulses++;
+    else if (n < 0 && pulses > 5000) break;
+    else if ((n = channel_receive(one.channel, came + have, sizeof came - have)) > 0) have += (size_t)n;
+    else net_watch_turn(watch, now += 0.2);
+  }
+  assert_true(pulses > 5000);
+  assert_int_equal(have, 0);
+  net_watch_destroy(watch);
+  process_world_free(&world);
+  channel_close(one.channel);
+  close(listener);
 }
 
 int main(void) {
@@ -316,7 +379,7 @@ int main(void) {
       cmocka_unit_test(silence_is_noticed),  cmocka_unit_test(a_watch_that_was_stopped), cmocka_unit_test(pulses),
       cmocka_unit_test(the_cause_is_passed_on), cmocka_unit_test(words_before_the_end),  cmocka_unit_test(all_leave),
       cmocka_unit_test(malformed_frames),    cmocka_unit_test(a_notice_in_two_parts),    cmocka_unit_test(deaths),
-      cmocka_unit_test(strangers),
+      cmocka_unit_test(strangers),           cmocka_unit_test(by_tls),
   };
   unsetenv("PLAIT_SECRET");
   if (getenv("TEST_ONLY")) cmocka_set_test_filter(getenv("TEST_ONLY")); // scripts/mutants chooses

@@ -1,6 +1,6 @@
 # Shared by the scripts of this folder: those of training (tests/train/harness.sh), and processes by their environment. Sourced by bash.
 . "$SOURCE/tests/train/harness.sh" || exit 1
-unset MASTER_ADDR MASTER_PORT PLAIT_INSECURE PLAIT_SECRET RANK WORLD_SIZE LOCAL_RANK PLAIT_RUN_ID
+unset MASTER_ADDR MASTER_PORT PLAIT_INSECURE PLAIT_SECRET PLAIT_JOB_SECRET PLAIT_ENCRYPT RANK WORLD_SIZE LOCAL_RANK PLAIT_RUN_ID
 
 # workers ID: the processes of a job, found by what each was told
 workers() { grep -lsz "^TORCHELASTIC_RUN_ID=$1\$" /proc/[0-9]*/environ 2>/dev/null | cut -d/ -f3; }

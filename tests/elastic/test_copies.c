@@ -95,10 +95,12 @@ static int64_t newest(const Copies *c, int rank, int *images) {
 
 static int64_t most; // bytes that copies may take; 0: no limit of the test's
 
+static const char *drawn = ""; // the job's secret, where it is not the user's
+
 static Copies *start(const Workers *w, int port, int next_port, bool expected) {
   Copies *c = NULL;
   Error error = {0};
-  CopiesPlace place = {"127.0.0.1", port, "127.0.0.1", next_port, "next", 4, most, false};
+  CopiesPlace place = {"127.0.0.1", port, "127.0.0.1", next_port, "next", 4, most, false, drawn};
   int code = copies_start(w, &place, &c, &error);
   assert_int_equal(code == 0, expected);
   return c;
@@ -343,15 +345,8 @@ static void strangers_delay_nobody(void **state) {
 }
 
 // Who does not have it is not heard.
-static void with_a_secret(void **state) {
-  char folder[] = "/tmp/test_copies_XXXXXX";
-  if (!tls_is_built()) skip();
-  assert_non_null(mkdtemp(folder));
-  char *path = xformat("%s/secret", folder);
-  Error error = {0};
+static void strangers_are_not_heard(void) {
   int a = port_free("127.0.0.1", "c0de"), b = port_after("127.0.0.1", a), images;
-  assert_int_equal(secret_make(path, &error), 0);
-  setenv("PLAIT_SECRET", path, 1);
   Workers w = make_workers(0, 1), none = make_workers(1, 1);
   Copies *from = start(&w, a, b, true), *to = start(&none, b, a, true);
   keep(&w, 0, 0, LENGTH, 6);
@@ -367,6 +362,27 @@ static void with_a_secret(void **state) {
   copies_end(to);
   free_workers(&w);
   free_workers(&none);
+}
+
+static void with_a_drawn_secret(void **state) {
+  char text[SECRET_TEXT];
+  secret_draw(text);
+  drawn = text;
+  strangers_are_not_heard();
+  drawn = "";
+}
+
+static void with_a_secret(void **state) {
+  char folder[] = "/tmp/test_copies_XXXXXX";
+  if (!tls_is_built()) skip();
+  assert_non_null(mkdtemp(folder));
+  char *path = xformat("%s/secret", folder);
+  Error error = {0};
+  assert_int_equal(secret_make(path, &error), 0);
+  setenv("PLAIT_SECRET", path, 1);
+  drawn = "not asked for";
+  strangers_are_not_heard();
+  drawn = "";
   unsetenv("PLAIT_SECRET");
   unlink(path);
   rmdir(folder);
@@ -380,6 +396,7 @@ int main(void) {
                                      cmocka_unit_test(harm),
                                      cmocka_unit_test(too_large),
                                      cmocka_unit_test(again),
+                                     cmocka_unit_test(with_a_drawn_secret),
                                      cmocka_unit_test(strangers_delay_nobody),
                                      cmocka_unit_test(with_a_secret)};
   unsetenv("PLAIT_SECRET");

@@ -185,7 +185,11 @@ knock() {
   # shellcheck disable=SC2046 # words on purpose
   ports=$(ss -ltnpH | grep $(for machine; do printf ' -e pid=%s,' "${pid[$machine]}"; done) | sed -n 's/.*127\.0\.0\.1:\([0-9]*\) .*/\1/p' | grep -vx "$port")
   [ "$(wc -w <<<"$ports")" -eq $# ] || echo "ports for copies: $ports" >no_strangers
-  while sleep 0.5; do for to in $ports; do exec {to}<>"/dev/tcp/127.0.0.1/$to"; done; done
+  while sleep 0.5; do
+    for to in $ports; do exec {to}<>"/dev/tcp/127.0.0.1/$to"; done
+    [ ! -e knocked.once ] || : >knocked
+    : >knocked.once
+  done
 }
 
 whole mesh.dp=2 parallel.zero=3
@@ -200,8 +204,12 @@ for lost in 0 1; do # the rank whose machine is lost; the other one's serves the
     [ $machine != a ] || wait_for serves a || die "the first machine does not serve the store"
   done
   wait_for find_worker "$id" $lost || die "there is no rank $lost"
-  strangers=''
-  [ $lost = 0 ] || { knock a b & strangers=$!; }
+  if [ $lost = 1 ]; then
+    kill -STOP "$victim"
+    knock a b & running=$!
+    wait_for test -e knocked || die "no strangers come"
+    kill -CONT "$victim"
+  fi
   at_step copied$lost 12
   kill -STOP "$victim" # the other one waits for it, so that what is in memory stays
   newest=''
@@ -212,7 +220,8 @@ for lost in 0 1; do # the rank whose machine is lost; the other one's serves the
   done
   wait_for copied a $lost || { steps_in a 'copy of rank'; die "step $newest of rank $lost does not come to the next machine"; }
   wait_for copied b $((1 - lost)) || die "step $newest of rank $((1 - lost)) does not come to the first machine"
-  [ -z "$strangers" ] || { kill $strangers && wait $strangers; } 2>/dev/null
+  [ -z "$running" ] || { kill "$running" && wait "$running"; } 2>/dev/null
+  running=''
   kill -KILL "${pid[b]}"
   all_end 137 b
   all_end 0 a c

@@ -49,7 +49,7 @@ static void read_place(const uint8_t *data, size_t size) {
   if (place_is_valid(p, size)) {
     CHECK(size == sizeof *p && strlen(p->host) < sizeof p->host && strlen(p->boot) < sizeof p->boot);
     CHECK(places_share_memory(p, p) == (*p->boot && p->processes && p->segments));
-    CHECK(carrier_between(p, p, false) == carrier_between(p, p, false));
+    CHECK(carrier_between(p, 0, p, 1) == carrier_between(p, 1, p, 0));
   }
   free(p);
 }

@@ -1,7 +1,7 @@
 # What the scripts of this folder share. Sourced by bash. FOLDER: that of the test programs.
 # Each test has ports of its own, and each start of ranks an id: one whose port is taken uses the next, and must not meet another test there.
 port=$((20000 + $$ % 8000))
-unset MASTER_ADDR PLAIT_INSECURE PLAIT_SECRET
+unset MASTER_ADDR PLAIT_INSECURE PLAIT_SECRET PLAIT_JOB_SECRET PLAIT_ENCRYPT
 
 if [ -n "${work-}" ]; then # of tests/train/harness.sh, which removes it
   logs=$work/logs

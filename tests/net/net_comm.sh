@@ -1,8 +1,8 @@
 #!/bin/bash
 # tier 2 3; rooms comm runtime; numbers
 # The comm matrix, streams, messages, communicators, large calls, reserved memory and heartbeats over net with 1, 2 and 4 processes,
-# through shared memory (once with the settings for adapters), and where net_comm_WORD.sh call it, through sockets of a machine, TCP
-# (once encrypted), or UCX's TCP (each rank must say that it was these); that training steps allocate nothing; half by hand.
+# through shared memory (once with the settings for adapters), and where net_comm_WORD.sh call it, through sockets of a machine, TCP,
+# UCX's TCP, or shared memory and TCP together (each rank must say that it was these); that training steps allocate nothing; half by hand.
 . "$SOURCE/tests/net/environment.sh" || exit 1
 failures=0
 rank_limit=$((300 * ${PLAIT_PATIENCE:-1}))
@@ -45,8 +45,14 @@ elif [ "${1-}" = sockets ]; then
   PLAIT_WIRE=sockets all unix
   left=$(find "${XDG_RUNTIME_DIR:-/tmp}" -maxdepth 1 -name 'plait-wire-*' -user "$(id -u)" -newer "$logs" 2>/dev/null | wc -l)
   [ "$left" = 0 ] || { echo "FAILED: $left folders of sockets are left"; failures=1; }
+elif [ "${1-}" = mixed ]; then
+  sizes=4
+  PLAIT_WIRE=mixed all $'(sysv|posix)/memory.* cma/memory.*\ntcp'
 elif [ "${1-}" = tcp ]; then
   PLAIT_WIRE=tcp all tcp
+elif "$PLAIT" doctor | grep -q '^--  UCX '; then
+  echo "skipped: no UCX; test_net_comm_sockets is the same through sockets"
+  exit 77
 else
   all '(sysv|posix)/memory.* cma/memory.*'
   for n in 3 5; do
