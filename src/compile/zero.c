@@ -245,7 +245,7 @@ static void store_written_scalars(Graph *g, int id) {
     Variable *v = t->variable >= 0 ? &g->variable.data[t->variable] : NULL;
     if (v && !v->shape.rank)
       v->storage = FAULT(square_not_of_all_ranks, t->placement,
-                         graph_tensor(g, t->id)->placement = n->give[k] = placement_new(g, &(Placement){0}));
+                         graph_tensor(g, t->id)->placement = n->give_[k] = placement_new(g, &(Placement){0}));
   }
 }
 
