@@ -59,6 +59,8 @@ void proof_begin(Proof *p, const ProofTerms *terms, bool is_server) {
   if (is_server) send_next(p, &p->mine, sizeof p->mine, PROOF_READS);
 }
 
+static const ProofHello no_hello __attribute__((unused)); // of a fault
+
 // Of one side.
 static void prove(const Proof *p, bool of_server, unsigned char proof[PROOF_BYTES]) {
   const ProofHello *server = p->is_server ? &p->mine : &p->theirs, *client = p->is_server ? &p->theirs : &p->mine;
@@ -67,7 +69,7 @@ static void prove(const Proof *p, bool of_server, unsigned char proof[PROOF_BYTE
   hmac_add(&hmac, "plait: proof", sizeof "plait: proof");
   hmac_add(&hmac, p->terms.purpose, strlen(p->terms.purpose) + 1);
   hmac_add(&hmac, FAULT(proofs_may_be_reflected, of_server, false) ? "server" : "client", 6);
-  if (FAULT(proofs_may_be_replayed, false, true)) server = client = &(const ProofHello){.protocol = PROOF_PROTOCOL};
+  if (FAULT(proofs_may_be_replayed, false, true)) server = client = &no_hello;
   hmac_add(&hmac, server, sizeof *server);
   hmac_add(&hmac, client, sizeof *client);
   hmac_end(&hmac, proof);
