@@ -321,7 +321,8 @@ static void another_listens(void **state) {
   int fd = net_accept(listener, clock_seconds() + test_seconds(10));
   proof_begin(&proof, &terms, true);
   double end = clock_seconds() + test_seconds(10);
-  while (!links_broken(r.links[0], &rank, false) && !m.done && clock_seconds() < end) turn(&r), proof_advance(&proof, fd);
+  while (!links_broken(r.links[0], &rank, false) && !m.done && clock_seconds() < end)
+    turn(&r), proof_advance(&proof, fd);
   assert_non_null(links_broken(r.links[0], &rank, false));
   assert_non_null(strstr(links_broken(r.links[0], &rank, false), "is not whom this connection is for"));
   assert_false(m.done);
