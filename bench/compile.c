@@ -37,7 +37,8 @@ int main(int argc, char **argv) {
     start += 1e-6 * answer * 10000;
     if (answer < best_judge) best_judge = answer;
     Graph *g = NULL;
-    Shares shares = shares_create(options.step_samples, parallel_data_ranks(&options.parallel), options.micro);
+    Shares shares =
+        shares_create(options.step.batch.samples, parallel_data_ranks(&options.parallel), options.step.batch.micro);
     if (compile_graph(&config, &options, &g, &error)) return fail(&error);
     double graph = clock_process_seconds() - start, slowest = 0;
     ranks = options.parallel.mesh.ranks;

@@ -8,6 +8,8 @@
 
 static int fail(const Error *error) { return fprintf(stderr, "executor: %s\n", error->message), 1; }
 
+static int every_one(const Variable *v) { return v != NULL; }
+
 // Seconds of a step, the best of `repeat`; negative after an error.
 static double measure(const Job *job, const Device *device, const StepInputs *inputs, int repeat, Error *error) {
   State *state = NULL;
@@ -19,7 +21,7 @@ static double measure(const Job *job, const Device *device, const StepInputs *in
   if (!code) code = state_create(job_program(job, 0), device, job->work_bytes[0], 0, &state, error);
   if (!code) code = device_queue_create(device, team, &queue, error);
   if (!code) code = executor_create(job->train.program[0], state, queue, NULL, 1, &executor, error);
-  if (!code) state_init(state, 1, ~0u);
+  if (!code) state_init(state, 1, every_one);
   for (int i = 0; i < repeat && !code; i++) {
     double start = clock_seconds();
     code = executor_run(executor, (uint64_t)i + 1, inputs, 0, error);

@@ -269,7 +269,7 @@ void plait_graph_shard(PlaitGraph *h, PlaitTensor tensor, int dim, const char *a
   const Tensor *t = graph_tensor(h->g, tensor);
   const char *name = api_graph_user_name(t->name);
   size_t length = axis ? strlen(axis) : 0, small = axis ? strspn(axis, "abcdefghijklmnopqrstuvwxyz_") : 0;
-  if (!length || small != length || length >= API_GRAPH_NAME || !strcmp(axis, "pp"))
+  if (!length || small != length || length >= API_GRAPH_NAME || axis_by_name(axis) == AXIS_PP)
     wrong(h, "%s is cut over the axis \"%.80s\"; allowed: small letters, and not pp", name, axis ? axis : "");
   if (dim < 0 || dim >= t->shape.rank) wrong(h, "dim %d of %s; allowed: 0 to %d", dim, name, t->shape.rank - 1);
   if (n == API_GRAPH_ANNOTATIONS) wrong(h, "%s is cut more than %d times", name, API_GRAPH_ANNOTATIONS);

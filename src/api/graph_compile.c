@@ -27,7 +27,7 @@ int api_graph_check_graph(const PlaitGraph *h, Error *error) {
   char *needed = needed_for(g, &h->loss.tensor, 1);
   int code = PLAIT_OK;
   for (int v = 0; v < g->variable.count && !code; v++) {
-    int read = 0, depends = g->variable.data[v].kind != VARIABLE_PARAMETER;
+    int read = 0, depends = !variable_is_trained(&g->variable.data[v]);
     for (int i = 0; i < g->node.count; i++)
       for (int k = 0; k < g->node.data[i].ninput; k++)
         if (g->node.data[i].input[k] >= 0 && graph_tensor(g, g->node.data[i].input[k])->variable == v)
@@ -103,7 +103,7 @@ static int placements_from(const ApiGraphSetup *s, LayoutTensor *annotation) {
   int n = 0;
   for (int i = 0; i < s->annotation.count; i++) {
     const ApiGraphAnnotation *a = &s->annotation.data[i];
-    int axis = a->dim < 0 ? -1 : mesh_axis(mesh, a->axis);
+    int axis = a->dim < 0 ? -1 : mesh_find(mesh, a->axis);
     if (a->dim < 0 || axis >= 0) annotation[n++] = (LayoutTensor){graph_tensor(h->g, a->tensor)->name, a->dim, axis};
   }
   for (int i = 0; i < h->output.count; i++) annotation[n++] = (LayoutTensor){h->output.data[i].copy, -1, -1};

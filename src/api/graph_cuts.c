@@ -61,7 +61,7 @@ void cuts_create(const PlaitGraph *h, Cuts *c) {
   for (int v = 0; v < g->variable.count; v++) {
     const Shape *s = &g->variable.data[v].shape;
     int kind = -1;
-    if (g->variable.data[v].kind == VARIABLE_PARAMETER && s->rank >= 2 && !is_placed(h, v)) {
+    if (variable_is_counted(&g->variable.data[v]) && s->rank >= 2 && !is_placed(h, v)) {
       char *text = description(g, v);
       for (kind = 0; kind < known.count && strcmp(known.data[kind], text);) kind++;
       if (kind == known.count) {
@@ -90,7 +90,8 @@ int cuts_placements(const Cuts *c, const PlaitGraph *h, const signed char *dim, 
   for (int v = 0; v < c->kind_of.count; v++) {
     int kind = c->kind_of.data[v];
     if (kind >= 0 && dim[kind] >= 0)
-      placement[n++] = (PlaitPlacement){api_graph_user_name(h->g->variable.data[v].name), dim[kind], "tp"};
+      placement[n++] =
+          (PlaitPlacement){api_graph_user_name(h->g->variable.data[v].name), dim[kind], axis_names[AXIS_TP]};
   }
   return n;
 }

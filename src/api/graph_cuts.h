@@ -1,4 +1,4 @@
-// Which parameters of a graph may be cut over "tp", for the search of a plan. Parameters that are alike are cut alike:
+// Which parameters of a graph may be cut over tp, for the search of a plan. Parameters that are alike are cut alike:
 // those of one shape, read by the same op, whose other operands come from the same ops and whose results are read by
 // the same. In a transformer these are the matrices of one kind in all blocks. Other placements follow by the rules of
 // the ops (plait_graph_shard), so a few words place a whole model.

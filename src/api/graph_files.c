@@ -13,7 +13,7 @@ static const Variable *find_parameter(const PlaitTraining *t, const char *name, 
   const Graph *g = t->job->train.graph;
   for (int v = 0; v < g->variable.count; v++) {
     const Variable *p = &g->variable.data[v];
-    if (p->kind != VARIABLE_PARAMETER || strcmp(p->name + strlen(API_GRAPH_PARAMETER), name)) continue;
+    if (!variable_is_counted(p) || strcmp(p->name + strlen(API_GRAPH_PARAMETER), name)) continue;
     size_t bytes = (size_t)shape_elements(&p->shape) * dtype_size(p->dtype);
     if (bytes == size) return p;
     error_set(error, PLAIT_BAD_INPUT, "%s has %zu bytes, not %zu", name, bytes, size);
@@ -110,7 +110,7 @@ static int write_checkpoint(Rank *r, const Files *f, Error *error) {
   code = agree(r->world, code, error);
   if (code) return code;
   CheckpointTensor *tensors;
-  int count = state_tensors(r->state, CHECKPOINT_KINDS, &tensors);
+  int count = state_tensors(r->state, variable_is_saved, &tensors);
   code = checkpoint_write_part(f->path, f->step, r->rank, tensors, count, error);
   free(tensors);
   code = agree(r->world, code, error);
@@ -202,7 +202,7 @@ static CheckpointTensor *parameter_boxes(const PlaitTraining *t, int *count) {
     const Rank *r = session_rank(t->session, i);
     if (!r) continue;
     CheckpointTensor *boxes;
-    int n = state_tensors(r->state, 1 << VARIABLE_PARAMETER, &boxes);
+    int n = state_tensors(r->state, variable_is_loaded, &boxes);
     for (int k = 0; k < n; k++) {
       boxes[k].name += strlen(API_GRAPH_PARAMETER);
       vec_push(&all, boxes[k]);
@@ -254,7 +254,7 @@ static const SafetensorsEntry *find_entry(const Safetensors *file, const char *p
 static int check_file(const PlaitTraining *t, const Safetensors *file, const char *path, Error *error) {
   const Graph *g = t->job->train.graph;
   for (int v = 0; v < g->variable.count; v++)
-    if (g->variable.data[v].kind == VARIABLE_PARAMETER && !find_entry(file, path, &g->variable.data[v], error))
+    if (variable_is_loaded(&g->variable.data[v]) && !find_entry(file, path, &g->variable.data[v], error))
       return error->code;
   return PLAIT_OK;
 }

@@ -14,9 +14,10 @@ enum { MOST_MICROBATCHES = 1 << 16, MOST_NAMES = 64 };
 static int add_axis(ApiGraphMesh *at, const char *name, size_t length, int size, Error *error) {
   char own[API_GRAPH_NAME] = "";
   memcpy(own, name, length);
-  if (mesh_axis(&at->mesh, own) >= 0) return error_set(error, PLAIT_BAD_INPUT, "mesh: the axis %s is there twice", own);
-  int others = at->mesh.naxis - (mesh_axis(&at->mesh, "pp") >= 0) - (mesh_axis(&at->mesh, "dp") >= 0);
-  if (strcmp(own, "pp") && strcmp(own, "dp") && others == MAX_AXES - 2)
+  if (mesh_find(&at->mesh, own) >= 0) return error_set(error, PLAIT_BAD_INPUT, "mesh: the axis %s is there twice", own);
+  int others = at->mesh.naxis - (mesh_axis(&at->mesh, AXIS_PP) >= 0) - (mesh_axis(&at->mesh, AXIS_DP) >= 0);
+  AxisId id = axis_by_name(own);
+  if (id != AXIS_PP && id != AXIS_DP && others == MAX_AXES - 2)
     return error_set(error, PLAIT_BAD_INPUT, "mesh: more than %d axes beside pp and dp", MAX_AXES - 2);
   mesh_add(&at->mesh, strcpy(at->axis[at->mesh.naxis], own), size);
   return PLAIT_OK;
@@ -39,18 +40,18 @@ int api_graph_read_mesh(ApiGraphMesh *at, const char *text, Error *error) {
     code = add_axis(at, p, length, (int)size, error);
     p += word;
   }
-  static const char *const needed[] = {"pp", "dp"};
+  static const AxisId needed[] = {AXIS_PP, AXIS_DP};
   for (int i = 0; i < 2 && !code; i++)
-    if (mesh_axis(&at->mesh, needed[i]) < 0) code = add_axis(at, needed[i], 2, 1, error);
-  if (!code) at->dp = mesh_axis(&at->mesh, "dp");
+    if (mesh_axis(&at->mesh, needed[i]) < 0) code = add_axis(at, axis_names[needed[i]], 2, 1, error);
+  if (!code) at->dp = mesh_axis(&at->mesh, AXIS_DP);
   return code;
 }
 
 // Axes that mean something to the graph, each once; returns their count.
 static int axes_of(const ApiGraphSetup *s, const char *names[MOST_NAMES], char *list, size_t size) {
   int n = 0;
-  names[n++] = "dp";
-  names[n++] = "pp";
+  names[n++] = axis_names[AXIS_DP];
+  names[n++] = axis_names[AXIS_PP];
   for (int i = 0; i < s->annotation.count && n < MOST_NAMES; i++) {
     const ApiGraphAnnotation *a = &s->annotation.data[i];
     int seen = a->dim < 0;
@@ -88,7 +89,7 @@ static int check_axes(const ApiGraphSetup *s, Error *error) {
 static const char *cuts_samples(const ApiGraphSetup *s) {
   for (int i = 0; i < s->annotation.count; i++) {
     const ApiGraphAnnotation *a = &s->annotation.data[i];
-    int axis = a->dim == 0 && api_graph_samples(s->graph, a->tensor) ? mesh_axis(&s->at->mesh, a->axis) : -1;
+    int axis = a->dim == 0 && api_graph_samples(s->graph, a->tensor) ? mesh_find(&s->at->mesh, a->axis) : -1;
     if (axis >= 0 && s->at->mesh.axis[axis].size > 1) return graph_tensor(s->graph->g, a->tensor)->name;
   }
   return NULL;
@@ -152,7 +153,7 @@ static int check_options(const ApiGraphSetup *s, Error *error) {
 static int parameter_tensor(const Graph *g, const char *name) {
   for (int i = 0; i < g->tensor.count; i++) {
     const Tensor *t = &g->tensor.data[i];
-    if (t->variable >= 0 && g->variable.data[t->variable].kind == VARIABLE_PARAMETER &&
+    if (t->variable >= 0 && variable_is_counted(&g->variable.data[t->variable]) &&
         !strcmp(api_graph_user_name(t->name), name))
       return i;
   }

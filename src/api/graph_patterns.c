@@ -27,7 +27,7 @@ static const Simulated impossible = {INFINITY, INFINITY};
 
 static int names_tp(const PlaitGraph *h) {
   for (int i = 0; i < h->annotation.count; i++)
-    if (h->annotation.data[i].dim >= 0 && !strcmp(h->annotation.data[i].axis, "tp")) return 1;
+    if (h->annotation.data[i].dim >= 0 && axis_by_name(h->annotation.data[i].axis) == AXIS_TP) return 1;
   return 0;
 }
 

@@ -73,19 +73,14 @@ static void each_choice(void *search, const int *size) {
     if (schedule_can_run(&schedules[c.schedule], 1) && !schedules[c.schedule].streams) each_zero(s, c);
 }
 
-static int size_of(const ApiGraphMesh *at, const char *axis) {
-  int i = mesh_axis(&at->mesh, axis);
-  return i < 0 ? 1 : at->mesh.axis[i].size;
-}
-
 static void find_choices(GraphSearch *s) {
   int64_t samples = s->graph->samples;
   SearchAxis axis[] = {{.most = s->graph->g->layers}, {.fixed = 0}, {.most = samples < s->ranks ? (int)samples : 0}};
   int ranks = s->ranks;
   if (s->asked.mesh) { // axes beside these three stay as they are given
-    const char *const names[] = {"pp", "tp", "dp"};
+    const AxisId names[] = {AXIS_PP, AXIS_TP, AXIS_DP};
     ranks = 1;
-    for (int i = 0; i < 3; i++) ranks *= axis[i].fixed = size_of(&s->given, names[i]), axis[i].most = 0;
+    for (int i = 0; i < 3; i++) ranks *= axis[i].fixed = mesh_axis_size(&s->given.mesh, names[i]), axis[i].most = 0;
   }
   search_meshes(ranks, 3, axis, each_choice, s);
 }

@@ -2,7 +2,7 @@
 // of recipes, with which it shares the queue, the meshes, and the sentence where nothing fits.
 //
 // Each choice of mesh, ZeRO stage, microbatches and schedule waits in the queue with a lower bound of its time. The
-// first one is compiled whole and simulated, until no bound is below the best. Over "tp" a choice needs cuts of
+// first one is compiled whole and simulated, until no bound is below the best. Over tp a choice needs cuts of
 // parameters: the first choice with a number of tp ranks finds them, kind by kind (graph_cuts.h), and others begin with
 // these; where they are fast but do not fit, a choice looks for its own, and the best choice looks for better ones once
 // more.

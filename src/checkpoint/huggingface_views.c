@@ -217,7 +217,7 @@ static int add_layer(HuggingfaceViews *v, const char *text, const Line *line, in
 static int check_parameters(const HuggingfaceViews *v, Error *error) {
   for (int i = 0; i < v->graph->variable.count; i++) {
     const Variable *p = &v->graph->variable.data[i];
-    if (p->kind == VARIABLE_PARAMETER && v->of_variable.data[i] < 0)
+    if (variable_is_loaded(p) && v->of_variable.data[i] < 0)
       return error_set(error, PLAIT_FAILED, "no view has the Variable %s", p->name);
   }
   return PLAIT_OK;

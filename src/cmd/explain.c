@@ -176,24 +176,24 @@ static bool has_own_layout(const Recipe *r) {
 
 static const char *meaning_of(const Axis *axis, const Recipe *r) {
   if (axis->role == AXIS_TENSOR && has_own_layout(r)) return "share what the recipe's Layout cuts over tp";
-  if (axis->part == AXIS_PART_GROUP)
+  if (axis->id == AXIS_TP_GROUP)
     return "have the same key and value heads; share their query heads, feed-forward and vocabulary";
-  if (axis->part == AXIS_PART_DEPTH)
+  if (axis->id == AXIS_TP_DEPTH)
     return r->parallel.tensor == LAYOUT_TENSOR_3D ? "share the batch; gather weights for each product"
                                                   : "share the batch; have the same weights";
-  if (r->parallel.tensor == LAYOUT_TENSOR_3D && axis->of[0] == 't')
-    return axis->part == AXIS_PART_ROW ? "share heads, feed-forward and vocabulary, and the batch between"
+  if (r->parallel.tensor == LAYOUT_TENSOR_3D && axis_whole(axis->id) == AXIS_TP)
+    return axis->id == AXIS_TP_ROW ? "share heads, feed-forward and vocabulary, and the batch between"
                                        : "share the embedding width, and the batch within blocks";
-  if (axis->part == AXIS_PART_ROW) return "share the batch; gather weights for each product";
+  if (axis->id == AXIS_TP_ROW) return "share the batch; gather weights for each product";
   if (axis->role == AXIS_TENSOR && r->parallel.tensor != LAYOUT_TENSOR_1D)
     return "share heads, feed-forward and vocabulary, and the embedding width between";
-  if (axis->part == AXIS_PART_REPLICA) return "replicas, each of all shards: reduce gradients";
+  if (axis->id == AXIS_REPLICA) return "replicas, each of all shards: reduce gradients";
   if (axis->role == AXIS_PIPELINE) return "pass activations from stage to stage";
   if (axis->role == AXIS_TENSOR)
     return r->parallel.sequence ? "share heads, feed-forward, vocabulary, and the sequence between"
                                 : "share heads, feed-forward and vocabulary";
-  if (axis->part == AXIS_PART_ULYSSES) return "share the sequence, and in attention the heads instead";
-  if (axis->part == AXIS_PART_CP_GROUP)
+  if (axis->id == AXIS_ULYSSES) return "share the sequence, and in attention the heads instead";
+  if (axis->id == AXIS_CP_GROUP)
     return "share the sequence, and in attention the query heads of the same key and value heads instead";
   if (axis->role == AXIS_CONTEXT)
     return "share each sequence";
@@ -229,7 +229,7 @@ static void print_groups_of(const Mesh *mesh, uint32_t axes, const char *meaning
 
 // "mesh.cp (8) is cp · ulysses: parallel.context", without what has one rank.
 static void print_context_parts(const Mesh *mesh, int ranks) {
-  int axes[MAX_AXES], n = mesh_axes_of(mesh, "cp", axes), said = 0;
+  int axes[MAX_AXES], n = mesh_axes_of(mesh, AXIS_CP, axes), said = 0;
   printf("      mesh.cp (%d) is", ranks);
   for (int i = 0; i < n; i++)
     if (mesh->axis[axes[i]].size > 1) printf("%s %s", said++ ? " ·" : "", mesh->axis[axes[i]].name);
@@ -246,16 +246,16 @@ static int explain_mesh(const Recipe *recipe, const ModelConfig *config, Error *
   for (int a = 0; a < mesh->naxis; a++) printf("%s=%d ", mesh->axis[a].name, mesh->axis[a].size);
   printf("· %d rank%s\n", mesh->ranks, mesh->ranks > 1 ? "s, those of the last axis side by side" : "");
   for (int a = 0; a < mesh->naxis; a++) {
-    if (mesh->axis[a].part == AXIS_PART_REPLICA)
+    if (mesh->axis[a].id == AXIS_REPLICA)
       printf("      mesh.dp (%d) is replica · dp: parallel.shard_group\n", recipe->mesh.dp);
-    if (mesh->axis[a].role == AXIS_CONTEXT && mesh->axis[a].part == AXIS_WHOLE && mesh->axis[a].size < recipe->mesh.cp)
+    if (mesh->axis[a].role == AXIS_CONTEXT && !axis_is_part(mesh->axis[a].id) && mesh->axis[a].size < recipe->mesh.cp)
       print_context_parts(mesh, recipe->mesh.cp);
-    if (mesh->axis[a].part == AXIS_PART_DP_EP)
+    if (mesh->axis[a].id == AXIS_DP_EP)
       printf("      mesh.dp (%d) is dp · dp_ep: parallel.ep\n", recipe->mesh.dp);
-    if (mesh->axis[a].part == AXIS_PART_ROW)
+    if (mesh->axis[a].id == AXIS_TP_ROW)
       printf("      mesh.tp (%d) is %stp_row · tp: parallel.tensor\n", recipe->mesh.tp,
-             mesh_axis(mesh, "tp_depth") >= 0 ? "tp_depth · " : "");
-    if (mesh->axis[a].part == AXIS_PART_GROUP)
+             mesh_axis(mesh, AXIS_TP_DEPTH) >= 0 ? "tp_depth · " : "");
+    if (mesh->axis[a].id == AXIS_TP_GROUP)
       printf("      mesh.tp (%d) is tp · tp_group: fewer key and value heads than ranks\n", recipe->mesh.tp);
   }
   StageText context = {graph, mesh, ""};

@@ -4,7 +4,7 @@
 #include "base/vec.h"
 #include "net/server.h"
 
-// What each connection goes through.
+// The steps of each connection, and their limits.
 typedef struct Welcome {
   const Secret *secret;   // NULL: there is none
   const void *greeting;   // what it is told first; NULL: nothing

@@ -1,4 +1,4 @@
-// The kinds of communication calls, and the sizes of their elements.
+// The sizes of elements of communication calls.
 #include "comm/kind.h"
 #include "base/dtype.h"
 
@@ -8,12 +8,6 @@ _Static_assert((int)PLAIT_FP16 == DTYPE_F16 && (int)PLAIT_INT64 == DTYPE_I64 && 
                "dtypes.def");
 _Static_assert((int)PLAIT_UINT16 == DTYPE_U16 && (int)PLAIT_UINT8 == DTYPE_U8, "dtypes.def");
 _Static_assert((int)PLAIT_DTYPE_COUNT == DTYPE_COUNT, "dtypes.def");
-
-const CommTraits comm_traits[COMM_KIND_COUNT] = {
-#define CALL(id, ...) {__VA_ARGS__},
-#include "comm/calls.def"
-#undef CALL
-};
 
 size_t comm_dtype_size(PlaitDtype dtype) { return dtype_size((Dtype)dtype); }
 

@@ -31,13 +31,13 @@ typedef struct Spot { int run; Within within; int order, index, node; } Spot; //
 
 static int is_gather(const Graph *g, const Node *n) {
   const Tensor *in = op_def(n->op)->communicates ? graph_tensor(g, n->input[0]) : NULL;
-  return in && !op_def(n->op)->reduces && in->producer < 0 && in->variable >= 0 &&
-         (g->variable.data[in->variable].kind == VARIABLE_PARAMETER || g->variable.data[in->variable].version) &&
+  return in && !node_comm(n)->reduces && in->producer < 0 && in->variable >= 0 &&
+         variable_is_weight(&g->variable.data[in->variable]) &&
          !graph_tensor(g, n->output[0])->placement->fixed_axes; // blocks come one by one
 }
 
 static int is_reduction(const Graph *g, const Node *n) {
-  return op_def(n->op)->reduces && graph_tensor(g, n->output[0])->role == ROLE_WEIGHT_GRADIENT &&
+  return node_comm(n)->reduces && graph_tensor(g, n->output[0])->role == ROLE_WEIGHT_GRADIENT &&
          graph_tensor(g, n->input[0])->variable < 0;
 }
 
@@ -90,7 +90,7 @@ static int same_layer(const Graph *g, int a, int b) {
 
 static int64_t gathered_bytes(const Graph *g, int gather) {
   const Tensor *t = graph_tensor(g, g->node.data[gather].output[0]);
-  return t->allocated * (int64_t)dtype_size(t->dtype);
+  return tensor_allocated(g, t) * (int64_t)dtype_size(t->dtype);
 }
 
 // Gathers by layers or megabytes: each unit, in the order of their first readers, goes before the first reader of the

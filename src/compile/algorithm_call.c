@@ -22,7 +22,7 @@ AlgorithmCall algorithm_call_of(const Graph *g, const Node *n, const Mesh *mesh,
     const Tensor *t = graph_tensor(g, n->input[k]);
     if (!k) call.bytes = dtype_size(t->dtype);
     for (int d = 0; d < t->shape.rank; d++)
-      call.size[(int)r.input[k][d]] = t->shape.size[d] / other_shards(mesh, &n->want[k]->dim[d]);
+      call.size[(int)r.input[k][d]] = t->shape.size[d] / other_shards(mesh, &node_want(n, k)->dim[d]);
   }
   arena_free(&scratch);
   return call;

@@ -83,7 +83,7 @@ static int node_backward(Autodiff *a, int id, int is_root, Error *error) {
     if (x < 0 || dx < 0) continue;
     const Tensor *t = graph_tensor(g, x);
     if (t->variable >= 0) {
-      if (g->variable.data[t->variable].kind == VARIABLE_PARAMETER) take_gradient(a, t->variable, dx);
+      if (variable_is_trained(&g->variable.data[t->variable])) take_gradient(a, t->variable, dx);
       continue;
     }
     if (t->producer < 0) continue; // data

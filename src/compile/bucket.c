@@ -19,7 +19,8 @@ static int64_t node_bytes(const Graph *g, const Node *n) {
   int64_t bytes = 0;
   for (int k = 0; k < n->ninput; k++) {
     const Tensor *in = graph_tensor(g, n->input[k]), *out = graph_tensor(g, n->output[k]);
-    bytes += (in->allocated > out->allocated ? in->allocated : out->allocated) * (int64_t)dtype_size(in->dtype);
+    int64_t before = tensor_allocated(g, in), after = tensor_allocated(g, out);
+    bytes += (before > after ? before : after) * (int64_t)dtype_size(in->dtype);
   }
   return bytes;
 }

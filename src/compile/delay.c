@@ -9,7 +9,7 @@ int delay_parameters(Graph *g, const Delay *delay) {
     const Node *n = &g->node.data[i];
     for (int k = 0; n->region == REGION_MICRO && k < n->ninput; k++) {
       int v = n->input[k] < 0 ? -1 : graph_tensor(g, n->input[k])->variable;
-      if (v < 0 || g->variable.data[v].kind != VARIABLE_PARAMETER) continue;
+      if (v < 0 || !variable_is_trained(&g->variable.data[v])) continue;
       int steps = delay_of_layer(delay, n->layer, g->layers), *known = &g->variable.data[v].delay;
       CHECK(!*known || *known == steps, "%s has two delays", g->variable.data[v].name); // parallel_check refuses it
       *known = steps;

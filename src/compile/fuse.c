@@ -58,7 +58,7 @@ static int touches(const Graph *g, const Node *n, int variable) {
 static int added_tensor(const Fuse *f, const Node *n, int *cast) {
   int x = n->input[1], producer = graph_tensor(f->g, x)->producer;
   *cast = -1;
-  if (producer < 0 || !op_def(f->g->node.data[producer].op)->converts || f->readers[x] != 1 || bound(f->g, x)) return x;
+  if (producer < 0 || !node_is(&f->g->node.data[producer], ROLE_CAST) || f->readers[x] != 1 || bound(f->g, x)) return x;
   int wide = f->g->node.data[producer].input[0], maker = graph_tensor(f->g, wide)->producer;
   if (maker < 0 || !(f->fuses & DEVICE_FUSES_NARROW_ACCUMULATE)) return x;
   const Node *m = &f->g->node.data[maker];
@@ -71,7 +71,7 @@ static int added_tensor(const Fuse *f, const Node *n, int *cast) {
 // A gradient → accumulate, read by nothing else: the op that makes the gradient adds into the accumulator in place.
 static void join_accumulate(Fuse *f, int id) {
   const Node *n = &f->g->node.data[id];
-  if (!op_def(n->op)->adds_into) return;
+  if (!node_is(n, ROLE_ACCUMULATE)) return;
   int cast, x = added_tensor(f, n, &cast), producer = graph_tensor(f->g, x)->producer,
             variable = graph_tensor(f->g, n->output[0])->variable;
   if (producer < 0 || f->readers[x] != 1 || bound(f->g, x) || f->join[producer].added >= 0) return;
@@ -92,9 +92,9 @@ static void join_accumulate(Fuse *f, int id) {
 // two, what travels is narrow.
 static void join_cast(Fuse *f, int id) {
   const Node *n = &f->g->node.data[id];
-  if (!op_def(n->op)->adds_into || f->dropped[id]) return;
+  if (!node_is(n, ROLE_ACCUMULATE) || f->dropped[id]) return;
   int x = n->input[1], producer = graph_tensor(f->g, x)->producer;
-  if (producer < 0 || !op_def(f->g->node.data[producer].op)->converts || f->readers[x] != 1 || bound(f->g, x)) return;
+  if (producer < 0 || !node_is(&f->g->node.data[producer], ROLE_CAST) || f->readers[x] != 1 || bound(f->g, x)) return;
   int from = f->g->node.data[producer].input[0];
   while (f->replaced[from] != from) from = f->replaced[from];
   if (bound(f->g, from)) return;
@@ -106,7 +106,7 @@ static void join_cast(Fuse *f, int id) {
 // its result leaves the registers.
 static void join_bias(Fuse *f, int id) {
   const Node *n = &f->g->node.data[id];
-  if (!op_def(n->op)->adds_vector) return;
+  if (!node_is(n, ROLE_BIAS)) return;
   const Tensor *x = graph_tensor(f->g, n->input[0]), *b = graph_tensor(f->g, n->input[1]);
   if (x->producer < 0 || b->producer > x->producer || b->dtype != op_statistics_dtype(x->dtype) ||
       f->readers[n->input[0]] != 1 || bound(f->g, n->input[0]))
@@ -142,7 +142,7 @@ static int adds_to(const Fuse *f, const Node *sum, int term, int before) {
 // Terms → their sum, in this order: each but the first is added by its maker to the one before.
 static void join_sum(Fuse *f, int id) {
   const Node *n = &f->g->node.data[id];
-  if (!op_def(n->op)->is_sum || !(f->fuses & DEVICE_FUSES_SUM) || n->ninput < 2 || bound(f->g, n->output[0])) return;
+  if (!node_is(n, ROLE_ADD) || !(f->fuses & DEVICE_FUSES_SUM) || n->ninput < 2 || bound(f->g, n->output[0])) return;
   // Of the first two the one that is made first is the first: that changes no sum.
   int swap = graph_tensor(f->g, n->input[0])->producer > graph_tensor(f->g, n->input[1])->producer;
   for (int join = 0; join < 2; join++) // look, then do
@@ -166,7 +166,7 @@ static void join_norm(Fuse *f, int id) {
       f->made[x->id] != x->id)
     return;
   const Node *sum = &f->g->node.data[x->producer];
-  if (!op_def(sum->op)->is_sum || sum->ninput != 2 || f->dropped[sum->id] || sum->region != n->region ||
+  if (!node_is(sum, ROLE_ADD) || sum->ninput != 2 || f->dropped[sum->id] || sum->region != n->region ||
       sum->phase != n->phase || FAULT(norm_sum_of_another_stage, sum->stage != n->stage, 0))
     return;
   for (int k = 0; k < 2; k++)
@@ -220,7 +220,7 @@ static void find_updates(Fuse *f) {
 // BEGIN's cast of a parameter's storage to its Copy: from now on of one that is stale.
 static void join_copy(Fuse *f, int id) {
   const Node *n = &f->g->node.data[id];
-  if (n->region != REGION_BEGIN || !op_def(n->op)->converts || !(f->fuses & DEVICE_FUSES_COPY) ||
+  if (n->region != REGION_BEGIN || !node_is(n, ROLE_CAST) || !(f->fuses & DEVICE_FUSES_COPY) ||
       FAULT(copy_of_the_newest_in_a_stream, f->streams, 0)) return;
   const Tensor *v = graph_tensor(f->g, n->input[0]), *copy = graph_tensor(f->g, n->output[0]);
   if (v->variable < 0 || v->copy >= 0 || copy->variable != v->variable || copy->copy < 0) return;
@@ -245,7 +245,7 @@ static int taken(const Fuse *f, int tensor) {
 // An identity into a free buffer is its input, unless that is a Variable which is written later in the region.
 static void drop_identity(Fuse *f, int id) {
   const Node *n = &f->g->node.data[id];
-  if (!op_def(n->op)->is_copy) return;
+  if (!node_is(n, ROLE_COPY)) return;
   int x = taken(f, n->input[0]), y = n->output[0];
   const Tensor *t = graph_tensor(f->g, x);
   if (bound(f->g, y)) return;
@@ -257,10 +257,10 @@ static void drop_identity(Fuse *f, int id) {
 // An identity into a Variable, of what nothing else reads: its maker writes there itself.
 static void join_store(Fuse *f, int id) {
   const Node *n = &f->g->node.data[id];
-  if (!op_def(n->op)->is_copy || !bound(f->g, n->output[0])) return;
+  if (!node_is(n, ROLE_COPY) || !bound(f->g, n->output[0])) return;
   int x = n->input[0], producer = graph_tensor(f->g, x)->producer;
   const Tensor *from = graph_tensor(f->g, x), *to = graph_tensor(f->g, n->output[0]);
-  if (producer < 0 || f->dropped[producer] || f->readers[x] != 1 || bound(f->g, x) || from->allocated > to->allocated)
+  if (producer < 0 || f->dropped[producer] || f->readers[x] != 1 || bound(f->g, x) || from->allocated_ > to->allocated_)
     return;
   const Node *m = &f->g->node.data[producer];
   if (m->region != n->region || m->phase != n->phase || m->stage != n->stage) return;
@@ -274,13 +274,13 @@ static void join_store(Fuse *f, int id) {
 // is at hand. A result that nobody else reads is not gathered or moved.
 static void drop_round_trip(Fuse *f, int id) {
   const Node *n = &f->g->node.data[id];
-  int moves = op_def(n->op)->exchanges;
-  if (!(op_def(n->op)->slices || moves) || bound(f->g, n->output[0])) return;
+  int moves = node_calls(n, COMM_ALL_TO_ALL);
+  if (!(node_is(n, ROLE_SLICE) || moves) || bound(f->g, n->output[0])) return;
   int x = taken(f, n->input[0]);
   const Tensor *whole = graph_tensor(f->g, x), *shard = graph_tensor(f->g, n->output[0]);
   if (whole->producer < 0) return;
   const Node *gather = &f->g->node.data[whole->producer];
-  if (!(moves ? op_def(gather->op)->exchanges : op_def(gather->op)->gathers) || gather->region != n->region ||
+  if (!(moves ? node_calls(gather, COMM_ALL_TO_ALL) : node_comm(gather)->gathers) || gather->region != n->region ||
       gather->phase != n->phase || gather->stage != n->stage)
     return;
   const Tensor *from = graph_tensor(f->g, taken(f, gather->input[0]));
@@ -297,7 +297,7 @@ static void drop_round_trip(Fuse *f, int id) {
 // Drops a node that nobody reads any more because its readers wanted it elsewhere and spread its inputs again.
 static void drop_unread(Fuse *f, int id) {
   const Node *n = &f->g->node.data[id];
-  if (!op_def(n->op)->spreads || f->readers[n->output[0]] || bound(f->g, n->output[0])) return;
+  if (!node_is(n, ROLE_DISPATCH) || f->readers[n->output[0]] || bound(f->g, n->output[0])) return;
   f->dropped[id] = 1;
   for (int k = 0; k < n->ninput; k++)
     if (n->input[k] >= 0) f->readers[n->input[k]]--;
@@ -307,13 +307,13 @@ static void drop_unread(Fuse *f, int id) {
 // shards.
 static void keep_room(const Fuse *f, Graph *h) {
   for (int i = 0; i < h->tensor.count; i++) {
-    int64_t room = graph_tensor(h, i)->allocated;
+    int64_t room = graph_tensor(h, i)->allocated_;
     Tensor *t = graph_tensor(h, f->replaced[i]);
-    if (t->allocated >= room) continue;
-    t->allocated = room;
+    if (t->allocated_ >= room) continue;
+    t->allocated_ = room;
     if (t->variable < 0) continue;
     Variable *v = &h->variable.data[t->variable];
-    int64_t *whole = t->copy < 0 ? &v->allocated : &v->copy[t->copy].allocated;
+    int64_t *whole = t->copy < 0 ? &v->allocated_ : &v->copy[t->copy].allocated_;
     if (*whole < room) *whole = room;
   }
 }
@@ -372,7 +372,7 @@ static void reduce_in_place(Graph *h) {
       if (h->node.data[i].input[k] >= 0 && h->node.data[i].region == REGION_END) readers[h->node.data[i].input[k]]++;
   for (int i = 0; i < h->node.count; i++) {
     const Node *n = &h->node.data[i];
-    if (!op_def(n->op)->reduces || op_def(n->op)->scatters || n->region != REGION_END) continue;
+    if (!node_comm(n)->reduces || node_comm(n)->scatters || n->region != REGION_END) continue;
     const Tensor *in = graph_tensor(h, n->input[0]);
     if (in->variable >= 0 && in->producer < 0 && readers[in->id] == 1 && graph_tensor(h, n->output[0])->variable < 0)
       graph_bind(h, n->output[0], in->variable, in->copy);

@@ -41,18 +41,18 @@ static int64_t product(const int64_t *size, int n) {
 }
 
 static void localize(const Mesh *mesh, Tensor *t) {
-  placement_local(mesh, t->placement, &t->shape, t->local);
-  t->allocated = tensor_elements(t, t->local);
+  placement_local(mesh, t->placement, &t->shape, t->local_);
+  t->allocated_ = tensor_elements(t, t->local_);
 }
 
 static void localize_variables(Graph *h, const Mesh *mesh) {
   for (int i = 0; i < h->variable.count; i++) {
     Variable *v = &h->variable.data[i];
-    placement_local(mesh, v->storage, &v->shape, v->local);
-    v->allocated = product(v->local, v->shape.rank);
+    placement_local(mesh, v->storage, &v->shape, v->local_);
+    v->allocated_ = product(v->local_, v->shape.rank);
     for (int c = 0; c < v->copies; c++) {
-      placement_local(mesh, v->copy[c].placement, &v->shape, v->copy[c].local);
-      v->copy[c].allocated = product(v->copy[c].local, v->shape.rank);
+      placement_local(mesh, v->copy[c].placement, &v->shape, v->copy[c].local_);
+      v->copy[c].allocated_ = product(v->copy[c].local_, v->shape.rank);
     }
   }
 }
@@ -60,18 +60,18 @@ static void localize_variables(Graph *h, const Mesh *mesh) {
 // Makes room in a tensor's buffer, and in the Variable that it is bound to, for `elements`.
 static void allocate(Graph *h, int tensor, int64_t elements) {
   Tensor *t = graph_tensor(h, tensor);
-  if (t->allocated < elements) t->allocated = elements;
+  if (t->allocated_ < elements) t->allocated_ = elements;
   if (t->variable < 0) return;
   Variable *v = &h->variable.data[t->variable];
-  int64_t *room = t->copy < 0 ? &v->allocated : &v->copy[t->copy].allocated;
+  int64_t *room = t->copy < 0 ? &v->allocated_ : &v->copy[t->copy].allocated_;
   if (*room < elements) *room = elements;
 }
 
 // Gathered and scattered buffers hold a whole number of shards, more than the dim where it does not divide.
 static void allocate_whole_shards(Partition *p, int whole, int shard, const RedistributeStep *step) {
   const Tensor *w = graph_tensor(p->h, whole), *s = graph_tensor(p->h, shard);
-  int64_t padded = mesh_size(p->mesh, step->axes) * product(s->local, s->shape.rank);
-  CHECK(padded == w->allocated || product(w->local, step->dim) == 1,
+  int64_t padded = mesh_size(p->mesh, step->axes) * product(s->local_, s->shape.rank);
+  CHECK(padded == w->allocated_ || product(w->local_, step->dim) == 1,
         "%s: padding inside a dim that is not the outermost", w->name);
   allocate(p->h, whole, padded);
 }
@@ -122,8 +122,8 @@ static int emit_step(Partition *p, int tensor, const RedistributeStep *step, con
   n.input = &in;
   n.output = &out;
   int id = graph_add_node(h, &n);
-  if (op_def(step->op)->scatters) allocate_whole_shards(p, in, out, step);
-  if (op_def(step->op)->gathers) allocate_whole_shards(p, out, in, step);
+  if (op_comm(op_def(step->op))->scatters) allocate_whole_shards(p, in, out, step);
+  if (op_comm(op_def(step->op))->gathers) allocate_whole_shards(p, out, in, step);
   return h->node.data[id].output[0];
 }
 
@@ -147,7 +147,8 @@ static int mask_read(const Graph *h, const Node *n, const int *input) {
 static int emit_rows_step(Partition *p, int tensor, const RedistributeStep *step, const Node *context) {
   int mask = mask_at(p, graph_tensor(p->h, tensor)->mask, &step->to, context);
   if (mask < 0) return -1;
-  if (!op_def(step->op)->reduces || op_def(step->op)->scatters) {
+  const OpDef *op = op_def(step->op);
+  if (!op->communicates || (op->comm != COMM_ALL_REDUCE && op->comm != COMM_REDUCE)) {
     error_set(p->error, PLAIT_INFEASIBLE, "the rows of experts cannot be moved by %s yet", op_name(step->op));
     return -1;
   }
@@ -165,7 +166,7 @@ static int is_kept(const Graph *h, int tensor, int begin, int moved, const Node 
   for (int t = moved; t != begin; t = h->node.data[graph_tensor(h, t)->producer].input[0])
     communicates |= op_def(h->node.data[graph_tensor(h, t)->producer].op)->communicates;
   return FAULT(backward_moves_again, 1, 0) && communicates && context->region == REGION_MICRO && from->variable < 0 &&
-         to->allocated <= from->allocated;
+         to->allocated_ <= from->allocated_;
 }
 
 // Whether what was moved for an earlier phase is kept for a node.
@@ -239,7 +240,7 @@ static int spread_again(Partition *p, int tensor, const Placement *to, const Nod
 // instead. Returns where the tensor is, and in *first the first step that is left; -1 on error.
 static int spread_to(Partition *p, int tensor, const RedistributeStep *steps, int n, int *first, const Node *context) {
   int producer = graph_tensor(p->h, tensor)->producer;
-  if (*first == n || producer < 0 || !op_def(p->h->node.data[producer].op)->spreads) return tensor;
+  if (*first == n || producer < 0 || !node_is(&p->h->node.data[producer], ROLE_DISPATCH)) return tensor;
   *first = n;
   return spread_again(p, tensor, placement_new(p->h, &steps[n - 1].to), context);
 }
@@ -345,16 +346,16 @@ static int place_lowered(Partition *p, int first, const Node *like) {
       for (int k = 0; k < n->noutput; k++) {
         Placement done = *graph_tensor(h, n->input[k])->placement;
         done.partial &= ~attr->axes;
-        if (op_def(n->op)->shifts) done = placement_shifted(p->mesh, &done, axis_of(attr->axes), attr->distance);
+        if (node_calls(n, COMM_SHIFT)) done = placement_shifted(p->mesh, &done, axis_of(attr->axes), attr->distance);
         graph_tensor(h, n->output[k])->placement = placement_new(h, &done);
       }
     } else if (!place_block(h, i)) {
       place_node(h, i, p->mesh, NULL);
       for (int k = 0; k < n->ninput; k++)
-        if (n->input[k] >= 0 && !placement_equal(n->want[k], graph_tensor(h, n->input[k])->placement))
+        if (n->input[k] >= 0 && !placement_equal(node_want(n, k), graph_tensor(h, n->input[k])->placement))
           return error_set(p->error, PLAIT_FAILED, "lowering of %s leaves %s to be redistributed", like->name,
                            graph_tensor(h, n->input[k])->name);
-      n->want = n->give = NULL;
+      n->want_ = n->give_ = NULL;
     }
     for (int k = 0; k < n->noutput; k++) {
       Tensor *t = graph_tensor(h, n->output[k]);
@@ -388,14 +389,14 @@ static int lower_node(Partition *p, const Node *n, const int *input, uint32_t ax
 // The mask in h of a compact output: what a node that spreads reads, that of an input that lies as it does, or else
 // moved there. -1 on error.
 static int mask_of_output(Partition *p, const Node *n, const int *input, int k) {
-  if (op_def(n->op)->spreads) return mask_read(p->h, n, input);
+  if (node_is(n, ROLE_DISPATCH)) return mask_read(p->h, n, input);
   for (int i = 0; i < n->ninput; i++) {
     const Tensor *x = input[i] < 0 ? NULL : graph_tensor(p->h, input[i]);
     int alike = x && tensor_is_compact(x);
-    for (int d = 0; alike && d < 3; d++) alike = axis_list_equal(&x->placement->dim[d], &n->give[k]->dim[d]);
+    for (int d = 0; alike && d < 3; d++) alike = axis_list_equal(&x->placement->dim[d], &node_give(n, k)->dim[d]);
     if (alike) return x->mask;
   }
-  return mask_at(p, p->map[graph_tensor(p->g, n->output[k])->mask], n->give[k], n);
+  return mask_at(p, p->map[graph_tensor(p->g, n->output[k])->mask], node_give(n, k), n);
 }
 
 static int plain_node(Partition *p, const Node *n, const int *input, int *output) {
@@ -403,15 +404,15 @@ static int plain_node(Partition *p, const Node *n, const int *input, int *output
   for (int k = 0; k < n->noutput; k++) {
     Tensor t = *graph_tensor(p->g, n->output[k]);
     if (tensor_is_compact(&t) && (t.mask = mask_of_output(p, n, input, k)) < 0) return PLAIT_INFEASIBLE;
-    t.placement = n->give[k];
-    if (!placement_equal(n->give[k], graph_tensor(p->g, n->output[k])->placement)) t.variable = t.copy = -1;
+    t.placement = node_give(n, k);
+    if (!placement_equal(node_give(n, k), graph_tensor(p->g, n->output[k])->placement)) t.variable = t.copy = -1;
     localize(p->mesh, &t);
     output[k] = graph_add_tensor(h, &t);
   }
   Node copy = *n;
   copy.input = (int *)input;
   copy.output = output;
-  copy.want = copy.give = NULL;
+  copy.want_ = copy.give_ = NULL;
   graph_add_node(h, &copy);
   return PLAIT_OK;
 }
@@ -426,14 +427,14 @@ static int finish_outputs(Partition *p, const Node *n, const int *output) {
     // Backward may read it as it was computed: it is kept so, where that takes no more memory.
     const Tensor *computed = graph_tensor(p->h, output[k]), *left = graph_tensor(p->h, now);
     if (now != output[k] && n->region == REGION_MICRO && t->variable < 0 && !computed->placement->partial &&
-        FAULT(outputs_move_again, computed->allocated <= left->allocated, 0))
+        FAULT(outputs_move_again, computed->allocated_ <= left->allocated_, 0))
       remember_for_later(p, now, output[k], n);
     Tensor *final = graph_tensor(p->h, now);
     final->role = t->role;
     final->parameter = t->parameter;
     if (t->variable >= 0 && final->variable < 0) {
       graph_bind(p->h, now, t->variable, t->copy);
-      allocate(p->h, now, final->allocated);
+      allocate(p->h, now, final->allocated_);
     }
     p->map[n->output[k]] = now;
   }
@@ -510,8 +511,8 @@ static int partition_node(Partition *p, const Node *n) {
     for (int k = 0; k < n->ninput && code == PLAIT_OK; k++) {
       int rows = rows_of_mask(p->g, n, k);
       if (n->input[k] < 0 || (rows >= 0) != masks) continue;
-      input[k] = masks ? mask_with(p, input[rows], n->want[k]) : -1;
-      if (input[k] < 0) input[k] = redistribute(p, p->map[n->input[k]], n->want[k], n);
+      input[k] = masks ? mask_with(p, input[rows], node_want(n, k)) : -1;
+      if (input[k] < 0) input[k] = redistribute(p, p->map[n->input[k]], node_want(n, k), n);
       if (input[k] < 0) code = PLAIT_INFEASIBLE;
     }
   uint32_t axes = code ? 0 : rule_lower_axes(p->g, n);

@@ -46,7 +46,7 @@ static int place_parameters(Graph *g, const Mesh *mesh, const Layout *layout, Er
     int code = check_divides(mesh, &p, &v->shape, v->name, error);
     if (code) return code;
     // Gradients and what MICRO accumulates are placed when their first contribution is known.
-    if (v->kind == VARIABLE_PARAMETER && (annotated || !layout->propagate)) v->storage = placement_new(g, &p);
+    if (variable_is_stored(v) && (annotated || !layout->propagate)) v->storage = placement_new(g, &p);
   }
   return PLAIT_OK;
 }
@@ -128,9 +128,9 @@ static void place_micro_node(Graph *g, const Mesh *mesh, const Layout *layout, i
     for (int k = 0; k < node->noutput; k++)
       if (node->output[k] == hints[i]) {
         Placement p = *g->variable.data[graph_tensor(g, hints[i])->parameter].storage;
-        p.partial = node->give[k]->partial & ~placement_axes(&p); // over these the sum is scattered
+        p.partial = node_give(node, k)->partial & ~placement_axes(&p); // over these the sum is scattered
         graph_tensor(g, hints[i])->placement =
-            placement_equal(&p, node->give[k]) ? node->give[k] : placement_new(g, &p);
+            placement_equal(&p, node_give(node, k)) ? node_give(node, k) : placement_new(g, &p);
       }
   }
 }
@@ -141,8 +141,8 @@ static void scatter_positions(Graph *g, const Mesh *mesh, const Layout *layout, 
   const Node *n = &g->node.data[id];
   for (int k = 0; k < n->noutput; k++) {
     Tensor *t = graph_tensor(g, n->output[k]);
-    Placement data = layout_placement(layout, mesh, ROLE_DATA, &t->shape), p = *n->give[k];
-    for (int d = 0; d < p.rank && t->placement == n->give[k]; d++) {
+    Placement data = layout_placement(layout, mesh, ROLE_DATA, &t->shape), p = *node_give(n, k);
+    for (int d = 0; d < p.rank && t->placement == node_give(n, k); d++) {
       uint32_t axes = axis_list_axes(&data.dim[d]);
       if (t->shape.dim[d] != DIM_SEQ || p.dim[d].n || !axes || axes & ~p.partial) continue;
       p.dim[d] = data.dim[d];
@@ -159,9 +159,9 @@ static void store_outputs(Graph *g, int id) {
     Tensor *t = graph_tensor(g, n->output[k]);
     Variable *v = t->variable >= 0 ? &g->variable.data[t->variable] : NULL;
     if (!v || v->kind != VARIABLE_OUTPUT) continue;
-    Placement p = *n->give[k];
+    Placement p = *node_give(n, k);
     p.partial = 0;
-    v->storage = t->placement = placement_equal(&p, n->give[k]) ? n->give[k] : placement_new(g, &p);
+    v->storage = t->placement = placement_equal(&p, node_give(n, k)) ? node_give(n, k) : placement_new(g, &p);
   }
 }
 
@@ -169,9 +169,9 @@ static void store_outputs(Graph *g, int id) {
 static void adopt_parameters(Graph *g, int id) {
   for (int k = 0; k < g->node.data[id].ninput; k++) {
     int tensor = g->node.data[id].input[k], variable = tensor < 0 ? -1 : graph_tensor(g, tensor)->variable;
-    if (variable < 0 || g->variable.data[variable].kind != VARIABLE_PARAMETER || g->variable.data[variable].storage)
+    if (variable < 0 || !variable_is_stored(&g->variable.data[variable]) || g->variable.data[variable].storage)
       continue;
-    Placement p = *g->node.data[id].want[k];
+    Placement p = *node_want(&g->node.data[id], k);
     p.partial = 0;
     g->variable.data[variable].storage = placement_new(g, &p);
     bind_placements(g);
@@ -224,7 +224,7 @@ int pass_place(Graph **graph, const CompileOptions *o, Error *error) {
   }
   bind_placements(g);
   for (int i = 0; i < g->node.count; i++)
-    if (g->node.data[i].region == REGION_MICRO && !g->node.data[i].update && !g->node.data[i].give)
+    if (g->node.data[i].region == REGION_MICRO && !g->node.data[i].update && !g->node.data[i].give_)
       place_node(g, i, mesh, layout);
   return PLAIT_OK;
 }

@@ -280,8 +280,8 @@ void place_node(Graph *g, int node, const Mesh *mesh, const Layout *layout) {
   uint32_t pp_bit = pp >= 0 ? 1u << pp : 0, hidden = n->region == REGION_MICRO ? pp_bit : 0;
   uint8_t group;
   uint32_t through = partial_through(&f, g, n, hidden, &group);
-  n->want = arena_array(&g->arena, const Placement *, n->ninput + 1);
-  n->give = arena_array(&g->arena, const Placement *, n->noutput + 1);
+  n->want_ = arena_array(&g->arena, const Placement *, n->ninput + 1);
+  n->give_ = arena_array(&g->arena, const Placement *, n->noutput + 1);
   for (int k = 0; k < n->ninput; k++) {
     if (n->input[k] < 0) continue;
     const Tensor *t = graph_tensor(g, n->input[k]);
@@ -289,7 +289,7 @@ void place_node(Graph *g, int node, const Mesh *mesh, const Layout *layout) {
     if (group && rule.linear[k] == group) p.partial = through;
     if (t->placement) p.partial |= t->placement->partial & hidden;
     own(&p, owner);
-    n->want[k] = t->placement && placement_equal(t->placement, &p) ? t->placement : placement_new(g, &p);
+    n->want_[k] = t->placement && placement_equal(t->placement, &p) ? t->placement : placement_new(g, &p);
   }
   for (int k = 0; k < n->noutput; k++) {
     Tensor *t = graph_tensor(g, n->output[k]);
@@ -300,11 +300,11 @@ void place_node(Graph *g, int node, const Mesh *mesh, const Layout *layout) {
     if (t->placement) p.partial |= t->placement->partial & hidden;
     own(&p, owner);
     if (!n->ninput && t->placement) p = *t->placement; // a fill: every rank fills what it has
-    n->give[k] = t->placement && placement_equal(t->placement, &p) ? t->placement : placement_new(g, &p);
+    n->give_[k] = t->placement && placement_equal(t->placement, &p) ? t->placement : placement_new(g, &p);
     if (!t->placement) {
       Placement home =
           FAULT(algorithm_stays_away, k < 32 && rule.home >> k & 1, 0) ? at_home(&f, &p, rule.output[k]) : p;
-      t->placement = placement_equal(&home, &p) ? n->give[k] : placement_new(g, &home);
+      t->placement = placement_equal(&home, &p) ? n->give_[k] : placement_new(g, &home);
     }
   }
   arena_free(&scratch);

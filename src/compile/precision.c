@@ -21,7 +21,7 @@
 static void narrow_parameters(Graph *g, Dtype compute) {
   for (int i = 0; i < g->variable.count; i++) {
     Variable *v = &g->variable.data[i];
-    if (v->kind == VARIABLE_PARAMETER && FAULT(vectors_are_narrow, v->narrow_copy, 1))
+    if (variable_is_stored(v) && FAULT(vectors_are_narrow, v->narrow_copy, 1))
       v->copy[v->copies++] = (Copy){.dtype = compute};
   }
   for (int i = 0; i < g->node.count; i++) {
@@ -47,7 +47,7 @@ static void follow_storage(Graph *g) {
 static void split_masters(Graph *g) {
   for (int i = 0; i < g->variable.count; i++) {
     Variable *v = &g->variable.data[i];
-    if (v->kind != VARIABLE_PARAMETER && !v->version) continue;
+    if (!variable_is_weight(v)) continue;
     if (!g->variable.data[v->parameter].narrow_copy) continue;
     v->dtype = DTYPE_BF16;
     v->encoding = ENCODING_SPLIT;
@@ -164,7 +164,7 @@ static void insert_casts(Graph *g, int split_masters) {
 static void cast_outputs(Graph *g) {
   for (int i = 0; i < g->node.count; i++) {
     Node *n = &g->node.data[i];
-    if (!op_def(n->op)->is_copy) continue;
+    if (!node_is(n, ROLE_COPY)) continue;
     const Tensor *from = graph_tensor(g, n->input[0]), *to = graph_tensor(g, n->output[0]);
     if (to->variable < 0 || g->variable.data[to->variable].kind != VARIABLE_OUTPUT || from->dtype == to->dtype)
       continue;
@@ -176,7 +176,7 @@ static void cast_outputs(Graph *g) {
 static void round_gradients(Graph *g, Dtype dtype) {
   for (int i = 0; i < g->node.count; i++) {
     Node *n = &g->node.data[i];
-    if (n->region != REGION_MICRO || !op_def(n->op)->is_copy) continue;
+    if (n->region != REGION_MICRO || !node_is(n, ROLE_COPY)) continue;
     int v = graph_tensor(g, n->output[0])->variable;
     if (v >= 0 ? g->variable.data[v].kind != VARIABLE_GRADIENT : !n->update) continue;
     op_copy_to_cast(n, dtype);

@@ -114,7 +114,7 @@ static char *find_later_readers(Graph *g) {
     const Node *n = &g->node.data[i];
     for (int k = 0; n->region == REGION_MICRO && n->phase != PHASE_FORWARD && k < n->ninput; k++) {
       if (n->input[k] < 0) continue;
-      int moves = !placement_equal(n->want[k], graph_tensor(g, n->input[k])->placement);
+      int moves = !placement_equal(node_want(n, k), graph_tensor(g, n->input[k])->placement);
       later[n->input[k]] |= (char)(READ_LATER | (moves ? MOVED_LATER : 0));
     }
   }
@@ -130,11 +130,12 @@ static int is_one_pass(const Graph *g, const Node *n, const char *later) {
   for (int k = 0; k < n->ninput; k++) {
     const Tensor *t = n->input[k] < 0 ? NULL : graph_tensor(g, n->input[k]);
     if (!t) continue;
-    int moves = !placement_equal(n->want[k], t->placement);
+    int moves = !placement_equal(node_want(n, k), t->placement);
     if (t->variable >= 0 ? moves && shape_elements(&t->shape) * LONG > made : moves || !later[t->id]) return 0;
   }
   for (int k = 0; k < n->noutput; k++)
-    if (later[n->output[k]] & MOVED_LATER || !placement_equal(n->give[k], graph_tensor(g, n->output[k])->placement))
+    if (later[n->output[k]] & MOVED_LATER ||
+        !placement_equal(node_give(n, k), graph_tensor(g, n->output[k])->placement))
       return 0;
   return !op_def(n->op)->lower || !rule_lower_axes(g, n);
 }

@@ -24,7 +24,7 @@ static int by_part(const void *a, const void *b) {
 }
 
 static Member member_of(const Graph *g, const Node *n, const Member *known) {
-  Member m = {.node = n->id, .part = op_def(n->op)->needs_owner ? AT_OWNER : BEFORE_OWNER};
+  Member m = {.node = n->id, .part = node_is(n, ROLE_WHOLE_MATRIX) ? AT_OWNER : BEFORE_OWNER};
   for (int k = 0; k < n->ninput; k++) {
     int producer = n->input[k] < 0 ? -1 : graph_tensor(g, n->input[k])->producer;
     if (producer < 0 || g->node.data[producer].round != n->round) continue;

@@ -94,7 +94,7 @@ static void stage_variables(Graph *g) {
   int everywhere = graph_stage_set(g, &all);
   for (int i = 0; i < g->variable.count; i++) {
     Variable *v = &g->variable.data[i];
-    if (v->kind == VARIABLE_PARAMETER || v->kind == VARIABLE_OUTPUT) continue;
+    if (variable_is_stored(v) || v->kind == VARIABLE_OUTPUT) continue;
     v->stages = v->parameter >= 0 ? g->variable.data[v->parameter].stages : everywhere;
   }
   for (int i = 0; i < g->node.count; i++) {

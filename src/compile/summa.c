@@ -79,8 +79,8 @@ static AxisList wanted_axes(const Graph *g, const Readers *readers, const Mesh *
     const Node *n = &g->node.data[readers->node[i]];
     for (int k = 0; k < n->ninput; k++) {
       if (n->input[k] != tensor) continue;
-      AxisList list = further_axes(mesh, &give->dim[d], &n->want[k]->dim[d]);
-      if (n->want[k]->partial & axis_list_axes(&list)) return (AxisList){0};
+      AxisList list = further_axes(mesh, &give->dim[d], &node_want(n, k)->dim[d]);
+      if (node_want(n, k)->partial & axis_list_axes(&list)) return (AxisList){0};
       if (i > from && !axis_list_equal(&list, &all)) return (AxisList){0};
       all = list;
     }
@@ -91,7 +91,7 @@ static AxisList wanted_axes(const Graph *g, const Readers *readers, const Mesh *
 // The sum is scattered on the dim that is gathered from an operand: by this node, or by all that read it.
 static int find_result(SummaProduct *s, const Graph *g, const Readers *readers, const Mesh *mesh, const Node *n,
                        int steps) {
-  const Placement *give = n->give[0], *is = graph_tensor(g, n->output[0])->placement;
+  const Placement *give = node_give(n, 0), *is = graph_tensor(g, n->output[0])->placement;
   AxisList more = further_axes(mesh, &give->dim[s->result_dim], &is->dim[s->result_dim]);
   s->handed_on = !more.n && placement_equal(is, give);
   if (s->handed_on) more = wanted_axes(g, readers, mesh, n->output[0], give, s->result_dim);
@@ -112,23 +112,24 @@ static int has_factor(const int8_t *factors, int rank, int factor) {
 // How a node would run in steps; returns their number. 0: it is not such a product.
 static int analyse(SummaProduct *s, const Graph *g, const Readers *readers, const Mesh *mesh, int id) {
   const Node *n = &g->node.data[id];
-  if (n->region != REGION_MICRO || n->update || !op_def(n->op)->multiplies || n->ninput != 2) return 0;
+  if (n->region != REGION_MICRO || n->update || !node_is(n, ROLE_PRODUCT) || n->ninput != 2) return 0;
   Arena scratch = {0};
   Rule rule = rule_of(&scratch, g, n);
-  *s = (SummaProduct){.node = id, .dim = {-1, -1}, .result_dim = -1, .result = *n->give[0]};
+  *s = (SummaProduct){.node = id, .dim = {-1, -1}, .result_dim = -1, .result = *node_give(n, 0)};
   int factor = -1, steps = 0, fits = 1;
   for (int k = 0; k < 2; k++) {
     const Tensor *t = graph_tensor(g, n->input[k]);
     AxisList more;
-    s->from[k] = *n->want[k];
-    fits &= !n->want[k]->owner_axes && !t->placement->owner_axes && n->want[k]->partial == t->placement->partial;
-    int d = further_dim(mesh, n->want[k], t->placement, &more);
+    s->from[k] = *node_want(n, k);
+    fits &=
+        !node_want(n, k)->owner_axes && !t->placement->owner_axes && node_want(n, k)->partial == t->placement->partial;
+    int d = further_dim(mesh, node_want(n, k), t->placement, &more);
     if (d < 0) continue;
     fits &= factor < 0 || factor == rule.input[k][d];
     factor = rule.input[k][d];
     s->dim[k] = d;
     s->axes[k] = axis_list_axes(&more);
-    fits &= !(placement_axes(n->want[k]) & s->axes[k]); // moved to another dim
+    fits &= !(placement_axes(node_want(n, k)) & s->axes[k]); // moved to another dim
     fits &= !steps || (steps == mesh_size(mesh, s->axes[k]) && !(s->axes[0] & s->axes[1]));
     steps = mesh_size(mesh, s->axes[k]);
     fits &= t->shape.size[d] % axis_list_shards(mesh, &t->placement->dim[d]) == 0 && !(s->from[k].partial & s->axes[k]);
@@ -174,7 +175,7 @@ static int add_readers(SummaGroup *group, const Graph *g, const Readers *readers
     if (is_in(group, reader->id) || !together(g, n, reader, tensor)) continue;
     int gathers = 0;
     for (int j = 0; j < reader->ninput; j++)
-      gathers |= reader->input[j] == tensor && !(axis_list_axes(&reader->want[j]->dim[s->dim[k]]) & s->axes[k]);
+      gathers |= reader->input[j] == tensor && !(axis_list_axes(&node_want(reader, j)->dim[s->dim[k]]) & s->axes[k]);
     if (!gathers) continue;
     SummaProduct other;
     if (reader->id < first || analyse(&other, g, readers, mesh, reader->id) != group->steps ||
@@ -219,9 +220,9 @@ static int placed(const Emit *e, int tensor, const Placement *p) {
   n->stage = e->like->stage;
   n->stages = t->stages = e->like->stages;
   t->placement = placement_new(h, p);
-  placement_local(e->mesh, p, &t->shape, t->local);
-  t->allocated = 1;
-  for (int d = 0; d < t->shape.rank; d++) t->allocated *= t->local[d];
+  placement_local(e->mesh, p, &t->shape, t->local_);
+  t->allocated_ = 1;
+  for (int d = 0; d < t->shape.rank; d++) t->allocated_ *= t->local_[d];
   return tensor;
 }
 

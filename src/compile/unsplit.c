@@ -47,7 +47,7 @@ int *unsplit_owners(const Graph *g, const Parallel *parallel) {
                           sizeof *load); // (pipeline coordinates, ranks of the shard axes) elements
   for (int i = 0; i < g->variable.count; i++) {
     const Variable *v = &g->variable.data[i];
-    if (v->kind == VARIABLE_PARAMETER)
+    if (variable_is_sharded_by_zero(v))
       list[n++] = (Owned){i, local_elements(mesh, v), mesh_stage_coordinates(mesh, graph_stages(g, v->stages))};
   }
   if (n) qsort(list, (size_t)n, sizeof *list, by_size);
@@ -173,7 +173,7 @@ const Placement **matrix_owners(Graph *g, const Parallel *parallel) {
   double *load = xcalloc((size_t)mesh->ranks, sizeof *load);
   int n = 0;
   for (int i = 0; i < g->node.count; i++)
-    if (op_def(g->node.data[i].op)->needs_owner) list[n++] = matrix_of(g, parallel, &g->node.data[i]);
+    if (node_is(&g->node.data[i], ROLE_WHOLE_MATRIX)) list[n++] = matrix_of(g, parallel, &g->node.data[i]);
   if (n) qsort(list, (size_t)n, sizeof *list, by_flops);
   for (int i = 0; i < n; i++) {
     const Variable *v = &g->variable.data[list[i].variable];

@@ -11,7 +11,7 @@ uint32_t owner_axes(const Parallel *parallel, const Placement *seen);
 // of one stage differ by at most their largest tensor. The same for every graph with the same parameters. malloc'ed.
 int *unsplit_owners(const Graph *g, const Parallel *parallel);
 
-// For each Variable: where the op of its update that needs it whole runs (OpDef.needs_owner), one rank of all axes that
+// For each Variable: where the op of its update that needs it whole runs (ROLE_WHOLE_MATRIX), one rank of all axes that
 // cut its matrices or repeat them; NULL: where it is stored. An axis that cuts only what the op takes in parts
 // (experts) stays. The longest first, by FLOPs, to the rank that has the fewest so far; where storage has an owner, to
 // one of its ranks. Storage must be known. Writes Node.round of these ops and of the nodes before and after them:

@@ -137,7 +137,7 @@ static int sum_of_squares(Graph *g, const int *gradient, int n) {
 static void zero_accumulators(Graph *g) {
   char *added = xcalloc((size_t)g->variable.count + 1, 1);
   for (int i = 0; i < g->node.count; i++) {
-    int v = op_def(g->node.data[i].op)->adds_into ? graph_tensor(g, g->node.data[i].output[0])->variable : -1;
+    int v = node_is(&g->node.data[i], ROLE_ACCUMULATE) ? graph_tensor(g, g->node.data[i].output[0])->variable : -1;
     if (v >= 0) added[v] = g->variable.data[v].kind == VARIABLE_GRADIENT;
   }
   for (int v = 0, n = g->variable.count; v < n; v++) {

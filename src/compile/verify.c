@@ -91,15 +91,16 @@ static int verify_form(const Graph *g, const Node *n, const char *after, Error *
   for (int k = 0; k < n->ninput + n->noutput; k++) {
     int id = k < n->ninput ? n->input[k] : n->output[k - n->ninput];
     const Tensor *t = id < 0 ? NULL : graph_tensor(g, id);
-    const Placement *const *wish = k < n->ninput ? n->want : n->give;
+    const Placement *const *wish = k < n->ninput ? n->want_ : n->give_;
     if (!t) continue;
     if (g->form >= GRAPH_PLACED && !t->placement) return broken_tensor(error, after, t, "it has no placement");
     if (g->form == GRAPH_PLACED && (!wish || !wish[k < n->ninput ? k : k - n->ninput]))
       return broken(error, after, n, "an operand has no want or give");
-    if (g->form != GRAPH_LOCAL && t->allocated)
+    if (g->form != GRAPH_LOCAL && t->allocated_)
       return broken_tensor(error, after, t, "it has a local shape too early");
-    if (g->form == GRAPH_LOCAL && (n->want || n->give)) return broken(error, after, n, "its want or give is still set");
-    if (g->form == GRAPH_LOCAL && (t->allocated < 1 || t->allocated < tensor_elements(t, t->local)))
+    if (g->form == GRAPH_LOCAL && (n->want_ || n->give_))
+      return broken(error, after, n, "its want or give is still set");
+    if (g->form == GRAPH_LOCAL && (t->allocated_ < 1 || t->allocated_ < tensor_elements(t, t->local_)))
       return broken_tensor(error, after, t, "its buffer does not hold its local shape");
   }
   return PLAIT_OK;
@@ -139,7 +140,7 @@ static int verify_compact(const Graph *g, const Node *n, const char *after, Erro
 static int verify_variable(const Graph *g, const Variable *v, const char *after, Error *error) {
   if (g->form >= GRAPH_PLACED && !v->storage)
     return error_set(error, PLAIT_FAILED, "graph broken after %s: Variable %s has no storage", after, v->name);
-  if (g->form == GRAPH_LOCAL && v->allocated < product(v->local, v->shape.rank))
+  if (g->form == GRAPH_LOCAL && v->allocated_ < product(v->local_, v->shape.rank))
     return error_set(error, PLAIT_FAILED,
                      "graph broken after %s: the storage of Variable %s does not hold its local shape", after, v->name);
   return PLAIT_OK;

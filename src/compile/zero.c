@@ -117,7 +117,7 @@ static void point_at_copies(Graph *g) {
   for (int i = 0; i < g->tensor.count; i++) {
     Tensor *t = &g->tensor.data[i];
     const Variable *v = t->variable >= 0 ? &g->variable.data[t->variable] : NULL;
-    if (!v || v->kind != VARIABLE_PARAMETER) continue;
+    if (!v || !variable_is_sharded_by_zero(v)) continue;
     if (v->copies) t->copy = 0;
     t->placement = v->copies ? v->copy[0].placement : v->storage;
   }
@@ -127,7 +127,7 @@ static void point_at_copies(Graph *g) {
 // is a Copy of that.
 static int seen_variable(Graph *g, int id) {
   const Variable *v = &g->variable.data[id];
-  return FAULT(newest_for_the_delayed, v->kind == VARIABLE_PARAMETER && v->delay, 0) ? graph_version(g, id, v->delay)
+  return FAULT(newest_for_the_delayed, variable_is_trained(v) && v->delay, 0) ? graph_version(g, id, v->delay)
                                                                                      : id;
 }
 
@@ -164,7 +164,7 @@ static void store_gradients(Graph *g, const Parallel *parallel) {
       int v = graph_tensor(g, n->output[k])->variable;
       if (v < 0 || g->variable.data[v].kind != VARIABLE_GRADIENT) continue;
       // One that rounds what it stores gives partial sums, so that what is scattered is narrow.
-      if (FAULT(gradient_scattered_wide, !op_def(n->op)->converts, 1)) place_node(g, i, mesh, NULL);
+      if (FAULT(gradient_scattered_wide, !node_is(n, ROLE_CAST), 1)) place_node(g, i, mesh, NULL);
       break;
     }
   }
@@ -232,7 +232,7 @@ static void place_update(Graph *g, const Mesh *mesh, int id, const Placement *co
       t->placement = g->variable.data[t->parameter].storage;
   }
   const Placement *owner =
-      op_def(n->op)->needs_owner ? owned[graph_tensor(g, n->output[0])->parameter] : NULL;
+      node_is(n, ROLE_WHOLE_MATRIX) ? owned[graph_tensor(g, n->output[0])->parameter] : NULL;
   if (owner) place_at_owner(g, mesh, id, owner);
   else place_node(g, id, mesh, NULL);
 }
@@ -245,7 +245,7 @@ static void store_written_scalars(Graph *g, int id) {
     Variable *v = t->variable >= 0 ? &g->variable.data[t->variable] : NULL;
     if (v && !v->shape.rank)
       v->storage = FAULT(square_not_of_all_ranks, t->placement,
-                         graph_tensor(g, t->id)->placement = n->give[k] = placement_new(g, &(Placement){0}));
+                         graph_tensor(g, t->id)->placement = n->give_[k] = placement_new(g, &(Placement){0}));
   }
 }
 
@@ -296,7 +296,7 @@ int pass_zero(Graph **graph, const CompileOptions *o, Error *error) {
   const Mesh *mesh = &parallel->mesh;
   int *owner = parallel->storage.unsplit ? unsplit_owners(g, parallel) : NULL;
   for (int i = 0; i < g->variable.count; i++)
-    if (g->variable.data[i].kind == VARIABLE_PARAMETER) store_parameter(g, parallel, i, owner);
+    if (variable_is_sharded_by_zero(&g->variable.data[i])) store_parameter(g, parallel, i, owner);
   free(owner);
   point_at_copies(g);
   point_at_versions(g);

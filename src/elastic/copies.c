@@ -57,7 +57,7 @@ struct Copies {
 
 // Sending -------------------------------------------------------------------------------------------------------------
 
-// Whether it is to end, at most so many milliseconds later.
+// Whether the thread is to end; waits for that up to this time.
 static bool is_stopped(const Copies *c, int milliseconds) {
   struct pollfd stop = {c->stop[0], POLLIN, 0};
   return poll(&stop, 1, milliseconds) > 0;

@@ -1,4 +1,4 @@
-// The server of a store: what connections of net/server.h ask of its table.
+// The server of a store: answers requests that come by connections of net/server.h.
 #include "base/clock.h"
 #include "elastic/store_protocol.h"
 #include "elastic/store_table.h"

@@ -48,8 +48,8 @@ int claim_part_of_matrix(const ClaimRun *run, double *number, Error *error) {
   *number = 0;
   for (int i = 0; i < g->variable.count; i++) {
     const Variable *v = &g->variable.data[i];
-    if (v->kind != VARIABLE_PARAMETER || v->outputs <= 0) continue;
-    double part = (double)v->allocated / (double)shape_elements(&v->shape);
+    if (!variable_is_counted(v) || v->outputs <= 0) continue;
+    double part = (double)variable_allocated(g, v, -1) / (double)shape_elements(&v->shape);
     if (part > *number) *number = part;
   }
   return *number > 0 ? PLAIT_OK : error_set(error, PLAIT_FAILED, "%s has no matrices", run->config.path);

@@ -61,16 +61,14 @@ int claim_first_over_others(const ClaimRun *const *run, double *numbers, Error *
 
 // ---- which collectives ----------------------------------------------------------------------------------------------
 
-typedef enum Kind { SUMS, SUMS_SCATTERED } Kind; // all_reduce, reduce_scatter
-// Collectives to look for: sums over a set of axes, of gradients of weights or of other tensors.
-typedef struct Wanted { Kind kind; uint32_t axes; int weights, micro_backward; } Wanted;
+// Collectives to look for: sums over a set of axes (all_reduce, reduce_scatter), of gradients of weights or of other
+// tensors.
+typedef struct Wanted { CommKind kind; uint32_t axes; int weights, micro_backward; } Wanted;
 typedef struct Found { double calls, elements; } Found;
 
 static int is_wanted(const Program *p, const Node *n, int k, const Wanted *wanted) {
-  const OpDef *op = op_def(n->op);
   const Tensor *t = graph_tensor(p->graph, n->input[k]);
-  if (!op->communicates || !op->reduces || op->rooted) return 0;
-  if (!(node_attr(n, CommAttr)->axes & wanted->axes) || op->scatters != (wanted->kind == SUMS_SCATTERED)) return 0;
+  if (!node_calls(n, wanted->kind) || !(node_attr(n, CommAttr)->axes & wanted->axes)) return 0;
   if (wanted->micro_backward && (n->region != REGION_MICRO || n->phase != PHASE_BACKWARD)) return 0;
   return wanted->weights ? t->role == ROLE_WEIGHT_GRADIENT : t->role == ROLE_RESIDUAL || t->role == ROLE_INTERIOR;
 }
@@ -86,7 +84,7 @@ static void look_in(const Program *p, const Body *b, const Wanted *wanted, Found
   }
 }
 
-static Found look(const Job *job, Kind kind, const char *axis, int weights, int micro_backward) {
+static Found look(const Job *job, CommKind kind, AxisId axis, int weights, int micro_backward) {
   const Mesh *mesh = &job->options.parallel.mesh;
   Wanted wanted = {kind, 1u << mesh_axis(mesh, axis), weights, micro_backward};
   Found found = {0};
@@ -101,25 +99,25 @@ static Found look(const Job *job, Kind kind, const char *axis, int weights, int 
 }
 
 int claim_all_reduced_gradients(const ClaimRun *run, double *number, Error *error) {
-  double all = look(run->job, SUMS, "dp", 1, 0).elements,
-         scattered = look(run->job, SUMS_SCATTERED, "dp", 1, 0).elements;
+  double all = look(run->job, COMM_ALL_REDUCE, AXIS_DP, 1, 0).elements,
+         scattered = look(run->job, COMM_REDUCE_SCATTER, AXIS_DP, 1, 0).elements;
   if (all + scattered <= 0) return error_set(error, PLAIT_FAILED, "\"%s\" reduces no gradients", run->words);
   *number = 100 * all / (all + scattered);
   return PLAIT_OK;
 }
 
-static double activation_gradients(const ClaimRun *run, const char *axis) {
-  return look(run->job, SUMS, axis, 0, 1).calls + look(run->job, SUMS_SCATTERED, axis, 0, 1).calls;
+static double activation_gradients(const ClaimRun *run, AxisId axis) {
+  return look(run->job, COMM_ALL_REDUCE, axis, 0, 1).calls + look(run->job, COMM_REDUCE_SCATTER, axis, 0, 1).calls;
 }
 
 int claim_reduced_by_data_ranks(const ClaimRun *run, double *number, Error *error) {
   (void)error;
-  *number = activation_gradients(run, "dp");
+  *number = activation_gradients(run, AXIS_DP);
   return PLAIT_OK;
 }
 
 int claim_reduced_by_tensor_ranks(const ClaimRun *run, double *number, Error *error) {
   (void)error;
-  *number = activation_gradients(run, "tp");
+  *number = activation_gradients(run, AXIS_TP);
   return PLAIT_OK;
 }

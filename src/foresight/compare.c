@@ -258,7 +258,7 @@ static double largest_layer(const Graph *g) {
   for (int i = 0; i < g->variable.count; i++) {
     const Variable *v = &g->variable.data[i];
     int at, gradient = v->kind == VARIABLE_GRADIENT;
-    if (v->kind != VARIABLE_PARAMETER && !gradient) continue;
+    if (!variable_is_counted(v) && !gradient) continue;
     const Variable *parameter = gradient && v->parameter >= 0 ? &g->variable.data[v->parameter] : v;
     Dtype dtype = v->dtype;
     for (int k = 0; k < v->copies && !gradient; k++)

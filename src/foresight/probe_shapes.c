@@ -28,7 +28,7 @@ static void merge(Probe *p, ProbeTimes *more) {
 
 // On tp ranks divide heads; half of them have their own keys and values.
 static int cuts_tensors(const ProbeShape *s, Crew crew) {
-  return !strcmp(s->ranks, "tp") && s->heads / 2 % crew.ranks == 0 && s->vocabulary % crew.ranks == 0;
+  return s->axis == AXIS_TP && s->heads / 2 % crew.ranks == 0 && s->vocabulary % crew.ranks == 0;
 }
 
 int probe_recipe(const Probe *p, const ProbeShape *s, Crew crew, Dtype dtype, Recipe *recipe, int count,
@@ -46,7 +46,7 @@ int probe_recipe(const Probe *p, const ProbeShape *s, Crew crew, Dtype dtype, Re
                    "schedule: {name: constant, steps: 9}\n"
                    "checkpoint: {every: 0, resume: never}\n"
                    "run: {dir: run, comm: %s, threads: %d, work_stealing: false, tensorboard: false}\n",
-                   s->vocabulary, s->sequence, dtype_name(dtype), tp ? "tp" : "dp", crew.ranks,
+                   s->vocabulary, s->sequence, dtype_name(dtype), axis_names[tp ? AXIS_TP : AXIS_DP], crew.ranks,
                    data * s->sequences * s->microbatches, s->sequences, s->recompute,
                    p->comm && crew.ranks > 1 ? "mpi" : "local", crew.ranks * crew.threads);
   return recipe_parse("probe", text, (size_t)n, p->folder, count, more, recipe, error);

@@ -8,7 +8,8 @@
 typedef struct ProbeShape {
   ModelExample example;
   int width, heads, sequence, sequences, microbatches, vocabulary;
-  const char *recompute, *ranks;
+  const char *recompute;
+  AxisId axis;
   int quick;
 } ProbeShape;
 

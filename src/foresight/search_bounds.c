@@ -66,7 +66,7 @@ static bool stores_over_data(const Recipe *r) {
     if (row == LAYOUT_ROW_BATCH || row == LAYOUT_ROW_INTERIOR) continue;
     LayoutWords words = recipe_layout_row(r, (LayoutRow)row);
     for (int i = 0; i < words.count; i++)
-      if (!strcmp(words.axis[i], "dp")) return true;
+      if (words.axis[i] == AXIS_DP) return true;
   }
   return false;
 }
@@ -131,11 +131,12 @@ static double mean_microbatches(const Recipe *r) {
   return (double)r->batch.global / recipe_data_ranks(r) / r->batch.micro;
 }
 
-// Of the ranks of an axis, or of two. Found once for every mesh, of which a search has thousands of plans.
-static GroupOnLinks group_over(Bounds *b, const Recipe *r, const char *axis, const char *other) {
+// Of the ranks of an axis, or of two (else `other` is AXIS_OWN). Found once for every mesh, of which a search has
+// thousands of plans.
+static GroupOnLinks group_over(Bounds *b, const Recipe *r, AxisId axis, AxisId other) {
   const int mesh[SPACE_MESH] = {r->mesh.pp, r->mesh.dp, r->mesh.cp, r->mesh.tp};
-  Mesh m = mesh_create(4, (const char *[]){"pp", "dp", "cp", "tp"}, mesh);
-  uint32_t axes = 1u << mesh_axis(&m, axis) | (other ? 1u << mesh_axis(&m, other) : 0);
+  Mesh m = mesh_of(4, (AxisId[]){AXIS_PP, AXIS_DP, AXIS_CP, AXIS_TP}, mesh);
+  uint32_t axes = 1u << mesh_axis(&m, axis) | (other != AXIS_OWN ? 1u << mesh_axis(&m, other) : 0);
   for (int i = b->groups.count - 1; i >= 0; i--) {
     const GroupMemo *g = &b->groups.data[i];
     if (g->axes == axes && !memcmp(g->mesh, mesh, sizeof mesh)) return g->group;
@@ -160,7 +161,7 @@ static double data_seconds(Bounds *b, const Recipe *r) {
   if (d < 2 || r->parallel.shard_group || r->parallel.unsplit_tensors || b->space->config->experts || m < 1)
     return 0;
   if (stores_over_data(r)) return 0;
-  GroupOnLinks group = group_over(b, r, "dp", r->mesh.cp > 1 ? "cp" : NULL);
+  GroupOnLinks group = group_over(b, r, AXIS_DP, r->mesh.cp > 1 ? AXIS_CP : AXIS_OWN);
   double n = b->multiplied / ((double)r->mesh.pp * r->mesh.tp);
   ParameterBytes p = parameter_bytes(r);
   int zero = r->parallel.zero;
@@ -177,8 +178,8 @@ static double tensor_seconds(Bounds *b, const Recipe *r) {
   const ModelConfig *c = b->space->config;
   if (r->mesh.tp < 2 || r->parallel.tensor != LAYOUT_TENSOR_1D || c->experts) return 0;
   StepParallel o = recipe_parallel(r);
-  if (!parallel_row_has(&o, LAYOUT_ROW_FFN, "tp") || !parallel_row_has(&o, LAYOUT_ROW_HEADS, "tp")) return 0;
-  GroupOnLinks group = group_over(b, r, "tp", NULL);
+  if (!parallel_row_has(&o, LAYOUT_ROW_FFN, AXIS_TP) || !parallel_row_has(&o, LAYOUT_ROW_HEADS, AXIS_TP)) return 0;
+  GroupOnLinks group = group_over(b, r, AXIS_TP, AXIS_OWN);
   double bytes = (double)r->batch.micro * r->data.seq_len / r->mesh.cp * (double)c->embed *
                  (double)dtype_size((Dtype)r->precision);
   return 3 * collective(b, COLLECTIVE_ALL_REDUCE, &group, bytes) * floor(mean_microbatches(r)) * (double)c->layers /
@@ -227,7 +228,7 @@ static Candidate layer_key(const Bounds *b, const Candidate *c) {
       if (!strcmp(s->kind[k].name, outside[i])) key.feature[k] = -1, key.number[k] = 0;
     if (key.feature[k] >= 0) {
       const LayoutTraits *t = s->kind[k].feature[key.feature[k]].traits;
-      dp |= !strcmp(t->axis, "dp") || strstr(t->settings, "dp");
+      dp |= !strcmp(t->axis, axis_names[AXIS_DP]) || strstr(t->settings, axis_names[AXIS_DP]);
     }
   }
   key.mesh[0] = 1;

@@ -8,7 +8,7 @@
 #include <string.h>
 
 static const char *const mesh_keys[SPACE_MESH] = {"mesh.pp", "mesh.dp", "mesh.cp", "mesh.tp"};
-static const char *const mesh_axes[SPACE_MESH] = {"pp", "dp", "cp", "tp"};
+static const AxisId mesh_axes[SPACE_MESH] = {AXIS_PP, AXIS_DP, AXIS_CP, AXIS_TP};
 
 // Kinds that change memory or time by so much that every plan is tried with them.
 static bool is_first(const char *kind) {
@@ -24,9 +24,9 @@ static bool read_axes(char *text, LayoutWords *axes) {
   axes->count = 0;
   for (char *word = strtok(text, "[,] "); word; word = strtok(NULL, "[,] ")) {
     int i = 0;
-    while (i < LAYOUT_WORDS && strcmp(layout_axis_names[i], word)) i++;
+    while (i < LAYOUT_WORDS && strcmp(axis_names[layout_axes_named[i]], word)) i++;
     if (i == LAYOUT_WORDS) return false;
-    axes->axis[axes->count++] = layout_axis_names[i];
+    axes->axis[axes->count++] = layout_axes_named[i];
   }
   return true;
 }
@@ -198,7 +198,7 @@ bool space_allows(const Space *s, const Recipe *r) {
 
 static int axis_of(const Candidate *c, const char *axis) {
   for (int i = 0; i < SPACE_MESH; i++)
-    if (!strcmp(mesh_axes[i], axis)) return c->mesh[i];
+    if (!strcmp(axis_names[mesh_axes[i]], axis)) return c->mesh[i];
   return 2;
 }
 

@@ -181,10 +181,12 @@ static int load(const ModelSource *s, const CheckpointTensor *wanted, int count,
                        : huggingface_load(s->path, &s->config, wanted, count, error);
 }
 
+// What a model without training has of a checkpoint: counters of such a graph are biases of routers.
+static int is_in_checkpoint(const Variable *v) { return variable_is_loaded(v) || v->kind == VARIABLE_COUNTER; }
+
 int model_source_load(const ModelSource *source, State *state, Error *error) {
   CheckpointTensor *wanted;
-  unsigned counters = source->checkpoint ? 1u << VARIABLE_COUNTER : 0; // of such a graph: biases of routers
-  int count = state_tensors(state, 1u << VARIABLE_PARAMETER | counters, &wanted);
+  int count = state_tensors(state, source->checkpoint ? is_in_checkpoint : variable_is_loaded, &wanted);
   int code = load(source, wanted, count, error);
   free(wanted);
   return code;

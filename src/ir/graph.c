@@ -157,6 +157,7 @@ int graph_variable(Graph *g, const char *name, VariableKind kind, Dtype dtype, S
                                      .shape = shape,
                                      .init = init,
                                      .parameter = kind == VARIABLE_PARAMETER ? g->variable.count : -1,
+                                     .trains = kind == VARIABLE_PARAMETER,
                                      .learning_rate = 1});
 }
 
@@ -292,6 +293,13 @@ static int find_newest(const Graph *g, int variable) {
 int graph_read(Graph *g, int variable) {
   int t = find_newest(g, variable);
   return t >= 0 ? t : graph_read_apart(g, variable);
+}
+
+VariableMemory variable_memory(const Variable *v) {
+  if (v->version) return MEMORY_OF_VERSIONS;
+  if (v->kind == VARIABLE_PARAMETER || v->of == OF_LOW) return MEMORY_OF_PARAMETERS;
+  if (v->kind == VARIABLE_GRADIENT) return MEMORY_OF_GRADIENTS;
+  return v->kind == VARIABLE_OPTIMIZER || v->of == OF_SCALES ? MEMORY_OF_OPTIMIZER : MEMORY_OF_OTHERS;
 }
 
 int graph_read_apart(Graph *g, int variable) {

@@ -8,6 +8,7 @@
 #include "base/arena.h"
 #include "base/dtype.h"
 #include "base/error.h"
+#include "base/fault.h"
 #include "base/intern.h"
 #include "base/vec.h"
 #include <stdint.h>
@@ -119,8 +120,8 @@ typedef struct Tensor {
   int choices;    // of a compact tensor: how many rows of a (b, s) are there at most
   int stages;     // where it lives: one of Graph.stage_set; by stage
   const Placement *placement; // by place, NULL before
-  int64_t local[MAX_RANK];    // of a GRAPH_LOCAL: shape on one rank
-  int64_t allocated;          // elements of its buffer on one rank (≥ product of local: room for padded gathers)
+  int64_t local_[MAX_RANK];   // tensor_local, tensor_allocated
+  int64_t allocated_;
 } Tensor;
 
 enum { NODE_ATTR_BYTES = 96 };
@@ -135,16 +136,14 @@ typedef struct Node {
   int stages;      // those that run it: one of Graph.stage_set; by stage
   int refreshes;   // BEGIN: it makes a Copy that stays as the Variable is from step to step, so that it runs only where
                    // something else has written Variables since the last one (runtime/state.h); by fuse
-  // END: not 0 in what updates a matrix that one rank makes for all (OpDef.needs_owner); matrices of one round are made
+  // END: not 0 in what updates a matrix that one rank makes for all (ROLE_WHOLE_MATRIX); matrices of one round are made
   // side by side by their owners; by zero
   int round;
   AlgorithmName algorithm; // over several ranks; by place
   const char *name; // stable over layouts and runs: randomness and messages use it
   int ninput, noutput;
   int *input, *output; // tensor ids; an input of -1 is an absent optional operand
-  const Placement **want; // (ninput) how it wants its inputs placed; by place, NULL before
-  const Placement *
-      *give; // (noutput) how it leaves its outputs; partition redistributes where the tensor says otherwise
+  const Placement **want_, **give_; // (ninput), (noutput); node_want, node_give
   _Alignas(8) char attr[NODE_ATTR_BYTES]; // the op's attribute struct (op/attributes.h)
 } Node;
 #define node_attr(node, type) ((type *)(void *)(node)->attr)
@@ -178,8 +177,8 @@ typedef struct Init {
 typedef struct Copy {
   Dtype dtype;
   const Placement *placement;
-  int64_t local[MAX_RANK];
-  int64_t allocated;
+  int64_t local_[MAX_RANK]; // variable_local, variable_allocated
+  int64_t allocated_;
 } Copy;
 
 typedef struct Variable {
@@ -200,14 +199,15 @@ typedef struct Variable {
   // leads, that are outputs of the product; the rest are inputs. 0 or less: it is not such a matrix.
   int outputs;
   int narrow_copy; // of a parameter: where the precision is narrow, MICRO reads a Copy of that dtype and not storage
+  int trains;      // of a parameter: the optimizer changes it; 0: it stays as it was loaded, and has no gradient
   double learning_rate; // of a parameter: its updates take this times the learning rate of the step; 1 unless somebody
                         // sets it
   int delay;       // of a parameter: MICRO reads it as it was this many steps ago; by autodiff (compile/delay.h)
   int version;     // its parameter as it was this many steps ago; 0: it is not a version
   int stages;      // where it lives: one of Graph.stage_set; by stage
   const Placement *storage;
-  int64_t local[MAX_RANK];
-  int64_t allocated;
+  int64_t local_[MAX_RANK]; // variable_local, variable_allocated
+  int64_t allocated_;
   int copies;
   Copy copy[MAX_COPIES];
 } Variable;
@@ -322,6 +322,38 @@ int graph_holders(const Graph *g, int tensor);
 // By the cut of the layers into g->stages stages; the embedding is in the first, the head in the last.
 int graph_stage_of_layer(const Graph *g, int layer);
 
+// What a Variable is to those who go through all of them. Code outside of ir asks these, not for VARIABLE_PARAMETER (a
+// test searches for it), so that a further kind is decided here: weights that are not trained, or memory that belongs
+// to a request and is none of these.
+typedef int VariableTest(const Variable *v);
+// It is one of the model's parameters: they are counted, cut by tp and named by users.
+static inline int variable_is_counted(const Variable *v) { return v->kind == VARIABLE_PARAMETER; }
+// It begins as its init rule or a model's folder says, and is exported to one.
+static inline int variable_is_loaded(const Variable *v) { return v->kind == VARIABLE_PARAMETER; }
+// Its storage lies as the Layout says, where its readers are; others follow what they belong to.
+static inline int variable_is_stored(const Variable *v) { return v->kind == VARIABLE_PARAMETER; }
+// Backward makes a gradient of it, and an update changes it by that: accumulator, moments and versions follow.
+static inline int variable_is_trained(const Variable *v) {
+  return v->kind == VARIABLE_PARAMETER && FAULT(frozen_is_trained, v->trains, 1);
+}
+// MICRO reads it as a weight: a parameter, or what one was some steps ago.
+static inline int variable_is_weight(const Variable *v) { return v->kind == VARIABLE_PARAMETER || v->version; }
+// ZeRO divides its storage over data ranks, and MICRO reads a Copy where it does. Gradients and moments follow it.
+static inline int variable_is_sharded_by_zero(const Variable *v) { return v->kind == VARIABLE_PARAMETER; }
+// A checkpoint has it.
+static inline int variable_is_saved(const Variable *v) {
+  return v->kind == VARIABLE_PARAMETER || v->kind == VARIABLE_OPTIMIZER || v->kind == VARIABLE_COUNTER;
+}
+// Under which heading its memory is told.
+typedef enum VariableMemory {
+  MEMORY_OF_VERSIONS,
+  MEMORY_OF_PARAMETERS,
+  MEMORY_OF_GRADIENTS,
+  MEMORY_OF_OPTIMIZER,
+  MEMORY_OF_OTHERS,
+} VariableMemory;
+VariableMemory variable_memory(const Variable *v);
+
 // Of its storage (copy -1) or of a Copy.
 static inline const Placement *variable_placement(const Variable *v, int copy) {
   return copy < 0 ? v->storage : v->copy[copy].placement;
@@ -330,10 +362,36 @@ static inline const Placement *variable_placement(const Variable *v, int copy) {
 // The dtype of its numbers for everybody but kernels: the host, checkpoints.
 static inline Dtype variable_dtype(const Variable *v) { return v->encoding ? DTYPE_F32 : v->dtype; }
 
-// The tensor's shape on one rank, (rank of the tensor).
+// Fields with an underscore are known in some forms of the graph only. The passes that make them write them; everybody
+// else asks here, and to ask too early or too late is a bug.
+// The tensor's shape on one rank, (rank of the tensor); and the elements of its buffer there, at least their product:
+// there is room for padded gathers.
 static inline const int64_t *tensor_local(const Graph *g, const Tensor *t) {
   CHECK(g->form == GRAPH_LOCAL, "%s: the graph has global shapes only", t->name);
-  return t->local;
+  return t->local_;
+}
+static inline int64_t tensor_allocated(const Graph *g, const Tensor *t) {
+  CHECK(g->form == GRAPH_LOCAL, "%s: the graph has global shapes only", t->name);
+  return t->allocated_;
+}
+// The same of a Variable's storage (copy -1) or of a Copy.
+static inline const int64_t *variable_local(const Graph *g, const Variable *v, int copy) {
+  CHECK(g->form == GRAPH_LOCAL, "%s: the graph has global shapes only", v->name);
+  return copy < 0 ? v->local_ : v->copy[copy].local_;
+}
+static inline int64_t variable_allocated(const Graph *g, const Variable *v, int copy) {
+  CHECK(g->form == GRAPH_LOCAL, "%s: the graph has global shapes only", v->name);
+  return copy < 0 ? v->allocated_ : v->copy[copy].allocated_;
+}
+// How the node wants an input placed, and how it leaves an output: from place until partition, which redistributes
+// where the tensor says otherwise.
+static inline const Placement *node_want(const Node *n, int input) {
+  CHECK(n->want_, "%s: the node is not placed, or is local already", n->name);
+  return n->want_[input];
+}
+static inline const Placement *node_give(const Node *n, int output) {
+  CHECK(n->give_, "%s: the node is not placed, or is local already", n->name);
+  return n->give_[output];
 }
 static inline Tensor *graph_tensor(const Graph *g, int id) { return &g->tensor.data[id]; }
 

@@ -157,10 +157,10 @@ static void print_spread(const Printer *p, const Node *n, const char *names) {
   fputc('\n', p->out);
   for (int k = 0; k < n->ninput; k++)
     if (graph_operand_hidden(p->g, n, n->input[k], names)) hidden++;
-    else print_operand(p, "reads", n->input[k], n->want ? n->want[k] : NULL, "wanted as");
+    else print_operand(p, "reads", n->input[k], n->want_ ? n->want_[k] : NULL, "wanted as");
   for (int k = 0; k < n->noutput; k++)
     if (graph_operand_hidden(p->g, n, n->output[k], names)) hidden++;
-    else print_operand(p, "gives", n->output[k], n->give ? n->give[k] : NULL, "computed as");
+    else print_operand(p, "gives", n->output[k], n->give_ ? n->give_[k] : NULL, "computed as");
   if (hidden) fprintf(p->out, "    … and %d more operands\n", hidden);
 }
 

@@ -9,12 +9,21 @@
 #include <math.h>
 #include <string.h>
 
-static CollectiveKind kind_of(const OpDef *op) {
-  if (op->rooted) return op->reduces || op->gathers ? COLLECTIVE_REDUCE : COLLECTIVE_BROADCAST;
-  if (op->reduces) return op->scatters ? COLLECTIVE_REDUCE_SCATTER : COLLECTIVE_ALL_REDUCE;
-  if (op->shifts) return COLLECTIVE_SHIFT;
-  if (op->exchanges || op->moves_rows) return COLLECTIVE_ALL_TO_ALL;
-  return COLLECTIVE_ALL_GATHER;
+// The collective that a kind of call is timed as.
+static CollectiveKind kind_of(const Node *n) {
+  static const CollectiveKind timed_as[COMM_KIND_COUNT] = {
+      [COMM_ALL_REDUCE] = COLLECTIVE_ALL_REDUCE,
+      [COMM_REDUCE_SCATTER] = COLLECTIVE_REDUCE_SCATTER,
+      [COMM_ALL_GATHER] = COLLECTIVE_ALL_GATHER,
+      [COMM_BROADCAST] = COLLECTIVE_BROADCAST,
+      [COMM_SCATTER] = COLLECTIVE_BROADCAST,
+      [COMM_REDUCE] = COLLECTIVE_REDUCE,
+      [COMM_GATHER] = COLLECTIVE_REDUCE,
+      [COMM_ALL_TO_ALL] = COLLECTIVE_ALL_TO_ALL,
+      [COMM_ALL_TO_ALL_V] = COLLECTIVE_ALL_TO_ALL,
+      [COMM_SHIFT] = COLLECTIVE_SHIFT,
+  };
+  return timed_as[op_def(n->op)->comm];
 }
 
 // The units that a collective's kernels hold on this device: as many as NCCL has channels, on a GPU.
@@ -50,10 +59,10 @@ static Cost collective_cost(Costs *costs, const Cluster *c, const Node *n, int m
   int index = group_of(costs, c, axes, &coordinates);
   const GroupOnLinks *group = &costs->group.data[index].links;
   double whole = collective_whole_bytes(p, n, microbatch);
-  CollectiveTime t = collective_seconds(c, kind_of(op_def(n->op)), group, whole);
+  CollectiveTime t = collective_seconds(c, kind_of(n), group, whole);
   double latency = t.base + t.latency;
   if (t.algorithm == COLLECTIVE_BY_MEASURED) // as long as next to nothing takes
-    latency = fmin(t.seconds, collective_seconds(c, kind_of(op_def(n->op)), group, 1).seconds);
+    latency = fmin(t.seconds, collective_seconds(c, kind_of(n), group, 1).seconds);
   return (Cost){.whole = whole,
                 .seconds = t.seconds,
                 .latency = latency,
@@ -71,7 +80,7 @@ static Cost collective_cost(Costs *costs, const Cluster *c, const Node *n, int m
 // All owners do their own parts at the same time. Of one rank it is known whether it is the owner.
 static double share_of_owner(const Costs *costs, const Node *n) {
   const Mesh *mesh = &costs->program->mesh;
-  const Placement *owner = op_def(n->op)->needs_owner ? node_owner(costs->program->graph, n) : NULL;
+  const Placement *owner = node_is(n, ROLE_WHOLE_MATRIX) ? node_owner(costs->program->graph, n) : NULL;
   if (costs->rank >= 0) return !is_left(costs, owner);
   return owner ? 1.0 / mesh_size(mesh, owner->owner_axes) : 1;
 }

@@ -71,7 +71,7 @@ static void count_parameters(const Graph *g, ModelFacts *facts) {
     }
   }
   for (int i = 0; i < g->variable.count; i++) {
-    if (g->variable.data[i].kind != VARIABLE_PARAMETER) continue;
+    if (!variable_is_counted(&g->variable.data[i])) continue;
     facts->parameters += shape_elements(&g->variable.data[i].shape);
     facts->active += active[i];
     facts->multiplied += multiplied[i] ? active[i] : 0;
@@ -100,7 +100,7 @@ void model_measure(ModelConfig *config) {
   count_parameters(m.g, &facts);
   for (int i = 0; i < m.g->variable.count; i++) {
     const Variable *v = &m.g->variable.data[i];
-    if (v->kind != VARIABLE_PARAMETER) continue;
+    if (!variable_is_counted(v)) continue;
     for (int d = 0; d < v->shape.rank; d++) {
       facts.size[v->shape.dim[d]] = common_divisor(facts.size[v->shape.dim[d]], v->shape.size[d]);
       note_width(&facts, v, d);

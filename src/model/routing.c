@@ -8,7 +8,7 @@ static int router_of(const Graph *g, int logits) {
     const Node *n = &g->node.data[graph_tensor(g, logits)->producer];
     for (int k = 0; k < n->ninput; k++) {
       int v = n->input[k] < 0 ? -1 : graph_tensor(g, n->input[k])->variable;
-      if (v >= 0 && g->variable.data[v].kind == VARIABLE_PARAMETER) return v;
+      if (v >= 0 && variable_is_weight(&g->variable.data[v])) return v;
     }
     logits = n->input[0];
   }

@@ -31,7 +31,7 @@ struct Server {
   int closed[SERVER_ENDS];
 };
 
-// What is told -------------------------------------------------------------------------------------------------------
+// Sentences ----------------------------------------------------------------------------------------------------------
 
 static const struct { const char *one, *all; } why[SERVER_ENDS] = {
     [SERVER_WITHOUT_SECRET] = {"it does not have the secret", "without the secret"},
@@ -162,7 +162,7 @@ static bool meet(Connection *c) {
   return true;
 }
 
-// Whether more has come, of this message only: what follows may be for whom the connection is released to.
+// Whether more has come. Nothing is read beyond this message: the rest is for whom the connection is released to.
 static bool receive(Connection *c) {
   size_t more = c->want - c->in.count, piece = c->in.count > PIECE ? c->in.count : PIECE;
   if (more > piece) more = piece; // memory is taken for what has come, not for what is announced
@@ -186,7 +186,7 @@ static void take(Connection *c) {
   if (c->proven && !proven && !c->finishes) c->limit = INFINITY;
 }
 
-// What has come of it; not more than its share, or one that sends without an end would hold up the others.
+// Takes all that has come, up to a limit: one that sends without an end must not hold up the others.
 static void advance(Connection *c) {
   c->ready = false;
   if (!c->met && !meet(c)) return;
@@ -289,7 +289,7 @@ static void advance_all(Server *s) {
   }
 }
 
-// Closes what is over. When the next one is, or has to go on.
+// Closes connections that are over. Returns when the next turn is due for one of the others.
 static double sweep(Server *s, double now) {
   double due = INFINITY;
   for (Connection *c = s->first, *next; c; c = next) {

@@ -1,5 +1,5 @@
-// What takes connections: listens, accepts, greets, reads whole messages, sends, keeps time, closes, counts. Nothing in
-// a turn blocks, and no connection waits for another one.
+// A loop that listens, accepts and greets connections, reads whole messages, sends, keeps time, closes and counts.
+// Nothing in a turn blocks, and no connection waits for another one.
 //
 // A connection is *unproven* until its user has seen by its first messages that it belongs here (connection->proven).
 // Strangers have unproven ones only, and those give way: they have a limit of time, and where there are too many

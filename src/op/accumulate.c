@@ -26,7 +26,7 @@ const OpDef op_def_accumulate = {
     .rule = rule,
     .reference = reference,
     .in_place = 1,
-    .adds_into = 1,
+    .role = ROLE_ACCUMULATE,
 };
 
 int op_accumulate(Graph *g, const char *name, int accumulator, int x) {

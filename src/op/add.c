@@ -39,7 +39,7 @@ const OpDef op_def_add = {
     .rule = rule,
     .reference = reference,
     .in_place = 1,
-    .is_sum = 1,
+    .role = ROLE_ADD,
 };
 
 int op_add(Graph *g, const char *name, const int *x, int n) {

@@ -44,7 +44,7 @@ const OpDef op_def_bias = {
     .rule = rule,
     .reference = reference,
     .in_place = 1,
-    .adds_vector = 1,
+    .role = ROLE_BIAS,
     .defers_sum = 1,
 };
 

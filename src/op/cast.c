@@ -34,11 +34,11 @@ const OpDef op_def_cast = {
     .gradient = gradient,
     .rule = rule,
     .reference = reference,
-    .converts = 1,
+    .role = ROLE_CAST,
 };
 
 void op_copy_to_cast(Node *copy, Dtype dtype) {
-  CHECK(op_def(copy->op)->is_copy, "%s", copy->name);
+  CHECK(node_is(copy, ROLE_COPY), "%s", copy->name);
   copy->op = OP_CAST;
   *node_attr(copy, CastAttr) = (CastAttr){.dtype = (int32_t)dtype};
 }

@@ -47,24 +47,21 @@ static void slice_work(const Operand *input, const Operand *output, const void *
 
 static void slice_reference(const KernelCall *call) { slice_box(&call->input[0], &call->output[0], 0, 0, 0); }
 
-#define COLLECTIVE(id, what, ...)                                                                                      \
-  const OpDef op_def_##id = {.name = #id, .meaning = what, .shape = shape, .rule = rule, .communicates = 1, __VA_ARGS__}
+// pairs: outputs that may have the memory of the input.
+#define COLLECTIVE(id, kind, pairs, what)                                                                              \
+  const OpDef op_def_##id = {.name = #id, .meaning = what, .shape = shape, .rule = rule, .communicates = 1,            \
+                             .comm = COMM_##kind, .in_place = pairs}
 
-COLLECTIVE(all_reduce, "partial x over attr.axes → its sum, or maximum, on every rank; in place", .in_place = 1,
-           .reduces = 1);
-COLLECTIVE(all_gather, "x with attr.dim sharded over attr.axes → the whole dim on every rank", .gathers = 1);
-COLLECTIVE(reduce_scatter, "partial x over attr.axes → its sum, attr.dim sharded over them", .reduces = 1,
-           .scatters = 1);
-COLLECTIVE(reduce_to, "partial x over attr.axes → its sum, on attr.root alone; in place", .in_place = 1, .reduces = 1,
-           .rooted = 1);
-COLLECTIVE(broadcast, "x, on attr.root of attr.axes alone → x on every rank; in place", .in_place = 1, .rooted = 1);
-COLLECTIVE(gather_to, "x with attr.dim sharded over attr.axes → the whole dim, on attr.root alone", .gathers = 1,
-           .rooted = 1);
-COLLECTIVE(scatter_from, "x, on attr.root of attr.axes alone → attr.dim sharded over them", .scatters = 1,
-           .rooted = 1);
-COLLECTIVE(all_to_all, "x with attr.dim2 sharded over attr.axes → attr.dim sharded instead", .exchanges = 1);
-COLLECTIVE(shift, "x → that of the rank attr.distance before along attr.axes, as its output's placement says",
-           .shifts = 1);
+COLLECTIVE(all_reduce, ALL_REDUCE, 1, "partial x over attr.axes → its sum, or maximum, on every rank; in place");
+COLLECTIVE(all_gather, ALL_GATHER, 0, "x with attr.dim sharded over attr.axes → the whole dim on every rank");
+COLLECTIVE(reduce_scatter, REDUCE_SCATTER, 0, "partial x over attr.axes → its sum, attr.dim sharded over them");
+COLLECTIVE(reduce_to, REDUCE, 1, "partial x over attr.axes → its sum, on attr.root alone; in place");
+COLLECTIVE(broadcast, BROADCAST, 1, "x, on attr.root of attr.axes alone → x on every rank; in place");
+COLLECTIVE(gather_to, GATHER, 0, "x with attr.dim sharded over attr.axes → the whole dim, on attr.root alone");
+COLLECTIVE(scatter_from, SCATTER, 0, "x, on attr.root of attr.axes alone → attr.dim sharded over them");
+COLLECTIVE(all_to_all, ALL_TO_ALL, 0, "x with attr.dim2 sharded over attr.axes → attr.dim sharded instead");
+COLLECTIVE(shift, SHIFT, 0,
+           "x → that of the rank attr.distance before along attr.axes, as its output's placement says");
 
 const OpDef op_def_slice = {
     .name = "slice",
@@ -73,7 +70,7 @@ const OpDef op_def_slice = {
     .rule = rule,
     .reference = slice_reference,
     .work = slice_work,
-    .slices = 1,
+    .role = ROLE_SLICE,
 };
 
 static int append(Graph *g, Op op, const char *name, int x, CommAttr attr) {

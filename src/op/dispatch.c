@@ -55,7 +55,7 @@ const OpDef op_def_dispatch = {
     .gradient = dispatch_gradient,
     .rule = dispatch_rule,
     .reference = dispatch_reference,
-    .spreads = 1,
+    .role = ROLE_DISPATCH,
 };
 
 // mask (b, s, x), rows (b, s, x, e), compact, weights (b, s, x) or -1 → (b, s, e)

@@ -25,7 +25,7 @@ const OpDef op_def_exchange_rows = {
     .shape = exchange_shape,
     .rule = exchange_rule,
     .communicates = 1,
-    .moves_rows = 1,
+    .comm = COMM_ALL_TO_ALL_V,
 };
 
 // rows (b, s, x, …) compact, mask (b, s, x) → the same rows

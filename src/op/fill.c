@@ -31,7 +31,7 @@ const OpDef op_def_fill = {
     .reference = reference,
     .work = work_of,
     .in_place = 1,
-    .fills = 1,
+    .role = ROLE_FILL,
 };
 
 int op_fill(Graph *g, const char *name, int variable, double value) {

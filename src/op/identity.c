@@ -27,7 +27,7 @@ const OpDef op_def_identity = {
     .rule = rule,
     .reference = reference,
     .in_place = 1,
-    .is_copy = 1,
+    .role = ROLE_COPY,
 };
 
 int op_identity(Graph *g, const char *name, int x) {

@@ -177,7 +177,7 @@ const OpDef op_def_matmul = {
     .accumulates_narrow = 1,
     .bias = bias,
     .defers_sum = 1,
-    .multiplies = 1,
+    .role = ROLE_PRODUCT,
 };
 
 int op_matmul(Graph *g, const char *name, int x, int w, int contracted) {

@@ -12,6 +12,11 @@ const OpDef *op_def(Op op) {
   return table[op];
 }
 
+const CommTraits *op_comm(const OpDef *op) {
+  static const CommTraits none;
+  return op->communicates ? &comm_traits[op->comm] : &none;
+}
+
 int64_t operand_extent(const Operand *x, int from, int to) {
   int64_t n = 1;
   for (int i = from; i < to; i++) n *= x->size[i];
@@ -87,7 +92,7 @@ void op_update(Graph *g, int node, int k, int i) {
 
 int op_accumulator(const Graph *g, const Node *n) {
   const OpDef *op = op_def(n->op);
-  int i = op->adds_into ? 0 : op->accumulate ? n->ninput - 1 : -1, x = i < 0 ? -1 : n->input[i];
+  int i = op->role == ROLE_ACCUMULATE ? 0 : op->accumulate ? n->ninput - 1 : -1, x = i < 0 ? -1 : n->input[i];
   if (x < 0 || graph_tensor(g, x)->variable < 0 || graph_tensor(g, x)->copy >= 0) return -1;
   for (int k = 0; k < n->noutput; k++) {
     const Tensor *y = graph_tensor(g, n->output[k]);

@@ -1,6 +1,7 @@
 // The definition of an op: shape rule, gradient, factor rule, cost and reference kernel, all in its own file
 // src/op/<op>.c.
 #pragma once
+#include "base/comm_kind.h"
 #include "base/fault.h"
 #include "base/philox.h"
 #include "ir/graph.h"
@@ -121,6 +122,28 @@ void operand_doubles_free(const Operand *x, double *doubles);
 
 typedef struct OptimizerDef OptimizerDef; // op/optimizer.h
 
+// What a single op is to passes and the executor: they ask for the role and do not name the op. At most one op has
+// each.
+typedef enum OpRole {
+  ROLE_NONE,
+  ROLE_COPY,         // its output is its input (IDENTITY)
+  ROLE_CAST,         // its output is its input in another dtype (CAST)
+  ROLE_SLICE,        // its output is a part of its input (SLICE)
+  ROLE_ADD,          // its output is the sum of its inputs, each rounded as it is (ADD); see `accumulated`
+  ROLE_ACCUMULATE,   // adds its second input to its first, a Variable, in place, and a call may lack that (ACCUMULATE);
+                     // see `accumulate`
+  ROLE_FILL,         // its output, in place, is FillAttr.value everywhere; it does not read its input (FILL)
+  ROLE_BIAS,         // adds its second input to each row of its first (BIAS); see `bias`
+  ROLE_PRODUCT,      // its output is the product of its two inputs, of blocks of which it may be made (MATMUL;
+                     // compile/summa.h)
+  ROLE_DISPATCH,     // its output is made of its inputs, and larger: these are moved rather than that (DISPATCH)
+  ROLE_OUTPUT,       // the host reads its output while the graph runs (OUTPUT; runtime/outputs.h)
+  ROLE_NORM_TERM,    // its output is a term of the gradients' norm, and its input the gradient (SUM_SQUARES)
+  ROLE_WHOLE_MATRIX, // it needs a dim whole that is cut, or is repeated, and takes long: one rank does it for all
+                     // (ORTHOGONALIZE)
+  ROLE_COUNT
+} OpRole;
+
 typedef struct OpDef {
   const char *name;
   const char *meaning; // one line of notation
@@ -189,38 +212,33 @@ typedef struct OpDef {
   void (*evaluate)(Node *node);
   int in_place;      // number of leading (output k ← input k) pairs that may share memory, for elementwise updates
   uint32_t minus_infinity; // outputs (bits) of which −∞ is a proper value: a maximum over nothing
-  // Traits, by which passes and the executor tell ops apart; they do not name ops.
+  OpRole role;
+  // Traits: what passes and the executor ask of ops that several of them answer alike.
   int expensive;     // selective recomputation keeps its output rather than compute it again
   int one_pass;      // a pass over its inputs makes its output: where backward keeps these, it makes that again
   int looks_up;      // its output is rows of its first input, which its second names; it multiplies by none of them
-  int communicates;  // done by the comm layer, not by a device. Of these:
-  int rooted;        // between one rank of the group, CommAttr.root, and all
-  int reduces;       // its result is a sum, or maximum, over the ranks
-  int gathers;       // CommAttr.dim is whole in its output and sharded in its input
-  int scatters;      // the other way round
-  int exchanges;     // CommAttr.dim2 is whole in its output and sharded in its input, CommAttr.dim the other way round
-  int moves_rows;    // it moves rows of experts between ranks (ExchangeAttr); inputs 1 and 2 are masks
-  int shifts;        // its output is the input of the rank CommAttr.distance before (Placement.shift)
-  int multiplies;    // its output is the product of its two inputs, of blocks of which it may be made (compile/summa.h)
-  int is_copy;       // its output is its input (IDENTITY)
-  int converts;      // its output is its input in another dtype (CAST)
-  int slices;        // its output is a part of its input (SLICE)
-  int is_sum;        // its output is the sum of its inputs, each rounded as it is (ADD); see `accumulated`
-  int adds_into;     // adds its second input to its first, a Variable, in place, and a call may lack that (ACCUMULATE);
-                     // see `accumulate`
-  int fills;         // its output, in place, is FillAttr.value everywhere; it does not read its input (FILL)
-  int adds_vector;   // adds its second input to each row of its first (BIAS); see `bias`
+  int communicates;  // done by the comm layer, not by a device
+  CommKind comm;     // of these: by calls of this kind (op_comm has its properties). Rooted ones are between one rank
+                     // of the group, CommAttr.root, and all; where one gathers, CommAttr.dim is whole in its output and
+                     // sharded in its input; where one scatters, the other way round. ALL_TO_ALL: CommAttr.dim2 is
+                     // whole in its output and sharded in its input, CommAttr.dim the other way round. ALL_TO_ALL_V:
+                     // rows of experts (ExchangeAttr); inputs 1 and 2 are masks. SHIFT: its output is the input of the
+                     // rank CommAttr.distance before (Placement.shift)
   int defers_sum;    // where its output is a partial sum over ranks, others are added before it is completed
-  int spreads;       // its output is made of its inputs, and larger: these are moved rather than that (DISPATCH)
-  int for_host;      // the host reads its output while the graph runs (runtime/outputs.h)
-  int needs_owner;   // it needs a dim whole that is cut, or is repeated, and takes long: one rank does it for all
   uint32_t moments;  // inputs (bits) that are moments of an optimizer, updated in place; those of one with an
                      // OptimizerDef are its states (op_moments)
-  int norm_term;     // its output is a term of the gradients' norm, and its input the gradient
   const OptimizerDef *optimizer; // it updates parameters; NULL: it does not
 } OpDef;
 
 const OpDef *op_def(Op op);
+static inline int node_is(const Node *node, OpRole role) { return op_def(node->op)->role == role; }
+// The properties of the calls that do it; all 0 where it does not communicate.
+const CommTraits *op_comm(const OpDef *op);
+static inline const CommTraits *node_comm(const Node *node) { return op_comm(op_def(node->op)); }
+// Whether calls of this kind do it.
+static inline int node_calls(const Node *node, CommKind kind) {
+  return op_def(node->op)->communicates && op_def(node->op)->comm == kind;
+}
 // The cost of one call of an op on these operands; their data is not read. By default each input is read once and each
 // output written once (an update in place counts in both), `vector` is the elements of the largest operand, and
 // `matrix` is 0. Scalars, and absent operands, which look like them, count 0 bytes.
@@ -242,7 +260,7 @@ const char *op_derived_name(Graph *g, const Node *node, const char *suffix);
 // After an in-place node: output k becomes the new value of the Variable that input i is bound to.
 void op_update(Graph *g, int node, int k, int i);
 // The input of a node that is a Variable's storage to which the node adds one of its outputs in place; -1: none. Calls
-// may lack it (`accumulate`, `adds_into`).
+// may lack it (`accumulate`, ROLE_ACCUMULATE).
 int op_accumulator(const Graph *g, const Node *node);
 // The graph's node as it is now; a copy, because appending nodes moves them.
 static inline Node op_node(const Graph *g, int node) { return g->node.data[node]; }

@@ -104,7 +104,7 @@ const OpDef op_def_orthogonalize = {
     .reference = reference,
     .work = work_of,
     .expensive = 1,
-    .needs_owner = 1,
+    .role = ROLE_WHOLE_MATRIX,
 };
 
 int op_orthogonalize(Graph *g, const char *name, int u, int matrices, int rows) {

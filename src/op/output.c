@@ -29,7 +29,7 @@ const OpDef op_def_output = {
     .shape = shape,
     .rule = rule,
     .reference = reference,
-    .for_host = 1,
+    .role = ROLE_OUTPUT,
 };
 
 int op_output(Graph *g, const char *name, int x) {

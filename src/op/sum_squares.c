@@ -28,7 +28,7 @@ const OpDef op_def_sum_squares = {
     .shape = shape,
     .rule = rule,
     .reference = reference,
-    .norm_term = 1,
+    .role = ROLE_NORM_TERM,
 };
 
 int op_sum_squares(Graph *g, const char *name, int x) {

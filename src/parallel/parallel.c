@@ -3,11 +3,10 @@
 #include "base/divisor.h"
 #include "base/fault.h"
 #include "parallel/parallel_experts.h"
-#include <string.h>
 
-int parallel_row_has(const StepParallel *o, LayoutRow row, const char *axis) {
+int parallel_row_has(const StepParallel *o, LayoutRow row, AxisId axis) {
   for (int i = 0; i < o->layout.row[row].count; i++)
-    if (*o->layout.row[row].axis[i] == *axis && !strcmp(o->layout.row[row].axis[i], axis)) return 1;
+    if (o->layout.row[row].axis[i] == axis) return 1;
   return 0;
 }
 
@@ -15,16 +14,11 @@ int parallel_kv_ranks(const StepModel *m, int ranks) {
   return (int)greatest_common_divisor(m->size[DIM_KV_HEADS], ranks);
 }
 
-static int axis_size(const Mesh *mesh, const char *axis) {
-  int a = mesh_axis(mesh, axis);
-  return a < 0 ? 1 : mesh->axis[a].size;
-}
-
 AlgorithmCall parallel_context_call(const Step *s, const StepModel *m) {
   const StepParallel *o = &s->parallel;
-  const char *heads = parallel_heads_axis(o);
-  int tp = heads ? parallel_word_ranks(o, heads) : 1, of_kv = parallel_kv_ranks(m, tp);
-  AlgorithmCall c = {.ranks = axis_size(&o->mesh, "cp"), .inner = o->ulysses, .bytes = sizeof(float)};
+  AxisId heads = parallel_heads_axis(o);
+  int tp = heads != AXIS_OWN ? parallel_word_ranks(o, heads) : 1, of_kv = parallel_kv_ranks(m, tp);
+  AlgorithmCall c = {.ranks = mesh_axis_size(&o->mesh, AXIS_CP), .inner = o->ulysses, .bytes = sizeof(float)};
   c.size['b' - 'a'] = s->batch.micro;
   c.size['s' - 'a'] = c.size['t' - 'a'] = s->batch.seq;
   c.size['g' - 'a'] = m->size[DIM_KV_HEADS] / of_kv;
@@ -35,13 +29,13 @@ AlgorithmCall parallel_context_call(const Step *s, const StepModel *m) {
 
 // The features that cut an axis of the users' in two.
 static void cut_for_hybrid(Mesh *mesh, const StepParallel *o) {
-  if (o->shard_group) mesh_cut(mesh, "dp", AXIS_PART_REPLICA, axis_size(mesh, "dp") / o->shard_group);
+  if (o->shard_group) mesh_cut(mesh, AXIS_DP, AXIS_REPLICA, mesh_axis_size(mesh, AXIS_DP) / o->shard_group);
 }
 
 static void cut_for_experts(Mesh *mesh, const StepParallel *o) {
   ExpertFold fold;
-  if (parallel_expert_fold(o, o->experts, &fold) && fold.dp < axis_size(mesh, "dp"))
-    mesh_cut(mesh, "dp", AXIS_PART_DP_EP, fold.dp);
+  if (parallel_expert_fold(o, o->experts, &fold) && fold.dp < mesh_axis_size(mesh, AXIS_DP))
+    mesh_cut(mesh, AXIS_DP, AXIS_DP_EP, fold.dp);
 }
 
 static int cuts_tokens(const Layout *l, int axis) {
@@ -55,10 +49,11 @@ static int cuts_tokens(const Layout *l, int axis) {
 static void lay_experts(Layout *l, const Mesh *mesh, const StepParallel *o) {
   ExpertFold fold;
   if (!parallel_expert_fold(o, o->experts, &fold)) return;
-  int dp = mesh_axis(mesh, "dp"), part = mesh_axis(mesh, "dp_ep");
+  int dp = mesh_axis(mesh, AXIS_DP), part = mesh_axis(mesh, AXIS_DP_EP);
   // All of dp as the user gave it, the replicas' axis too. The rest of it in this mesh may be less than the part that
   // has been cut off.
-  int all = FAULT(part_of_dp_is_all, fold.dp == axis_size(&o->mesh, "dp"), fold.dp > axis_size(mesh, "dp"));
+  int all =
+      FAULT(part_of_dp_is_all, fold.dp == mesh_axis_size(&o->mesh, AXIS_DP), fold.dp > mesh_axis_size(mesh, AXIS_DP));
   for (int moves = 0; moves < 2; moves++)
     for (int a = 0; a < mesh->naxis; a++) {
       const Axis *axis = &mesh->axis[a];
@@ -70,23 +65,23 @@ static void lay_experts(Layout *l, const Mesh *mesh, const StepParallel *o) {
 
 static void cut_for_tensors(Mesh *mesh, const StepParallel *o) {
   TensorGrid grid = parallel_grid(o);
-  if (mesh_axis(mesh, "tp") < 0) return;
-  mesh_cut(mesh, "tp", AXIS_PART_DEPTH, grid.depth);
-  mesh_cut(mesh, "tp", AXIS_PART_ROW, grid.rows);
+  if (mesh_axis(mesh, AXIS_TP) < 0) return;
+  mesh_cut(mesh, AXIS_TP, AXIS_TP_DEPTH, grid.depth);
+  mesh_cut(mesh, AXIS_TP, AXIS_TP_ROW, grid.rows);
 }
 
-const char *parallel_heads_axis(const StepParallel *o) {
-  return parallel_row_has(o, LAYOUT_ROW_HEADS, "tp")       ? "tp"
-         : parallel_row_has(o, LAYOUT_ROW_HEADS, "tp_row") ? "tp_row"
-                                                           : NULL;
+AxisId parallel_heads_axis(const StepParallel *o) {
+  return parallel_row_has(o, LAYOUT_ROW_HEADS, AXIS_TP)       ? AXIS_TP
+         : parallel_row_has(o, LAYOUT_ROW_HEADS, AXIS_TP_ROW) ? AXIS_TP_ROW
+                                                           : AXIS_OWN;
 }
 
 static void cut_for_heads(Mesh *mesh, const Step *s, const StepModel *m) {
   const StepParallel *o = &s->parallel;
-  const char *axis = parallel_heads_axis(o);
-  if (!axis || mesh_axis(mesh, axis) < 0) return;
-  int ranks = axis_size(mesh, axis);
-  mesh_cut(mesh, axis, AXIS_PART_GROUP, ranks / parallel_kv_ranks(m, ranks));
+  AxisId axis = parallel_heads_axis(o);
+  if (axis == AXIS_OWN || mesh_axis(mesh, axis) < 0) return;
+  int ranks = mesh_axis_size(mesh, axis);
+  mesh_cut(mesh, axis, AXIS_TP_GROUP, ranks / parallel_kv_ranks(m, ranks));
 }
 
 // Ranks of cp that exchange positions for heads. Where they are more than the key and value heads that tp leaves, some
@@ -96,8 +91,8 @@ static void cut_for_context(Mesh *mesh, const Step *s, const StepModel *m) {
   AlgorithmCall call = parallel_context_call(s, m);
   int inner = context == ALGORITHM_ULYSSES ? call.ranks : context == ALGORITHM_RING && call.inner ? call.inner : 1,
       of_kv = (int)greatest_common_divisor(call.size['g' - 'a'], inner);
-  mesh_cut(mesh, "cp", AXIS_PART_ULYSSES, of_kv);
-  mesh_cut(mesh, "cp", AXIS_PART_CP_GROUP, inner / of_kv); // outside: k and v, once moved, are gathered over it
+  mesh_cut(mesh, AXIS_CP, AXIS_ULYSSES, of_kv);
+  mesh_cut(mesh, AXIS_CP, AXIS_CP_GROUP, inner / of_kv); // outside: k and v, once moved, are gathered over it
 }
 
 // The axes over which ZeRO divides storage: ranks for data and for context compute with the same weights.
@@ -105,7 +100,7 @@ static uint32_t shard_axes(const Mesh *mesh) {
   uint32_t axes = 0;
   for (int a = 0; a < mesh->naxis; a++) {
     int shares = mesh->axis[a].role == AXIS_DATA || mesh->axis[a].role == AXIS_CONTEXT;
-    if (shares && mesh->axis[a].part != AXIS_PART_REPLICA) axes |= 1u << a;
+    if (shares && mesh->axis[a].id != AXIS_REPLICA) axes |= 1u << a;
   }
   return axes;
 }
@@ -143,7 +138,7 @@ int parallel_row_ranks(const StepParallel *o, LayoutRow row) {
 }
 
 StepParallel parallel_default(int pp, int dp, int tp, int zero) {
-  return (StepParallel){.mesh = mesh_create(3, (const char *[]){"pp", "dp", "tp"}, (int[]){pp, dp, tp}),
+  return (StepParallel){.mesh = mesh_of(3, (AxisId[]){AXIS_PP, AXIS_DP, AXIS_TP}, (int[]){pp, dp, tp}),
                            .layout = layout_shipped(LAYOUT_SHIPPED_TENSOR),
                            .zero = zero,
                            .reshard = 1,

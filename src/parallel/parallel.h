@@ -19,7 +19,7 @@ typedef struct Storage {
 
 typedef struct Pipeline {
   const ScheduleGenerator *schedule; // of training; evaluation and generation run forward only
-  int stages;                        // virtual stages, over the ranks of axis "pp" in turn
+  int stages;                        // virtual stages, over the ranks of pp in turn
   int logits_again;                  // where backward is split, W makes the head's logits once more
   int cut_given;                     // the stages have `layers` layers each; else they are cut by cost
   int layers[MAX_STAGES];
@@ -49,9 +49,9 @@ typedef struct ParallelProblem {
 int parallel_check(const Step *step, const StepModel *model, ParallelProblem *problem);
 
 // The result that passes read, for a configuration that parallel_check allows for this model. An axis of the user's may
-// become two: "dp" with shard_group is "replica" and "dp", and where "tp" has more ranks than there are key and value
-// heads it is "tp", over which these are sharded, and "tp_group", whose ranks share one and divide its query heads.
-// 2-D, 2.5-D and 3-D tensors cut "tp_depth" and "tp_row" off "tp".
+// become two (sharding/axes.def): dp with shard_group is replica and dp, and where tp has more ranks than there are key
+// and value heads it is tp, over which these are sharded, and tp_group, whose ranks share one and divide its query
+// heads. 2-D, 2.5-D and 3-D tensors cut tp_depth and tp_row off tp.
 Parallel parallel_create(const Step *step, const StepModel *model);
 
 // The call of attention that the algorithm of `context` is chosen for: a data rank's microbatch and the heads that tp
@@ -63,15 +63,15 @@ AlgorithmCall parallel_context_call(const Step *step, const StepModel *model);
 typedef struct TensorGrid { int depth, rows, cols; } TensorGrid;
 TensorGrid parallel_grid(const StepParallel *options);
 
-// Ranks that a word of a Layout's row means: a users' axis, "tp_row" or "tp_depth"; with these, "tp" means the columns.
-int parallel_word_ranks(const StepParallel *options, const char *word);
+// Ranks that a word of a Layout's row means: a users' axis, tp_row or tp_depth; with these, tp means the columns.
+int parallel_word_ranks(const StepParallel *options, AxisId word);
 // Ranks over which a row of the Layout cuts, and whether it cuts over an axis.
 int parallel_row_ranks(const StepParallel *options, LayoutRow row);
-int parallel_row_has(const StepParallel *options, LayoutRow row, const char *axis);
+int parallel_row_has(const StepParallel *options, LayoutRow row, AxisId axis);
 // Of `ranks` ranks, how many shard the key and value heads; the others share these. That is done on one axis of those
-// that cut the heads: "tp", "tp_row", or NULL where neither does.
+// that cut the heads: tp, tp_row, or AXIS_OWN where neither does.
 int parallel_kv_ranks(const StepModel *model, int ranks);
-const char *parallel_heads_axis(const StepParallel *options);
+AxisId parallel_heads_axis(const StepParallel *options);
 
 // The mesh pp × dp × tp with the shipped Layout "tensor", ZeRO stage `zero`, one stage a pipeline rank in 1F1B, buckets
 // of 25 MB.

@@ -39,7 +39,7 @@ static const char *nearest_multiple(const Question *q, int64_t value, int64_t un
   return nearest(q, value / unit * unit, (value / unit + 1) * unit, text);
 }
 
-static int axis_size(const StepParallel *o, const char *name) { return parallel_word_ranks(o, name); }
+static int axis_size(const StepParallel *o, AxisId axis) { return parallel_word_ranks(o, axis); }
 
 static int data_ranks(const Question *q) { return parallel_row_ranks(q->o, LAYOUT_ROW_BATCH); }
 
@@ -149,14 +149,14 @@ static int check_summa(const Question *q) {
         "the other; the nearest mesh.tp is %s",
         g.depth * g.rows * g.cols, g.rows, g.cols, parallel_nearest_tp(o, sizes_fit, q->m, q->problem, nearest));
   }
-  if (axis_size(o, "pp") > 1 && o->schedule->splits) {
+  if (axis_size(o, AXIS_PP) > 1 && o->schedule->splits) {
     q->problem->also = "parallel.pipeline";
     return refuse(q, "parallel.summa",
                   "parallel.summa is true, but parallel.pipeline %s runs a weight's product apart from its input's, "
                   "which would broadcast the same blocks again; take 1f1b, or leave parallel.summa out",
                   o->schedule->name);
   }
-  if (axis_size(o, "pp") > 1 && o->logits_again) {
+  if (axis_size(o, AXIS_PP) > 1 && o->logits_again) {
     q->problem->also = "parallel.logits";
     return refuse(
         q, "parallel.summa",
@@ -170,12 +170,12 @@ static int check_tensor(const Question *q) {
   const StepParallel *o = q->o;
   for (int row = 0; row < LAYOUT_ROWS && o->tensor == LAYOUT_TENSOR_1D; row++)
     for (int i = 0; i < o->layout.row[row].count; i++)
-      if (!strncmp(o->layout.row[row].axis[i], "tp_", 3))
+      if (axis_is_part(o->layout.row[row].axis[i]))
         return refuse(q, row_keys[row], "%s names %s, but parallel.tensor is 1d, which does not cut tp; take tp",
-                      row_keys[row], o->layout.row[row].axis[i]);
+                      row_keys[row], axis_names[o->layout.row[row].axis[i]]);
   if (parallel_check_grid(o, sizes_fit, q->m, q->problem)) return PLAIT_INFEASIBLE;
   if (check_summa(q)) return PLAIT_INFEASIBLE;
-  if (o->tensor != LAYOUT_TENSOR_1D && parallel_row_has(o, LAYOUT_ROW_SEQ, "tp") && axis_size(o, "tp") > 1)
+  if (o->tensor != LAYOUT_TENSOR_1D && parallel_row_has(o, LAYOUT_ROW_SEQ, AXIS_TP) && axis_size(o, AXIS_TP) > 1)
     return refuse(q, o->sequence ? "parallel.sequence" : "layout.seq",
                   "parallel.tensor is %s, which cuts the width of activations between blocks over tp already, so that "
                   "tp cannot cut their sequence as well; %s",
@@ -189,7 +189,7 @@ static int check_tensor(const Question *q) {
 static const char *words_text(const LayoutWords *words, char text[64]) {
   size_t n = (size_t)snprintf(text, 64, "[");
   for (int i = 0; i < words->count && n < 64; i++)
-    n += (size_t)snprintf(text + n, 64 - n, "%s%s", i ? ", " : "", words->axis[i]);
+    n += (size_t)snprintf(text + n, 64 - n, "%s%s", i ? ", " : "", axis_names[words->axis[i]]);
   if (n < 64) snprintf(text + n, 64 - n, "]");
   return text;
 }
@@ -208,17 +208,15 @@ static const char *row_text_of_several(const Question *q, LayoutRow row, char te
 }
 
 // Where the axis of a word is in the mesh.
-static int word_order(const Question *q, const char *word) {
-  int tp = mesh_axis(&q->o->mesh, "tp");
-  if (!strcmp(word, "tp_depth")) return 4 * tp - 2;
-  return strcmp(word, "tp_row") ? 4 * mesh_axis(&q->o->mesh, word) : 4 * tp - 1;
+static int word_order(const Question *q, AxisId word) {
+  return 4 * mesh_axis(&q->o->mesh, axis_whole(word)) - (word == AXIS_TP_DEPTH ? 2 : word == AXIS_TP_ROW ? 1 : 0);
 }
 
 // The Layout's rows of the batch and of the sequence.
 static int check_data(const Question *q) {
   const LayoutWords *batch = &q->o->layout.row[LAYOUT_ROW_BATCH];
   int64_t ranks = parallel_row_ranks(q->o, LAYOUT_ROW_SEQ);
-  int zigzag = parallel_row_has(q->o, LAYOUT_ROW_SEQ, "cp") && q->cp > 1 &&
+  int zigzag = parallel_row_has(q->o, LAYOUT_ROW_SEQ, AXIS_CP) && q->cp > 1 &&
                q->s->algorithm[CHOICE_CONTEXT] != ALGORITHM_ULYSSES; // whose ranks have one piece each
   int whole = q->s->batch.seq % ranks == 0; // then ulysses does, if the heads allow it: that is known with the model
   char list[64], other[64], text[64];
@@ -233,8 +231,7 @@ static int check_data(const Question *q) {
   if (samples % inside) {
     LayoutTable own = layout_of_tensor(q->o->tensor);
     const LayoutWords *said = &q->o->layout.row[LAYOUT_ROW_INTERIOR], *usual = &own.row[LAYOUT_ROW_INTERIOR];
-    int given = said->count != usual->count; // interior; else it is as parallel.tensor says
-    for (int i = 0; !given && i < said->count; i++) given = strcmp(said->axis[i], usual->axis[i]) != 0;
+    int given = !layout_words_equal(said, usual); // interior; else it is as parallel.tensor says
     LayoutRow blamed = given ? LAYOUT_ROW_INTERIOR : LAYOUT_ROW_BATCH;
     return refuse(q, row_keys[blamed],
                   "layout.batch is %s, which cuts the samples into %d part%s, but %s is %s, which cuts those inside "
@@ -272,14 +269,14 @@ static int check_meeting(const Question *q) {
   for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++) {
     const LayoutWords *a = &q->o->layout.row[pairs[i][0]], *b = &q->o->layout.row[pairs[i][1]];
     for (int k = 0; k < a->count * b->count; k++) {
-      const char *axis = a->axis[k / b->count];
-      if (strcmp(axis, b->axis[k % b->count]) || axis_size(q->o, axis) == 1) continue;
+      AxisId axis = a->axis[k / b->count];
+      if (axis != b->axis[k % b->count] || axis_size(q->o, axis) == 1) continue;
       if (pairs[i][1] == LAYOUT_ROW_EXPERT_FFN && !(q->m->known && q->m->size[DIM_EXPERT_FFN])) continue;
       q->problem->also = row_keys[pairs[i][1]];
       return refuse(q, row_keys[pairs[i][0]],
                     "layout: %s and %s are both cut over %s, but there are tensors that have both dims; take it out of "
                     "one, as in layout.%s=[]",
-                    row_names[pairs[i][0]], row_names[pairs[i][1]], axis, row_names[pairs[i][1]]);
+                    row_names[pairs[i][0]], row_names[pairs[i][1]], axis_names[axis], row_names[pairs[i][1]]);
     }
   }
   return PLAIT_OK;
@@ -454,18 +451,18 @@ enum { WEIGHT_ROWS = sizeof weight_rows / sizeof *weight_rows };
 
 // Does the row divide its dim where `axis` has `size` ranks? Of the heads, tp may cut the query heads of a group as
 // well.
-static int row_fits(const Question *q, int i, const char *axis, int size) {
+static int row_fits(const Question *q, int i, AxisId axis, int size) {
   LayoutRow row = weight_rows[i].row;
   const int64_t *model = q->m->size;
   int64_t ranks = parallel_row_ranks(q->o, row);
   if (parallel_row_has(q->o, row, axis)) ranks = ranks / axis_size(q->o, axis) * size;
-  const char *heads = parallel_heads_axis(q->o);
-  if (row != LAYOUT_ROW_HEADS || !heads) return model[weight_rows[i].dim] % ranks == 0;
-  int64_t tp = !strcmp(axis, heads) ? size : axis_size(q->o, heads), of_kv = parallel_kv_ranks(q->m, (int)tp);
+  AxisId heads = parallel_heads_axis(q->o);
+  if (row != LAYOUT_ROW_HEADS || heads == AXIS_OWN) return model[weight_rows[i].dim] % ranks == 0;
+  int64_t tp = axis == heads ? size : axis_size(q->o, heads), of_kv = parallel_kv_ranks(q->m, (int)tp);
   return model[DIM_KV_HEADS] % (ranks / tp * of_kv) == 0 && model[DIM_GROUP] % (tp / of_kv) == 0;
 }
 
-static int axis_fits(const Question *q, const char *axis, int size) {
+static int axis_fits(const Question *q, AxisId axis, int size) {
   for (int i = 0; i < WEIGHT_ROWS; i++)
     if (parallel_row_has(q->o, weight_rows[i].row, axis) && !row_fits(q, i, axis, size)) return 0;
   return 1;
@@ -495,7 +492,7 @@ static const char *width_text(const Question *q, int i, char *text, size_t size)
 }
 
 // "the heads (8, with 2 key and value heads) and the feed-forward width (48)": what an axis cuts and does not divide.
-static const char *cut_text(const Question *q, const char *axis, char *text, size_t size) {
+static const char *cut_text(const Question *q, AxisId axis, char *text, size_t size) {
   int left = 0, ranks = axis_size(q->o, axis), wrong[WEIGHT_ROWS];
   size_t n = 0;
   for (int i = 0; i < WEIGHT_ROWS; i++)
@@ -511,7 +508,7 @@ static const char *cut_text(const Question *q, const char *axis, char *text, siz
 }
 
 // "layout.heads and layout.ffn": the keys of these rows.
-static const char *cut_keys(const Question *q, const char *axis, char *text, size_t size) {
+static const char *cut_keys(const Question *q, AxisId axis, char *text, size_t size) {
   int left = 0, ranks = axis_size(q->o, axis), wrong[WEIGHT_ROWS];
   size_t n = 0;
   for (int i = 0; i < WEIGHT_ROWS; i++)
@@ -523,22 +520,19 @@ static const char *cut_keys(const Question *q, const char *axis, char *text, siz
   return text;
 }
 
-static const char *axis_key(const char *axis) {
-  static const char *const keys[] = {"mesh.dp", "mesh.cp", "mesh.tp"};
-  for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
-    if (!strcmp(axis, keys[i] + strlen("mesh."))) return keys[i];
-  return "mesh";
+static const char *axis_key(AxisId axis) {
+  return axis == AXIS_DP ? "mesh.dp" : axis == AXIS_CP ? "mesh.cp" : axis == AXIS_TP ? "mesh.tp" : "mesh";
 }
 
 // A size of the axis, next to its own, with which it fits; 0: none.
 static int fitting(const Question *q, const Axis *axis, int step, int end) {
-  for (int size = axis_size(q->o, axis->name) + step; size != end; size += step)
-    if (axis_fits(q, axis->name, size)) return size;
+  for (int size = axis_size(q->o, axis->id) + step; size != end; size += step)
+    if (axis_fits(q, axis->id, size)) return size;
   return 0;
 }
 
 static int row_divides(const Question *q, int i) {
-  return !q->o->layout.row[weight_rows[i].row].count || row_fits(q, i, "", 1);
+  return !q->o->layout.row[weight_rows[i].row].count || row_fits(q, i, AXIS_OWN, 1);
 }
 
 // Do all rows of weights divide the model's sizes?
@@ -576,20 +570,20 @@ static int check_weights(const Question *q) {
                     row_keys[weight_rows[i].row], q->m->family, weight_rows[i].lacks);
   for (int a = q->o->mesh.naxis - 1; a >= 0; a--) {
     const Axis *axis = &q->o->mesh.axis[a];
-    if (axis_fits(q, axis->name, axis_size(q->o, axis->name))) continue;
+    if (axis->id == AXIS_OWN || axis_fits(q, axis->id, axis_size(q->o, axis->id))) continue;
     if (q->problem->unread) return PLAIT_INFEASIBLE;
     int below = fitting(q, axis, -1, 0), above = fitting(q, axis, 1, 8 * axis->size);
     if (!below && !above) continue;
     char cut[300], keys[160], text[64];
     nearest(q, below, above, text);
-    return refuse(q, axis_key(axis->name),
+    return refuse(q, axis_key(axis->id),
                   "mesh.%s is %d, which does not divide %s of %.120s evenly; the nearest is %s, or take %s out of %s",
-                  axis->name, axis->size, cut_text(q, axis->name, cut, sizeof cut), q->m->name, text, axis->name,
-                  cut_keys(q, axis->name, keys, sizeof keys));
+                  axis->name, axis->size, cut_text(q, axis->id, cut, sizeof cut), q->m->name, text, axis->name,
+                  cut_keys(q, axis->id, keys, sizeof keys));
   }
   for (int i = 0; i < WEIGHT_ROWS; i++) { // several axes together
     char list[64], width[200];
-    if (q->o->layout.row[weight_rows[i].row].count > 0 && !row_fits(q, i, "", 1))
+    if (q->o->layout.row[weight_rows[i].row].count > 0 && !row_fits(q, i, AXIS_OWN, 1))
       return refuse(q, row_keys[weight_rows[i].row],
                     "%s is %s, %lld ranks, which do not divide %s of %.120s evenly; take one of these axes out",
                     row_keys[weight_rows[i].row], row_text(q, weight_rows[i].row, list),
@@ -616,7 +610,7 @@ int parallel_check(const Step *s, const StepModel *m, ParallelProblem *problem) 
   if (problem) *problem = (ParallelProblem){.key = NULL};
   else problem = &unread;
   const StepParallel *o = &s->parallel;
-  Question q = {s, o, m, axis_size(o, "pp"), axis_size(o, "dp"), axis_size(o, "cp"), problem};
+  Question q = {s, o, m, axis_size(o, AXIS_PP), axis_size(o, AXIS_DP), axis_size(o, AXIS_CP), problem};
   for (size_t i = 0; i < sizeof rules / sizeof *rules; i++) {
     int code = rules[i](&q);
     if (code) return code;

@@ -36,7 +36,7 @@ static const char *heads_text(const Question *q, char text[96]) {
 }
 
 static const char *left_by_tp(const Question *q) {
-  return parallel_tp_ranks(q->o) > 1 && parallel_heads_axis(q->o) ? "on each rank of tp " : "";
+  return parallel_tp_ranks(q->o) > 1 && parallel_heads_axis(q->o) != AXIS_OWN ? "on each rank of tp " : "";
 }
 
 static int check_exchange_of_all(const Question *q) {
@@ -75,12 +75,12 @@ static const char *other_ulysses(const Question *q, char text[128]) {
 
 int parallel_check_context(const Step *s, const StepModel *m, ParallelProblem *problem) {
   const StepParallel *o = &s->parallel;
-  Question asked = {s, o, m, parallel_word_ranks(o, "cp"), problem};
+  Question asked = {s, o, m, parallel_word_ranks(o, AXIS_CP), problem};
   const Question *q = &asked;
   int cp = q->cp, inner = q->o->ulysses;
   AlgorithmName context = q->o->context;
   char take[128], heads[96];
-  if (cp == 1 || !parallel_row_has(q->o, LAYOUT_ROW_SEQ, "cp") || !q->m->known) return PLAIT_OK;
+  if (cp == 1 || !parallel_row_has(q->o, LAYOUT_ROW_SEQ, AXIS_CP) || !q->m->known) return PLAIT_OK;
   if (context == ALGORITHM_ULYSSES && check_exchange_of_all(q)) return PLAIT_INFEASIBLE;
   if (!inner || ulysses_fits(q, inner)) return PLAIT_OK;
   other_ulysses(q, take);

@@ -7,13 +7,15 @@
 #include "op/expert_rows.h"
 #include <string.h>
 
-static int axis_size(const StepParallel *o, const char *axis) {
-  int a = mesh_axis(&o->mesh, axis);
-  return a < 0 ? 1 : o->mesh.axis[a].size;
+static int axis_size(const StepParallel *o, AxisId axis) { return mesh_axis_size(&o->mesh, axis); }
+
+// Whether a word means an axis that experts are folded over.
+static int is_folded(const ExpertFold *fold, AxisId word) {
+  return word == AXIS_TP || (word == AXIS_CP && fold->cp > 1) || (word == AXIS_DP && fold->dp > 1);
 }
 
 int parallel_expert_fold(const StepParallel *o, int ranks, ExpertFold *fold) {
-  int tp = axis_size(o, "tp"), cp = axis_size(o, "cp"), dp = axis_size(o, "dp"),
+  int tp = axis_size(o, AXIS_TP), cp = axis_size(o, AXIS_CP), dp = axis_size(o, AXIS_DP),
       group = o->shard_group ? o->shard_group : dp;
   if (ranks < 2 || ranks > ROW_PARTS_MOST || ranks % tp || o->tensor != LAYOUT_TENSOR_1D) return 0;
   *fold = (ExpertFold){tp, 1, 1};
@@ -29,11 +31,8 @@ LayoutTable parallel_expert_rows(const StepParallel *o) {
   ExpertFold fold;
   LayoutWords *width = &table.row[LAYOUT_ROW_EXPERT_FFN], left = {0};
   if (!parallel_expert_fold(o, o->experts, &fold)) return table;
-  for (int i = 0; i < width->count; i++) {
-    int taken = !strcmp(width->axis[i], "tp") || (!strcmp(width->axis[i], "cp") && fold.cp > 1) ||
-                (!strcmp(width->axis[i], "dp") && fold.dp > 1);
-    if (!taken) left.axis[left.count++] = width->axis[i];
-  }
+  for (int i = 0; i < width->count; i++)
+    if (!is_folded(&fold, width->axis[i])) left.axis[left.count++] = width->axis[i];
   *width = left;
   return table;
 }
@@ -48,7 +47,7 @@ static int ranks_fit(const Step *s, const StepModel *m, int ranks) {
 
 static const char *nearest_ranks(const Step *s, const StepModel *m, ParallelProblem *problem, char text[64]) {
   const StepParallel *o = &s->parallel;
-  int most = axis_size(o, "dp") * axis_size(o, "cp") * axis_size(o, "tp"), below = o->experts - 1,
+  int most = axis_size(o, AXIS_DP) * axis_size(o, AXIS_CP) * axis_size(o, AXIS_TP), below = o->experts - 1,
       above = o->experts + 1;
   if (below > most) below = most;
   while (below > 0 && !ranks_fit(s, m, below)) below--;
@@ -59,7 +58,7 @@ static const char *nearest_ranks(const Step *s, const StepModel *m, ParallelProb
 static int check_fold(const Step *s, const StepModel *m, ParallelProblem *problem) {
   const StepParallel *o = &s->parallel;
   ExpertFold fold;
-  int dp = axis_size(o, "dp"), cp = axis_size(o, "cp"), tp = axis_size(o, "tp");
+  int dp = axis_size(o, AXIS_DP), cp = axis_size(o, AXIS_CP), tp = axis_size(o, AXIS_TP);
   char text[64], group[64] = "";
   if (o->layout.row[LAYOUT_ROW_EXPERT].count > 0)
     return parallel_refuse(problem, "parallel.ep",
@@ -90,21 +89,21 @@ static int check_fold(const Step *s, const StepModel *m, ParallelProblem *proble
   return PLAIT_OK;
 }
 
-static int cuts(const StepParallel *o, LayoutRow row, const char *axis) {
+static int cuts(const StepParallel *o, LayoutRow row, AxisId axis) {
   return parallel_row_has(o, row, axis) && axis_size(o, axis) > 1;
 }
 
 // "[dp, cp, tp]": the axes of layout.expert in an order that is accepted, last those over which rows move.
 static const char *row_in_order(const StepParallel *o, char text[64]) {
-  static const char *const order[] = {"dp", "cp", "tp"};
+  static const AxisId order[] = {AXIS_DP, AXIS_CP, AXIS_TP};
   const LayoutWords *row = &o->layout.row[LAYOUT_ROW_EXPERT];
   size_t n = 0;
   for (int moving = 0; moving < 2; moving++)
     for (int a = 0; a < 3; a++) {
       int moves = cuts(o, LAYOUT_ROW_BATCH, order[a]) || cuts(o, LAYOUT_ROW_SEQ, order[a]);
       for (int i = 0; i < row->count; i++)
-        if (moves == moving && !strcmp(row->axis[i], order[a]))
-          n += (size_t)snprintf(text + n, 64 - n, "%s%s", n ? ", " : "[", order[a]);
+        if (moves == moving && row->axis[i] == order[a])
+          n += (size_t)snprintf(text + n, 64 - n, "%s%s", n ? ", " : "[", axis_names[order[a]]);
     }
   snprintf(text + n, 64 - n, "]");
   return text;
@@ -112,7 +111,7 @@ static const char *row_in_order(const StepParallel *o, char text[64]) {
 
 // Axes that a row of the user's names: rows move over all of them in one call, which needs their order.
 static int check_row(const StepParallel *o, ParallelProblem *problem) {
-  static const char *const order[] = {"dp", "cp", "tp"};
+  static const AxisId order[] = {AXIS_DP, AXIS_CP, AXIS_TP};
   const LayoutWords *row = &o->layout.row[LAYOUT_ROW_EXPERT];
   int64_t ranks = parallel_row_ranks(o, LAYOUT_ROW_EXPERT);
   int next = 0, moved = 0;
@@ -122,25 +121,25 @@ static int check_row(const StepParallel *o, ParallelProblem *problem) {
                            "layout.expert is %lld ranks, but experts lie on at most %d; take one of its axes out",
                            (long long)ranks, ROW_PARTS_MOST);
   for (int i = 0; i < row->count; i++) {
-    const char *axis = row->axis[i];
+    AxisId axis = row->axis[i];
     int at = 0, moves = cuts(o, LAYOUT_ROW_BATCH, axis) || cuts(o, LAYOUT_ROW_SEQ, axis);
     if (parallel_word_ranks(o, axis) == 1) continue;
     if (o->tensor != LAYOUT_TENSOR_1D)
       return parallel_refuse(problem, "layout.expert",
                              "layout.expert names %s, but parallel.tensor is %s, with which experts cannot lie on "
                              "different ranks; take 1d, or leave it out",
-                             axis, parallel_tensor_names[o->tensor]);
-    while (at < 3 && strcmp(order[at], axis)) at++;
+                             axis_names[axis], parallel_tensor_names[o->tensor]);
+    while (at < 3 && order[at] != axis) at++;
     if (!moves && moved)
       return parallel_refuse(problem, "layout.expert",
                              "layout.expert names %s, which cuts samples or positions, after an axis that does not; "
                              "take layout.expert=%s",
-                             axis, row_in_order(o, text));
+                             axis_names[axis], row_in_order(o, text));
     if (moves && at < next)
       return parallel_refuse(problem, "layout.expert",
                              "layout.expert names %s after %s, but rows go to experts in the order of the mesh; take "
                              "layout.expert=%s",
-                             axis, order[next], row_in_order(o, text));
+                             axis_names[axis], axis_names[order[next]], row_in_order(o, text));
     if (moves) moved = 1, next = at;
   }
   return PLAIT_OK;
@@ -155,19 +154,17 @@ static int check_tokens(const StepParallel *o, const LayoutTable *table, int fol
   with.layout = *table;
   for (int t = 0; t < 2; t++) {
     const LayoutWords *row = &o->layout.row[tokens[t]];
-    const char *outer = NULL;
+    AxisId outer = AXIS_OWN; // none yet
     for (int i = 0; i < row->count; i++) {
-      const char *axis = row->axis[i];
-      int on = folded ? !strcmp(axis, "tp") || (!strcmp(axis, "cp") && fold->cp > 1) ||
-                            (!strcmp(axis, "dp") && fold->dp > 1)
-                      : parallel_row_has(o, LAYOUT_ROW_EXPERT, axis);
+      AxisId axis = row->axis[i];
+      int on = folded ? is_folded(fold, axis) : parallel_row_has(o, LAYOUT_ROW_EXPERT, axis);
       if (parallel_word_ranks(o, axis) == 1) continue;
       if (on) outer = axis;
-      else if (outer && !cuts(&with, LAYOUT_ROW_EXPERT_FFN, axis))
+      else if (outer != AXIS_OWN && !cuts(&with, LAYOUT_ROW_EXPERT_FFN, axis))
         return parallel_refuse(problem, "layout.expert",
                                "layout.expert names %s, within which %s cuts %s further; name %s in layout.expert, or "
                                "in layout.expert_ffn",
-                               outer, keys[t], axis, axis);
+                               axis_names[outer], keys[t], axis_names[axis], axis_names[axis]);
     }
   }
   return PLAIT_OK;
@@ -175,9 +172,9 @@ static int check_tokens(const StepParallel *o, const LayoutTable *table, int fol
 
 // The samples come before the positions in the order in which rows move.
 static int check_order(const StepParallel *o, int folded, const ExpertFold *fold, ParallelProblem *problem) {
-  int cp = folded ? fold->cp > 1 : parallel_row_has(o, LAYOUT_ROW_EXPERT, "cp"),
-      tp = folded || parallel_row_has(o, LAYOUT_ROW_EXPERT, "tp");
-  if (!cp || !tp || !cuts(o, LAYOUT_ROW_SEQ, "cp") || !cuts(o, LAYOUT_ROW_BATCH, "tp")) return PLAIT_OK;
+  int cp = folded ? fold->cp > 1 : parallel_row_has(o, LAYOUT_ROW_EXPERT, AXIS_CP),
+      tp = folded || parallel_row_has(o, LAYOUT_ROW_EXPERT, AXIS_TP);
+  if (!cp || !tp || !cuts(o, LAYOUT_ROW_SEQ, AXIS_CP) || !cuts(o, LAYOUT_ROW_BATCH, AXIS_TP)) return PLAIT_OK;
   return parallel_refuse(problem, folded ? "parallel.ep" : "layout.expert",
                          "experts lie over cp, which cuts positions, and over tp, which cuts samples by layout.batch; "
                          "rows go to experts in the order samples, positions: take tp out of layout.batch");
@@ -187,7 +184,7 @@ static int check_order(const StepParallel *o, int folded, const ExpertFold *fold
 static int check_chunks(const Step *s, const StepModel *m, ParallelProblem *problem) {
   const StepParallel *o = &s->parallel;
   int ranks = parallel_row_ranks(o, LAYOUT_ROW_SEQ), pieces = 1;
-  if (parallel_row_has(o, LAYOUT_ROW_SEQ, "cp") && axis_size(o, "cp") > 1)
+  if (parallel_row_has(o, LAYOUT_ROW_SEQ, AXIS_CP) && axis_size(o, AXIS_CP) > 1)
     pieces = s->algorithm[CHOICE_CONTEXT] == ALGORITHM_ULYSSES ? 1 : 2;
   int64_t positions = s->batch.seq / ranks / pieces, near[2];
   char text[64], over[64] = "";

@@ -32,8 +32,7 @@ static int depth_of(int tp) {
 }
 
 int parallel_tp_ranks(const StepParallel *o) {
-  int at = mesh_axis(&o->mesh, "tp");
-  return at < 0 ? 1 : o->mesh.axis[at].size;
+  return mesh_axis_size(&o->mesh, AXIS_TP);
 }
 
 TensorGrid parallel_grid(const StepParallel *o) {
@@ -50,15 +49,13 @@ TensorGrid parallel_grid(const StepParallel *o) {
   return grid.depth * grid.rows * grid.cols == tp ? grid : flat;
 }
 
-int parallel_word_ranks(const StepParallel *o, const char *word) {
-  if (!strncmp(word, "tp", 2)) {
-    TensorGrid grid = parallel_grid(o);
-    if (!strcmp(word, "tp_depth")) return grid.depth;
-    if (!strcmp(word, "tp_row")) return grid.rows;
-    if (!strcmp(word, "tp")) return grid.cols;
+int parallel_word_ranks(const StepParallel *o, AxisId word) {
+  switch (word) {
+  case AXIS_TP_DEPTH: return parallel_grid(o).depth;
+  case AXIS_TP_ROW: return parallel_grid(o).rows;
+  case AXIS_TP: return parallel_grid(o).cols;
+  default: return mesh_axis_size(&o->mesh, word);
   }
-  int a = mesh_axis(&o->mesh, word);
-  return a < 0 ? 1 : o->mesh.axis[a].size;
 }
 
 const char *parallel_grid_text(const StepParallel *o, char text[80]) {
@@ -87,7 +84,7 @@ int parallel_summa_fits(const StepParallel *o) {
 
 static int fits_with(const StepParallel *o, int tp, SizesFit fits, const void *context) {
   StepParallel other = *o;
-  int at = mesh_axis(&o->mesh, "tp");
+  int at = mesh_axis(&o->mesh, AXIS_TP);
   if (at >= 0) other.mesh.axis[at].size = tp;
   return grid_fits(&other) && parallel_summa_fits(&other) && fits(&other, context);
 }

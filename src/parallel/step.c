@@ -21,7 +21,7 @@ void step_model_of(const ModelConfig *c, StepModel *m) {
 
 static AlgorithmName context_of(const Step *s, const StepModel *m) {
   AlgorithmCall call = parallel_context_call(s, m);
-  if (call.ranks == 1 || !parallel_row_has(&s->parallel, LAYOUT_ROW_SEQ, "cp")) return ALGORITHM_NONE;
+  if (call.ranks == 1 || !parallel_row_has(&s->parallel, LAYOUT_ROW_SEQ, AXIS_CP)) return ALGORITHM_NONE;
   return s->parallel.context ? s->parallel.context : algorithm_cheapest(CHOICE_CONTEXT, &call);
 }
 

@@ -19,10 +19,10 @@ typedef struct Overlap {
 
 // Which ranks there are, and what each of them has and does.
 typedef struct StepParallel {
-  Mesh mesh;             // axes as users name them: "pp" and "dp" at least
+  Mesh mesh;             // axes as users name them: pp and dp at least
   LayoutTable layout;    // rows of axes by name
   int sequence;          // its row seq is that of parallel.sequence: for sentences
-  LayoutTensorKind tensor; // cuts "tp" into depth, rows and columns: see parallel_grid
+  LayoutTensorKind tensor; // cuts tp into depth, rows and columns: see parallel_grid
   int rows, depth;         // of tp's ranks; 0: as near to a square as it goes
   int summa;               // blocks are broadcast instead of gathering both operands whole
   int annotations; // placements of a user's own graph: see Layout. With these no axis may be cut in two (shard_group,
@@ -32,8 +32,8 @@ typedef struct StepParallel {
   int zero, reshard, unsplit, local_gradients; // see Storage
   int shard_group; // data ranks, neighbours, over which ZeRO divides storage; over the groups it replicates. 0: all
   int experts; // ranks that have different experts: the innermost of dp · cp · tp; 0: as the Layout's row expert says
-  AlgorithmName context; // how attention is to cross "cp"; ALGORITHM_NONE: what moves least, see step_choose
-  int ulysses; // ranks of "cp", neighbours, that exchange positions for heads inside rings; 0: as `context` says
+  AlgorithmName context; // how attention is to cross cp; ALGORITHM_NONE: what moves least, see step_choose
+  int ulysses; // ranks of cp, neighbours, that exchange positions for heads inside rings; 0: as `context` says
   Overlap overlap;
   const ScheduleGenerator *schedule;
   int logits_again;      // see Pipeline
@@ -116,6 +116,6 @@ struct ModelConfig;
 void step_model_of(const struct ModelConfig *config, StepModel *model); // borrows its widths; NULL: it is not known
 
 // Decides what the Step leaves open: the row of the Layout that experts share with feed-forward layers, and the
-// algorithms. Whoever fills in a Step calls it last. ALGORITHM_NONE of CHOICE_CONTEXT: no sequence is cut over "cp", or
+// algorithms. Whoever fills in a Step calls it last. ALGORITHM_NONE of CHOICE_CONTEXT: no sequence is cut over cp, or
 // none can be.
 void step_choose(Step *step, const StepModel *model);

@@ -39,7 +39,7 @@ int call_bytes_vary(const Program *p, const Node *n) {
   if (node_owner(p->graph, n)) return 1;
   for (int k = 0; k < n->ninput; k++)
     if (n->input[k] >= 0 && tensor_is_compact(graph_tensor(p->graph, n->input[k]))) return 1;
-  return op_def(n->op)->moves_rows;
+  return node_calls(n, COMM_ALL_TO_ALL_V);
 }
 
 void calls_note(CallLog *log, Call call) {

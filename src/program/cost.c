@@ -45,7 +45,7 @@ static void add_body(const Program *p, const Body *b, int microbatch, double tim
     if (op_def(n->op)->communicates) continue;
     if (FAULT(fresh_copies_move_bytes, n->refreshes, 0)) continue; // a step that follows another passes it over
     Arena scratch = {0};
-    const Placement *owner = op_def(n->op)->needs_owner ? node_owner(p->graph, n) : NULL;
+    const Placement *owner = node_is(n, ROLE_WHOLE_MATRIX) ? node_owner(p->graph, n) : NULL;
     double share = owner ? times / mesh_size(&p->mesh, owner->owner_axes) : times; // a rank's of all owners' work
     double bytes = 0, most = 0, flops = program_work(p, n, microbatch).matrix;
     const Operand *x = operands(p, n, microbatch, &scratch);
@@ -126,7 +126,7 @@ ProgramOwned program_owned(const Program *p) {
   int pp = mesh_pipeline(mesh), first = 1;
   for (int i = 0; i < p->end.count; i++) {
     const Node *n = &p->graph->node.data[p->end.instruction[i].node];
-    if (!op_def(n->op)->needs_owner) continue;
+    if (!node_is(n, ROLE_WHOLE_MATRIX)) continue;
     const Placement *owner = node_owner(p->graph, n);
     Operand x[2];
     program_operands(p, n, 0, x, x + 1);

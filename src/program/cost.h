@@ -16,7 +16,7 @@ typedef struct ProgramCost { double flops, bytes, calls, reference; } ProgramCos
 // they see): on the rank with the most, and on average over the ranks that share a sequence.
 typedef struct ProgramPairs { double most, mean; } ProgramPairs;
 ProgramPairs program_pairs(const Program *p);
-// Tensors that owners make whole in END (OpDef.needs_owner): their number, and FLOPs of the rank that has the least and
+// Tensors that owners make whole in END (ROLE_WHOLE_MATRIX): their number, and FLOPs of the rank that has the least and
 // the most of them.
 typedef struct ProgramOwned { int count; double least, most; } ProgramOwned;
 ProgramOwned program_owned(const Program *p);

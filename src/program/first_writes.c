@@ -61,7 +61,7 @@ static int *touches_in_begin(const Program *p) {
 
 // The Variable that an instruction of BEGIN sets to zero, where BEGIN does nothing else with it; else -1.
 static int zeroed(const Program *p, const Node *fill, const int *times) {
-  if (!op_def(fill->op)->fills || node_attr(fill, FillAttr)->value != 0) return -1;
+  if (!node_is(fill, ROLE_FILL) || node_attr(fill, FillAttr)->value != 0) return -1;
   const Tensor *t = graph_tensor(p->graph, fill->output[0]);
   if (t->variable < 0 || t->copy >= 0) return -1;
   return times[t->variable] == times_touched(p->graph, fill, t->variable) ? t->variable : -1;

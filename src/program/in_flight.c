@@ -24,7 +24,7 @@ static int buffers_in(const Program *p, const Body *b) {
   int n = 0;
   for (int i = 0; i < b->count; i++) {
     const Node *node = &p->graph->node.data[b->instruction[i].node];
-    if (b->instruction[i].wait > 0 && op_def(node->op)->moves_rows)
+    if (b->instruction[i].wait > 0 && node_calls(node, COMM_ALL_TO_ALL_V))
       n += 1 + 2 * mesh_size(&p->mesh, node_attr(node, CommAttr)->axes);
   }
   return n;

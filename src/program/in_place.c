@@ -49,7 +49,8 @@ static int may_share(const Program *p, const Use *use, int in, int out, int begi
   if ((x != AREA_WORK && x != AREA_SLOT) || (y != AREA_WORK && y != AREA_SLOT) || (within_areas && x != y)) return 0;
   const Use *u = &use[in];
   return u->made && FAULT(in_place_of_what_is_read, !u->elsewhere && u->begun == begins && u->others < begins, 1) &&
-         u->group == use[out].group && a->dtype == b->dtype && a->allocated == b->allocated && a->mask == b->mask &&
+         u->group == use[out].group && a->dtype == b->dtype &&
+         tensor_allocated(p->graph, a) == tensor_allocated(p->graph, b) && a->mask == b->mask &&
          memory_tensor_bytes(p, a) == memory_tensor_bytes(p, b);
 }
 
@@ -57,7 +58,7 @@ static void share_in_body(const Program *p, const Body *body, int *time, const U
   for (int i = 0; i < body->count; i++) {
     const Node *n = &p->graph->node.data[body->instruction[i].node];
     const OpDef *op = op_def(n->op);
-    int pairs = op->rooted && op->reduces ? n->noutput : op->in_place; // a bucket of sums that one rank owns
+    int pairs = node_calls(n, COMM_REDUCE) ? n->noutput : op->in_place; // a bucket of sums that one rank owns
     for (int k = 0; k < pairs && k < n->noutput && k < n->ninput; k++)
       if (n->input[k] >= 0 &&
           may_share(p, use, n->input[k], n->output[k], *time + i, within_areas))

@@ -8,16 +8,18 @@
 int64_t round_up(int64_t bytes, int64_t to) { return (bytes + to - 1) / to * to; }
 
 int64_t memory_tensor_bytes(const Program *p, const Tensor *t) {
-  return round_up((t->allocated > 0 ? t->allocated : 1) * (int64_t)dtype_size(t->dtype), p->device->space.alignment);
+  int64_t elements = tensor_allocated(p->graph, t) > 0 ? tensor_allocated(p->graph, t) : 1;
+  return round_up(elements * (int64_t)dtype_size(t->dtype), p->device->space.alignment);
 }
 
 static int64_t *category(MemoryPlan *m, const Variable *v) {
-  VariableKind kind = v->kind;
-  return v->version                  ? &m->versions
-         : kind == VARIABLE_PARAMETER || v->of == OF_LOW ? &m->parameters
-         : kind == VARIABLE_GRADIENT  ? &m->gradients
-         : kind == VARIABLE_OPTIMIZER || v->of == OF_SCALES ? &m->optimizer
-                                      : &m->other;
+  switch (variable_memory(v)) {
+  case MEMORY_OF_VERSIONS: return &m->versions;
+  case MEMORY_OF_PARAMETERS: return &m->parameters;
+  case MEMORY_OF_GRADIENTS: return &m->gradients;
+  case MEMORY_OF_OPTIMIZER: return &m->optimizer;
+  default: return &m->other;
+  }
 }
 
 // Of one owner, or of what all ranks have: bytes so far, and of which kinds.
@@ -102,12 +104,13 @@ static int64_t place_shares(Program *p, uint32_t axes, int64_t from) {
     const Variable *v = &g->variable.data[i];
     if (!mesh_runs_stages(&p->mesh, p->coordinate, graph_stages(p->graph, v->stages))) continue;
     int instances = p->variable_instances ? p->variable_instances[i] : 1;
-    place_storage(p, v->storage, axes, from, instances * memory_variable_bytes(p, v->allocated, v->dtype), v, share,
+    place_storage(p, v->storage, axes, from,
+                  instances * memory_variable_bytes(p, variable_allocated(g, v, -1), v->dtype), v, share,
                   &p->variable_offset[i]);
     for (int c = 0; c < v->copies; c++) {
       instances = p->copy_instances ? p->copy_instances[i][c] : 1;
       place_storage(p, v->copy[c].placement, axes, from,
-                    instances * memory_variable_bytes(p, v->copy[c].allocated, v->copy[c].dtype), v, share,
+                    instances * memory_variable_bytes(p, variable_allocated(g, v, c), v->copy[c].dtype), v, share,
                     &p->copy_offset[i][c]);
     }
   }

@@ -18,7 +18,7 @@ static void print_place(const Program *p, int tensor, FILE *out) {
   if (place->area == AREA_COMM) fprintf(out, "=comm+%lld", at);
   if (place->area == AREA_WORK) fprintf(out, "=work+%lld", at);
   fputc('(', out);
-  for (int d = 0; d < t->shape.rank; d++) fprintf(out, "%s%lld", d ? "," : "", (long long)t->local[d]);
+  for (int d = 0; d < t->shape.rank; d++) fprintf(out, "%s%lld", d ? "," : "", (long long)tensor_local(p->graph, t)[d]);
   fputc(')', out);
 }
 
@@ -28,8 +28,8 @@ static void print_group(const Program *p, const Node *n, FILE *out) {
   fprintf(out, " over");
   for (int a = 0; a < p->mesh.naxis; a++)
     if (axes >> a & 1) fprintf(out, " %s", p->mesh.axis[a].name);
-  if (op_def(n->op)->rooted) fprintf(out, " root %d", node_attr(n, CommAttr)->root);
-  if (op_def(n->op)->shifts) fprintf(out, " by %d", node_attr(n, CommAttr)->distance);
+  if (node_comm(n)->rooted) fprintf(out, " root %d", node_attr(n, CommAttr)->root);
+  if (node_calls(n, COMM_SHIFT)) fprintf(out, " by %d", node_attr(n, CommAttr)->distance);
   if (node_attr(n, CommAttr)->maximum) fprintf(out, " (max)");
 }
 

@@ -217,11 +217,12 @@ int64_t program_variable_offset(const Program *p, int variable, int copy, Turn t
   const Variable *v = &p->graph->variable.data[variable];
   if (!p->schedule->streams) return copy < 0 ? p->variable_offset[variable] : p->copy_offset[variable][copy];
   if (copy >= 0)
-    return p->copy_offset[variable][copy] + turn.step % p->copy_instances[variable][copy] *
-                                                memory_variable_bytes(p, v->copy[copy].allocated, v->copy[copy].dtype);
+    return p->copy_offset[variable][copy] +
+           turn.step % p->copy_instances[variable][copy] *
+               memory_variable_bytes(p, variable_allocated(p->graph, v, copy), v->copy[copy].dtype);
   if (!p->places[variable])
-    return p->variable_offset[variable] +
-           turn.step % p->variable_instances[variable] * memory_variable_bytes(p, v->allocated, v->dtype);
+    return p->variable_offset[variable] + turn.step % p->variable_instances[variable] *
+                                              memory_variable_bytes(p, variable_allocated(p->graph, v, -1), v->dtype);
   int places = p->graph->variable.data[v->parameter].delay + 1;
   return p->variable_offset[p->places[variable][(turn.newest - v->version + places) % places]];
 }
@@ -273,7 +274,7 @@ static double body_flops(const Program *p, const Body *b, int microbatch) {
   double flops = 0;
   for (int i = 0; i < b->count; i++) {
     const Node *n = &p->graph->node.data[b->instruction[i].node];
-    if (op_def(n->op)->communicates || op_def(n->op)->needs_owner) continue;
+    if (op_def(n->op)->communicates || node_is(n, ROLE_WHOLE_MATRIX)) continue;
     flops += program_work(p, n, microbatch).matrix;
   }
   return flops;

@@ -50,7 +50,7 @@ int tensor_picture_find(const Graph *graph, const char *name, int *parameter, Er
   int count = 0;
   *parameter = -1;
   for (int v = 0; v < graph->variable.count; v++) {
-    if (graph->variable.data[v].kind != VARIABLE_PARAMETER) continue;
+    if (!variable_is_counted(&graph->variable.data[v])) continue;
     names[count++] = graph->variable.data[v].name;
     if (!strcmp(graph->variable.data[v].name, name)) *parameter = v;
   }

@@ -25,12 +25,12 @@ static double exchanged_rows(const Program *p, const Node *n, const Tensor *in, 
 
 // Of tensor k of a collective: the elements of the whole, see collective_whole_bytes.
 static double whole_elements(const Program *p, const Node *n, int k, int microbatch) {
-  const OpDef *op = op_def(n->op);
   const Tensor *in = graph_tensor(p->graph, n->input[k]), *out = graph_tensor(p->graph, n->output[k]);
   double ranks = collective_ranks(p, n);
-  if (op->gathers) return whole_shards(p, in, out, ranks, microbatch);
-  if (op->scatters) return whole_shards(p, out, in, ranks, microbatch);
-  return op->moves_rows ? exchanged_rows(p, n, in, out, microbatch) : (double)rows_elements(p, in, 0, microbatch);
+  if (node_comm(n)->gathers) return whole_shards(p, in, out, ranks, microbatch);
+  if (node_comm(n)->scatters) return whole_shards(p, out, in, ranks, microbatch);
+  return node_calls(n, COMM_ALL_TO_ALL_V) ? exchanged_rows(p, n, in, out, microbatch)
+                                          : (double)rows_elements(p, in, 0, microbatch);
 }
 
 static double bytes_each(const Tensor *t) {
@@ -82,29 +82,26 @@ static void call(Moving *m, CommKind kind, int root, double elements) {
   m->volume.received += v.received;
 }
 
-static CommKind kind_of(const OpDef *op) {
-  if (op->exchanges || op->moves_rows) return COMM_ALL_TO_ALL;
-  if (op->shifts) return COMM_SHIFT;
-  if (op->gathers) return op->rooted ? COMM_GATHER : COMM_ALL_GATHER;
-  if (op->scatters) return op->rooted ? COMM_SCATTER : COMM_REDUCE_SCATTER;
-  if (op->rooted) return op->reduces ? COMM_REDUCE : COMM_BROADCAST;
-  return COMM_ALL_REDUCE;
+// Rows of experts are counted as if each rank sent as many to each other one.
+static CommKind counted_as(const Node *n) {
+  return node_calls(n, COMM_ALL_TO_ALL_V) ? COMM_ALL_TO_ALL : op_def(n->op)->comm;
 }
 
 // Of tensor k, what the call counts.
 static double counted_elements(const Moving *m, int k) {
-  const OpDef *op = op_def(m->n->op);
   const Tensor *in = graph_tensor(m->p->graph, m->n->input[k]), *out = graph_tensor(m->p->graph, m->n->output[k]);
-  if (op->moves_rows) return exchanged_rows(m->p, m->n, in, out, m->microbatch) / m->group_ranks;
-  double elements = (double)rows_elements(m->p, op->scatters ? out : in, rows_rank(m), m->microbatch);
-  return op->exchanges ? elements / m->group_ranks : elements;
+  if (node_calls(m->n, COMM_ALL_TO_ALL_V))
+    return exchanged_rows(m->p, m->n, in, out, m->microbatch) / m->group_ranks;
+  double elements =
+      (double)rows_elements(m->p, node_comm(m->n)->scatters ? out : in, rows_rank(m), m->microbatch);
+  return node_calls(m->n, COMM_ALL_TO_ALL) ? elements / m->group_ranks : elements;
 }
 
 // The rows of tensors between whose ends the batch is gathered or scattered; 0: it is not.
 static int moves_batch(const Moving *m, int k, Rows *in, Rows *out) {
-  const OpDef *op = op_def(m->n->op);
-  if (m->p->shares->even || m->n->region != REGION_MICRO || op->moves_rows) return 0;
-  if (!op->gathers && !op->scatters && !op->exchanges) return 0;
+  const CommTraits *traits = node_comm(m->n);
+  if (m->p->shares->even || m->n->region != REGION_MICRO) return 0;
+  if (!traits->send_parts && !traits->recv_parts) return 0;
   *in = rows_of(m->p, graph_tensor(m->p->graph, m->n->input[k]), rows_rank(m));
   *out = rows_of(m->p, graph_tensor(m->p->graph, m->n->output[k]), rows_rank(m));
   return in->count != out->count;
@@ -112,7 +109,6 @@ static int moves_batch(const Moving *m, int k, Rows *in, Rows *out) {
 
 // Ranks with unequal rows: a call for those of each rank.
 static void call_for_rows(Moving *m, int k, Rows in, Rows out) {
-  const OpDef *op = op_def(m->n->op);
   int gathers = out.count > in.count, share = (gathers ? out : in).count / m->group_ranks;
   const Tensor *t = graph_tensor(m->p->graph, m->n->input[k]), *o = graph_tensor(m->p->graph, m->n->output[k]);
   const Tensor *whole = gathers ? o : t;
@@ -121,7 +117,7 @@ static void call_for_rows(Moving *m, int k, Rows in, Rows out) {
     Rows rows = {(gathers ? out : in).first + r * share, share};
     double elements = row * (double)rows_valid(m->p, rows, m->microbatch);
     if (elements <= 0) continue;
-    if (op->exchanges) call(m, gathers ? COMM_SCATTER : COMM_GATHER, r, elements);
+    if (node_calls(m->n, COMM_ALL_TO_ALL)) call(m, gathers ? COMM_SCATTER : COMM_GATHER, r, elements);
     else call(m, gathers ? COMM_BROADCAST : COMM_REDUCE, r, elements);
   }
 }
@@ -138,7 +134,7 @@ static CommVolume volume_of(const Program *p, const Node *n, int microbatch, int
     else together += counted_elements(&m, k);
   }
   const CommAttr *attr = node_attr(n, CommAttr);
-  if (together > 0) call(&m, kind_of(op_def(n->op)), op_def(n->op)->shifts ? attr->distance : attr->root, together);
+  if (together > 0) call(&m, counted_as(n), node_calls(n, COMM_SHIFT) ? attr->distance : attr->root, together);
   if (rank < 0 && owner) { // one group of several does it
     double groups = mesh_size(&p->mesh, owner->owner_axes);
     m.volume.sent /= groups;

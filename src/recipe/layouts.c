@@ -23,7 +23,7 @@ static const struct { LayoutFeature a, b; const char *why; } refused[] = {
 
 static int axis_size(const Recipe *r, const char *axis) {
   StepParallel o = recipe_parallel(r);
-  return o.mesh.axis[mesh_axis(&o.mesh, axis)].size;
+  return o.mesh.axis[mesh_find(&o.mesh, axis)].size;
 }
 
 static bool has_feature(const Recipe *r, LayoutFeature f) {

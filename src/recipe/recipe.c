@@ -188,10 +188,12 @@ static int set_ints(Loader *loader, const RecipeKey *key, const YamlNode *node, 
 }
 
 static int wrong_axis(Loader *loader, const RecipeKey *key, const YamlNode *item) {
-  const char *nearest = item->kind == YAML_SCALAR ? nearest_word(item->text, layout_axis_names, LAYOUT_WORDS) : NULL;
+  const char *names[LAYOUT_WORDS];
+  for (int i = 0; i < LAYOUT_WORDS; i++) names[i] = axis_names[layout_axes_named[i]];
+  const char *nearest = item->kind == YAML_SCALAR ? nearest_word(item->text, names, LAYOUT_WORDS) : NULL;
   char allowed[64];
   recipe_axes_allowed(allowed, sizeof allowed);
-  if (item->kind == YAML_SCALAR && !strcmp(item->text, "pp"))
+  if (item->kind == YAML_SCALAR && axis_by_name(item->text) == AXIS_PP)
     return error_set(loader->error, PLAIT_BAD_INPUT,
                      "%s%s: pp cuts layers, not dims; allowed are %s; parallel.layers says how the layers "
                      "are divided over pp",
@@ -212,13 +214,15 @@ static int set_axes(Loader *loader, const RecipeKey *key, const YamlNode *node, 
   for (int i = 0; i < node->count; i++) {
     const YamlNode *item = node->items[i];
     int axis = 0, twice = 0;
-    while (axis < LAYOUT_WORDS && (item->kind != YAML_SCALAR || strcmp(item->text, layout_axis_names[axis]))) axis++;
-    for (int k = 0; k < list.count; k++) twice |= item->kind == YAML_SCALAR && !strcmp(list.axis[k], item->text);
+    while (axis < LAYOUT_WORDS &&
+           (item->kind != YAML_SCALAR || strcmp(item->text, axis_names[layout_axes_named[axis]])))
+      axis++;
+    for (int k = 0; k < list.count && axis < LAYOUT_WORDS; k++) twice |= list.axis[k] == layout_axes_named[axis];
     if (twice)
       return error_set(loader->error, PLAIT_BAD_INPUT, "%s%s names %s twice; an axis cuts a dim once",
                        before(loader, key->path, item), key->path, item->text);
     if (axis == LAYOUT_WORDS) return wrong_axis(loader, key, item);
-    list.axis[list.count++] = layout_axis_names[axis];
+    list.axis[list.count++] = layout_axes_named[axis];
   }
   return *field = list, PLAIT_OK;
 }

@@ -70,8 +70,8 @@ static int check_mesh(Recipe *r, Error *error) {
 
 // The meaning of parallel.sequence: the sequence over tp, within the part of it that a rank of cp has.
 static bool is_sequence_parallel(const Recipe *r, const LayoutWords *seq) {
-  if (seq->count == 1) return r->mesh.cp == 1 && !strcmp(seq->axis[0], "tp");
-  return seq->count == 2 && !strcmp(seq->axis[0], "cp") && !strcmp(seq->axis[1], "tp");
+  if (seq->count == 1) return r->mesh.cp == 1 && seq->axis[0] == AXIS_TP;
+  return seq->count == 2 && seq->axis[0] == AXIS_CP && seq->axis[1] == AXIS_TP;
 }
 
 static int check_parallel(Recipe *r, Error *error) {
@@ -167,17 +167,12 @@ static int check_needs(Recipe *r, const Recipe *defaults, Error *error) {
   return PLAIT_OK;
 }
 
-// Of an axis of the recipe's mesh; 1 of a part of one.
-static int axis_ranks(const StepParallel *parallel, const char *name) {
-  int a = mesh_axis(&parallel->mesh, name);
-  return a < 0 ? 1 : parallel->mesh.axis[a].size;
-}
-
 // A word of a row of the Layout that cuts nothing: an axis of one rank, or a part of one that is not cut.
-static void note_idle_word(Recipe *r, const StepParallel *parallel, const char *key, const char *word) {
-  if (parallel_word_ranks(parallel, word) > 1) return;
+static void note_idle_word(Recipe *r, const StepParallel *parallel, const char *key, AxisId axis) {
+  const char *word = axis_names[axis];
+  if (parallel_word_ranks(parallel, axis) > 1) return;
   if (!is_said(r, key, mesh_keys) || !is_said(r, key, "parallel.tensor")) return;
-  if (mesh_axis(&parallel->mesh, word) >= 0 && axis_ranks(parallel, word) == 1)
+  if (mesh_axis(&parallel->mesh, axis) >= 0 && mesh_axis_size(&parallel->mesh, axis) == 1)
     recipe_note(r, key, "%s names %s, but mesh.%s is 1, so it cuts nothing", key, word, word);
   else
     recipe_note(r, key, "%s names %s, but parallel.tensor %s leaves it one rank, so it cuts nothing", key, word,
@@ -198,14 +193,14 @@ static int note_idle(Recipe *r, const Recipe *defaults) {
       note_idle_word(r, &parallel, layout_keys[row], axes->axis[i]);
   }
   for (int i = 0; i < LAYOUT_WORDS; i++) {
-    const char *axis = layout_axis_names[i];
-    int size = axis_ranks(&parallel, axis), named = 0;
+    AxisId axis = layout_axes_named[i];
+    int size = mesh_axis_size(&parallel.mesh, axis), named = 0;
     for (int row = 0; row < LAYOUT_ROWS; row++) named |= parallel_row_has(&parallel, (LayoutRow)row, axis);
     char key[32];
-    snprintf(key, sizeof key, "mesh.%s", axis);
+    snprintf(key, sizeof key, "mesh.%s", axis_names[axis]);
     if (size > 1 && !named)
       recipe_note(r, key, "%s is %d, but no row of the Layout names %s, so its ranks all compute the same", key,
-                  size, axis);
+                  size, axis_names[axis]);
   }
   if (r->parallel.shard_group && r->parallel.shard_group == r->mesh.dp && is_said(r, "parallel.shard_group", "mesh.dp"))
     recipe_note(r, "parallel.shard_group",

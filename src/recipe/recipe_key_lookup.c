@@ -62,7 +62,7 @@ static bool row_has_axis(const Recipe *recipe, const RecipeKey *key, const char 
   LayoutWords axes =
       recipe_layout_row(recipe, (LayoutRow)((key->offset - offsetof(Recipe, layout.rows)) / sizeof axes));
   for (int i = 0; i < axes.count; i++)
-    if (!strcmp(axes.axis[i], name)) return true;
+    if (!strcmp(axis_names[axes.axis[i]], name)) return true;
   return false;
 }
 
@@ -120,7 +120,7 @@ void recipe_axes_allowed(char *out, size_t size) {
   size_t n = 0;
   for (int i = 0; i < LAYOUT_WORDS && n < size; i++) {
     const char *before = i == 0 ? "" : i == LAYOUT_WORDS - 1 ? " and " : ", ";
-    n += (size_t)snprintf(out + n, size - n, "%s%s", before, layout_axis_names[i]);
+    n += (size_t)snprintf(out + n, size - n, "%s%s", before, axis_names[layout_axes_named[i]]);
   }
 }
 

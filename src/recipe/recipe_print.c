@@ -63,19 +63,13 @@ static void print_mb(const RecipeKey *key, int value, FILE *out) {
   else fprintf(out, "%d MB", value);
 }
 
-static bool same_axes(const LayoutWords *a, const LayoutWords *b) {
-  bool same = a->count == b->count;
-  for (int i = 0; same && i < a->count; i++) same = !strcmp(a->axis[i], b->axis[i]);
-  return same;
-}
-
 static void print_axes(const LayoutWords *axes, FILE *out) {
   if (axes->count < 0) {
     fputs("auto", out);
     return;
   }
   fputc('[', out);
-  for (int i = 0; i < axes->count; i++) fprintf(out, "%s%s", i ? ", " : "", axes->axis[i]);
+  for (int i = 0; i < axes->count; i++) fprintf(out, "%s%s", i ? ", " : "", axis_names[axes->axis[i]]);
   fputc(']', out);
 }
 
@@ -233,7 +227,7 @@ static bool equal_value(const RecipeKey *key, const void *a, const void *b) {
   case RECIPE_REAL: return *(const double *)a == *(const double *)b;
   case RECIPE_PAIR: return !memcmp(a, b, 2 * sizeof(double));
   case RECIPE_INTS: return !memcmp(a, b, sizeof(RecipeInts));
-  case RECIPE_AXIS_LIST: return same_axes(a, b);
+  case RECIPE_AXIS_LIST: return layout_words_equal(a, b);
   case RECIPE_BOOL: return *(const bool *)a == *(const bool *)b;
   case RECIPE_PATH:
   case RECIPE_NAME_OR_PATH:

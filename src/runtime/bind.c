@@ -158,8 +158,8 @@ static int adds_here(const Binding *b, const Node *n, int k) {
 static void reserve_collective(const Bound *b) {
   int64_t elements = 0;
   for (int i = 0; i < b->pieces; i++) elements += b->piece[i].count;
-  if (op_def(b->node->op)->scatters) elements *= plait_comm_size(b->comm);
-  if (!op_def(b->node->op)->reduces) elements = 0;
+  if (node_comm(b->node)->scatters) elements *= plait_comm_size(b->comm);
+  if (!node_comm(b->node)->reduces) elements = 0;
   comm_reserve_collective(b->comm, (size_t)b->pieces, (size_t)elements * dtype_size(b->input[0].dtype));
 }
 
@@ -291,7 +291,7 @@ static int bind_variables(Binding *b, Error *error) {
     int v = b->variable[i] = graph_find_variable(owner, g->variable.data[i].name);
     if (b->program->variable_offset[i] < 0) continue;
     if (v < 0 || b->state->program->variable_offset[v] < 0 ||
-        owner->variable.data[v].allocated < g->variable.data[i].allocated ||
+        variable_allocated(owner, &owner->variable.data[v], -1) < variable_allocated(g, &g->variable.data[i], -1) ||
         owner->variable.data[v].copies < g->variable.data[i].copies ||
         !placement_same_owner(g->variable.data[i].storage, owner->variable.data[v].storage))
       return error_set(error, PLAIT_FAILED, "Variable %s does not fit the state it should be in",

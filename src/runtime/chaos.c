@@ -134,7 +134,7 @@ static void poison_tensor(const Chaos *c, int tensor, int instance) {
   const Place *place = &c->p->place[tensor];
   const Tensor *x = graph_tensor(c->p->graph, tensor);
   int64_t at = c->p->offset[place->first + instance % place->count];
-  if (at >= 0) poison(c, c->work + at, x->allocated * (int64_t)dtype_size(x->dtype));
+  if (at >= 0) poison(c, c->work + at, tensor_allocated(c->p->graph, x) * (int64_t)dtype_size(x->dtype));
 }
 
 // Of a Program that is packed body by body: a buffer's own memory.

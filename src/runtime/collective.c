@@ -20,8 +20,8 @@ static int64_t piece_elements(const Binding *binding, const Bound *b, const Piec
 // each rank in a buffer.
 static size_t find_buffers(const Binding *binding, Bound *b) {
   const Device *device = binding->queue->device;
-  const OpDef *d = op_def(b->node->op);
-  int64_t parts = d->gathers || d->scatters || d->exchanges ? plait_comm_size(b->comm) : 1;
+  const CommTraits *traits = node_comm(b->node);
+  int64_t parts = traits->send_parts || traits->recv_parts ? plait_comm_size(b->comm) : 1;
   size_t n = 0;
   for (int i = 0; i < b->pieces; i++) {
     const Piece *p = &b->piece[i];
@@ -39,7 +39,7 @@ static size_t find_buffers(const Binding *binding, Bound *b) {
 // `done` is that of the last, as they are done in order; none where no rank has a row.
 static int call_for_each_rank(const Binding *binding, Bound *b, PlaitStream *stream, PlaitEvent *done) {
   const Device *device = binding->queue->device;
-  int ranks = plait_comm_size(b->comm), me = plait_comm_rank(b->comm), gathers = op_def(b->node->op)->gathers, code = 0;
+  int ranks = plait_comm_size(b->comm), me = plait_comm_rank(b->comm), gathers = node_comm(b->node)->gathers, code = 0;
   size_t size = dtype_size(b->input[0].dtype);
   PlaitBuffer *buffer = b->buffer;
   // Only sums of gradients and activations are scattered, never maxima. Only the root's own part is received.
@@ -134,24 +134,26 @@ static int exchange_rows(const Binding *binding, Bound *b, PlaitStream *stream, 
 int collective_call(const Binding *binding, Bound *b, PlaitStream *stream, PlaitEvent *done) {
   if (done) *done = (PlaitEvent){0};
   b->called = 0;
-  const OpDef *d = op_def(b->node->op);
-  if (d->moves_rows) return exchange_rows(binding, b, stream, done);
+  CHECK(op_def(b->node->op)->communicates, "%s is not a collective", op_name(b->node->op));
+  CommKind kind = op_def(b->node->op)->comm;
+  if (kind == COMM_ALL_TO_ALL_V) return exchange_rows(binding, b, stream, done);
   if (b->rows && b->gathers_rows)
-    return (d->exchanges ? exchange_for_each_rank : call_for_each_rank)(binding, b, stream, done);
+    return (kind == COMM_ALL_TO_ALL ? exchange_for_each_rank : call_for_each_rank)(binding, b, stream, done);
   size_t n = find_buffers(binding, b);
   if (!n) return PLAIT_OK; // nor has any other rank of the group a row
+  const CommAttr *attr = node_attr(b->node, CommAttr);
   PlaitDtype dtype = (PlaitDtype)b->input[0].dtype;
-  PlaitOp op = node_attr(b->node, CommAttr)->maximum ? PLAIT_MAX : PLAIT_SUM;
-  int root = node_attr(b->node, CommAttr)->root;
-  if (d->exchanges) return plait_all_to_all(b->comm, b->buffer, n, dtype, stream, done);
-  if (d->shifts)
-    return plait_shift(b->comm, b->buffer, n, dtype, node_attr(b->node, CommAttr)->distance, stream, done);
-  if (d->gathers && d->rooted) return plait_gather(b->comm, b->buffer, n, dtype, root, stream, done);
-  if (d->scatters && d->rooted) return plait_scatter(b->comm, b->buffer, n, dtype, root, stream, done);
-  if (d->gathers) return plait_all_gather(b->comm, b->buffer, n, dtype, stream, done);
-  if (d->scatters) return plait_reduce_scatter(b->comm, b->buffer, n, dtype, op, stream, done);
-  if (d->rooted && !d->reduces) return plait_broadcast(b->comm, b->buffer, n, dtype, root, stream, done);
-  if (d->rooted) return plait_reduce(b->comm, b->buffer, n, dtype, op, root, stream, done);
-  if (d->reduces) return plait_all_reduce(b->comm, b->buffer, n, dtype, op, stream, done);
-  CHECK(0, "the executor cannot run %s", op_name(b->node->op));
+  PlaitOp op = attr->maximum ? PLAIT_MAX : PLAIT_SUM;
+  switch (kind) {
+  case COMM_ALL_REDUCE: return plait_all_reduce(b->comm, b->buffer, n, dtype, op, stream, done);
+  case COMM_REDUCE_SCATTER: return plait_reduce_scatter(b->comm, b->buffer, n, dtype, op, stream, done);
+  case COMM_ALL_GATHER: return plait_all_gather(b->comm, b->buffer, n, dtype, stream, done);
+  case COMM_BROADCAST: return plait_broadcast(b->comm, b->buffer, n, dtype, attr->root, stream, done);
+  case COMM_REDUCE: return plait_reduce(b->comm, b->buffer, n, dtype, op, attr->root, stream, done);
+  case COMM_GATHER: return plait_gather(b->comm, b->buffer, n, dtype, attr->root, stream, done);
+  case COMM_SCATTER: return plait_scatter(b->comm, b->buffer, n, dtype, attr->root, stream, done);
+  case COMM_ALL_TO_ALL: return plait_all_to_all(b->comm, b->buffer, n, dtype, stream, done);
+  case COMM_SHIFT: return plait_shift(b->comm, b->buffer, n, dtype, attr->distance, stream, done);
+  default: CHECK(0, "the executor cannot run %s", op_name(b->node->op));
+  }
 }

@@ -57,7 +57,7 @@ static void look(NonFinite *first, const Graph *g, const Observation *o) {
     for (int i = 0; i < o->ninput && first->variable < 0; i++) {
       const Tensor *t = o->tensor[i] < 0 ? NULL : graph_tensor(g, o->tensor[i]);
       const Variable *v = t && t->variable >= 0 ? &g->variable.data[t->variable] : NULL;
-      if (v && (v->kind == VARIABLE_PARAMETER || v->version) &&
+      if (v && variable_is_weight(v) &&
           finite_first_not(o->queue, &o->input[i], 0, &value) >= 0)
         first->variable = v->parameter;
     }

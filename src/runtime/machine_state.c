@@ -9,7 +9,7 @@
 static int pieces_of(const Job *job, int rank, CheckpointTensor **out) {
   int coordinate = mesh_pipeline_coordinate(&job->options.parallel.mesh, rank);
   State nowhere = {.program = job_program(job, coordinate), .rank = rank};
-  return state_tensors(&nowhere, CHECKPOINT_KINDS, out);
+  return state_tensors(&nowhere, variable_is_saved, out);
 }
 
 static int by_box(const void *a, const void *b) {
@@ -51,7 +51,7 @@ static int all_pieces(const Job *job, int first, int count, CheckpointTensor **o
 static int variables(const Job *job) {
   const Graph *g = job->train.graph;
   int count = 0;
-  for (int i = 0; i < g->variable.count; i++) count += CHECKPOINT_KINDS >> g->variable.data[i].kind & 1;
+  for (int i = 0; i < g->variable.count; i++) count += variable_is_saved(&g->variable.data[i]);
   return count;
 }
 

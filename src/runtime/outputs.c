@@ -20,7 +20,7 @@ static void copy_rows(const Outputs *o, const OutputCopy *to, const Observation 
 
 static void see(void *self, const Observation *seen) {
   const Outputs *o = self;
-  if (!op_def(seen->node->op)->for_host || seen->left_to_owner) return;
+  if (!node_is(seen->node, ROLE_OUTPUT) || seen->left_to_owner) return;
   for (int i = 0; i < o->count; i++)
     if (o->output[i].data && !strcmp(o->output[i].node, seen->node->name)) copy_rows(o, &o->output[i], seen);
 }

@@ -96,7 +96,8 @@ static int64_t pieces_in(const Extents *e) {
 // An exchange of rows is one piece, of as many elements as its memory has room for on both sides.
 static void bind_exchange(Binding *binding, Bound *b, int64_t ranks) {
   const Graph *g = binding->program->graph;
-  int64_t in = graph_tensor(g, b->node->input[0])->allocated, out = graph_tensor(g, b->node->output[0])->allocated;
+  int64_t in = tensor_allocated(g, graph_tensor(g, b->node->input[0])),
+          out = tensor_allocated(g, graph_tensor(g, b->node->output[0]));
   CHECK(ranks <= ROW_PARTS_MOST, "%s: an exchange of rows over %lld ranks", b->node->name, (long long)ranks);
   b->pieces = 1;
   b->piece = arena_array(&binding->arena, Piece, 1);
@@ -108,7 +109,7 @@ void pieces_bind(Binding *binding, Bound *b) {
   const Graph *g = binding->program->graph;
   const Node *n = b->node;
   int64_t shards = mesh_size(&binding->program->mesh, node_attr(n, CommAttr)->axes);
-  if (op_def(n->op)->moves_rows) {
+  if (node_calls(n, COMM_ALL_TO_ALL_V)) {
     bind_exchange(binding, b, shards);
     return;
   }
@@ -119,8 +120,9 @@ void pieces_bind(Binding *binding, Bound *b) {
       Extents e = extents_of(binding->program, in, out, shards);
       int64_t blocks = pieces_in(&e), size = (int64_t)dtype_size(in->dtype);
       b->gathers_rows |= in->shape.dim[0] == DIM_BATCH && (e.gathered == 0 || e.scattered == 0);
-      CHECK(e.in <= in->allocated && e.out <= out->allocated, "%s: room for %lld and %lld of %lld and %lld elements",
-            n->name, (long long)in->allocated, (long long)out->allocated, (long long)e.in, (long long)e.out);
+      int64_t from = tensor_allocated(g, in), to = tensor_allocated(g, out);
+      CHECK(e.in <= from && e.out <= to, "%s: room for %lld and %lld of %lld and %lld elements", n->name,
+            (long long)from, (long long)to, (long long)e.in, (long long)e.out);
       for (int64_t i = 0; i < blocks; i++, count++) {
         if (!pass) continue;
         Piece p = e.last < 0 ? (Piece){.count = e.in} : piece_of(&e, i);

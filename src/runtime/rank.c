@@ -27,6 +27,8 @@ static int create_executor(Rank *r, const Compiled *c, int coordinate, Executor 
   return executor_create(c->program[coordinate], r->state, r->queue, r->world, r->job->run.seed, out, error);
 }
 
+static int is_not_loaded(const Variable *v) { return !variable_is_loaded(v); }
+
 int rank_load(Rank *r, const Job *job, Error *error) {
   const Mesh *mesh = &job->options.parallel.mesh;
   int c = mesh_pipeline_coordinate(mesh, r->rank);
@@ -40,7 +42,7 @@ int rank_load(Rank *r, const Job *job, Error *error) {
     code = state_create(job_program(job, c), job->options.device, job->work_bytes[c], r->rank, &r->state, error);
   if (!code) code = device_queue_create(job->options.device, r->team, &r->queue, error);
   if (code) return code;
-  state_init(r->state, job->run.seed, ~(1u << VARIABLE_PARAMETER));
+  state_init(r->state, job->run.seed, is_not_loaded);
   code = create_executor(r, &job->train, c, &r->train, error);
   if (!code && r->train) {
     r->batch = xcalloc((size_t)rank_most_ahead(r) + 1, sizeof(Batch *));
@@ -80,7 +82,7 @@ int64_t rank_bound_bytes(const Job *job, int coordinate) {
   return bytes;
 }
 
-void rank_initialise(Rank *r) { state_init(r->state, r->job->run.seed, 1u << VARIABLE_PARAMETER); }
+void rank_initialise(Rank *r) { state_init(r->state, r->job->run.seed, variable_is_loaded); }
 
 void rank_unload(Rank *r) {
   if (!r->job) return;
@@ -280,7 +282,7 @@ static int find_first_gradient(Rank *r, NonFinite *first, Error *error) {
   *first = (NonFinite){.rank = r->rank, .variable = -1};
   for (int i = 0; i < g->node.count && !first->found; i++) {
     const Node *n = &g->node.data[i];
-    if (!op_def(n->op)->norm_term) continue;
+    if (!node_is(n, ROLE_NORM_TERM)) continue;
     int parameter = graph_tensor(g, n->input[0])->parameter;
     double sum = n->update ? scalar_or_0(r, graph_find_of(g, OF_SQUARE, parameter))
                            : sum_of_squares(r, graph_find_of(g, OF_GRADIENT, parameter));

@@ -25,7 +25,7 @@ struct Staging {
 int64_t staging_bytes(const Program *program, int rank) {
   State nowhere = {.program = program, .rank = rank}; // says which boxes there are; nothing is read of it
   CheckpointTensor *pieces;
-  int count = state_tensors(&nowhere, CHECKPOINT_KINDS, &pieces);
+  int count = state_tensors(&nowhere, variable_is_saved, &pieces);
   int64_t bytes = memory_image_bytes(pieces, count);
   free(pieces);
   return bytes;
@@ -37,7 +37,7 @@ int staging_create(State *state, Executor *executor, const StagingOptions *o, St
   s->view.queue = NULL;
   pthread_mutex_init(&s->mutex, NULL);
   pthread_cond_init(&s->copied, NULL);
-  s->count = state_tensors(&s->view, CHECKPOINT_KINDS, &s->from);
+  s->count = state_tensors(&s->view, variable_is_saved, &s->from);
   if (o->job) machine_mark_spare(o->job, o->first, state->rank, s->from, s->count);
   int code = device_queue_create(state->device, NULL, &s->view.queue, error);
   for (int i = 0; i < o->images && !code; i++)
@@ -76,7 +76,7 @@ static void await_copy(Staging *s) {
 static int writes_state(const Graph *g, const Node *n) {
   for (int k = 0; k < n->noutput; k++) {
     const Tensor *t = graph_tensor(g, n->output[k]);
-    if (t->variable >= 0 && t->copy < 0 && CHECKPOINT_KINDS >> g->variable.data[t->variable].kind & 1) return 1;
+    if (t->variable >= 0 && t->copy < 0 && variable_is_saved(&g->variable.data[t->variable])) return 1;
   }
   return 0;
 }

@@ -15,7 +15,7 @@ typedef struct Staging Staging;
 
 enum { STAGING_IMAGES = 2 }; // at most
 
-// Bytes of a copy that a rank of the Program makes: the pieces that it writes to a checkpoint (CHECKPOINT_KINDS).
+// Bytes of a copy that a rank of the Program makes: the pieces that it writes to a checkpoint (variable_is_saved).
 int64_t staging_bytes(const Program *program, int rank);
 
 typedef struct StagingOptions {

@@ -274,13 +274,13 @@ static void init_piece(const Variable *v, PhiloxKey key, const Box *piece, void 
   }
 }
 
-void state_init(State *s, uint64_t seed, unsigned kinds) {
+void state_init(State *s, uint64_t seed, VariableTest *wanted) {
   enum { AT_ONCE = 1 << 16 };
   const Graph *g = s->program->graph;
   double *memory = xcalloc(AT_ONCE, sizeof *memory);
   for (int i = 0; i < g->variable.count; i++) {
     const Variable *v = &g->variable.data[i];
-    if (!(kinds >> v->kind & 1) || v->init.kind == INIT_ZERO) continue;
+    if (!wanted(v) || v->init.kind == INIT_ZERO) continue;
     PhiloxKey key = philox_key(seed, 0, philox_name(v->name));
     for (ShardBoxes b = state_boxes(s, i, -1); shard_next(&b);) {
       BoxPieces pieces = {.whole = b.box, .most = AT_ONCE};

@@ -46,6 +46,6 @@ Dtype state_dtype(const State *s, int variable, int copy);
 double state_scalar(const State *s, KnownVariable known);
 int state_has(const State *s, KnownVariable known);
 
-// Init rules of the Variables of these kinds (bits), addressed by (seed, name, global index): the same bits under every
+// Init rules of the Variables that are asked for, addressed by (seed, name, global index): the same bits under every
 // parallel configuration. Variables that no rule fills stay as they are: zero at first.
-void state_init(State *s, uint64_t seed, unsigned kinds);
+void state_init(State *s, uint64_t seed, VariableTest *wanted);

@@ -45,11 +45,11 @@ int state_tensor(State *s, int variable, CheckpointTensor **out) {
   return give(&pieces, out);
 }
 
-int state_tensors(State *s, unsigned kinds, CheckpointTensor **out) {
+int state_tensors(State *s, VariableTest *wanted, CheckpointTensor **out) {
   const Graph *g = s->program->graph;
   Pieces pieces = {0};
   for (int i = 0; i < g->variable.count; i++)
-    if (kinds >> g->variable.data[i].kind & 1) add_boxes(s, i, g->variable.data[i].name, &pieces);
+    if (wanted(&g->variable.data[i])) add_boxes(s, i, g->variable.data[i].name, &pieces);
   return give(&pieces, out);
 }
 

@@ -3,13 +3,10 @@
 #include "checkpoint/checkpoint.h"
 #include "runtime/state.h"
 
-// The boxes of the Variables of the given kinds (bits 1 << VariableKind) that live on this rank. The array is
+// The boxes of the Variables that are asked for (variable_is_saved: a checkpoint's) and live on this rank. The array is
 // malloc'ed; names are borrowed, and what the pieces hold is read and written through the State. Returns the count.
-int state_tensors(State *s, unsigned kinds, CheckpointTensor **out);
+int state_tensors(State *s, VariableTest *wanted, CheckpointTensor **out);
 // The same of what belongs to parameters, under the names of these: for OF_DUMP their reduced gradients.
 int state_tensors_of(State *s, KnownOf of, CheckpointTensor **out);
 // The same of one Variable, by its id: no box where it does not live on this rank.
 int state_tensor(State *s, int variable, CheckpointTensor **out);
-
-// Kinds of Variables in a checkpoint.
-enum { CHECKPOINT_KINDS = 1 << VARIABLE_PARAMETER | 1 << VARIABLE_OPTIMIZER | 1 << VARIABLE_COUNTER };

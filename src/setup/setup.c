@@ -92,7 +92,7 @@ static size_t describe_layout(const Recipe *r, char *text, size_t size) {
     if (axes->count < 0) continue;
     n += (size_t)snprintf(text + n, size - n, "%s%s [", said++ ? ", " : " with ", rows[row]);
     for (int i = 0; i < axes->count && n < size; i++)
-      n += (size_t)snprintf(text + n, size - n, "%s%s", i ? ", " : "", axes->axis[i]);
+      n += (size_t)snprintf(text + n, size - n, "%s%s", i ? ", " : "", axis_names[axes->axis[i]]);
     if (n < size) n += (size_t)snprintf(text + n, size - n, "]");
   }
   return n;

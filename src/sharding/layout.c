@@ -88,13 +88,13 @@ int layout_annotated(const Layout *layout, const Mesh *mesh, const char *name, c
 
 // --- tables ---------------------------------------------------------------------------------------------------------
 
-const char *const layout_axis_names[LAYOUT_WORDS] = {
-    "dp",
-    "cp",
-    "tp",
-    "tp_row",
-    "tp_depth",
-};
+const AxisId layout_axes_named[LAYOUT_WORDS] = {AXIS_DP, AXIS_CP, AXIS_TP, AXIS_TP_ROW, AXIS_TP_DEPTH};
+
+int layout_words_equal(const LayoutWords *a, const LayoutWords *b) {
+  int same = a->count == b->count;
+  for (int i = 0; same && i < a->count; i++) same = a->axis[i] == b->axis[i];
+  return same;
+}
 
 // The text after `word`, where it begins with that and a space or the end follows; NULL: it is another word.
 static const char *word_end(const char *text, const char *word) {
@@ -108,9 +108,9 @@ static LayoutWords words_of(const char *text) {
   while (*text) {
     const char *after = NULL;
     int i = 0;
-    while (i < LAYOUT_WORDS && !(after = word_end(text, layout_axis_names[i]))) i++;
+    while (i < LAYOUT_WORDS && !(after = word_end(text, axis_names[layout_axes_named[i]]))) i++;
     CHECK(after && words.count < LAYOUT_WORDS, "a shipped Layout names the axis %s", text);
-    words.axis[words.count++] = layout_axis_names[i];
+    words.axis[words.count++] = layout_axes_named[i];
     text = after + (*after == ' ');
   }
   return words;
@@ -156,8 +156,8 @@ static void add_axis(Layout *l, const Mesh *mesh, LayoutRow row, int axis) {
       {LAYOUT_ROW_EXPERT_FFN, ROLE_WEIGHT, DIM_EXPERT_FFN},
   };
   const Axis *a = &mesh->axis[axis];
-  int group = row == LAYOUT_ROW_HEADS && a->part == AXIS_PART_GROUP;
-  int context = row == LAYOUT_ROW_SEQ && a->role == AXIS_CONTEXT, zigzag = context && a->part == AXIS_WHOLE;
+  int group = row == LAYOUT_ROW_HEADS && a->id == AXIS_TP_GROUP;
+  int context = row == LAYOUT_ROW_SEQ && a->role == AXIS_CONTEXT, zigzag = context && !axis_is_part(a->id);
   for (size_t i = 0; i < sizeof meaning / sizeof *meaning; i++)
     if (meaning[i].row == row) layout_add(l, meaning[i].role, group ? DIM_GROUP : meaning[i].dim, axis, zigzag);
   if (context) layout_add(l, ROLE_DATA, DIM_SEQ, axis, zigzag);

@@ -52,16 +52,17 @@ typedef enum LayoutTensorKind { // parallel.tensor
 #include "sharding/layout_rows.def"
   LAYOUT_TENSORS
 } LayoutTensorKind;
-enum { LAYOUT_WORDS = 5 }; // axes that users name: the most in a row
-extern const char *const layout_axis_names[LAYOUT_WORDS]; // "dp", "cp", "tp", and the parts of tp that have names
-typedef struct LayoutWords { int count; const char *axis[LAYOUT_WORDS]; } LayoutWords; // static storage
+enum { LAYOUT_WORDS = 5 }; // axes that rows may name: dp, cp, tp, and the parts of tp that have names
+extern const AxisId layout_axes_named[LAYOUT_WORDS];
+typedef struct LayoutWords { int count; AxisId axis[LAYOUT_WORDS]; } LayoutWords;
+int layout_words_equal(const LayoutWords *a, const LayoutWords *b);
 typedef struct LayoutTable { LayoutWords row[LAYOUT_ROWS]; } LayoutTable;
 
 LayoutTable layout_shipped(LayoutShipped name);
 LayoutTable layout_of_tensor(LayoutTensorKind kind); // of 2-D, 2.5-D and 3-D tensors
 LayoutWords layout_shipped_row(LayoutShipped name, LayoutRow row); // one row of these
 LayoutWords layout_tensor_row(LayoutTensorKind kind, LayoutRow row);
-// A Layout from a table. A word of it means the axis and the parts that were cut off it (mesh_cut); of AXIS_PART_GROUP
+// A Layout from a table. A word of it means the axis and the parts that were cut off it (mesh_cut); of AXIS_TP_GROUP
 // the row `heads` cuts the query heads of a group. Axes for context in the row `seq` cut the data as well, the
 // outermost of their parts in zigzag.
 Layout layout_from_table(const LayoutTable *table, const Mesh *mesh);

@@ -3,9 +3,39 @@
 #include "base/fault.h"
 #include <string.h>
 
+const char *const axis_names[AXIS_IDS] = {
+#define AXIS_NAME(id, name, role) [AXIS_##id] = name,
+#define AXIS_PART(id, name, ...) [AXIS_##id] = name,
+#include "sharding/axes.def"
+};
+
+AxisId axis_by_name(const char *name) {
+  for (int id = AXIS_OWN + 1; id <= AXIS_BEFORE_PARTS; id++)
+    if (*axis_names[id] == *name && !strcmp(axis_names[id], name)) return (AxisId)id;
+  return AXIS_OWN;
+}
+
+AxisId axis_whole(AxisId id) {
+  static const AxisId whole[AXIS_IDS] = {
+#define AXIS_PART(id, name, of, ...) [AXIS_##id] = AXIS_##of,
+#include "sharding/axes.def"
+  };
+  return axis_is_part(id) ? whole[id] : id;
+}
+
+static AxisRole role_of(AxisId id) {
+  static const AxisRole role[AXIS_IDS] = {
+      [AXIS_OWN] = AXIS_TENSOR,
+#define AXIS_NAME(id, name, role) [AXIS_##id] = role,
+#include "sharding/axes.def"
+  };
+  return role[id];
+}
+
 void mesh_add(Mesh *m, const char *name, int size) {
   CHECK(m->naxis < MAX_AXES);
-  m->axis[m->naxis++] = (Axis){name, size, axis_role(name), name, AXIS_WHOLE};
+  AxisId id = axis_by_name(name);
+  m->axis[m->naxis++] = (Axis){name, size, role_of(id), id, id};
   m->ranks *= size;
 }
 
@@ -15,52 +45,58 @@ Mesh mesh_create(int naxis, const char *const *name, const int *size) {
   return m;
 }
 
-void mesh_cut(Mesh *m, const char *axis, AxisPart part, int size) {
+Mesh mesh_of(int naxis, const AxisId *id, const int *size) {
+  Mesh m = {.ranks = 1};
+  for (int a = 0; a < naxis; a++) mesh_add(&m, axis_names[id[a]], size[a]);
+  return m;
+}
+
+void mesh_cut(Mesh *m, AxisId axis, AxisId part, int size) {
   enum { AXIS_OUTER, AXIS_INNER };
-  static const struct { const char *name; int side; } parts[] = {
-      [AXIS_WHOLE] = {"", 0},
-#define AXIS_PART(id, name, side, what) [AXIS_PART_##id] = {name, side},
+  static const int side[AXIS_IDS] = {
+#define AXIS_PART(id, name, of, side, what) [AXIS_##id] = side,
 #include "sharding/axes.def"
   };
-  static const int named[] = {
-      [AXIS_WHOLE] = 0,
-#define AXIS_PART_NAMED(id) [AXIS_PART_##id] = 1,
+  static const int named[AXIS_IDS] = {
+#define AXIS_PART_NAMED(id) [AXIS_##id] = 1,
 #include "sharding/axes.def"
-      [AXIS_PARTS] = 0,
   };
   int at = mesh_axis(m, axis);
   if (size == 1) return;
-  CHECK(at >= 0 && m->axis[at].size % size == 0, "the axis %s cannot be cut by %d", axis, size);
+  CHECK(axis_whole(axis) == axis_whole(part), "%s is not a part of %s", axis_names[part], axis_names[axis]);
+  CHECK(at >= 0 && m->axis[at].size % size == 0, "the axis %s cannot be cut by %d", axis_names[axis], size);
   CHECK(m->naxis < MAX_AXES, "more than %d axes", MAX_AXES);
   m->axis[at].size /= size;
-  Axis cut = {parts[part].name, size, m->axis[at].role, named[part] ? parts[part].name : m->axis[at].of, part};
-  at += parts[part].side == AXIS_INNER;
+  Axis cut = {axis_names[part], size, m->axis[at].role, part, named[part] ? part : m->axis[at].of};
+  at += side[part] == AXIS_INNER;
   memmove(&m->axis[at + 1], &m->axis[at], sizeof *m->axis * (size_t)(m->naxis - at));
   m->axis[at] = cut;
   m->naxis++;
 }
 
-int mesh_axes_of(const Mesh *mesh, const char *name, int *axes) {
+int mesh_axes_of(const Mesh *mesh, AxisId word, int *axes) {
   int n = 0;
   for (int a = 0; a < mesh->naxis; a++)
-    if (!strcmp(mesh->axis[a].of, name)) axes[n++] = a;
+    if (mesh->axis[a].of == word) axes[n++] = a;
   return n;
 }
 
-int mesh_axis(const Mesh *mesh, const char *name) {
+int mesh_axis(const Mesh *mesh, AxisId id) {
+  CHECK(id != AXIS_OWN, "only users know their own axes");
+  for (int a = 0; a < mesh->naxis; a++)
+    if (mesh->axis[a].id == id) return a;
+  return -1;
+}
+
+int mesh_find(const Mesh *mesh, const char *name) {
   for (int a = 0; a < mesh->naxis; a++)
     if (*mesh->axis[a].name == *name && !strcmp(mesh->axis[a].name, name)) return a;
   return -1;
 }
 
-AxisRole axis_role(const char *name) {
-  static const struct { const char *name; AxisRole role; } known[] = {
-#define AXIS_NAME(name, role) {name, role},
-#include "sharding/axes.def"
-  };
-  for (size_t i = 0; i < sizeof known / sizeof *known; i++)
-    if (*known[i].name == *name && !strcmp(known[i].name, name)) return known[i].role;
-  return AXIS_TENSOR;
+int mesh_axis_size(const Mesh *mesh, AxisId id) {
+  int a = mesh_axis(mesh, id);
+  return a < 0 ? 1 : mesh->axis[a].size;
 }
 
 int mesh_pipeline(const Mesh *mesh) {

@@ -111,7 +111,7 @@ int placement_here(const Mesh *mesh, const Placement *p, int rank) {
 }
 
 const Placement *node_owner(const Graph *g, const Node *n) {
-  if (op_def(n->op)->rooted) {
+  if (node_comm(n)->rooted) {
     const Placement *in = graph_tensor(g, n->input[0])->placement, *out = graph_tensor(g, n->output[0])->placement,
                     *less = in && out && in->owner_axes & ~out->owner_axes ? out : in;
     return less && less->owner_axes ? less : NULL;

@@ -139,9 +139,9 @@ uint32_t rule_lower_axes(const Graph *g, const Node *n) {
   uint32_t axes = 0;
   for (int k = 0; k < n->ninput; k++) {
     if (n->input[k] < 0) continue;
-    for (int d = 0; d < n->want[k]->rank; d++) {
+    for (int d = 0; d < node_want(n, k)->rank; d++) {
       if (!(r.lower >> r.input[k][d] & 1)) continue;
-      for (int i = 0; i < n->want[k]->dim[d].n; i++) axes |= 1u << n->want[k]->dim[d].axis[i];
+      for (int i = 0; i < node_want(n, k)->dim[d].n; i++) axes |= 1u << node_want(n, k)->dim[d].axis[i];
     }
   }
   arena_free(&scratch);

@@ -101,7 +101,8 @@ static const Variable *padding_of(const Program *p, double *bytes, double *paddi
     const Variable *v = &p->graph->variable.data[i];
     if (p->variable_offset[i] < 0 || !v->shape.rank) continue;
     double local = 1, whole = 1, size = (double)dtype_size(v->dtype);
-    for (int d = 0; d < v->shape.rank; d++) local *= (double)v->local[d], whole *= (double)v->shape.size[d];
+    for (int d = 0; d < v->shape.rank; d++)
+      local *= (double)variable_local(p->graph, v, -1)[d], whole *= (double)v->shape.size[d];
     double more = local - whole / mesh_size(&p->mesh, placement_axes(v->storage)) - 256;
     *bytes += local * size;
     if (more > 0) *padding += more * size;
@@ -438,7 +439,7 @@ static void print_traffic(const Plan *plan) {
 static uint32_t data_axes(const Parallel *parallel) {
   uint32_t axes = parallel->storage.shard_axes;
   for (int a = 0; a < parallel->mesh.naxis; a++) {
-    if (parallel->mesh.axis[a].part == AXIS_PART_REPLICA) axes |= 1u << a;
+    if (parallel->mesh.axis[a].id == AXIS_REPLICA) axes |= 1u << a;
     if (parallel->mesh.axis[a].size == 1) axes &= ~(1u << a);
   }
   return axes;

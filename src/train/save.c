@@ -83,7 +83,7 @@ int save_checkpoint(Rank *r, const char *dir, const SaveExtra *extra, int keep, 
   if (!code) code = rank_barrier(r, error);
   if (code) return code;
   CheckpointTensor *tensors;
-  int count = state_tensors(r->state, CHECKPOINT_KINDS, &tensors);
+  int count = state_tensors(r->state, variable_is_saved, &tensors);
   code = save_part(dir, extra->step, r->rank, tensors, count, error);
   free(tensors);
   if (!code) code = rank_barrier(r, error);
@@ -105,7 +105,7 @@ int save_compare(const Job *job, Checkpoint *checkpoint, Error *error) {
   int n = 0;
   for (int i = 0; i < g->variable.count; i++) {
     const Variable *v = &g->variable.data[i];
-    if (!(CHECKPOINT_KINDS >> v->kind & 1)) continue;
+    if (!variable_is_saved(v)) continue;
     wanted[n] = (CheckpointTensor){.name = v->name, .dtype = variable_dtype(v), .rank = v->shape.rank, .data = &scalar};
     memcpy(wanted[n].global, v->shape.size, sizeof *v->shape.size * (size_t)v->shape.rank);
     names[n++] = v->name;
@@ -144,7 +144,7 @@ int save_explain(const Recipe *recipe, Checkpoint *checkpoint, Error *error) {
 
 int save_load(Rank *r, Checkpoint *checkpoint, Error *error) {
   CheckpointTensor *tensors;
-  int count = state_tensors(r->state, CHECKPOINT_KINDS, &tensors);
+  int count = state_tensors(r->state, variable_is_saved, &tensors);
   state_clear_scales(r->state);
   int code = checkpoint_load(checkpoint, tensors, count, 1, error);
   free(tensors);

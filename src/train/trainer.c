@@ -26,7 +26,7 @@
 
 static int init_from_folder(Trainer *t, Rank *r, Error *error) {
   CheckpointTensor *tensors;
-  int count = state_tensors(r->state, 1 << VARIABLE_PARAMETER, &tensors);
+  int count = state_tensors(r->state, variable_is_loaded, &tensors);
   int code = huggingface_load(t->recipe->model.init, &t->config, tensors, count, error);
   free(tensors);
   return code;

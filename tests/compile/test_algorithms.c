@@ -9,20 +9,20 @@
 #include <cmocka.h>
 
 // dp 2 × cp 4 (cp_group 2 · ulysses 2, or one ring) × tp 2, on attention with 4 key heads and 4 query heads for each.
-static Mesh mesh_of(int cut) {
+static Mesh mesh_with(int cut) {
   Mesh m = mesh_create(3, (const char *[]){"dp", "cp", "tp"}, (int[]){2, 4, 2});
-  if (cut) mesh_cut(&m, "cp", AXIS_PART_ULYSSES, 2);
-  if (cut) mesh_cut(&m, "cp", AXIS_PART_CP_GROUP, 2);
+  if (cut) mesh_cut(&m, AXIS_CP, AXIS_ULYSSES, 2);
+  if (cut) mesh_cut(&m, AXIS_CP, AXIS_CP_GROUP, 2);
   return m;
 }
 
 static void place_input(Graph *g, const Mesh *mesh, int tensor) {
   Tensor *t = graph_tensor(g, tensor);
   Placement p = {.rank = t->shape.rank};
-  int axes[MAX_AXES], n = mesh_axes_of(mesh, "cp", axes);
+  int axes[MAX_AXES], n = mesh_axes_of(mesh, AXIS_CP, axes);
   for (int d = 0; d < p.rank; d++) {
-    if (t->shape.dim[d] == DIM_BATCH) axis_list_push(&p.dim[d], mesh_axis(mesh, "dp"));
-    if (t->shape.dim[d] == DIM_KV_HEADS) axis_list_push(&p.dim[d], mesh_axis(mesh, "tp"));
+    if (t->shape.dim[d] == DIM_BATCH) axis_list_push(&p.dim[d], mesh_axis(mesh, AXIS_DP));
+    if (t->shape.dim[d] == DIM_KV_HEADS) axis_list_push(&p.dim[d], mesh_axis(mesh, AXIS_TP));
     for (int i = 0; t->shape.dim[d] == DIM_SEQ && i < n; i++)
       if (mesh->axis[axes[i]].size > 1) axis_list_push(&p.dim[d], axes[i]);
   }
@@ -61,19 +61,19 @@ static void lies(const Mesh *mesh, const Placement *p, const Shape *shape, const
 
 static void wants(const Graph *g, const Mesh *mesh, int node, int k, const char *expected) {
   const Node *n = &g->node.data[node];
-  lies(mesh, n->want[k], &graph_tensor(g, n->input[k])->shape, expected);
+  lies(mesh, node_want(n, k), &graph_tensor(g, n->input[k])->shape, expected);
 }
 
 // As the node computes an output, and as that is left to others.
 static void gives(const Graph *g, const Mesh *mesh, int node, int k, const char *computed, const char *left) {
   const Node *n = &g->node.data[node];
   const Tensor *t = graph_tensor(g, n->output[k]);
-  lies(mesh, n->give[k], &t->shape, computed);
+  lies(mesh, node_give(n, k), &t->shape, computed);
   lies(mesh, t->placement, &t->shape, left);
 }
 
 static void gather_keeps_queries_where_they_are(void **state) {
-  Mesh mesh = mesh_of(0);
+  Mesh mesh = mesh_with(0);
   Graph *g = attention(&mesh, ALGORITHM_GATHER);
   static const char at_home[] = "batch:dp seq:cp kv_heads:tp", gathered[] = "batch:dp kv_heads:tp";
   wants(g, &mesh, 0, 0, at_home);
@@ -88,7 +88,7 @@ static void gather_keeps_queries_where_they_are(void **state) {
 
 // The axes move from the sequence to the heads: those of key heads first, the rest to the query heads of each.
 static void ulysses_moves_axes_to_heads(void **state) {
-  Mesh mesh = mesh_of(1);
+  Mesh mesh = mesh_with(1);
   Graph *g = attention(&mesh, ALGORITHM_ULYSSES);
   static const char at_home[] = "batch:dp seq:cp_group,ulysses kv_heads:tp",
                     q[] = "batch:dp kv_heads:tp,ulysses group:cp_group", kv[] = "batch:dp kv_heads:tp,ulysses";

@@ -25,7 +25,9 @@ static int make_model(void **state) {
 
 static double bytes_of(const Graph *g, const Node *n, int k) {
   const Tensor *in = graph_tensor(g, n->input[k]), *out = graph_tensor(g, n->output[k]);
-  return (double)(in->allocated > out->allocated ? in->allocated : out->allocated) * (double)dtype_size(in->dtype);
+  return (double)(tensor_allocated(g, in) > tensor_allocated(g, out) ? tensor_allocated(g, in)
+                                                                     : tensor_allocated(g, out)) *
+         (double)dtype_size(in->dtype);
 }
 
 // Reductions of gradients in END: how many there are, how many of them have small tensors, and how many these are.
@@ -37,7 +39,7 @@ static Count count(const Program *p) {
     const Node *n = &p->graph->node.data[p->end.instruction[i].node];
     double bytes = 0;
     int small = 0;
-    if (!op_def(n->op)->communicates || !op_def(n->op)->reduces || graph_tensor(p->graph, n->input[0])->variable < 0)
+    if (!node_comm(n)->reduces || graph_tensor(p->graph, n->input[0])->variable < 0)
       continue;
     for (int k = 0; k < n->ninput; k++) bytes += bytes_of(p->graph, n, k), small += bytes_of(p->graph, n, k) < 1e5;
     c.calls++, c.of_small += small > 0, c.small += small;

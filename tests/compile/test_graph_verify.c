@@ -91,20 +91,20 @@ static void form_of(Small *s, GraphForm form) {
   Graph *g = s->g;
   g->form = form;
   for (int i = 0; i < g->variable.count; i++) g->variable.data[i].storage = somewhere(s);
-  for (int i = 0; i < g->variable.count && form == GRAPH_LOCAL; i++) g->variable.data[i].allocated = 1000;
+  for (int i = 0; i < g->variable.count && form == GRAPH_LOCAL; i++) g->variable.data[i].allocated_ = 1000;
   for (int i = 0; i < g->tensor.count; i++) {
     Tensor *t = &g->tensor.data[i];
     t->placement = somewhere(s);
     if (form != GRAPH_LOCAL) continue;
-    memcpy(t->local, t->shape.size, sizeof t->local);
-    t->allocated = shape_elements(&t->shape);
+    memcpy(t->local_, t->shape.size, sizeof t->local_);
+    t->allocated_ = shape_elements(&t->shape);
   }
   for (int i = 0; i < g->node.count && form == GRAPH_PLACED; i++) {
     Node *n = &g->node.data[i];
-    n->want = arena_array(&g->arena, const Placement *, n->ninput);
-    n->give = arena_array(&g->arena, const Placement *, n->noutput);
-    for (int k = 0; k < n->ninput; k++) n->want[k] = somewhere(s);
-    for (int k = 0; k < n->noutput; k++) n->give[k] = somewhere(s);
+    n->want_ = arena_array(&g->arena, const Placement *, n->ninput);
+    n->give_ = arena_array(&g->arena, const Placement *, n->noutput);
+    for (int k = 0; k < n->ninput; k++) n->want_[k] = somewhere(s);
+    for (int k = 0; k < n->noutput; k++) n->give_[k] = somewhere(s);
   }
 }
 
@@ -118,24 +118,24 @@ static void whole_forms_pass(void **state) {
   }
 }
 
-BREAKS(local_too_early, "a local shape too early", graph_tensor(s.g, s.y)->allocated = 30)
+BREAKS(local_too_early, "a local shape too early", graph_tensor(s.g, s.y)->allocated_ = 30)
 BREAKS(not_placed, "has no placement", { form_of(&s, GRAPH_PLACED); graph_tensor(s.g, s.y)->placement = NULL; })
-BREAKS(not_wished, "an operand has no want or give", { form_of(&s, GRAPH_PLACED); maker(&s, s.y)->give = NULL; })
-BREAKS(wish_missing, "an operand has no want or give", { form_of(&s, GRAPH_PLACED); maker(&s, s.y)->want[1] = NULL; })
+BREAKS(not_wished, "an operand has no want or give", { form_of(&s, GRAPH_PLACED); maker(&s, s.y)->give_ = NULL; })
+BREAKS(wish_missing, "an operand has no want or give", { form_of(&s, GRAPH_PLACED); maker(&s, s.y)->want_[1] = NULL; })
 BREAKS(not_stored, "total has no storage", { form_of(&s, GRAPH_PLACED); s.g->variable.data[s.scalar].storage = NULL; })
 BREAKS(wish_left, "want or give is still set", {
   form_of(&s, GRAPH_PLACED);
   Node n = *maker(&s, s.y);
   form_of(&s, GRAPH_LOCAL);
-  maker(&s, s.y)->want = n.want;
+  maker(&s, s.y)->want_ = n.want_;
 })
 BREAKS(buffer_too_small, "does not hold its local shape", {
   form_of(&s, GRAPH_LOCAL);
-  graph_tensor(s.g, s.y)->allocated--;
+  graph_tensor(s.g, s.y)->allocated_--;
 })
 BREAKS(storage_too_small, "storage of Variable w does not hold", {
   form_of(&s, GRAPH_LOCAL);
-  s.g->variable.data[s.w].local[0] = s.g->variable.data[s.w].local[1] = 40;
+  s.g->variable.data[s.w].local_[0] = s.g->variable.data[s.w].local_[1] = 40;
 })
 
 // ---- compact tensors

@@ -324,8 +324,8 @@ static void parts_are_read_and_written(void **state) {
       ShardBoxes b = state_boxes(s, v, -1);
       if (!shard_next(&b) || x->dtype != DTYPE_F32 || b.box.rank != 2 || b.box.local[0] < 2 || b.box.local[1] < 4)
         continue;
-      check_parts(s, v, &b.box, x->local[1]);
-      padded += b.box.local[0] < x->local[0] || b.box.local[1] < x->local[1];
+      check_parts(s, v, &b.box, x->local_[1]);
+      padded += b.box.local[0] < x->local_[0] || b.box.local[1] < x->local_[1];
     }
     state_destroy(s);
   }

@@ -10,7 +10,7 @@ long='schedule.steps=80 checkpoint.every=20'
 # shellcheck disable=SC2086 # words on purpose
 "$PLAIT" train recipe.yaml $long run.dir=whole >log 2>&1 || { cat log; die "the unbroken run"; }
 
-# strangers PORT COUNT: so many silent connections, of which each is opened again when it is closed; "there" when all have been opened
+# strangers PORT COUNT: opens this number of silent connections, and each again when it is closed; "there" when all have been opened
 strangers() {
   python3 - "$1" "$2" <<'P' &
 import resource, select, socket, sys

@@ -221,6 +221,16 @@ static void make_without_handle(Bug *b) {
   graph_variable(b->graph, "skip", VARIABLE_METRIC, DTYPE_F64, (Shape){0}, (Init){0});
 }
 static void make_output_as_scalar(Bug *b) { graph_known(b->graph, KNOWN_LOGITS); }
+// Fields of another form of the graph: of one that is local, and of one that is not yet.
+static void ask_want_too_late(Bug *b) { node_want(b->state->program->graph->node.data, 0); }
+static void ask_give_too_late(Bug *b) { node_give(b->state->program->graph->node.data, 0); }
+static void ask_tensor_too_early(Bug *b) { tensor_allocated(b->graph, graph_tensor(b->graph, 0)); }
+static void ask_variable_too_early(Bug *b) { variable_allocated(b->graph, b->graph->variable.data, -1); }
+static void ask_tensor(Bug *b) {
+  const Graph *g = b->state->program->graph;
+  tensor_allocated(g, graph_tensor(g, 0));
+  variable_allocated(g, g->variable.data, -1);
+}
 
 static int aborts(void (*bug)(Bug *), Bug *b) {
   int status;
@@ -252,6 +262,10 @@ static void what_does_not_exist_is_not_0(void **state) {
   assert_true(aborts(read_missing_variable, &b));
   assert_true(aborts(make_without_handle, &b));
   assert_true(aborts(make_output_as_scalar, &b));
+  graph_read(b.graph, graph_known(b.graph, KNOWN_LOSS));
+  assert_false(aborts(ask_tensor, &b));
+  assert_true(aborts(ask_want_too_late, &b) && aborts(ask_give_too_late, &b));
+  assert_true(aborts(ask_tensor_too_early, &b) && aborts(ask_variable_too_early, &b));
   graph_destroy(b.graph);
   session_close(session);
   job_destroy(job);

@@ -394,7 +394,7 @@ static void ranks_have_links_of_their_own(void **state) {
   Cluster cluster = machines(0);
   Case c = compiled_by("mesh.dp=2 mesh.cp=3 data.seq_len=126 parallel.context=ring"),
        p = compiled_by("mesh.pp=2 mesh.dp=3");
-  uint32_t cp = 1u << mesh_axis(&c.job->options.parallel.mesh, "cp");
+  uint32_t cp = 1u << mesh_axis(&c.job->options.parallel.mesh, AXIS_CP);
   Simulation *one = simulated(&c, &cluster), *all = all_ranks(&c, &cluster);
   assert_int_equal(link_over(&one->rank[0], cp)->level, 1);
   for (int r = 0; r < 6; r++) assert_int_equal(link_over(&all->rank[r], cp)->level, r / 3);
@@ -530,7 +530,7 @@ static void the_cache_keeps_what_was_touched_last(void **state) {
 
 static void count_refreshes(void *context, int coordinate, const char *name, const Node *instruction,
                             const Action *action, double begin, double end, int in_flight) {
-  *(int *)context += !strncmp(name, "refresh.", 8) && op_def(instruction->op)->converts;
+  *(int *)context += !strncmp(name, "refresh.", 8) && node_is(instruction, ROLE_CAST);
 }
 
 // Copies that updates write are not cast in BEGIN: neither its bytes nor its time are counted.

@@ -211,8 +211,8 @@ void op_case_free(OpCase *c) {
 
 int op_case_empty(OpCase *c) {
   const OpDef *op = op_def(c->op);
-  int i = op->adds_into ? 0 : c->ninput - 1;
-  if (!op->adds_into && !(op->accumulate && strstr(c->name, " accumulate"))) return 0;
+  int i = op->role == ROLE_ACCUMULATE ? 0 : c->ninput - 1;
+  if (op->role != ROLE_ACCUMULATE && !(op->accumulate && strstr(c->name, " accumulate"))) return 0;
   int shared = 0;
   for (int k = 0; k < c->noutput; k++) shared |= c->output[k].data == c->input[i].data;
   if (!shared) free(c->input[i].data);

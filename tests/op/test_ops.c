@@ -171,7 +171,7 @@ static void calls_without_an_accumulator_store(void **state) {
     if (!strstr(op_case_name(i), "accumulate")) continue;
     op_case_get(i, DTYPE_F64, &c);
     op_case_get(i, DTYPE_F64, &zero);
-    const Operand *a = &zero.input[op_def(c.op)->adds_into ? 0 : c.ninput - 1];
+    const Operand *a = &zero.input[op_def(c.op)->role == ROLE_ACCUMULATE ? 0 : c.ninput - 1];
     if (op_case_empty(&c)) {
       for (int64_t e = operand_elements(a) - 1; e >= 0; e--) operand_store(a, e, 0);
       for (int k = 0; k < c.noutput; k++)
@@ -187,7 +187,7 @@ static void calls_without_an_accumulator_store(void **state) {
     op_case_free(&zero);
   }
   for (int op = 0; op < OP_COUNT; op++)
-    if (!seen[op] && (op_def((Op)op)->accumulate || op_def((Op)op)->adds_into))
+    if (!seen[op] && (op_def((Op)op)->accumulate || op_def((Op)op)->role == ROLE_ACCUMULATE))
       fail_msg("no case for %s", op_name((Op)op));
 }
 
@@ -230,23 +230,30 @@ static void bf16_is_the_rounded_result(void **state) {
 // What passes may conclude from one trait about another.
 static void traits_agree(void **state) {
   int collectives = 0;
+  const char *players[ROLE_COUNT] = {0}, *called_by[COMM_KIND_COUNT] = {0}; // the op of each role, of each kind of call
   for (int op = 0; op < OP_COUNT; op++) {
     const OpDef *d = op_def((Op)op);
     const char *name = op_name((Op)op);
     collectives += d->communicates;
-    if (!d->communicates && (d->rooted || d->reduces || d->gathers || d->scatters || d->shifts))
-      fail_msg("%s does not communicate", name);
-    if (d->communicates && (d->reference || d->optimizer || d->is_copy || d->converts || d->slices))
+    if (!d->communicates && d->comm) fail_msg("%s does not communicate", name);
+    if (d->communicates && (d->reference || d->optimizer || d->role))
       fail_msg("%s communicates", name);
-    if (d->scatters && (d->gathers || d->reduces == d->rooted)) // a sum, or what the root has
+    if (d->communicates && called_by[d->comm]) fail_msg("%s and %s are one call", name, called_by[d->comm]);
+    if (d->communicates) called_by[d->comm] = name;
+    const CommTraits *traits = op_comm(d);
+    if (traits->scatters && (traits->gathers || traits->reduces == traits->rooted)) // a sum, or what the root has
       fail_msg("%s scatters what is not its sum", name);
-    if (d->shifts && (d->reduces || d->gathers || d->rooted || d->in_place)) fail_msg("%s is two things", name);
-    if (d->gathers && d->reduces) fail_msg("%s gathers sums", name);
-    if (d->is_copy + d->converts + d->slices + d->adds_into + d->adds_vector + !!d->optimizer > 1)
-      fail_msg("%s is two things", name);
-    if ((d->is_copy || d->adds_into || d->adds_vector) && d->in_place != 1) fail_msg("%s is not in place", name);
+    if (traits->gathers && traits->reduces) fail_msg("%s gathers sums", name);
+    if (traits->send_parts + traits->recv_parts && d->in_place) fail_msg("%s is in place, but moves parts", name);
+    if (d->role && d->optimizer) fail_msg("%s is two things", name);
+    if ((d->role == ROLE_COPY || d->role == ROLE_ACCUMULATE || d->role == ROLE_BIAS) && d->in_place != 1)
+      fail_msg("%s is not in place", name);
+    if (d->role && players[d->role]) fail_msg("%s and %s have one role", name, players[d->role]);
+    players[d->role] = name;
   }
   assert_int_equal(collectives, 10);
+  for (int role = 0; role < ROLE_COUNT; role++)
+    if (!players[role]) fail_msg("no op has role %d", role);
 }
 
 // ---- builders

@@ -158,7 +158,7 @@ static void rings_equal_one_rank(void **state) {
         if (ring_start(&ring, i, dtypes[variant / 2], ranks, variant % 2)) {
           const Graph *g = ring.c.graph;
           for (int n = ring.first; n < g->node.count; n++)
-            if (op_def(g->node.data[n].op)->shifts) run_shift(&ring, &g->node.data[n]);
+            if (node_calls(&g->node.data[n], COMM_SHIFT)) run_shift(&ring, &g->node.data[n]);
             else run_node(&ring, &g->node.data[n]);
           KernelCall whole = op_case_call(&ring.c);
           op_def(ring.c.op)->reference(&whole);
@@ -182,7 +182,7 @@ static void rings_move_what_they_must(void **state) {
         const Graph *g = ring.c.graph;
         int64_t kv = 2 * operand_elements(&ring.c.input[1]), narrow = 0, wide = 0;
         for (int n = ring.first; n < g->node.count; n++)
-          for (int k = 0; op_def(g->node.data[n].op)->shifts && k < g->node.data[n].ninput; k++) {
+          for (int k = 0; node_calls(&g->node.data[n], COMM_SHIFT) && k < g->node.data[n].ninput; k++) {
             const Tensor *t = graph_tensor(g, g->node.data[n].input[k]);
             if (t->dtype == DTYPE_BF16) narrow += shape_elements(&t->shape);
             if (t->dtype == DTYPE_F32) wide += shape_elements(&t->shape);

@@ -25,7 +25,7 @@ static OpWork work_of_call(const char *name, Dtype dtype, int empty) {
     op_case_get(i, dtype, &c);
     if (empty) {
       assert_true(op_case_empty(&c));
-      c.input[op_def(c.op)->adds_into ? 0 : c.ninput - 1] = (Operand){0};
+      c.input[op_def(c.op)->role == ROLE_ACCUMULATE ? 0 : c.ninput - 1] = (Operand){0};
     }
     OpWork work = work_of(&c);
     op_case_free(&c);

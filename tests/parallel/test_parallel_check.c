@@ -473,28 +473,28 @@ static void experts_are_refused_by_name(void **state) {
   o = over(2048, 1, 1, 2048);
   assert_true(judge(&o, &many, &problem) && strstr(problem.text, "at most 1024 ranks; the nearest is 1024"));
   o.experts = 0;
-  o.layout.row[LAYOUT_ROW_EXPERT] = (LayoutWords){1, {"dp"}};
+  o.layout.row[LAYOUT_ROW_EXPERT] = (LayoutWords){1, {AXIS_DP}};
   assert_true(judge(&o, &many, &problem) && strstr(problem.text, "layout.expert is 2048 ranks"));
   many.model.known = 0; // without a model there is no nearest value
   o = over(3, 1, 2, 4);
   assert_true(!judge(&o, &many, &problem));
   o = over(4, 1, 2, 4);
   assert_true(!judge(&o, &routed, &problem));
-  o.layout.row[LAYOUT_ROW_EXPERT] = (LayoutWords){1, {"dp"}};
+  o.layout.row[LAYOUT_ROW_EXPERT] = (LayoutWords){1, {AXIS_DP}};
   assert_true(judge(&o, &routed, &problem) && strstr(problem.text, "leave one of them out"));
   o.experts = 0; // over dp, inside over tp
   assert_true(!judge(&o, &routed, &problem));
-  o.layout.row[LAYOUT_ROW_EXPERT] = (LayoutWords){2, {"dp", "tp"}};
+  o.layout.row[LAYOUT_ROW_EXPERT] = (LayoutWords){2, {AXIS_DP, AXIS_TP}};
   o.layout.row[LAYOUT_ROW_EXPERT_FFN] = (LayoutWords){0};
   o.mesh = over(2, 1, 2, 0).mesh;
   assert_true(judge(&o, &routed, &problem) && strstr(problem.text, "take layout.expert=[tp, dp]"));
-  o.layout.row[LAYOUT_ROW_EXPERT] = (LayoutWords){2, {"tp", "dp"}};
+  o.layout.row[LAYOUT_ROW_EXPERT] = (LayoutWords){2, {AXIS_TP, AXIS_DP}};
   assert_true(!judge(&o, &routed, &problem));
-  o.layout.row[LAYOUT_ROW_SEQ] = (LayoutWords){2, {"cp", "tp"}};
+  o.layout.row[LAYOUT_ROW_SEQ] = (LayoutWords){2, {AXIS_CP, AXIS_TP}};
   assert_true(judge(&o, &routed, &problem) && strstr(problem.text, "take layout.expert=[dp, tp]"));
   o = over(1, 2, 2, 0);
-  o.layout.row[LAYOUT_ROW_SEQ] = (LayoutWords){2, {"cp", "tp"}};
-  o.layout.row[LAYOUT_ROW_EXPERT] = (LayoutWords){1, {"cp"}};
+  o.layout.row[LAYOUT_ROW_SEQ] = (LayoutWords){2, {AXIS_CP, AXIS_TP}};
+  o.layout.row[LAYOUT_ROW_EXPERT] = (LayoutWords){1, {AXIS_CP}};
   assert_true(!judge(&o, &routed, &problem));
   o.layout.row[LAYOUT_ROW_EXPERT_FFN] = (LayoutWords){0};
   assert_true(judge(&o, &routed, &problem) && strstr(problem.text, "within which layout.seq cuts tp further"));

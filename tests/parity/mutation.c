@@ -168,7 +168,7 @@ static void insert_everywhere(Program *p, int node, int first, int count, int af
 
 static int64_t extent(const Tensor *t, int from, int to) {
   int64_t n = 1;
-  for (int d = from; d < to; d++) n *= t->local[d];
+  for (int d = from; d < to; d++) n *= t->local_[d];
   return n;
 }
 
@@ -179,7 +179,7 @@ static void add_own(Graph *g, const Node *like, int *input, int ninput, const Ow
   own.ninput = ninput;
   own.noutput = 0;
   own.input = input;
-  own.want = own.give = NULL;
+  own.want_ = own.give_ = NULL;
   memset(own.attr, 0, sizeof own.attr);
   memcpy(own.attr, attr, sizeof *attr);
   graph_add_node(g, &own);
@@ -188,17 +188,17 @@ static void add_own(Graph *g, const Node *like, int *input, int ninput, const Ow
 static void reverse(Graph *g, const Mesh *mesh, Program **program, int programs, int id, int alone) {
   Node n = g->node.data[id];
   int first = g->node.count, shards = mesh_size(mesh, node_attr(&g->node.data[id], CommAttr)->axes);
-  if (op_def(n.op)->rooted) { // another rank takes the root's place
+  if (node_comm(&n)->rooted) { // another rank takes the root's place
     CommAttr *attr = node_attr(&g->node.data[id], CommAttr);
     attr->root = (attr->root + 1) % mesh_size(mesh, attr->axes);
     return;
   }
-  if (op_def(n.op)->shifts) { // around the ring the other way
+  if (node_calls(&n, COMM_SHIFT)) { // around the ring the other way
     CommAttr *attr = node_attr(&g->node.data[id], CommAttr);
     attr->distance = -attr->distance;
     return;
   }
-  if (op_def(n.op)->moves_rows) { // how many each rank sends, the masks say in the run
+  if (node_calls(&n, COMM_ALL_TO_ALL_V)) { // how many each rank sends, the masks say in the run
     OwnAttr attr = {
         .reverse = 1, .shards = shards, .rows = 1, .parts = node_attr(&g->node.data[id], ExchangeAttr)->parts};
     add_own(g, &n, (int[]){n.output[0], n.input[2]}, 2, &attr);
@@ -206,13 +206,13 @@ static void reverse(Graph *g, const Mesh *mesh, Program **program, int programs,
     return;
   }
   // A tensor that is whole after the collective is reversed there, else the one that is whole before it.
-  int gathers = op_def(n.op)->gathers || op_def(n.op)->exchanges, count = alone ? 1 : n.ninput;
+  int gathers = node_comm(&n)->recv_parts, count = alone ? 1 : n.ninput;
   for (int k = 0; k < count; k++) {
     int reversed = gathers ? n.output[k] : n.input[k], d = 0;
     const Tensor *whole = graph_tensor(g, reversed), *shard = graph_tensor(g, gathers ? n.input[k] : n.output[k]);
     while (shard->placement->dim[d].n <= whole->placement->dim[d].n) d++;
     OwnAttr attr = {.reverse = 1, .shards = shards, .blocks = extent(whole, 0, d)};
-    attr.elements = shard->local[d] * extent(whole, d + 1, whole->shape.rank);
+    attr.elements = shard->local_[d] * extent(whole, d + 1, whole->shape.rank);
     add_own(g, &n, &reversed, 1, &attr);
   }
   for (int c = 0; c < programs; c++) insert_everywhere(program[c], id, first, count, gathers);
@@ -226,7 +226,7 @@ static void edit_node(Job *job, const Mutation *m, int id) {
   if (m->kind == MUTATION_REVERSE) {
     reverse(g, &job->options.parallel.mesh, program, stages_of(job), id, m->alone);
   } else {
-    OwnAttr attr = {.rows = op_def(g->node.data[id].op)->moves_rows};
+    OwnAttr attr = {.rows = node_calls(&g->node.data[id], COMM_ALL_TO_ALL_V)};
     g->node.data[id].op = OP_CUSTOM;
     memset(g->node.data[id].attr, 0, NODE_ATTR_BYTES);
     memcpy(g->node.data[id].attr, &attr, sizeof attr);
@@ -261,7 +261,7 @@ static void name_output(const Graph *g, const Node *n, int k, char name[NAME]) {
 // A sum has no order, and of two ranks each is next to the other on both sides.
 static int has_order(const Mesh *mesh, const Node *n) {
   return n->op != OP_ALL_REDUCE &&
-         !(op_def(n->op)->shifts && mesh_size(mesh, node_attr(n, CommAttr)->axes) == 2);
+         !(node_calls(n, COMM_SHIFT) && mesh_size(mesh, node_attr(n, CommAttr)->axes) == 2);
 }
 
 static void list_nodes(const Job *job, int evaluation, MutationList *list) {

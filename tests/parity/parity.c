@@ -89,13 +89,13 @@ static int by_name(const void *a, const void *b) {
   return strcmp(((const NamedTensor *)a)->name, ((const NamedTensor *)b)->name);
 }
 
-// Gathers Variables of all ranks, between tasks; kinds 0: the reduced gradients.
-static int gather(const Run *run, unsigned kinds, NamedTensor **out) {
+// Gathers Variables of all ranks, between tasks; wanted NULL: the reduced gradients.
+static int gather(const Run *run, VariableTest *wanted, NamedTensor **out) {
   Vec(NamedTensor) all = {0};
   for (int r = 0; r < session_ranks(run->session); r++) {
     CheckpointTensor *boxes;
     State *state = session_rank(run->session, r)->state;
-    int n = kinds ? state_tensors(state, kinds, &boxes) : state_tensors_of(state, OF_DUMP, &boxes);
+    int n = wanted ? state_tensors(state, wanted, &boxes) : state_tensors_of(state, OF_DUMP, &boxes);
     for (int i = 0; i < n; i++) {
       CheckpointTensor *t = &boxes[i];
       if (!t->primary) continue;
@@ -152,8 +152,8 @@ static void poison(const Rank *r, void **saved) {
   }
 }
 
-static void dump(const Run *run, unsigned kinds, ParityDump d) {
-  run->result->tensors[d] = gather(run, kinds, &run->result->tensor[d]);
+static void dump(const Run *run, VariableTest *wanted, ParityDump d) {
+  run->result->tensors[d] = gather(run, wanted, &run->result->tensor[d]);
 }
 
 static int load(Rank *r, void *run, Error *error) {
@@ -250,19 +250,19 @@ static void record_slots(const Run *run) {
 static int run_steps(Run *run, Error *error) {
   const ParityCase *c = run->c;
   int code = session_run(run->session, load, run, error), enough = 0;
-  if (!code) dump(run, 1 << VARIABLE_PARAMETER, DUMP_INITIAL);
+  if (!code) dump(run, variable_is_loaded, DUMP_INITIAL);
   for (run->step = 0; run->step < c->steps && !code && !enough; run->step++) {
     code = session_run(run->session, one_step, run, error);
     if (!code) run->result->loss[run->step] = told_alike(run);
     if (code || run->step >= PARITY_GRADIENTS) continue;
-    dump(run, 0, (ParityDump)(DUMP_GRADIENT + run->step));
+    dump(run, NULL, (ParityDump)(DUMP_GRADIENT + run->step));
     if (c->enough) enough = c->enough(run->result, run->step, c->judge);
   }
   if (code || enough) return code;
   record_slots(run);
   code = session_run(run->session, evaluate, run, error);
   if (!code) run->result->eval_loss = told_alike(run);
-  if (!code) dump(run, CHECKPOINT_KINDS, DUMP_FINAL);
+  if (!code) dump(run, variable_is_saved, DUMP_FINAL);
   return code;
 }
 

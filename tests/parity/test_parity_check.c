@@ -82,7 +82,7 @@ static void copy_job(Exchanged *x, const Job *job, int coordinate) {
 
 static int sums_an_accumulator(const Graph *g, const Node *n) {
   const Tensor *t = n->op == OP_ALL_REDUCE ? graph_tensor(g, n->input[0]) : NULL;
-  return t && t->variable >= 0 && t->producer < 0 && t->allocated > 1;
+  return t && t->variable >= 0 && t->producer < 0 && t->allocated_ > 1;
 }
 
 // Of two all_reduces of END, of equal length, the second before the first: the communicator cannot tell them apart.
@@ -98,7 +98,7 @@ static void exchange_collectives(Job *job, void *context) {
     for (int k = i + 1; k < body->count; k++) {
       const Node *a = &g->node.data[x->instruction[i].node], *b = &g->node.data[x->instruction[k].node];
       if (!sums_an_accumulator(g, a) || !sums_an_accumulator(g, b)) continue;
-      if (graph_tensor(g, a->input[0])->allocated != graph_tensor(g, b->input[0])->allocated) break;
+      if (graph_tensor(g, a->input[0])->allocated_ != graph_tensor(g, b->input[0])->allocated_) break;
       Instruction second = x->instruction[k];
       memmove(&x->instruction[i + 1], &x->instruction[i], (size_t)(k - i) * sizeof second);
       x->instruction[i] = second;

@@ -34,7 +34,7 @@ static void rows_move_four_times(void **state) {
     int exchanges = 0;
     for (int k = 0; k < p->graph->node.count; k++) {
       const Node *n = &p->graph->node.data[k];
-      if (n->region != REGION_MICRO || n->layer != LAYER || !op_def(n->op)->moves_rows) continue;
+      if (n->region != REGION_MICRO || n->layer != LAYER || !node_calls(n, COMM_ALL_TO_ALL_V)) continue;
       const ExchangeAttr *attr = node_attr(n, ExchangeAttr);
       elements += (double)rows_elements(p, graph_tensor(p->graph, attr->parts.home ? n->output[0] : n->input[0]), 0, 0);
       exchanges++;

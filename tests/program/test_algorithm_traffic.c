@@ -50,8 +50,8 @@ static double received(const Case *c, Phase phase) {
   double elements = 0;
   for (int i = 0; i < g->node.count; i++) {
     const Node *n = &g->node.data[i];
-    const OpDef *d = op_def(n->op);
-    if (n->region != REGION_MICRO || n->phase != phase || n->layer != LAYER || !d->communicates) continue;
+    const CommTraits *d = node_comm(n);
+    if (n->region != REGION_MICRO || n->phase != phase || n->layer != LAYER || !op_def(n->op)->communicates) continue;
     uint32_t axes = node_attr(n, CommAttr)->axes, other = axes;
     for (int a = 0; a < mesh->naxis; a++)
       if (mesh->axis[a].role == AXIS_CONTEXT) other &= ~(1u << a);
@@ -61,7 +61,7 @@ static double received(const Case *c, Phase phase) {
       if (!dtype_is_float(graph_tensor(g, n->input[k])->dtype)) continue; // documents: one number a position
       double in = local_elements(g, n->input[k]), out = local_elements(g, n->output[k]);
       double share = (ranks - 1) / ranks;
-      elements += d->shifts ? in : share * (in > out ? in : out) * (d->reduces && !d->scatters ? 2 : 1);
+      elements += node_calls(n, COMM_SHIFT) ? in : share * (in > out ? in : out) * (d->reduces && !d->scatters ? 2 : 1);
     }
   }
   return elements;

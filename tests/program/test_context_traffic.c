@@ -43,10 +43,10 @@ static void release(Case *c) {
 
 static double whole_elements(const Graph *g, const Node *n, int k) {
   const Tensor *in = graph_tensor(g, n->input[k]), *out = graph_tensor(g, n->output[k]);
-  const Tensor *whole = op_def(n->op)->scatters ? in : out;
+  const Tensor *whole = node_comm(n)->scatters ? in : out;
   double elements = 1;
   for (int d = 0; d < whole->shape.rank; d++) elements *= (double)tensor_local(g, whole)[d];
-  return elements * (op_def(n->op)->gathers || op_def(n->op)->scatters ? 1 : 2);
+  return elements * (node_comm(n)->gathers || node_comm(n)->scatters ? 1 : 2);
 }
 
 // What the collectives over cp in a phase of a microbatch move, in units of (P − 1)/P; of numbers, or of documents.
@@ -57,7 +57,7 @@ static double moved(const Case *c, Phase phase, int documents) {
   for (int i = 0; i < g->node.count; i++) {
     const Node *n = &g->node.data[i];
     if (n->region != REGION_MICRO || n->phase != phase || !op_def(n->op)->communicates) continue;
-    if (node_attr(n, CommAttr)->axes != 1u << mesh_axis(mesh, "cp")) continue;
+    if (node_attr(n, CommAttr)->axes != 1u << mesh_axis(mesh, AXIS_CP)) continue;
     for (int k = 0; k < n->ninput; k++)
       if ((graph_tensor(g, n->input[k])->dtype == DTYPE_I32) == documents) elements += whole_elements(g, n, k);
   }
@@ -108,7 +108,8 @@ static void storage_is_divided_over_both(void **state) {
   assert_int_equal(c.job->train.shares.ranks, 2);
   for (int i = 0; i < g->variable.count; i++)
     if (g->variable.data[i].kind == VARIABLE_PARAMETER)
-      assert_int_equal(g->variable.data[i].allocated, (shape_elements(&g->variable.data[i].shape) + 3) / 4);
+      assert_int_equal(variable_allocated(g, &g->variable.data[i], -1),
+                       (shape_elements(&g->variable.data[i].shape) + 3) / 4);
   release(&c);
 }
 

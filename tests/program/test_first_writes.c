@@ -77,7 +77,7 @@ static void run_body(Run *r, const Body *body, int from, int to, int step, int m
   for (int i = from; i < to; i++) {
     const Node *n = &g->node.data[body->instruction[i].node];
     for (int k = 0; k < n->ninput; k++) {
-      if (!is_accumulator(g, n->input[k]) || op_def(n->op)->fills) continue;
+      if (!is_accumulator(g, n->input[k]) || node_is(n, ROLE_FILL)) continue;
       int lacks = n->region == REGION_MICRO && program_call_lacks(r->p, n, k, microbatch);
       if (lacks == !*written(r, step, n->input[k])) r->stored += lacks;
       else
@@ -118,7 +118,7 @@ static void nothing_reads_an_empty_accumulator(void **state) {
       assert_true(r.stored >= STEPS * expected && expected > 0);
       for (int k = 0; k < r.p->begin.count; k++) { // all of them can be stored into
         const Node *n = &g->node.data[r.p->begin.instruction[k].node];
-        if (op_def(n->op)->fills && is_accumulator(g, n->output[0])) fail_msg("%s: %s", settings[i], n->name);
+        if (node_is(n, ROLE_FILL) && is_accumulator(g, n->output[0])) fail_msg("%s: %s", settings[i], n->name);
       }
       free(r.written);
     }
@@ -144,7 +144,7 @@ static int fills_of(const Program *p, int variable) {
   int count = 0;
   for (int i = 0; i < p->begin.count; i++) {
     const Node *n = &p->graph->node.data[p->begin.instruction[i].node];
-    count += op_def(n->op)->fills && graph_tensor(p->graph, n->output[0])->variable == variable;
+    count += node_is(n, ROLE_FILL) && graph_tensor(p->graph, n->output[0])->variable == variable;
   }
   return count;
 }

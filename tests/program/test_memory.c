@@ -25,9 +25,9 @@ typedef Vec(Range) Ranges;
 
 static int64_t bytes_of(const Tensor *t) {
   int64_t n = 1;
-  for (int d = 0; d < t->shape.rank; d++) n *= t->local[d];
-  assert_true(t->allocated >= n);
-  return t->allocated * (int64_t)dtype_size(t->dtype);
+  for (int d = 0; d < t->shape.rank; d++) n *= t->local_[d];
+  assert_true(t->allocated_ >= n);
+  return t->allocated_ * (int64_t)dtype_size(t->dtype);
 }
 
 static void check_apart(const Program *p, const Ranges *r, int64_t limit) {
@@ -114,7 +114,7 @@ static int reads(Rank *r, const Node *n, int k) {
 // An output may lie where an input does only where the op says so, and then just there.
 static void check_operands(Rank *r, const Node *n, const Instruction *x, int number) {
   const OpDef *op = op_def(n->op);
-  int pairs = op->rooted && op->reduces ? n->noutput : op->in_place, sum = op->accumulated ? op->accumulated(n) : -1;
+  int pairs = node_calls(n, COMM_REDUCE) ? n->noutput : op->in_place, sum = op->accumulated ? op->accumulated(n) : -1;
   int64_t scratch = x->count ? r->p->offset[x->first + number % x->count] : -1;
   for (int o = 0; o < n->noutput; o++) {
     if (!has(r, n->output[o])) continue;
@@ -267,10 +267,10 @@ static void check_variables(const Program *p) {
                      mesh_runs_stages(&p->mesh, p->coordinate, graph_stages(p->graph, v->stages)));
     if (p->variable_offset[i] < 0) continue;
     int64_t from = p->variable_offset[i];
-    vec_push(&live, (Range){from, from + v->allocated * (int64_t)dtype_size(v->dtype), -i});
+    vec_push(&live, (Range){from, from + variable_allocated(g, v, -1) * (int64_t)dtype_size(v->dtype), -i});
     for (int c = 0; c < v->copies; c++) {
       from = p->copy_offset[i][c];
-      vec_push(&live, (Range){from, from + v->copy[c].allocated * (int64_t)dtype_size(v->copy[c].dtype), -i});
+      vec_push(&live, (Range){from, from + variable_allocated(g, v, c) * (int64_t)dtype_size(v->copy[c].dtype), -i});
     }
   }
   check_apart(p, &live, p->state_bytes);
@@ -279,8 +279,8 @@ static void check_variables(const Program *p) {
     if (t->variable < 0) continue;
     const Variable *v = &g->variable.data[t->variable];
     assert_true(bytes_of(t) <= (t->copy < 0
-                                    ? v->allocated * (int64_t)dtype_size(v->dtype)
-                                    : v->copy[t->copy].allocated * (int64_t)dtype_size(v->copy[t->copy].dtype)));
+                                    ? variable_allocated(g, v, -1) * (int64_t)dtype_size(v->dtype)
+                                    : variable_allocated(g, v, t->copy) * (int64_t)dtype_size(v->copy[t->copy].dtype)));
   }
   vec_free(&live);
 }

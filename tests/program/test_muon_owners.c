@@ -42,7 +42,7 @@ static void expect_once(const char *const *keys, int matrices) {
     double largest = 0, least = INFINITY, most = 0;
     for (int i = 0; i < p->end.count; i++) {
       const Node *n = &p->graph->node.data[p->end.instruction[i].node];
-      if (!op_def(n->op)->needs_owner) continue;
+      if (!node_is(n, ROLE_WHOLE_MATRIX)) continue;
       const Tensor *u = graph_tensor(p->graph, n->input[0]);
       const Placement *owner = node_owner(p->graph, n);
       int runs = 0;
@@ -90,7 +90,7 @@ static void owners_work_side_by_side(void **state) {
   int part = 0, made = 0;
   for (int i = 0; i < p->end.count; i++) {
     const Node *n = &p->graph->node.data[p->end.instruction[i].node];
-    int gathers = n->op == OP_GATHER_TO, scatters = n->op == OP_SCATTER_FROM, makes = op_def(n->op)->needs_owner;
+    int gathers = n->op == OP_GATHER_TO, scatters = n->op == OP_SCATTER_FROM, makes = node_is(n, ROLE_WHOLE_MATRIX);
     if (!gathers && !scatters && !makes) continue;
     int now = gathers ? 0 : makes ? 1 : 2; // all of these matrices are one round
     if (now < part) fail_msg("%s comes late", n->name);

@@ -35,7 +35,7 @@ static Case compiled(int ranks, const char *precision, const char *setting) {
 static const Node *node_of(const Program *p, const Body *body, int i) {
   return &p->graph->node.data[body->instruction[i].node];
 }
-static int is_shift(const Node *n) { return op_def(n->op)->shifts; }
+static int is_shift(const Node *n) { return node_calls(n, COMM_SHIFT); }
 
 // P ranks: forward (P - 1)/P of the keys and values, backward twice that, gradients among them: less than the (2P -
 // 1)/P of rings in which gradients go all the way around. No other activation crosses the ranks, but for the documents.
@@ -69,7 +69,7 @@ static void test_groups(void **state) {
   for (int ranks = 4; ranks <= 8; ranks *= 2) {
     Case c = compiled(ranks, "fp64", "parallel.ulysses=2");
     const Program *p = c.job->train.program[0];
-    int ring = mesh_axis(&p->mesh, "cp"), group = mesh_axis(&p->mesh, "ulysses"), rings = ranks / 2;
+    int ring = mesh_axis(&p->mesh, AXIS_CP), group = mesh_axis(&p->mesh, AXIS_ULYSSES), rings = ranks / 2;
     assert_true(p->mesh.axis[ring].size == rings && p->mesh.axis[group].size == 2);
     int64_t keys = 2 * MICRO * SEQ * KV_HEADS * HEAD_DIM, queries = 2 * keys / 2; // of all ranks; 2 heads for each key
     for (int phase = 0; phase <= PHASE_BACKWARD; phase++) {
@@ -83,7 +83,7 @@ static void test_groups(void **state) {
           assert_true(node_attr(n, CommAttr)->axes == 1u << (is_shift(n) ? ring : group) || !t->shape.rank ||
                       t->parameter >= 0);
           if (is_shift(n)) around += tensor_local_elements(p->graph, t);
-          if (op_def(n->op)->exchanges) exchanged += tensor_local_elements(p->graph, t) / 2; // (U - 1)/U of them
+          if (node_calls(n, COMM_ALL_TO_ALL)) exchanged += tensor_local_elements(p->graph, t) / 2; // (U - 1)/U of them
         }
       }
       assert_int_equal(around, LAYERS * (phase == PHASE_FORWARD ? 1 : 2) * (rings - 1) * keys / ranks);
@@ -126,7 +126,7 @@ static void use_block(Blocks *b, const Program *p, int tensor, int gradient, int
   const Tensor *t = graph_tensor(p->graph, tensor);
   assert_true(tensor < 16384 && b->count < 4096);
   if (!b->of[tensor]) {
-    int64_t bytes = t->allocated * (int64_t)dtype_size(t->dtype), from = program_offset(p, tensor, 0, 0);
+    int64_t bytes = t->allocated_ * (int64_t)dtype_size(t->dtype), from = program_offset(p, tensor, 0, 0);
     b->block[b->count] = (Block){from, from + bytes, place->area, gradient, at, at};
     b->of[tensor] = ++b->count;
   }

@@ -42,7 +42,7 @@ static double parameters(const Graph *g, const char *part) {
 static double moved(const Job *job, const char *axis) {
   TrafficList list = {0};
   double elements = 0;
-  int a = mesh_axis(&job->options.parallel.mesh, axis), n = job->options.parallel.mesh.axis[a].size;
+  int a = mesh_find(&job->options.parallel.mesh, axis), n = job->options.parallel.mesh.axis[a].size;
   program_traffic(job->train.program[0], &list);
   for (int i = 0; i < list.count; i++)
     if (list.data[i].axes == 1u << a) elements += list.data[i].elements;
@@ -134,7 +134,7 @@ static double cost_of(const Case *c, int coordinate, const char *axis) {
   double sum = axis ? 0 : program_flops(p);
   program_traffic(p, &list);
   for (int i = 0; axis && i < list.count; i++)
-    if (list.data[i].axes >> mesh_axis(&p->mesh, axis) & 1) sum += list.data[i].elements;
+    if (list.data[i].axes >> mesh_find(&p->mesh, axis) & 1) sum += list.data[i].elements;
   vec_free(&list);
   return sum;
 }
@@ -172,8 +172,8 @@ static int64_t logits_of(const Program *p) {
   for (int i = 0; i < p->graph->tensor.count; i++) {
     const Tensor *t = &p->graph->tensor.data[i];
     int last = t->shape.rank - 1;
-    if (t->variable < 0 && t->parameter < 0 && last == 2 && t->shape.dim[last] == DIM_VOCAB && t->allocated > most)
-      most = t->allocated;
+    if (t->variable < 0 && t->parameter < 0 && last == 2 && t->shape.dim[last] == DIM_VOCAB && t->allocated_ > most)
+      most = t->allocated_;
   }
   return most;
 }
@@ -448,7 +448,7 @@ static int64_t held(const Program *p, int rank, int owned, unsigned kinds) {
     if (p->variable_offset[i] < 0 || !(kinds >> v->kind & 1)) continue;
     for (int c = -1; c < v->copies; c++) {
       const Placement *placement = c < 0 ? v->storage : v->copy[c].placement;
-      int64_t elements = c < 0 ? v->allocated : v->copy[c].allocated;
+      int64_t elements = variable_allocated(p->graph, v, c);
       if (!placement_here(&p->mesh, placement, rank) || (owned && !placement->owner_axes)) continue;
       bytes +=
           round_up(elements * (int64_t)dtype_size(c < 0 ? v->dtype : v->copy[c].dtype), p->device->space.alignment);
@@ -463,12 +463,12 @@ static void expect_disjoint(const Program *p, int rank) {
     for (int k = 0; k < p->graph->variable.count; k++) {
       const Variable *v = &p->graph->variable.data[i], *w = &p->graph->variable.data[k];
       int64_t a = p->variable_offset[i], b = p->variable_offset[k],
-              end = a + v->allocated * (int64_t)dtype_size(v->dtype);
+              end = a + variable_allocated(p->graph, v, -1) * (int64_t)dtype_size(v->dtype);
       if (a < 0 || !placement_here(&p->mesh, v->storage, rank)) continue;
       assert_true(end <= p->state_bytes);
       for (int c = k == i ? 0 : -1; b >= 0 && c < w->copies; c++) {
         if (!placement_here(&p->mesh, c < 0 ? w->storage : w->copy[c].placement, rank)) continue;
-        int64_t at = c < 0 ? b : p->copy_offset[k][c], bytes = (c < 0 ? w->allocated : w->copy[c].allocated) *
+        int64_t at = c < 0 ? b : p->copy_offset[k][c], bytes = (variable_allocated(p->graph, w, c)) *
                                                                (int64_t)dtype_size(c < 0 ? w->dtype : w->copy[c].dtype);
         if (at < end && a < at + bytes) fail_msg("rank %d: %s and %s overlap", rank, v->name, w->name);
       }
@@ -481,7 +481,7 @@ static void expect_owners(const char *const *keys) {
   const unsigned all = ~0u, parameter = 1 << VARIABLE_PARAMETER;
   Case c = compiled_by_list(keys);
   const Mesh *mesh = &c.job->options.parallel.mesh;
-  int dp = mesh_axis(mesh, "dp"), pp = mesh_pipeline_ranks(mesh), ranks[64];
+  int dp = mesh_axis(mesh, AXIS_DP), pp = mesh_pipeline_ranks(mesh), ranks[64];
   for (int stage = 0; stage < pp; stage++) {
     const Program *p = c.job->train.program[stage];
     int n = mesh_group(mesh, stage * mesh->ranks / pp, 1u << dp, 0, ranks);
@@ -493,9 +493,9 @@ static void expect_owners(const char *const *keys) {
         const Variable *v = &p->graph->variable.data[k];
         if (v->kind != VARIABLE_PARAMETER || p->variable_offset[k] < 0) continue;
         assert_int_equal(v->storage->owner_axes, 1u << dp);
-        if (placement_here(mesh, v->storage, ranks[i])) weights += v->allocated;
-        if (!i) whole += v->allocated;
-        if (v->allocated > largest) largest = v->allocated;
+        if (placement_here(mesh, v->storage, ranks[i])) weights += variable_allocated(p->graph, v, -1);
+        if (!i) whole += variable_allocated(p->graph, v, -1);
+        if (variable_allocated(p->graph, v, -1) > largest) largest = variable_allocated(p->graph, v, -1);
       }
       sum += weights;
       if (weights < least) least = weights;

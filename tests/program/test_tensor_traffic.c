@@ -45,8 +45,8 @@ static uint32_t axes_named(const Mesh *mesh, const char *names) {
   char text[64], *next = text;
   snprintf(text, sizeof text, "%s", names);
   for (char *word; (word = strtok_r(next, " ", &next));) {
-    assert_true(mesh_axis(mesh, word) >= 0);
-    axes |= 1u << mesh_axis(mesh, word);
+    assert_true(mesh_find(mesh, word) >= 0);
+    axes |= 1u << mesh_find(mesh, word);
   }
   return axes;
 }
@@ -59,8 +59,8 @@ static double moved_by(const Program *p, const char *names, Phase phase) {
   for (int i = 0; i < 2 && bodies[i]; i++)
     for (int k = 0; k < bodies[i]->count; k++) {
       const Node *n = &p->graph->node.data[bodies[i]->instruction[k].node];
-      const OpDef *d = op_def(n->op);
-      if (!d->communicates || node_attr(n, CommAttr)->axes != axes) continue;
+      const CommTraits *d = node_comm(n);
+      if (!op_def(n->op)->communicates || node_attr(n, CommAttr)->axes != axes) continue;
       for (int j = 0; j < n->ninput; j++) {
         const Tensor *whole = graph_tensor(p->graph, d->gathers ? n->output[j] : n->input[j]);
         elements += (double)tensor_local_elements(p->graph, whole) * (ranks - 1) / ranks *
@@ -238,7 +238,7 @@ static void expect_shares(const char *keys, double weights, double activations) 
     const Variable *v = &g->variable.data[i];
     if (!is_matrix(v) || (v->kind != VARIABLE_PARAMETER && v->kind != VARIABLE_GRADIENT)) continue;
     if (!strstr(v->name, "layer.")) continue;
-    double share = (double)v->allocated / (double)shape_elements(&v->shape);
+    double share = (double)variable_allocated(g, v, -1) / (double)shape_elements(&v->shape);
     if (share > weights * 1.001)
       fail_msg("%s: %s has %.4f of the elements, expected %.4f", keys, v->name, share, weights);
     checked++;
@@ -246,7 +246,7 @@ static void expect_shares(const char *keys, double weights, double activations) 
   assert_true(checked == 24);
   for (int i = 0; i < g->node.count; i++) {
     const Node *n = &g->node.data[i];
-    if (n->region != REGION_MICRO || n->phase != PHASE_FORWARD || n->layer != 1 || op_def(n->op)->gathers) continue;
+    if (n->region != REGION_MICRO || n->phase != PHASE_FORWARD || n->layer != 1 || node_comm(n)->gathers) continue;
     for (int k = 0; k < n->noutput; k++) {
       const Tensor *t = graph_tensor(g, n->output[k]);
       if (t->shape.rank < 3 || t->shape.dim[0] != DIM_BATCH || t->placement->partial) continue;

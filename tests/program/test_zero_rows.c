@@ -57,7 +57,7 @@ static void expect_shares(const Graph *g, const Mesh *mesh, const char *keys, Va
     seen.rows = (AxisList){0};
     seen.merged = seen.parts = 0;
     placement_local(mesh, &seen, &v->shape, whole);
-    local += product(v->local, v->shape.rank);
+    local += product(v->local_, v->shape.rank);
     share += product(whole, v->shape.rank) / shards;
     tensors++;
   }

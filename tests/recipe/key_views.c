@@ -30,10 +30,10 @@ uint32_t axes_with(const Mesh *mesh, AxisRole role) {
   return axes;
 }
 
-uint32_t axes_of_part(const Mesh *mesh, AxisPart part) {
+uint32_t axes_of_part(const Mesh *mesh, AxisId part) {
   uint32_t axes = 0;
   for (int a = 0; a < mesh->naxis; a++)
-    if (mesh->axis[a].part == part) axes |= 1u << a;
+    if (mesh->axis[a].id == part) axes |= 1u << a;
   return axes;
 }
 
@@ -263,10 +263,10 @@ Shown shows_sequence(View *v, const char *value) {
   return truth(v, value, mesh_size(v->mesh, stream_axes(v, DIM_SEQ) & tp) > 1);
 }
 
-static int part_ranks(const View *v, AxisPart part) { return mesh_size(v->mesh, axes_of_part(v->mesh, part)); }
+static int part_ranks(const View *v, AxisId part) { return mesh_size(v->mesh, axes_of_part(v->mesh, part)); }
 
 Shown shows_tensor(View *v, const char *value) {
-  uint32_t row = axes_of_part(v->mesh, AXIS_PART_ROW), depth = axes_of_part(v->mesh, AXIS_PART_DEPTH),
+  uint32_t row = axes_of_part(v->mesh, AXIS_TP_ROW), depth = axes_of_part(v->mesh, AXIS_TP_DEPTH),
            samples = stream_axes(v, DIM_BATCH), matrices = matrix_axes(v);
   const char *there = !row && !depth                                ? "1d"
                       : (samples & row) && !depth                   ? "2d"
@@ -280,18 +280,18 @@ Shown shows_tensor(View *v, const char *value) {
 }
 
 Shown shows_rows(View *v, const char *value) {
-  uint32_t row = axes_of_part(v->mesh, AXIS_PART_ROW);
+  uint32_t row = axes_of_part(v->mesh, AXIS_TP_ROW);
   return number(v, value, mesh_size(v->mesh, stream_axes(v, DIM_BATCH) & row));
 }
 
 Shown shows_depth(View *v, const char *value) {
-  uint32_t depth = axes_of_part(v->mesh, AXIS_PART_DEPTH);
+  uint32_t depth = axes_of_part(v->mesh, AXIS_TP_DEPTH);
   return number(v, value, mesh_size(v->mesh, stream_axes(v, DIM_BATCH) & depth));
 }
 
 Shown shows_summa(View *v, const char *value) {
   int blocks = 0;
-  if (part_ranks(v, AXIS_PART_ROW) == 1) return NOTHING_TO_SEE;
+  if (part_ranks(v, AXIS_TP_ROW) == 1) return NOTHING_TO_SEE;
   for (int i = 0; i < v->g->node.count; i++)
     if (v->g->node.data[i].op == OP_BROADCAST && v->g->node.data[i].region == REGION_MICRO)
       blocks += graph_tensor(v->g, v->g->node.data[i].output[0])->placement->fixed_axes != 0;
@@ -300,42 +300,39 @@ Shown shows_summa(View *v, const char *value) {
 
 // ---- context
 
-static uint32_t context_collectives(const View *v, int (*is)(const OpDef *op)) {
+static uint32_t context_collectives(const View *v, CommKind kind, int gathers) {
   uint32_t axes = 0;
   for (int i = 0; i < v->g->node.count; i++) {
     const Node *n = &v->g->node.data[i];
     const OpDef *op = op_def(n->op);
-    if (n->region != REGION_MICRO || n->layer < 0 || n->layer >= v->g->layers || !op->communicates || op->moves_rows)
+    if (n->region != REGION_MICRO || n->layer < 0 || n->layer >= v->g->layers || !op->communicates)
       continue;
     const Tensor *t = graph_tensor(v->g, n->input[0]);
-    if (t->variable < 0 && t->role == ROLE_INTERIOR && is(op)) axes |= node_attr(n, CommAttr)->axes;
+    if (t->variable < 0 && t->role == ROLE_INTERIOR && (gathers ? op_comm(op)->gathers : op->comm == kind))
+      axes |= node_attr(n, CommAttr)->axes;
   }
   return axes & axes_with(v->mesh, AXIS_CONTEXT);
 }
 
-static int is_shift(const OpDef *op) { return op->shifts; }
-static int is_exchange(const OpDef *op) { return op->exchanges; }
-static int is_gather(const OpDef *op) { return op->gathers; }
-
 Shown shows_context(View *v, const char *value) {
   if (mesh_size(v->mesh, axes_with(v->mesh, AXIS_CONTEXT)) == 1) return NOTHING_TO_SEE;
   return word(v, value,
-              context_collectives(v, is_shift)      ? "ring"
-              : context_collectives(v, is_exchange) ? "ulysses"
-              : context_collectives(v, is_gather)   ? "gather"
+              context_collectives(v, COMM_SHIFT, 0)      ? "ring"
+              : context_collectives(v, COMM_ALL_TO_ALL, 0) ? "ulysses"
+              : context_collectives(v, COMM_ALL_GATHER, 1)   ? "gather"
                                                     : "none");
 }
 
 Shown shows_ulysses(View *v, const char *value) {
   if (mesh_size(v->mesh, axes_with(v->mesh, AXIS_CONTEXT)) == 1) return NOTHING_TO_SEE;
-  return number(v, value, mesh_size(v->mesh, context_collectives(v, is_exchange)));
+  return number(v, value, mesh_size(v->mesh, context_collectives(v, COMM_ALL_TO_ALL, 0)));
 }
 
 // The axes over which rows go to experts and back.
 static uint32_t row_axes(const View *v) {
   uint32_t axes = 0;
   for (int i = 0; i < v->g->node.count; i++)
-    if (op_def(v->g->node.data[i].op)->moves_rows)
+    if (node_calls(&v->g->node.data[i], COMM_ALL_TO_ALL_V))
       axes |= node_attr(&v->g->node.data[i], const ExchangeAttr)->comm.axes;
   return axes;
 }

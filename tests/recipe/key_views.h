@@ -22,7 +22,7 @@ Shown number(View *v, const char *value, int there);
 Shown word(View *v, const char *value, const char *there);
 Shown truth(View *v, const char *value, int there);
 uint32_t axes_with(const Mesh *mesh, AxisRole role);
-uint32_t axes_of_part(const Mesh *mesh, AxisPart part);
+uint32_t axes_of_part(const Mesh *mesh, AxisId part);
 int dim_of(const Shape *s, DimName dim); // -1: it has none
 int all_pipeline_ranks(const View *v);
 int ranks_that_share(const View *v); // weights

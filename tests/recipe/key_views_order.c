@@ -196,7 +196,7 @@ Shown shows_overlap(View *v, const char *value) {
 
 static double larger_side(const View *v, const Node *n, int k) {
   const Tensor *in = graph_tensor(v->g, n->input[k]), *out = graph_tensor(v->g, n->output[k]);
-  return (double)(in->allocated > out->allocated ? in->allocated : out->allocated) * (double)dtype_size(in->dtype);
+  return (double)(in->allocated_ > out->allocated_ ? in->allocated_ : out->allocated_) * (double)dtype_size(in->dtype);
 }
 
 static double bucket_bytes(const View *v, const Node *n) {
@@ -220,7 +220,7 @@ Shown shows_bucket_mb(View *v, const char *value) {
   int seen = 0, joined = 0, apart = 0, large = 0;
   for (int i = 0; i < v->g->node.count; i++) {
     const Node *n = &v->g->node.data[i];
-    const Tensor *t = n->region == REGION_END && op_def(n->op)->reduces ? graph_tensor(v->g, n->input[0]) : NULL;
+    const Tensor *t = n->region == REGION_END && node_comm(n)->reduces ? graph_tensor(v->g, n->input[0]) : NULL;
     if (!t || t->variable < 0 || t->producer >= 0) continue;
     if (v->g->variable.data[t->variable].kind != VARIABLE_GRADIENT) continue;
     seen++;
@@ -243,7 +243,7 @@ static const char *gathered_name(const View *v, const Node *n, int k) {
 }
 
 static int gathers_parameters(const View *v, const Node *n) {
-  if (n->region != REGION_MICRO || n->phase != PHASE_FORWARD || !op_def(n->op)->gathers) return 0;
+  if (n->region != REGION_MICRO || n->phase != PHASE_FORWARD || !node_comm(n)->gathers) return 0;
   for (int k = 0; k < n->ninput; k++)
     if (!gathered_name(v, n, k)) return 0;
   return 1;

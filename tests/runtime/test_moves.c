@@ -57,10 +57,10 @@ static double part_of(const Mesh *m, uint32_t partial, int rank, double value) {
 }
 
 static int tensor_under(Graph *g, const Walk *w, const Placement *p) {
-  Tensor t = {.name = "x", .dtype = DTYPE_F64, .shape = w->shape, .placement = p, .allocated = 1, .producer = -1,
+  Tensor t = {.name = "x", .dtype = DTYPE_F64, .shape = w->shape, .placement = p, .allocated_ = 1, .producer = -1,
               .variable = -1, .copy = -1, .input = -1, .mask = -1};
-  placement_local(&w->mesh, p, &w->shape, t.local);
-  for (int d = 0; d < DIMS; d++) t.allocated *= t.local[d];
+  placement_local(&w->mesh, p, &w->shape, t.local_);
+  for (int d = 0; d < DIMS; d++) t.allocated_ *= t.local_[d];
   return graph_add_tensor(g, &t);
 }
 
@@ -80,7 +80,7 @@ static void set_operand(const Walk *w, const Program *p, const Graph *g, int ten
   const Tensor *t = graph_tensor(g, tensor);
   *x = (Operand){.data = memory, .dtype = t->dtype, .rank = DIMS};
   for (int d = 0; d < DIMS; d++) {
-    x->size[d] = t->local[d];
+    x->size[d] = t->local_[d];
     x->map[d] = placement_map(&w->mesh, t->placement, d, t->shape.size[d], rank);
   }
   if (rows) {

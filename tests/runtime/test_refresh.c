@@ -156,7 +156,7 @@ static int check_copies(const Training *t, const State *s, Error *e) {
   int code = PLAIT_OK, refreshed = 0, casts = 0;
   for (int i = 0; i < s->program->begin.count && !code; i++) {
     const Node *n = &g->node.data[s->program->begin.instruction[i].node];
-    if (op_def(n->op)->converts) casts++;
+    if (node_is(n, ROLE_CAST)) casts++;
     if (!n->refreshes) continue;
     refreshed++;
     code = check_copy(s, graph_tensor(g, n->output[0])->variable, e);
@@ -173,7 +173,7 @@ static void harm(const State *s) {
   for (int v = 0; v < p->graph->variable.count; v++) {
     const Variable *variable = &p->graph->variable.data[v];
     if (variable->copies)
-      memset(s->memory + program_variable_offset(p, v, 0, s->turn), 0, (size_t)variable->copy[0].allocated * 2);
+      memset(s->memory + program_variable_offset(p, v, 0, s->turn), 0, (size_t)variable->copy[0].allocated_ * 2);
   }
 }
 

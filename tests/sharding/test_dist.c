@@ -18,8 +18,8 @@ static Mesh small_mesh(int a, int b, int c) {
 static void ranks_are_coordinates(void **state) {
   Mesh m = small_mesh(2, 3, 4);
   assert_int_equal(m.ranks, 24);
-  assert_int_equal(mesh_axis(&m, "b"), 1);
-  assert_int_equal(mesh_axis(&m, "d"), -1);
+  assert_int_equal(mesh_find(&m, "b"), 1);
+  assert_int_equal(mesh_find(&m, "d"), -1);
   assert_int_equal(mesh_size(&m, 5), 8);
   for (int r = 0; r < 24; r++) {
     assert_int_equal(mesh_coordinate(&m, r, 0) * 12 + mesh_coordinate(&m, r, 1) * 4 + mesh_coordinate(&m, r, 2), r);
@@ -496,22 +496,23 @@ static void rules_are_parsed(void **state) {
 static void axes_are_cut_in_two(void **state) {
   Mesh m = mesh_create(3, (const char *[]){"pp", "dp", "tp"}, (int[]){2, 6, 4});
   int axes[MAX_AXES];
-  mesh_cut(&m, "tp", AXIS_PART_GROUP, 2);
-  mesh_cut(&m, "dp", AXIS_PART_REPLICA, 3);
-  mesh_cut(&m, "pp", AXIS_PART_REPLICA, 1); // nothing to cut
-  static const struct { const char *name, *of; int size; AxisRole role; } expected[] = {
-      {"pp", "pp", 2, AXIS_PIPELINE}, {"replica", "dp", 3, AXIS_DATA},       {"dp", "dp", 2, AXIS_DATA},
-      {"tp", "tp", 2, AXIS_TENSOR},   {"tp_group", "tp", 2, AXIS_TENSOR},
+  mesh_cut(&m, AXIS_TP, AXIS_TP_GROUP, 2);
+  mesh_cut(&m, AXIS_DP, AXIS_REPLICA, 3);
+  mesh_cut(&m, AXIS_PP, AXIS_REPLICA, 1); // nothing to cut
+  static const struct { const char *name; AxisId of; int size; AxisRole role; } expected[] = {
+      {"pp", AXIS_PP, 2, AXIS_PIPELINE}, {"replica", AXIS_DP, 3, AXIS_DATA}, {"dp", AXIS_DP, 2, AXIS_DATA},
+      {"tp", AXIS_TP, 2, AXIS_TENSOR},   {"tp_group", AXIS_TP, 2, AXIS_TENSOR},
   };
   assert_true(m.naxis == 5 && m.ranks == 48);
   for (int a = 0; a < 5; a++) {
     assert_string_equal(m.axis[a].name, expected[a].name);
-    assert_string_equal(m.axis[a].of, expected[a].of);
+    assert_int_equal(m.axis[a].of, expected[a].of);
+    assert_int_equal(axis_whole(m.axis[a].id), expected[a].of);
     assert_true(m.axis[a].size == expected[a].size && m.axis[a].role == expected[a].role);
   }
-  assert_true(mesh_axes_of(&m, "dp", axes) == 2 && axes[0] == 1 && axes[1] == 2);
-  assert_true(mesh_axes_of(&m, "tp", axes) == 2 && axes[0] == 3 && axes[1] == 4);
-  assert_int_equal(mesh_axes_of(&m, "replica", axes), 0);
+  assert_true(mesh_axes_of(&m, AXIS_DP, axes) == 2 && axes[0] == 1 && axes[1] == 2);
+  assert_true(mesh_axes_of(&m, AXIS_TP, axes) == 2 && axes[0] == 3 && axes[1] == 4);
+  assert_int_equal(mesh_axes_of(&m, AXIS_REPLICA, axes), 0);
 }
 
 static void standard_layout(void **state) {

@@ -179,7 +179,7 @@ static json_t *gathered(const Play *play, const LifeList *lives, int from, int t
 // Of a kernel; what owners do alone, each its part, is left out.
 static double node_flops(const Program *p, const Node *n, int microbatch) {
   const OpDef *op = op_def(n->op);
-  return op->communicates || op->needs_owner ? 0 : program_work(p, n, microbatch).matrix;
+  return op->communicates || op->role == ROLE_WHOLE_MATRIX ? 0 : program_work(p, n, microbatch).matrix;
 }
 
 // How long an instruction takes, as a share of its body: by FLOPs, and a fifth of the time evenly, so that what has

@@ -31,11 +31,11 @@ static void find_values(Play *play) {
   for (int t = 0; t < g->tensor.count; t++) {
     int v = graph_tensor(g, t)->variable;
     const Variable *of = v >= 0 ? &g->variable.data[v] : NULL;
-    play->parameter[t] = of && (of->kind == VARIABLE_PARAMETER || of->version) ? of->parameter : -1;
+    play->parameter[t] = of && variable_is_weight(of) ? of->parameter : -1;
   }
   for (int i = 0; i < g->node.count; i++) {
     const Node *n = &g->node.data[i];
-    if (!op_def(n->op)->communicates && !op_def(n->op)->is_copy) continue;
+    if (!op_def(n->op)->communicates && !node_is(n, ROLE_COPY)) continue;
     for (int k = 0; k < n->noutput && k < n->ninput; k++)
       if (play->parameter[n->output[k]] < 0 && n->input[k] >= 0)
         play->parameter[n->output[k]] = play->parameter[n->input[k]];
@@ -74,11 +74,13 @@ static void add_section(Play *play, json_t *list, const Placement *at, double by
 }
 
 static const char *form_of(const Variable *v) {
-  return v->version                      ? "versions"
-         : v->kind == VARIABLE_PARAMETER || v->of == OF_LOW ? "parameters"
-         : v->kind == VARIABLE_GRADIENT  ? "gradients"
-         : v->kind == VARIABLE_OPTIMIZER || v->of == OF_SCALES ? "optimizer"
-                                         : NULL;
+  switch (variable_memory(v)) {
+  case MEMORY_OF_VERSIONS: return "versions";
+  case MEMORY_OF_PARAMETERS: return "parameters";
+  case MEMORY_OF_GRADIENTS: return "gradients";
+  case MEMORY_OF_OPTIMIZER: return "optimizer";
+  default: return NULL;
+  }
 }
 
 static json_t *section_list(json_t *forms, const char *form) {
