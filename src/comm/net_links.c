@@ -1,6 +1,7 @@
 // Connections with other ranks: listening, connecting, letting in, and what the system says of all of them at once.
 #include "comm/net_links.h"
 #include "base/clock.h"
+#include "base/descriptors.h"
 #include "base/fault.h"
 #include "net/proof.h"
 #include <errno.h>
@@ -10,7 +11,7 @@
 #include <sys/epoll.h>
 #include <unistd.h>
 
-enum { EVENTS = 32, GUESTS_AT_ONCE = 16, MOST_TRIES = 1000 };
+enum { EVENTS = 32, GUESTS_AT_ONCE = 16, MOST_TRIES = 1000, FEW_DESCRIPTORS = 256 };
 static const double guest_seconds = 5, first_retry = 0.01, longest_retry = 1;
 static const char purpose[] = "plait: messages between two ranks";
 
@@ -67,6 +68,7 @@ struct Links {
 
 Links *links_create(int rank, int ranks) {
   Links *l = xcalloc(1, sizeof *l);
+  if (2 * ranks > FEW_DESCRIPTORS) descriptors_raise(); // two connections with each
   l->rank = rank;
   l->ranks = ranks;
   l->malformed = -1;

@@ -1,10 +1,11 @@
 // tier 2 3; rooms comm elastic
-// Strangers at the ports of a job: the store's, rank 0's rendezvous and rank 0's watch. Each is closed in time, nothing
-// that it says has an effect, and who belongs to the job is served meanwhile and afterwards. In tier 3 there are
-// 100,000 connections. With arguments, HOST PORT COUNT [SECONDS]: strangers at a port of a job that runs; status 1 if
-// one was kept.
+// Strangers at the ports of a job: the store's, rank 0's rendezvous and watch, and a rank's for messages. Each is
+// closed in time, nothing that it says has an effect, and who belongs to the job is served meanwhile and afterwards. In
+// tier 3 there are 100,000 connections. With arguments, HOST PORT COUNT [SECONDS]: strangers at a port of a job that
+// runs; status 1 if one was kept.
 #include "base/clock.h"
 #include "base/thread.h"
+#include "comm/net_links.h"
 #include "comm/net_watch.h"
 #include "comm/rendezvous.h"
 #include "comm/watch_frame.h"
@@ -194,6 +195,49 @@ static void at_the_watch(void **state) {
   close(listener);
 }
 
+// Messages ------------------------------------------------------------------------------------------------------------
+
+// Two ranks that have connected pass a message back and forth, and a third one comes afterwards.
+static void at_the_links(void **state) {
+  enum { RANKS = 3, BYTES = 200000 };
+  static const char hosts[RANKS][HOST_NAME] = {"a", "b", "c"};
+  Links *links[RANKS];
+  LinkAddress told[RANKS] = {0};
+  NetAddress at;
+  Error error = {0};
+  Crowd crowd;
+  unsigned char *from = xcalloc(BYTES, 1), *to = xcalloc(BYTES, 1);
+  Piece out = {from, BYTES}, in = {to, BYTES};
+  assert_int_equal(net_resolve("127.0.0.1", 0, &at, NULL), PLAIT_OK);
+  for (int r = 0; r < RANKS; r++) {
+    links[r] = links_create(r, RANKS);
+    assert_int_equal(links_listen_tcp(links[r], &at, &told[r], &error), PLAIT_OK);
+  }
+  for (int r = 0; r < RANKS; r++) {
+    for (int p = 0; p < RANKS; p++) links_set_peer(links[r], p, &told[p], false);
+    links_begin(links[r], &secret, false, hosts);
+  }
+  NetAddress port = link_address_get(&told[1]);
+  crowd_begin(&crowd, &port, count());
+  for (int i = 0; !crowd.over || i < 10; i++) {
+    int sender = crowd.over && i % 2 ? 2 : 0; // to whom they go
+    LinkMessage sent = link_message(&out, 1), got = link_message(&in, 1);
+    memset(from, i, BYTES);
+    links_receive(links[1], &got, sender, 1);
+    links_send(links[sender], &sent, 1, 1, false);
+    double end = clock_seconds() + test_seconds(30);
+    while (!(sent.done && got.done) && clock_seconds() < end)
+      for (int r = 0; r < RANKS; r++) links_progress(links[r]);
+    assert_true(sent.done && got.done);
+    assert_memory_equal(from, to, BYTES);
+  }
+  crowd_end(&crowd, count());
+  assert_true(links_strangers(links[1]) > 0);
+  for (int r = 0; r < RANKS; r++) links_destroy(links[r]);
+  free(from);
+  free(to);
+}
+
 static int visit(int argc, char **argv) {
   Strangers s = {.count = atol(argv[3]), .most = 100, .seed = (unsigned)getpid(),
                  .seconds = argc > 4 ? atof(argv[4]) : close_seconds};
@@ -207,7 +251,7 @@ static int visit(int argc, char **argv) {
 
 int main(int argc, char **argv) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(at_the_store), cmocka_unit_test(at_the_rendezvous),
-                                     cmocka_unit_test(at_the_watch)};
+                                     cmocka_unit_test(at_the_watch), cmocka_unit_test(at_the_links)};
   if (argc > 3) return visit(argc, argv);
   unsetenv("PLAIT_SECRET");
   unsetenv(secret_drawn_variable);
