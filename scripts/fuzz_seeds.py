@@ -55,8 +55,12 @@ def frame(word, data=b""):
 
 pulse, notice = frame(1, struct.pack("<Q", 5 << 24 | 3 << 8 | 2 << 3 | 1)), b"rank 2 on node1 has died"
 seeds["watch/introduction"] = b"i" + struct.pack("<II", 2, 0)
-seeds["watch/to_rank_0"] = b"0" + pulse + frame(2, struct.pack("<iii1024s", -1, 2, 0, notice)) + frame(3)
-seeds["watch/from_rank_0"] = b"1" + pulse + frame(2, struct.pack("<iii1024s", -4, -1, 1, notice)) + frame(4)
+def told(silent, code, rank, blamed, key=b""):  # Notice: silent and an Error; ranks are (known, rank, host)
+    return frame(2, struct.pack("<ii1024sii64sii64s64s", silent, code, notice, *rank, *blamed, key))
+
+dead, nobody = (1, 2, b"node1"), (0, 0, b"")
+seeds["watch/to_rank_0"] = b"0" + pulse + told(0, -1, dead, dead) + frame(3)
+seeds["watch/from_rank_0"] = b"1" + pulse + told(1, -4, dead, nobody, b"run.comm") + frame(4)
 
 # elastic/store_protocol.h, elastic/job_state.h
 def reply(done, version, lease, value=b""):
@@ -64,9 +68,9 @@ def reply(done, version, lease, value=b""):
 
 machine = dict(id="3a1c", host="node1", address="10.0.0.1", pid=4711, nproc=2, port=29500, node_rank=-1, first=0, ranks=2,
                copies_port=29600, ended=False, finished=False, leaving=False)
-failure = dict(round=-1, weight=0, rank=0, status=0, blames=False, wrong_input=False, counted=False, machine="", host="",
-               sentence="")
-state = dict(changes=3, job="77aa", secret="5e" * 32, recipe="8e44", version="1", phase=1, ending=0, round=0, restarts=0, lost=0, stop=0, status=0,
+failure = dict(round=-1, weight=0, rank=0, status=0, blamed=-1, wrong_input=False, counted=False, machine="", host="",
+               blamed_host="", how="", words="")
+state = dict(changes=3, job="77aa", secret="5e" * 32, recipe="8e44", version="1", phase=1, ending=0, round=0, restarts=0, lost=0, lost_host="", stop=0, status=0,
              cause="start", asked=False, failure=failure, machines=[machine, dict(machine, id="5b20", first=2)])
 greeting = struct.pack("<8sIIQ", b"plaitsto", 1, 0, 1)
 seeds["reply/replies"] = b"r" + greeting + reply(1, 4, 0, b"value") + reply(0, 0, 0) + reply(1, 0, 9)

@@ -182,6 +182,9 @@ int plait_comm_rank(const PlaitComm *comm);
 int plait_comm_size(const PlaitComm *comm);
 int plait_comm_world_rank(const PlaitComm *comm, int rank); // of a rank of the communicator
 const char *plait_comm_error(const PlaitComm *comm); // why the world failed, "" when it has not; the world's memory
+// After a call of a rank has failed: why the world failed, with its ranks (plait/error.h). The code is PLAIT_UNWRITABLE
+// where a rank has failed by that, else PLAIT_FAILED. Returns the code.
+int plait_comm_failure(const PlaitComm *comm, PlaitError *error);
 // The rank of the world that failed first: it has died, was silent, left too early or made a wrong call. -1: the world
 // has not failed, or no one rank is to blame (two whose calls do not fit each other).
 int plait_comm_failed_rank(const PlaitComm *comm);

@@ -13,9 +13,20 @@ enum {
   PLAIT_UNWRITABLE = -6,  // a file cannot be written, now or later: a full disk, a quota, a limit, a missing right
 };
 
+// A rank of the world that a sentence is about. All zero: it is about none.
+typedef struct PlaitErrorRank {
+  int known;     // 1: it is about `rank`
+  int rank;      // from 0
+  char host[64]; // its machine; "" where the sentence does not say it
+} PlaitErrorRank;
+
 // PlaitError error = {0}; before the first call. The first error stays: while code is not 0, a later one does not
 // overwrite it. Where a function takes a PlaitError *, NULL means that you do not want the sentence.
+// The fields after `message` say for programs what the sentence says for people; the wording of sentences changes.
 typedef struct PlaitError {
-  int code;           // PLAIT_OK while empty
-  char message[1024]; // one sentence, without a newline
+  int code;              // PLAIT_OK while empty
+  char message[1024];    // one sentence, without a newline
+  PlaitErrorRank rank;   // which the sentence names as the one that it comes from
+  PlaitErrorRank blamed; // which has failed first, or whose process has ended; another one than `rank`, or the same
+  char key[64];          // the key of the recipe that `message` begins with; "": none, or it is not known
 } PlaitError;

@@ -104,11 +104,6 @@ const char *api_graph_shape_text(const Shape *s, char *text, size_t size) {
   return text;
 }
 
-const char *api_graph_user_name(const char *name) {
-  size_t prefix = strlen(API_GRAPH_PARAMETER);
-  return name + (strncmp(name, API_GRAPH_PARAMETER, prefix) ? 0 : prefix);
-}
-
 // A tensor that an op of the current layer may read; -1 is wrong too, when nothing else was.
 int api_graph_readable(PlaitGraph *h, const char *reader, PlaitTensor x, int integers) {
   if (h->error.code) return 0;
@@ -117,7 +112,7 @@ int api_graph_readable(PlaitGraph *h, const char *reader, PlaitTensor x, int int
     return 0;
   }
   const Tensor *t = graph_tensor(h->g, x);
-  const char *name = api_graph_user_name(t->name);
+  const char *name = user_name(t->name);
   int layer = t->producer >= 0 ? h->g->node.data[t->producer].layer : 0; // data and parameters are everywhere
   if (layer > h->g->layer)
     wrong(h, "%s of layer %d reads %s of layer %d, which comes later", reader, h->g->layer, name, layer);
@@ -219,7 +214,7 @@ static PlaitTensor add_parameter(PlaitGraph *h, const char *name, int rank, cons
     return wrong(h, "the standard deviation of %s is %g; allowed: 0 and more", name, init.value);
   if (!isfinite(init.value)) return wrong(h, "the value of %s is not finite", name);
   if (init.value == 0) init.kind = INIT_ZERO;
-  int v = graph_variable(h->g, arena_format(&h->g->arena, API_GRAPH_PARAMETER "%s", name), VARIABLE_PARAMETER,
+  int v = graph_variable(h->g, arena_format(&h->g->arena, USER_PARAMETER "%s", name), VARIABLE_PARAMETER,
                          api_graph_storage(h->dtype), s, init);
   h->g->variable.data[v].weight_decay = h->g->variable.data[v].narrow_copy = s.rank >= 2;
   return graph_read(h->g, v);
@@ -267,7 +262,7 @@ void plait_graph_shard(PlaitGraph *h, PlaitTensor tensor, int dim, const char *a
   int n = annotations_of(h, tensor);
   if (n < 0) return;
   const Tensor *t = graph_tensor(h->g, tensor);
-  const char *name = api_graph_user_name(t->name);
+  const char *name = user_name(t->name);
   size_t length = axis ? strlen(axis) : 0, small = axis ? strspn(axis, "abcdefghijklmnopqrstuvwxyz_") : 0;
   if (!length || small != length || length >= API_GRAPH_NAME || axis_by_name(axis) == AXIS_PP)
     wrong(h, "%s is cut over the axis \"%.80s\"; allowed: small letters, and not pp", name, axis ? axis : "");
@@ -288,6 +283,6 @@ void plait_graph_shard(PlaitGraph *h, PlaitTensor tensor, int dim, const char *a
 void plait_graph_replicate(PlaitGraph *h, PlaitTensor tensor) {
   int n = annotations_of(h, tensor);
   if (n > 0)
-    wrong(h, "%s is to be whole, and has a placement already", api_graph_user_name(graph_tensor(h->g, tensor)->name));
+    wrong(h, "%s is to be whole, and has a placement already", user_name(graph_tensor(h->g, tensor)->name));
   if (n == 0) vec_push(&h->annotation, (ApiGraphAnnotation){.tensor = tensor, .dim = -1});
 }

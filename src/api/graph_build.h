@@ -4,11 +4,9 @@
 #pragma once
 #include "sharding/mesh.h"
 #include "ir/graph.h"
+#include "ir/user_name.h"
 #include "plait/graph.h"
 #include "runtime/session.h"
-
-// Names of the graph's Variables and tensors cannot be taken for plait's own: users' have no dot.
-#define API_GRAPH_PARAMETER "parameter."
 
 enum {
   API_GRAPH_NAME = 64,
@@ -81,7 +79,6 @@ static inline Dtype api_graph_storage(Dtype dtype) { return dtype == DTYPE_F64 ?
 
 // Building. A mistake leaves its sentence in the graph, unless there is one already. Returns -1 (wrong) or 0.
 int api_graph_wrong(PlaitGraph *h, const char *format, ...) __attribute__((format(printf, 2, 3)));
-const char *api_graph_user_name(const char *name);        // of a tensor or Variable: as the user knows it
 int api_graph_take_name(PlaitGraph *h, const char *name); // once a name; 0 also where something was wrong before
 int api_graph_readable(PlaitGraph *h, const char *reader, PlaitTensor x, int integers);
 int api_graph_same_shape(PlaitGraph *h, const char *reader, PlaitTensor a, PlaitTensor b);

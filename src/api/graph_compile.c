@@ -4,7 +4,6 @@
 #include "schedule/schedule.h"
 #include "api/graph_compile.h"
 #include "base/fault.h"
-#include <ctype.h>
 #include <string.h>
 
 // The nodes that some tensors depend on: 1 each; the caller frees it.
@@ -35,7 +34,7 @@ int api_graph_check_graph(const PlaitGraph *h, Error *error) {
     if (!depends)
       code = error_set(error, PLAIT_BAD_INPUT,
                 read ? "the loss does not depend on the parameter %s" : "no op reads the parameter %s",
-                g->variable.data[v].name + strlen(API_GRAPH_PARAMETER));
+                g->variable.data[v].name + strlen(USER_PARAMETER));
   }
   free(needed);
   return code;
@@ -124,14 +123,6 @@ static int64_t labels_of(const PlaitGraph *h) {
   return 1;
 }
 
-// Cuts the prefix off parameters in a pass's message, which leaves the user's names.
-static void use_user_names(Error *error) {
-  const size_t prefix = strlen(API_GRAPH_PARAMETER);
-  for (char *at = error->message; (at = strstr(at, API_GRAPH_PARAMETER)); at++)
-    if (isalnum((unsigned char)at[prefix]) || at[prefix] == '_' || at[prefix] == '-')
-      memmove(at, at + prefix, strlen(at + prefix) + 1);
-}
-
 // Layers of each stage, evenly.
 static int cut_evenly(int layers, int stages, int *cut) {
   for (int l = 0; l < layers; l++) cut[l * stages / layers]++;
@@ -196,7 +187,6 @@ int api_graph_compile(const ApiGraphSetup *s, const Device *device, int forward,
     if (!code && forward)
       code = job_add_evaluation(*job, forward_graph(h, options.micro_samples), h->loss.tensor, error);
   }
-  if (code) use_user_names(error);
   if (*job) (*job)->options.parallel.layout.annotation = (*job)->options.step.parallel.annotation = NULL;
   free(annotation);
   return code;

@@ -91,7 +91,7 @@ int cuts_placements(const Cuts *c, const PlaitGraph *h, const signed char *dim, 
     int kind = c->kind_of.data[v];
     if (kind >= 0 && dim[kind] >= 0)
       placement[n++] =
-          (PlaitPlacement){api_graph_user_name(h->g->variable.data[v].name), dim[kind], axis_names[AXIS_TP]};
+          (PlaitPlacement){user_name(h->g->variable.data[v].name), dim[kind], axis_names[AXIS_TP]};
   }
   return n;
 }

@@ -13,7 +13,7 @@ static const Variable *find_parameter(const PlaitTraining *t, const char *name, 
   const Graph *g = t->job->train.graph;
   for (int v = 0; v < g->variable.count; v++) {
     const Variable *p = &g->variable.data[v];
-    if (!variable_is_counted(p) || strcmp(p->name + strlen(API_GRAPH_PARAMETER), name)) continue;
+    if (!variable_is_counted(p) || strcmp(p->name + strlen(USER_PARAMETER), name)) continue;
     size_t bytes = (size_t)shape_elements(&p->shape) * dtype_size(p->dtype);
     if (bytes == size) return p;
     error_set(error, PLAIT_BAD_INPUT, "%s has %zu bytes, not %zu", name, bytes, size);
@@ -204,7 +204,7 @@ static CheckpointTensor *parameter_boxes(const PlaitTraining *t, int *count) {
     CheckpointTensor *boxes;
     int n = state_tensors(r->state, variable_is_loaded, &boxes);
     for (int k = 0; k < n; k++) {
-      boxes[k].name += strlen(API_GRAPH_PARAMETER);
+      boxes[k].name += strlen(USER_PARAMETER);
       vec_push(&all, boxes[k]);
     }
     free(boxes);
@@ -237,7 +237,7 @@ int plait_training_save_parameters(PlaitTraining *t, const char *path, PlaitErro
 }
 
 static const SafetensorsEntry *find_entry(const Safetensors *file, const char *path, const Variable *p, Error *error) {
-  const char *name = p->name + strlen(API_GRAPH_PARAMETER);
+  const char *name = p->name + strlen(USER_PARAMETER);
   const SafetensorsEntry *e = safetensors_find(file, name);
   int fits = e && e->rank == p->shape.rank;
   for (int d = 0; fits && d < e->rank; d++) fits = e->dims[d] == p->shape.size[d];

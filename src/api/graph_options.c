@@ -154,7 +154,7 @@ static int parameter_tensor(const Graph *g, const char *name) {
   for (int i = 0; i < g->tensor.count; i++) {
     const Tensor *t = &g->tensor.data[i];
     if (t->variable >= 0 && variable_is_counted(&g->variable.data[t->variable]) &&
-        !strcmp(api_graph_user_name(t->name), name))
+        !strcmp(user_name(t->name), name))
       return i;
   }
   return -1;

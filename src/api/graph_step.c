@@ -133,7 +133,7 @@ static int share_outputs(PlaitTraining *t, const OutputCopy *output, Error *erro
     PlaitBuffer buffer = {output[i].data, output[i].data, (size_t)(t->samples * t->output_width[i])};
     if (!plait_all_reduce(t->comm, &buffer, 1, dtype, PLAIT_SUM, NULL, NULL)) continue;
     t->failed = 1;
-    return error_set(error, PLAIT_FAILED, "%s", plait_comm_error(t->comm));
+    return plait_comm_failure(t->comm, error);
   }
   return PLAIT_OK;
 }

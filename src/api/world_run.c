@@ -9,17 +9,17 @@ typedef struct Task { PlaitRankFunction function; void *argument; } Task;
 // A rank that fails without its own sentence has met the failure of the world, or gave a code alone.
 static int run_rank(Rank *rank, void *context, Error *error) {
   const Task *task = context;
-  Error own = {0};
+  Error own = {0}, failure = {0};
   int code = task->function(rank->world, task->argument, &own);
   if (code >= 0) { // whoever still waits for this rank is told, which it would not be while the handle is there
     plait_comm_destroy(rank->world);
     rank->world = NULL;
     return PLAIT_OK;
   }
-  if (own.message[0]) return error_set(error, code, "%s", own.message);
-  const char *world = plait_comm_error(rank->world);
-  if (*world) return error_set(error, code, "%s", world);
-  return error_set(error, code, "its function returned %d", code);
+  if (!own.message[0]) plait_comm_failure(rank->world, &failure), own = failure;
+  if (!own.message[0]) return error_set(error, code, "its function returned %d", code);
+  own.code = code;
+  return error_take(error, &own);
 }
 
 // Afterwards launch->world is NULL where ranks are threads.

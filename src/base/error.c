@@ -1,5 +1,6 @@
 // Error contexts, broken invariants, allocation that cannot return NULL.
 #include "base/error.h"
+#include "base/fault.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,15 +13,77 @@ static void make_printable(char *text) {
     if ((unsigned char)*text < 0x20 || *text == 0x7f) *text = '?';
 }
 
+static void set(Error *error, int code, const ErrorFacts *facts, const char *format, va_list arguments) {
+  static const ErrorFacts none;
+  if (!facts) facts = &none;
+  *error = (Error){.code = code, .rank = facts->rank, .blamed = facts->blamed};
+  vsnprintf(error->message, sizeof error->message, format, arguments);
+  if (facts->key) snprintf(error->key, sizeof error->key, "%s", facts->key);
+  make_printable(error->message);
+}
+
 int error_set(Error *error, int code, const char *format, ...) {
   if (!error || error->code) return code;
-  error->code = code;
   va_list arguments;
   va_start(arguments, format);
-  vsnprintf(error->message, sizeof error->message, format, arguments);
+  set(error, code, NULL, format, arguments);
   va_end(arguments);
-  make_printable(error->message);
   return code;
+}
+
+int error_set_about(Error *error, int code, const ErrorFacts *facts, const char *format, ...) {
+  if (!error || error->code) return code;
+  va_list arguments;
+  va_start(arguments, format);
+  set(error, code, facts, format, arguments);
+  va_end(arguments);
+  return code;
+}
+
+int error_take(Error *error, const Error *other) {
+  if (!error || error->code) return other->code;
+  *error = *other;
+  make_printable(error->message);
+  make_printable(error->rank.host);
+  make_printable(error->blamed.host);
+  make_printable(error->key);
+  return error->code;
+}
+
+ErrorRank error_rank(int rank, const char *host) {
+  ErrorRank r = {.known = rank >= 0, .rank = rank >= 0 ? rank : 0};
+  if (r.known && host) snprintf(r.host, sizeof r.host, "%s", host);
+  return r;
+}
+
+void error_name_rank(Error *error, int rank, const char *host) {
+  if (!error || !error->code) return;
+  if (!error->blamed.known) error->blamed = error_rank(rank, host);
+  if (error->rank.known) return;
+  error->rank = error_rank(rank, host);
+  if (host) error_prefix(error, "rank %d on %s", rank, host);
+  else error_prefix(error, "rank %d", rank);
+}
+
+void error_says_rank(Error *error, int rank) {
+  if (error && error->code && !error->rank.known) error->rank = error_rank(rank, NULL);
+}
+
+int error_blames(const Error *error, int rank) {
+  return FAULT(nobody_is_blamed, error->code && error->blamed.known, 0) && error->blamed.rank != rank
+             ? error->blamed.rank : -1;
+}
+
+static bool ends(const char *text, size_t size) { return memchr(text, 0, size); }
+
+static bool rank_is_valid(const ErrorRank *r, int ranks) {
+  return (r->known == 0 || r->known == 1) && r->rank >= 0 && (!r->known || r->rank < ranks) &&
+         ends(r->host, sizeof r->host);
+}
+
+bool error_is_valid(const Error *e, int ranks) {
+  return e->code < 0 && e->code >= PLAIT_UNWRITABLE && ends(e->message, sizeof e->message) &&
+         ends(e->key, sizeof e->key) && rank_is_valid(&e->rank, ranks) && rank_is_valid(&e->blamed, ranks);
 }
 
 int error_prefix(Error *error, const char *format, ...) {

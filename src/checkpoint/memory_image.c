@@ -25,7 +25,7 @@ typedef struct Header {
   uint32_t version;
   _Atomic uint32_t state;
   // From here to the checksum is what the checksum is of:
-  char run[MEMORY_IMAGE_RUN];
+  char run[WORKER_RUN];
   int64_t step, data_bytes, text_bytes;
   int32_t rank, ranks, alone, made;
   uint64_t text_checksum;

@@ -10,8 +10,7 @@
 //   a copy of it in another file: memory_image_peek and its bytes · memory_copy_begin, _write, _complete
 #pragma once
 #include "checkpoint/checkpoint.h"
-
-enum { MEMORY_IMAGE_RUN = 400 }; // bytes of the name of a run, with the NUL
+#include "worker/worker.h"
 
 // The label of an image. Texts are borrowed from whoever made it.
 typedef struct MemoryImageLabel {

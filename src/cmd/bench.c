@@ -273,7 +273,7 @@ static int run_rank(const Plan *plan, PlaitComm *comm) {
 
 static int measure_rank(Rank *r, void *plan, Error *error) {
   int code = run_rank(plan, r->world);
-  return code ? error_set(error, code, "%s", plait_comm_error(r->world)) : PLAIT_OK;
+  return code ? plait_comm_failure(r->world, error) : PLAIT_OK;
 }
 
 // Threads of this process, or with a communicator one rank of its world.

@@ -191,7 +191,7 @@ static int evaluate(Rank *r, void *eval, Error *error) {
   if (!code) code = rank_evaluate(r, 0, after_batch, &part, &loss, &tokens, error);
   if (code) return code;
   if (plait_all_reduce(r->world, &(PlaitBuffer){&part.bytes, &part.bytes, 1}, 1, PLAIT_INT64, PLAIT_SUM, NULL, NULL))
-    return error_set(error, PLAIT_FAILED, "%s", plait_comm_error(r->world));
+    return plait_comm_failure(r->world, error);
   if (r->rank == 0) e->loss = loss, e->tokens = tokens, e->bytes = part.bytes;
   return PLAIT_OK;
 }

@@ -97,7 +97,7 @@ static int wants_to_stop(const Generate *g, const Launch *launch, int *stop, Err
   int code = PLAIT_OK;
   if (launch->world &&
       plait_all_reduce(launch->comm, &(PlaitBuffer){now, now, 2}, 1, PLAIT_INT32, PLAIT_MAX, NULL, NULL))
-    code = error_set(error, PLAIT_FAILED, "%s", plait_comm_error(launch->comm));
+    code = plait_comm_failure(launch->comm, error);
   if (now[0]) signals_request_stop(now[0]);
   *stop = now[0] || now[1];
   return code;

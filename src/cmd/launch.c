@@ -39,6 +39,7 @@ typedef struct Job {
   const char *folder; // run.dir; NULL: a program
   Recipe recipe;
   int nproc;
+  bool net;           // ranks talk by net. The recipe.yaml of the run keeps what the user wrote, perhaps for threads
   int ranks, unit;    // that the mesh has, or 0: a multiple of unit
   char *what;         // all that the machines must have in common (elastic/job_what.h)
   char number[20];    // of that
@@ -125,7 +126,7 @@ static int plan_training(Job *job, const Asked *asked, const Operands *o, Error 
   job->argv[n++] = job->self;
   job->argv[n++] = "train";
   job->argv[n++] = o->words[0];
-  if ((job->nproc > 1 || asked->most > 1) && !sets(o, "run.comm")) setenv(LAUNCH_COMM_VARIABLE, "net", 1);
+  job->net = (job->nproc > 1 || asked->most > 1) && !sets(o, "run.comm");
   for (int i = 1; i < o->count; i++) job->argv[n++] = o->words[i];
   return PLAIT_OK;
 }
@@ -282,7 +283,6 @@ static void name_what(Job *job, const Asked *a, char *const *program) {
 
 static int launch(Asked *a, const Operands *operands, char **program, int *status, Error *error) {
   Job job = {.nproc = 1, .unit = 1};
-  unsetenv(LAUNCH_COMM_VARIABLE); // of a supervisor that is itself a worker
   int code = check(a, error);
   if (!code) code = program ? plan_program(&job, a, program, error) : plan_training(&job, a, operands, error);
   if (!code) name_what(&job, a, program);
@@ -303,6 +303,7 @@ static int launch(Asked *a, const Operands *operands, char **program, int *statu
                            .ranks = job.ranks,
                            .unit = job.unit,
                            .insecure = a->insecure,
+                           .net = job.net,
                            .copies = !program && !code && job.recipe.checkpoint.copies > 0,
                            .silence = a->silence,
                            .patience = a->patience,

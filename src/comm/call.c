@@ -149,11 +149,14 @@ static void describe_arguments(const PlaitComm *comm, const CommCall *call, size
 
 // A bad argument fails the world: the other ranks would wait for this call forever.
 static int refuse(PlaitComm *comm, const CommCall *call, size_t index, const char *text) {
-  char message[384], arguments[192];
+  char arguments[192];
+  int rank = comm->ranks[comm->rank];
+  Error error = {0};
+  ErrorFacts facts = {.rank = error_rank(rank, NULL), .blamed = error_rank(rank, NULL)};
   describe_arguments(comm, call, index, arguments, sizeof arguments);
-  snprintf(message, sizeof message, "rank %d: %s %s (%s)", comm->ranks[comm->rank], comm_traits[call->kind].name, text,
-           arguments);
-  return comm_fail_world(comm->world, PLAIT_BAD_INPUT, comm->ranks[comm->rank], message);
+  error_set_about(&error, PLAIT_BAD_INPUT, &facts, "rank %d: %s %s (%s)", rank, comm_traits[call->kind].name, text,
+                  arguments);
+  return comm_fail_world(comm->world, &error);
 }
 
 static int start(PlaitComm *comm, CommCall *call, PlaitStream *stream, PlaitEvent *event) {

@@ -53,7 +53,7 @@ typedef struct CommBackend {
   void (*aborted)(PlaitWorld *world);          // optional: tells ranks that do not see world->abort
   int (*own_rank)(const PlaitWorld *world);    // optional: the only rank of this process
   // Optional: ends all processes, whatever state they are in, for this reason.
-  void (*end)(PlaitWorld *world, int status, const char *message);
+  void (*end)(PlaitWorld *world, int status, const Error *error);
   void (*heartbeat)(PlaitWorld *world, const Heartbeat *mine, int to, HeartbeatReceived received,
                     void *context); // optional, as world_heartbeat
   int (*rank_is_gone)(const PlaitWorld *world, int rank); // optional, as world_rank_is_gone
@@ -67,7 +67,7 @@ struct PlaitWorld {
   int ranks, local_ranks; // of all machines; of this one
   Abort abort;
   LastCall *last; // of the ranks of this process, from `first` on: world_last
-  int first, shows; // shows: `last` is what the supervisor sees (comm/worker_page.h)
+  int first, shows; // shows: `last` is what the supervisor sees (worker/page.h)
 };
 static inline LastCall *world_last(const PlaitWorld *world, int rank) { return &world->last[rank - world->first]; }
 struct PlaitComm {
@@ -93,12 +93,11 @@ int timeline_wait(PlaitTimeline *timeline, uint64_t value);
 // made from it later (a back end may not ask). An event must then be waited for by that thread, or on a stream.
 void comm_set_idle(PlaitComm *comm, Idle idle);
 
-// Fails the world with a sentence, unless it has failed already; returns the code. `rank` (of the world) is to blame;
-// -1: no one rank is.
-int comm_fail_world(PlaitWorld *world, int code, int rank, const char *message);
-// The code that goes with plait_comm_error: PLAIT_UNWRITABLE where a rank has failed by that, so that nobody tries
-// again whichever rank is heard first; else PLAIT_FAILED.
-int comm_failure_code(const PlaitComm *comm);
+// Fails the world, unless it has failed already; returns the code. The ranks of the error are the world's.
+int comm_fail_world(PlaitWorld *world, const Error *error);
+// As plait_comm_failure, with "what: " before the sentence.
+int comm_failure_in(const PlaitComm *comm, Error *error, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
 // Fails the world: this rank waits in the call for a rank of the communicator that has destroyed its handle. Hold no
 // monitor.
 int comm_fail_departed(PlaitComm *comm, const CommCall *call, int departed);
@@ -150,7 +149,7 @@ int world_rank_is_gone(const PlaitWorld *world, int rank);
 
 // Prints "plait: MESSAGE" on stderr and ends this process, and where ranks are processes all of them, whatever they
 // wait in.
-void world_end(PlaitWorld *world, int status, const char *message) __attribute__((noreturn));
+void world_end(PlaitWorld *world, int status, const Error *error) __attribute__((noreturn));
 
 // What will be under way at most, from whoever knows it before the first call: memory for it is taken, and touched,
 // here, and while no more is under way nothing is allocated later. Otherwise memory is taken when it is needed first,

@@ -45,3 +45,10 @@ void comm_last_describe(uint64_t last, char *text, size_t size) {
     snprintf(text, size, "its last collective%s, %s (call %llu of a communicator of %d ranks), %s", stream,
              comm_traits[kind].name, number, ranks, state);
 }
+
+void last_call_describe(const LastCall *last, char *text, size_t size) {
+  double alive;
+  uint64_t call = last_call_newest(last, &alive);
+  *text = 0;
+  if (call >> LAST_CALL_FLAGS) comm_last_describe(call, text, size);
+}

@@ -1,11 +1,7 @@
-// What a rank did last in its communicators, and whether it waits there: words that other threads may read at any time.
+// The words of a LastCall: what a rank did last in its communicators, and whether it waits there.
 #pragma once
-#include <stdatomic.h>
-#include <stdint.h>
-
-// A rank's own thread may compute while one of its streams waits for others, so that each has a word, and a time at
-// which it was seen alive (Waiter.alive).
-typedef struct LastCall { _Atomic uint64_t own, stream; _Atomic int64_t own_alive, stream_alive; } LastCall;
+#include "worker/last_call.h"
+#include <stddef.h>
 
 // Flags of a word: the call runs; it waits for others, and is not frozen; (own only) the thread waits for its stream.
 enum { LAST_CALL_RUNS = 1, LAST_CALL_WAITS = 2, LAST_CALL_STREAM = 4, LAST_CALL_FLAGS = 3 }; // 3 bits; then the call
@@ -16,6 +12,9 @@ uint64_t last_call_word(int kind, int size, uint64_t number);
 
 // As comm_last.
 uint64_t last_call_newest(const LastCall *last, double *alive);
+
+// "its last collective, all_reduce (call 5 of a communicator of 2 ranks), is under way"; "" where it has called none.
+void last_call_describe(const LastCall *last, char *text, size_t size);
 
 static inline void last_call_set(_Atomic uint64_t *word, uint64_t value) {
   atomic_store_explicit(word, value, memory_order_relaxed);

@@ -92,7 +92,7 @@ static int find_gone(const LocalWorld *world, PendingCreate create) {
 }
 
 // Another rank of my list that waits for another list with me in it will never come; nor shall I.
-static int find_conflict(LocalWorld *world, int me, PendingCreate mine, char *message, size_t size) {
+static int find_conflict(LocalWorld *world, int me, PendingCreate mine, Error *error) {
   for (int i = 0; i < mine.n; i++) {
     int rank = mine.ranks[i];
     PendingCreate other = world->pending[rank];
@@ -100,20 +100,20 @@ static int find_conflict(LocalWorld *world, int me, PendingCreate mine, char *me
     char first[256], second[256];
     print_list(mine, first, sizeof first);
     print_list(other, second, sizeof second);
-    snprintf(message, size, "rank %d creates a communicator of ranks %s while rank %d creates one of ranks %s", me,
-             first, rank, second);
-    return 1;
+    return error_set_about(error, PLAIT_FAILED, &(ErrorFacts){.rank = error_rank(me, NULL)},
+                           "rank %d creates a communicator of ranks %s while rank %d creates one of ranks %s", me,
+                           first, rank, second);
   }
-  return 0;
+  return PLAIT_OK;
 }
 
-static int describe_gone(int me, PendingCreate mine, int gone, char *message, size_t size) {
+static int describe_gone(int me, PendingCreate mine, int gone, Error *error) {
   char list[256];
   print_list(mine, list, sizeof list);
-  snprintf(message, size,
-           "rank %d creates a communicator of ranks %s, but rank %d has destroyed all its handles and cannot join", me,
-           list, gone);
-  return 1;
+  return error_set_about(
+      error, PLAIT_FAILED, &(ErrorFacts){.rank = error_rank(me, NULL)},
+      "rank %d creates a communicator of ranks %s, but rank %d has destroyed all its handles and cannot join", me, list,
+      gone);
 }
 
 // With the creation monitor held: joins the group of my list that its first rank has created; waits until all have
@@ -142,10 +142,10 @@ static int local_comm_create(PlaitComm *any, const int *ranks, int n, PlaitComm 
   LocalWorld *world = (LocalWorld *)any->world;
   int me = any->ranks[any->rank];
   PendingCreate mine = {ranks, n};
-  char message[1024];
+  Error why = {0};
   LocalGroup *g = me == ranks[0] ? group_create(any->world, ranks, n) : NULL; // not under the monitor
   monitor_lock(&world->creation);
-  int conflict = find_conflict(world, me, mine, message, sizeof message);
+  int conflict = find_conflict(world, me, mine, &why);
   if (g) {
     g->next = world->forming;
     world->forming = g;
@@ -154,11 +154,11 @@ static int local_comm_create(PlaitComm *any, const int *ranks, int n, PlaitComm 
   world->pending[me] = mine;
   g = conflict ? NULL : join(world, me, mine, &(Waiter){.alive = any->waiter.alive});
   int gone = g || conflict ? -1 : find_gone(world, mine);
-  if (gone >= 0) conflict = describe_gone(me, mine, gone, message, sizeof message);
+  if (gone >= 0) conflict = describe_gone(me, mine, gone, &why);
   if (!g) world->pending[me] = (PendingCreate){0};
   monitor_unlock(&world->creation);
-  if (conflict) abort_all(&any->world->abort, PLAIT_FAILED, message);
-  if (!g) return error_set(error, abort_code(&any->world->abort), "%s", plait_comm_error(any));
+  if (conflict) abort_all(&any->world->abort, &why);
+  if (!g) return error_take(error, &any->world->abort.error);
   *comm = handle_create(g, me, any->backend);
   return PLAIT_OK;
 }
@@ -285,7 +285,7 @@ static int collective(LocalComm *comm, const CommCall *call) {
   }
   atomic_store(&comm->finished, call->ticket + 1);
   if (atomic_load(&comm->issued) != call->ticket + 1) wake(g); // a later call of this rank may wait for its turn
-  if (error.code) return abort_all(&g->world->abort, error.code, error.message);
+  if (error.code) return abort_all(&g->world->abort, &error);
   return code < 0 ? await_abort(g) : code;
 }
 

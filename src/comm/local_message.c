@@ -113,13 +113,15 @@ static void copy_list(const CommCall *to, const CommCall *from) {
 }
 
 static int refuse(LocalComm *comm, const CommCall *call, const CommCall *sent) {
-  char message[512], first[160], second[160];
+  char first[160], second[160];
+  int sender = comm->group->ranks[call->root];
+  Error error = {0};
   comm_describe(sent, first, sizeof first);
   comm_describe(call, second, sizeof second);
-  snprintf(message, sizeof message, "rank %d calls %s while rank %d calls %s (message %llu between them)",
-           comm->group->ranks[call->root], first, comm->group->ranks[comm->base.rank], second,
-           (unsigned long long)call->ticket + 1);
-  return abort_all(&comm->base.world->abort, PLAIT_FAILED, message);
+  error_set_about(&error, PLAIT_FAILED, &(ErrorFacts){.rank = error_rank(sender, NULL)},
+                  "rank %d calls %s while rank %d calls %s (message %llu between them)", sender, first,
+                  comm->group->ranks[comm->base.rank], second, (unsigned long long)call->ticket + 1);
+  return abort_all(&comm->base.world->abort, &error);
 }
 
 int local_message_receive(LocalComm *comm, const CommCall *call) {

@@ -19,7 +19,7 @@ static int cores(void) {
 }
 
 void abort_init(Abort *abort, int ranks) {
-  *abort = (Abort){.spin = ranks <= cores() ? 500 : 0, .rank = -1};
+  *abort = (Abort){.spin = ranks <= cores() ? 500 : 0};
   pthread_mutex_init(&abort->lock, NULL);
 }
 
@@ -32,14 +32,11 @@ void waiter_sign(const Waiter *waiter) {
   atomic_store_explicit(waiter->alive, t.tv_sec * 1000000000ll + t.tv_nsec, memory_order_relaxed);
 }
 
-int abort_all(Abort *abort, int code, const char *message) { return abort_by(abort, code, -1, message); }
-
-int abort_by(Abort *abort, int code, int rank, const char *message) {
+int abort_all(Abort *abort, const Error *error) {
   pthread_mutex_lock(&abort->lock);
   if (!abort_code(abort)) {
-    error_set(&abort->error, code, "%s", message);
-    abort->rank = rank;
-    atomic_store_explicit(&abort->code, code, memory_order_release);
+    error_take(&abort->error, error);
+    atomic_store_explicit(&abort->code, error->code, memory_order_release);
   }
   for (Monitor *monitor = abort->monitors; monitor; monitor = monitor->next) {
     monitor_lock(monitor);

@@ -29,17 +29,15 @@ typedef struct Monitor {
 typedef struct Abort {
   pthread_mutex_t lock; // taken before the lock of a monitor, never while one is held
   Monitor *monitors;
-  atomic_int code; // 0 until aborted; error.message and rank stay as they are from then on
-  int rank;        // of the world, that failed first; -1: no one rank did
+  atomic_int code; // 0 until aborted; the error stays as it is from then on
   int spin;        // how often a waiter looks before it sleeps; 0 where cores are fewer than ranks
-  Error error;
+  Error error;     // its ranks are the world's
 } Abort;
 
 void abort_init(Abort *abort, int ranks);
 void abort_destroy(Abort *abort);
-// Keeps the first message and code and wakes all threads; returns the code of the first. Hold no monitor.
-int abort_by(Abort *abort, int code, int rank, const char *message); // rank: that is to blame; -1: no one rank is
-int abort_all(Abort *abort, int code, const char *message);          // no one rank
+// Keeps the first error and wakes all threads; returns the code of the first. Hold no monitor.
+int abort_all(Abort *abort, const Error *error);
 static inline int abort_code(Abort *abort) { return atomic_load_explicit(&abort->code, memory_order_acquire); }
 
 void monitor_init(Monitor *monitor, Abort *abort); // neither with a monitor held

@@ -133,12 +133,12 @@ static void mpi_context_free(ProcessWorld *base, WireContext *context) {
 
 // Failures ----------------------------------------------------------------------------------------------------------
 
-static int mpi_explain(ProcessWorld *base, int status, char *text, size_t size) {
+static ErrorRank mpi_explain(ProcessWorld *base, int status, char *text, size_t size) {
   char words[MPI_MAX_ERROR_STRING] = "";
   int length = 0;
   MPI_Error_string(status, words, &length);
   snprintf(text, size, "%s", words);
-  return base->rank;
+  return error_rank(base->rank, base->host);
 }
 
 static void mpi_look(ProcessWorld *base) {
@@ -155,9 +155,7 @@ static void mpi_notify(ProcessWorld *base) {
   int gone = 0, status;
   if (w->notified || w->received_notice || w->arrival == MPI_REQUEST_NULL) return;
   w->notified = 1;
-  w->outgoing.code = abort_code(&base->base.abort);
-  w->outgoing.rank = base->base.abort.rank;
-  memcpy(w->outgoing.message, base->base.abort.error.message, sizeof w->outgoing.message);
+  w->outgoing.error = base->base.abort.error;
   for (int r = 0; r < base->base.ranks; r++)
     if (r != base->rank)
       control_post(base, WIRE_SEND, &w->outgoing, sizeof w->outgoing, r, TAG_NOTICE, batch_add(&w->leaving));
@@ -175,7 +173,7 @@ static _Noreturn void kill_job(int status) {
   _exit(status);
 }
 
-static void mpi_end(ProcessWorld *base, int status, const char *message) { kill_job(status); }
+static void mpi_end(ProcessWorld *base, int status, const Error *error) { kill_job(status); }
 
 // MPI cannot be left in order when calls have failed: the job ends here, on all ranks, with the exit status of the
 // failure.
@@ -297,11 +295,12 @@ static int start_world(MpiWorld *w) {
 // The others have come as far as this or will; they learn why. MPI cannot be left without them: this ends with the
 // process.
 static int refuse_world(MpiWorld *w, const char *why, Error *error) {
-  char message[sizeof error->message];
-  snprintf(message, sizeof message, "rank %d on %s: %.800s", w->base.rank, w->base.host, why);
-  abort_all(&w->base.base.abort, PLAIT_FAILED, message);
+  Error own = {0};
+  error_set(&own, PLAIT_FAILED, "%s", why);
+  error_name_rank(&own, w->base.rank, w->base.host);
+  abort_all(&w->base.base.abort, &own);
   process_notify(&w->base);
-  return error_set(error, PLAIT_FAILED, "%s", message);
+  return error_take(error, &own);
 }
 
 int plait_world_mpi_create(PlaitWorld **result, PlaitError *error) {

@@ -45,12 +45,12 @@ static int refuse_address(const NetAddress *address, int rank, Error *error) {
   char text[80];
   if (net_is_loopback(address) || secret_lets_listen()) return warn(address, rank), PLAIT_OK;
   net_describe(address, text, sizeof text);
-  return error_set(error, PLAIT_BAD_INPUT,
-                   "run.comm: net would listen at %s, where others could reach it, and what ranks say is neither "
-                   "encrypted nor authenticated; use MASTER_ADDR=127.0.0.1 on one machine, give plait launch --secret "
-                   "FILE (or all ranks PLAIT_SECRET=FILE), or set PLAIT_INSECURE=1 if nobody else is in that "
-                   "network",
-                   text);
+  return error_set_about(error, PLAIT_BAD_INPUT, &(ErrorFacts){.key = "run.comm"},
+                         "run.comm: net would listen at %s, where others could reach it, and what ranks say is neither "
+                         "encrypted nor authenticated; use MASTER_ADDR=127.0.0.1 on one machine, give plait launch "
+                         "--secret FILE (or all ranks PLAIT_SECRET=FILE), or set PLAIT_INSECURE=1 if nobody else is in "
+                         "that network",
+                         text);
 }
 
 typedef struct Making { // of a world
@@ -247,7 +247,9 @@ static int make(Making *m, NetWorld *w, Error *error) {
 
 // What is half made. The others see that this rank has gone.
 static void unmake(NetWorld *w) {
-  if (w->base.wire) abort_all(&w->base.base.abort, PLAIT_FAILED, "the world was not made");
+  Error why = {0};
+  error_set(&why, PLAIT_FAILED, "the world was not made");
+  if (w->base.wire) abort_all(&w->base.base.abort, &why);
   net_watch_destroy(w->watch);
   net_close(w);
   if (w->base.wire) process_world_free(&w->base);

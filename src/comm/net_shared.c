@@ -63,8 +63,8 @@ const char *net_version(void) {
 // Opening -----------------------------------------------------------------------------------------------------------
 
 static int failed(const NetShared *s, const char *what, ucs_status_t status, Error *error) {
-  return error_set(error, PLAIT_FAILED, "rank %d on %s: UCX %s: %s", s->rank, s->host, what,
-                   s->ucx->ucs_status_string(status));
+  return error_set_about(error, PLAIT_FAILED, &(ErrorFacts){.rank = error_rank(s->rank, s->host)},
+                         "rank %d on %s: UCX %s: %s", s->rank, s->host, what, s->ucx->ucs_status_string(status));
 }
 
 // What may carry messages. UCX obeys whoever connects to its TCP port, up to writing where the stranger says, so there

@@ -78,7 +78,7 @@ int ucx_load(const Ucx **ucx, Error *error) {
   pthread_once(&once, load);
   *ucx = &loaded;
   if (!*problem) return PLAIT_OK;
-  return error_set(error, PLAIT_FAILED, "run.wire: ucx needs UCX, which cannot be loaded (%s); install libucx0",
-                   problem);
+  return error_set_about(error, PLAIT_FAILED, &(ErrorFacts){.key = "run.wire"},
+                         "run.wire: ucx needs UCX, which cannot be loaded (%s); install libucx0", problem);
 }
 #endif

@@ -116,11 +116,13 @@ void net_watch_set_silence(NetWatch *w, double seconds) { w->silence = seconds; 
 // Ranks that are gone -----------------------------------------------------------------------------------------------
 
 static void tell_gone(NetWatch *w, int rank, const char *how, bool silent, int from) {
-  Notice notice = {.code = PLAIT_FAILED, .rank = rank, .silent = silent};
+  Notice notice = {.silent = silent};
+  ErrorRank whose = error_rank(rank, w->hosts[rank]);
   char call[160];
   if (net_watch_left(w) || abort_code(&w->world->base.abort)) return;
   comm_last_describe(w->link[rank].call, call, sizeof call);
-  snprintf(notice.message, sizeof notice.message, "rank %d on %s %s; %s", rank, w->hosts[rank], how, call);
+  error_set_about(&notice.error, PLAIT_FAILED, &(ErrorFacts){.rank = whose, .blamed = whose}, "rank %d on %s %s; %s",
+                  rank, w->hosts[rank], how, call);
   spread(w, &notice, from);
 }
 
@@ -146,7 +148,7 @@ static void take(NetWatch *w, int rank, Frame *frame) {
   Link *l = &w->link[rank];
   if (frame->word == WORD_PULSE) l->call = frame->call;
   if (frame->word == WORD_NOTICE) {
-    frame->notice.rank = FAULT(net_blames_the_messenger, frame->notice.rank, rank);
+    frame->notice.error.blamed.rank = FAULT(net_blames_the_messenger, frame->notice.error.blamed.rank, rank);
     if (!abort_code(&w->world->base.abort)) spread(w, &frame->notice, rank);
   }
   if (frame->word == WORD_LEAVE && !l->leaves) {
@@ -336,8 +338,9 @@ int net_watch_create(ProcessWorld *world, int listener, const NetAddress *addres
   char closed[100] = "";
   if (strangers)
     snprintf(closed, sizeof closed, " (connections closed that did not come from a rank: %d)", strangers);
-  return error_set(error, PLAIT_FAILED, "rank %d on %s: %s%s", world->rank, world->host,
-                   world->rank ? "rank 0 has gone" : "another rank has gone before the world was made", closed);
+  return error_set_about(error, PLAIT_FAILED, &(ErrorFacts){.rank = error_rank(world->rank, world->host)},
+                         "rank %d on %s: %s%s", world->rank, world->host,
+                         world->rank ? "rank 0 has gone" : "another rank has gone before the world was made", closed);
 }
 
 int net_watch_start(NetWatch *w, Error *error) {

@@ -230,18 +230,16 @@ static void net_context_free(ProcessWorld *base, WireContext *context) {}
 
 // Failures ----------------------------------------------------------------------------------------------------------
 
-static int net_explain(ProcessWorld *base, int status, char *text, size_t size) {
+static ErrorRank net_explain(ProcessWorld *base, int status, char *text, size_t size) {
   NetWorld *w = (NetWorld *)base;
   if (w->blamed >= 0)
     snprintf(text, size, "its connection to rank %d on %s failed: %s", w->blamed, w->hosts[w->blamed], w->failure);
   else snprintf(text, size, "%s", *w->failure ? w->failure : "the world has failed");
-  return w->blamed;
+  return error_rank(w->blamed, w->blamed < 0 ? NULL : w->hosts[w->blamed]);
 }
 
 static void net_notify(ProcessWorld *base) {
-  Abort *abort = &base->base.abort;
-  Notice notice = {.code = abort_code(abort), .rank = abort->rank};
-  memcpy(notice.message, abort->error.message, sizeof notice.message);
+  Notice notice = {.error = base->base.abort.error};
   net_watch_notify(((NetWorld *)base)->watch, &notice);
 }
 
@@ -251,9 +249,8 @@ static int net_rank_is_gone(const ProcessWorld *base, int rank) {
   return net_watch_is_gone(((const NetWorld *)base)->watch, rank);
 }
 
-static void net_end(ProcessWorld *base, int status, const char *message) {
-  Notice notice = {.code = PLAIT_FAILED, .rank = -1};
-  snprintf(notice.message, sizeof notice.message, "%.1000s", message);
+static void net_end(ProcessWorld *base, int status, const Error *error) {
+  Notice notice = {.error = *error};
   net_watch_notify(((NetWorld *)base)->watch, &notice);
   _exit(status);
 }

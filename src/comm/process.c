@@ -104,10 +104,10 @@ static int process_rank_is_gone(const PlaitWorld *base, int rank) {
 }
 
 // From a watchdog's thread, while others of this process may be inside the wire.
-static void process_end(PlaitWorld *base, int status, const char *message) {
+static void process_end(PlaitWorld *base, int status, const Error *error) {
   ProcessWorld *w = (ProcessWorld *)base;
   process_lock_within(w, 1000000000);
-  w->wire->end(w, status, message);
+  w->wire->end(w, status, error);
 }
 
 void process_leave_together(ProcessWorld *w) {

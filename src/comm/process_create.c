@@ -24,12 +24,14 @@ static void print_list(const int *ranks, int n, char *text, size_t size) {
 }
 
 static int lists_differ(ProcessWorld *w, const int *mine, int n, int peer, const int *theirs, int count) {
-  char message[800], first[256], second[256];
+  char first[256], second[256];
+  Error error = {0};
   print_list(mine, n, first, sizeof first);
   print_list(theirs, count, second, sizeof second);
-  snprintf(message, sizeof message, "rank %d creates a communicator of ranks %s while rank %d creates one of ranks %s",
-           w->rank, first, peer, second);
-  int code = abort_all(&w->base.abort, PLAIT_FAILED, message);
+  error_set_about(&error, PLAIT_FAILED, &(ErrorFacts){.rank = error_rank(w->rank, NULL)},
+                  "rank %d creates a communicator of ranks %s while rank %d creates one of ranks %s", w->rank, first,
+                  peer, second);
+  int code = abort_all(&w->base.abort, &error);
   process_notify(w);
   return code;
 }
@@ -73,5 +75,5 @@ int process_comm_create(PlaitComm *any, const int *ranks, int n, PlaitComm **com
     process_unlock(w);
     if (status) code = process_failed(w, "creating a communicator", status);
   }
-  return code ? error_set(error, code, "%s", plait_comm_error(any)) : PLAIT_OK;
+  return code ? error_take(error, &any->world->abort.error) : PLAIT_OK;
 }

@@ -74,11 +74,12 @@ int departure_find(const ProcessWorld *w, Awaited whom) {
 
 int departure_fail(ProcessWorld *w, Awaited whom, int departed) {
   if (whom.call) return comm_fail_departed(&whom.comm->base, whom.call, departed);
-  char message[160];
-  snprintf(message, sizeof message,
-           "rank %d creates a communicator with rank %d, which has destroyed all its handles and cannot join", w->rank,
-           departed);
-  int code = abort_by(&w->base.abort, PLAIT_FAILED, departed, message);
+  Error error = {0};
+  ErrorFacts facts = {.rank = error_rank(w->rank, NULL), .blamed = error_rank(departed, NULL)};
+  error_set_about(&error, PLAIT_FAILED, &facts,
+                  "rank %d creates a communicator with rank %d, which has destroyed all its handles and cannot join",
+                  w->rank, departed);
+  int code = abort_all(&w->base.abort, &error);
   process_notify(w);
   return code;
 }

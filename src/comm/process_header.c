@@ -48,7 +48,8 @@ static void why_they_differ(const CommCall *call, const Header *mine, const Head
 
 static int differ(ProcessComm *c, const CommCall *call, int peer, const Header *mine, const Header *other) {
   ProcessWorld *w = (ProcessWorld *)c->base.world;
-  char message[640], first[160], second[160], why[128] = "";
+  char first[160], second[160], why[128] = "";
+  Error error = {0};
   describe(mine, first, sizeof first);
   describe(other, second, sizeof second);
   if (is_v(call) && mine->kind == other->kind && mine->dtype == other->dtype)
@@ -56,9 +57,10 @@ static int differ(ProcessComm *c, const CommCall *call, int peer, const Header *
              (unsigned long long)other->total, c->base.ranks[peer], w->rank, call->recv_counts[peer]);
   else
     why_they_differ(call, mine, other, why, sizeof why);
-  snprintf(message, sizeof message, "rank %d calls %s while rank %d calls %s%s (call %llu of the communicator)",
-           w->rank, first, c->base.ranks[peer], second, why, (unsigned long long)call->ticket + 1);
-  int code = abort_all(&w->base.abort, PLAIT_FAILED, message);
+  error_set_about(&error, PLAIT_FAILED, &(ErrorFacts){.rank = error_rank(w->rank, NULL)},
+                  "rank %d calls %s while rank %d calls %s%s (call %llu of the communicator)", w->rank, first,
+                  c->base.ranks[peer], second, why, (unsigned long long)call->ticket + 1);
+  int code = abort_all(&w->base.abort, &error);
   process_notify(w);
   return code;
 }

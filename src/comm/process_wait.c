@@ -28,8 +28,7 @@ void process_look(ProcessWorld *w) {
 }
 
 void process_noticed(ProcessWorld *w, Notice *notice) {
-  notice->message[sizeof notice->message - 1] = 0;
-  abort_by(&w->base.abort, notice->code < 0 ? notice->code : PLAIT_FAILED, notice->rank, notice->message);
+  if (error_is_valid(&notice->error, w->base.ranks)) abort_all(&w->base.abort, &notice->error);
 }
 
 // A lock that some thread cannot let go of (an MPI waits inside for a rank that is gone) must not keep this rank from
@@ -50,7 +49,8 @@ void process_notify(ProcessWorld *w) {
 }
 
 int process_failed(ProcessWorld *w, const char *doing, int status) {
-  char text[512] = "", message[640];
+  char text[512] = "";
+  Error error = {0};
   int code = abort_code(&w->base.abort);
   if (!code && w->wire->settle) {
     w->wire->settle(w);
@@ -58,10 +58,10 @@ int process_failed(ProcessWorld *w, const char *doing, int status) {
   }
   if (code) return code;
   process_lock(w);
-  int blamed = w->wire->explain(w, status, text, sizeof text);
+  ErrorFacts facts = {.rank = error_rank(w->rank, w->host), .blamed = w->wire->explain(w, status, text, sizeof text)};
   process_unlock(w);
-  snprintf(message, sizeof message, "rank %d on %s: %s: %.300s", w->rank, w->host, doing, text);
-  code = abort_by(&w->base.abort, PLAIT_FAILED, blamed, message);
+  error_set_about(&error, PLAIT_FAILED, &facts, "rank %d on %s: %s: %.300s", w->rank, w->host, doing, text);
+  code = abort_all(&w->base.abort, &error);
   process_notify(w);
   return code;
 }

@@ -9,9 +9,9 @@ static int differ(const CommCall *const *calls, const int *ranks, int a, int b, 
   char first[160], second[160];
   comm_describe(calls[a], first, sizeof first);
   comm_describe(calls[b], second, sizeof second);
-  return error_set(error, PLAIT_FAILED, "rank %d calls %s while rank %d calls %s%s%s (call %llu of the communicator)",
-                   ranks[a], first, ranks[b], second, *why ? ": " : "", why,
-                   (unsigned long long)calls[a]->ticket + 1);
+  return error_set_about(error, PLAIT_FAILED, &(ErrorFacts){.rank = error_rank(ranks[a], NULL)},
+                         "rank %d calls %s while rank %d calls %s%s%s (call %llu of the communicator)", ranks[a], first,
+                         ranks[b], second, *why ? ": " : "", why, (unsigned long long)calls[a]->ticket + 1);
 }
 
 static int check_counts(const CommCall *const *calls, const int *ranks, int r, Error *error) {

@@ -108,6 +108,7 @@ int plait_stream_create(PlaitComm *comm, PlaitStream **stream, PlaitError *error
   monitor_init(&s->finished, &comm->world->abort);
   pthread_cond_init(&s->queued, NULL);
   int code = thread_start(&s->thread, stream_thread, s, error, "the communication thread of rank %d", s->rank);
+  if (code) error_says_rank(error, s->rank);
   *stream = code ? NULL : s;
   if (code) stream_free(s);
   return code;

@@ -14,11 +14,9 @@ size_t frame_write(unsigned char to[FRAME_BYTES], Word word, const void *data, s
   return sizeof head + bytes;
 }
 
-// Whoever reads it uses the rank as an index, the code as one of plait/error.h, and the message as text.
+// Whoever reads it uses ranks as indices, the code as one of plait/error.h, and the message as text.
 static bool notice_is_valid(const Notice *n, int ranks) {
-  bool is_code = n->code < 0 && n->code >= PLAIT_UNWRITABLE, is_rank = n->rank >= -1 && n->rank < ranks;
-  return FAULT(any_notice_is_believed, is_code && is_rank, true) && (n->silent == 0 || n->silent == 1) &&
-         memchr(n->message, 0, sizeof n->message);
+  return FAULT(any_notice_is_believed, error_is_valid(&n->error, ranks), true) && (n->silent == 0 || n->silent == 1);
 }
 
 // Bytes that follow a word; -1: that rank does not say it.

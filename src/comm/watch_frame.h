@@ -17,7 +17,7 @@ enum { FRAME_BYTES = sizeof(FrameHead) + sizeof(Notice) }; // at most
 typedef struct Frame {
   Word word;     // NONE: no whole frame
   uint64_t call; // of a pulse
-  Notice notice; // with a code of plait's, a rank of the world or -1, and a message that ends
+  Notice notice; // whose error is one of this world (error_is_valid)
 } Frame;
 
 size_t frame_write(unsigned char to[FRAME_BYTES], Word word, const void *data, size_t bytes);

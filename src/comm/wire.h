@@ -31,8 +31,8 @@ typedef struct WirePeer {
 typedef struct Piece { void *data; size_t bytes; } Piece;
 
 // Why a world has failed, on its way to the other ranks.
-// rank: that failed first, or -1. silent: nothing comes of it, though its connections have not ended.
-typedef struct Notice { int32_t code, rank, silent; char message[1024]; } Notice;
+// silent: nothing comes of the rank that is to blame, though its connections have not ended.
+typedef struct Notice { int32_t silent; Error error; } Notice;
 
 // All but `settle`, `rank_is_gone`, `leave`, `world_destroy` and `end` are called with the world's lock. A status is 0
 // or a code that `explain` knows.
@@ -53,8 +53,8 @@ typedef struct Wire {
   // other context has. It may wait for them.
   int (*context_create)(struct ProcessWorld *world, const int *ranks, int n, uint64_t id, WireContext *context);
   void (*context_free)(struct ProcessWorld *world, WireContext *context);
-  // What a status means, and the rank of the world that is to blame, or -1.
-  int (*explain)(struct ProcessWorld *world, int status, char *text, size_t size);
+  // The meaning of a status, and the rank of the world that is to blame, or none.
+  ErrorRank (*explain)(struct ProcessWorld *world, int status, char *text, size_t size);
   // After an error, without the lock: waits a moment for the notice of a rank that knows the cause. Optional.
   void (*settle)(struct ProcessWorld *world);
   // Tells the other ranks why the world has failed, unless they know. Waits for a second at most.
@@ -68,6 +68,6 @@ typedef struct Wire {
   // world.
   void (*world_destroy)(struct ProcessWorld *world);
   // Ends this process and all others with this exit status, whatever they are doing. Does not return.
-  // The message has been printed here.
-  void (*end)(struct ProcessWorld *world, int status, const char *message);
+  // The error has been printed here.
+  void (*end)(struct ProcessWorld *world, int status, const Error *error);
 } Wire;

@@ -1,7 +1,8 @@
 // Worlds and communicators, and the calls of their ranks that are under way.
 #include "comm/comm.h"
 #include "base/fault.h"
-#include "comm/worker_page.h"
+#include "worker/page.h"
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -57,10 +58,10 @@ int world_rank_is_gone(const PlaitWorld *world, int rank) {
   return world->backend->rank_is_gone && world->backend->rank_is_gone(world, rank);
 }
 
-void world_end(PlaitWorld *world, int status, const char *message) {
+void world_end(PlaitWorld *world, int status, const Error *error) {
   fprintf(stderr, "%splait: %s\n", isatty(STDERR_FILENO) ? "\n" : "",
-          message); // a progress line may be open on the terminal
-  if (world->backend->end) world->backend->end(world, status, message);
+          error->message); // a progress line may be open on the terminal
+  if (world->backend->end) world->backend->end(world, status, error);
   _exit(status);
 }
 
@@ -79,27 +80,32 @@ int plait_world_rank(const PlaitWorld *world) {
   return world->backend->own_rank ? world->backend->own_rank(world) : -1;
 }
 
-int comm_fail_world(PlaitWorld *world, int code, int rank, const char *message) {
-  code = abort_by(&world->abort, code, rank, message);
+int comm_fail_world(PlaitWorld *world, const Error *error) {
+  int code = abort_all(&world->abort, error);
   if (world->backend->aborted) world->backend->aborted(world);
   return code;
 }
 void plait_world_abort(PlaitWorld *world, const char *message) {
-  comm_fail_world(world, PLAIT_FAILED, plait_world_rank(world), message);
+  Error error = {0};
+  error_set_about(&error, PLAIT_FAILED, &(ErrorFacts){.blamed = error_rank(plait_world_rank(world), NULL)}, "%s",
+                  message);
+  comm_fail_world(world, &error);
 }
 
 int comm_fail_departed(PlaitComm *comm, const CommCall *call, int departed) {
-  char message[512], text[160];
+  char text[160];
   int rank = comm->ranks[departed];
+  Error error = {0};
+  ErrorFacts facts = {.rank = error_rank(rank, NULL), .blamed = error_rank(rank, NULL)};
   comm_describe(call, text, sizeof text);
-  snprintf(message, sizeof message,
-           "rank %d has left a communicator of %d ranks (its handle was destroyed), in which rank %d still calls %s "
-           "(%s %llu%s)",
-           rank, comm->size, comm->ranks[comm->rank], text,
-           call->kind == COMM_SEND || call->kind == COMM_RECV ? "message" : "call",
-           (unsigned long long)call->ticket + 1,
-           call->kind == COMM_SEND || call->kind == COMM_RECV ? " between them" : " of the communicator");
-  return comm_fail_world(comm->world, PLAIT_FAILED, rank, message);
+  error_set_about(
+      &error, PLAIT_FAILED, &facts,
+      "rank %d has left a communicator of %d ranks (its handle was destroyed), in which rank %d still calls "
+      "%s (%s %llu%s)",
+      rank, comm->size, comm->ranks[comm->rank], text,
+      call->kind == COMM_SEND || call->kind == COMM_RECV ? "message" : "call", (unsigned long long)call->ticket + 1,
+      call->kind == COMM_SEND || call->kind == COMM_RECV ? " between them" : " of the communicator");
+  return comm_fail_world(comm->world, &error);
 }
 
 int plait_comm_world(PlaitWorld *world, int rank, PlaitComm **comm, PlaitError *error) {
@@ -152,13 +158,34 @@ const char *plait_comm_error(const PlaitComm *comm) {
   return abort_code(&comm->world->abort) ? comm->world->abort.error.message : "";
 }
 
-int comm_failure_code(const PlaitComm *comm) {
+// With the name of a rank that is to blame.
+static Error failure_of(const PlaitComm *comm) {
   int code = abort_code(&comm->world->abort);
-  return FAULT(others_forget_a_full_disk, code == PLAIT_UNWRITABLE, false) ? code : PLAIT_FAILED;
+  Error e = code ? comm->world->abort.error : (Error){0};
+  e.code = FAULT(others_forget_a_full_disk, code == PLAIT_UNWRITABLE, false) ? code : PLAIT_FAILED;
+  if (e.blamed.known && comm->world->ranks > 1) error_name_rank(&e, e.blamed.rank, NULL);
+  return e;
+}
+
+int plait_comm_failure(const PlaitComm *comm, PlaitError *error) {
+  Error e = failure_of(comm);
+  return error_take(error, &e);
+}
+
+int comm_failure_in(const PlaitComm *comm, Error *error, const char *format, ...) {
+  Error e = failure_of(comm);
+  char what[256];
+  va_list arguments;
+  va_start(arguments, format);
+  vsnprintf(what, sizeof what, format, arguments);
+  va_end(arguments);
+  error_prefix(&e, "%s", what);
+  return error_take(error, &e);
 }
 
 int plait_comm_failed_rank(const PlaitComm *comm) {
-  return abort_code(&comm->world->abort) ? comm->world->abort.rank : -1;
+  const Error *e = &comm->world->abort.error;
+  return abort_code(&comm->world->abort) && e->blamed.known ? e->blamed.rank : -1;
 }
 
 int plait_event_wait(PlaitEvent event) {

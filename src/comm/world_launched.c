@@ -65,8 +65,8 @@ static int find_host(const Launcher *l, char host[static NODE_NAME_MOST + 1], Er
   if (one_machine || !l->mpi) return PLAIT_OK;
   int found = strncmp(l->variable, "SLURM", 5) ? 0 : find_slurm_host(host, error);
   if (found) return found < 0 ? found : PLAIT_OK;
-  return error_set(
-      error, PLAIT_BAD_INPUT,
+  return error_set_about(
+      error, PLAIT_BAD_INPUT, &(ErrorFacts){.key = "run.comm"},
       "run.comm: net: %s says that there are %d tasks, perhaps on several machines; set MASTER_ADDR to the "
       "name of the machine of rank 0 (127.0.0.1 where there is only one)",
       l->variable, l->tasks);

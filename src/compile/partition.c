@@ -9,6 +9,7 @@
 #include "compile/pass.h"
 #include "compile/place_node.h"
 #include "compile/summa.h"
+#include "ir/user_name.h"
 #include <string.h>
 
 // A redistribution of a tensor. before: 1 + the one before of the same tensor. kept: later phases of the stage read it
@@ -298,13 +299,13 @@ static int redistribute(Partition *p, int tensor, const Placement *to, const Nod
   }
   if (exchanges < 0) {
     error_set(p->error, PLAIT_INFEASIBLE, "the rows of experts %s cannot be moved at once",
-              graph_tensor(p->h, tensor)->name);
+              user_name(graph_tensor(p->h, tensor)->name));
     return -1;
   }
   RedistributeStep steps[MAX_REDISTRIBUTE_STEPS];
   int n = redistribute_steps(p->mesh, &graph_tensor(p->h, tensor)->shape, from, to, steps, p->error), first = n;
   if (n < 0) {
-    error_prefix(p->error, "%s", graph_tensor(p->h, tensor)->name);
+    error_prefix(p->error, "%s", user_name(graph_tensor(p->h, tensor)->name));
     return -1;
   }
   while (first > 0 && now < 0) now = made_before(p, tensor, &steps[--first].to, context);
@@ -354,7 +355,7 @@ static int place_lowered(Partition *p, int first, const Node *like) {
       for (int k = 0; k < n->ninput; k++)
         if (n->input[k] >= 0 && !placement_equal(node_want(n, k), graph_tensor(h, n->input[k])->placement))
           return error_set(p->error, PLAIT_FAILED, "lowering of %s leaves %s to be redistributed", like->name,
-                           graph_tensor(h, n->input[k])->name);
+                           user_name(graph_tensor(h, n->input[k])->name));
       n->want_ = n->give_ = NULL;
     }
     for (int k = 0; k < n->noutput; k++) {

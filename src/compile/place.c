@@ -4,6 +4,7 @@
 #include "base/fault.h"
 #include "compile/pass.h"
 #include "compile/place_node.h"
+#include "ir/user_name.h"
 #include <string.h>
 
 // "dp × tp"
@@ -40,10 +41,10 @@ static int place_parameters(Graph *g, const Mesh *mesh, const Layout *layout, Er
     if (v->kind == VARIABLE_OUTPUT) continue; // see store_outputs
     if (v->of && v->parameter < 0) continue; // the same everywhere, or an accumulator
     if (v->parameter < 0 && v->shape.rank > 0)
-      return error_set(error, PLAIT_FAILED, "Variable %s has a shape but no parameter", v->name);
+      return error_set(error, PLAIT_FAILED, "Variable %s has a shape but no parameter", user_name(v->name));
     Placement p = layout_placement(layout, mesh, ROLE_WEIGHT, &v->shape);
     int annotated = layout_annotated(layout, mesh, v->name, &v->shape, &p);
-    int code = check_divides(mesh, &p, &v->shape, v->name, error);
+    int code = check_divides(mesh, &p, &v->shape, user_name(v->name), error);
     if (code) return code;
     // Gradients and what MICRO accumulates are placed when their first contribution is known.
     if (variable_is_stored(v) && (annotated || !layout->propagate)) v->storage = placement_new(g, &p);
@@ -103,7 +104,7 @@ static int fix_outputs(Graph *g, const Mesh *mesh, const Layout *layout, const N
     int interior = FAULT(bias_in_a_partial_sum, 0, op_def(n->op)->defers_sum);
     if (!annotated && (t->role != ROLE_RESIDUAL || interior)) continue;
     if (!annotated) p = layout_placement(layout, mesh, ROLE_RESIDUAL, &t->shape);
-    int code = check_divides(mesh, &p, &t->shape, annotated ? t->name : "the residual stream", error);
+    int code = check_divides(mesh, &p, &t->shape, annotated ? user_name(t->name) : "the residual stream", error);
     if (code) return code;
     t->placement = placement_new(g, &p);
   }

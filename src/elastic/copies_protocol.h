@@ -6,7 +6,7 @@
 enum { COPY_PIECE = 1 << 20 }; // bytes of one piece at most
 
 // First, by the sender: whose workers these are. The run's name has a random number that only the job's machines know.
-typedef struct CopyGreeting { char magic[8]; uint32_t version, reserved; char run[MEMORY_IMAGE_RUN]; } CopyGreeting;
+typedef struct CopyGreeting { char magic[8]; uint32_t version, reserved; char run[WORKER_RUN]; } CopyGreeting;
 #define COPY_MAGIC "plaitcpy"
 enum { COPY_VERSION = 1 };
 

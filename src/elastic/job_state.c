@@ -40,12 +40,14 @@ static const Field failure_fields[] = {
     INTEGER_OF(JobFailure, weight, 0, WEIGHT),
     INTEGER_OF(JobFailure, rank, -1, JOB_MACHINES * RANKS),
     INTEGER_OF(JobFailure, status, 0, STATUS),
-    FLAG_OF(JobFailure, blames),
+    INTEGER_OF(JobFailure, blamed, -1, JOB_MACHINES * RANKS),
     FLAG_OF(JobFailure, wrong_input),
     FLAG_OF(JobFailure, counted),
     TEXT_OF(JobFailure, machine),
     TEXT_OF(JobFailure, host),
-    TEXT_OF(JobFailure, sentence),
+    TEXT_OF(JobFailure, blamed_host),
+    TEXT_OF(JobFailure, how),
+    TEXT_OF(JobFailure, words),
     END_OF_FIELDS};
 
 static const Field state_fields[] = {
@@ -59,6 +61,7 @@ static const Field state_fields[] = {
     INTEGER_OF(JobState, round, -1, ROUNDS),
     INTEGER_OF(JobState, restarts, 0, ROUNDS),
     INTEGER_OF(JobState, lost, 0, JOB_MACHINES),
+    TEXT_OF(JobState, lost_host),
     INTEGER_OF(JobState, stop, 0, SIGNAL),
     INTEGER_OF(JobState, status, 0, STATUS),
     TEXT_OF(JobState, cause),
@@ -174,11 +177,4 @@ void job_make_name(char *text, size_t size) {
   uint64_t random = 0;
   if (getrandom(&random, sizeof random, 0) != sizeof random) random = (uint64_t)getpid();
   snprintf(text, size, "%016llx", (unsigned long long)random);
-}
-
-const char *job_blamed(const char *sentence, int rank) {
-  int named;
-  for (const char *at = sentence; (at = strstr(at, "rank ")); at++)
-    if (sscanf(at, "rank %d on ", &named) == 1 && named != rank) return at;
-  return NULL;
 }

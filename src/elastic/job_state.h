@@ -1,12 +1,13 @@
 // What the supervisors of a job have in common: who is there, which round runs, how it ends. One value of the store,
 // which they change by compare-and-set.
 #pragma once
+#include "elastic/failure.h"
 #include "net/secret.h"
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
-enum { JOB_MACHINES = 1024, JOB_SENTENCE = 2100, JOB_NAME = 64, JOB_ID = 24 };
+enum { JOB_MACHINES = 1024, JOB_SENTENCE = FAILURE_SENTENCE, JOB_NAME = 64, JOB_ID = 24 };
 
 typedef enum JobPhase {
   JOB_GATHERS, // not enough machines, or the first round waits for more
@@ -37,10 +38,12 @@ typedef struct Machine {
 // A failure that ended a round. weight: 3 a signal killed the worker, 2 it said why, 1 it ended with a status; 0: none.
 typedef struct JobFailure {
   int round, weight, rank, status; // status: what a shell calls it
-  bool blames, wrong_input;        // blames: it names another rank; wrong_input: a restart would end in the same way
-  bool counted;                    // it was found to be what ended the round: one of the restarts, or the job's end
-  char machine[JOB_ID], host[JOB_NAME];
-  char sentence[JOB_SENTENCE];
+  int blamed;          // the other rank that the worker says is to blame, on the machine `blamed_host`; -1: none
+  bool wrong_input;    // a restart would end in the same way
+  bool counted;        // it was found to be what ended the round: one of the restarts, or the job's end
+  char machine[JOB_ID], host[JOB_NAME], blamed_host[JOB_NAME];
+  char how[FAILURE_HOW]; // as in Failure
+  char words[sizeof((Error *)0)->message]; // what the worker says itself; "": nothing
 } JobFailure;
 
 // How a machine's workers have ended.
@@ -61,6 +64,7 @@ typedef struct JobState {
   JobEnding ending;
   int round, restarts;     // round -1: none yet
   int lost;                // machines that this round has lost
+  char lost_host[JOB_NAME]; // the first of them
   bool asked; // its workers were asked to save and end, or stopped for so long that others count them as lost
   int stop, status;        // the signal that stops the job; the status that it ended with
   char cause[JOB_SENTENCE]; // of the round, or of what ends it
@@ -68,9 +72,6 @@ typedef struct JobState {
   int count;
   Machine machine[JOB_MACHINES];
 } JobState;
-
-// Where the sentence of a rank begins to name another one, as in "rank 1 on node7 has died …". NULL: it does not.
-const char *job_blamed(const char *sentence, int rank);
 
 // JSON; the caller frees it.
 char *job_state_print(const JobState *state);

@@ -2,6 +2,7 @@
 #include "elastic/journal.h"
 #include "base/error.h"
 #include "base/file.h"
+#include "elastic/failure.h"
 #include <fcntl.h>
 #include <jansson.h>
 #include <stdlib.h>
@@ -36,7 +37,7 @@ void journal_round(const char *folder, const JournalRound *r) {
 
 // Whether the last line is one of journal_end.
 static int has_ended(const char *folder) {
-  char text[4096], *path = xformat("%s/launch.jsonl", folder);
+  char text[1 << 14], *path = xformat("%s/launch.jsonl", folder);
   int fd = file_open(path, O_RDONLY);
   off_t size = fd >= 0 ? lseek(fd, 0, SEEK_END) : 0, from = size > (off_t)sizeof text ? size - (off_t)sizeof text : 0;
   ssize_t n = fd >= 0 ? pread(fd, text, sizeof text, from) : 0;
@@ -47,9 +48,15 @@ static int has_ended(const char *folder) {
   return !strncmp(line, "{\"rounds\": ", 11);
 }
 
-void journal_end(const char *folder, int rounds, int restarts, int status, const char *failure) {
+void journal_end(const char *folder, int rounds, int restarts, int status, const JournalFailure *failure) {
   if (!folder || has_ended(folder)) return;
   json_t *object = json_pack("{s:i, s:i, s:i}", "rounds", rounds, "restarts", restarts, "status", status);
-  if (failure) json_object_set_new(object, "failure", json_string(failure));
+  if (failure) {
+    char text[FAILURE_SENTENCE];
+    failure_print(failure->how, failure->words, text, sizeof text);
+    json_object_set_new(object, "failure", json_string(text));
+    json_object_set_new(object, "rank", json_integer(failure->rank));
+    if (*failure->words) json_object_set_new(object, "words", json_string(failure->words));
+  }
   append(folder, object);
 }

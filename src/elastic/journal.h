@@ -14,6 +14,10 @@ typedef struct JournalRound {
 // Appends a line to FOLDER/launch.jsonl; the folder may not exist yet. What cannot be written is left out: the run
 // matters more. folder NULL: nothing.
 void journal_round(const char *folder, const JournalRound *round);
-// Nothing where another machine has written the end of the job. failure: the sentence of the failure that has ended the
-// job; NULL: none has.
-void journal_end(const char *folder, int rounds, int restarts, int status, const char *failure);
+// The failure that has ended a job.
+typedef struct JournalFailure {
+  int rank;               // that failed
+  const char *how, *words; // how its process has ended, and what it said itself ("": nothing)
+} JournalFailure;
+// Nothing where another machine has written the end of the job. failure NULL: none has ended it.
+void journal_end(const char *folder, int rounds, int restarts, int status, const JournalFailure *failure);

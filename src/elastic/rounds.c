@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 static void set_cause(JobState *s, const char *format, const char *host) {
   snprintf(s->cause, sizeof s->cause, format, host);
@@ -75,6 +76,7 @@ static bool form(JobState *s, const RoundLimits *l) {
     s->ending = ENDING_NONE;
     s->round++;
     s->lost = 0;
+    *s->lost_host = 0;
     s->asked = false;
     for (int k = 0; k < n; k++) {
       Machine *m = &s->machine[index[k]];
@@ -119,7 +121,10 @@ bool rounds_lose(JobState *s, const char *id) {
   Machine *m = job_machine(s, id);
   if (!m) return false;
   if (m->ranks && (s->phase == JOB_RUNS || s->phase == JOB_ENDS)) {
-    if (!s->lost++) set_cause(s, "%s was lost", m->host);
+    if (!s->lost++) {
+      set_cause(s, "%s was lost", m->host);
+      snprintf(s->lost_host, sizeof s->lost_host, "%s", m->host);
+    }
     end(s, ENDING_LOST);
   }
   drop(s, m);
@@ -143,7 +148,18 @@ bool rounds_failing(JobState *s, const char *id, int round) {
   return true;
 }
 
-static int gravity(const JobFailure *f) { return f->weight ? 2 * f->weight - f->blames : 0; }
+JobFailure rounds_failure(const Failure *f, int round, const char *machine, bool wrong_input) {
+  JobFailure to = {.round = round, .weight = f->weight, .rank = f->rank, .status = f->exit_status,
+                   .blamed = error_blames(&f->said, f->rank), .wrong_input = wrong_input};
+  snprintf(to.machine, sizeof to.machine, "%s", machine);
+  gethostname(to.host, sizeof to.host - 1);
+  if (to.blamed >= 0) memcpy(to.blamed_host, f->said.blamed.host, sizeof to.blamed_host);
+  memcpy(to.how, f->how, sizeof to.how);
+  memcpy(to.words, f->said.message, sizeof to.words);
+  return to;
+}
+
+static int gravity(const JobFailure *f) { return f->weight ? 2 * f->weight - (f->blamed >= 0) : 0; }
 
 // Where the stop comes while a round ends for another reason, its workers have been asked to end by SIGTERM.
 static void note_status(JobState *s, int status) {
@@ -200,12 +216,11 @@ static bool finish_stopped(JobState *s) { return finish(s, s->status ? s->status
 // The others' last word of a lost machine, which can say nothing itself.
 static void add_what_others_saw(JobState *s) {
   const JobFailure *f = &s->failure;
-  const char *seen = f->round == s->round && f->weight ? job_blamed(f->sentence, f->rank) : NULL;
+  bool seen = f->round == s->round && f->weight && f->blamed >= 0;
   size_t n = strlen(s->cause);
-  char host[JOB_NAME] = "";
-  if (!s->lost || !seen || sscanf(seen, "rank %*d on %63s", host) != 1 || strncmp(s->cause, host, strlen(host))) return;
-  if (n + strlen(seen) + 4 < sizeof s->cause)
-    snprintf(s->cause + n, sizeof s->cause - n, " (%s)", FAULT(lost_without_a_word, seen, ""));
+  if (!s->lost || !seen || strcmp(s->lost_host, f->blamed_host)) return;
+  if (n + strlen(f->words) + 4 < sizeof s->cause)
+    snprintf(s->cause + n, sizeof s->cause - n, " (%s)", FAULT(lost_without_a_word, f->words, ""));
 }
 
 bool rounds_try_again(const JobState *s, const RoundLimits *l, const JobFailure *f) {
@@ -219,7 +234,7 @@ static bool settle(JobState *s, const RoundLimits *l) {
   s->failure.counted |= own;
   if (!own) add_what_others_saw(s);
   if (own) {
-    snprintf(s->cause, sizeof s->cause, "%s", s->failure.sentence);
+    failure_print(s->failure.how, s->failure.words, s->cause, sizeof s->cause);
     if (!rounds_try_again(s, l, &s->failure)) return finish(s, s->failure.status);
     s->restarts++;
   }

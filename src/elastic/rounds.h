@@ -9,6 +9,9 @@ typedef struct RoundLimits {
   int exactly, unit; // ranks that the mesh has, 0: any number that is a multiple of unit
 } RoundLimits;
 
+// A failure here, as the other machines must know it.
+JobFailure rounds_failure(const Failure *failure, int round, const char *machine, bool wrong_input);
+
 // All return whether the state has changed.
 bool rounds_join(JobState *state, const RoundLimits *limits, const Machine *machine);
 bool rounds_leave(JobState *state, const char *id); // says goodbye

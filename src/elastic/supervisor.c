@@ -136,9 +136,12 @@ static void finish(Supervisor *me, int status) {
   const JobState *s = me->state;
   bool is_last = s && s->phase == JOB_DONE && writes_the_end(me);
   if (is_last && me->options->run_folder) left_remove(me->options->run_folder, false);
-  if (is_last)
+  if (is_last) {
+    const JobFailure *f = &s->failure;
+    const JournalFailure failure = {.rank = f->rank, .how = f->how, .words = f->words};
     journal_end(me->options->run_folder, s->round + 1, s->restarts, status,
-                status && s->failure.counted && s->failure.round == s->round ? s->failure.sentence : NULL);
+                status && f->counted && f->round == s->round ? &failure : NULL);
+  }
   if (s && s->phase != JOB_DONE && s->count > 0 && member_serves(me->member) && !strchr(me->options->endpoints, ','))
     fprintf(stderr, "plait launch: the store stays here until the other machines have ended; a second endpoint in "
                     "--rdzv would let it move\n");

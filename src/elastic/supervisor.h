@@ -23,6 +23,7 @@ typedef struct LaunchOptions {
   int ranks, unit;         // ranks that the mesh has, 0: any multiple of unit
   bool copies;             // what workers keep in memory is kept on the next machine, too (elastic/copies.h)
   bool insecure;           // addresses that are not of the loopback interface
+  bool net;                // ranks talk by net, whatever run.comm says
   double silence, patience; // seconds: see MemberOptions (elastic/member.h)
   const char *recipe;      // a number of what is run, as text: all machines must run the same
   const char *what;        // the same in lines of elastic/job_what.h

@@ -65,7 +65,7 @@ int supervisor_round_start(Supervisor *me, Error *error) {
                      .host = first ? first->address : "127.0.0.1", .port = first ? port_of(me, first) : 0, .id = o->id,
                      .token = s->job, .round = s->round, .restarts = s->restarts, .most_restarts = o->most_restarts,
                      .log_folder = o->log_folder, .tee = o->tee, .copies = o->copies && job_members(s) > 1,
-                     .insecure = o->insecure, .secret = s->secret};
+                     .insecure = o->insecure, .secret = s->secret, .net = o->net};
   me->begun = s->round;
   me->ranks = job_ranks(s);
   me->working = true;
@@ -99,14 +99,9 @@ static bool was_stopped(const Supervisor *me) {
 
 static JobFailure own_failure(const Supervisor *me) {
   const Failure *found = &me->round.failure;
-  JobFailure f = {.round = me->begun, .weight = found->weight, .rank = found->rank, .status = found->exit_status,
-                  .blames = found->blames};
   bool is_wrong = me->options->trains && found->exit_status == SUPERVISOR_WRONG_INPUT;
-  f.wrong_input = found->lasts || FAULT(wrong_input_restarts, is_wrong, 0);
-  snprintf(f.machine, sizeof f.machine, "%s", member_id(me->member));
-  gethostname(f.host, sizeof f.host - 1);
-  snprintf(f.sentence, sizeof f.sentence, "%s", found->sentence);
-  return f;
+  bool lasts = failure_lasts(found) || FAULT(wrong_input_restarts, is_wrong, 0);
+  return rounds_failure(found, me->begun, member_id(me->member), lasts);
 }
 
 // Which worker has failed first. Where no other machine's may have failed before, it is told at once.

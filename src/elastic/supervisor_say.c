@@ -96,10 +96,9 @@ void supervisor_say_waits(Supervisor *me) {
 
 // Failures and rounds -------------------------------------------------------------------------------------------------
 
-// The words of plait train about wrong input, without those about a rank: all have read the same. NULL: it is not that.
-static const char *own_words(const JobFailure *f) {
-  const char *colon = f->wrong_input && f->status == SUPERVISOR_WRONG_INPUT ? strstr(f->sentence, ": ") : NULL;
-  return colon ? colon + 2 : NULL;
+// The words of plait train about wrong input are not those of one rank: all have read the same.
+static bool all_say_it(const JobFailure *f) {
+  return f->wrong_input && f->status == SUPERVISOR_WRONG_INPUT && *f->words;
 }
 
 // settled: the state says what follows, else it will be this.
@@ -112,8 +111,8 @@ static void describe_what_follows(const Supervisor *me, const JobFailure *f, boo
   if (again && s->phase == JOB_GATHERS) snprintf(text, size, " (restart %d of %d)", restart, most);
   else if (again)
     snprintf(text, size, "; starting all %d workers again (restart %d of %d)", job_ranks(s), restart, most);
-  else if (stops || !most || own_words(f)) return;
-  else if (f->wrong_input) snprintf(text, size, "; %s", failure_lasts);
+  else if (stops || !most || all_say_it(f)) return;
+  else if (f->wrong_input) snprintf(text, size, "; %s", failure_is_left);
   else
     snprintf(text, size, "; the restart%s of --max-restarts %s used up", most == 1 ? "" : "s",
              most == 1 ? "is" : "are");
@@ -121,13 +120,14 @@ static void describe_what_follows(const Supervisor *me, const JobFailure *f, boo
 
 // A failure is told once: whole where it happened, in a line on the others.
 static void tell_failure(Supervisor *me, const JobFailure *f, bool settled) {
-  char after[120];
+  char after[120], text[FAILURE_SENTENCE];
   if (f->round <= me->printed) return;
   me->printed = f->round;
   describe_what_follows(me, f, settled, after, sizeof after);
   if (strcmp(f->machine, member_id(me->member)))
     fprintf(stderr, "plait launch: rank %d on %s failed; that machine prints how%s\n", f->rank, f->host, after);
-  else fprintf(stderr, "plait launch: %s%s\n", own_words(f) ? own_words(f) : f->sentence, after);
+  failure_print(all_say_it(f) ? "" : f->how, f->words, text, sizeof text);
+  if (!strcmp(f->machine, member_id(me->member))) fprintf(stderr, "plait launch: %s%s\n", text, after);
 }
 
 void supervisor_say_own_failure(Supervisor *me, const JobFailure *f) { tell_failure(me, f, false); }

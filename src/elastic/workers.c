@@ -10,7 +10,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -52,16 +51,13 @@ static void set_number(const char *name, long long value) {
   setenv(name, text, 1);
 }
 
-// plait's own names come first where others are set, too (comm/launcher.c), as below srun.
-static void set_variables(const WorkerPlan *p, const Workers *w, int local, int notices) {
+// torchrun's.
+static void set_variables(const WorkerPlan *p, int local) {
   const struct { const char *name; int value; } numbers[] = {
       {"RANK", p->first_rank + local},
-      {"PLAIT_RANK", p->first_rank + local},
       {"WORLD_SIZE", p->ranks},
-      {"PLAIT_WORLD_SIZE", p->ranks},
       {"LOCAL_RANK", local},
       {"LOCAL_WORLD_SIZE", p->count},
-      {"PLAIT_LOCAL_WORLD_SIZE", p->count},
       {"GROUP_RANK", p->node},
       {"GROUP_WORLD_SIZE", p->nodes},
       {"ROLE_RANK", p->first_rank + local},
@@ -69,16 +65,8 @@ static void set_variables(const WorkerPlan *p, const Workers *w, int local, int 
       {"MASTER_PORT", p->port},
       {"TORCHELASTIC_RESTART_COUNT", p->restarts},
       {"TORCHELASTIC_MAX_RESTARTS", p->most_restarts},
-      {"PLAIT_LAUNCH_FD", notices},
   };
-  const int *memory = w->worker[local].memory;
-  char memories[64];
   for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) set_number(numbers[i].name, numbers[i].value);
-  setenv("PLAIT_RUN_ID", w->run, 1);
-  snprintf(memories, sizeof memories, "%d %d %d %d %d", memory[0], memory[1], p->first_rank, p->count, p->copies);
-  setenv("PLAIT_LAUNCH_MEMORY", memories, 1); // runtime/launch_memory.h
-  setenv("PLAIT_LAUNCH_JOB", p->token, 1); // whose rounds count (train/run_folder.h)
-  set_number("PLAIT_LAUNCH_ROUND", p->round);
   if (p->insecure) setenv("PLAIT_INSECURE", "1", 1);
   setenv(secret_drawn_variable, p->secret, 1); // not on the command line, which everybody sees
   setenv("TORCHELASTIC_RUN_ID", p->id, 1);
@@ -86,11 +74,22 @@ static void set_variables(const WorkerPlan *p, const Workers *w, int local, int 
   setenv("ROLE_NAME", "default", 1);
 }
 
-static void set_page(int descriptor, int local) {
-  char text[32];
-  unsetenv("PLAIT_LAUNCH_PAGE"); // of a supervisor that is itself a worker
-  snprintf(text, sizeof text, "%d:%d", descriptor, local);
-  if (descriptor >= 0) setenv("PLAIT_LAUNCH_PAGE", text, 1);
+// plait's own names come first where others are set, too (comm/launcher.c), as below srun.
+static Supervised told_to(const WorkerPlan *p, const Workers *w, int local, int notices, int pages) {
+  const int *memory = w->worker[local].memory;
+  Supervised s = {.rank = p->first_rank + local,
+                  .ranks = p->ranks,
+                  .local_ranks = p->count,
+                  .round = p->round,
+                  .net = p->net,
+                  .notices = notices,
+                  .pages = pages,
+                  .page = pages >= 0 ? local : -1,
+                  .memory = {.first = p->first_rank, .count = p->count, .copies = p->copies}};
+  memcpy(s.memory.fd, memory, sizeof s.memory.fd);
+  snprintf(s.run, sizeof s.run, "%s", w->run);
+  snprintf(s.job, sizeof s.job, "%s", p->token);
+  return s;
 }
 
 typedef struct Birth {
@@ -120,8 +119,9 @@ static _Noreturn void become(const WorkerPlan *p, const Workers *w, const Birth 
     sched_setaffinity(0, sizeof share, &share);
     binding_memory(&share);
   }
-  set_variables(p, w, local, b->notices);
-  set_page(b->pages, local);
+  const Supervised told = told_to(p, w, local, b->notices, b->pages);
+  set_variables(p, local);
+  worker_write(&told);
   signal(SIGPIPE, SIG_DFL);
   sigemptyset(&none);
   sigprocmask(SIG_SETMASK, &none, NULL);
@@ -164,17 +164,6 @@ static int open_stream(const WorkerPlan *p, int rank, int stream, WorkerStream *
 
 // -------------------------------------------------------------------------------------------------------------------
 
-// Empty: it takes what the worker puts there. It cannot shrink, so that who maps it later may read all of it. A system
-// that has none goes without: the run resumes from files then.
-static void open_memory(Worker *worker) {
-  for (int i = 0; i < WORKER_MEMORIES; i++) {
-    char name[40];
-    snprintf(name, sizeof name, "plait rank %d, %d", worker->rank, i);
-    worker->memory[i] = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
-    if (worker->memory[i] >= 0) fcntl(worker->memory[i], F_ADD_SEALS, F_SEAL_SHRINK);
-  }
-}
-
 static int start_one(const WorkerPlan *p, Workers *w, Birth *b, int local, Error *error) {
   Worker *worker = &w->worker[local];
   int code = PLAIT_OK, why = 0;
@@ -182,7 +171,7 @@ static int start_one(const WorkerPlan *p, Workers *w, Birth *b, int local, Error
   for (int s = 0; s < WORKER_STREAMS; s++) worker->stream[s].from = worker->stream[s].to_log = b->output[s] = -1;
   for (int s = 0; s < WORKER_STREAMS && !code; s++)
     code = open_stream(p, worker->rank, s, &worker->stream[s], &b->output[s], error);
-  open_memory(worker);
+  worker_memory_create(worker->rank, worker->memory);
   w->count = local + 1;
   if (!code && pipe2(b->reason, O_CLOEXEC))
     code = error_set(error, PLAIT_FAILED, "no pipe for a worker: %s", strerror(errno));
@@ -205,7 +194,7 @@ static int start_one(const WorkerPlan *p, Workers *w, Birth *b, int local, Error
 int workers_start(const WorkerPlan *p, Workers *w, Error *error) {
   int notices[2];
   Birth birth = {.supervisor = getpid()};
-  *w = (Workers){.worker = xcalloc((size_t)p->count, sizeof(Worker)), .guard = -1, .notices = -1};
+  *w = (Workers){.worker = xcalloc((size_t)p->count, sizeof(Worker)), .ranks = p->ranks, .guard = -1, .notices = -1};
   snprintf(w->run, sizeof w->run, "%.300s.%.40s.%d", p->id, p->token, p->round);
   int code = start_guard(w, error);
   if (!code && pipe2(notices, O_CLOEXEC))

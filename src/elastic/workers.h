@@ -1,7 +1,9 @@
 // The worker processes of one round on this machine: started together, ended together, none left over.
 #pragma once
 #include "base/error.h"
-#include "comm/worker_page.h"
+#include "worker/notice.h"
+#include "worker/page.h"
+#include "worker/worker.h"
 #include <stdbool.h>
 #include <sys/types.h>
 
@@ -21,9 +23,10 @@ typedef struct WorkerPlan {
   bool copies;              // what they keep in memory is kept on the next machine, too (elastic/copies.h)
   bool insecure;            // other addresses than the loopback interface's are fine
   const char *secret;       // that plait launch has drawn (secret_draw); "": the user has given one
+  bool net;                 // ranks talk by net, whatever the recipe says, which may be written for threads
 } WorkerPlan;
 
-enum { WORKER_STREAMS = 2, WORKER_SENTENCE = 1024, WORKER_LINE = 4096, WORKER_MEMORIES = 2, WORKER_RUN = 400 };
+enum { WORKER_STREAMS = 2, WORKER_LINE = 4096 };
 
 // What a worker prints when the supervisor reads it (tee).
 typedef struct WorkerStream { int from, to_log, to_console, length; char line[WORKER_LINE]; } WorkerStream;
@@ -36,8 +39,7 @@ typedef struct Worker {
   int status; // of waitpid, once it has ended
   WorkerStream stream[WORKER_STREAMS];
   int memory[WORKER_MEMORIES]; // files without names in which it keeps what is to outlive it; -1: it has none
-  char sentence[WORKER_SENTENCE]; // why it failed, as it says itself; "" where it did not say
-  bool lasts;     // a restart would end in the same way, as it says itself
+  Error said; // why it failed, as it says itself; code 0 where it did not say
 } Worker;
 
 typedef struct Workers {
@@ -45,9 +47,9 @@ typedef struct Workers {
   int count;
   pid_t group;    // process group of all of them; also the guard's id, which ends them if the supervisor dies
   int guard;      // the pipe that the guard reads
-  int notices;    // what workers say of themselves (runtime/launch_notice.h); -1: none
-  int pending;    // bytes of a notice that is not whole yet
-  char notice[WORKER_LINE];
+  int ranks;      // of all machines
+  int notices;    // what workers say of themselves; -1: none
+  NoticeReader heard; // of that pipe
   WorkerPages pages; // what each does
   char run[WORKER_RUN]; // PLAIT_RUN_ID: another round is another run
   long long step; // the first that this round has done; 0: none yet

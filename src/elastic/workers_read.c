@@ -1,4 +1,4 @@
-// What workers say: their output with --tee, and their notices (runtime/launch_notice.h).
+// Reads the output of workers (--tee) and their notices.
 #include "elastic/workers.h"
 #include <errno.h>
 #include <fcntl.h>
@@ -48,34 +48,21 @@ void workers_read_output(Worker *worker, int stream) {
   }
 }
 
-// "step 12", "failed 3 SENTENCE", "lasting 3 SENTENCE"
-static void take_notice(Workers *w, const char *line) {
-  long long number = 0;
-  int at = 0;
-  if (sscanf(line, "step %lld", &number) == 1 && !w->step) w->step = number;
-  bool lasts = !strncmp(line, "lasting ", 8);
-  if (sscanf(line, lasts ? "lasting %lld %n" : "failed %lld %n", &number, &at) != 1 || !at) return;
-  for (int i = 0; i < w->count; i++) {
-    Worker *worker = &w->worker[i];
-    if (worker->rank != number || worker->sentence[0]) continue;
-    snprintf(worker->sentence, sizeof worker->sentence, "%s", line + at);
-    worker->lasts = lasts;
-  }
+static void take_notice(Workers *w, const WorkerNotice *notice) {
+  if (notice->kind == NOTICE_STEP && !w->step) w->step = notice->step;
+  for (int i = 0; i < w->count && notice->kind == NOTICE_FAILURE; i++)
+    if (w->worker[i].rank == notice->rank) error_take(&w->worker[i].said, &notice->error);
 }
 
 void workers_read_notices(Workers *w) {
+  NoticeReader *heard = &w->heard;
   for (;;) {
-    ssize_t n = read(w->notices, w->notice + w->pending, sizeof w->notice - (size_t)w->pending);
+    WorkerNotice notice;
+    ssize_t n = read(w->notices, heard->data + heard->bytes, sizeof heard->data - heard->bytes);
     if (n < 0 && errno == EINTR) continue;
     if (n == 0) close(w->notices), w->notices = -1;
     if (n <= 0) return;
-    w->pending += (int)n;
-    for (char *end; (end = memchr(w->notice, '\n', (size_t)w->pending));) {
-      *end++ = 0;
-      take_notice(w, w->notice);
-      w->pending -= (int)(end - w->notice);
-      memmove(w->notice, end, (size_t)w->pending);
-    }
-    if (w->pending == sizeof w->notice) w->pending = 0; // no notice is that long
+    heard->bytes += (size_t)n;
+    while (worker_notice_take(heard, w->ranks, &notice)) take_notice(w, &notice);
   }
 }

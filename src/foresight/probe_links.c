@@ -89,7 +89,7 @@ static int run(Rank *r, void *context, Error *error) {
   if (in && !code) {
     memset(send, 0, bytes); // pages are there
     memset(recv, 0, bytes);
-    if (time_calls(comm, t, send, recv)) code = error_set(error, PLAIT_FAILED, "%s", plait_comm_error(r->world));
+    if (time_calls(comm, t, send, recv)) code = plait_comm_failure(r->world, error);
   }
   plait_comm_destroy(comm);
   free(ranks);
@@ -112,7 +112,7 @@ static int find_hosts(Rank *r, void *context, Error *error) {
   gethostname(mine, sizeof mine - 1);
   PlaitBuffer buffer = {mine, all, sizeof mine};
   int code = plait_all_gather(r->world, &buffer, 1, PLAIT_UINT8, NULL, NULL);
-  if (code) code = error_set(error, PLAIT_FAILED, "%s", plait_comm_error(r->world));
+  if (code) code = plait_comm_failure(r->world, error);
   else if (r->rank == 0 || !pairs->local) memcpy(pairs->host, all, sizeof *all * (size_t)pairs->ranks);
   free(all);
   return code;

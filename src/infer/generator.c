@@ -95,7 +95,7 @@ static int draw(Rank *r, void *generator, Error *error) {
   if (code) return code;
   if (r->rank == 0) id = sample_token(g->logits, g->vocab, g->allowed, &g->sample, (uint64_t)g->count, g->scratch);
   if (plait_broadcast(r->world, &(PlaitBuffer){&id, &id, 1}, 1, PLAIT_INT32, 0, NULL, NULL))
-    return error_set(error, PLAIT_FAILED, "%s", plait_comm_error(r->world));
+    return plait_comm_failure(r->world, error);
   if (session_is_local(g->model.session) && r->rank) return PLAIT_OK; // threads have one Generator
   g->next = id;
   return PLAIT_OK;

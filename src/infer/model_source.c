@@ -122,10 +122,10 @@ static int open_huggingface(ModelSource *s, Error *error) {
 
 // Opens a folder that is neither a run nor a checkpoint of plait.
 static int open_other(ModelSource *s, Error *error) {
-  int code = folder_check_model(s->path, true, error);
-  if (!code) return open_huggingface(s, error);
-  if (!strstr(error->message, FOLDER_CHECK_NOTHING)) return code;
-  *error = (Error){0}; // which keeps its first sentence else
+  bool nothing;
+  Error why = {0};
+  if (!folder_check_any(s->path, true, &nothing, &why)) return open_huggingface(s, error);
+  if (!nothing) return error_take(error, &why);
   return error_set(error, PLAIT_BAD_INPUT,
                    "%s is neither a checkpoint (checkpoint.json), nor a run (checkpoints/), nor a Hugging Face folder "
                    "(config.json and model.safetensors)",

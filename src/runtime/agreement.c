@@ -123,7 +123,7 @@ const ObserverDef observer_agreement = {"agreement", OBSERVES(COLLECTIVE) | OBSE
 // Comparing ---------------------------------------------------------------------------------------------------------
 
 static int failed(const Agreement *a, Error *error) {
-  return error_set(error, comm_failure_code(a->world), "%s", plait_comm_error(a->world));
+  return plait_comm_failure(a->world, error);
 }
 
 static const char *rank_text(const Agreement *a, int rank, char *text, size_t size) {
@@ -168,9 +168,10 @@ static int name_order(Agreement *a, int64_t step, int x_rank, int x_log, int y_r
     while (at < nx && at < ny && x[at].hash == y[at].hash) at++;
     entry_text(x, nx, at, what[0], sizeof what[0]);
     entry_text(y, ny, at, what[1], sizeof what[1]);
-    code = error_set(error, PLAIT_FAILED, "run.desync_check: step %lld: call %d of %s is %s, but of %s it is %s",
-                     (long long)step, at + 1, rank_text(a, x_rank, rank[0], sizeof rank[0]), what[0],
-                     rank_text(a, y_rank, rank[1], sizeof rank[1]), what[1]);
+    code = error_set_about(error, PLAIT_FAILED, &(ErrorFacts){.rank = error_rank(x_rank, NULL)},
+                           "run.desync_check: step %lld: call %d of %s is %s, but of %s it is %s", (long long)step,
+                           at + 1, rank_text(a, x_rank, rank[0], sizeof rank[0]), what[0],
+                           rank_text(a, y_rank, rank[1], sizeof rank[1]), what[1]);
   }
   free(x);
   free(y);
@@ -266,8 +267,9 @@ static int check_replicas(Agreement *a, int64_t step, Error *error) {
       while (box[first] != box[r]) first++;
       if (!box[r] || all[first * n + i] == all[r * n + i]) continue;
       char rank[2][128];
-      code = error_set(
-          error, PLAIT_FAILED, "run.desync_check: step %lld: %s and %s hold different bits of the same part of %s%s",
+      code = error_set_about(
+          error, PLAIT_FAILED, &(ErrorFacts){.rank = error_rank(first, NULL)},
+          "run.desync_check: step %lld: %s and %s hold different bits of the same part of %s%s",
           (long long)step, rank_text(a, first, rank[0], sizeof rank[0]), rank_text(a, r, rank[1], sizeof rank[1]),
           a->p->graph->variable.data[a->item.data[i].variable].name, a->item.data[i].copy < 0 ? "" : " (its copy)");
     }

@@ -143,7 +143,7 @@ void executor_destroy(Executor *e) {
 static int finish_kernels(const Executor *e) { return device_drain(e->queue, e->error); }
 
 static int comm_failed(const Executor *e, const Bound *b) {
-  return error_set(e->error, comm_failure_code(b->comm), "%s: %s", b->node->name, plait_comm_error(b->comm));
+  return comm_failure_in(b->comm, e->error, "%s", b->node->name);
 }
 
 static void announce_collective(const Executor *e, const Bound *b) {
@@ -368,8 +368,7 @@ static int run_transfer(Executor *e, const Action *a) {
     e->stalled_seconds += clock_seconds() - start;
   }
   if (!code) return PLAIT_OK;
-  return error_set(e->error, comm_failure_code(e->world), "stage %d, microbatch %d: %s", a->stage, a->microbatch,
-                   plait_comm_error(e->world));
+  return comm_failure_in(e->world, e->error, "stage %d, microbatch %d", a->stage, a->microbatch);
 }
 
 // Where the action's step has its Variables, inputs and buffers. Programs of evaluation read those of training.
@@ -398,7 +397,7 @@ static int wait_received(Executor *e, const WalkStep *step) {
   int code =
       FAULT(buffer_is_reused_too_early, plait_event_wait(*sent(e, step->send, step->buffer.index)), PLAIT_OK);
   e->comm_seconds += clock_seconds() - start;
-  return code ? error_set(e->error, comm_failure_code(e->world), "%s", plait_comm_error(e->world)) : PLAIT_OK;
+  return code ? plait_comm_failure(e->world, e->error) : PLAIT_OK;
 }
 
 static void enter(Executor *e, const WalkStep *step) {

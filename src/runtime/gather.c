@@ -102,7 +102,7 @@ int gather_boxes(PlaitComm *comm, const CheckpointTensor *mine, int count, Gathe
   free(sizes);
   if (!code) return PLAIT_OK;
   gather_free(out);
-  return error_set(error, comm_failure_code(comm), "%s", plait_comm_error(comm));
+  return plait_comm_failure(comm, error);
 }
 
 void gather_free(Gathered *g) {

@@ -4,7 +4,7 @@
 #include "base/signals.h"
 #include "comm/comm.h"
 #include "comm/launcher.h"
-#include "comm/worker_page.h"
+#include "worker/page.h"
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -67,7 +67,7 @@ int launch_wait(Launch *l, Error *error) {
   int32_t signal, failed;
   int code = meet(l, &signal, &failed);
   l->all = NULL; // met already
-  if (code) return error_set(error, comm_failure_code(l->comm), "%s", plait_comm_error(l->comm));
+  if (code) return plait_comm_failure(l->comm, error);
   if (failed) return error_set(error, PLAIT_FAILED, "%s", "");
   if (signal) signals_request_stop(signal);
   return signal ? PLAIT_INTERRUPTED : PLAIT_OK;
@@ -90,7 +90,8 @@ int launch_choose(Launch *l, LaunchComm comm, int64_t ranks, const char *mesh, E
   int code = PLAIT_OK;
   const char *name = comm == LAUNCH_MPI ? "mpi" : comm == LAUNCH_NET ? "net" : NULL;
   if (name && !l->world) code = join(l, kind_of(comm), 0, NET_WIRE_AUTO, error);
-  if (code) return strncmp(error->message, "run.comm", 8) ? error_prefix(error, "run.comm: %s", name) : code;
+  if (code && error && !*error->key) error_prefix(error, "run.comm: %s", name);
+  if (code) return code;
   if (name && strcmp(name, world_name(l->world)))
     return error_set(error, PLAIT_BAD_INPUT, "run.comm: %s, but these processes are ranks of %s", name,
                      world_name(l->world));
@@ -117,14 +118,14 @@ int launch_choose(Launch *l, LaunchComm comm, int64_t ranks, const char *mesh, E
 // Agreements --------------------------------------------------------------------------------------------------------
 
 static int world_failed(const Launch *l, Error *error) {
-  return error_set(error, comm_failure_code(l->comm), "%s", plait_comm_error(l->comm));
+  return plait_comm_failure(l->comm, error);
 }
 
 static void name_rank(const Launch *l, Error *error) {
   char host[64] = "";
-  if (l->rank == 0 || !strncmp(error->message, "rank ", 5)) return;
+  if (l->rank == 0) return;
   gethostname(host, sizeof host - 1);
-  error_prefix(error, "rank %d on %s", l->rank, host);
+  error_name_rank(error, l->rank, host);
 }
 
 int launch_agree(const Launch *l, int code, Error *error) {

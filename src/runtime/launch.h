@@ -16,8 +16,6 @@ typedef struct Launch {
 } Launch;
 
 typedef enum LaunchComm { LAUNCH_AUTO, LAUNCH_LOCAL, LAUNCH_MPI, LAUNCH_NET } LaunchComm; // run.comm
-// "net" where plait launch has started this worker: it takes the place of run.comm, which a recipe keeps as it is.
-#define LAUNCH_COMM_VARIABLE "PLAIT_LAUNCH_COMM"
 // What is known of the run before its recipe is read together; zeroed: nothing.
 typedef struct LaunchWish {
   LaunchComm comm;

@@ -105,7 +105,7 @@ void rank_unload(Rank *r) {
 
 int rank_barrier(Rank *r, Error *error) {
   return plait_barrier(r->world, NULL, NULL)
-             ? error_set(error, comm_failure_code(r->world), "%s", plait_comm_error(r->world))
+             ? plait_comm_failure(r->world, error)
              : PLAIT_OK;
 }
 
@@ -114,7 +114,7 @@ static int settle_signals(Rank *r, Error *error) {
   if (!r->asking) return PLAIT_OK;
   r->asking = 0;
   r->answered = 1;
-  return plait_event_wait(r->asked) ? error_set(error, comm_failure_code(r->world), "%s", plait_comm_error(r->world))
+  return plait_event_wait(r->asked) ? plait_comm_failure(r->world, error)
                                     : PLAIT_OK;
 }
 
@@ -124,7 +124,7 @@ static int ask_for_signals(Rank *r, Error *error) {
   r->signal[0] = signals_number();
   r->asking = 1;
   return plait_all_reduce(r->world, &buffer, 1, PLAIT_INT32, PLAIT_MAX, r->signals, &r->asked)
-             ? error_set(error, comm_failure_code(r->world), "%s", plait_comm_error(r->world))
+             ? plait_comm_failure(r->world, error)
              : PLAIT_OK;
 }
 
@@ -137,7 +137,7 @@ int rank_signal(Rank *r, int *number, Error *error) {
   if (code || *number) return code;
   if (r->signals && rank_under_way(r)) return ask_for_signals(r, error);
   if (plait_comm_size(r->world) > 1 && plait_all_reduce(r->world, &buffer, 1, PLAIT_INT32, PLAIT_MAX, NULL, NULL))
-    return error_set(error, comm_failure_code(r->world), "%s", plait_comm_error(r->world));
+    return plait_comm_failure(r->world, error);
   *number = signal;
   return PLAIT_OK;
 }
@@ -225,7 +225,7 @@ static int share_first(Rank *r, NonFinite *first, Error *error) {
   NonFinite *all = xcalloc((size_t)ranks, sizeof *all);
   PlaitBuffer buffer = {first, all, sizeof *all};
   if (plait_all_gather(r->world, &buffer, 1, PLAIT_UINT8, NULL, NULL))
-    code = error_set(error, comm_failure_code(r->world), "%s", plait_comm_error(r->world));
+    code = plait_comm_failure(r->world, error);
   for (int i = 0; i < ranks && !code; i++)
     if (finite_before(r->job->train.graph, &all[i], first)) *first = all[i];
   free(all);

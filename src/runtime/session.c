@@ -36,22 +36,19 @@ Rank *session_rank(const Session *s, int rank) {
 
 // Failures ------------------------------------------------------------------------------------------------------------
 
-// "step 3: layer 1, …, rank 0 (dp 0): not a number" needs no other rank in front, which has only met the agreement.
-static int names_rank(const char *message) {
-  for (const char *at = message; (at = strstr(at, "rank ")); at++)
-    if ((at == message || at[-1] == ' ') && at[5] >= '0' && at[5] <= '9') return 1;
-  return 0;
-}
-
-// The others must not wait for this rank: they fail with its words, which say where they come from.
+// The others must not wait for this rank: they fail with its words, which say where they come from. A sentence that
+// names a rank ("step 3: layer 1, …, rank 0 (dp 0): not a number") needs no other one in front, which has only met the
+// agreement.
 static void fail(Worker *w) {
   Session *s = w->session;
   int none = -1;
-  if (atomic_compare_exchange_strong(&s->culprit, &none, w->rank->rank) && s->ranks > 1 &&
-      !names_rank(w->error.message))
-    error_prefix(&w->error, "rank %d", w->rank->rank);
-  int code = w->code == PLAIT_UNWRITABLE ? w->code : PLAIT_FAILED;
-  comm_fail_world(s->world, code, w->rank->rank, w->error.message);
+  w->error.code = w->code;
+  if (atomic_compare_exchange_strong(&s->culprit, &none, w->rank->rank) && s->ranks > 1)
+    error_name_rank(&w->error, w->rank->rank, NULL);
+  Error told = w->error;
+  if (told.code != PLAIT_UNWRITABLE) told.code = PLAIT_FAILED;
+  if (!told.blamed.known) told.blamed = error_rank(w->rank->rank, NULL);
+  comm_fail_world(s->world, &told);
 }
 
 // Tasks ---------------------------------------------------------------------------------------------------------------
@@ -97,7 +94,7 @@ static int first_failure(const Session *s, Error *error) {
   int culprit = session_culprit(s);
   const Worker *w = culprit < 0 ? NULL : &s->worker[culprit - s->first];
   if (!w) return PLAIT_OK;
-  return error_set(error, w->code, "%s", w->error.message);
+  return error_take(error, &w->error);
 }
 
 int session_run(Session *s, SessionTask task, void *context, Error *error) {

@@ -14,7 +14,7 @@ struct Staging {
   State view;
   CheckpointTensor *from; // (count) in the view
   int count;
-  MemoryImage *image[STAGING_IMAGES];
+  MemoryImage *image[WORKER_MEMORIES];
   int current;            // the image of the copy that is under way, or was last
   int observed;           // between staging_begin and staging_end
   pthread_mutex_t mutex;
@@ -42,7 +42,7 @@ int staging_create(State *state, Executor *executor, const StagingOptions *o, St
   int code = device_queue_create(state->device, NULL, &s->view.queue, error);
   for (int i = 0; i < o->images && !code; i++)
     if ((code = memory_image_create(o->fd ? o->fd[i] : -1, s->from, s->count, &s->image[i], error))) {
-      error_prefix(error, "rank %d", state->rank);
+      error_name_rank(error, state->rank, NULL);
       error_append(error, "; set checkpoint.async to off, and checkpoint.memory_every to 0");
     }
   if (code) staging_destroy(s);
@@ -54,7 +54,7 @@ void staging_destroy(Staging *s) {
   if (!s) return;
   if (s->observed) executor_observe(s->executor, OBSERVER_STAGING, NULL);
   device_queue_destroy(s->view.queue);
-  for (int i = 0; i < STAGING_IMAGES; i++) memory_image_close(s->image[i]);
+  for (int i = 0; i < WORKER_MEMORIES; i++) memory_image_close(s->image[i]);
   pthread_mutex_destroy(&s->mutex);
   pthread_cond_destroy(&s->copied);
   free(s->from);

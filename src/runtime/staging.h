@@ -10,16 +10,15 @@
 #include "runtime/executor.h"
 #include "runtime/job.h"
 #include "runtime/state_tensors.h"
+#include "worker/memory.h"
 
 typedef struct Staging Staging;
-
-enum { STAGING_IMAGES = 2 }; // at most
 
 // Bytes of a copy that a rank of the Program makes: the pieces that it writes to a checkpoint (variable_is_saved).
 int64_t staging_bytes(const Program *program, int rank);
 
 typedef struct StagingOptions {
-  int images;     // copies that there is memory for
+  int images;     // copies that there is memory for, WORKER_MEMORIES at most
   const int *fd;  // (images) memfds for them, or NULL: memory of this process
   const Job *job; // NULL, or copies also have the spare pieces of the machine whose ranks begin with `first`
   int first;      // (runtime/machine_state.h)

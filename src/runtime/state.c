@@ -18,7 +18,7 @@ int state_create(const Program *program, const Device *device, int64_t work_byte
   *s = (State){.program = program, .device = device, .rank = rank, .bytes = state_plan_bytes(program, work_bytes),
                .changes = 1};
   int code = device_allocate(device, s->bytes, &s->memory, error);
-  if (code) error_prefix(error, "rank %d", rank);
+  if (code) error_name_rank(error, rank, NULL);
   if (!code) code = device_queue_create(device, NULL, &s->queue, error);
   if (code) {
     state_destroy(s);

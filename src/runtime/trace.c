@@ -29,7 +29,7 @@ int trace_align(Trace *t, PlaitComm *world, bool one_machine, Error *error) {
   int failed = plait_barrier(world, NULL, NULL);
   t->zero = clock_seconds();
   if (!failed && one_machine) failed = plait_broadcast(world, &zero, 1, PLAIT_FP64, 0, NULL, NULL);
-  return failed ? error_set(error, comm_failure_code(world), "%s", plait_comm_error(world)) : PLAIT_OK;
+  return failed ? plait_comm_failure(world, error) : PLAIT_OK;
 }
 
 int trace_turn(Trace *t, int64_t step) {
@@ -181,7 +181,7 @@ int trace_write(Trace *t, PlaitComm *world, const char *path, Error *error) {
   FILE *memory = t->rank ? open_memstream(&text, &size) : NULL;
   if (memory) trace_print_rank(t, false, memory), fclose(memory);
   if (gathers && gather_texts(world, t->rank, text, size, file.stream))
-    code = error_set(error, comm_failure_code(world), "%s", plait_comm_error(world));
+    code = plait_comm_failure(world, error);
   if (t->rank == 0 && !code) {
     trace_print_end(file.stream);
     code = file_commit(&file, error);

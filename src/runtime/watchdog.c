@@ -3,7 +3,7 @@
 #include "base/clock.h"
 #include "base/thread.h"
 #include "comm/comm.h"
-#include "comm/worker_page.h"
+#include "worker/page.h"
 #include <fcntl.h>
 #include <math.h>
 #include <pthread.h>
@@ -139,15 +139,18 @@ static void describe(const Watchdog *w, int rank, char *text, size_t size) {
 }
 
 static void end_run(Watchdog *w, int passed) {
-  char message[800], text[500];
+  char text[500];
+  Error error = {0};
   int culprit = passed;
   for (int r = 0; r < w->ranks; r++)
     if (known(w, r) && activity_of(&w->seen[r]) != ACTIVITY_END && more_to_blame(w, r, culprit)) culprit = r;
   describe(w, culprit, text, sizeof text);
   int activity = activity_of(&w->seen[passed]);
-  snprintf(message, sizeof message, "%s (limit %s: %g s; set it higher if this is normal)", text,
-           activities[activity].key, w->limit[activity]);
-  world_end(w->world, 1, message);
+  ErrorRank whose = error_rank(culprit, w->seen[culprit].host);
+  error_set_about(&error, PLAIT_FAILED, &(ErrorFacts){.rank = whose, .blamed = whose},
+                  "%s (limit %s: %g s; set it higher if this is normal)", text, activities[activity].key,
+                  w->limit[activity]);
+  world_end(w->world, 1, &error);
 }
 
 // Watching ------------------------------------------------------------------------------------------------------------

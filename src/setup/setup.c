@@ -10,6 +10,7 @@
 #include "recipe/recipe_device.h"
 #include "recipe/recipe_keys.h"
 #include "runtime/chaos.h"
+#include "worker/worker.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -324,9 +325,7 @@ static LaunchComm launch_comm(const Recipe *r) {
   static const LaunchComm comm[] = {
       [RECIPE_COMM_AUTO] = LAUNCH_AUTO, [RECIPE_COMM_LOCAL] = LAUNCH_LOCAL, [RECIPE_COMM_MPI] = LAUNCH_MPI,
       [RECIPE_COMM_NET] = LAUNCH_NET};
-  const char *given = getenv(LAUNCH_COMM_VARIABLE);
-  bool is_net = given && !strcmp(given, "net");
-  return FAULT(workers_take_run_comm, is_net, false) ? LAUNCH_NET : comm[r->run.comm];
+  return worker_supervised()->net ? LAUNCH_NET : comm[r->run.comm]; // plait launch decides before the recipe
 }
 
 int setup_launch(Launch *launch, const Recipe *r, Error *error) {

@@ -213,7 +213,7 @@ static int explain_pytorch(const char *path, const char *name, Error *error) {
 }
 
 // Of a folder without model.safetensors and its index.
-static int explain_weights(const char *path, const Names *names, Error *error) {
+static int explain_weights(const char *path, const Names *names, bool *nothing, Error *error) {
   static const char *const others[] = {".gguf", ".ggml", ".h5",   ".msgpack", ".onnx",
                                        ".pth",  ".pt",   ".ckpt", ".npz",     ".nemo"};
   const char *shard = find(names, "model-", ".safetensors"), *name = find(names, "pytorch_model", ".bin");
@@ -243,15 +243,16 @@ static int explain_weights(const char *path, const Names *names, Error *error) {
   if (!code) code = look_elsewhere(path, names, "model.safetensors", error);
   if (!code) code = look_elsewhere(path, names, "model.safetensors.index.json", error);
   if (code) return code;
-  return error_set(error, PLAIT_BAD_INPUT, "%s: " FOLDER_CHECK_NOTHING "%s",
+  *nothing = true;
+  return error_set(error, PLAIT_BAD_INPUT, "%s: holds neither model.safetensors nor model.safetensors.index.json%s",
                    path, names->count ? "" : ": it is empty");
 }
 
-static int check_weights(const char *path, const Names *names, Error *error) {
+static int check_weights(const char *path, const Names *names, bool *nothing, Error *error) {
   const char *index = "model.safetensors.index.json";
   bool whole = has(names, "model.safetensors");
   int code = PLAIT_OK;
-  if (!whole && !has(names, index)) return explain_weights(path, names, error);
+  if (!whole && !has(names, index)) return explain_weights(path, names, nothing, error);
   if (whole) return check_file(path, "model.safetensors", FILE_KIND_SAFETENSORS, error);
   code = check_file(path, index, FILE_KIND_JSON, error);
   for (int i = 0; i < names->count && !code; i++) // those that are missing are told by who reads the index
@@ -261,12 +262,18 @@ static int check_weights(const char *path, const Names *names, Error *error) {
 }
 
 int folder_check_model(const char *path, bool needs_config, Error *error) {
+  bool nothing;
+  return folder_check_any(path, needs_config, &nothing, error);
+}
+
+int folder_check_any(const char *path, bool needs_config, bool *nothing, Error *error) {
   const char *words;
+  *nothing = false;
   FileKind kind = file_kind(path, &words);
   if (kind == FILE_KIND_ABSENT) return folder_check_exists(path, FOLDER, error);
   if (kind != FILE_KIND_FOLDER) return error_set(error, PLAIT_BAD_INPUT, "%s %s; give " FOLDER, path, words);
   Names names = list(path);
-  int code = check_weights(path, &names, error);
+  int code = check_weights(path, &names, nothing, error);
   if (!code && has(&names, "config.json")) code = check_file(path, "config.json", FILE_KIND_JSON, error);
   else if (!code && needs_config)
     code =

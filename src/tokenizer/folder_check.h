@@ -16,5 +16,5 @@ int folder_check_tokenizer(const char *path, Error *error);
 // A Hugging Face folder with weights in safetensors, and with config.json where needs_config. Refuses pointers and
 // packed files in their place, adapters, shards without their index, and weights in other formats.
 int folder_check_model(const char *path, bool needs_config, Error *error);
-// The words of its sentence for a folder in which nothing is like a model.
-#define FOLDER_CHECK_NOTHING "holds neither model.safetensors nor model.safetensors.index.json"
+// The same. *nothing: it is a folder in which nothing is like a model.
+int folder_check_any(const char *path, bool needs_config, bool *nothing, Error *error);

@@ -56,7 +56,7 @@ static int gather(const Rank *r, const BalanceTimes *mine, double *computed, dou
     if (whole > *seconds) *seconds = whole;
   }
   free(all);
-  return code ? error_set(error, PLAIT_FAILED, "%s", plait_comm_error(r->world)) : PLAIT_OK;
+  return code ? plait_comm_failure(r->world, error) : PLAIT_OK;
 }
 
 // Changing ------------------------------------------------------------------------------------------------------------

@@ -17,10 +17,10 @@ static const char *const names[RUN_STATES] = {"running", "done", "stopped", "fai
 
 const char *ending_state_name(EndingState state) { return names[state]; }
 
-void ending_write(const char *folder, const Error *error) {
+void ending_write(const char *folder, int rank, const Error *error) {
   if (!error->message[0]) return; // another rank has it
   char *path = xformat("%s/ended.json", folder);
-  json_t *object = json_pack("{s:s, s:s}", "state", "failed", "sentence", error->message);
+  json_t *object = json_pack("{s:s, s:s, s:i}", "state", "failed", "sentence", error->message, "rank", rank);
   AtomicFile file;
   Error ignored = {0};
   if (object && !file_begin(&file, path, &ignored)) {
@@ -109,9 +109,20 @@ static json_t *last_line(const char *folder, const char *name) {
   return line;
 }
 
-// A rank says of another only that its connection has ended; the supervisor says afterwards how. The supervisor repeats
-// the sentence of a rank about itself. A run that was continued since, without plait launch, is not the supervisor's.
-static bool supervisor_knows_better(const char *folder, long rounds, const char *failure, const char *own) {
+// The rank of a failure, as a line has it; -1: it does not say.
+static long rank_in(const json_t *line) {
+  const json_t *rank = json_object_get(line, "rank");
+  return json_is_integer(rank) ? (long)json_integer_value(rank) : -1;
+}
+
+// The supervisor repeats the sentence of a rank about itself.
+static bool repeats(const json_t *seen, const json_t *said) {
+  return json_is_string(json_object_get(seen, "words")) && rank_in(seen) >= 0 && rank_in(seen) == rank_in(said);
+}
+
+// A rank says of another only that its connection has ended; the supervisor says afterwards how. A run that was
+// continued since, without plait launch, is not the supervisor's.
+static bool supervisor_knows_better(const char *folder, const json_t *seen, const json_t *said) {
   char *ended = xformat("%s/ended.json", folder), *journal = xformat("%s/launch.jsonl", folder);
   RunHolder last = run_lock_read(folder);
   struct stat theirs, mine;
@@ -120,18 +131,19 @@ static bool supervisor_knows_better(const char *folder, long rounds, const char 
                                                                 : theirs.st_mtim.tv_nsec >= mine.st_mtim.tv_nsec);
   free(ended);
   free(journal);
-  return FAULT(survivors_are_believed, *last.job && rounds > last.round && is_newer, false) && *failure &&
-         !strstr(failure, own);
+  long rounds = (long)json_integer_value(json_object_get(seen, "rounds"));
+  bool has_seen = json_string_length(json_object_get(seen, "failure")) > 0;
+  return FAULT(survivors_are_believed, *last.job && rounds > last.round && is_newer, false) && has_seen &&
+         !repeats(seen, said);
 }
 
 // Reads the sentence of training (ended.json) or of its supervisor (the end of a job in launch.jsonl).
 static void find_failure(const char *folder, Ending *e) {
   json_t *said = last_line(folder, "ended.json"), *seen = last_line(folder, "launch.jsonl");
-  long rounds = (long)json_integer_value(json_object_get(seen, "rounds"));
   char failure[sizeof e->sentence] = "";
   copy_text(said, "sentence", e->sentence, sizeof e->sentence);
   copy_text(seen, "failure", failure, sizeof failure);
-  if (!e->sentence[0] || supervisor_knows_better(folder, rounds, failure, e->sentence))
+  if (!e->sentence[0] || supervisor_knows_better(folder, seen, said))
     memcpy(e->sentence, failure, sizeof failure);
   if (!e->sentence[0])
     snprintf(e->sentence, sizeof e->sentence, "it has ended without a word: it was killed, or its machine failed");

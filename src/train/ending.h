@@ -5,7 +5,7 @@
 #include <stdint.h>
 
 // Leaves the sentence of a failure in the folder. A failure to write it is ignored: the error itself matters more.
-void ending_write(const char *folder, const Error *error);
+void ending_write(const char *folder, int rank, const Error *error); // by this rank
 void ending_clear(const char *folder); // before a run begins to write
 
 typedef enum EndingState { RUN_RUNNING, RUN_DONE, RUN_STOPPED, RUN_FAILED, RUN_STATES } EndingState;

@@ -40,7 +40,8 @@ __attribute__((format(printf, 5, 6))) static int stop(const Rank *r, int64_t ste
   va_start(arguments, why);
   vsnprintf(text, sizeof text, why, arguments);
   va_end(arguments);
-  return error_set(error, PLAIT_FAILED, "step %lld: %s; %s", (long long)step, first, text);
+  const ErrorFacts facts = {.rank = error_rank(s->first.found ? s->first.rank : -1, NULL)};
+  return error_set_about(error, PLAIT_FAILED, &facts, "step %lld: %s; %s", (long long)step, first, text);
 }
 
 int non_finite_needs_files(const Recovery *v, const Rank *r, const StepResult *s) {

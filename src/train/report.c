@@ -1,6 +1,5 @@
 // Writes what a run prints for people and records in metrics.jsonl.
 #include "train/trainer.h"
-#include "runtime/launch_notice.h"
 #include "base/cores.h"
 #include "base/fault.h"
 #include "base/memory_usage.h"
@@ -13,6 +12,8 @@
 #include "foresight/peak.h"
 #include "train/plan_print.h"
 #include "train/run_times.h"
+#include "worker/notice.h"
+#include "worker/worker.h"
 #include <malloc.h>
 #include <math.h>
 #include <stdlib.h>
@@ -55,7 +56,7 @@ static void announce_memory(const Trainer *t) {
   int ranks = t->job->options.parallel.mesh.ranks;
   if (t->recipe->checkpoint.copies && !t->copied && !t->alone)
     fprintf(t->out, "note: checkpoint.copies is not used: %s\n",
-            machine_ranks(&t->memory, ranks) == ranks ? "there is one machine"
+            worker_memory_ranks(&t->memory, ranks) == ranks ? "there is one machine"
                                                       : "plait launch was not given the recipe, but a program");
 }
 
@@ -197,7 +198,7 @@ int trainer_report_step(Trainer *t, Rank *r, const Recovery *v, int64_t step, do
   int code = t->folder.path ? run_folder_fence(t->folder.path, error) : PLAIT_OK;
   if (!code) code = balance_report(t, step, error);
   if (!code) code = write_metrics(t, r, &p, s, error);
-  if (step == t->first_step + 1) launch_notice_step(step);
+  if (step == t->first_step + 1) worker_notice_step(step);
   progress_step(&t->progress, &p);
   char text[640];
   if (s->skipped) non_finite_describe(v, r, step, s, text, sizeof text);
@@ -278,8 +279,7 @@ int trainer_report_save(Trainer *t, int64_t step, Error *error) {
 }
 
 void trainer_check_lead(const Trainer *t) {
-  const char *text = getenv("PLAIT_LEAD");
-  double lead = text ? strtod(text, NULL) : 0, needed;
+  double lead = worker_supervised()->lead, needed;
   RunTimes times = run_times_read(t->recipe->run.dir);
   needed = run_times_to_stop(&times);
   if (!(lead > 0) || !times.known || lead >= needed) return;

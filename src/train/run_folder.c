@@ -4,6 +4,7 @@
 #include "base/file.h"
 #include "base/run_lock.h"
 #include "checkpoint/left.h"
+#include "worker/worker.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -16,11 +17,9 @@ char *run_folder_file(const RunFolder *folder, const char *name) { return xforma
 // Rounds --------------------------------------------------------------------------------------------------------------
 
 static RunHolder own(void) {
-  const char *job = getenv("PLAIT_LAUNCH_JOB"), *round = getenv("PLAIT_LAUNCH_ROUND");
-  RunHolder h = {(long)getpid(), "", -1};
-  if (!job || !*job || !round || !*round) return h;
-  snprintf(h.job, sizeof h.job, "%s", job);
-  h.round = strtol(round, NULL, 10);
+  const Supervised *me = worker_supervised();
+  RunHolder h = {(long)getpid(), "", me->round};
+  snprintf(h.job, sizeof h.job, "%s", me->job);
   return h;
 }
 

@@ -73,11 +73,11 @@ static int await_parts(SaveLater *w) {
     while (!checkpoint_part_is_written(w->options.dir, w->step, part)) {
       bool gone = is_gone(w, part);
       if (gone && checkpoint_part_is_written(w->options.dir, w->step, part)) break; // the last that it has done
-      if (gone) return error_set(&w->error, comm_failure_code(w->rank->world), "%s", plait_comm_error(w->rank->world));
+      if (gone) return plait_comm_failure(w->rank->world, &w->error);
       if (is_too_late(w))
-        return error_set(&w->error, PLAIT_FAILED,
-                         "%s/step-%lld.tmp: the part of rank %d has not come; all ranks must write to one folder",
-                         w->options.dir, (long long)w->step, part);
+        return error_set_about(&w->error, PLAIT_FAILED, &(ErrorFacts){.rank = error_rank(part, NULL)},
+                               "%s/step-%lld.tmp: the part of rank %d has not come; all ranks must write to one folder",
+                               w->options.dir, (long long)w->step, part);
       nanosleep(&(struct timespec){.tv_nsec = LOOK_EVERY * 1000000L}, NULL);
     }
   return PLAIT_OK;
@@ -127,8 +127,7 @@ static void *keep_copy(void *context) {
 
 // Labels the copy for the process that writes files of it when this one is dead.
 static void label_copy(SaveLater *w, const SaveExtra *extra, int keep) {
-  const LaunchMemory *memory = w->options.memory;
-  const char *run = getenv("PLAIT_RUN_ID");
+  const WorkerMemory *memory = w->options.memory;
   int ranks = w->rank->job->options.parallel.mesh.ranks, rank = w->rank->rank;
   free(w->extra);
   w->extra = NULL;
@@ -137,11 +136,11 @@ static void label_copy(SaveLater *w, const SaveExtra *extra, int keep) {
     w->extra = json_dumps(object, 0);
     json_decref(object);
   }
-  w->label = (MemoryImageLabel){.run = run ? run : "",
+  w->label = (MemoryImageLabel){.run = worker_supervised()->run,
                                 .step = extra->step,
                                 .rank = rank,
                                 .ranks = ranks,
-                                .alone = w->options.alone ? machine_ranks(memory, ranks) : 0,
+                                .alone = w->options.alone ? worker_memory_ranks(memory, ranks) : 0,
                                 .dir = w->options.dir,
                                 .keep = keep,
                                 .log = w->options.log_path,
@@ -170,6 +169,7 @@ int save_later_begin(SaveLater *w, const SaveExtra *extra, int keep, Error *erro
   label_copy(w, extra, keep);
   staging_begin(w->staging, w->image);
   code = thread_start(&w->thread, write_part, w, error, "the thread that writes the checkpoint of rank %d", r->rank);
+  if (code) error_says_rank(error, r->rank);
   w->joinable = !code;
   if (code) staging_abandon(w->staging);
   return code;
@@ -190,7 +190,7 @@ static int agree_on_written(SaveLater *w, Error *error) {
   PlaitBuffer buffer = {&written, &written, 1};
   PlaitComm *world = w->rank->world;
   if (plait_comm_size(world) > 1 && plait_all_reduce(world, &buffer, 1, PLAIT_INT32, PLAIT_MIN, NULL, NULL))
-    return error_set(error, comm_failure_code(world), "%s", plait_comm_error(world));
+    return plait_comm_failure(world, error);
   w->all_written = written;
   return PLAIT_OK;
 }
@@ -204,6 +204,7 @@ int save_later_keep(SaveLater *w, const SaveExtra *extra, int keep, Error *error
   label_copy(w, extra, keep);
   staging_begin(w->staging, w->newest);
   code = thread_start(&w->keeper, keep_copy, w, error, "the thread that copies the state of rank %d", w->rank->rank);
+  if (code) error_says_rank(error, w->rank->rank);
   w->keeping = !code;
   if (code) staging_abandon(w->staging);
   return code;

@@ -9,8 +9,8 @@
 // save_later_keep makes the copy, and writes nothing. Under plait launch the copies of both lie in memory that the
 // supervisor holds, with all that it takes to write the files: it does so when a rank has died (elastic/rescue.h).
 #pragma once
-#include "runtime/launch_memory.h"
 #include "train/save.h"
+#include "worker/memory.h"
 
 typedef struct SaveLater SaveLater;
 
@@ -19,7 +19,7 @@ typedef struct SaveLaterOptions {
   const char *log_path;  // metrics.jsonl
   int log;               // rank 0's file descriptor of it, which is synced before each commit: a checkpoint must not
                          // outlive the lines that lead to it
-  const LaunchMemory *memory; // of this rank, or NULL
+  const WorkerMemory *memory; // of this rank, or NULL
   bool keeps;            // save_later_keep will be called; it needs memory
   bool alone;            // the ranks of each machine have all of the state: copies are to be of all that they have
 } SaveLaterOptions;

@@ -5,7 +5,8 @@
 #include "base/memory_usage.h"
 #include "base/units.h"
 #include "checkpoint/huggingface.h"
-#include "comm/worker_page.h"
+#include "worker/page.h"
+#include "worker/worker.h"
 #include "tokenizer/folder_check.h"
 #include "train/plan_print.h"
 #include "train/resume.h"
@@ -36,8 +37,8 @@ static int check_data(Trainer *t, Error *error) {
 static int64_t bytes_here(const Trainer *t, const Recipe *recipe) {
   int64_t bytes = plan_all_bytes(recipe, &t->config, t->job);
   if (is_process(t)) bytes = bytes / t->launch->ranks * plait_world_local_size(t->launch->world);
-  return t->alone ? bytes + LAUNCH_MEMORIES * machine_spare_bytes(t->job, t->memory.first,
-                                                                  machine_ranks(&t->memory, t->launch->ranks))
+  return t->alone ? bytes + WORKER_MEMORIES * machine_spare_bytes(t->job, t->memory.first,
+                                                                  worker_memory_ranks(&t->memory, t->launch->ranks))
                   : bytes;
 }
 
@@ -56,9 +57,9 @@ static int compare_memory(const Trainer *t, const Recipe *recipe, Error *error) 
 static void find_memory(Trainer *t) {
   int ranks = t->job->options.parallel.mesh.ranks;
   Error none = {0};
-  if (t->measures || (!is_process(t) && ranks > 1) || !launch_memory(&t->memory)) t->memory.count = 0;
+  if (!t->measures && (is_process(t) || ranks == 1)) t->memory = worker_supervised()->memory;
   t->keeps = setup_keeps(t->recipe) && t->memory.count;
-  int here = t->keeps ? machine_ranks(&t->memory, ranks) : 0;
+  int here = t->keeps ? worker_memory_ranks(&t->memory, ranks) : 0;
   if (!t->keeps || here == ranks) return;
   if (!machine_has_all(t->job, t->memory.first, here)) error_set(&none, PLAIT_FAILED, "a machine lacks a part");
   t->alone = !launch_agree(t->launch, none.code, &none);

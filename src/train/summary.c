@@ -1,7 +1,7 @@
 // The summary at the end of a run: its results, where they are, and what to type next.
 #include "base/clock.h"
 #include "base/units.h"
-#include "comm/worker_page.h"
+#include "worker/page.h"
 #include "train/trainer.h"
 #include <math.h>
 #include <stdlib.h>

@@ -6,7 +6,7 @@
 #include "base/memory_usage.h"
 #include "base/signals.h"
 #include "checkpoint/huggingface.h"
-#include "comm/worker_page.h"
+#include "worker/page.h"
 #include "runtime/gather.h"
 #include "train/ending.h"
 #include "train/learning_rate.h"
@@ -373,7 +373,8 @@ static int run_trainer(const Trainer *asked, const Recipe *recipe, FILE *out, Er
     if (!code) code = trainer_begin_writing(&t, error);
     if (!code && t.folder.path) ending_clear(t.folder.path);
     if (!code) code = run(&t, error);
-    if (code && code != PLAIT_INTERRUPTED && t.folder.path) ending_write(t.folder.path, error);
+    if (code && code != PLAIT_INTERRUPTED && t.folder.path)
+      ending_write(t.folder.path, launch ? launch->rank : 0, error);
   }
   trainer_free(&t);
   cluster_free(cluster);

@@ -4,7 +4,6 @@
 #include "checkpoint/checkpoint.h"
 #include "setup/setup.h"
 #include "runtime/launch.h"
-#include "runtime/launch_memory.h"
 #include "runtime/session.h"
 #include "train/changes.h"
 #include "train/metrics.h"
@@ -14,6 +13,7 @@
 #include "train/routers.h"
 #include "train/run_folder.h"
 #include "train/save.h"
+#include "worker/memory.h"
 
 typedef struct Trainer {
   const Recipe *recipe;
@@ -50,7 +50,7 @@ typedef struct Trainer {
   int64_t saving;         // step of the checkpoint being written; 0: none. Rank 0's
   double saving_since;    // clock_seconds
   bool saves_later;       // checkpoint.async, where there is memory for it
-  LaunchMemory memory;    // of the rank that this process is; no ranks: there is none
+  WorkerMemory memory;    // of the rank that this process is; no ranks: there is none
   bool keeps;             // checkpoint.memory_every, where there is
   bool alone;             // … and the ranks of each machine have all of the state
   bool copied;            // … and what it keeps is kept on the next machine, too (checkpoint.copies)

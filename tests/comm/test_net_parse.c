@@ -285,34 +285,45 @@ static void frames(void **state) {
 }
 
 static void notices(void **state) {
-  const Notice good = {.code = PLAIT_FAILED, .rank = 2, .message = "rank 2 on node1 has died"};
+  const Notice good = {.error = {.code = PLAIT_FAILED, .message = "rank 2 on node1 has died",
+                                 .rank = {1, 2, "node1"}, .blamed = {1, 2, "node1"}}};
   unsigned char to[FRAME_BYTES];
   Frame f;
   for (int code = PLAIT_UNWRITABLE; code < 0; code++)
     for (int rank = -1; rank < RANKS; rank++) {
       Notice n = good;
-      n.code = code, n.rank = rank, n.silent = rank == 1;
+      n.error.code = code, n.error.blamed = error_rank(rank, "node1"), n.silent = rank == 1;
       assert_int_equal(take(to, frame_write(to, WORD_NOTICE, &n, sizeof n), 1, &f), FRAME_BYTES);
       assert_memory_equal(&f.notice, &n, sizeof n);
     }
   is_taken(to, frame_write(to, WORD_NOTICE, &good, sizeof good), 0, &f);
-  static const int codes[] = {0, 1, PLAIT_UNWRITABLE - 1, INT_MAX, INT_MIN}, ranks[] = {-2, RANKS, INT_MAX, INT_MIN};
+  static const int codes[] = {0, 1, PLAIT_UNWRITABLE - 1, INT_MAX, INT_MIN}, ranks[] = {-1, RANKS, INT_MAX, INT_MIN};
   for (size_t i = 0; i < sizeof codes / sizeof *codes; i++) {
     Notice n = good;
-    n.code = codes[i];
+    n.error.code = codes[i];
     is_refused(WORD_NOTICE, &n, sizeof n, 1);
   }
   for (size_t i = 0; i < sizeof ranks / sizeof *ranks; i++) {
     Notice n = good;
-    n.rank = ranks[i];
+    n.error.blamed.rank = ranks[i];
+    is_refused(WORD_NOTICE, &n, sizeof n, 1);
+    n = good, n.error.rank.rank = ranks[i];
     is_refused(WORD_NOTICE, &n, sizeof n, 1);
   }
   Notice n = good;
   n.silent = 2;
   is_refused(WORD_NOTICE, &n, sizeof n, 1);
   n = good;
-  memset(n.message, 'x', sizeof n.message);
+  n.error.blamed.known = 2;
   is_refused(WORD_NOTICE, &n, sizeof n, 1);
+  char *const texts[] = {n.error.message, n.error.rank.host, n.error.blamed.host, n.error.key};
+  const size_t sizes[] = {sizeof n.error.message, sizeof n.error.rank.host, sizeof n.error.blamed.host,
+                          sizeof n.error.key};
+  for (int i = 0; i < 4; i++) {
+    n = good;
+    memset(texts[i], 'x', sizes[i]);
+    is_refused(WORD_NOTICE, &n, sizeof n, 1);
+  }
   is_refused(WORD_NOTICE, &good, sizeof good - 1, 1);
 }
 

@@ -123,7 +123,8 @@ static void fails(Watched *w, int rank, const char *words) {
   for (double until = soon(); !code_of(w) && clock_seconds() < until;) net_watch_turn(w->watch, w->now);
   assert_int_equal(code_of(w), PLAIT_FAILED);
   if (!strstr(sentence(w), words)) fail_msg("\"%s\" lacks \"%s\"", sentence(w), words);
-  assert_int_equal(w->world.base.abort.rank, rank);
+  const ErrorRank *blamed = &w->world.base.abort.error.blamed;
+  assert_int_equal(blamed->known ? blamed->rank : -1, rank);
 }
 
 static void pass(Watched *w, double seconds) {
@@ -148,7 +149,7 @@ static void silence_is_noticed(void **state) {
   assert_false(net_watch_is_gone(w.watch, 1));
   Frame told = hear(&w, 1);
   assert_int_equal(told.word, WORD_NOTICE);
-  assert_int_equal(told.notice.rank, 2);
+  assert_int_equal(told.notice.error.blamed.rank, 2);
   assert_true(told.notice.silent);
   end(&w);
 }
@@ -190,21 +191,22 @@ static void pulses(void **state) {
 // Rank 1 knows why rank 2 has failed; rank 0 passes it on to rank 3, and names neither itself nor rank 1.
 static void the_cause_is_passed_on(void **state) {
   Watched w;
-  Notice notice = {.code = PLAIT_FAILED, .rank = 2, .message = "the disk is full"}, later = notice;
+  Notice notice = {.error = {.code = PLAIT_FAILED, .message = "the disk is full", .blamed = {1, 2, ""}}},
+         later = notice;
   begin(&w, 4);
   say(&w, 1, WORD_NOTICE, &notice, sizeof notice);
   fails(&w, 2, "the disk is full");
-  later.rank = 1;
+  later.error.blamed.rank = 1;
   say(&w, 3, WORD_NOTICE, &later, sizeof later); // the first one counts
   close(w.fd[1]);
   w.fd[1] = -1;
   pass(&w, 1);
-  assert_int_equal(w.world.base.abort.rank, 2);
+  assert_int_equal(w.world.base.abort.error.blamed.rank, 2);
   for (int r = 2; r < 4; r++) {
     Frame told = hear(&w, r);
     assert_int_equal(told.word, WORD_NOTICE);
-    assert_int_equal(told.notice.rank, 2);
-    assert_string_equal(told.notice.message, "the disk is full");
+    assert_int_equal(told.notice.error.blamed.rank, 2);
+    assert_string_equal(told.notice.error.message, "the disk is full");
   }
   end(&w);
 }
@@ -212,7 +214,7 @@ static void the_cause_is_passed_on(void **state) {
 // What a rank says before its end counts, though both come at once.
 static void words_before_the_end(void **state) {
   Watched w;
-  Notice notice = {.code = PLAIT_FAILED, .rank = 1, .message = "the disk is full"};
+  Notice notice = {.error = {.code = PLAIT_FAILED, .message = "the disk is full", .blamed = {1, 1, ""}}};
   begin(&w, 2);
   say(&w, 1, WORD_NOTICE, &notice, sizeof notice);
   close(w.fd[1]);
@@ -256,9 +258,9 @@ static void refuses(Word word, const void *data, size_t bytes) {
 }
 
 static void malformed_frames(void **state) {
-  Notice notice = {.code = -77, .rank = 0, .message = "what no rank says"};
+  Notice notice = {.error = {.code = -77, .message = "what no rank says"}};
   refuses(WORD_NOTICE, &notice, sizeof notice);
-  notice.code = PLAIT_FAILED, notice.rank = 2;
+  notice.error.code = PLAIT_FAILED, notice.error.blamed = error_rank(2, NULL);
   refuses(WORD_NOTICE, &notice, sizeof notice);
   refuses(WORD_LEFT, NULL, 0);
   refuses((Word)77, NULL, 0);
@@ -267,7 +269,7 @@ static void malformed_frames(void **state) {
 static void a_notice_in_two_parts(void **state) {
   Watched w;
   unsigned char frame[FRAME_BYTES];
-  Notice notice = {.code = PLAIT_FAILED, .rank = -1, .message = "a sentence"};
+  Notice notice = {.error = {.code = PLAIT_FAILED, .message = "a sentence"}};
   begin(&w, 2);
   size_t bytes = frame_write(frame, WORD_NOTICE, &notice, sizeof notice);
   assert_true(net_write(w.fd[1], frame, 100, soon()));
@@ -337,7 +339,7 @@ static void strangers(void **state) {
 // follows, and is whole, when it is read.
 static void by_tls(void **state) {
   const Secret tls = {.key = "the user's", .encrypts = true};
-  const Notice notice = {.code = PLAIT_FAILED, .rank = 1, .message = "a sentence"};
+  const Notice notice = {.error = {.code = PLAIT_FAILED, .message = "a sentence", .blamed = {1, 1, ""}}};
   NetAddress at;
   ProcessWorld world = {.rank = 0};
   NetWatch *watch;

@@ -148,17 +148,16 @@ static int hub_context_create(ProcessWorld *world, const int *ranks, int n, uint
 }
 static void hub_context_free(ProcessWorld *world, WireContext *context) { (void)world, (void)context; }
 
-static int hub_explain(ProcessWorld *world, int status, char *text, size_t size) {
+static ErrorRank hub_explain(ProcessWorld *world, int status, char *text, size_t size) {
   snprintf(text, size, "status %d", status);
-  return world->rank;
+  return error_rank(world->rank, world->host);
 }
 
 // Without their locks: the others see it when they look next.
 static void hub_notify(ProcessWorld *base) {
   Hub *hub = ((HubWorld *)base)->hub;
   for (int r = 0; r < hub->ranks; r++) {
-    Notice notice = {.code = abort_code(&base->base.abort), .rank = base->base.abort.rank};
-    memcpy(notice.message, base->base.abort.error.message, sizeof notice.message);
+    Notice notice = {.error = base->base.abort.error};
     if (r != base->rank && hub->world[r]) process_noticed(&hub->world[r]->base, &notice);
   }
 }
@@ -170,9 +169,9 @@ static void hub_world_destroy(ProcessWorld *base) {
   free(base);
 }
 
-static void hub_end(ProcessWorld *world, int status, const char *message) {
+static void hub_end(ProcessWorld *world, int status, const Error *error) {
   (void)world;
-  CHECK(0, "%s (status %d)", message, status);
+  CHECK(0, "%s (status %d)", error->message, status);
 }
 
 // The world of one rank; all ranks make theirs before any of them uses it.

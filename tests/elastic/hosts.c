@@ -279,7 +279,8 @@ void hosts_stop(Hosts *h, int i, bool stopped) {
 void hosts_fail(Hosts *h, int i, int weight, bool blames) {
   Life *l = h->host[i].life;
   if (!l || !l->working) return;
-  l->fails = (JobFailure){.round = l->begun, .weight = weight, .rank = i, .status = 100 + i, .blames = blames};
+  l->fails = (JobFailure){.round = l->begun, .weight = weight, .rank = i, .status = 100 + i,
+                          .blamed = blames ? (i + 1) % HOSTS : -1};
   snprintf(l->fails.machine, sizeof l->fails.machine, "%s", member_id(l->member));
   member_failing(l->member, l->begun);
 }

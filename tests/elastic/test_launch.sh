@@ -71,7 +71,7 @@ running=''
 by_themselves "a worker was killed"
 grep -qE "^plait launch: rank 1 on .* was killed by SIGKILL $where\$" log || { cat log; fail "no sentence"; }
 no_workers "last$$" || fail "workers are left over: $(workers "last$$")"
-tail -1 last/launch.jsonl | grep -q '^{"rounds": 1, "restarts": 0, "status": 137, "failure": "rank 1 on .* was killed by SIGKILL .*"}$' || fail "launch.jsonl: $(tail -1 last/launch.jsonl)"
+tail -1 last/launch.jsonl | grep -q '^{"rounds": 1, "restarts": 0, "status": 137, "failure": "rank 1 on .* was killed by SIGKILL .*", "rank": 1}$' || fail "launch.jsonl: $(tail -1 last/launch.jsonl)"
 # A sentence that a surviving rank said meanwhile is not how the other ended; one of a later start, which plait launch does not know, is.
 echo '{"state": "failed", "sentence": "rank 1 has died: its connection has ended"}' >last/ended.json
 touch -r last/launch.jsonl last/ended.json

@@ -35,9 +35,11 @@ static void has(JobState *s, const char *id, int first, int ranks) {
 }
 
 static JobFailure failure(JobState *s, const char *id, int weight, bool blames) {
-  JobFailure f = {.round = s->round, .weight = weight, .rank = 1, .status = 137, .blames = blames};
+  JobFailure f = {.round = s->round, .weight = weight, .rank = 1, .status = 137, .blamed = blames ? 0 : -1};
   snprintf(f.machine, sizeof f.machine, "%s", id);
-  snprintf(f.sentence, sizeof f.sentence, blames ? "of %s: rank 0 on host-a has died; its last call" : "of %s", id);
+  snprintf(f.how, sizeof f.how, "of %s", id);
+  if (blames) snprintf(f.words, sizeof f.words, "rank 0 on host-a has died; its last call");
+  if (blames) snprintf(f.blamed_host, sizeof f.blamed_host, "host-a");
   return f;
 }
 

@@ -21,8 +21,9 @@ static void check_frame(const Frame *f, int from, const uint8_t *data, size_t by
   CHECK((f->word != WORD_LEAVE || from) && (f->word != WORD_LEFT || !from));
   CHECK(frame_write(again, f->word, rest, size) == bytes && !memcmp(again, data, bytes));
   if (f->word == WORD_NOTICE)
-    CHECK(f->notice.code < 0 && f->notice.code >= PLAIT_UNWRITABLE && f->notice.rank >= -1 && f->notice.rank < RANKS &&
-          strlen(f->notice.message) < sizeof f->notice.message);
+    CHECK(f->notice.error.code < 0 && f->notice.error.code >= PLAIT_UNWRITABLE && f->notice.error.blamed.rank >= 0 &&
+          (!f->notice.error.blamed.known || f->notice.error.blamed.rank < RANKS) &&
+          strlen(f->notice.error.message) < sizeof f->notice.error.message);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {

@@ -57,32 +57,36 @@ static void tasks_run_on_all_ranks(void **state) {
   }
 }
 
-typedef struct Injected { int rank; const char *message; } Injected;
+typedef struct Injected { int rank, named; const char *message; } Injected; // named: the rank in its sentence; -1: none
 
 // One rank fails while the others wait for it.
 static int fail_one(Rank *r, void *context, Error *e) {
   const Injected *f = context;
-  if (r->rank == f->rank) return error_set(e, PLAIT_NO_MEMORY, "%s", f->message);
+  if (r->rank == f->rank)
+    return error_set_about(e, PLAIT_NO_MEMORY, &(ErrorFacts){.rank = error_rank(f->named, NULL)}, "%s", f->message);
   int code = rank_barrier(r, e);
   return code ? code : rank_barrier(r, e);
 }
 
 static void the_first_failure_is_kept(void **state) {
-  static const struct { int ranks, rank; const char *message, *said;
-  } table[] = {{4, 2, "there is no memory left", "rank 2: there is no memory left"},
-               {4, 0, "step 3: layer 1, rank 1 (dp 1): infinite",
+  static const struct { int ranks, rank, named; const char *message, *said;
+  } table[] = {{4, 2, -1, "there is no memory left", "rank 2: there is no memory left"},
+               {4, 0, 1, "step 3: layer 1, rank 1 (dp 1): infinite",
                 "step 3: layer 1, rank 1 (dp 1): infinite"}, // it names a rank already
-               {2, 1, "a band 3 of something", "rank 1: a band 3 of something"},
-               {1, 0, "there is no memory left", "there is no memory left"}};
+               {2, 1, -1, "a rank 0 of something", "rank 1: a rank 0 of something"}, // nobody reads the words
+               {1, 0, -1, "there is no memory left", "there is no memory left"}};
   for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
     Session *s = open_local(table[i].ranks, 0);
-    Injected fault = {table[i].rank, table[i].message};
+    Injected fault = {table[i].rank, table[i].named, table[i].message};
     for (int time = 0; time < 2; time++) { // and stays: nothing runs any more
       Sum sum = {0};
       Error e = {0};
       int code = time ? session_run(s, sum_ranks, &sum, &e) : session_run(s, fail_one, &fault, &e);
       assert_int_equal(code, PLAIT_NO_MEMORY);
       assert_string_equal(e.message, table[i].said);
+      assert_int_equal(e.rank.known, table[i].ranks > 1);
+      assert_int_equal(e.rank.rank, table[i].named >= 0 ? table[i].named : table[i].rank);
+      assert_int_equal(e.blamed.rank, table[i].rank);
       assert_int_equal(session_culprit(s), table[i].rank);
       assert_int_equal(sum.calls, 0);
     }

@@ -1,9 +1,8 @@
 // The page of a worker: made by the supervisor, found by the worker in its environment.
-#include "comm/worker_page.h"
+#include "worker/page.h"
 #include "base/fault.h"
-#include "comm/comm.h"
+#include "worker/worker.h"
 #include <fcntl.h>
-#include <limits.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,7 +15,7 @@ static const uint64_t magic = 0x65676170746c7031; // a descriptor may be another
 
 static const struct { const char *words; int has_step; } phases[] = {
 #define PHASE(name, words, has_step) {words, has_step},
-#include "comm/worker_phases.def"
+#include "worker/phases.def"
 #undef PHASE
 };
 
@@ -52,13 +51,6 @@ void worker_page_describe_phase(const WorkerPage *page, char *text, size_t size)
   else snprintf(text, size, "%s", phases[phase].words);
 }
 
-void worker_page_describe_call(const WorkerPage *page, char *text, size_t size) {
-  double alive;
-  uint64_t call = last_call_newest(&page->last, &alive);
-  *text = 0;
-  if (call >> LAST_CALL_FLAGS) comm_last_describe(call, text, size);
-}
-
 void worker_pages_set_continues(const WorkerPages *pages, bool continues) {
   for (int i = 0; i < pages->count; i++) atomic_store(&pages->page[i].continues, continues);
 }
@@ -70,14 +62,12 @@ static struct { pthread_once_t once; WorkerPage *page; atomic_flag taken; } own 
     PTHREAD_ONCE_INIT, NULL, ATOMIC_FLAG_INIT};
 
 static void find(void) {
-  const char *text = getenv("PLAIT_LAUNCH_PAGE");
-  int fd, index, end = 0;
+  const Supervised *me = worker_supervised();
   struct stat file;
-  if (!text || sscanf(text, "%d:%d%n", &fd, &index, &end) != 2 || text[end] || fd < 3 || index < 0) return;
-  if (fstat(fd, &file) || !S_ISREG(file.st_mode) || (size_t)file.st_size % sizeof(WorkerPage)) return;
-  if ((size_t)index >= (size_t)file.st_size / sizeof(WorkerPage)) return;
-  WorkerPage *pages = mmap(NULL, (size_t)file.st_size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-  if (pages != MAP_FAILED && pages[index].magic == magic) own.page = &pages[index];
+  if (me->pages < 0 || fstat(me->pages, &file) || (size_t)file.st_size % sizeof(WorkerPage)) return;
+  if ((size_t)me->page >= (size_t)file.st_size / sizeof(WorkerPage)) return;
+  WorkerPage *pages = mmap(NULL, (size_t)file.st_size, PROT_READ | PROT_WRITE, MAP_SHARED, me->pages, 0);
+  if (pages != MAP_FAILED && pages[me->page].magic == magic) own.page = &pages[me->page];
 }
 
 static WorkerPage *own_page(void) {

@@ -1,19 +1,19 @@
 // Memory that a worker of plait launch shares with its supervisor: what it does, so that a supervisor knows it of one
 // that was killed. It costs the worker a store where something changes, and the supervisor nothing until it looks.
 #pragma once
-#include "comm/last_call.h"
+#include "worker/last_call.h"
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 
 typedef enum WorkerPhase {
 #define PHASE(name, ...) WORKER_PHASE_##name,
-#include "comm/worker_phases.def"
+#include "worker/phases.def"
 #undef PHASE
   WORKER_PHASE_COUNT
 } WorkerPhase;
 
-// A file without a name has one for each worker of the machine; PLAIT_LAUNCH_PAGE=DESCRIPTOR:INDEX says which is whose.
+// A file without a name has one for each worker of the machine; Supervised says which is whose.
 typedef struct WorkerPage {
   _Alignas(128) uint64_t magic;
   _Atomic uint64_t doing; // a WorkerPhase, and its step << 8
@@ -23,14 +23,11 @@ typedef struct WorkerPage {
 
 typedef struct WorkerPages { WorkerPage *page; int count; } WorkerPages; // page NULL: the system has none to give
 
-// Of the supervisor: pages for so many workers, and the descriptor that they inherit; -1: there are none.
+// Of the supervisor: pages for `count` workers, and the descriptor that they inherit; -1: there are none.
 WorkerPages worker_pages_create(int count, int *descriptor);
 void worker_pages_destroy(WorkerPages *pages); // safe on a zeroed one
 // "in training step 12"; "" where the worker has not said.
 void worker_page_describe_phase(const WorkerPage *page, char *text, size_t size);
-// "its last collective, all_reduce (call 5 of a communicator of 2 ranks), is under way"; "" where it has called none.
-void worker_page_describe_call(const WorkerPage *page, char *text, size_t size);
-
 void worker_pages_set_continues(const WorkerPages *pages, bool continues);
 
 // Of a worker; all of it does nothing in a process that plait launch has not started. From any thread.
