@@ -29,4 +29,6 @@ typedef struct PlaitError {
   PlaitErrorRank rank;   // which the sentence names as the one that it comes from
   PlaitErrorRank blamed; // which has failed first, or whose process has ended; another one than `rank`, or the same
   char key[64];          // the key of the recipe that `message` begins with; "": none, or it is not known
+  int text;              // where in `message` the words about these facts begin, after the places that were put before
+                         // them ("layer.0.reduce: " or "rank 0 on node7: ")
 } PlaitError;

@@ -83,7 +83,8 @@ static bool rank_is_valid(const ErrorRank *r, int ranks) {
 
 bool error_is_valid(const Error *e, int ranks) {
   return e->code < 0 && e->code >= PLAIT_UNWRITABLE && ends(e->message, sizeof e->message) &&
-         ends(e->key, sizeof e->key) && rank_is_valid(&e->rank, ranks) && rank_is_valid(&e->blamed, ranks);
+         ends(e->key, sizeof e->key) && e->text >= 0 && (size_t)e->text <= strlen(e->message) &&
+         rank_is_valid(&e->rank, ranks) && rank_is_valid(&e->blamed, ranks);
 }
 
 int error_prefix(Error *error, const char *format, ...) {
@@ -97,7 +98,9 @@ int error_prefix(Error *error, const char *format, ...) {
   if (n >= 0 && (size_t)n < sizeof error->message) {
     int rest = (int)sizeof error->message - n - 3;
     snprintf(error->message + n, sizeof error->message - (size_t)n, ": %.*s", rest > 0 ? rest : 0, old);
-  }
+    int text = error->text + n + 2, end = (int)strlen(error->message);
+    error->text = text < end ? text : end;
+  } else error->text = (int)strlen(error->message); // nothing of them is left
   make_printable(error->message);
   return error->code;
 }

@@ -17,7 +17,7 @@ typedef struct Field { const char *name; Type type; size_t offset, size; int lea
 #define FLAG_OF(s, f) {#f, FLAG, offsetof(s, f), sizeof(bool), 0, 0}
 #define TEXT_OF(s, f) {#f, TEXT, offsetof(s, f), sizeof((s *)0)->f, 0, 0}
 #define END_OF_FIELDS {NULL, INTEGER, 0, 0, 0, 0}
-enum { ROUNDS = 1 << 30, RANKS = 1 << 20, PORT = 65535, STATUS = 255, SIGNAL = 64, WEIGHT = 3 }; // most
+enum { ROUNDS = 1 << 30, RANKS = 1 << 20, PORT = 65535, STATUS = 255, SIGNAL = 64, WEIGHT = 3, WORDS = 1023 }; // most
 
 static const Field machine_fields[] = {
     TEXT_OF(Machine, id),
@@ -41,6 +41,7 @@ static const Field failure_fields[] = {
     INTEGER_OF(JobFailure, rank, -1, JOB_MACHINES * RANKS),
     INTEGER_OF(JobFailure, status, 0, STATUS),
     INTEGER_OF(JobFailure, blamed, -1, JOB_MACHINES * RANKS),
+    INTEGER_OF(JobFailure, text, 0, WORDS),
     FLAG_OF(JobFailure, wrong_input),
     FLAG_OF(JobFailure, counted),
     TEXT_OF(JobFailure, machine),

@@ -38,6 +38,7 @@ typedef struct Machine {
 // A failure that ended a round. weight: 3 a signal killed the worker, 2 it said why, 1 it ended with a status; 0: none.
 typedef struct JobFailure {
   int round, weight, rank, status; // status: what a shell calls it
+  int text;            // where in `words` what they say of it begins, as in Error
   int blamed;          // the other rank that the worker says is to blame, on the machine `blamed_host`; -1: none
   bool wrong_input;    // a restart would end in the same way
   bool counted;        // it was found to be what ended the round: one of the restarts, or the job's end

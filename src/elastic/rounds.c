@@ -156,6 +156,7 @@ JobFailure rounds_failure(const Failure *f, int round, const char *machine, bool
   if (to.blamed >= 0) memcpy(to.blamed_host, f->said.blamed.host, sizeof to.blamed_host);
   memcpy(to.how, f->how, sizeof to.how);
   memcpy(to.words, f->said.message, sizeof to.words);
+  to.text = f->said.text;
   return to;
 }
 
@@ -217,10 +218,11 @@ static bool finish_stopped(JobState *s) { return finish(s, s->status ? s->status
 static void add_what_others_saw(JobState *s) {
   const JobFailure *f = &s->failure;
   bool seen = f->round == s->round && f->weight && f->blamed >= 0;
-  size_t n = strlen(s->cause);
+  size_t n = strlen(s->cause), all = strlen(f->words);
+  const char *words = f->words + ((size_t)f->text < all ? (size_t)f->text : 0); // not in which call that was
   if (!s->lost || !seen || strcmp(s->lost_host, f->blamed_host)) return;
-  if (n + strlen(f->words) + 4 < sizeof s->cause)
-    snprintf(s->cause + n, sizeof s->cause - n, " (%s)", FAULT(lost_without_a_word, f->words, ""));
+  if (n + strlen(words) + 4 < sizeof s->cause)
+    snprintf(s->cause + n, sizeof s->cause - n, " (%s)", FAULT(lost_without_a_word, words, ""));
 }
 
 bool rounds_try_again(const JobState *s, const RoundLimits *l, const JobFailure *f) {

@@ -26,6 +26,7 @@ static void facts(void **state) {
   error_append(&e, "; after");
   assert_int_equal(error_take(&taken, &e), PLAIT_UNWRITABLE);
   assert_string_equal(taken.message, "before: run.comm: no; after");
+  assert_string_equal(taken.message + taken.text, "run.comm: no; after");
   assert_string_equal(taken.key, "run.comm");
   assert_int_equal(taken.rank.rank, 1);
   assert_string_equal(taken.rank.host, "node7");
@@ -65,6 +66,12 @@ static void blame(void **state) {
 }
 
 static void printable(void **state) {
+  Error long_one = {0};
+  error_set(&long_one, PLAIT_FAILED, "x");
+  error_prefix(&long_one, "%0*d", (int)sizeof long_one.message - 3, 0);
+  assert_true((size_t)long_one.text <= strlen(long_one.message) && error_is_valid(&long_one, 1));
+  long_one.text = (int)strlen(long_one.message) + 1;
+  assert_false(error_is_valid(&long_one, 1));
   Error sent = {.code = PLAIT_FAILED, .message = "a\033[2Jb", .key = "k\n", .blamed = {1, 0, "h\t"}}, e = {0};
   error_take(&e, &sent);
   assert_string_equal(e.message, "a?[2Jb");

@@ -40,6 +40,7 @@ static void say(int rank, int blamed) {
   else
     error_set_about(&e, PLAIT_FAILED, &(ErrorFacts){.rank = whose, .blamed = whose}, "rank %d on node7 has died",
                     blamed);
+  if (blamed >= 0) error_prefix(&e, "layer.0.reduce");
   assert_true(worker_notice_failure(rank, &e));
 }
 
@@ -70,7 +71,7 @@ static void all_blame_another(void **state) {
   assert_int_equal(error_blames(&f.said, f.rank), 5);
   assert_false(failure_lasts(&f));
   failure_describe(&f, text, sizeof text);
-  const char *end = strstr(text, "ended with status 1: rank 5 on node7 has died");
+  const char *end = strstr(text, "ended with status 1: layer.0.reduce: rank 5 on node7 has died");
   assert_non_null(end);
 }
 
@@ -109,7 +110,7 @@ static void to_another_machine(void **state) {
   assert_int_equal(there->failure.rank, 2);
   assert_int_equal(there->failure.blamed, 0);
   assert_string_equal(there->failure.blamed_host, "node7");
-  assert_string_equal(there->failure.words, "rank 0 on node7 has died");
+  assert_string_equal(there->failure.words, "layer.0.reduce: rank 0 on node7 has died");
   assert_string_equal(there->lost_host, "node7");
   assert_true(rounds_advance(there, &limits, true)); // which leads now
   assert_string_equal(there->cause, "node7 was lost (rank 0 on node7 has died)");
