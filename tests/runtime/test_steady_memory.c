@@ -79,7 +79,13 @@ static int train(Rank *r, void *training, Error *error) {
   return code;
 }
 
-static int nothing(Rank *r, void *context, Error *error) { return rank_barrier(r, error); }
+// Every rank has sent something to every other one: ranks that are processes connect when they first do so.
+static int meet(Rank *r, void *context, Error *error) {
+  enum { MOST = 16 };
+  int32_t sent[MOST] = {0}, got[MOST];
+  int code = joined ? plait_all_to_all(joined, &(PlaitBuffer){sent, got, 1}, 1, PLAIT_INT32, NULL, NULL) : PLAIT_OK;
+  return code ? error_set(error, code, "%s", plait_comm_error(joined)) : rank_barrier(r, error);
+}
 
 // How often plait allocates in the steps of a run; the most bytes at a time in `bytes`. -1: it is not for that many
 // processes.
@@ -103,7 +109,7 @@ static int allocations_of(const char *keys, const char *prefix, size_t *bytes) {
         setup_job_for(&t.recipe, &t.config, MODEL_TRAIN, 1, joined ? 0 : setup_helpers(&t.recipe, 1), &t.job, &error);
   if (!code) code = session_open(&(SessionOptions){.ranks = ranks, .comm = joined}, &s, &error);
   if (!code) code = session_run(s, start, &t, &error);
-  if (!code) code = session_run(s, nothing, NULL, &error);
+  if (!code) code = session_run(s, meet, NULL, &error);
   atomic_store(&allocations, 0);
   atomic_store(&largest, 0);
   if (!code) code = session_run(s, train, &t, &error);
