@@ -204,7 +204,7 @@ int plait_training_step(PlaitTraining *training, const void *const *inputs, doub
 // The graph on these inputs as in a step, but forward only, without dropout, and nothing is updated. outputs[i], of the
 // i-th plait_graph_output, is filled: (samples, …), row-major, fp64 in an fp64 graph and else fp32; NULL: it is not
 // wanted. outputs may be NULL, as loss. An input that the loss alone reads, and that is not itself an output, may be
-// NULL: then there is no loss (NaN).
+// NULL; *loss is NaN then.
 int plait_training_forward(PlaitTraining *training, const void *const *inputs, void *const *outputs, double *loss,
                            PlaitError *error);
 

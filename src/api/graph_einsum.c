@@ -19,7 +19,7 @@ static int has(const EinsumAttr *a, int operand, int letter) {
   return a->rank[operand] > 0 && memchr(a->letter[operand], letter, (size_t)a->rank[operand]) != NULL;
 }
 
-// "=16" after a letter of the result.
+// Reads the size that may follow a letter of the result, as in "=16". 0: none is given.
 static int read_size(Parse *p, int operand, int64_t *size) {
   *size = 0;
   if (*p->at != '=') return 0;

@@ -332,7 +332,7 @@ static int use_network(const char *path, bool encrypts, const char *interface, E
   if (code) return code;
   if (path) setenv("PLAIT_SECRET", whole, 1); // workers may have another folder
   if (encrypts && !secret_is_users())
-    return error_set(error, PLAIT_BAD_INPUT, "--encrypt: there is no secret to encrypt with; give --secret FILE, too "
+    return error_set(error, PLAIT_BAD_INPUT, "--encrypt needs a secret as its key; give --secret FILE as well "
                      "(plait launch --make-secret FILE makes one)");
   if (encrypts) setenv("PLAIT_ENCRYPT", "1", 1);
   return secret_of_environment(&secret, &there, error);

@@ -156,7 +156,7 @@ static int plan_launch(const Asked *a, BatchScript *s, Error *error) {
   if (a->insecure) words_add(&s->launch, "--insecure");
   if (a->encrypts) words_add(&s->launch, "--encrypt");
   if (a->encrypts && !a->secret)
-    return error_set(error, PLAIT_BAD_INPUT, "--encrypt: there is no secret to encrypt with; give --secret FILE, too");
+    return error_set(error, PLAIT_BAD_INPUT, "--encrypt needs a secret as its key; give --secret FILE as well");
   if (a->secret && a->insecure)
     return error_set(error, PLAIT_BAD_INPUT, "--secret and --insecure contradict each other; leave one out");
   if (s->most_nodes > 1 && !a->secret && !a->insecure)

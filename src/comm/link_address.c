@@ -70,7 +70,8 @@ void link_folder_remove(const char *path) {
   rmdir(folder);
 }
 
-// A process that is dead listens no more. One whose socket has not got its name yet is left alone.
+// Removes the folders of processes that have died: nobody accepts at their sockets. A folder whose socket has no name
+// yet belongs to a process that is starting, and stays.
 static void remove_dead(const char *at) {
   DIR *all = opendir(at);
   for (struct dirent *e; all && (e = readdir(all));) {

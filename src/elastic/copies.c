@@ -49,7 +49,7 @@ struct Copies {
   Connection *in;        // of the machine before; NULL: there is none
   CopyFrame frame;       // that is coming
   int64_t have;          // bytes of it that have come; -1: none is coming
-  int slot, fd;          // the Held of its rank; its file, -1: there is no memory for it
+  int slot, fd;          // the Held of its rank; its file, -1: no memory could be had
   Vec(Held) held;
   Vec(int) files;        // two of each of them
   bool told_memory, told_malformed;

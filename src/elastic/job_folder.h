@@ -35,6 +35,6 @@ void job_folder_release(JobFolder *folder, int status);
 int job_folder_status(const JobFolder *folder, const char *job);
 // Whether the store of a job that has not ended, as far as the lease says, was at this endpoint last.
 bool job_folder_was_at(const JobFolder *folder, const char *endpoint);
-// 1: this machine sees the lease of that epoch and job, so the folder is the same one, or there is no folder; 0: it is
-// not there; -errno: that cannot be told, since the lease cannot be read.
+// Whether this machine has the same run.dir as the one that wrote the lease of this epoch and job. 1: it has, or the
+// job has no run.dir; 0: the lease is not there; -errno: the lease cannot be read.
 int job_folder_sees(const JobFolder *folder, int epoch, const char *job);

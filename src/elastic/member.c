@@ -44,7 +44,7 @@ struct Member {
   uint64_t version;
   bool present;          // its key is set with the lease
   bool joined;           // it was in the state once
-  double lost_at;        // since when there is no store
+  double lost_at;        // when the store was lost
   double gather_at;      // since when the first round could begin; 0: it could not
   double folder_at;      // since when run.dir lacks the lease that it should have; 0: it does not
   bool has_lost;         // machines, and since then there are too few

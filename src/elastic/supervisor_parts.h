@@ -29,7 +29,7 @@ typedef struct Supervisor {
   bool paused;          // in this round it did not look for longer than --silence: it was stopped
   double ended_at;      // when all workers had ended
   double first_ended_at; // when rank 0's machine was seen to have ended this round; 0: it has not
-  double cut_off_at;    // since when there is no store; 0: there is one
+  double cut_off_at;    // when the store was lost; 0: it is reached
   Copies *copies;       // of other machines' memory, and of the one here; NULL: none are made
   Rescue *rescue;       // of what this round's workers have left in memory; NULL: none is under way
   bool rescued;         // whatever came of it

@@ -81,7 +81,7 @@ static int check_encrypts(Error *error) {
   if (FAULT(encrypting_needs_no_secret, named() != NULL, true)) return PLAIT_OK;
   return error_set(
       error, PLAIT_BAD_INPUT,
-      "PLAIT_ENCRYPT is 1, but there is no secret to encrypt with; give plait launch --secret FILE, or all "
+      "PLAIT_ENCRYPT is 1, which needs a secret as its key; give plait launch --secret FILE, or all "
       "ranks PLAIT_SECRET=FILE");
 }
 

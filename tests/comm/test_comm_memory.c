@@ -5,6 +5,7 @@
 #include "base/memory_usage.h"
 #include "comm/comm.h"
 #include "ranks.h"
+#include "draw.h"
 #include <setjmp.h>
 #include <stdarg.h>
 #include <cmocka.h>
@@ -13,13 +14,6 @@
 #include <string.h>
 
 enum { CALLS = 90, BUFFERS = 3000, ROUNDS = 40, RANKS_MOST = 3 };
-
-static size_t draw(uint64_t *state, size_t n) {
-  *state ^= *state << 13; // xorshift
-  *state ^= *state >> 7;
-  *state ^= *state << 17;
-  return (size_t)(*state % n);
-}
 
 static size_t allocated(void) {
   struct mallinfo2 info = mallinfo2();
@@ -42,11 +36,11 @@ typedef struct Turn {
 
 // As many calls as may be, with lists of one buffer to all that are left.
 static int collectives(Turn *t) {
-  size_t left = BUFFERS, calls = 1 + draw(&t->state, CALLS), at = 0;
+  size_t left = BUFFERS, calls = 1 + draw_below(&t->state, CALLS), at = 0;
   int code = 0;
   for (size_t c = 0; c < calls && !code; c++) {
     size_t spare = left - (calls - c),
-           n = 1 + (draw(&t->state, 4) ? draw(&t->state, spare / 8 + 1) : draw(&t->state, spare + 1));
+           n = 1 + (draw_below(&t->state, 4) ? draw_below(&t->state, spare / 8 + 1) : draw_below(&t->state, spare + 1));
     fill(t->list + at, t->x + at, n);
     code = plait_all_reduce(t->comm, t->list + at, n, PLAIT_FP32, PLAIT_SUM, t->stream, &t->event[c]);
     if (!t->borrows) memset(t->list + at, 0, n * sizeof *t->list);
@@ -58,7 +52,7 @@ static int collectives(Turn *t) {
 
 // As many exchanges with counts of their own as may be; rank p sends (c + p · r) % 7 numbers to rank r in call c.
 static int exchanges(Turn *t) {
-  size_t calls = 1 + draw(&t->state, CALLS);
+  size_t calls = 1 + draw_below(&t->state, CALLS);
   int code = 0;
   for (size_t c = 0; c < calls && !code; c++) {
     size_t sent[RANKS_MOST], received[RANKS_MOST];
@@ -74,10 +68,10 @@ static int exchanges(Turn *t) {
 
 // Around a ring, all sends before the first receive.
 static int messages(Turn *t) {
-  size_t left = BUFFERS, sends = 1 + draw(&t->state, CALLS), count[CALLS], at = 0;
+  size_t left = BUFFERS, sends = 1 + draw_below(&t->state, CALLS), count[CALLS], at = 0;
   int code = 0, next = (t->rank + 1) % t->ranks, previous = (t->rank + t->ranks - 1) % t->ranks;
   for (size_t m = 0; m < sends && !code; m++) {
-    size_t n = 1 + draw(&t->state, left - (sends - m) + 1);
+    size_t n = 1 + draw_below(&t->state, left - (sends - m) + 1);
     fill(t->list, t->x + at, n);
     code = plait_send(t->comm, t->list, n, PLAIT_FP32, next, NULL, &t->event[m]);
     count[m] = n;
@@ -100,7 +94,7 @@ static int look(PlaitComm *comm, size_t *bytes) {
 static int steady(Ranks *ranks, PlaitComm *comm, int rank) {
   size_t before, after;
   Turn t = {
-      .comm = comm, .rank = rank, .ranks = ranks->n, .borrows = *(int *)ranks->context, .state = 88172645463325252};
+      .comm = comm, .rank = rank, .ranks = ranks->n, .borrows = *(int *)ranks->context, .state = DRAW_SEED};
   t.x = xcalloc(2 * BUFFERS, sizeof *t.x);
   t.list = xcalloc(BUFFERS, sizeof *t.list);
   t.event = xcalloc(CALLS, sizeof *t.event);

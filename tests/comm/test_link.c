@@ -3,6 +3,7 @@
 #include "base/error.h"
 #include "comm/link.h"
 #include "net/secret.h"
+#include "draw.h"
 #include <setjmp.h>
 #include <stdarg.h>
 #include <cmocka.h>
@@ -14,12 +15,9 @@
 
 enum { MOST = 400, PIECES = 3, LARGEST = 600000 };
 
-static uint64_t state = 88172645463325252;
 static unsigned draw(unsigned n) {
-  state ^= state << 13; // xorshift
-  state ^= state >> 7;
-  state ^= state << 17;
-  return (unsigned)(state % n);
+  static uint64_t seed = DRAW_SEED;
+  return (unsigned)draw_below(&seed, n);
 }
 
 typedef struct Pair {

@@ -1,6 +1,7 @@
 // Which message goes into which receive, against plain lists.
 #include "base/error.h"
 #include "comm/net_match.h"
+#include "draw.h"
 #include <setjmp.h>
 #include <stdarg.h>
 #include <cmocka.h>
@@ -9,12 +10,9 @@
 
 enum { ENTRIES = 4000, TAGS = 600, SENDERS = 3 };
 
-static uint64_t state = 88172645463325252;
 static unsigned draw(unsigned n) {
-  state ^= state << 13; // xorshift
-  state ^= state >> 7;
-  state ^= state << 17;
-  return (unsigned)(state % n);
+  static uint64_t seed = DRAW_SEED;
+  return (unsigned)draw_below(&seed, n);
 }
 
 // What waits, in order of arrival; NULL: it waits no more.

@@ -2,6 +2,7 @@
 // The queue of records against a plain list of what is in it: order, contents, addresses; and that a reserved one
 // allocates nothing.
 #include "comm/record_queue.h"
+#include "draw.h"
 #include <setjmp.h>
 #include <stdarg.h>
 #include <cmocka.h>
@@ -20,12 +21,9 @@ typedef struct Model {
   size_t sum;
 } Model;
 
-static uint64_t state = 88172645463325252;
 static size_t draw(size_t n) {
-  state ^= state << 13; // xorshift
-  state ^= state >> 7;
-  state ^= state << 17;
-  return (size_t)(state % n);
+  static uint64_t seed = DRAW_SEED;
+  return (size_t)draw_below(&seed, n);
 }
 
 static void add(RecordQueue *q, Model *m, size_t bytes) {

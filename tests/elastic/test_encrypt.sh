@@ -14,7 +14,7 @@ refused() {
   [ $? -eq "$status" ] || { fail "$*: another status"; cat log; }
   grep -q -e "$words" log || fail "$*: $(cat log)"
 }
-none='there is no secret to encrypt with'
+none='needs a secret as its key'
 refused 2 "^plait launch: --encrypt: $none; give --secret FILE, too" "$PLAIT" launch --encrypt --nproc-per-node 2 recipe.yaml run.dir=none
 refused 2 "^plait launch: PLAIT_ENCRYPT is 1, but $none" env PLAIT_ENCRYPT=1 "$PLAIT" launch --nproc-per-node 2 recipe.yaml run.dir=none
 refused 2 'PLAIT_ENCRYPT is "on"; it must be 1 or 0' env PLAIT_ENCRYPT=on "$PLAIT" launch --nproc-per-node 2 recipe.yaml run.dir=none

@@ -114,10 +114,10 @@ static void encrypting(void **state) {
   setenv("PLAIT_ENCRYPT", "yes", 1);
   is_refused(PLAIT_BAD_INPUT, "PLAIT_ENCRYPT is \"yes\"; it must be 1 or 0");
   setenv("PLAIT_ENCRYPT", "1", 1);
-  is_refused(PLAIT_BAD_INPUT, "PLAIT_ENCRYPT is 1, but there is no secret to encrypt with");
+  is_refused(PLAIT_BAD_INPUT, "PLAIT_ENCRYPT is 1, which needs a secret as its key");
   secret_draw(text); // which others may have read
   setenv(secret_drawn_variable, text, 1);
-  is_refused(PLAIT_BAD_INPUT, "PLAIT_ENCRYPT is 1, but there is no secret to encrypt with");
+  is_refused(PLAIT_BAD_INPUT, "PLAIT_ENCRYPT is 1, which needs a secret as its key");
   unsetenv(secret_drawn_variable);
   assert_int_equal(world_launched_create(WORLD_MPI, 0, NET_WIRE_AUTO, &world, &error), PLAIT_BAD_INPUT);
   if (!strstr(error.message, "MPI carries what these ranks say")) fail_msg("%s", error.message);
