@@ -15,10 +15,10 @@ refused() {
   grep -q -e "$words" log || fail "$*: $(cat log)"
 }
 none='needs a secret as its key'
-refused 2 "^plait launch: --encrypt: $none; give --secret FILE, too" "$PLAIT" launch --encrypt --nproc-per-node 2 recipe.yaml run.dir=none
-refused 2 "^plait launch: PLAIT_ENCRYPT is 1, but $none" env PLAIT_ENCRYPT=1 "$PLAIT" launch --nproc-per-node 2 recipe.yaml run.dir=none
+refused 2 "^plait launch: --encrypt $none; give --secret FILE as well" "$PLAIT" launch --encrypt --nproc-per-node 2 recipe.yaml run.dir=none
+refused 2 "^plait launch: PLAIT_ENCRYPT is 1, which $none" env PLAIT_ENCRYPT=1 "$PLAIT" launch --nproc-per-node 2 recipe.yaml run.dir=none
 refused 2 'PLAIT_ENCRYPT is "on"; it must be 1 or 0' env PLAIT_ENCRYPT=on "$PLAIT" launch --nproc-per-node 2 recipe.yaml run.dir=none
-refused 2 "^plait slurm: --encrypt: $none" "$PLAIT" slurm recipe.yaml --nodes 2 --insecure --encrypt --time 5
+refused 2 "^plait slurm: --encrypt $none" "$PLAIT" slurm recipe.yaml --nodes 2 --insecure --encrypt --time 5
 [ ! -e none ] || fail "something has started without a secret"
 "$PLAIT" slurm recipe.yaml --nodes 2 --secret key --encrypt --time 5 --out job.sh >log 2>&1 && grep -q -e ' --encrypt' job.sh || fail "slurm: $(cat log)"
 
