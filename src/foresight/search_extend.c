@@ -78,11 +78,19 @@ static int compile_some(Extension *e, const Recipe *r, int64_t layers, Estimated
 // With `less` layers fewer in every stage.
 static int compile_less(Extension *e, const Recipe *asked, const CutMemo *cut, int less, Estimated *out, double *bytes,
                         Error *error) {
-  Recipe r = *asked;
+  Recipe r = {0};
   int64_t layers = 0;
-  r.parallel.layers.count = cut->count;
-  for (int s = 0; s < cut->count; s++) layers += r.parallel.layers.items[s] = cut->layers[s] - less;
-  return compile_some(e, &r, layers, out, bytes, error);
+  char keys[1024] = "parallel.layers=[";
+  for (int s = 0; s < cut->count; s++) {
+    size_t n = strlen(keys);
+    snprintf(keys + n, sizeof keys - n, "%s%d", s ? "," : "", cut->layers[s] - less);
+    layers += cut->layers[s] - less;
+  }
+  strcat(keys, "]"); // of at most 64 stages
+  int code = recipe_variant(asked, keys, &r, error);
+  if (!code) code = compile_some(e, &r, layers, out, bytes, error);
+  recipe_free(&r);
+  return code;
 }
 
 int extension_estimate(Extension *e, const Recipe *r, Estimated *out, Error *error) {
