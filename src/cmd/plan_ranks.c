@@ -34,7 +34,7 @@ static int print_line(const Recipe *recipe, const ModelConfig *config, int nodes
   int code = recipe_with_ranks(recipe, ranks, &one, error);
   if (!code) code = setup_job_for(&one, config, MODEL_TRAIN, threads > 0 ? threads : 1, 0, &job, error);
   if (!code) {
-    const Shares *s = &job->train.shares;
+    const Shares *s = &job_train(job)->shares;
     int used = recipe_rank_count(&one);
     int64_t bytes = plan_most_bytes(&one, config, job);
     fprintf(out, "%8d %6d %6d %8d %13d %10lld %9lld %8.1f %% %14s %14s\n", nodes, ranks, ranks - used, one.mesh.dp,

@@ -219,7 +219,7 @@ static uint32_t tensor_axes(const Mesh *mesh) {
 
 static void count_memory(const Job *job, CompareNumbers *n) {
   for (int c = 0; c < job_pipeline_ranks(job); c++) {
-    const MemoryPlan *m = &job->train.program[c]->memory;
+    const MemoryPlan *m = &job_train(job)->program[c]->memory;
     if ((double)m->total <= n->bytes) continue;
     n->bytes = (double)m->total;
     n->memory[MEMORY_PARAMETERS] = (double)m->parameters;
@@ -373,7 +373,7 @@ static int fill_row(const Comparing *c, CompareRow *row) {
   const Recipe *r = &t.recipe;
   row->pp = r->mesh.pp, row->dp = r->mesh.dp, row->cp = r->mesh.cp, row->tp = r->mesh.tp, row->zero = r->parallel.zero;
   row->number = numbers_of(&t.prediction);
-  if (c->out->layer <= 0) c->out->layer = largest_layer(t.prediction.job->train.graph);
+  if (c->out->layer <= 0) c->out->layer = largest_layer(job_train(t.prediction.job)->graph);
   if (c->options->limits && row->number.fits) {
     Limit limit[LIMITS_MOST];
     if (predict_limits(&t.prediction, c->options->cluster, limit) > 0 && limit[0].gain > 0) row->limit = limit[0];

@@ -11,7 +11,7 @@
 
 double predict_bytes(const Job *job) {
   double most = 0;
-  for (int c = 0; c < job_pipeline_ranks(job); c++) most = fmax(most, (double)job->train.program[c]->memory.total);
+  for (int c = 0; c < job_pipeline_ranks(job); c++) most = fmax(most, (double)job_train(job)->program[c]->memory.total);
   return most;
 }
 
@@ -20,7 +20,7 @@ static void find_memory(const Cluster *cluster, Prediction *out) {
   const Mesh *mesh = &out->job->options.parallel.mesh;
   double left = INFINITY;
   for (int c = 0; c < job_pipeline_ranks(out->job); c++) {
-    double bytes = (double)out->job->train.program[c]->memory.total,
+    double bytes = (double)job_train(out->job)->program[c]->memory.total,
            room = devices_room(cluster, mesh->ranks, cluster->island.count ? mesh : NULL, c);
     if (room - bytes >= left) continue;
     left = room - bytes;
@@ -106,7 +106,7 @@ int predict(const Recipe *asked, const ModelConfig *config, const SimulateOption
   const Cluster *cluster = options->cluster;
   const Recipe *r = &out->recipe;
   int code = predict_memory(asked, config, cluster, out, error);
-  if (!code) code = simulate(out->job->train.program, options, &out->simulation, error);
+  if (!code) code = simulate(job_train(out->job)->program, options, &out->simulation, error);
   if (code) {
     prediction_free(out);
     return code;
@@ -182,7 +182,7 @@ int predict_limits(const Prediction *p, const Cluster *cluster, Limit *limit) {
     Error ignored = {0};
     better(&changed, i, limit[n].resource, sizeof limit[n].resource);
     SimulateOptions options = {.cluster = &changed, .all_ranks = p->simulation->all_ranks};
-    int failed = simulate(p->job->train.program, &options, &s, &ignored);
+    int failed = simulate(job_train(p->job)->program, &options, &s, &ignored);
     free(changed.island.data);
     if (failed) continue;
     limit[n].gain = 1 - s->step / p->simulation->step;

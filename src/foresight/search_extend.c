@@ -63,11 +63,11 @@ static int compile_some(Extension *e, const Recipe *r, int64_t layers, Estimated
   SimulateOptions options = {.cluster = e->cluster};
   e->compiled++;
   int code = setup_job_sketch(r, &config, &job, error);
-  if (!code) code = simulate(job->train.program, &options, &s, error);
+  if (!code) code = simulate(job_train(job)->program, &options, &s, error);
   if (code) return job_destroy(job), code;
   *out = (Estimated){.seconds = s->step};
   for (int c = 0; c < job_pipeline_ranks(job); c++) {
-    bytes[c] = (double)job->train.program[c]->memory.total;
+    bytes[c] = (double)job_train(job)->program[c]->memory.total;
     out->bytes = fmax(out->bytes, bytes[c]);
   }
   simulation_free(s);

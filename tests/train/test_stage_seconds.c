@@ -72,7 +72,7 @@ static double simulated(const Case *c, const Recipe *r, int *first) {
   SimulateOptions options = {.cluster = c->cluster};
   if (predict(r, &c->config, &options, &p, &error)) fail_msg("%s", error.message);
   double seconds = p.simulation->step;
-  *first = p.job->train.graph->cut[1];
+  *first = job_train(p.job)->graph->cut[1];
   prediction_free(&p);
   return seconds;
 }
@@ -107,7 +107,7 @@ static void all_have_one_cut(void **state) {
   simulated(&plain, &plain.recipe, &by_seconds);
   assert_int_equal(first_stage(&c.recipe, &c.config), by_seconds);
   if (setup_job(&c.recipe, &c.config, &job, &error)) fail_msg("%s", error.message);
-  assert_int_equal(job->train.graph->cut[1], by_seconds);
+  assert_int_equal(job_train(job)->graph->cut[1], by_seconds);
   assert_null(job->options.machine);
   job_destroy(job);
   unlink(path);
