@@ -14,7 +14,6 @@
 #include "runtime/state_tensors.h"
 #include "train/precision.h"
 #include "foresight/run_cluster.h"
-#include "train/save_later.h"
 #include "train/train.h"
 #include <malloc.h>
 #include <math.h>
@@ -114,7 +113,7 @@ static SaveExtra extra_at(const Trainer *t, int64_t step, const BestLoss *best) 
 // Of a step without a checkpoint (checkpoint.memory_every).
 static bool is_kept(const Trainer *t, int64_t step) {
   int64_t every = t->recipe->checkpoint.memory_every;
-  return t->keeps && every && step % every == 0 && step < t->recipe->schedule.steps;
+  return t->later.keeping && every && step % every == 0 && step < t->recipe->schedule.steps;
 }
 
 static int keep(const Trainer *t, Rank *r, SaveLater *later, int64_t step, const BestLoss *best, Error *error) {
@@ -133,7 +132,7 @@ static int save(Trainer *t, Rank *r, SaveLater *later, int64_t step, const BestL
   if (code) return code;
   watchdog_enter(r->watchdog, r->rank, ACTIVITY_CHECKPOINT, step);
   SaveExtra extra = extra_at(t, step, best);
-  if (!t->saves_later) later = NULL; // it keeps copies in memory only
+  if (!t->later.writes) later = NULL; // it keeps copies in memory only
   if (r->rank == 0) {
     t->saving = step;
     t->saving_since = clock_seconds();
@@ -264,9 +263,11 @@ static int train(Rank *r, void *trainer, Error *error) {
   double *rates = code ? NULL : xcalloc((size_t)rank_most_ahead(r) + 1, sizeof *rates);
   SaveLater *later = NULL;
   char *log = run_folder_file(&t->folder, "metrics.jsonl");
-  SaveLaterOptions options = {t->checkpoints, log, t->metrics.fd, t->memory.count ? &t->memory : NULL, t->keeps,
-                              t->alone};
-  if (!code && (t->saves_later || t->keeps)) code = save_later_create(r, &options, &later, error);
+  SaveLaterOptions options = t->later;
+  options.dir = t->checkpoints;
+  options.log_path = log;
+  options.log = t->metrics.fd;
+  if (!code) code = save_later_create(r, &options, &later, error);
   if (!code) code = run_steps(t, r, later, rates, error);
   save_later_destroy(later);
   free(log);
