@@ -128,7 +128,7 @@ void trainer_tell_changes(const Trainer *t) {
   if (t->changes.follows) fputs(t->changes.follows, t->out);
   if (t->changes.other_run && resumes_itself(t))
     fprintf(t->out, "note: --force: from step %lld on this is another run than before: %s\n",
-            (long long)t->first_step + 1, t->changes.other_run);
+            (long long)first_step(t) + 1, t->changes.other_run);
   if (r->model.init[0] == '/')
     fprintf(t->out, "note: %smodel.init is %s, but a run that resumes has its weights from its checkpoint and does not "
             "read it again\n", recipe_where(r, "model.init"), r->model.init);
@@ -142,14 +142,14 @@ static bool patience_is_over(const Trainer *t) {
       t->out,
       "%s: the run ended early at step %lld: the held-out loss was lowest at step %lld (%.4f), and %lld evaluations "
       "since then were not better; to train on all the same: plait train %s/recipe.yaml eval.patience=0\n",
-      t->recipe->run.dir, (long long)t->first_step, (long long)best->step, best->loss, (long long)best->without,
+      t->recipe->run.dir, (long long)first_step(t), (long long)best->step, best->loss, (long long)best->without,
       t->recipe->run.dir);
   return true;
 }
 
 bool trainer_is_over(const Trainer *t) {
   const char *dir = t->recipe->run.dir;
-  int64_t steps = t->recipe->schedule.steps, done = t->first_step;
+  int64_t steps = t->recipe->schedule.steps, done = first_step(t);
   if (done < steps) return patience_is_over(t);
   if (done == steps) fprintf(t->out, "%s: all %lld steps are done", dir, (long long)steps);
   else
@@ -236,7 +236,6 @@ static int take_over(Trainer *t, Error *error) {
     return recipe->model.init[0] == '/'
                ? huggingface_dtypes(recipe->model.init, &t->config, &t->extra.dtypes, error)
                : PLAIT_OK;
-  t->first_step = checkpoint_step(t->resume);
   t->extra.tokens = json_number_value(json_object_get(extra, "tokens"));
   t->extra.dtypes = json_incref(json_object_get(extra, "huggingface_dtypes"));
   if (FAULT(patience_is_forgotten, own, false) && !t->changes.other_run)
@@ -282,7 +281,7 @@ static int mend_best(Trainer *t, Error *error) {
   bool there = best->step && file_exists(path);
   free(path);
   if (!there && t->recipe->checkpoint.best) best->step = 0; // not kept: the next one is the best that there is
-  return there || marked > t->first_step ? checkpoint_mark_best(t->checkpoints, there ? best->step : 0, error)
+  return there || marked > first_step(t) ? checkpoint_mark_best(t->checkpoints, there ? best->step : 0, error)
                                          : PLAIT_OK;
 }
 
@@ -296,7 +295,7 @@ int trainer_write_recipe(const Trainer *t, bool has_checkpoints, Error *error) {
 static int open_metrics(Trainer *t, Error *error) {
   char *path = run_folder_file(&t->folder, "metrics.jsonl");
   MetricsSeries done = {0};
-  int64_t keep_until = t->keep_until < t->first_step ? 0 : t->first_step; // of another run: none of its metrics
+  int64_t keep_until = t->keep_until < first_step(t) ? 0 : first_step(t); // of another run: none of its metrics
   int code = PLAIT_OK;
   if (FAULT(later_checkpoints_stay, t->keep_until, INT64_MAX) < INT64_MAX)
     code = resume_set_aside(t->recipe, t->checkpoints, t->keep_until, t->out, error);
@@ -306,13 +305,13 @@ static int open_metrics(Trainer *t, Error *error) {
   if (!code) code = metrics_truncate_after(path, keep_until, error);
   if (!code) code = metrics_open(&t->metrics, path, error);
   t->metrics.copy = t->lines;
-  if (!code && t->recipe->run.tensorboard && t->first_step < t->recipe->schedule.steps) {
-    code = events_open(&t->events, t->folder.path, t->first_step + 1, (double)time(NULL), error);
+  if (!code && t->recipe->run.tensorboard && first_step(t) < t->recipe->schedule.steps) {
+    code = events_open(&t->events, t->folder.path, first_step(t) + 1, (double)time(NULL), error);
     t->metrics.events = &t->events;
   }
-  if (!code && t->first_step && trainer_due_evaluation(t, t->first_step)) {
+  if (!code && first_step(t) && trainer_due_evaluation(t, first_step(t))) {
     code = metrics_read(path, "eval_loss", &done, error);
-    t->evaluate_first = !done.count || done.step[done.count - 1] != t->first_step;
+    t->evaluate_first = !done.count || done.step[done.count - 1] != first_step(t);
   }
   metrics_series_free(&done);
   free(path);
@@ -324,7 +323,7 @@ int trainer_begin_writing(Trainer *t, Error *error) {
   code = launch_agree(t->launch, code, error);
   char *first = t->evaluate_first ? xstrdup("evaluate") : NULL;
   if (!code) code = launch_tell(t->launch, &first, error);
-  t->evaluate_first = first != NULL;
+  t->evaluate_first = first;
   free(first);
   return code ? code : tell_best(t, error);
 }
