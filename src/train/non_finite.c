@@ -17,14 +17,14 @@ static bool is_scaling(const Training *x) {
   const Recipe *recipe = x->trainer->recipe;
   const NonFinite *first = &x->result.first;
   return recipe->loss_scale.initial > 0 && recipe->loss_scale.growth_interval > 0 && first->found &&
-         finite_is_gradient(x->rank->job->train.graph, first) &&
+         finite_is_gradient(job_train(x->rank->job)->graph, first) &&
          state_scalar(x->rank->state, KNOWN_LOSS_SCALE) > LOSS_SCALE_LEAST;
 }
 
 static void describe_first(const Training *x, char *text, size_t size) {
   const Rank *r = x->rank;
   const StepResult *s = &x->result;
-  if (s->first.found) finite_describe(r->job->train.graph, &r->job->options.parallel.mesh, &s->first, text, size);
+  if (s->first.found) finite_describe(job_train(r->job)->graph, &r->job->options.parallel.mesh, &s->first, text, size);
   else if (r->job->options.step.update.in_backward)
     snprintf(text, size, "the gradient norm was not finite, but all gradients are");
   else if (rank_updates_at_once(r)) snprintf(text, size, "the gradient norm was not finite");
@@ -120,7 +120,7 @@ static int write_keys(Training *x, Error *error) {
     metrics_real(m, "loss_scale", state_scalar(r->state, KNOWN_LOSS_SCALE)); // of the next step
   if (!s->first.found) return PLAIT_OK;
   char text[512];
-  finite_describe(r->job->train.graph, &o->parallel.mesh, &s->first, text, sizeof text);
+  finite_describe(job_train(r->job)->graph, &o->parallel.mesh, &s->first, text, sizeof text);
   metrics_text(m, "non_finite", text);
   return PLAIT_OK;
 }

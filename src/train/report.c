@@ -22,7 +22,7 @@
 // Prints the value that mesh.dp: auto became, and the ranks that it leaves out.
 static void announce_ranks(const Trainer *t) {
   const Recipe *r = t->recipe;
-  const Shares *s = &t->job->train.shares;
+  const Shares *s = &job_train(t->job)->shares;
   int used = recipe_rank_count(r), all = r->ranks > used ? r->ranks : used;
   if (!r->dp_is_auto) return;
   fprintf(t->out,
@@ -89,9 +89,9 @@ void trainer_announce(const Trainer *t) {
           r->mesh.pp, r->mesh.dp, r->mesh.cp, r->mesh.tp, parallel, dtype_name((Dtype)r->precision),
           units_bytes((double)bytes).s, t->job->run.threads, t->job->run.threads > 1 ? "s" : "",
           t->job->run.helpers ? ", with work stealing" : "");
-  if (r->parallel.grad_dtype == DTYPE_BF16 && t->job->train.shares.microbatches > 1)
+  if (r->parallel.grad_dtype == DTYPE_BF16 && job_train(t->job)->shares.microbatches > 1)
     fprintf(t->out, "gradients of %d microbatches are added in bf16: addends smaller than 1/256 of the sum are lost\n",
-            t->job->train.shares.microbatches);
+            job_train(t->job)->shares.microbatches);
   announce_ranks(t);
   note_cores(t);
   char experts[256];
@@ -105,7 +105,7 @@ void trainer_announce(const Trainer *t) {
   }
   if (*experts) fprintf(t->out, "experts: %s\n", experts);
   char reference[1024];
-  graph_reference_ops(t->job->train.graph, t->job->options.device, reference, sizeof reference);
+  graph_reference_ops(job_train(t->job)->graph, t->job->options.device, reference, sizeof reference);
   if (*reference) fprintf(t->out, "note: no fast kernel for %s: these use a plain, slower one\n", reference);
   if (r->notes) fputs(r->notes, t->out);
   fputs(lend, t->out);

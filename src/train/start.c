@@ -90,7 +90,7 @@ static int check_memory(Trainer *t, Error *error) {
 }
 
 int trainer_due_evaluation(const Trainer *t, int64_t step) {
-  return t->job->evaluate.graph && t->recipe->eval.every &&
+  return job_find(t->job, &role_evaluate) && t->recipe->eval.every &&
          trainer_due(t->recipe->eval.every, step, t->recipe->schedule.steps);
 }
 

@@ -262,20 +262,24 @@ int train_measure(const Recipe *recipe, FILE *out, Error *error) {
   return run_trainer(&(Trainer){.measures = true}, recipe, out, error);
 }
 
+int train_run_joined(const Recipe *asked, Launch *launch, bool force, FILE *lines, FILE *out, Error *error) {
+  Recipe ranked = {0}, planned = {0};
+  int code = launch_agree(launch, recipe_with_ranks(asked, launch_processes(launch), &ranked, error), error);
+  if (!code) code = auto_plan(&ranked, launch, out, &planned, error);
+  if (!code) code = setup_launch(launch, &planned, error);
+  if (!code && launch->idle) code = launch_wait(launch, error);
+  else if (!launch->idle) code = launch_agree(launch, code, error);
+  if (!code && !launch->idle) code = train_run_launched(&planned, launch, force, lines, out, error);
+  recipe_free(&planned);
+  recipe_free(&ranked);
+  return code;
+}
+
 int train_run(const Recipe *recipe, FILE *out, Error *error) {
   Launch launch;
-  Recipe own = *recipe; // with the plan and the mesh that auto is; all else is borrowed
-  own.arena = (Arena){0};
   int code = launch_begin(&launch, setup_wish(recipe), error);
-  if (!code)
-    code = launch_agree(&launch, recipe_set_ranks(&own, launch_processes(&launch), error), error);
-  if (!code) code = auto_plan(&own, &launch, out, error);
-  if (!code) code = setup_launch(&launch, &own, error);
-  if (!code && launch.idle) code = launch_wait(&launch, error);
-  else if (!launch.idle) code = launch_agree(&launch, code, error);
-  if (!code && !launch.idle) code = train_run_launched(&own, &launch, false, NULL, out, error);
+  if (!code) code = train_run_joined(recipe, &launch, false, NULL, out, error);
   launch.outcome = code;
   launch_end(&launch);
-  arena_free(&own.arena);
   return code;
 }
