@@ -71,13 +71,13 @@ static void note_cores(const Trainer *t) {
                     "with more threads, are faster\n", here, cores, cores == 1 ? "" : "s");
 }
 
-void trainer_announce(const Trainer *t) {
+int trainer_announce(const Trainer *t, Error *error) {
   const Recipe *r = t->recipe;
-  Recipe planned = *r; // shares the arena
-  if (!t->later.writes) planned.checkpoint.async = RECIPE_ASYNC_OFF;
-  if (!t->later.keeping) planned.checkpoint.memory_every = 0;
-  if (t->later.keeping != KEEPING_MACHINE_COPIED) planned.checkpoint.copies = 0;
+  Recipe planned;
+  int code = trainer_planned(t, &planned, error);
+  if (code) return code;
   int64_t bytes = plan_most_bytes(&planned, &t->config, t->job);
+  recipe_free(&planned);
   char parallel[256], lend[512];
   setup_describe(r, &t->config, parallel, sizeof parallel);
   char active[48] = "";
@@ -116,6 +116,7 @@ void trainer_announce(const Trainer *t) {
   announce_memory(t);
   if (t->resume) fprintf(t->out, "resuming from %s\n", checkpoint_path(t->resume));
   fflush(t->out); // at once, to a pipe as well
+  return PLAIT_OK;
 }
 
 // How many processes of this run measure and train beside each other on this machine; 0: its ranks are threads.

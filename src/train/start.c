@@ -43,17 +43,6 @@ static int64_t bytes_here(const Trainer *t, const Recipe *recipe) {
                                                        worker_memory_ranks(memory, t->launch->ranks));
 }
 
-// Against what the machine has: the system would end the process without a word.
-static int compare_memory(const Trainer *t, const Recipe *recipe, Error *error) {
-  int64_t bytes = bytes_here(t, recipe);
-  MemoryAvailable have = memory_usage_available_in("");
-  if (have.bytes < 0 || bytes <= have.bytes) return PLAIT_OK;
-  return error_set(
-      error, PLAIT_NO_MEMORY,
-      "the ranks of this machine need %s of memory, but only %s are available%s (plait plan shows for what)",
-      units_bytes((double)bytes).s, units_bytes((double)have.bytes).s, have.why);
-}
-
 // A supervisor holds one rank's memory, so ranks that are threads of one process have none.
 static const WorkerMemory *find_memory(const Trainer *t) {
   const WorkerMemory *memory = &worker_supervised()->memory;
@@ -72,21 +61,39 @@ static Keeping find_keeping(const Trainer *t, const WorkerMemory *memory) {
   return t->recipe->checkpoint.copies && memory->copies ? KEEPING_MACHINE_COPIED : KEEPING_PROCESS;
 }
 
+int trainer_planned(const Trainer *t, Recipe *planned, Error *error) {
+  char keys[128];
+  snprintf(keys, sizeof keys, "%s%s%s", t->later.writes ? "" : " checkpoint.async=off",
+           t->later.keeping ? "" : " checkpoint.memory_every=0",
+           t->later.keeping == KEEPING_MACHINE_COPIED ? "" : " checkpoint.copies=0");
+  return recipe_variant(t->recipe, keys, planned, error);
+}
+
+// Against what the machine has: the system would end the process without a word.
+static int compare_memory(const Trainer *t, Error *error) {
+  Recipe planned;
+  int code = trainer_planned(t, &planned, error);
+  if (code) return code;
+  int64_t bytes = bytes_here(t, &planned);
+  MemoryAvailable have = memory_usage_available_in("");
+  recipe_free(&planned);
+  if (have.bytes < 0 || bytes <= have.bytes) return PLAIT_OK;
+  return error_set(
+      error, PLAIT_NO_MEMORY,
+      "the ranks of this machine need %s of memory, but only %s are available%s (plait plan shows for what)",
+      units_bytes((double)bytes).s, units_bytes((double)have.bytes).s, have.why);
+}
+
 // checkpoint.async: auto is on where all machines have the memory for it.
 static int check_memory(Trainer *t, Error *error) {
-  Recipe with = *t->recipe, without = with; // share the arena
   Error ignored = {0};
   t->later.memory = find_memory(t);
   t->later.keeping = find_keeping(t, t->later.memory);
-  if (!t->later.keeping) with.checkpoint.memory_every = without.checkpoint.memory_every = 0;
-  if (t->later.keeping != KEEPING_MACHINE_COPIED) with.checkpoint.copies = without.checkpoint.copies = 0;
-  without.checkpoint.async = RECIPE_ASYNC_OFF;
   t->later.writes = setup_saves_later(t->recipe) && !t->measures;
-  if (t->measures) return compare_memory(t, &without, error);
   if (!t->later.writes || t->later.keeping || t->recipe->checkpoint.async == RECIPE_ASYNC_ON)
-    return compare_memory(t, &with, error);
-  t->later.writes = !launch_agree(t->launch, compare_memory(t, &with, &ignored), &ignored);
-  return t->later.writes ? PLAIT_OK : compare_memory(t, &without, error);
+    return compare_memory(t, error);
+  t->later.writes = !launch_agree(t->launch, compare_memory(t, &ignored), &ignored);
+  return t->later.writes ? PLAIT_OK : compare_memory(t, error);
 }
 
 int trainer_due_evaluation(const Trainer *t, int64_t step) {
@@ -286,9 +293,13 @@ static int mend_best(Trainer *t, Error *error) {
 }
 
 int trainer_write_recipe(const Trainer *t, bool has_checkpoints, Error *error) {
-  Recipe recipe = *t->recipe;
-  if (has_checkpoints && recipe.checkpoint.resume[0] == '/') recipe.checkpoint.resume = "auto";
-  return run_folder_write_recipe(&t->folder, &recipe, error);
+  if (!has_checkpoints || t->recipe->checkpoint.resume[0] != '/')
+    return run_folder_write_recipe(&t->folder, t->recipe, error);
+  Recipe resuming;
+  int code = recipe_variant(t->recipe, "checkpoint.resume=auto", &resuming, error);
+  if (!code) code = run_folder_write_recipe(&t->folder, &resuming, error);
+  recipe_free(&resuming);
+  return code;
 }
 
 // From here on the run folder is changed: all that could be refused has been.

@@ -170,7 +170,8 @@ static int run(Trainer *t, Error *error) {
   signals_reword(FAULT(supervisors_signal_is_told, reason_to_stop, NULL));
   signals_install(has_rank_0(t) ? "stopping after this step, which is saved then; a second Ctrl-C ends it at once"
                                 : NULL);
-  trainer_announce(t); // a reader who leaves after the header ends nothing
+  int code = trainer_announce(t, error); // a reader who leaves after the header ends nothing
+  if (code) return code;
   trainer_tell_changes(t);
   if (has_rank_0(t)) trainer_check_lead(t);
   trainer_measure_peak(t);
@@ -179,7 +180,7 @@ static int run(Trainer *t, Error *error) {
   t->memory_before = memory_usage_anonymous();
   progress_start(&t->progress, t->out, first_step(t), t->recipe->schedule.steps, t->recipe->run.log_every);
   t->started = clock_seconds();
-  int code = run_ranks(t, error);
+  code = run_ranks(t, error);
   progress_finish(&t->progress);
   if (code) return code;
   worker_enter(WORKER_PHASE_ENDING, 0);

@@ -103,6 +103,8 @@ static inline int64_t first_step(const Trainer *t) { return t->resume ? checkpoi
 // Compiles, checks all that can be known before, opens the run folder, and finds out where the run starts. Changes
 // nothing in the folder.
 int trainer_prepare(Trainer *t, Error *error);
+// The recipe with what of checkpoint.async and memory_every there is memory for. The caller frees it.
+int trainer_planned(const Trainer *t, Recipe *planned, Error *error);
 // Whether there is nothing left to train; says so, and what to do.
 bool trainer_is_over(const Trainer *t);
 // Says what is not as it was when the run was saved.
@@ -118,7 +120,7 @@ int trainer_due_evaluation(const Trainer *t, int64_t step);
 
 // For people and for metrics (report.c); by rank 0 but where said otherwise -------------------------------------------
 
-void trainer_announce(const Trainer *t); // the header of a run
+int trainer_announce(const Trainer *t, Error *error); // the header of a run
 // Where a batch system signals the run before its time is up (PLAIT_LEAD: seconds before), which is not enough.
 void trainer_check_lead(const Trainer *t);
 void trainer_measure_peak(Trainer *t);   // by every process
