@@ -222,7 +222,7 @@ static int run_trainer(const Trainer *asked, const Recipe *recipe, FILE *out, Er
   mallopt(M_MMAP_THRESHOLD, 128 << 10);
   const Launch *launch = asked->launch;
   FILE *nowhere = launch && launch->rank ? fopen("/dev/null", "w") : NULL; // where other ranks than 0 speak
-  Recipe own = *recipe; // with the precision that auto is in this run; all else is borrowed
+  Recipe own = {0}; // with the precision that auto is in this run
   Trainer t = {.recipe = &own,
                .launch = launch,
                .out = nowhere ? nowhere : out,
@@ -237,7 +237,7 @@ static int run_trainer(const Trainer *asked, const Recipe *recipe, FILE *out, Er
   WatchdogLimits limits = setup_watchdog(recipe);
   int code = is_process(&t) ? watchdog_create(&limits, launch->world, launch->rank, 1, &t.watchdog, error) : PLAIT_OK;
   code = launch_agree(launch, code, error);
-  if (!code) code = precision_resolve(&own, launch, t.force, t.precision, sizeof t.precision, error);
+  if (!code) code = precision_resolve(recipe, launch, t.force, &own, t.precision, sizeof t.precision, error);
   if (!code) code = run_cluster(&own, launch, &cluster, error);
   if (!code) code = launch_agree(launch, trainer_prepare(&t, error), error);
   if (!code && !trainer_is_over(&t)) {
@@ -249,6 +249,7 @@ static int run_trainer(const Trainer *asked, const Recipe *recipe, FILE *out, Er
       ending_write(t.folder.path, launch ? launch->rank : 0, error);
   }
   trainer_free(&t);
+  recipe_free(&own);
   cluster_free(cluster);
   if (nowhere) fclose(nowhere);
   watchdog_destroy(t.watchdog);
