@@ -20,7 +20,7 @@ void variable_encode(Variable *v, Encoding encoding);
 // The Variable that has the rest of an encoded one (by its id), or -1.
 int variable_part(const Graph *g, int variable);
 
-// Number i of an array of so many bits each, 8 or a divisor of 8. Those that share its byte stay as they are: two
+// Number i of an array of numbers of `bits` bits, 8 or a divisor of 8. Those that share its byte stay as they are: two
 // threads must not write into one byte.
 static inline uint8_t packed_load(const void *array, int bits, int64_t i) {
   int64_t bit = i * bits;

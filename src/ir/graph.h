@@ -360,8 +360,8 @@ static inline const Placement *variable_placement(const Variable *v, int copy) {
 
 // The dtype of its numbers for everybody but kernels: the host, checkpoints.
 static inline Dtype variable_dtype(const Variable *v) { return v->encoding ? DTYPE_F32 : v->dtype; }
-// By its encoding (ir/encoding.h): bits that a number takes in its storage (copy -1) or in a Copy, bytes that so many
-// of them take, and the same of a tensor, which may be bound to one.
+// By its encoding (ir/encoding.h): bits that a number takes in its storage (copy -1) or in a Copy, the bytes of some
+// elements there, and the same of a tensor, which may be bound to one.
 int variable_bits(const Variable *v, int copy);
 int64_t variable_bytes(const Variable *v, int copy, int64_t elements);
 int64_t tensor_bytes(const Graph *g, const Tensor *t, int64_t elements);

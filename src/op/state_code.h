@@ -1,7 +1,7 @@
 // The moments of an optimizer in a few bits: codes, which are rows of ir/encodings.def (optimizer.states: 8bit; after
 // Dettmers et al., "8-bit optimizers via block-wise quantization", ICLR 2022, with a code of our own).
 //
-// The elements of a moment, numbered by their index in the whole (global) matrix, are cut into blocks of so many
+// The elements of a moment, numbered by their index in the whole (global) matrix, are cut into blocks of equal length
 // (ir/encoding.h). A block has a scale, the least power of 2 that is not below its largest absolute value, and each
 // element a code: the number of a value between 0 and 1, by which the scale is multiplied. Values between 2^-k-1 and
 // 2^-k (an octave) are evenly spaced; the largest octaves have the most of them (`octaves` of the row). In 8 bits a
