@@ -79,7 +79,7 @@ void trainer_announce(const Trainer *t) {
   if (t->later.keeping != KEEPING_MACHINE_COPIED) planned.checkpoint.copies = 0;
   int64_t bytes = plan_most_bytes(&planned, &t->config, t->job);
   char parallel[256], lend[512];
-  setup_describe(r, &t->config, parallel, sizeof parallel);
+  setup_describe(r, &t->job->options.step, parallel, sizeof parallel);
   char active[48] = "";
   if (t->config.facts.active < t->config.facts.parameters)
     snprintf(active, sizeof active, " (%s active)", units_count((double)t->config.facts.active).s);

@@ -16,6 +16,7 @@
 
 typedef struct Trainer {
   const Recipe *recipe;
+  struct Cluster *cluster; // of all ranks (run_cluster); NULL: each asks its own
   const Launch *launch;   // NULL or without a world: all ranks are threads of this process, else it is one of them
   FILE *out;
   bool force;             // resume although it is another run
