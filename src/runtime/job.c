@@ -124,5 +124,5 @@ const Program *job_program(const Job *j, int coordinate) {
 }
 
 int64_t job_state_bytes(const Job *j, int coordinate) {
-  return state_plan_bytes(job_program(j, coordinate), j->work_bytes[coordinate]);
+  return state_plan_bytes(job_program(j, coordinate), 0, j->work_bytes[coordinate]);
 }

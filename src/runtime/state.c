@@ -7,24 +7,33 @@
 
 int64_t program_work_bytes(const Program *p) { return program_input_offset(p) + p->input_bytes; }
 
-int64_t state_plan_bytes(const Program *program, int64_t work_bytes) {
-  const DeviceSpace *space = &program->device->space;
-  return round_up(program->state_bytes + work_bytes + space->alignment, space->page);
+int64_t state_plan_bytes(const Program *program, int space, int64_t work_bytes) {
+  const DeviceSpace *s = &program->device->space[space];
+  if (space && !program->state_bytes[space]) return 0;
+  return round_up(program->state_bytes[space] + (space ? 0 : work_bytes) + s->alignment, s->page);
+}
+
+static int create_in(State *s, int space, int64_t work_bytes, Error *error) {
+  StateMemory *in = &s->in[space];
+  in->bytes = state_plan_bytes(s->program, space, work_bytes);
+  int code = in->bytes ? device_allocate(s->device, space, in->bytes, &in->memory, error) : PLAIT_OK;
+  if (code) error_name_rank(error, s->rank, NULL);
+  else if (in->memory)
+    in->work = in->memory + round_up(s->program->state_bytes[space], s->device->space[space].alignment);
+  return code;
 }
 
 int state_create(const Program *program, const Device *device, int64_t work_bytes, int rank, State **out,
                  Error *error) {
   State *s = xcalloc(1, sizeof *s);
-  *s = (State){.program = program, .device = device, .rank = rank, .bytes = state_plan_bytes(program, work_bytes),
-               .changes = 1};
-  int code = device_allocate(device, s->bytes, &s->memory, error);
-  if (code) error_name_rank(error, rank, NULL);
+  *s = (State){.program = program, .device = device, .rank = rank, .changes = 1};
+  int code = PLAIT_OK;
+  for (int space = 0; space < device->spaces && !code; space++) code = create_in(s, space, work_bytes, error);
   if (!code) code = device_queue_create(device, NULL, &s->queue, error);
   if (code) {
     state_destroy(s);
     return code;
   }
-  s->work = s->memory + round_up(program->state_bytes, device->space.alignment);
   *out = s;
   return PLAIT_OK;
 }
@@ -32,7 +41,8 @@ int state_create(const Program *program, const Device *device, int64_t work_byte
 void state_destroy(State *s) {
   if (!s) return;
   device_queue_destroy(s->queue);
-  device_release(s->device, s->memory, s->bytes);
+  for (int space = 0; space < s->device->spaces; space++)
+    device_release(s->device, space, s->in[space].memory, s->in[space].bytes);
   free(s);
 }
 
@@ -47,7 +57,7 @@ static const Variable *find_variable(const State *s, int v, int copy) {
 
 ShardBoxes state_boxes(const State *s, int variable, int copy) {
   const Variable *v = find_variable(s, variable, copy);
-  if (s->program->variable_offset[variable] < 0) return (ShardBoxes){.shard = shard_nowhere()};
+  if (s->program->variable_place[variable].offset < 0) return (ShardBoxes){.shard = shard_nowhere()};
   return (ShardBoxes){.shard = shard_of(&s->program->mesh, variable_placement(v, copy), &v->shape, s->rank)};
 }
 
@@ -64,8 +74,8 @@ static Dtype stored_dtype(const State *s, int variable, int copy) {
 // The host's memory ↔ a part of a Variable, run by run: a run ends where the memory has padding, or what the part
 // leaves out.
 static void copy_part(const State *s, int variable, int copy, const Box *part, DeviceCopy kind, char *host) {
-  int64_t stride[BOX_MAX_RANK],
-      run = 1, offset = program_variable_offset(s->program, variable, copy, s->turn);
+  int64_t stride[BOX_MAX_RANK], run = 1;
+  Place place = program_variable_place(s->program, variable, copy, s->turn);
   int64_t size = (int64_t)dtype_size(stored_dtype(s, variable, copy)), index[BOX_MAX_RANK] = {0};
   int outer = part->rank; // dims before this one are gone through one by one
   if (!box_elements(part)) return;
@@ -78,9 +88,9 @@ static void copy_part(const State *s, int variable, int copy, const Box *part, D
     int64_t at = 0;
     for (int d = 0; d < part->rank; d++)
       at += (held.at[d] + part->offset[d] - held.box.offset[d] + index[d]) * stride[d];
-    char *memory = s->memory + offset + at * size;
+    char *memory = state_address(s, place) + at * size;
     char *to = kind == DEVICE_TO_HOST ? host : memory, *from = kind == DEVICE_TO_HOST ? memory : host;
-    FAULT(memory_is_a_pointer, device_copy(s->queue, kind, to, from, run * size),
+    FAULT(memory_is_a_pointer, device_copy(s->queue, kind, place.space, to, from, run * size),
           (void)memcpy(to, from, (size_t)(run * size)));
     host += run * size;
     int d = outer - 1;

@@ -174,8 +174,8 @@ int setup_compile_options(const Recipe *recipe, const ModelConfig *config, Compi
   recipe_step(recipe, &model, &out->step);
   int code = recipe_check_step(recipe, &model, &out->step, error);
   if (!code) code = check_experts(recipe, config, error);
-  if (!code) code = recipe_device(recipe, &out->device, error);
   if (code) return code;
+  out->device = recipe_device(recipe);
   out->parallel = parallel_create(&out->step, &model);
   compile_set_batch(out, recipe->batch.global, recipe->batch.micro);
   return recompute_list(recipe, config, &out->step.recompute.list, error);
