@@ -20,7 +20,7 @@ static double measure(const Job *job, const Device *device, const StepInputs *in
   int code = team_create(job->run.threads, &team, error);
   if (!code) code = state_create(job_program(job, 0), device, job->work_bytes[0], 0, &state, error);
   if (!code) code = device_queue_create(device, team, &queue, error);
-  if (!code) code = executor_create(job->train.program[0], state, queue, NULL, 1, &executor, error);
+  if (!code) code = executor_create(job_train(job)->program[0], state, queue, NULL, 1, &executor, error);
   if (!code) state_init(state, 1, every_one);
   for (int i = 0; i < repeat && !code; i++) {
     double start = clock_seconds();
@@ -48,7 +48,7 @@ int main(int argc, char **argv) {
   if (job->options.parallel.mesh.ranks != 1)
     return fprintf(stderr, "executor: the recipe has %d ranks; allowed: 1\n", job->options.parallel.mesh.ranks), 2;
   int64_t tokens = (int64_t)recipe.batch.global * recipe.data.seq_len,
-          stride = tokens / job->train.shares.microbatches * (int64_t)sizeof(int32_t);
+          stride = tokens / job_train(job)->shares.microbatches * (int64_t)sizeof(int32_t);
   int32_t *zeroes = xcalloc((size_t)tokens, sizeof *zeroes);
   double rate = 1e-3;
   StepInputs inputs = {.known = {[INPUT_TOKENS] = {zeroes, stride},
@@ -61,7 +61,7 @@ int main(int argc, char **argv) {
   double empty = measure(job, &null, &inputs, 200, &error),
          full = empty < 0 ? -1 : measure(job, job->options.device, &inputs, 4, &error);
   if (full < 0) return fail(&error);
-  const Program *p = job->train.program[0];
+  const Program *p = job_train(job)->program[0];
   int actions = p->actions.count;
   printf("%d actions, %d nodes: a step takes %.1f ms, of which the executor takes %.1f us: %.3f%%\n", actions,
          p->graph->node.count, 1e3 * full, 1e6 * empty, 100 * empty / full);

@@ -185,7 +185,7 @@ int api_graph_compile(const ApiGraphSetup *s, const Device *device, int forward,
     compile_set_batch(&options, h->samples, options.step.batch.micro);
     code = job_create_built(training_graph(h, options.micro_samples), h->loss.tensor, &options, &run, job, error);
     if (!code && forward)
-      code = job_add_evaluation(*job, forward_graph(h, options.micro_samples), h->loss.tensor, error);
+      code = job_add(*job, &role_evaluate, forward_graph(h, options.micro_samples), h->loss.tensor, error);
   }
   if (*job) (*job)->options.parallel.layout.annotation = (*job)->options.step.parallel.annotation = NULL;
   free(annotation);

@@ -10,7 +10,7 @@
 // Parameters ---------------------------------------------------------------------------------------------------------
 
 static const Variable *find_parameter(const PlaitTraining *t, const char *name, size_t size, Error *error) {
-  const Graph *g = t->job->train.graph;
+  const Graph *g = job_train(t->job)->graph;
   for (int v = 0; v < g->variable.count; v++) {
     const Variable *p = &g->variable.data[v];
     if (!variable_is_counted(p) || strcmp(p->name + strlen(USER_PARAMETER), name)) continue;
@@ -252,7 +252,7 @@ static const SafetensorsEntry *find_entry(const Safetensors *file, const char *p
 
 // All of them are looked at before the first is taken.
 static int check_file(const PlaitTraining *t, const Safetensors *file, const char *path, Error *error) {
-  const Graph *g = t->job->train.graph;
+  const Graph *g = job_train(t->job)->graph;
   for (int v = 0; v < g->variable.count; v++)
     if (variable_is_loaded(&g->variable.data[v]) && !find_entry(file, path, &g->variable.data[v], error))
       return error->code;

@@ -14,7 +14,7 @@ int graph_predict(const PlaitGraph *h, const PlaitTrainingOptions *options, cons
   if (code) return code;
   out->by.bytes = predict_bytes(out->by.job);
   out->by.room = devices_room(cluster, out->at.mesh.ranks, NULL, 0);
-  return simulate(out->by.job->train.program, &simulated, &out->by.simulation, error);
+  return simulate(job_train(out->by.job)->program, &simulated, &out->by.simulation, error);
 }
 
 void graph_prediction_free(GraphPrediction *p) { prediction_free(&p->by); }

@@ -259,7 +259,7 @@ static int read_one_rank(GraphSearch *s, Error *error) {
   o.microbatches = o.zero = 0;
   int code = graph_predict(s->graph, &o, s->cluster, &one, error);
   if (!code) {
-    const MemoryPlan *m = &one.by.job->train.program[0]->memory;
+    const MemoryPlan *m = &job_train(one.by.job)->program[0]->memory;
     s->states = (double)(m->parameters + m->optimizer);
     s->flops = one.by.simulation->rank[0].flops;
     s->rate = fastest_rate(s->cluster, s->graph->dtype);

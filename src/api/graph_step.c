@@ -65,7 +65,7 @@ static int check_integers(const PlaitTraining *t, const GraphInput *in, const Te
 
 // targets: those that the loss alone reads are wanted too.
 static int check_inputs(const PlaitTraining *t, const void *const *inputs, int targets, Error *error) {
-  const Graph *g = t->job->train.graph;
+  const Graph *g = job_train(t->job)->graph;
   int code = PLAIT_OK;
   for (int i = 0; i < g->input.count && !code; i++) {
     const GraphInput *in = &g->input.data[i];
@@ -86,7 +86,7 @@ int plait_training_step(PlaitTraining *t, const void *const *inputs, double lear
   if (code) return code;
   if (!isfinite(learning_rate)) return error_set(error, PLAIT_BAD_INPUT, "the learning rate is not finite");
   const State *state = api_graph_rank(t)->state;
-  const Compiled *c = &t->job->train;
+  const Compiled *c = job_train(t->job);
   Call s = {.t = t,
             .g = c->graph,
             .shares = &c->shares,
@@ -119,9 +119,10 @@ static int forward_rank(Rank *r, void *step, Error *error) {
   StepInput own[API_GRAPH_INPUTS];
   StepInputs inputs = find_inputs(s, r->rank, own);
   Outputs outputs = {s->shares, s->output, s->t->outputs};
-  if (gives(s->t, r->rank)) executor_observe(r->evaluate, OBSERVER_OUTPUTS, &outputs);
-  int code = executor_run(r->evaluate, s->number, &inputs, 0, error);
-  executor_observe(r->evaluate, OBSERVER_OUTPUTS, NULL);
+  Executor *e = rank_executor(r, &role_evaluate);
+  if (gives(s->t, r->rank)) executor_observe(e, OBSERVER_OUTPUTS, &outputs);
+  int code = executor_run(e, s->number, &inputs, 0, error);
+  executor_observe(e, OBSERVER_OUTPUTS, NULL);
   return code;
 }
 
@@ -150,7 +151,7 @@ int plait_training_forward(PlaitTraining *t, const void *const *inputs, void *co
   int code = api_graph_usable(t, error);
   if (!code) code = check_inputs(t, inputs, 0, error);
   if (code) return code;
-  const Compiled *c = &t->job->evaluate;
+  const Compiled *c = job_find(t->job, &role_evaluate);
   OutputCopy *output = xcalloc((size_t)t->outputs + 1, sizeof *output);
   for (int i = 0; i < t->outputs && outputs; i++) {
     output[i] = (OutputCopy){t->output[i], outputs[i], t->storage};

@@ -111,5 +111,5 @@ void plait_training_destroy(PlaitTraining *t) {
 }
 
 void plait_training_print(const PlaitTraining *t, FILE *out) {
-  graph_print(t->job->train.graph, out, placement_printer, &t->at.mesh);
+  graph_print(job_train(t->job)->graph, out, placement_printer, &t->at.mesh);
 }

@@ -70,7 +70,7 @@ static int explain_programs(const Recipe *recipe, const ModelConfig *config, int
   int code = setup_job(recipe, config, &job, error);
   if (code) return code;
   for (int c = 0; c < recipe->mesh.pp; c++)
-    if (coordinate < 0 || c == coordinate) printed += program_print(job->train.program[c], only, stdout);
+    if (coordinate < 0 || c == coordinate) printed += program_print(job_train(job)->program[c], only, stdout);
   job_destroy(job);
   return printed || !only ? PLAIT_OK
                           : nothing_matches("only", only, "instruction and no Variable that one uses", error);
@@ -88,17 +88,17 @@ static int is_svg(const char *path, bool *svg, Error *error) {
 
 // How long each segment takes when FLOPs are all that counts.
 static void segment_costs(const Job *job, double (*cost)[PHASE_COUNT]) {
-  const Schedule *s = job->train.program[0]->schedule;
+  const Schedule *s = job_train(job)->program[0]->schedule;
   for (int stage = 0; stage < s->stages; stage++)
     for (int phase = 0; phase < PHASE_COUNT; phase++)
       cost[stage][phase] =
-          program_body_flops(job->train.program[stage_coordinate(stage, s->map)], stage, (Phase)phase);
+          program_body_flops(job_train(job)->program[stage_coordinate(stage, s->map)], stage, (Phase)phase);
 }
 
 static int write_timeline(const Job *job, const char *path, bool svg, Error *error) {
   enum { STEPS = 3 }; // of a stream
-  const Schedule *own = job->train.program[0]->schedule, *s = own->streams ? schedule_repeat(own, STEPS) : own;
-  const Segments *segments = job->train.program[0]->segments;
+  const Schedule *own = job_train(job)->program[0]->schedule, *s = own->streams ? schedule_repeat(own, STEPS) : own;
+  const Segments *segments = job_train(job)->program[0]->segments;
   double (*cost)[PHASE_COUNT] = xcalloc((size_t)s->stages, sizeof *cost);
   segment_costs(job, cost);
   ScheduleSpans unit = {0}, spans = {0};
@@ -299,10 +299,11 @@ static int explain_tensor(const Recipe *recipe, const ModelConfig *config, const
   Job *job = NULL;
   AtomicFile file = {0};
   int parameter, code = setup_job(recipe, config, &job, error);
-  if (!code && (code = tensor_picture_find(job->train.graph, name, &parameter, error))) error_prefix(error, "--tensor");
+  if (!code && (code = tensor_picture_find(job_train(job)->graph, name, &parameter, error)))
+    error_prefix(error, "--tensor");
   if (!code) code = file_begin(&file, path, error);
   if (!code) {
-    tensor_picture_svg(job->train.program, parameter, file.stream);
+    tensor_picture_svg(job_train(job)->program, parameter, file.stream);
     code = file_commit(&file, error);
   }
   if (!code) printf("%s: what each of %d ranks holds of %s\n", path, recipe_rank_count(recipe), name);

@@ -87,7 +87,7 @@ static void write_trace(const SimulatedTimeline *t, const Prediction *p, FILE *o
 }
 
 int simulated_timeline_end(SimulatedTimeline *t, const Prediction *p, Error *error) {
-  const Program *program = p->job->train.program[0];
+  const Program *program = job_train(p->job)->program[0];
   const Schedule *s = program->schedule;
   AtomicFile file = {0};
   int code = file_begin(&file, t->path, error);

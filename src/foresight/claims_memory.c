@@ -15,7 +15,7 @@ static double parameters(const Program *p) { return (double)p->memory.parameters
 static double most(const Job *job, double (*of)(const Program *)) {
   double bytes = 0;
   for (int c = 0; c < job_pipeline_ranks(job); c++)
-    if (of(job->train.program[c]) > bytes) bytes = of(job->train.program[c]);
+    if (of(job_train(job)->program[c]) > bytes) bytes = of(job_train(job)->program[c]);
   return bytes;
 }
 
@@ -39,12 +39,12 @@ int claim_parameters(const ClaimRun *run, double *number, Error *error) {
 
 int claim_activations(const ClaimRun *run, double *number, Error *error) {
   (void)error;
-  *number = (double)run->job->train.program[0]->memory.kept / GB;
+  *number = (double)job_train(run->job)->program[0]->memory.kept / GB;
   return PLAIT_OK;
 }
 
 int claim_part_of_matrix(const ClaimRun *run, double *number, Error *error) {
-  const Graph *g = run->job->train.graph;
+  const Graph *g = job_train(run->job)->graph;
   *number = 0;
   for (int i = 0; i < g->variable.count; i++) {
     const Variable *v = &g->variable.data[i];

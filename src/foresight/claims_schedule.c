@@ -4,14 +4,15 @@
 #include "foresight/claims_count.h"
 
 static int replay(const ClaimRun *run, ScheduleSpans *spans, Error *error) {
-  const Program *p = run->job->train.program[0];
+  const Program *p = job_train(run->job)->program[0];
   return schedule_replay(p->schedule, p->segments, NULL, spans, error);
 }
 
 int claim_bubble(const ClaimRun *run, double *number, Error *error) {
   ScheduleSpans spans = {0};
   int code = replay(run, &spans, error);
-  if (!code) *number = FAULT(claims_see_no_bubble, timeline_bubble(run->job->train.program[0]->schedule, &spans), 0);
+  if (!code)
+    *number = FAULT(claims_see_no_bubble, timeline_bubble(job_train(run->job)->program[0]->schedule, &spans), 0);
   schedule_spans_free(&spans);
   return code;
 }

@@ -13,7 +13,7 @@ static Sent sent(const Job *job) {
   for (int c = 0; c < job_pipeline_ranks(job); c++) {
     TrafficList list = {0};
     Sent rank = {0};
-    program_traffic(job->train.program[c], &list);
+    program_traffic(job_train(job)->program[c], &list);
     for (int i = 0; i < list.count; i++) {
       rank.bytes += list.data[i].bytes;
       rank.parameter_bytes += FAULT(claims_count_elements, list.data[i].parameter_bytes, list.data[i].elements);
@@ -89,7 +89,7 @@ static Found look(const Job *job, CommKind kind, AxisId axis, int weights, int m
   Wanted wanted = {kind, 1u << mesh_axis(mesh, axis), weights, micro_backward};
   Found found = {0};
   for (int c = 0; c < job_pipeline_ranks(job); c++) {
-    const Program *p = job->train.program[c];
+    const Program *p = job_train(job)->program[c];
     look_in(p, &p->begin, &wanted, &found);
     for EACH_PROGRAM_STAGE(s, p)
       for (int phase = 0; phase < PHASE_COUNT; phase++) look_in(p, &p->micro[s][phase], &wanted, &found);

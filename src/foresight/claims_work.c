@@ -25,7 +25,7 @@ int claim_layers_computed(const ClaimRun *run, double *number, Error *error) {
   (void)error;
   *number = 0;
   for (int c = 0; c < job_pipeline_ranks(run->job); c++) {
-    int layers = layers_of(run->job->train.program[c]);
+    int layers = layers_of(job_train(run->job)->program[c]);
     if (layers > *number) *number = layers;
   }
   return PLAIT_OK;
@@ -35,14 +35,14 @@ int claim_flops(const ClaimRun *run, double *number, Error *error) {
   (void)error;
   *number = 0;
   for (int c = 0; c < job_pipeline_ranks(run->job); c++) {
-    double flops = program_flops(run->job->train.program[c]);
+    double flops = program_flops(job_train(run->job)->program[c]);
     if (flops > *number) *number = flops;
   }
   return PLAIT_OK;
 }
 
 int claim_token_weight(const ClaimRun *run, double *number, Error *error) {
-  const Shares *s = &run->job->train.shares;
+  const Shares *s = &job_train(run->job)->shares;
   int64_t fewest = 0;
   for (int r = 0; r < s->ranks; r++) {
     int64_t rows = 0;

@@ -68,7 +68,7 @@ static double simulated_step(const Job *job) {
   Simulation *simulation = NULL;
   Error ignored = {0};
   double step = 0;
-  if (cluster && !simulate(job->train.program, &options, &simulation, &ignored)) step = simulation->step;
+  if (cluster && !simulate(job_train(job)->program, &options, &simulation, &ignored)) step = simulation->step;
   simulation_free(simulation);
   cluster_free(cluster);
   return step;
@@ -79,13 +79,13 @@ static double estimated_step(const Job *job, const Estimate *e, int processes) {
   int ranks = processes ? 1 : job->options.parallel.mesh.ranks, pipeline = job_pipeline_ranks(job);
   double sum = 0, most = 0;
   for (int c = 0; c < pipeline; c++) {
-    double seconds = rank_seconds(job->train.program[c], e, 1.0 / ranks);
+    double seconds = rank_seconds(job_train(job)->program[c], e, 1.0 / ranks);
     sum += seconds;
     most = seconds > most ? seconds : most;
   }
   // Ranks that help each other, or share cores, leave no core idle while another rank has work.
   bool busy = !processes && (job->run.helpers || e->threads > e->cores);
-  return busy ? sum / pipeline : most / (1 - bubble(job->train.program[0]));
+  return busy ? sum / pipeline : most / (1 - bubble(job_train(job)->program[0]));
 }
 
 int estimate_run(const Recipe *r, const Job *job, int processes, int64_t steps, Estimate *e) {
@@ -101,7 +101,7 @@ int estimate_run(const Recipe *r, const Job *job, int processes, int64_t steps, 
     e->step_seconds = estimated_step(job, e, processes);
   }
   e->tokens_per_s = (double)r->batch.global * r->data.seq_len / e->step_seconds;
-  double evaluations = job->evaluate.graph && r->eval.every ? (double)steps / (double)r->eval.every : 0;
+  double evaluations = job_find(job, &role_evaluate) && r->eval.every ? (double)steps / (double)r->eval.every : 0;
   double measured = r->run.noise_scale ? (double)steps / (double)r->run.noise_scale : 0;
   e->run_seconds = e->step_seconds * ((double)steps + measured + FORWARD * evaluations * r->eval.batches);
   if (processes) e->peak *= job->options.parallel.mesh.ranks;
@@ -133,14 +133,17 @@ char *estimate_source(const Estimate *e) {
 // The same recipe in the narrow precision that this machine computes fast, where it is another one.
 static int in_fast_precision(const Recipe *recipe, const ModelConfig *config, int processes, int64_t steps,
                              Estimate *e) {
-  Recipe other = *recipe; // shares the arena
+  Recipe other = {0};
   Job *job = NULL;
   Error ignored = {0};
-  other.precision = (int)recipe_fast_precision(recipe);
-  other.loss_scale.initial = 0;
-  if (other.precision == recipe->precision || setup_job(&other, config, &job, &ignored)) return 0;
-  int known = estimate_run(&other, job, processes, steps, e);
+  Dtype fast = recipe_fast_precision(recipe);
+  if ((int)fast == recipe->precision) return 0;
+  char *keys = xformat("precision=%s loss_scale.initial=null loss_scale.growth_interval=null", dtype_name(fast));
+  int known = !recipe_variant(recipe, keys, &other, &ignored) && !setup_job(&other, config, &job, &ignored) &&
+              estimate_run(&other, job, processes, steps, e);
   job_destroy(job);
+  recipe_free(&other);
+  free(keys);
   return known;
 }
 

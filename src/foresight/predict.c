@@ -12,7 +12,7 @@
 
 double predict_bytes(const Job *job) {
   double most = 0;
-  for (int c = 0; c < job_pipeline_ranks(job); c++) most = fmax(most, (double)job->train.program[c]->memory.total);
+  for (int c = 0; c < job_pipeline_ranks(job); c++) most = fmax(most, (double)job_train(job)->program[c]->memory.total);
   return most;
 }
 
@@ -21,7 +21,7 @@ static void find_memory(const Cluster *cluster, Prediction *out) {
   const Mesh *mesh = &out->job->options.parallel.mesh;
   double left = INFINITY;
   for (int c = 0; c < job_pipeline_ranks(out->job); c++) {
-    double bytes = (double)out->job->train.program[c]->memory.total,
+    double bytes = (double)job_train(out->job)->program[c]->memory.total,
            room = devices_room(cluster, mesh->ranks, cluster->island.count ? mesh : NULL, c);
     if (room - bytes >= left) continue;
     left = room - bytes;
@@ -34,15 +34,16 @@ const Device *predict_device(const Cluster *cluster) {
   return device_describe((DeviceKind)cluster->device.backend);
 }
 
-void predict_adapt(Recipe *r, const Cluster *cluster) {
-  r->run.backend = cluster->device.backend;
-  if (devices_share_cores(cluster)) return; // this machine, on which a run does as the recipe says
-  r->cluster = cluster;
-  if (!r->precision_is_auto) return;
-  int narrow = cluster->device.matrix[DTYPE_BF16] > 0; // not what this machine computes fast
+// On this machine a run does as the recipe says, also where plait found the precision by itself.
+int predict_adapt(const Recipe *r, const Cluster *cluster, const char *also, Recipe *variant, Error *error) {
+  bool here = devices_share_cores(cluster), narrow = cluster->device.matrix[DTYPE_BF16] > 0;
   for (int i = 0; i < cluster->island.count; i++) narrow &= cluster->island.data[i].device.matrix[DTYPE_BF16] > 0;
-  r->precision = narrow ? DTYPE_BF16 : DTYPE_F32;
-  r->loss_scale.initial = 0;
+  const char *precision = here || !r->precision_is_auto ? "" : narrow ? "precision=bf16" : "precision=fp32";
+  char *keys = xformat("run.backend=%s %s %s", device_kind_name((DeviceKind)cluster->device.backend), precision, also);
+  int code = recipe_variant(r, keys, variant, error);
+  free(keys);
+  if (!code && !here) variant->cluster = cluster;
+  return code;
 }
 
 int predict_load_cluster(const char *name, Cluster **out, Error *error) {
@@ -81,19 +82,22 @@ int predict_cluster(const Recipe *recipe, const char *name, Cluster **out, Error
              : code;
 }
 
-char *predict_cluster_name(const char *name) {
-  size_t n = strlen(name);
-  bool path = strchr(name, '/') || (n > 5 && !strcmp(name + n - 5, ".yaml"));
-  char *real = path ? realpath(name, NULL) : NULL;
-  return real ? real : xstrdup(name);
+int predict_name_cluster(const Recipe *recipe, const char *name, Recipe *variant, Error *error) {
+  size_t n = name ? strlen(name) : 0;
+  bool path = n && (strchr(name, '/') || (n > 5 && !strcmp(name + n - 5, ".yaml")));
+  char *real = path ? realpath(name, NULL) : NULL,
+       *key = name ? recipe_key_text("run.cluster", real ? real : name) : NULL;
+  int code = recipe_variant(recipe, key ? key : "", variant, error);
+  free(real);
+  free(key);
+  return code;
 }
 
 int predict_memory(const Recipe *asked, const ModelConfig *config, const Cluster *cluster, Prediction *out,
                    Error *error) {
-  *out = (Prediction){.recipe = *asked};
-  Recipe *r = &out->recipe;
-  predict_adapt(r, cluster);
-  int code = setup_job(r, config, &out->job, error);
+  *out = (Prediction){.job = NULL};
+  int code = predict_adapt(asked, cluster, "", &out->recipe, error);
+  if (!code) code = setup_job(&out->recipe, config, &out->job, error);
   if (code) return prediction_free(out), code;
   find_memory(cluster, out);
   return PLAIT_OK;
@@ -104,7 +108,7 @@ int predict(const Recipe *asked, const ModelConfig *config, const SimulateOption
   const Cluster *cluster = options->cluster;
   const Recipe *r = &out->recipe;
   int code = predict_memory(asked, config, cluster, out, error);
-  if (!code) code = simulate(out->job->train.program, options, &out->simulation, error);
+  if (!code) code = simulate(job_train(out->job)->program, options, &out->simulation, error);
   if (code) {
     prediction_free(out);
     return code;
@@ -121,6 +125,7 @@ int predict(const Recipe *asked, const ModelConfig *config, const SimulateOption
 void prediction_free(Prediction *p) {
   simulation_free(p->simulation);
   job_destroy(p->job);
+  recipe_free(&p->recipe);
   p->simulation = NULL;
   p->job = NULL;
 }
@@ -179,7 +184,7 @@ int predict_limits(const Prediction *p, const Cluster *cluster, Limit *limit) {
     Error ignored = {0};
     better(&changed, i, limit[n].resource, sizeof limit[n].resource);
     SimulateOptions options = {.cluster = &changed, .all_ranks = p->simulation->all_ranks};
-    int failed = simulate(p->job->train.program, &options, &s, &ignored);
+    int failed = simulate(job_train(p->job)->program, &options, &s, &ignored);
     free(changed.island.data);
     if (failed) continue;
     limit[n].gain = 1 - s->step / p->simulation->step;

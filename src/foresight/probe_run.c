@@ -114,7 +114,7 @@ static void add_kernels(const Job *job, const Program *p, double cache, Samples 
 static void read_times(const Session *session, const Job *job, double cache, ProbeTimes *times) {
   const Mesh *mesh = &job->options.parallel.mesh;
   for (int c = 0; c < job_pipeline_ranks(job); c++) {
-    const Program *p = job->train.program[c];
+    const Program *p = job_train(job)->program[c];
     Samples *of = xcalloc((size_t)p->graph->node.count, sizeof *of);
     for (int r = 0; r < mesh->ranks; r++)
       if (mesh_pipeline_coordinate(mesh, r) == c && session_rank(session, r))

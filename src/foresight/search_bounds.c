@@ -274,14 +274,14 @@ static bool simulate_layers(const Bounds *b, const Recipe *r, int layers, Layers
   config.layers = layers;
   *out = (LayersTime){0};
   if (setup_job_sketch(r, &config, &job, &ignored)) return false;
-  bool good = !simulate(job->train.program, &options, &s, &ignored);
+  bool good = !simulate(job_train(job)->program, &options, &s, &ignored);
   for (int i = 0; good && i < s->spans.span.count; i++) {
     const ScheduleSpan *span = &s->spans.span.data[i];
     if (span->microbatch) continue;
     if (span->kind == ACTION_FORWARD) out->forward += span->end - span->start;
     else out->backward += span->end - span->start;
   }
-  if (good) out->kept = (double)job->train.program[0]->memory.kept, simulation_free(s);
+  if (good) out->kept = (double)job_train(job)->program[0]->memory.kept, simulation_free(s);
   job_destroy(job);
   return good;
 }

@@ -63,11 +63,11 @@ static int compile_some(Extension *e, const Recipe *r, int64_t layers, Estimated
   SimulateOptions options = {.cluster = e->cluster};
   e->compiled++;
   int code = setup_job_sketch(r, &config, &job, error);
-  if (!code) code = simulate(job->train.program, &options, &s, error);
+  if (!code) code = simulate(job_train(job)->program, &options, &s, error);
   if (code) return job_destroy(job), code;
   *out = (Estimated){.seconds = s->step};
   for (int c = 0; c < job_pipeline_ranks(job); c++) {
-    bytes[c] = (double)job->train.program[c]->memory.total;
+    bytes[c] = (double)job_train(job)->program[c]->memory.total;
     out->bytes = fmax(out->bytes, bytes[c]);
   }
   simulation_free(s);
@@ -78,11 +78,19 @@ static int compile_some(Extension *e, const Recipe *r, int64_t layers, Estimated
 // With `less` layers fewer in every stage.
 static int compile_less(Extension *e, const Recipe *asked, const CutMemo *cut, int less, Estimated *out, double *bytes,
                         Error *error) {
-  Recipe r = *asked;
+  Recipe r = {0};
   int64_t layers = 0;
-  r.parallel.layers.count = cut->count;
-  for (int s = 0; s < cut->count; s++) layers += r.parallel.layers.items[s] = cut->layers[s] - less;
-  return compile_some(e, &r, layers, out, bytes, error);
+  char keys[1024] = "parallel.layers=[";
+  for (int s = 0; s < cut->count; s++) {
+    size_t n = strlen(keys);
+    snprintf(keys + n, sizeof keys - n, "%s%d", s ? "," : "", cut->layers[s] - less);
+    layers += cut->layers[s] - less;
+  }
+  strcat(keys, "]"); // of at most 64 stages
+  int code = recipe_variant(asked, keys, &r, error);
+  if (!code) code = compile_some(e, &r, layers, out, bytes, error);
+  recipe_free(&r);
+  return code;
 }
 
 int extension_estimate(Extension *e, const Recipe *r, Estimated *out, Error *error) {

@@ -9,7 +9,7 @@
 void nearest_read(const Job *job, Nearest *n) {
   const MemoryPlan *most = NULL;
   for (int c = 0; c < job_pipeline_ranks(job); c++)
-    if (!most || job->train.program[c]->memory.total > most->total) most = &job->train.program[c]->memory;
+    if (!most || job_train(job)->program[c]->memory.total > most->total) most = &job_train(job)->program[c]->memory;
   const struct { const char *name; int64_t bytes; } parts[] = {
       {"parameters", most->parameters},   {"gradients", most->gradients}, {"optimizer state", most->optimizer},
       {"activations", most->activations}, {"workspace", most->workspace}, {"communication", most->communication}};

@@ -43,7 +43,7 @@ typedef struct Space {
   const Recipe *asked;       // as the user wrote it
   const ModelConfig *config;
   StepModel model; // of config
-  Recipe base;               // what plans start from; borrows from `asked`
+  Recipe base;               // the variant of `asked` that plans start from
   SpaceKind kind[SPACE_KINDS];
   int kinds, ranks;
   bool fixed_mesh[SPACE_MESH], fixed_micro, fixed_stages, fixed_bucket, fixed_overlap, fixed_recomputed;

@@ -80,7 +80,7 @@ static int compute(Rank *r, const Generator *g, Error *error) {
                                  [INPUT_POSITIONS] = {positions, 0, 0},
                                  [INPUT_DOCUMENTS] = {documents, 0, 0},
                                  [INPUT_INDEX] = {g->index, 0, 0}}};
-  int code = rank_generate(r, &inputs, error);
+  int code = rank_run(r, &role_generate, &inputs, error);
   free(tokens);
   free(positions);
   free(documents);

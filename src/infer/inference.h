@@ -36,6 +36,6 @@ int64_t inference_local_rows(const Inference *inference);
 // Is this rank the one that speaks for its part of the batch? Ranks that differ in no data axis have the same part.
 int inference_speaks(const Rank *r);
 
-// Collects what rank_generate has left in the Variable KNOWN_LOGITS as fp32 (rows, vocab) in rank 0's `out`; NULL on
-// the others. Collective, in a task.
+// Collects what the role generate has left in the Variable KNOWN_LOGITS as fp32 (rows, vocab) in rank 0's `out`; NULL
+// on the others. Collective, in a task.
 int inference_logits(Rank *r, float *out, Error *error);

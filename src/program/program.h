@@ -78,7 +78,7 @@ typedef struct MemoryPlan {
   int64_t owned_least, owned_most; // of the Variables: what single data ranks own, the least and the most of any
 } MemoryPlan;
 
-// Which of several instances of a Variable a tensor means (program_variable_offset). In a stream several steps are
+// Which of several instances of a Variable a tensor means (program_variable_place). In a stream several steps are
 // under way: what one of them keeps lies in one of as many instances in turn, by its number `step`. A delayed parameter
 // and its versions take turns in their places: `newest` says by how many steps these have moved on.
 typedef struct Turn { int64_t step, newest; } Turn;

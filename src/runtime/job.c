@@ -2,15 +2,49 @@
 #include "runtime/job.h"
 #include "runtime/state.h"
 
+#define JOB_ROLE(name, mode, activity, what) const JobRole role_##name = {#name, MODEL_##mode, ACTIVITY_##activity};
+#include "runtime/roles.def"
+
+static const JobRole *role_of(ModelMode mode) {
+  static const JobRole *const roles[] = {
+#define JOB_ROLE(name, mode, activity, what) &role_##name,
+#include "runtime/roles.def"
+  };
+  int i = 0;
+  while (roles[i]->mode != mode) i++;
+  return roles[i];
+}
+
+Compiled *job_find(const Job *j, const JobRole *role) {
+  for (int i = 0; i < j->list.count; i++)
+    if (j->list.data[i]->role == role) return j->list.data[i];
+  return NULL;
+}
+
+Compiled *job_train(const Job *j) {
+  Compiled *c = job_find(j, &role_train);
+  CHECK(c, "the job does not train");
+  return c;
+}
+
 int job_pipeline_ranks(const Job *j) { return parallel_pipeline_ranks(&j->options.parallel); }
 
 int job_data_ranks(const Job *j) { return parallel_data_ranks(&j->options.parallel); }
 
-static int create_programs(Job *j, Compiled *c, const ScheduleGenerator *schedule, Error *error) {
+static void compiled_free(const Job *j, Compiled *c) {
+  for (int i = job_pipeline_ranks(j) - 1; c->program && i >= 0; i--) program_destroy(c->program[i]);
+  free(c->program);
+  graph_destroy(c->graph);
+  free(c);
+}
+
+// One that does not train runs forward alone.
+static int create_programs(Job *j, Compiled *c, Error *error) {
   int pp = job_pipeline_ranks(j), code = PLAIT_OK;
+  int trains = c->role->mode == MODEL_TRAIN;
   c->program = xcalloc((size_t)pp, sizeof *c->program);
   for (int i = 0; i < pp && !code; i++) {
-    ProgramOptions o = {.schedule = schedule,
+    ProgramOptions o = {.schedule = trains ? j->options.parallel.pipeline.schedule : &schedule_forward,
                         .microbatches = c->shares.microbatches,
                         .shares = &c->shares,
                         .coordinate = i,
@@ -28,11 +62,21 @@ static int create_programs(Job *j, Compiled *c, const ScheduleGenerator *schedul
   return code;
 }
 
-static int create_compiled(Job *j, const ModelConfig *config, const CompileOptions *o,
-                           const ScheduleGenerator *schedule, Compiled *c, Error *error) {
-  c->shares = shares_balanced(o->step.batch.samples, job_data_ranks(j), o->step.batch.micro, &o->step.batch.balance);
-  int code = compile_graph(config, o, &c->graph, error);
-  return code ? code : create_programs(j, c, schedule, error);
+static Shares shares_of(const Job *j, const StepBatch *batch) {
+  return shares_balanced(batch->samples, job_data_ranks(j), batch->micro, &batch->balance);
+}
+
+// Adds a graph, of the model where there is a config, else `built` with its loss.
+static int add(Job *j, const JobRole *role, Shares shares, const CompileOptions *o, const ModelConfig *config,
+               Graph *built, int loss_sum, Error *error) {
+  CHECK(!job_find(j, role), "the job has a graph of the role %s", role->name);
+  Compiled *c = xcalloc(1, sizeof *c);
+  *c = (Compiled){.role = role, .shares = shares};
+  int code = config ? compile_graph(config, o, &c->graph, error) : compile_built(built, loss_sum, o, &c->graph, error);
+  if (!code) code = create_programs(j, c, error);
+  if (code) compiled_free(j, c);
+  else vec_push(&j->list, c);
+  return code;
 }
 
 static Job *job_new(const CompileOptions *options, const JobOptions *run) {
@@ -54,74 +98,56 @@ static int finish(Job *j, int code, Job **out) {
 int job_create_built(Graph *g, int loss_sum, const CompileOptions *options, const JobOptions *run, Job **out,
                      Error *error) {
   Job *j = job_new(options, run);
-  j->train.shares = shares_balanced(options->step.batch.samples, job_data_ranks(j), options->step.batch.micro,
-                                    &options->step.batch.balance);
-  int code = compile_built(g, loss_sum, options, &j->train.graph, error);
-  if (!code) code = create_programs(j, &j->train, options->parallel.pipeline.schedule, error);
-  return finish(j, code, out);
+  const JobRole *role = role_of((ModelMode)options->mode);
+  return finish(j, add(j, role, shares_of(j, &options->step.batch), options, NULL, g, loss_sum, error), out);
 }
 
-// Forward alone would be cut differently, but Variables live where training has them.
-static CompileOptions evaluation_of(const Job *j, const CompileOptions *training) {
-  CompileOptions o = *training;
+// Forward alone would be cut differently, but Variables live where the first graph has them.
+static CompileOptions options_beside(const Job *j, const CompileOptions *first, const JobRole *role) {
+  CompileOptions o = *first;
   Pipeline *pipeline = &o.parallel.pipeline;
-  o.mode = MODEL_EVALUATE;
+  const int *cut = j->list.data[0]->graph->cut;
+  o.mode = role->mode;
   pipeline->cut_given = 1;
-  for (int s = 0; s < pipeline->stages; s++)
-    pipeline->layers[s] = j->train.graph->cut[s + 1] - j->train.graph->cut[s];
+  for (int s = 0; s < pipeline->stages; s++) pipeline->layers[s] = cut[s + 1] - cut[s];
   return o;
 }
 
-int job_add_evaluation(Job *j, Graph *g, int loss_sum, Error *error) {
-  CompileOptions o = evaluation_of(j, &j->options);
-  j->evaluate.shares = j->train.shares;
-  int code = compile_built(g, loss_sum, &o, &j->evaluate.graph, error);
-  return code ? code : create_programs(j, &j->evaluate, &schedule_forward, error);
+int job_add(Job *j, const JobRole *role, Graph *g, int loss_sum, Error *error) {
+  CompileOptions o = options_beside(j, &j->options, role);
+  return add(j, role, j->list.data[0]->shares, &o, NULL, g, loss_sum, error);
 }
 
 int job_create(const ModelConfig *config, const CompileOptions *options, const JobOptions *run, Job **out,
                Error *error) {
   Job *j = job_new(options, run);
-  int code;
-  if (options->mode == MODEL_EVALUATE)
-    code = create_compiled(j, config, options, &schedule_forward, &j->evaluate, error);
-  else if (options->mode == MODEL_GENERATE)
-    code = create_compiled(j, config, options, &schedule_forward, &j->generate, error);
-  else code = create_compiled(j, config, options, options->parallel.pipeline.schedule, &j->train, error);
+  const JobRole *role = role_of((ModelMode)options->mode);
+  int code = add(j, role, shares_of(j, &options->step.batch), options, config, NULL, -1, error);
   if (!code && options->mode == MODEL_TRAIN && run->evaluate_samples) {
-    CompileOptions o = evaluation_of(j, options);
+    CompileOptions o = options_beside(j, options, &role_evaluate);
     compile_set_batch(&o, run->evaluate_samples, o.step.batch.micro);
-    code = create_compiled(j, config, &o, &schedule_forward, &j->evaluate, error);
+    code = add(j, &role_evaluate, shares_of(j, &o.step.batch), &o, config, NULL, -1, error);
   }
   return finish(j, code, out);
 }
 
 void job_set_shares(Job *j, const int *rows) {
-  shares_set(&j->train.shares, rows);
-  if (j->evaluate.shares.weighed && j->evaluate.shares.global == j->train.shares.global)
-    shares_set(&j->evaluate.shares, rows);
-}
-
-static void compiled_free(const Job *j, Compiled *c) {
-  for (int i = job_pipeline_ranks(j) - 1; c->program && i >= 0; i--) program_destroy(c->program[i]);
-  free(c->program);
-  graph_destroy(c->graph);
+  for (int i = 0; i < j->list.count; i++) {
+    Shares *s = &j->list.data[i]->shares;
+    if (!i || (s->weighed && s->global == j->list.data[0]->shares.global)) shares_set(s, rows);
+  }
 }
 
 void job_destroy(Job *j) {
   if (!j) return;
-  compiled_free(j, &j->train);
-  compiled_free(j, &j->evaluate);
-  compiled_free(j, &j->generate);
+  for (int i = 0; i < j->list.count; i++) compiled_free(j, j->list.data[i]);
+  vec_free(&j->list);
   team_group_destroy(j->teams);
   free(j->work_bytes);
   free(j);
 }
 
-const Program *job_program(const Job *j, int coordinate) {
-  const Compiled *c = j->train.graph ? &j->train : j->evaluate.graph ? &j->evaluate : &j->generate;
-  return c->program[coordinate];
-}
+const Program *job_program(const Job *j, int coordinate) { return j->list.data[0]->program[coordinate]; }
 
 int64_t job_state_bytes(const Job *j, int coordinate) {
   return state_plan_bytes(job_program(j, coordinate), 0, j->work_bytes[coordinate]);

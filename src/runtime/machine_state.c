@@ -49,7 +49,7 @@ static int all_pieces(const Job *job, int first, int count, CheckpointTensor **o
 
 // Of all that a checkpoint holds: Variables of the job.
 static int variables(const Job *job) {
-  const Graph *g = job->train.graph;
+  const Graph *g = job_train(job)->graph;
   int count = 0;
   for (int i = 0; i < g->variable.count; i++) count += variable_is_saved(&g->variable.data[i]);
   return count;

@@ -22,9 +22,26 @@ static int lends(const Job *job) {
   return job->teams && implementation && implementation->at_once;
 }
 
-static int create_executor(Rank *r, const Compiled *c, int coordinate, Executor **out, Error *error) {
-  if (!c->graph) return PLAIT_OK;
-  return executor_create(c->program[coordinate], r->state, r->queue, r->world, r->job->run.seed, out, error);
+// One for each graph of the job, in its order.
+static int create_executors(Rank *r, int coordinate, Error *error) {
+  int code = PLAIT_OK;
+  r->executor = xcalloc((size_t)r->job->list.count, sizeof *r->executor);
+  for (int i = 0; i < r->job->list.count && !code; i++)
+    code = executor_create(r->job->list.data[i]->program[coordinate], r->state, r->queue, r->world, r->job->run.seed,
+                           &r->executor[i], error);
+  r->train = rank_executor(r, &role_train);
+  return code;
+}
+
+static void destroy_executors(Rank *r) {
+  for (int i = r->job->list.count - 1; r->executor && i >= 0; i--) executor_destroy(r->executor[i]);
+  free(r->executor);
+}
+
+Executor *rank_executor(const Rank *r, const JobRole *role) {
+  for (int i = 0; i < r->job->list.count; i++)
+    if (r->job->list.data[i]->role == role) return r->executor[i];
+  return NULL;
 }
 
 static int is_not_loaded(const Variable *v) { return !variable_is_loaded(v); }
@@ -45,26 +62,23 @@ int rank_load(Rank *r, const Job *job, Error *error) {
   if (!code) code = device_queue_create(device, r->team, &r->queue, error);
   if (code) return code;
   state_init(r->state, job->run.seed, is_not_loaded);
-  code = create_executor(r, &job->train, c, &r->train, error);
+  code = create_executors(r, c, error);
   if (!code && r->train) {
     r->batch = xcalloc((size_t)rank_most_ahead(r) + 1, sizeof(Batch *));
     r->inputs = xcalloc((size_t)rank_most_ahead(r) + 1, sizeof *r->inputs);
   }
-  if (!code && r->train && job->train.program[0]->schedule->streams) {
+  if (!code && r->train && job_train(job)->program[0]->schedule->streams) {
     code = plait_stream_create(r->world, &r->signals, error);
     if (!code) stream_reserve(r->signals, 1, 0);
   }
-  if (!code) code = create_executor(r, &job->evaluate, c, &r->evaluate, error);
-  if (!code) code = create_executor(r, &job->generate, c, &r->generate, error);
   if (code || !job->run.check || !r->train) return code;
-  r->agreement = agreement_create(job->train.program[c], r->state, r->world);
+  r->agreement = agreement_create(job_train(job)->program[c], r->state, r->world);
   executor_observe(r->train, OBSERVER_AGREEMENT, r->agreement);
   return PLAIT_OK;
 }
 
 int64_t rank_bound_bytes(const Job *job, int coordinate) {
   const Mesh *mesh = &job->options.parallel.mesh;
-  const Compiled *compiled[] = {&job->train, &job->evaluate, &job->generate};
   Device null = device_null(job->options.device);
   Error error = {0};
   Rank r = {.job = job};
@@ -72,13 +86,10 @@ int64_t rank_bound_bytes(const Job *job, int coordinate) {
   while (mesh_pipeline_coordinate(mesh, r.rank) != coordinate) r.rank++;
   int code = state_create(job_program(job, coordinate), &null, job->work_bytes[coordinate], r.rank, &r.state, &error);
   if (!code) code = device_queue_create(&null, NULL, &r.queue, &error);
-  for (int i = 0; i < 3 && !code; i++) {
-    Executor *executor = NULL;
-    code = create_executor(&r, compiled[i], coordinate, &executor, &error);
-    if (executor) bytes += executor_host_bytes(executor);
-    executor_destroy(executor);
-  }
+  if (!code) code = create_executors(&r, coordinate, &error);
   CHECK(!code, "%s", error.message);
+  for (int i = 0; i < job->list.count; i++) bytes += executor_host_bytes(r.executor[i]);
+  destroy_executors(&r);
   device_queue_destroy(r.queue);
   state_destroy(r.state);
   return bytes;
@@ -92,9 +103,7 @@ void rank_unload(Rank *r) {
   loader_close(r->loader);
   loader_close(r->evaluation);
   plait_stream_destroy(r->signals);
-  executor_destroy(r->generate);
-  executor_destroy(r->evaluate);
-  executor_destroy(r->train);
+  destroy_executors(r);
   agreement_destroy(r->agreement);
   device_queue_destroy(r->queue);
   state_destroy(r->state);
@@ -178,12 +187,12 @@ static LoaderConfig for_rank(const Rank *r, const LoaderConfig *config, const Sh
 }
 
 int rank_open_data(Rank *r, const LoaderConfig *config, int64_t first_step, Error *error) {
-  LoaderConfig c = for_rank(r, config, &r->job->train.shares);
+  LoaderConfig c = for_rank(r, config, &job_train(r->job)->shares);
   return loader_open(&c, first_step, &r->loader, error);
 }
 
 int rank_open_evaluation(Rank *r, const LoaderConfig *config, Error *error) {
-  LoaderConfig c = for_rank(r, config, &r->job->evaluate.shares);
+  LoaderConfig c = for_rank(r, config, &job_find(r->job, &role_evaluate)->shares);
   c.evaluation = 1;
   return loader_open(&c, 0, &r->evaluation, error);
 }
@@ -229,7 +238,7 @@ static int share_first(Rank *r, NonFinite *first, Error *error) {
   if (plait_all_gather(r->world, &buffer, 1, PLAIT_UINT8, NULL, NULL))
     code = plait_comm_failure(r->world, error);
   for (int i = 0; i < ranks && !code; i++)
-    if (finite_before(r->job->train.graph, &all[i], first)) *first = all[i];
+    if (finite_before(job_train(r->job)->graph, &all[i], first)) *first = all[i];
   free(all);
   return code;
 }
@@ -240,7 +249,7 @@ static int find_first(Rank *r, int64_t step, const StepInputs *inputs, double *c
                       Error *error) {
   watchdog_enter(r->watchdog, r->rank, ACTIVITY_STEP, step);
   keep_counters(r->state, counters, 1);
-  FiniteSearch search = {r->job->train.graph, {.rank = r->rank, .variable = -1}};
+  FiniteSearch search = {job_train(r->job)->graph, {.rank = r->rank, .variable = -1}};
   executor_observe(r->train, OBSERVER_FINITE, &search);
   executor_observe(r->train, OBSERVER_TRACE, NULL);
   int code = executor_run(r->train, (uint64_t)step, inputs, 0, error);
@@ -280,7 +289,7 @@ static double scalar_or_0(const Rank *r, int variable) {
 // The same where updates are made in backward: weights are not what they were, but the sums of squares of the gradients
 // that were applied tell, and the gradients that were left for END (of tied parameters) are still there.
 static int find_first_gradient(Rank *r, NonFinite *first, Error *error) {
-  const Graph *g = r->job->train.graph;
+  const Graph *g = job_train(r->job)->graph;
   *first = (NonFinite){.rank = r->rank, .variable = -1};
   for (int i = 0; i < g->node.count && !first->found; i++) {
     const Node *n = &g->node.data[i];
@@ -309,7 +318,7 @@ static void hide_targets(Batch *b, int64_t first, bool hide) {
 static int measure_part(Rank *r, int64_t step, Batch *batch, StepResult *result, Error *error) {
   const double none = NAN;
   double counters[MAX_COUNTERS];
-  int64_t sequences = r->job->train.shares.global, part = (sequences + 7) / 8;
+  int64_t sequences = job_train(r->job)->shares.global, part = (sequences + 7) / 8;
   StepInputs inputs = inputs_from(batch, &none);
   keep_counters(r->state, counters, 0);
   executor_observe(r->train, OBSERVER_TRACE, NULL);
@@ -326,9 +335,9 @@ static int measure_part(Rank *r, int64_t step, Batch *batch, StepResult *result,
 
 int rank_under_way(const Rank *r) { return executor_under_way(r->train); }
 
-bool rank_updates_at_once(const Rank *r) { return r->job->train.program[0]->schedule->at_once; }
+bool rank_updates_at_once(const Rank *r) { return job_train(r->job)->program[0]->schedule->at_once; }
 
-int rank_most_ahead(const Rank *r) { return r->job->train.program[0]->schedule->steps - 1; }
+int rank_most_ahead(const Rank *r) { return job_train(r->job)->program[0]->schedule->steps - 1; }
 
 // The batches of the step and of so many that follow it, of which a stream may have read some already.
 static int take_batches(Rank *r, int ahead, StepResult *result, Error *error) {
@@ -439,7 +448,7 @@ int rank_step_on(Rank *r, int64_t step, const double *learning_rate, int64_t goe
 
 static int evaluate_batch(Rank *r, const Batch *batch, double *loss, double *tokens, Error *error) {
   StepInputs inputs = inputs_from(batch, NULL);
-  int code = executor_run(r->evaluate, 0, &inputs, 0, error);
+  int code = executor_run(rank_executor(r, &role_evaluate), 0, &inputs, 0, error);
   *loss = state_scalar(r->state, KNOWN_LOSS);
   *tokens = state_scalar(r->state, KNOWN_TARGET_COUNT);
   return code;
@@ -468,7 +477,7 @@ int rank_evaluate(Rank *r, int64_t batches, EvaluationVisitor visit, void *conte
   return code < 0 ? code : PLAIT_OK;
 }
 
-int rank_generate(Rank *r, const StepInputs *inputs, Error *error) {
-  watchdog_enter(r->watchdog, r->rank, ACTIVITY_STEP, 0);
-  return executor_run(r->generate, 0, inputs, 0, error);
+int rank_run(Rank *r, const JobRole *role, const StepInputs *inputs, Error *error) {
+  watchdog_enter(r->watchdog, r->rank, role->activity, 0);
+  return executor_run(rank_executor(r, role), 0, inputs, 0, error);
 }

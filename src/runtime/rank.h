@@ -33,7 +33,8 @@ typedef struct Rank {
   Team *team;
   State *state;
   DeviceQueue *queue;     // in which the kernels of all its Programs run
-  Executor *train, *evaluate, *generate; // those that the job has
+  Executor **executor;   // (graphs of the job)
+  Executor *train;       // of these; NULL: the job does not train
   Agreement *agreement;   // NULL: ranks do not compare
   // By rank_open_data, rank_open_evaluation, rank_trace:
   Loader *loader, *evaluation;
@@ -99,5 +100,6 @@ typedef int (*EvaluationVisitor)(Rank *r, void *context, const Batch *batch, dou
 int rank_evaluate(Rank *r, int64_t batches, EvaluationVisitor visit, void *context, double *loss, double *tokens,
                   Error *error);
 
-// Runs the job's generation graph once on this rank's part of the inputs.
-int rank_generate(Rank *r, const StepInputs *inputs, Error *error);
+// Runs the graph of a role that does not train once, on this rank's part of the inputs.
+int rank_run(Rank *r, const JobRole *role, const StepInputs *inputs, Error *error);
+Executor *rank_executor(const Rank *r, const JobRole *role); // NULL: the job has none

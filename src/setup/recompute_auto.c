@@ -113,10 +113,10 @@ static BlockMeasure *measure_program(const Search *s, const Program *p) {
 
 // The chain of a pipeline rank, from its Programs with nothing, the cheap ops and all recomputed.
 static void make_chain(const Search *s, Job *const job[MODES], int coordinate, Rank *r) {
-  const Program *p = job[0]->train.program[coordinate];
+  const Program *p = job_train(job[0])->program[coordinate];
   const Graph *g = p->graph;
   BlockMeasure *measured[MODES];
-  for (int m = 0; m < MODES; m++) measured[m] = measure_program(s, job[m]->train.program[coordinate]);
+  for (int m = 0; m < MODES; m++) measured[m] = measure_program(s, job_train(job[m])->program[coordinate]);
   r->layer = xcalloc((size_t)g->layers + 1, sizeof *r->layer);
   r->chain = (Chain){.block = xcalloc((size_t)g->layers + 1, sizeof *r->chain.block), .held = true};
   for EACH_PROGRAM_STAGE(stage, p)
@@ -223,7 +223,7 @@ static int try_modes(Search *s, Error *error) {
     code = try_list(s, &list, NULL, &job[m], error);
   }
   if (!code) {
-    s->microbatches = job[0]->train.shares.microbatches;
+    s->microbatches = job_train(job[0])->shares.microbatches;
     s->rank = xcalloc((size_t)s->ranks, sizeof *s->rank);
     for (int c = 0; c < s->ranks; c++) {
       Rank *r = &s->rank[c];
@@ -414,7 +414,7 @@ static void largest_need(const Search *s, const Tried *t, char *text, size_t siz
   int most = 0;
   for (int c = 1; c < s->ranks; c++)
     if (t->bytes[c] > t->bytes[most]) most = c;
-  const MemoryPlan *m = &job->train.program[most]->memory;
+  const MemoryPlan *m = &job_train(job)->program[most]->memory;
   const struct { const char *name; int64_t bytes; } part[] = {
       {"parameters", m->parameters}, {"gradients", m->gradients},     {"the optimizer", m->optimizer},
       {"activations", m->activations}, {"the workspace", m->workspace}, {"older weights", m->versions},

@@ -208,7 +208,7 @@ static double step_seconds(const Recipe *recipe, const ModelConfig *config, JobO
   Job *job = NULL;
   Error ignored = {0};
   int code = job_for(recipe, config, MODEL_TRAIN, run, NULL, &job, &ignored);
-  if (!code) code = simulate(job->train.program, &options, &simulation, &ignored);
+  if (!code) code = simulate(job_train(job)->program, &options, &simulation, &ignored);
   double seconds = code ? INFINITY : simulation->step;
   simulation_free(simulation);
   job_destroy(job);

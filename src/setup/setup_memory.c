@@ -11,7 +11,7 @@ int64_t setup_loader_bytes(const Recipe *r, const ModelConfig *config, const Job
     if (!list->count) continue;
     DataSource *sources = xcalloc((size_t)list->count, sizeof *sources);
     LoaderConfig c = setup_loader(r, config, validation, sources);
-    c.shares = validation ? &job->evaluate.shares : &job->train.shares;
+    c.shares = validation ? &job_find(job, &role_evaluate)->shares : &job_train(job)->shares;
     c.part = rank_window_part(job, 0);
     bytes += (int64_t)loader_bytes(&c);
     free(sources);

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static Shares *shares_of(const Trainer *t) { return &t->job->train.shares; }
+static Shares *shares_of(const Trainer *t) { return &job_train(t->job)->shares; }
 
 static bool changes(const Trainer *t) { return recipe_is_measured(t->recipe) && shares_of(t)->weighed; }
 

@@ -6,12 +6,12 @@
 
 int non_finite_is_scaling(const Recovery *v, const Rank *r, const StepResult *s) {
   int dynamic = v->recipe->loss_scale.initial > 0 && v->recipe->loss_scale.growth_interval > 0;
-  return dynamic && s->first.found && finite_is_gradient(r->job->train.graph, &s->first) &&
+  return dynamic && s->first.found && finite_is_gradient(job_train(r->job)->graph, &s->first) &&
          state_scalar(r->state, KNOWN_LOSS_SCALE) > LOSS_SCALE_LEAST;
 }
 
 static void describe_first(const Rank *r, const StepResult *s, char *text, size_t size) {
-  if (s->first.found) finite_describe(r->job->train.graph, &r->job->options.parallel.mesh, &s->first, text, size);
+  if (s->first.found) finite_describe(job_train(r->job)->graph, &r->job->options.parallel.mesh, &s->first, text, size);
   else if (r->job->options.step.update.in_backward)
     snprintf(text, size, "the gradient norm was not finite, but all gradients are");
   else if (rank_updates_at_once(r)) snprintf(text, size, "the gradient norm was not finite");

@@ -62,7 +62,7 @@ static json_t *describe(const Recipe *r, const ModelConfig *config, const Job *j
   double token = model_config_flops_per_token(config, r->data.seq_len), most = 0;
   int64_t tokens = (int64_t)r->batch.global * r->data.seq_len, all;
   json_t *memory = memory_json(r, config, job, &all);
-  for (int c = 0; c < r->mesh.pp; c++) most = fmax(most, program_flops(job->train.program[c]));
+  for (int c = 0; c < r->mesh.pp; c++) most = fmax(most, program_flops(job_train(job)->program[c]));
   return json_pack("{s:s, s:I, s:{s:i, s:i, s:i, s:i}, s:i, s:i, s:s, s:I, s:o, s:I, s:f, s:f, s:f}", "family",
                    model_family_name(config->family), "parameters", (json_int_t)model_config_parameters(config), "mesh",
                    "pp", r->mesh.pp, "dp", r->mesh.dp, "cp", r->mesh.cp, "tp", r->mesh.tp, "ranks",

@@ -57,7 +57,7 @@ static void print_owned(const Plan *plan) {
   int pp = plan->recipe->mesh.pp, uneven = 0;
   const MemoryPlan *m = NULL;
   for (int c = 0; c < pp; c++) { // of the pipeline ranks the one whose data ranks differ the most
-    const MemoryPlan *other = &plan->job->train.program[c]->memory;
+    const MemoryPlan *other = &job_train(plan->job)->program[c]->memory;
     if (!m || other->owned_most - other->owned_least > m->owned_most - m->owned_least) m = other, uneven = c;
   }
   if (!m->owned_most) return;
@@ -74,7 +74,7 @@ static void print_busiest(const Plan *plan) {
   int pp = plan->recipe->mesh.pp, busiest = 0, slots = 0;
   for (int c = 1; c < pp; c++)
     if (work[c] > work[busiest]) busiest = c;
-  const Program *p = plan->job->train.program[busiest];
+  const Program *p = job_train(plan->job)->program[busiest];
   const MemoryPlan *m = &p->memory;
   char microbatches[48] = "";
   for (int s = 0; s < p->graph->stages; s++) slots += p->slots[s].count;
@@ -113,7 +113,7 @@ static const Variable *padding_of(const Program *p, double *bytes, double *paddi
 
 static void print_padding(const Plan *plan) {
   for (int c = 0; c < plan->recipe->mesh.pp; c++) {
-    const Program *p = plan->job->train.program[c];
+    const Program *p = job_train(plan->job)->program[c];
     double bytes, padding;
     const Variable *worst = padding_of(p, &bytes, &padding);
     if (!worst || padding <= 0.02 * bytes) continue;
@@ -199,7 +199,7 @@ static void print_head(const Plan *plan) {
   fprintf(plan->out, "precision  %s%s, gradients %s\n", dtype_name((Dtype)r->precision),
           !r->precision_is_auto ? "" : plan->kept ? " (auto, as in the run so far)" : " (auto, on this machine)",
           dtype_name(r->precision == DTYPE_F64 ? DTYPE_F64 : (Dtype)r->parallel.grad_dtype));
-  const Shares *shares = &job->train.shares;
+  const Shares *shares = &job_train(job)->shares;
   fprintf(plan->out, "step       %d sequences × %d = %lld tokens; %d microbatch%s of %s%lld on each data rank\n",
           r->batch.global, r->data.seq_len, (long long)tokens, shares->microbatches,
           shares->microbatches > 1 ? "es" : "", shares->even ? "" : "at most ", (long long)shares->bound);
@@ -250,19 +250,19 @@ static void print_experts(const Plan *plan) {
 // Ops without a fast kernel on this device.
 static void print_reference(const Plan *plan) {
   char text[1024];
-  graph_reference_ops(plan->job->train.graph, plan->job->options.device, text, sizeof text);
+  graph_reference_ops(job_train(plan->job)->graph, plan->job->options.device, text, sizeof text);
   if (*text) fprintf(plan->out, "kernels    no fast kernel for %s: these use a plain, slower one\n", text);
 }
 
 // How the layers are shared out over pipeline ranks, and how evenly.
 static void print_stages(const Plan *plan) {
-  const Graph *g = plan->job->train.graph;
+  const Graph *g = job_train(plan->job)->graph;
   int pp = plan->recipe->mesh.pp, busiest = 0;
   bool seconds = plan->recipe->run.cluster && !plan->recipe->parallel.layers.count;
   double sum = 0, most = 0;
   if (g->stages == 1) return;
   for (int c = 0; c < pp; c++) {
-    double flops = program_flops(plan->job->train.program[c]);
+    double flops = program_flops(job_train(plan->job)->program[c]);
     sum += flops;
     if (flops > most) most = flops, busiest = c;
   }
@@ -280,7 +280,7 @@ static void print_stages(const Plan *plan) {
 static void print_pairs(const Plan *plan) {
   ProgramPairs worst = {0};
   for (int c = 0; c < plan->recipe->mesh.pp; c++) {
-    ProgramPairs pairs = program_pairs(plan->job->train.program[c]);
+    ProgramPairs pairs = program_pairs(job_train(plan->job)->program[c]);
     if (pairs.mean > 0 && (worst.mean <= 0 || pairs.most / pairs.mean > worst.most / worst.mean)) worst = pairs;
   }
   if (plan->recipe->mesh.cp > 1 && worst.mean > 0)
@@ -293,7 +293,7 @@ static void print_pairs(const Plan *plan) {
 static void print_owners(const Plan *plan) {
   ProgramOwned sum = {0};
   for (int c = 0; c < plan->recipe->mesh.pp; c++) {
-    ProgramOwned owned = program_owned(plan->job->train.program[c]);
+    ProgramOwned owned = program_owned(job_train(plan->job)->program[c]);
     if (!c || owned.least < sum.least) sum.least = owned.least;
     if (owned.most > sum.most) sum.most = owned.most;
     sum.count += owned.count;
@@ -310,7 +310,7 @@ static void print_flops(const Plan *plan) {
   double token = model_config_flops_per_token(plan->config, plan->recipe->data.seq_len), most = 0;
   double step = token * plan->recipe->batch.global * plan->recipe->data.seq_len;
   for (int c = 0; c < plan->recipe->mesh.pp; c++) {
-    double flops = program_flops(plan->job->train.program[c]);
+    double flops = program_flops(job_train(plan->job)->program[c]);
     if (flops > most) most = flops;
   }
   fprintf(plan->out, "\nFLOPs\n  %-22s %12s   6·N + 6·L·d·(T + 1): forward and backward of the model\n", "per token",
@@ -409,10 +409,10 @@ static void print_traffic(const Plan *plan) {
   for (int c = 0; c < plan->recipe->mesh.pp; c++) {
     TrafficList list = {0};
     double bytes = 0;
-    program_traffic(plan->job->train.program[c], &list);
+    program_traffic(job_train(plan->job)->program[c], &list);
     for (int i = 0; i < list.count; i++) bytes += list.data[i].bytes;
     TrafficList old = bytes > busiest ? most : list;
-    if (bytes > busiest) most = list, busiest = bytes, of = plan->job->train.program[c];
+    if (bytes > busiest) most = list, busiest = bytes, of = job_train(plan->job)->program[c];
     vec_free(&old);
   }
   BusiestList ranks = of ? busiest_ranks(of) : (BusiestList){0};
@@ -456,7 +456,7 @@ static double data_traffic(const Job *job, int pp) {
   for (int c = 0; c < pp; c++) {
     TrafficList list = {0};
     double bytes = 0;
-    program_traffic(job->train.program[c], &list);
+    program_traffic(job_train(job)->program[c], &list);
     for (int i = 0; i < list.count; i++)
       bytes += list.data[i].axes & axes ? list.data[i].parameter_bytes : 0;
     if (bytes > most) most = bytes;
@@ -479,8 +479,9 @@ static int print_zero_cost(const Plan *plan, Error *error) {
   if (code) return code;
   double bytes = data_traffic(plan->job, one.mesh.pp), least = data_traffic(job, one.mesh.pp);
   fprintf(plan->out, "  %-22s %12s   over %s; with %d microbatch%s ZeRO %d moves %.2f times as much\n",
-          "ZeRO 1 would move", units_bytes(least).s, data_axes_text(plan->recipe), job->train.shares.microbatches,
-          job->train.shares.microbatches > 1 ? "es" : "", plan->recipe->parallel.zero, least > 0 ? bytes / least : 1);
+          "ZeRO 1 would move", units_bytes(least).s, data_axes_text(plan->recipe), job_train(job)->shares.microbatches,
+          job_train(job)->shares.microbatches > 1 ? "es" : "", plan->recipe->parallel.zero,
+          least > 0 ? bytes / least : 1);
   job_destroy(job);
   return PLAIT_OK;
 }
@@ -488,7 +489,7 @@ static int print_zero_cost(const Plan *plan, Error *error) {
 static int64_t most_activations(const Job *job, int pp) {
   int64_t most = 0;
   for (int c = 0; c < pp; c++)
-    if (job->train.program[c]->memory.activations > most) most = job->train.program[c]->memory.activations;
+    if (job_train(job)->program[c]->memory.activations > most) most = job_train(job)->program[c]->memory.activations;
   return most;
 }
 
@@ -539,7 +540,7 @@ static int print_gather_costs(const Plan *plan, Error *error) {
     if (code) return code;
     int64_t peak = 0;
     for (int c = 0; c < other.mesh.pp; c++) {
-      int64_t total = job->train.program[c]->memory.total;
+      int64_t total = job_train(job)->program[c]->memory.total;
       if (total > peak) peak = total;
     }
     char name[32];

@@ -10,7 +10,7 @@ const PlanRowTraits plan_row_traits[PLAN_ROW_COUNT] = {
 };
 
 int64_t plan_rows(const Recipe *recipe, const Job *job, int coordinate, int64_t loader, int64_t row[PLAN_ROW_COUNT]) {
-  const Program *p = job->train.program[coordinate];
+  const Program *p = job_train(job)->program[coordinate];
   const MemoryPlan *m = &p->memory;
   row[PLAN_ROW_PARAMETERS] = m->parameters;
   row[PLAN_ROW_GRADIENTS] = m->gradients;

@@ -16,7 +16,7 @@ static int bytes_of(const Recipe *recipe, const ModelConfig *config, int layers,
   *bytes = 0;
   if (code) return code;
   TrafficList list = {0};
-  program_traffic(job->train.program[0], &list);
+  program_traffic(job_train(job)->program[0], &list);
   for (int i = 0; i < list.count; i++) *bytes += list.data[i].bytes;
   vec_free(&list);
   job_destroy(job);

@@ -98,7 +98,7 @@ int save_checkpoint(Rank *r, const char *dir, const SaveExtra *extra, int keep, 
 }
 
 int save_compare(const Job *job, Checkpoint *checkpoint, Error *error) {
-  const Graph *g = job->train.graph;
+  const Graph *g = job_train(job)->graph;
   const char **names = xcalloc((size_t)g->variable.count, sizeof *names);
   CheckpointTensor *wanted = xcalloc((size_t)g->variable.count, sizeof *wanted);
   double scalar; // of rank 0, the only ones that are read: all other pieces are empty

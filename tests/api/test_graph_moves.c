@@ -96,7 +96,7 @@ static int count_of(const char *text, const char *words) {
 static void check_traffic(const Job *job) {
   TrafficList list = {0};
   double elements = 0, own = VALUES / 4.0, expected = 4 * own * 3 / 4 + 2 * (3.0 * WIDTH * WIDTH);
-  program_traffic(job->train.program[0], &list);
+  program_traffic(job_train(job)->program[0], &list);
   for (int i = 0; i < list.count; i++) elements += list.data[i].elements;
   vec_free(&list);
   if (elements < expected || elements > expected + 10) fail_msg("%g elements, expected %g", elements, expected);

@@ -53,7 +53,7 @@ static void small_tensors_share_a_bucket(void **state) {
                                      "mesh.pp=2 mesh.dp=4 parallel.bucket_mb=1"};
   for (int k = 0; k < 3; k++) {
     Case c = compiled_by(keys[k]);
-    Count n = count(c.job->train.program[0]);
+    Count n = count(job_train(c.job)->program[0]);
     printf("%s: %d calls, %d of them with the %d small tensors\n", keys[k], n.calls, n.of_small, n.small);
     assert_true(n.small >= 24);                 // gains and biases of norms, biases of products
     assert_true(n.of_small <= 1 + n.small / 8); // some owners differ

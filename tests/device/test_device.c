@@ -67,7 +67,7 @@ static void an_op_without_a_kernel_is_refused_by_name(void **state) {
 
 static int count_ops(const Job *job, Op op) {
   int n = 0;
-  for (int i = 0; i < job->train.graph->node.count; i++) n += job->train.graph->node.data[i].op == op;
+  for (int i = 0; i < job_train(job)->graph->node.count; i++) n += job_train(job)->graph->node.data[i].op == op;
   return n;
 }
 
@@ -89,7 +89,7 @@ static void reference_kernels_are_named(void **state) {
   char text[2048];
   Job *job;
   SUCCEED(compile("batch.global=2 batch.micro=2", device_reference(), &job));
-  graph_reference_ops(job->train.graph, job->options.device, text, sizeof text);
+  graph_reference_ops(job_train(job)->graph, job->options.device, text, sizeof text);
   assert_non_null(strstr(text, "matmul in fp32"));
   job_destroy(job);
 }
@@ -150,9 +150,9 @@ static void programs_of_1000_ranks(void **state) {
     State *memory;
     Binding b;
     SUCCEED(state_create(job_program(job, c), &null, job->work_bytes[c], rank, &memory, &error));
-    SUCCEED(binding_make(&b, job->train.program[c], memory, queue, NULL, &error));
+    SUCCEED(binding_make(&b, job_train(job)->program[c], memory, queue, NULL, &error));
     instructions += check_body(&b, &b.begin) + check_body(&b, &b.end);
-    for (int s = 0; s < job->train.graph->stages; s++)
+    for (int s = 0; s < job_train(job)->graph->stages; s++)
       for (int phase = 0; phase < PHASE_COUNT; phase++) instructions += check_body(&b, &b.micro[s][phase]);
     binding_free(&b);
     state_destroy(memory);
@@ -173,7 +173,7 @@ static void planned_binding_is_the_real_one(void **state) {
   SUCCEED(session_run(session, load, job, &error));
   for (int rank = 0; rank < 4; rank++) {
     const Rank *r = session_rank(session, rank);
-    int64_t bytes = executor_host_bytes(r->train) + executor_host_bytes(r->evaluate);
+    int64_t bytes = executor_host_bytes(r->train) + executor_host_bytes(rank_executor(r, &role_evaluate));
     assert_int_equal(bytes, rank_bound_bytes(job, mesh_pipeline_coordinate(&job->options.parallel.mesh, rank)));
   }
   session_close(session);
@@ -317,7 +317,7 @@ static void parts_are_read_and_written(void **state) {
   Job *job;
   int padded = 0;
   SUCCEED(compile("mesh.tp=2 mesh.dp=3 parallel.zero=3 batch.micro=1 batch.global=3", far, &job));
-  const Graph *g = job->train.graph;
+  const Graph *g = job_train(job)->graph;
   for (int rank = 0; rank < 6; rank++) {
     State *s;
     SUCCEED(state_create(job_program(job, 0), far, job->work_bytes[0], rank, &s, &error));

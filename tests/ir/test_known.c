@@ -101,7 +101,7 @@ static void passes_keep_handles(void **state) {
        1}};
   for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
     Job *job = job_of(MODEL_TRAIN, table[i].keys);
-    const Graph *g = job->train.graph;
+    const Graph *g = job_train(job)->graph;
     check_graph(g);
     static const KnownVariable always[] = {KNOWN_LOSS,      KNOWN_TARGET_COUNT, KNOWN_GRADIENT_SEED,
                                            KNOWN_GRAD_NORM, KNOWN_SKIP,         KNOWN_OPTIMIZER_STEP};
@@ -111,12 +111,13 @@ static void passes_keep_handles(void **state) {
     assert_int_equal(g->known[KNOWN_LOGITS], -1);
     assert_int_equal(count_of(g, OF_SQUARE) > 0, table[i].in_backward);
     assert_true(count_of(g, OF_GRADIENT) > 0 && count_of(g, OF_DUMP) == 0);
-    if (i == 0) check_graph(job->evaluate.graph);
+    if (i == 0) check_graph(job_find(job, &role_evaluate)->graph);
     job_destroy(job);
   }
   Job *job = job_of(MODEL_GENERATE, "batch.global=1 batch.micro=1");
-  check_graph(job->generate.graph);
-  assert_true(job->generate.graph->known[KNOWN_LOGITS] >= 0 && job->generate.graph->known[KNOWN_LOSS] == -1);
+  check_graph(job_find(job, &role_generate)->graph);
+  assert_true(job_find(job, &role_generate)->graph->known[KNOWN_LOGITS] >= 0 &&
+              job_find(job, &role_generate)->graph->known[KNOWN_LOSS] == -1);
   job_destroy(job);
 }
 
@@ -192,16 +193,16 @@ static void generation_misses_no_input(void **state) {
     StepInputs given = all;
     given.known[table[i].known].base = NULL;
     Error e = {0};
-    assert_int_equal(rank_generate(r, &given, &e), PLAIT_FAILED);
+    assert_int_equal(rank_run(r, &role_generate, &given, &e), PLAIT_FAILED);
     assert_non_null(strstr(e.message, table[i].name));
   }
   CheckpointTensor *logits;
-  assert_int_equal(state_tensor(r->state, job->generate.graph->known[KNOWN_LOGITS], &logits), 1);
+  assert_int_equal(state_tensor(r->state, job_find(job, &role_generate)->graph->known[KNOWN_LOGITS], &logits), 1);
   float values[VOCAB];
   assert_int_equal(logits->global[0] * logits->global[1], VOCAB);
   checkpoint_tensor_to_whole(logits, values, DTYPE_F32);
   assert_true(values[0] == 0);
-  SUCCEED(rank_generate(r, &all, &error));
+  SUCCEED(rank_run(r, &role_generate, &all, &error));
   checkpoint_tensor_to_whole(logits, values, DTYPE_F32);
   assert_true(isfinite(values[0]) && values[0] != 0);
   free(logits);

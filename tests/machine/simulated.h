@@ -40,7 +40,7 @@ static inline Simulation *simulated(const Case *c, const Cluster *cluster) {
   SimulateOptions options = {.cluster = cluster, .critical = 5};
   Simulation *s;
   Error error = {0};
-  if (simulate(c->job->train.program, &options, &s, &error)) fail_msg("%s", error.message);
+  if (simulate(job_train(c->job)->program, &options, &s, &error)) fail_msg("%s", error.message);
   return s;
 }
 

@@ -66,7 +66,7 @@ static void without_links_it_is_the_replay(void **state) {
     char keys[192];
     snprintf(keys, sizeof keys, "mesh.pp=4 parallel.pipeline=%s", names[i]);
     Case c = compiled_by(keys);
-    const Program *p = c.job->train.program[0];
+    const Program *p = job_train(c.job)->program[0];
     // Only products take time, and all microbatches as long: the first one of a step moves fewer bytes
     // (first_writes.h).
     cluster.device.bandwidth = INFINITY;
@@ -126,7 +126,7 @@ static void it_moves_what_programs_move(void **state) {
     Simulation *s = simulated(c, &cluster);
     for (int r = 0; r < s->ranks; r++) {
       TrafficList traffic = {0};
-      program_traffic(c->job->train.program[r], &traffic);
+      program_traffic(job_train(c->job)->program[r], &traffic);
       for (int t = 0; t < traffic.count; t++) {
         double bytes = 0;
         for (int l = 0; l < s->rank[r].link.count; l++)
@@ -299,11 +299,11 @@ static void stages_wait_for_each_other(void **state) {
   }
   assert_true(s->step >= last);
   assert_true(s->critical.count > 0 && s->critical.data[0].seconds > 0);
-  Meetings meetings = {.program = c.job->train.program[0]};
+  Meetings meetings = {.program = job_train(c.job)->program[0]};
   SimulateOptions looking = {.cluster = &cluster, .see = note_meeting, .context = &meetings};
   Simulation *seen;
   Error unread = {0};
-  assert_int_equal(simulate(c.job->train.program, &looking, &seen, &unread), 0);
+  assert_int_equal(simulate(job_train(c.job)->program, &looking, &seen, &unread), 0);
   simulation_free(seen);
   assert_true(meetings.count > 0);
   for (int i = 0; i < meetings.count; i++)
@@ -312,7 +312,7 @@ static void stages_wait_for_each_other(void **state) {
   SimulateOptions all = {.cluster = &cluster, .critical = 10000};
   Simulation *whole;
   Error error = {0};
-  assert_int_equal(simulate(c.job->train.program, &all, &whole, &error), 0);
+  assert_int_equal(simulate(job_train(c.job)->program, &all, &whole, &error), 0);
   for (int i = 0; i < whole->critical.count; i++) path += whole->critical.data[i].seconds;
   assert_near(path, whole->step, 1e-6, "the critical path");
   simulation_free(whole);
@@ -350,7 +350,7 @@ static Simulation *all_ranks(const Case *c, const Cluster *cluster) {
   SimulateOptions options = {.cluster = cluster, .critical = 5, .all_ranks = 1};
   Simulation *s;
   Error error = {0};
-  if (simulate(c->job->train.program, &options, &s, &error)) fail_msg("%s", error.message);
+  if (simulate(job_train(c->job)->program, &options, &s, &error)) fail_msg("%s", error.message);
   return s;
 }
 
@@ -445,7 +445,7 @@ static void islands_are_waited_for(void **state) {
   mixed.island.data[0].device.matrix[DTYPE_BF16] = mixed.island.data[0].device.vector[DTYPE_BF16] = 0;
   SimulateOptions options = {.cluster = &mixed};
   Error error = {0};
-  assert_int_equal(simulate(data.job->train.program, &options, &one, &error), PLAIT_BAD_INPUT);
+  assert_int_equal(simulate(job_train(data.job)->program, &options, &one, &error), PLAIT_BAD_INPUT);
   assert_non_null(strstr(error.message, "no rate of products in bf16"));
   vec_free(&mixed.island);
   release(&data), release(&pipe);
@@ -479,7 +479,7 @@ static double touched_since(const Program *p, const Body *body, int i, int input
 // An operand is in the cache while no more has been touched than fits into it; then nobody waits for memory to read it.
 static void the_cache_keeps_what_was_touched_last(void **state) {
   Case c = compiled_by("mesh.dp=2 mesh.tp=2");
-  const Program *p = c.job->train.program[0];
+  const Program *p = job_train(c.job)->program[0];
   const Body *body = &p->micro[0][PHASE_BACKWARD];
   double *held = calloc((size_t)body->count, sizeof *held), bytes[32], all[3] = {0};
   const double caches[3] = {0, 6e5, 1e15};
@@ -538,16 +538,16 @@ static void fresh_copies_cost_nothing(void **state) {
   Cluster cluster = machines(0);
   for (int zero = 0; zero < 2; zero++) { // 1: Copies are gathered, and so are made in BEGIN
     Case c = compiled_by(zero ? "mesh.dp=4 precision=bf16 parallel.zero=1" : "mesh.dp=4 precision=bf16");
-    const Program *p = c.job->train.program[0];
+    const Program *p = job_train(c.job)->program[0];
     int seen = 0, passed_over = 0;
     double moved = 0, with = 0;
     SimulateOptions looking = {.cluster = &cluster, .see = count_refreshes, .context = &seen};
     Simulation *s;
     Error error = {0};
-    assert_int_equal(simulate(c.job->train.program, &looking, &s, &error), 0);
+    assert_int_equal(simulate(job_train(c.job)->program, &looking, &s, &error), 0);
     double without = program_cost(p).bytes;
     for (int i = 0; i < p->begin.count; i++) {
-      Node *n = &c.job->train.graph->node.data[p->begin.instruction[i].node];
+      Node *n = &job_train(c.job)->graph->node.data[p->begin.instruction[i].node];
       if (!n->refreshes) continue;
       OpWork work = program_work(p, n, -1);
       moved += work.read + work.written;
@@ -570,12 +570,12 @@ static void a_cluster_must_do(void **state) {
   Error error = {0};
   cluster.level[0].count = 1;
   cluster.level[1].count = 2;
-  assert_int_equal(simulate(c.job->train.program, &options, &s, &error), PLAIT_BAD_INPUT);
+  assert_int_equal(simulate(job_train(c.job)->program, &options, &s, &error), PLAIT_BAD_INPUT);
   assert_string_equal(error.message, "the mesh has 4 ranks, but the cluster test has 2 devices");
   cluster = machines(0);
   error = (Error){0};
   cluster.device.matrix[DTYPE_BF16] = cluster.device.vector[DTYPE_BF16] = 0;
-  assert_int_equal(simulate(c.job->train.program, &options, &s, &error), PLAIT_BAD_INPUT);
+  assert_int_equal(simulate(job_train(c.job)->program, &options, &s, &error), PLAIT_BAD_INPUT);
   assert_non_null(strstr(error.message, "has no rate of products in bf16"));
   release(&c);
 }

@@ -50,11 +50,11 @@ static void transfers_that_meet_are_counted(void **state) {
   Cluster cluster = slow_links();
   Case c = compiled_by("mesh.pp=4 mesh.dp=2 parallel.zero=3 parallel.pipeline=interleaved parallel.stages_per_rank=2"),
        d = compiled_by("mesh.dp=4 parallel.overlap=false");
-  Sent sent = {.program = c.job->train.program[0], .rank = 0};
+  Sent sent = {.program = job_train(c.job)->program[0], .rank = 0};
   SimulateOptions options = {.cluster = &cluster, .see = note_sent, .context = &sent};
   Simulation *s;
   Error error = {0};
-  assert_int_equal(simulate(c.job->train.program, &options, &s, &error), 0);
+  assert_int_equal(simulate(job_train(c.job)->program, &options, &s, &error), 0);
   assert_true(s->rank[0].met > 1e-4 * s->step);
   assert_near(s->rank[0].met, met_by_moments(&sent), 1e-6, "transfers of rank 0 that meet");
   simulation_free(s);
@@ -133,7 +133,7 @@ static void transfers_that_meet_share_their_links(void **state) {
     double capacity[16];
     Simulation *s;
     Error error = {0};
-    moved.programs = c.job->train.program;
+    moved.programs = job_train(c.job)->program;
     moved.cluster = &cluster;
     moved.count = 0;
     for (int r = 0; r < ranks; r++)
@@ -172,7 +172,7 @@ static void messages_of_a_node_share_its_port(void **state) {
     SimulateOptions options = {.cluster = &one, .all_ranks = 1};
     Error error = {0};
     double shared = s->step, alone = seconds(&c, &each);
-    assert_int_equal(simulate(c.job->train.program, &options, &all, &error), 0);
+    assert_int_equal(simulate(job_train(c.job)->program, &options, &all, &error), 0);
     printf("%s: %.4g ms, with ports of their own %.4g ms\n", keys[k], 1e3 * shared, 1e3 * alone);
     assert_true(shared > 1.02 * alone);
     assert_near(all->step, shared, 1e-9, "all ranks");

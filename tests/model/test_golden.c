@@ -60,7 +60,7 @@ static int run_logits(Rank *r, void *logits, Error *e) {
   for (int k = 0; k < INPUT_COUNT; k++)
     if (mine.known[k].base)
       mine.known[k].base = (const int32_t *)mine.known[k].base + first * (k == INPUT_INDEX ? 1 : SEQ);
-  int code = rank_generate(r, &mine, e);
+  int code = rank_run(r, &role_generate, &mine, e);
   return code ? code : inference_logits(r, l->out, e);
 }
 
@@ -171,7 +171,7 @@ static int load_weights(Rank *r, void *golden, Error *e) {
 static void run_step(Rank *r, const Golden *golden, int step, double rate) {
   StepInputs inputs = {.known = {[INPUT_LEARNING_RATE] = {&rate, 0}}};
   int32_t *data[GOLDEN_INPUTS];
-  int64_t stride = (int64_t)sizeof(int32_t) * BATCH * SEQ / r->job->train.shares.microbatches;
+  int64_t stride = (int64_t)sizeof(int32_t) * BATCH * SEQ / job_train(r->job)->shares.microbatches;
   for (int k = 0; k < GOLDEN_INPUTS; k++) {
     KnownInput known = golden_input[k].known;
     data[k] = batch_of(golden, golden_input[k].name, step);

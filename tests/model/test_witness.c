@@ -99,7 +99,7 @@ static int run_step(Rank *r, void *context, Error *error) {
     data[k] = xcalloc(1, bytes);
     memcpy(data[k], (const char *)find(run, read[k].name) + offset, bytes);
     inputs.known[read[k].known] = (StepInput){
-        data[k], read[k].known == INPUT_STEP_TARGETS ? 0 : (int64_t)bytes / r->job->train.shares.microbatches, 0};
+        data[k], read[k].known == INPUT_STEP_TARGETS ? 0 : (int64_t)bytes / job_train(r->job)->shares.microbatches, 0};
   }
   int code = executor_run(r->train, (uint64_t)run->step + 1, &inputs, 0, error);
   for (int k = 0; k < INPUTS; k++) free(data[k]);

@@ -218,8 +218,12 @@ static void reverse(Graph *g, const Mesh *mesh, Program **program, int programs,
   for (int c = 0; c < programs; c++) insert_everywhere(program[c], id, first, count, gathers);
 }
 
+static Compiled *compiled_of(const Job *job, int evaluation) {
+  return job_find(job, evaluation ? &role_evaluate : &role_train);
+}
+
 static void edit_node(Job *job, const Mutation *m, int id) {
-  Compiled *compiled = m->evaluation ? &job->evaluate : &job->train;
+  Compiled *compiled = compiled_of(job, m->evaluation);
   Graph *g = compiled->graph;
   Program **program = compiled->program;
   for (int c = 0; c < stages_of(job); c++) drop_early_start(program[c], id);
@@ -236,7 +240,7 @@ static void edit_node(Job *job, const Mutation *m, int id) {
 static void edit(Job *job, void *context) {
   const Mutation *m = context;
   for (int i = 0; i < m->nodes; i++) edit_node(job, m, m->node[i]);
-  Program **program = (m->evaluation ? &job->evaluate : &job->train)->program;
+  Program **program = compiled_of(job, m->evaluation)->program;
   for (int c = 0; m->kind == MUTATION_TRANSFER && c < stages_of(job); c++) drop_transfer(program[c], m);
 }
 
@@ -265,7 +269,7 @@ static int has_order(const Mesh *mesh, const Node *n) {
 }
 
 static void list_nodes(const Job *job, int evaluation, MutationList *list) {
-  const Graph *g = (evaluation ? &job->evaluate : &job->train)->graph;
+  const Graph *g = compiled_of(job, evaluation)->graph;
   static const char *const region[REGION_COUNT] = {"BEGIN", NULL, "END"}, *const phases[PHASE_COUNT] = {
 #define PHASE(id, name, letter) #id,
 #include "ir/phases.def"
@@ -288,7 +292,7 @@ static void list_nodes(const Job *job, int evaluation, MutationList *list) {
 
 static void list_transfers(const Job *job, int evaluation, MutationList *list) {
   for (int c = 0; c < stages_of(job); c++) {
-    const Program *p = (evaluation ? &job->evaluate : &job->train)->program[c];
+    const Program *p = compiled_of(job, evaluation)->program[c];
     for (int i = 0; i < p->actions.count; i++) {
       const Action *a = &p->actions.data[i];
       if (a->kind != ACTION_SEND || a->microbatch) continue;

@@ -178,7 +178,7 @@ static void record_step(const Run *run, const StepResult *step) {
   int i = run->step;
   out->skipped[i] = step->skipped;
   if (step->skipped)
-    finite_describe(run->job->train.graph, &run->job->options.parallel.mesh, &step->first, out->non_finite,
+    finite_describe(job_train(run->job)->graph, &run->job->options.parallel.mesh, &step->first, out->non_finite,
                     sizeof out->non_finite);
   out->loss[i] = step->loss;
   out->norm[i] = step->grad_norm;
@@ -415,9 +415,9 @@ int parity_run(const ParityCase *c, const char *corpus, ParityResult *result, Er
   int code = parity_config(c, &config, error);
   if (!code && c->records) result->routing = routing_create();
   if (!code) code = compile(c, &config, result->routing, &run.job, error);
-  if (!code) randomize_inits(run.job->train.graph);
+  if (!code) randomize_inits(job_train(run.job)->graph);
   for (int evaluation = 0; !code && (c->records || c->follows) && evaluation < 2; evaluation++)
-    routing_learn((evaluation ? &run.job->evaluate : &run.job->train)->graph);
+    routing_learn(job_find(run.job, evaluation ? &role_evaluate : &role_train)->graph);
   if (!code && c->edit) c->edit(run.job, c->context);
   DataSource source = {corpus, 1};
   run.data = (LoaderConfig){.sources = &source,

@@ -50,11 +50,9 @@ static void measure(Program *p, const char *name, const char *kind, int all, con
 }
 
 void plan_sizes_of_job(const Job *job, const char *name, int all, const char *folder, FILE *out, PlanSizes *sizes) {
-  const Compiled *compiled[] = {&job->train, &job->evaluate};
-  static const char *const kinds[] = {"train", "evaluate"};
-  for (int k = 0; k < 2; k++)
-    for (int c = 0; c < job_pipeline_ranks(job) && compiled[k]->graph; c++)
-      measure(compiled[k]->program[c], name, kinds[k], all, folder, out, sizes);
+  for (int k = 0; k < job->list.count; k++)
+    for (int c = 0; c < job_pipeline_ranks(job); c++)
+      measure(job->list.data[k]->program[c], name, job->list.data[k]->role->name, all, folder, out, sizes);
 }
 
 void plan_sizes_print(const PlanSizes *s, FILE *out) {

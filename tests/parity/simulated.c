@@ -22,7 +22,7 @@ static void keep_job(Job *job, void *context) {
   h->job = job;
   h->coordinates = job_pipeline_ranks(job);
   h->simulated = xcalloc((size_t)h->coordinates, sizeof *h->simulated);
-  for (int c = 0; c < h->coordinates; c++) h->simulated[c].program = job->train.program[c];
+  for (int c = 0; c < h->coordinates; c++) h->simulated[c].program = job_train(job)->program[c];
 }
 
 static void observe(Rank *r, void *context) {
@@ -77,7 +77,7 @@ static int compare(Held *h) {
     }
     snprintf(other, sizeof other, "rank %d", first[c]);
     CallLog *a = &h->issued[r]->log, *b = &h->issued[first[c]]->log;
-    if (!h->job->train.program[c]->shares->even) forget_bytes(a), forget_bytes(b);
+    if (!job_train(h->job)->program[c]->shares->even) forget_bytes(a), forget_bytes(b);
     if ((at = calls_differ(a, b)) >= 0) return say(h, one, a, other, b, at);
   }
   return 0;
@@ -90,14 +90,14 @@ static int compare_each(Held *h, const SimulateOptions *options, int steps) {
   SimulateOptions all = *options;
   all.all_ranks = 1, all.issue = note_each;
   for (int c = 0; c < h->coordinates; c++) {
-    const Program *p = h->job->train.program[c];
+    const Program *p = job_train(h->job)->program[c];
     if (!p->shares->even) return 0;
     for (int i = 0; i < p->graph->node.count; i++)
       if (node_owner(p->graph, &p->graph->node.data[i])) return 0;
   }
   for (int r = 0; r < mesh->ranks; r++)
-    h->each[r].program = h->job->train.program[mesh_pipeline_coordinate(mesh, r)];
-  int code = simulate_steps(h->job->train.program, &all, steps, h->error);
+    h->each[r].program = job_train(h->job)->program[mesh_pipeline_coordinate(mesh, r)];
+  int code = simulate_steps(job_train(h->job)->program, &all, steps, h->error);
   for (int r = 0, at; r < mesh->ranks && !code; r++)
     if ((at = calls_differ(&h->issued[r]->log, &h->each[r])) >= 0) {
       char one[64];
@@ -109,11 +109,11 @@ static int compare_each(Held *h, const SimulateOptions *options, int steps) {
 
 static int after_step(const ParityResult *so_far, int step, void *judge) {
   Held *h = judge;
-  int streams = h->job->train.program[0]->schedule->streams, steps = streams ? h->steps : 1;
+  int streams = job_train(h->job)->program[0]->schedule->streams, steps = streams ? h->steps : 1;
   if (step + 1 < steps) return 0;
   Cluster cluster = nodes_of_four(64); // every group of ranks has a place; times do not matter
   SimulateOptions options = {.cluster = &cluster, .issue = note, .context = h};
-  h->code = simulate_steps(h->job->train.program, &options, steps, h->error);
+  h->code = simulate_steps(job_train(h->job)->program, &options, steps, h->error);
   if (!h->code) h->code = compare(h);
   if (!h->code) h->code = compare_each(h, &options, steps);
   return 1;

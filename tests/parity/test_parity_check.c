@@ -67,6 +67,7 @@ static void no_false_alarm(void **state) {
 // Rank 1's own Job: a Program like the others', but with two parts exchanged.
 typedef struct Exchanged {
   Job job;
+  Compiled train, *list[1];
   Program program, *programs[MAX_STAGES];
   Instruction *instruction;
   ActionList actions;
@@ -74,10 +75,15 @@ typedef struct Exchanged {
 
 static void copy_job(Exchanged *x, const Job *job, int coordinate) {
   x->job = *job;
-  for (int c = 0; c < mesh_pipeline_ranks(&job->options.parallel.mesh); c++) x->programs[c] = job->train.program[c];
-  x->program = *job->train.program[coordinate];
+  x->train = *job_train(job);
+  x->list[0] = &x->train;
+  x->job.list.data = x->list; // no evaluation
+  x->job.list.count = 1;
+  for (int c = 0; c < mesh_pipeline_ranks(&job->options.parallel.mesh); c++)
+    x->programs[c] = job_train(job)->program[c];
+  x->program = *job_train(job)->program[coordinate];
   x->programs[coordinate] = &x->program;
-  x->job.train.program = x->programs;
+  x->train.program = x->programs;
 }
 
 static int sums_an_accumulator(const Graph *g, const Node *n) {
@@ -89,7 +95,7 @@ static int sums_an_accumulator(const Graph *g, const Node *n) {
 static void exchange_collectives(Job *job, void *context) {
   Exchanged *x = context;
   copy_job(x, job, 0);
-  const Graph *g = job->train.graph;
+  const Graph *g = job_train(job)->graph;
   Body *body = &x->program.end;
   x->instruction = xcalloc((size_t)body->count, sizeof *x->instruction);
   memcpy(x->instruction, body->instruction, (size_t)body->count * sizeof *x->instruction);

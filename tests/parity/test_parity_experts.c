@@ -29,7 +29,7 @@ static void rows_move_four_times(void **state) {
   };
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     Job *job = compiled("experts", cases[i].dp, cases[i].cp, cases[i].tp, cases[i].micro, cases[i].settings);
-    const Program *p = job->train.program[0];
+    const Program *p = job_train(job)->program[0];
     double elements = 0;
     int exchanges = 0;
     for (int k = 0; k < p->graph->node.count; k++) {
@@ -49,7 +49,7 @@ static void rows_move_four_times(void **state) {
 // All that reads a mask beside rows reads the one that has moved with them.
 static void masks_move_once(void **state) {
   Job *job = compiled("experts", 1, 3, 2, 4, "parallel.ep=6");
-  const Graph *g = job->train.program[0]->graph;
+  const Graph *g = job_train(job)->program[0]->graph;
   int moved = 0;
   for (int i = 0; i < g->node.count; i++) {
     const Node *n = &g->node.data[i];
@@ -66,8 +66,8 @@ static void chunks_take_less_memory(void **state) {
   int64_t kept[2], all[2];
   for (int i = 0; i < 2; i++) {
     Job *job = compiled("mixtral", 2, 1, 1, 4, settings[i]);
-    kept[i] = job->train.program[0]->memory.kept;
-    all[i] = job->train.program[0]->arena_bytes;
+    kept[i] = job_train(job)->program[0]->memory.kept;
+    all[i] = job_train(job)->program[0]->arena_bytes;
     job_destroy(job);
   }
   if (kept[1] >= kept[0] || all[1] >= all[0])

@@ -45,7 +45,7 @@ static double local_elements(const Graph *g, int tensor) {
 
 // Elements that a rank receives over mesh.cp in one layer, for one microbatch, without the numbers of documents.
 static double received(const Case *c, Phase phase) {
-  const Graph *g = c->job->train.program[0]->graph;
+  const Graph *g = job_train(c->job)->program[0]->graph;
   const Mesh *mesh = &c->job->options.parallel.mesh;
   double elements = 0;
   for (int i = 0; i < g->node.count; i++) {

@@ -51,7 +51,7 @@ static double whole_elements(const Graph *g, const Node *n, int k) {
 
 // What the collectives over cp in a phase of a microbatch move, in units of (P − 1)/P; of numbers, or of documents.
 static double moved(const Case *c, Phase phase, int documents) {
-  const Graph *g = c->job->train.graph;
+  const Graph *g = job_train(c->job)->graph;
   const Mesh *mesh = &c->job->options.parallel.mesh;
   double elements = 0;
   for (int i = 0; i < g->node.count; i++) {
@@ -86,13 +86,13 @@ static void gather_moves_keys_and_values(void **state) {
 // What plan prints is the same count: with gradients, which are summed once a step.
 static void plan_counts_the_same(void **state) {
   Case c = compiled((const char *[]){"mesh.cp=4", NULL});
-  const Graph *g = c.job->train.graph;
+  const Graph *g = job_train(c.job)->graph;
   TrafficList list = {0};
   double parameters = 0, elements = 0, expected;
   for (int i = 0; i < g->variable.count; i++)
     if (g->variable.data[i].kind == VARIABLE_PARAMETER)
       parameters += (double)shape_elements(&g->variable.data[i].shape);
-  program_traffic(c.job->train.program[0], &list);
+  program_traffic(job_train(c.job)->program[0], &list);
   for (int i = 0; i < list.count; i++) elements += list.data[i].elements;
   vec_free(&list);
   expected = 2 * parameters + MICROBATCHES * (3 * LAYERS * keys_and_values + 2 * MICRO * SEQ);
@@ -104,8 +104,8 @@ static void plan_counts_the_same(void **state) {
 // ZeRO divides over dp and cp; the samples are divided over dp alone.
 static void storage_is_divided_over_both(void **state) {
   Case c = compiled((const char *[]){"mesh.dp=2", "mesh.cp=2", "parallel.zero=3", "batch.micro=1", NULL});
-  const Graph *g = c.job->train.graph;
-  assert_int_equal(c.job->train.shares.ranks, 2);
+  const Graph *g = job_train(c.job)->graph;
+  assert_int_equal(job_train(c.job)->shares.ranks, 2);
   for (int i = 0; i < g->variable.count; i++)
     if (g->variable.data[i].kind == VARIABLE_PARAMETER)
       assert_int_equal(variable_allocated(g, &g->variable.data[i], -1),
@@ -120,7 +120,7 @@ static void activations_fall_with_ranks(void **state) {
     char ranks[16];
     snprintf(ranks, sizeof ranks, "mesh.cp=%d", cp);
     Case c = compiled((const char *[]){ranks, NULL});
-    kept[cp] = c.job->train.program[0]->memory.kept;
+    kept[cp] = job_train(c.job)->program[0]->memory.kept;
     assert_true(cp == 1 || kept[cp] <= kept[1] / cp * 11 / 10);
     release(&c);
   }

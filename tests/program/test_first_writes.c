@@ -106,7 +106,7 @@ static void nothing_reads_an_empty_accumulator(void **state) {
   for (int i = 0; i < SETTINGS; i++) {
     Case c = compiled(settings[i]);
     for (int pp = 0; pp < job_pipeline_ranks(c.job); pp++) {
-      Run r = {.p = c.job->train.program[pp], .keys = settings[i]};
+      Run r = {.p = job_train(c.job)->program[pp], .keys = settings[i]};
       const Graph *g = r.p->graph;
       r.written = xcalloc((size_t)g->variable.count * MOST, 1);
       run_part(&r, LIST_PROLOGUE, 0);
@@ -132,8 +132,8 @@ static Program *program_of(const Case *c, const Graph *g) {
   Program *p;
   Error error = {0};
   ProgramOptions o = {.schedule = c->job->options.parallel.pipeline.schedule,
-                      .microbatches = c->job->train.shares.microbatches,
-                      .shares = &c->job->train.shares,
+                      .microbatches = job_train(c->job)->shares.microbatches,
+                      .shares = &job_train(c->job)->shares,
                       .device = c->job->options.device,
                       .threads = 1};
   if (program_create(g, &c->job->options.parallel.mesh, &o, &p, &error)) fail_msg("%s", error.message);
@@ -162,7 +162,7 @@ enum { AS_IT_IS, ANOTHER_VALUE, TWICE, NO_ADDER, READ_ELSEWHERE, CHANGES };
 static void zeros_stay_where_something_else_comes_first(void **state) {
   Case c = compiled("mesh.dp=1");
   for (int change = 0; change < CHANGES; change++) {
-    Graph *g = graph_copy(c.job->train.graph);
+    Graph *g = graph_copy(job_train(c.job)->graph);
     int v = graph_find_variable(g, "gradient.layer.0.ffn.down.weight");
     assert_true(v >= 0);
     Node *fill = node_with(g, REGION_BEGIN, v), *adder = node_with(g, REGION_MICRO, v);
@@ -196,7 +196,7 @@ static void zeros_stay_where_something_else_comes_first(void **state) {
 // A step reads less by all accumulators, once: the first microbatch does not.
 static void the_first_microbatch_reads_less(void **state) {
   Case c = compiled("mesh.dp=1");
-  const Program *p = c.job->train.program[0];
+  const Program *p = job_train(c.job)->program[0];
   RowsKinds kinds = rows_kinds(p);
   assert_int_equal(kinds.count, 2);
   assert_true(kinds.kind[0].times == 1 && kinds.kind[1].times == 7);

@@ -377,10 +377,10 @@ static void check_model(const char *json, Dtype precision, int64_t bucket) {
     int code = job_create(&config, &o, &run, &job, &error);
     if (code) fail_msg("layout %zu: %s", i, error.message);
     for (int c = 0; c < layouts[i].pp; c++) {
-      check_program(job->train.program[c], &seen);
-      check_program(job->evaluate.program[c], &seen);
-      assert_true(job->work_bytes[c] >= program_work_bytes(job->train.program[c]) &&
-                  job->work_bytes[c] >= program_work_bytes(job->evaluate.program[c]));
+      check_program(job_train(job)->program[c], &seen);
+      check_program(job_find(job, &role_evaluate)->program[c], &seen);
+      assert_true(job->work_bytes[c] >= program_work_bytes(job_train(job)->program[c]) &&
+                  job->work_bytes[c] >= program_work_bytes(job_find(job, &role_evaluate)->program[c]));
     }
     job_destroy(job);
     model_config_free(&config);
@@ -448,7 +448,7 @@ static void activations_are_gone_before_their_gradients(void **state) {
     Job *job = NULL;
     if (model_config_parse(&config, wide[i].json, strlen(wide[i].json), "wide", &error)) fail_msg("%s", error.message);
     if (job_create(&config, &o, &run, &job, &error)) fail_msg("model %zu: %s", i, error.message);
-    const Program *p = job->train.program[0];
+    const Program *p = job_train(job)->program[0];
     double width = (double)activation_bytes(p), widths = (double)p->memory.live / width;
     assert_true(width >= 8 * 32 * 2048 * 4.0);
     print_message("model %zu: %.2f wide tensors at one time\n", i, widths);

@@ -38,7 +38,7 @@ static void expect_once(const char *const *keys, int matrices) {
   int pp = mesh_pipeline_ranks(mesh), found = 0;
   double *load = xcalloc((size_t)mesh->ranks, sizeof *load);
   for (int coordinate = 0; coordinate < pp; coordinate++) {
-    const Program *p = c.job->train.program[coordinate];
+    const Program *p = job_train(c.job)->program[coordinate];
     double largest = 0, least = INFINITY, most = 0;
     for (int i = 0; i < p->end.count; i++) {
       const Node *n = &p->graph->node.data[p->end.instruction[i].node];
@@ -86,7 +86,7 @@ static void every_matrix_is_made_once(void **state) {
 // All that owners are given stands before what they make, and that before what comes back: they work side by side.
 static void owners_work_side_by_side(void **state) {
   Case c = compiled_by_list(KEYS("mesh.dp=2", "mesh.tp=2", "parallel.zero=1"));
-  const Program *p = c.job->train.program[0];
+  const Program *p = job_train(c.job)->program[0];
   int part = 0, made = 0;
   for (int i = 0; i < p->end.count; i++) {
     const Node *n = &p->graph->node.data[p->end.instruction[i].node];
@@ -105,10 +105,11 @@ static double moved(const char *const *keys, int64_t *workspace) {
   Case c = compiled_by_list(keys);
   TrafficList list = {0};
   double elements = 0;
-  program_traffic(c.job->train.program[0], &list);
+  program_traffic(job_train(c.job)->program[0], &list);
   for (int i = 0; i < list.count; i++) elements += list.data[i].elements;
   vec_free(&list);
-  if (workspace) *workspace = c.job->train.program[0]->memory.workspace + c.job->train.program[0]->memory.communication;
+  if (workspace)
+    *workspace = job_train(c.job)->program[0]->memory.workspace + job_train(c.job)->program[0]->memory.communication;
   release(&c);
   return elements;
 }

@@ -57,15 +57,15 @@ static void make_contiguous(Graph *g) {
 static void zigzag_is_even_and_contiguous_is_not(void **state) {
   for (int cp = 2; cp <= 4; cp++) {
     Case c = compiled(cp, "parallel.context=gather");
-    ProgramPairs pairs = program_pairs(c.job->train.program[0]);
+    ProgramPairs pairs = program_pairs(job_train(c.job)->program[0]);
     assert_true(fabs(pairs.mean - all_pairs / cp) < 1e-6 * all_pairs);
     assert_true(pairs.most <= 1.05 * pairs.mean);
-    double flops = program_flops(c.job->train.program[0]);
-    make_contiguous(c.job->train.graph);
-    pairs = program_pairs(c.job->train.program[0]);
+    double flops = program_flops(job_train(c.job)->program[0]);
+    make_contiguous(job_train(c.job)->graph);
+    pairs = program_pairs(job_train(c.job)->program[0]);
     assert_true(fabs(pairs.mean - all_pairs / cp) < 1e-6 * all_pairs);
     assert_true(fabs(pairs.most / pairs.mean - (2 * cp - 1.0) / cp) < 0.02);
-    assert_true(program_flops(c.job->train.program[0]) < flops); // of rank 0, which has the first positions now
+    assert_true(program_flops(job_train(c.job)->program[0]) < flops); // of rank 0, which has the first positions now
     release(&c);
   }
 }
@@ -73,7 +73,7 @@ static void zigzag_is_even_and_contiguous_is_not(void **state) {
 // Over tp heads are divided, not positions.
 static void other_axes_are_even_anyway(void **state) {
   Case c = compiled(2, "mesh.tp=2");
-  ProgramPairs pairs = program_pairs(c.job->train.program[0]);
+  ProgramPairs pairs = program_pairs(job_train(c.job)->program[0]);
   assert_true(fabs(pairs.mean - all_pairs / 4) < 1e-6 * all_pairs && pairs.most == pairs.mean);
   release(&c);
 }
@@ -83,7 +83,7 @@ static void algorithms_share_them_evenly(void **state) {
   static const char *const keys[] = {"parallel.context=ring", "parallel.context=ulysses"};
   for (int k = 0; k < 2; k++) {
     Case c = compiled(4, keys[k]);
-    ProgramPairs pairs = program_pairs(c.job->train.program[0]);
+    ProgramPairs pairs = program_pairs(job_train(c.job)->program[0]);
     if (fabs(pairs.mean - all_pairs / 4) > 1e-6 * all_pairs || pairs.most > 1.05 * pairs.mean)
       fail_msg("%s: %.0f pairs, at most %.0f; of all ranks %.0f", keys[k], pairs.mean, pairs.most, all_pairs);
     release(&c);

@@ -42,7 +42,7 @@ static int is_shift(const Node *n) { return node_calls(n, COMM_SHIFT); }
 static void test_traffic(void **state) {
   for (int ranks = 2; ranks <= 8; ranks *= 2) {
     Case c = compiled(ranks, "fp64", NULL);
-    const Program *p = c.job->train.program[0];
+    const Program *p = job_train(c.job)->program[0];
     int64_t block = 2 * MICRO * SEQ / ranks * KV_HEADS * HEAD_DIM; // of k and v
     for (int phase = 0; phase <= PHASE_BACKWARD; phase++) {
       int64_t moved = 0, documents = 0;
@@ -68,7 +68,7 @@ static void test_traffic(void **state) {
 static void test_groups(void **state) {
   for (int ranks = 4; ranks <= 8; ranks *= 2) {
     Case c = compiled(ranks, "fp64", "parallel.ulysses=2");
-    const Program *p = c.job->train.program[0];
+    const Program *p = job_train(c.job)->program[0];
     int ring = mesh_axis(&p->mesh, AXIS_CP), group = mesh_axis(&p->mesh, AXIS_ULYSSES), rings = ranks / 2;
     assert_true(p->mesh.axis[ring].size == rings && p->mesh.axis[group].size == 2);
     int64_t keys = 2 * MICRO * SEQ * KV_HEADS * HEAD_DIM, queries = 2 * keys / 2; // of all ranks; 2 heads for each key
@@ -98,7 +98,7 @@ static void test_groups(void **state) {
 // only what `ahead` puts after it.
 static void test_overlap(void **state) {
   Case c = compiled(4, "fp64", NULL);
-  const Program *p = c.job->train.program[0];
+  const Program *p = job_train(c.job)->program[0];
   for (int phase = 0; phase <= PHASE_BACKWARD; phase++) {
     const Body *body = &p->micro[0][phase];
     int hidden = 0, all = 0;
@@ -178,7 +178,7 @@ static int64_t bytes_at(const Blocks *b, int at, int gradient) {
 static void test_memory(void **state) {
   for (int ranks = 2; ranks <= 16; ranks *= 2) {
     Case c = compiled(ranks, "fp32", NULL);
-    const Program *p = c.job->train.program[0];
+    const Program *p = job_train(c.job)->program[0];
     int64_t block = 2 * MICRO * SEQ / ranks * KV_HEADS * HEAD_DIM * (int64_t)sizeof(float);
     for (int phase = 0; phase <= PHASE_BACKWARD; phase++) {
       Blocks *b = xcalloc(1, sizeof *b);

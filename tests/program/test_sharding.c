@@ -43,7 +43,7 @@ static double moved(const Job *job, const char *axis) {
   TrafficList list = {0};
   double elements = 0;
   int a = mesh_find(&job->options.parallel.mesh, axis), n = job->options.parallel.mesh.axis[a].size;
-  program_traffic(job->train.program[0], &list);
+  program_traffic(job_train(job)->program[0], &list);
   for (int i = 0; i < list.count; i++)
     if (list.data[i].axes == 1u << a) elements += list.data[i].elements;
   vec_free(&list);
@@ -59,9 +59,9 @@ static void expect(double value, double expected) {
 static void test_traffic(void **state) {
   const double m = 2;
   Case c = compiled_by_list((const char *[]){"mesh.dp=4", "parallel.zero=0", NULL});
-  double all = parameters(c.job->train.graph, NULL), ends = parameters(c.job->train.graph, "wte") +
-                                                            parameters(c.job->train.graph, "embed") +
-                                                            parameters(c.job->train.graph, "head");
+  double all = parameters(job_train(c.job)->graph, NULL), ends = parameters(job_train(c.job)->graph, "wte") +
+                                                            parameters(job_train(c.job)->graph, "embed") +
+                                                            parameters(job_train(c.job)->graph, "head");
   assert_true(ends >= 2 * 128 * 64 && ends < all);
   expect(moved(c.job, "dp"), 2 * all);
   release(&c);
@@ -93,7 +93,7 @@ static void one_rank_scatters_nothing(void **state) {
   double over_tp[3];
   for (int i = 0; i < 3; i++) {
     Case c = compiled_by_list((const char *[]){"mesh.tp=2", "parallel.sequence=true", zero[i], NULL});
-    assert_true(c.job->train.shares.microbatches > 1);
+    assert_true(job_train(c.job)->shares.microbatches > 1);
     over_tp[i] = moved(c.job, "tp");
     release(&c);
   }
@@ -105,7 +105,7 @@ static double parameter_bytes(const Job *job, double *others) {
   TrafficList list = {0};
   double bytes = 0;
   *others = 0;
-  program_traffic(job->train.program[0], &list);
+  program_traffic(job_train(job)->program[0], &list);
   for (int i = 0; i < list.count; i++)
     *(list.data[i].axes & job->options.parallel.storage.shard_axes ? &bytes : others) += list.data[i].parameter_bytes;
   vec_free(&list);
@@ -117,8 +117,8 @@ static void parameters_are_told_apart(void **state) {
   const double m = 8; // microbatches
   double others;
   Case c = compiled_by_list((const char *[]){"mesh.cp=2", "parallel.context=gather", "parallel.zero=2", NULL});
-  double all = parameters(c.job->train.graph, NULL);
-  assert_int_equal(c.job->train.shares.microbatches, m);
+  double all = parameters(job_train(c.job)->graph, NULL);
+  assert_int_equal(job_train(c.job)->shares.microbatches, m);
   assert_true(parameter_bytes(c.job, &others) == (m + 1) * all / 2 * sizeof(float) && others == 0);
   assert_true(moved(c.job, "cp") > (m + 1) * all + 64);
   release(&c);
@@ -130,7 +130,7 @@ static void parameters_are_told_apart(void **state) {
 // Elements that a pipeline rank moves over an axis, and its FLOPs (axis NULL).
 static double cost_of(const Case *c, int coordinate, const char *axis) {
   TrafficList list = {0};
-  const Program *p = c->job->train.program[coordinate];
+  const Program *p = job_train(c->job)->program[coordinate];
   double sum = axis ? 0 : program_flops(p);
   program_traffic(p, &list);
   for (int i = 0; axis && i < list.count; i++)
@@ -188,7 +188,8 @@ static void logits_again_cost_a_product(void **state) {
     const char *all[6] = {"parallel.pipeline=zb-h1", "mesh.pp=2"};
     for (int i = 0; i < 3; i++) all[2 + i] = keys[again][i];
     Case c = compiled_by_list(all);
-    assert_true(c.job->train.shares.microbatches == microbatches && (logits_of(c.job->train.program[1]) > 0) == !again);
+    assert_true(job_train(c.job)->shares.microbatches == microbatches &&
+                (logits_of(job_train(c.job)->program[1]) > 0) == !again);
     flops[again] = cost_of(&c, 1, NULL);
     gathered[again] = cost_of(&c, 1, "dp");
     release(&c);
@@ -203,11 +204,11 @@ static void rows_that_there_are_count(void **state) {
   Case even = compiled_by_list((const char *[]){"mesh.pp=2", "batch.global=4", "batch.micro=2", NULL});
   Case uneven = compiled_by_list((const char *[]){"mesh.pp=2", "mesh.dp=3", "batch.micro=2", NULL});
   double sent = moved(even.job, "pp");
-  assert_int_equal(uneven.job->train.shares.microbatches, 2);
-  assert_true(!uneven.job->train.shares.even && even.job->train.shares.even);
+  assert_int_equal(job_train(uneven.job)->shares.microbatches, 2);
+  assert_true(!job_train(uneven.job)->shares.even && job_train(even.job)->shares.even);
   assert_true(moved(uneven.job, "pp") < sent && moved(uneven.job, "pp") > 0.7 * sent);
   for (int c = 0; c < 2; c++) {
-    const Program *p = even.job->train.program[c], *q = uneven.job->train.program[c];
+    const Program *p = job_train(even.job)->program[c], *q = job_train(uneven.job)->program[c];
     double fixed =
         program_flops(p) - 2 * (program_body_flops(p, c, PHASE_FORWARD) + program_body_flops(p, c, PHASE_BACKWARD));
     double rows = program_flops(p) - fixed;
@@ -253,7 +254,7 @@ static void stages_are_alike(void **state) {
 static void test_traffic_hybrid(void **state) {
   const double m = 2;
   Case c = compiled_by_list((const char *[]){"mesh.dp=4", "parallel.zero=2", "parallel.shard_group=2", NULL});
-  double all = parameters(c.job->train.graph, NULL);
+  double all = parameters(job_train(c.job)->graph, NULL);
   expect(moved(c.job, "dp"), (m + 1) * all);
   expect(moved(c.job, "replica"), 2 * all / 2);
   release(&c);
@@ -264,9 +265,9 @@ static void test_traffic_hybrid(void **state) {
 static void test_traffic_whole(void **state) {
   const double m = 2, sum = 1 + 1.0 / 4;
   Case c = compiled_by_list((const char *[]){"mesh.dp=4", "parallel.zero=1", "parallel.unsplit_tensors=true", NULL});
-  double all = parameters(c.job->train.graph, NULL), ends = parameters(c.job->train.graph, "wte") +
-                                                            parameters(c.job->train.graph, "embed") +
-                                                            parameters(c.job->train.graph, "head");
+  double all = parameters(job_train(c.job)->graph, NULL), ends = parameters(job_train(c.job)->graph, "wte") +
+                                                            parameters(job_train(c.job)->graph, "embed") +
+                                                            parameters(job_train(c.job)->graph, "head");
   expect(moved(c.job, "dp"), (1 + sum) * all);
   release(&c);
   c = compiled_by_list((const char *[]){"mesh.dp=4", "parallel.zero=2", "parallel.unsplit_tensors=true", NULL});
@@ -295,7 +296,7 @@ static void count_hidden(const Program *p, Phase phase, Op op, int *all, int *hi
 static void expect_hidden(const char *const *keys, Phase phase, Op op, int least_hidden, int most_exposed) {
   Case c = compiled_by_list(keys);
   int all, hidden;
-  count_hidden(c.job->train.program[0], phase, op, &all, &hidden);
+  count_hidden(job_train(c.job)->program[0], phase, op, &all, &hidden);
   if (hidden < least_hidden || all - hidden > most_exposed)
     fail_msg("%s: %d of %d %s are hidden by a product", keys[0], hidden, all, op_name(op));
   release(&c);
@@ -322,7 +323,7 @@ static void smaller_units_are_gathered(void **state) {
   snprintf(config, sizeof config, "model.config=%s", path_of("gpt.json"));
   for (int u = 0; u < 3; u++) {
     Case c = compiled_by_list((const char *[]){config, "mesh.dp=4", "parallel.zero=3", units[u], NULL});
-    work[u] = c.job->train.program[0]->arena_bytes;
+    work[u] = job_train(c.job)->program[0]->arena_bytes;
     bytes[u] = moved(c.job, "dp");
     release(&c);
   }
@@ -340,8 +341,8 @@ static double state_bytes(const char *zero, const char *gradients, const char *m
   snprintf(g, sizeof g, "parallel.grad_dtype=%s", gradients);
   Case c = compiled_by_list((const char *[]){config, z, g, "precision=bf16", "mesh.dp=64", "batch.global=64",
                                              "data.seq_len=1024", more, NULL});
-  const MemoryPlan *m = &c.job->train.program[0]->memory;
-  double bytes = (double)(m->parameters + m->gradients + m->optimizer) / parameters(c.job->train.graph, NULL);
+  const MemoryPlan *m = &job_train(c.job)->program[0]->memory;
+  double bytes = (double)(m->parameters + m->gradients + m->optimizer) / parameters(job_train(c.job)->graph, NULL);
   release(&c);
   return bytes;
 }
@@ -377,8 +378,8 @@ static void narrow_gradients_move_narrow(void **state) {
                                        "batch.micro=2", NULL});
     TrafficList list = {0};
     double bytes = 0,
-           one = parameters(c.job->train.graph, NULL) * 3 / 4 * 2; // each parameter in bf16, from one of four
-    program_traffic(c.job->train.program[0], &list);
+           one = parameters(job_train(c.job)->graph, NULL) * 3 / 4 * 2; // each parameter in bf16, from one of four
+    program_traffic(job_train(c.job)->program[0], &list);
     for (int i = 0; i < list.count; i++) bytes += list.data[i].parameter_bytes;
     print_message("%s: moves %.3f × the parameters\n", zero[z], bytes / one);
     assert_true(bytes < 1.01 * (z < 2 ? 2 : 3) * one); // 1%: norms stay in fp32
@@ -393,18 +394,18 @@ static void test_in_backward(void **state) {
 #define IN_BACKWARD                                                                                                    \
   "mesh.dp=4", "batch.micro=2", "optimizer.clip=0", "run.non_finite=stop", "parallel.update=in_backward"
   Case c = compiled_by_list((const char *[]){IN_BACKWARD, NULL});
-  double all = parameters(c.job->train.graph, NULL), ends = parameters(c.job->train.graph, "wte") +
-                                                            parameters(c.job->train.graph, "embed") +
-                                                            parameters(c.job->train.graph, "head");
+  double all = parameters(job_train(c.job)->graph, NULL), ends = parameters(job_train(c.job)->graph, "wte") +
+                                                            parameters(job_train(c.job)->graph, "embed") +
+                                                            parameters(job_train(c.job)->graph, "head");
   assert_true(ends >= 2 * 128 * 64 && ends < all);
-  assert_int_equal(c.job->train.program[0]->memory.gradients, 0);
+  assert_int_equal(job_train(c.job)->program[0]->memory.gradients, 0);
   expect(moved(c.job, "dp"), 2 * all);
   release(&c);
   for (int z = 1; z <= 3; z++) {
     char zero[32];
     snprintf(zero, sizeof zero, "parallel.zero=%d", z);
     c = compiled_by_list((const char *[]){IN_BACKWARD, zero, NULL});
-    assert_int_equal(c.job->train.program[0]->memory.gradients, 0);
+    assert_int_equal(job_train(c.job)->program[0]->memory.gradients, 0);
     expect(moved(c.job, "dp"), z < 3 ? 2 * all : 3 * (all - ends) + 2 * ends);
     release(&c);
   }
@@ -412,7 +413,7 @@ static void test_in_backward(void **state) {
   char config[160];
   snprintf(config, sizeof config, "model.config=%s", path_of("gpt.json"));
   c = compiled_by_list((const char *[]){config, IN_BACKWARD, NULL});
-  double tied = (double)c.job->train.program[0]->memory.gradients / sizeof(float);
+  double tied = (double)job_train(c.job)->program[0]->memory.gradients / sizeof(float);
   if (tied < 50304.0 * 4096 || tied > 50304.0 * 4096 * 1.001) fail_msg("%.0f elements of gradients are kept", tied);
   release(&c);
 }
@@ -423,7 +424,7 @@ static void test_no_round_trip(void **state) {
   snprintf(config, sizeof config, "model.config=%s", path_of("gpt.json"));
   Case c = compiled_by_list((const char *[]){config, "mesh.tp=2", "layout.embed=[tp]", "layout.heads=[]",
                                              "layout.ffn=[]", "layout.vocab=[]", NULL});
-  const Graph *g = c.job->train.graph;
+  const Graph *g = job_train(c.job)->graph;
   int slices = 0;
   for (int i = 0; i < g->node.count; i++) {
     const Node *n = &g->node.data[i];
@@ -483,7 +484,7 @@ static void expect_owners(const char *const *keys) {
   const Mesh *mesh = &c.job->options.parallel.mesh;
   int dp = mesh_axis(mesh, AXIS_DP), pp = mesh_pipeline_ranks(mesh), ranks[64];
   for (int stage = 0; stage < pp; stage++) {
-    const Program *p = c.job->train.program[stage];
+    const Program *p = job_train(c.job)->program[stage];
     int n = mesh_group(mesh, stage * mesh->ranks / pp, 1u << dp, 0, ranks);
     int64_t sum = 0, least = INT64_MAX, most = 0, total = 0, whole = 0, largest = 0, owned_least = INT64_MAX,
             owned_most = 0;

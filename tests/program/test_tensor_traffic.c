@@ -73,7 +73,8 @@ static double moved_by(const Program *p, const char *names, Phase phase) {
 // What one block more moves.
 static double block_moves(const char *keys, const char *axes, Phase phase) {
   Case one = compiled(keys, 1), two = compiled(keys, 2);
-  double moved = moved_by(two.job->train.program[0], axes, phase) - moved_by(one.job->train.program[0], axes, phase);
+  double moved =
+      moved_by(job_train(two.job)->program[0], axes, phase) - moved_by(job_train(one.job)->program[0], axes, phase);
   release(&one);
   release(&two);
   return moved;
@@ -173,13 +174,13 @@ static int64_t most_in_bodies(const Program *p) {
 static void summa_holds_two_blocks(void **state) {
   Case whole = compiled("mesh.tp=16 parallel.tensor=2d", 2),
        steps = compiled("mesh.tp=16 parallel.tensor=2d parallel.summa=true", 2);
-  const Program *p = steps.job->train.program[0];
+  const Program *p = job_train(steps.job)->program[0];
   int broadcasts = 0;
   for (int phase = PHASE_FORWARD; phase <= PHASE_BACKWARD; phase++)
     assert_int_equal(blocks_held(p, &p->micro[0][phase], &broadcasts), 2);
   // In a block forward X twice and 6 weights, backward 3 weights, dY of both second products, X of both first ones.
   assert_int_equal(broadcasts, 2 * 4 * (2 + 6 + 3 + 2 + 2));
-  int64_t before = most_in_bodies(whole.job->train.program[0]), now = most_in_bodies(p);
+  int64_t before = most_in_bodies(job_train(whole.job)->program[0]), now = most_in_bodies(p);
   if (10 * now > 9 * before) fail_msg("the workspace is %lld bytes, of %lld", (long long)now, (long long)before);
   release(&whole);
   release(&steps);
@@ -231,7 +232,7 @@ static int is_matrix(const Variable *v) {
 // Largest share of a rank in any matrix of a block, and in what the block's nodes give, before it is gathered.
 static void expect_shares(const char *keys, double weights, double activations) {
   Case c = compiled(keys, 2);
-  const Program *p = c.job->train.program[0];
+  const Program *p = job_train(c.job)->program[0];
   const Graph *g = p->graph;
   int checked = 0;
   for (int i = 0; i < g->variable.count; i++) {

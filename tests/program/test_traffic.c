@@ -82,7 +82,7 @@ static void all_together_are_the_traffic(void **state) {
   for (int i = 0; i < SETTINGS; i++) {
     Case c = compiled(settings[i]);
     for (int pp = 0; pp < mesh_pipeline_ranks(&c.job->options.parallel.mesh); pp++) {
-      const Program *p = c.job->train.program[pp];
+      const Program *p = job_train(c.job)->program[pp];
       TrafficList list = {0};
       double sum = sent(p), all = 0;
       each_collective(p, add_bytes, &sum);
@@ -126,7 +126,7 @@ static void shares_follow_from_the_whole(void **state) {
   int seen[OP_COUNT] = {0};
   for (int i = 0; i < SETTINGS; i++) {
     Case c = compiled(settings[i]);
-    each_collective(c.job->train.program[0], check_share, seen);
+    each_collective(job_train(c.job)->program[0], check_share, seen);
     release(&c);
   }
   for (size_t i = 0; i < sizeof wanted / sizeof *wanted; i++)
@@ -155,12 +155,12 @@ static void near(const char *what, double bytes, double expected) {
 // Gradients of all parameters are summed whole, or scattered and the parameters gathered.
 static void wholes_are_the_parameters(void **state) {
   Case c = compiled(settings[0]);
-  const Program *p = c.job->train.program[0];
+  const Program *p = job_train(c.job)->program[0];
   double all = (double)model_config_parameters(&c.config);
   near("gradients", of_ends(p, OP_ALL_REDUCE, 4), 4 * all);
   release(&c);
   c = compiled("mesh.dp=4 parallel.zero=1");
-  p = c.job->train.program[0];
+  p = job_train(c.job)->program[0];
   near("scattered gradients", of_ends(p, OP_REDUCE_SCATTER, 4), 4 * all);
   near("gathered parameters", of_ends(p, OP_ALL_GATHER, 4), 4 * all);
   release(&c);
@@ -170,7 +170,7 @@ static void wholes_are_the_parameters(void **state) {
 static void groups_along_pp_are_those_of_the_stages(void **state) {
   Case c = compiled("mesh.pp=3");
   for (int pp = 0; pp < 3; pp++) {
-    const Program *p = c.job->train.program[pp];
+    const Program *p = job_train(c.job)->program[pp];
     near("the tied gradient", of_ends(p, OP_ALL_REDUCE, 2), pp == 1 ? 0 : 4.0 * VOCAB * HIDDEN);
     assert_true(of_ends(p, OP_ALL_REDUCE, 3) > 0);
     // Each microbatch of one sequence: forward to the next stage and backward to the last one.
@@ -182,7 +182,7 @@ static void groups_along_pp_are_those_of_the_stages(void **state) {
 // Of a batch of 7 over 3 ranks the first has 3 sequences: two in a microbatch, and then one.
 static void transfers_have_the_rows_of_their_microbatch(void **state) {
   Case c = compiled("mesh.dp=3 mesh.pp=2 batch.global=7 batch.micro=2");
-  const Program *p = c.job->train.program[0];
+  const Program *p = job_train(c.job)->program[0];
   double bytes[2] = {0};
   assert_int_equal(p->schedule->microbatches, 2);
   for (int i = 0; i < p->schedule->list[0].count; i++) {

@@ -78,7 +78,7 @@ static void a_rank_has_its_share(void **state) {
           const char *more = (m + i + k) % 3 ? "" : " optimizer.states=8bit";
           snprintf(keys, sizeof keys, "mesh.dp=%d mesh.tp=%d parallel.zero=%d%s", data[i], tensor[k], zero, more);
           Case c = compiled_by(keys);
-          const Graph *g = c.job->train.program[0]->graph;
+          const Graph *g = job_train(c.job)->program[0]->graph;
           const Mesh *mesh = &c.job->options.parallel.mesh;
           expect_shares(g, mesh, keys, VARIABLE_PARAMETER, data[i], 1);
           expect_shares(g, mesh, keys, VARIABLE_OPTIMIZER, data[i], 1);
@@ -96,7 +96,7 @@ static void hybrid(void **state) {
   const char *keys = "mesh.dp=48 mesh.tp=8 parallel.zero=3 parallel.shard_group=12";
   Case c = compiled_by(keys);
   for (int kind = 0; kind < 2; kind++)
-    expect_shares(c.job->train.program[0]->graph, &c.job->options.parallel.mesh, keys,
+    expect_shares(job_train(c.job)->program[0]->graph, &c.job->options.parallel.mesh, keys,
                   kind ? VARIABLE_OPTIMIZER : VARIABLE_PARAMETER, 12, 1);
   release(&c);
 }
@@ -105,7 +105,7 @@ static void hybrid(void **state) {
 static void no_rows_where_dims_divide(void **state) {
   write_model(1);
   Case c = compiled_by("mesh.dp=8 mesh.tp=4 parallel.zero=3");
-  const Graph *g = c.job->train.program[0]->graph;
+  const Graph *g = job_train(c.job)->program[0]->graph;
   for (int i = 0; i < g->variable.count; i++) assert_int_equal(g->variable.data[i].storage->merged, 0);
   release(&c);
 }

@@ -79,7 +79,7 @@ static uint32_t axes_that_move(const View *v) {
   uint32_t axes = 0;
   for (int k = 0; k < all_pipeline_ranks(v); k++) {
     TrafficList list = {0};
-    program_traffic(v->c->job->train.program[k], &list);
+    program_traffic(job_train(v->c->job)->program[k], &list);
     for (int i = 0; i < list.count; i++)
       if (list.data[i].bytes > 0) axes |= list.data[i].axes;
     vec_free(&list);

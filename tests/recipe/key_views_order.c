@@ -190,7 +190,7 @@ Shown shows_overlap(View *v, const char *value) {
   if (mesh_size(v->mesh, ~(1u << mesh_pipeline(v->mesh))) == 1 || v->p->schedule->streams) return NOTHING_TO_SEE;
   if (is_asked(v->asked, "parallel.bucket_mb", "0")) return NOTHING_TO_SEE; // which turns it off, too
   int early = 0;
-  for (int k = 0; k < all_pipeline_ranks(v); k++) early |= overlaps(v->c->job->train.program[k]);
+  for (int k = 0; k < all_pipeline_ranks(v); k++) early |= overlaps(job_train(v->c->job)->program[k]);
   return truth(v, value, early);
 }
 

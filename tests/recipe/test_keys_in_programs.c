@@ -186,7 +186,7 @@ static int values_of(const Row *row) {
 }
 
 static Shown shown(const Row *row, const Asked *a, const Case *c, const char *value, char says[SHOWN_TEXT]) {
-  View v = {.asked = a, .c = c, .g = c->job->train.graph, .p = c->job->train.program[0]};
+  View v = {.asked = a, .c = c, .g = job_train(c->job)->graph, .p = job_train(c->job)->program[0]};
   v.mesh = &v.p->mesh;
   Shown result = row->shows(&v, value);
   snprintf(says, SHOWN_TEXT, "%s", v.says);

@@ -30,7 +30,7 @@ static char *programs(const char *text, Error *error) {
   if (!code) code = setup_job_for(&recipe, &config, MODEL_TRAIN, 1, 0, &job, error);
   if (!code) {
     FILE *out = open_memstream(&out_text, &size);
-    for (int c = 0; c < recipe.mesh.pp; c++) program_print(job->train.program[c], NULL, out);
+    for (int c = 0; c < recipe.mesh.pp; c++) program_print(job_train(job)->program[c], NULL, out);
     fclose(out);
   }
   job_destroy(job);

@@ -191,7 +191,7 @@ static int train(Rank *r, void *training, Error *e) {
   if (!code && t->plan == GO_BACK) keep(r->state, &kept);
   Executor *own = r->train, *other = NULL;
   if (!code && t->plan == HARM_BEHIND_ANOTHER)
-    code = executor_create(t->job->train.program[0], r->state, r->queue, r->world, t->job->run.seed, &other, e);
+    code = executor_create(job_train(t->job)->program[0], r->state, r->queue, r->world, t->job->run.seed, &other, e);
   for (int64_t step = 1; step <= STEPS && !code; step++) {
     if (step == STEPS && t->plan == GO_BACK) put_back(r->state, &kept);
     if (step == STEPS && t->plan >= HARM) harm(r->state);

@@ -152,7 +152,7 @@ static int64_t slot_bytes(const char *recompute) {
   Case c = loaded_with(1, (char *[]){setting});
   Error error = {0};
   if (setup_job_for(&c.recipe, &c.config, MODEL_TRAIN, 1, 0, &c.job, &error)) fail_msg("%s", error.message);
-  const Program *p = c.job->train.program[0];
+  const Program *p = job_train(c.job)->program[0];
   int64_t bytes = 0;
   for (int t = 0; t < p->graph->tensor.count; t++)
     if (p->place[t].area == AREA_SLOT) bytes += memory_tensor_bytes(p, graph_tensor(p->graph, t));

@@ -72,7 +72,7 @@ static double simulated(const Case *c, const Recipe *r, int *first) {
   SimulateOptions options = {.cluster = c->cluster};
   if (predict(r, &c->config, &options, &p, &error)) fail_msg("%s", error.message);
   double seconds = p.simulation->step;
-  *first = p.job->train.graph->cut[1];
+  *first = job_train(p.job)->graph->cut[1];
   prediction_free(&p);
   return seconds;
 }
@@ -107,7 +107,7 @@ static void all_have_one_cut(void **state) {
   simulated(&plain, &plain.recipe, &by_seconds);
   assert_int_equal(first_stage(&c.recipe, &c.config), by_seconds);
   if (setup_job(&c.recipe, &c.config, &job, &error)) fail_msg("%s", error.message);
-  assert_int_equal(job->train.graph->cut[1], by_seconds);
+  assert_int_equal(job_train(job)->graph->cut[1], by_seconds);
   assert_null(job->options.machine);
   job_destroy(job);
   unlink(path);
@@ -149,22 +149,10 @@ static void a_kept_probe_changes_no_stages(void **state) {
   free_case(&named);
 }
 
-// The recipe of a plan that was found is no longer tied to the cluster of the search, which may be gone.
-static void plans_keep_no_cluster(void **state) {
-  Case c = make_case("parallel.pipeline=1f1b");
-  SearchOptions options = {.cluster = c.cluster, .ranks = 2, .top = 1};
-  Search search;
-  Error error = {0};
-  if (search_plans(&c.recipe, &c.config, &options, &search, &error)) fail_msg("%s", error.message);
-  assert_null(search.plan[0].recipe.cluster);
-  search_free(&search);
-  free_case(&c);
-}
-
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(seconds_cut_otherwise_and_better), cmocka_unit_test(all_have_one_cut),
-      cmocka_unit_test(a_kept_probe_changes_no_stages), cmocka_unit_test(plans_keep_no_cluster)};
+      cmocka_unit_test(a_kept_probe_changes_no_stages)};
   if (getenv("TEST_ONLY")) cmocka_set_test_filter(getenv("TEST_ONLY")); // scripts/mutants chooses
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

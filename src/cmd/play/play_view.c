@@ -161,7 +161,7 @@ static void watch(void *context, int coordinate, const WalkStep *step, double be
   const View *v = context;
   Rank *r = &v->rank[coordinate];
   const Action *a = step->action;
-  int streams = v->job->train.program[0]->schedule->streams;
+  int streams = job_train(v->job)->program[0]->schedule->streams;
   if (!r->events) return; // not shown
   if (step->kind != WALK_RUN) {
     int kind = step->kind == WALK_ENTER ? EVENT_ENTER : step->kind == WALK_LEAVE ? EVENT_LEAVE : EVENT_RECEIVED;
@@ -192,7 +192,7 @@ static void add_body(Rank *r, const Body *body, Region region, Phase phase, int 
 }
 
 static void make_rank(Rank *r, const Job *job, int coordinate, json_t *ops, json_t *sets, AxesList *axes) {
-  const Program *p = job->train.program[coordinate];
+  const Program *p = job_train(job)->program[coordinate];
   r->play = (Play){.job = job, .program = p, .ops = ops, .sets = sets, .axes = axes};
   r->play.parameter = xcalloc((size_t)p->graph->tensor.count + 1, sizeof(int));
   r->play.group = xcalloc((size_t)p->graph->variable.count + 1, sizeof(int));
@@ -282,13 +282,13 @@ static double (*segment_costs(const Job *job, const Schedule *s))[PHASE_COUNT] {
   double (*cost)[PHASE_COUNT] = xcalloc((size_t)s->stages, sizeof *cost), most = 0;
   for (int stage = 0; stage < s->stages; stage++)
     for (int phase = 0; phase < PHASE_COUNT; phase++) {
-      const Program *p = job->train.program[stage_coordinate(stage, s->map)];
+      const Program *p = job_train(job)->program[stage_coordinate(stage, s->map)];
       cost[stage][phase] = program_body_flops(p, stage, (Phase)phase);
       if (cost[stage][phase] > most) most = cost[stage][phase];
     }
   for (int stage = 0; stage < s->stages; stage++)
     for (int phase = 0; phase < PHASE_COUNT; phase++) {
-      const Program *p = job->train.program[stage_coordinate(stage, s->map)];
+      const Program *p = job_train(job)->program[stage_coordinate(stage, s->map)];
       if (p->micro[stage][phase].count && cost[stage][phase] <= 0) cost[stage][phase] = most > 0 ? most / 100 : 1;
     }
   return cost;
@@ -316,7 +316,7 @@ static json_t *action_names(void) {
 }
 
 static json_t *describe_view(const View *v, const Schedule *s, const ScheduleSpans *spans, double unit_bubble) {
-  const Program *first = v->job->train.program[0];
+  const Program *first = job_train(v->job)->program[0];
   return json_pack("{s:o, s:i, s:i, s:i, s:i, s:i, s:b, s:s, s:f, s:f, s:f, s:o, s:i, s:o}", "axes",
                    axes_of(&first->mesh), "ranks", first->mesh.ranks, "pipeline_ranks", s->map.coordinates, "layers",
                    first->graph->layers, "microbatches", s->microbatches, "steps", s->steps, "streams", s->streams,
@@ -350,7 +350,7 @@ static int replay_twice(const Schedule *s, const Segments *segments, const doubl
 }
 
 int play_view(const Job *job, json_t **view, Error *error) {
-  const Program *first = job->train.program[0];
+  const Program *first = job_train(job)->program[0];
   Schedule *s = first->schedule->streams ? schedule_repeat(first->schedule, STREAM_STEPS) : first->schedule;
   double (*cost)[PHASE_COUNT] = segment_costs(job, s), unit_bubble = 0;
   json_t *ops = json_array(), *sets = json_array();
