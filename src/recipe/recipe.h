@@ -174,8 +174,6 @@ typedef struct Recipe {
     int64_t trace_first, trace_steps; // the first step in it, and how many
   } run;
   struct { double start, data, step, checkpoint; } watchdog; // seconds; 0: no limit
-  const struct Cluster *cluster; // by whose seconds layers are cut into stages; borrowed. NULL: by those of
-                                 // run.cluster, if it is given
   char *name;         // the file, for messages; NULL in a recipe that was not loaded
   const char **where; // by key: the place of its value as recipe_where gives it; NULL where it is the default
   bool *overridden;   // by key: its value, or that it has its default, is of the command line and not of the file
@@ -264,7 +262,7 @@ LayoutWords recipe_layout_row(const Recipe *recipe, LayoutRow row);
 // The parallel configuration that a recipe asks for. Borrows parallel.layers.
 StepParallel recipe_parallel(const Recipe *recipe);
 // All of the step that it asks for, but the list of parallel.recompute, which needs the model's layers to be read
-// (setup_compile_options). Borrows what recipe_parallel and recipe_balance do.
+// (resolve). Borrows what recipe_parallel and recipe_balance do.
 void recipe_step(const Recipe *recipe, const StepModel *model, Step *step);
 // parallel_check of it, with the place of the key in the sentence: PLAIT_BAD_INPUT.
 int recipe_check_step(const Recipe *recipe, const StepModel *model, const Step *step, Error *error);

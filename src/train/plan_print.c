@@ -100,7 +100,7 @@ static const Variable *padding_of(const Program *p, double *bytes, double *paddi
   for (int i = 0; i < p->graph->variable.count; i++) {
     const Variable *v = &p->graph->variable.data[i];
     if (p->variable_offset[i] < 0 || !v->shape.rank) continue;
-    double local = 1, whole = 1, size = (double)dtype_size(v->dtype);
+    double local = 1, whole = 1, size = (double)variable_bits(v, -1) / 8;
     for (int d = 0; d < v->shape.rank; d++)
       local *= (double)variable_local(p->graph, v, -1)[d], whole *= (double)v->shape.size[d];
     double more = local - whole / mesh_size(&p->mesh, placement_axes(v->storage)) - 256;
@@ -194,7 +194,7 @@ static void print_head(const Plan *plan) {
   char parallel[256], lend[512];
   if (setup_describe_lend(r, job->run.threads, recipe_has_processes(r), lend, sizeof lend))
     fputs(lend, plan->out);
-  setup_describe(r, plan->config, parallel, sizeof parallel);
+  setup_describe(r, &plan->job->options.step, parallel, sizeof parallel);
   fprintf(plan->out, "parallel   %s\n", parallel);
   fprintf(plan->out, "precision  %s%s, gradients %s\n", dtype_name((Dtype)r->precision),
           plan->kept ? " (auto, as in the run so far)" : r->precision_is_auto ? " (auto, on this machine)" : "",
@@ -469,7 +469,7 @@ static double data_traffic(const Job *job, int pp) {
 static int compile_variant(const Plan *plan, const char *keys, Job **job, Error *error) {
   Recipe other;
   int code = recipe_variant(plan->recipe, keys, &other, error);
-  if (!code) code = setup_job(&other, plan->config, job, error);
+  if (!code) code = setup_job(&other, plan->config, NULL, job, error);
   recipe_free(&other);
   return code;
 }
@@ -564,12 +564,13 @@ int plan_print(const Recipe *asked, bool exact, FILE *out, Error *error) {
   bool kept;
   ModelConfig config = {0};
   Job *job = NULL;
-  RecomputeChoice *choice = xcalloc(1, sizeof *choice);
+  RunPlan planned = {0};
   int code = precision_of_run(asked, &own, &kept, error);
   if (!code) code = setup_model_config(recipe, &config, error);
   char *note = NULL;
   if (!code) code = setup_check_tokenizer(recipe, &config, false, &note, error);
-  if (!code) code = setup_job_chosen(recipe, &config, choice, &job, error);
+  if (!code) code = resolve(recipe, &config, &(RunSetting){.shows_recompute = true}, &planned, error);
+  if (!code) code = run_plan_job(&planned, &job, error);
   if (!code) {
     Plan plan = {.recipe = recipe, .config = &config, .job = job, .exact = exact, .kept = kept, .out = out};
     plan.loader = setup_loader_bytes(recipe, &config, job);
@@ -582,7 +583,7 @@ int plan_print(const Recipe *asked, bool exact, FILE *out, Error *error) {
     int64_t all = print_memory(&plan);
     if (job->options.parallel.mesh.ranks > 1)
       fprintf(out, "  %-22s %s\n", "all ranks together", units_bytes((double)all).s);
-    plan_print_recompute(recipe, choice, exact, out);
+    plan_print_recompute(recipe, planned.recompute, exact, out);
     print_flops(&plan);
     print_time(&plan);
     print_traffic(&plan);
@@ -593,7 +594,7 @@ int plan_print(const Recipe *asked, bool exact, FILE *out, Error *error) {
     job_destroy(job);
   }
   free(note);
-  free(choice);
+  run_plan_free(&planned);
   model_config_free(&config);
   recipe_free(&own);
   return code;

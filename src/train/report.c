@@ -79,7 +79,7 @@ int trainer_announce(const Trainer *t, Error *error) {
   int64_t bytes = plan_most_bytes(&planned, &t->config, t->job);
   recipe_free(&planned);
   char parallel[256], lend[512];
-  setup_describe(r, &t->config, parallel, sizeof parallel);
+  setup_describe(r, &t->job->options.step, parallel, sizeof parallel);
   char active[48] = "";
   if (t->config.facts.active < t->config.facts.parameters)
     snprintf(active, sizeof active, " (%s active)", units_count((double)t->config.facts.active).s);

@@ -257,8 +257,11 @@ int trainer_prepare(Trainer *t, Error *error) {
   if (!code) code = launch_threads(t->launch, recipe->run.threads, recipe_rank_count(recipe), &threads, error);
   worker_enter(WORKER_PHASE_COMPILING, 0);
   if (!code)
-    code = setup_job_for(recipe, &t->config, MODEL_TRAIN, threads, is_process(t) ? 0 : setup_helpers(recipe, threads),
-                         &t->job, error);
+    code = setup_job(recipe, &t->config,
+                     &(RunSetting){.threads = threads,
+                                   .helpers = is_process(t) ? 0 : setup_helpers(recipe, threads),
+                                   .cluster = t->cluster},
+                     &t->job, error);
   worker_enter(WORKER_PHASE_LOADING, 0);
   if (!code) code = check_data(t, error);
   code = launch_agree(t->launch, code, error);

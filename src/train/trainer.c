@@ -234,12 +234,11 @@ static int run_trainer(const Trainer *asked, const Recipe *recipe, FILE *out, Er
                .metrics.fd = -1,
                .folder.lock = -1,
                .keep_until = INT64_MAX};
-  Cluster *cluster = NULL;
   WatchdogLimits limits = setup_watchdog(recipe);
   int code = is_process(&t) ? watchdog_create(&limits, launch->world, launch->rank, 1, &t.watchdog, error) : PLAIT_OK;
   code = launch_agree(launch, code, error);
   if (!code) code = precision_resolve(recipe, launch, t.force, &own, t.precision, sizeof t.precision, error);
-  if (!code) code = run_cluster(&own, launch, &cluster, error);
+  if (!code) code = run_cluster(&own, launch, &t.cluster, error);
   if (!code) code = launch_agree(launch, trainer_prepare(&t, error), error);
   if (!code && !trainer_is_over(&t)) {
     code = balance_begin(&t, error);
@@ -251,7 +250,7 @@ static int run_trainer(const Trainer *asked, const Recipe *recipe, FILE *out, Er
   }
   trainer_free(&t);
   recipe_free(&own);
-  cluster_free(cluster);
+  cluster_free(t.cluster);
   if (nowhere) fclose(nowhere);
   watchdog_destroy(t.watchdog);
   return code;

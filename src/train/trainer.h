@@ -42,6 +42,7 @@ typedef enum Outcome {
 struct Trainer {
   // What the caller asks for:
   const Recipe *recipe;
+  struct Cluster *cluster; // of all ranks (run_cluster); NULL: each asks its own
   const Launch *launch;   // NULL or without a world: all ranks are threads of this process, else it is one of them
   FILE *out;
   FILE *lines;            // gets what metrics.jsonl gets; may be NULL
