@@ -41,8 +41,11 @@ int predict_adapt(const Recipe *r, const Cluster *cluster, const char *also, Rec
   char *keys = xformat("run.backend=%s %s %s", cpu ? "cpu" : "cuda", precision, also);
   int code = recipe_variant(r, keys, variant, error);
   free(keys);
-  if (!code && !cpu) variant->cluster = cluster;
   return code;
+}
+
+const Cluster *predict_cut(const Cluster *cluster) {
+  return cluster->device.backend == DEVICE_BACKEND_CPU ? NULL : cluster;
 }
 
 int predict_load_cluster(const char *name, Cluster **out, Error *error) {
@@ -95,7 +98,7 @@ int predict_memory(const Recipe *asked, const ModelConfig *config, const Cluster
                    Error *error) {
   *out = (Prediction){.job = NULL};
   int code = predict_adapt(asked, cluster, "", &out->recipe, error);
-  if (!code) code = setup_job(&out->recipe, config, &out->job, error);
+  if (!code) code = setup_job(&out->recipe, config, &(RunSetting){.cluster = predict_cut(cluster)}, &out->job, error);
   if (code) return prediction_free(out), code;
   find_memory(cluster, out);
   return PLAIT_OK;
