@@ -91,10 +91,8 @@ int plait_search(const char *recipe, int override_count, const char *const *over
   if (!code) code = search_plans(&a.recipe, &a.config, &options, &s, error);
   for (int i = 0; !code && i < s.plans; i++) {
     const SearchPlan *p = &s.plan[i];
-    char *keys = search_differences(&a.recipe, &p->recipe);
     plans[i] = (PlaitPlan){p->seconds, p->tokens_per_s, p->mfu, p->bytes, s.room, ""};
-    snprintf(plans[i].settings, sizeof plans[i].settings, "%s", keys);
-    free(keys);
+    snprintf(plans[i].settings, sizeof plans[i].settings, "%s", p->keys);
     *count = i + 1;
   }
   search_free(&s);

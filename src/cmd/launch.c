@@ -37,7 +37,7 @@ typedef struct Job {
   char self[PATH_MAX];
   char **argv;        // of a worker, ended by NULL
   const char *folder; // run.dir; NULL: a program
-  Recipe recipe;
+  Recipe given, recipe; // as it was loaded; and its variant for the ranks, where these are known
   int nproc;
   bool net;           // ranks talk by net. The recipe.yaml of the run keeps what the user wrote, perhaps for threads
   int ranks, unit;    // that the mesh has, or 0: a multiple of unit
@@ -107,15 +107,16 @@ static void plan_ranks(Job *job) {
 // Ranks of several processes are net's, whatever the recipe says, which may be written for threads. Workers learn it by
 // a variable: the run's recipe.yaml keeps what the user wrote.
 static int plan_training(Job *job, const Asked *asked, const Operands *o, Error *error) {
-  int code = recipe_load(o->words[0], o->count - 1, o->words + 1, &job->recipe, error), n = 0;
-  bool is_fixed = !code && job->recipe.plan == RECIPE_PLAN_FIXED && !job->recipe.dp_is_auto;
-  int ranks = is_fixed ? recipe_rank_count(&job->recipe) : cores_available();
+  const Recipe *given = &job->given;
+  int code = recipe_load(o->words[0], o->count - 1, o->words + 1, &job->given, error), n = 0;
+  bool is_fixed = !code && given->plan == RECIPE_PLAN_FIXED && !given->dp_is_auto;
+  int ranks = is_fixed ? recipe_rank_count(given) : cores_available();
   if (!code && asked->most > 1 && is_fixed)
     ranks = asked->least < asked->most ? cores_available() : (ranks + asked->most - 1) / asked->most;
   if (!code) code = count_workers(asked->workers, ranks, &job->nproc, error);
-  if (!code && asked->most == 1)
-    code = recipe_set_ranks(&job->recipe, job->nproc > 1 ? job->nproc : 0,
-                            error); // refused here rather than by each process
+  if (!code) // what is wrong with the ranks is refused here rather than by each process
+    code = asked->most == 1 ? recipe_with_ranks(given, job->nproc > 1 ? job->nproc : 0, &job->recipe, error)
+                            : recipe_variant(given, "", &job->recipe, error);
   if (!code) code = check_mesh(&job->recipe, is_fixed, asked, job->nproc, error);
   if (code) return code;
   if (job->recipe.plan == RECIPE_PLAN_FIXED) plan_ranks(job);
@@ -314,6 +315,7 @@ static int launch(Asked *a, const Operands *operands, char **program, int *statu
   if (!code) code = launch_supervise(&options, status, error);
   if (!program) free(job.argv);
   recipe_free(&job.recipe);
+  recipe_free(&job.given);
   free(job.what);
   return code;
 }

@@ -60,34 +60,35 @@ int cmd_plan(int argc, char **argv) {
   int status = options_parse(&help, options, COUNT(options), 1, INT_MAX, argc, argv, &operands);
   if (status != OPTIONS_OK) return status;
   Error error = {0};
-  Recipe recipe = {0};
+  Recipe given = {0}, named = {0}, ranked = {0};
+  const Recipe *recipe = &named;
   const char *alone = search ? NULL
                       : asked.ranks ? "ranks" : asked.memory ? "memory"
                       : asked.write ? "write" : asked.exhaustive ? "exhaustive" : NULL;
   int code = alone ? error_set(&error, PLAIT_BAD_INPUT, "--%s says how to search for plans; add --search", alone) : 0;
-  if (!code) code = recipe_load(operands.words[0], operands.count - 1, operands.words + 1, &recipe, &error);
+  if (!code) code = recipe_load(operands.words[0], operands.count - 1, operands.words + 1, &given, &error);
   if (!code && nodes && asked.json)
     code = error_set(&error, PLAIT_BAD_INPUT, "--nnodes prints a table for people; leave it out, or --json");
   if (!code && nodes && search)
     code = error_set(&error, PLAIT_BAD_INPUT, "--nnodes plans the recipe as it is; leave it out, or --search");
   if (!code && processes && !nodes)
     code = error_set(&error, PLAIT_BAD_INPUT, "--nproc-per-node says how many processes a machine has; add --nnodes");
-  char *cluster = asked.cluster && !search ? predict_cluster_name(asked.cluster) : NULL;
-  if (cluster) recipe.run.cluster = cluster;
-  if (!code && nodes) code = plan_ranks(&recipe, nodes, processes ? (int)processes : 1, stdout, &error);
-  else if (!code && !search) code = recipe_set_ranks(&recipe, 0, &error);
+  if (!code) code = predict_name_cluster(&given, search ? NULL : asked.cluster, &named, &error);
+  if (!code && nodes) code = plan_ranks(&named, nodes, processes ? (int)processes : 1, stdout, &error);
+  else if (!code && !search) code = recipe_with_ranks(&named, 0, &ranked, &error), recipe = &ranked;
   if (!code && !nodes)
-    code = search       ? plan_search(&recipe, &asked, &error)
-           : asked.json ? plan_json(&recipe, stdout, &error)
-                        : plan_print(&recipe, exact, stdout, &error);
+    code = search       ? plan_search(recipe, &asked, &error)
+           : asked.json ? plan_json(recipe, stdout, &error)
+                        : plan_print(recipe, exact, stdout, &error);
   fflush(stdout); // notes come after what was printed, where both go to one file
-  if (!code && recipe.notes) fputs(recipe.notes, stderr);
-  if (!code && !search) auto_plan_note(&recipe, stderr);
+  if (!code && recipe->notes) fputs(recipe->notes, stderr);
+  if (!code && !search) auto_plan_note(recipe, stderr);
   ModelConfig config = {0};
-  if (!code) code = setup_model_config(&recipe, &config, &error);
-  if (!code) setup_note_model(&recipe, &config, stderr);
+  if (!code) code = setup_model_config(recipe, &config, &error);
+  if (!code) setup_note_model(recipe, &config, stderr);
   model_config_free(&config);
-  recipe_free(&recipe);
-  free(cluster);
+  recipe_free(&ranked);
+  recipe_free(&named);
+  recipe_free(&given);
   return code ? command_fail("plan", &error) : 0;
 }

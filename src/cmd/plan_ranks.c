@@ -25,15 +25,14 @@ static int read_range(const char *text, int *least, int *most, Error *error) {
                    MOST_LINES, *least, *least + MOST_LINES - 1);
 }
 
-// Of one number of machines. The recipe's keys are shared; what is said of this mesh belongs to `one`.
+// Of one number of machines.
 static int print_line(const Recipe *recipe, const ModelConfig *config, int nodes, int processes, FILE *out,
                       Error *error) {
-  Recipe one = *recipe;
+  Recipe one;
   Job *job = NULL;
   int ranks = nodes * processes, threads = cores_available() / processes;
-  one.arena = (Arena){0};
-  int code = recipe_set_ranks(&one, ranks, error);
-  if (!code) code = setup_job_for(&one, config, MODEL_TRAIN, threads > 0 ? threads : 1, 0, &job, error);
+  int code = recipe_with_ranks(recipe, ranks, &one, error);
+  if (!code) code = setup_job(&one, config, &(RunSetting){.threads = threads > 0 ? threads : 1}, &job, error);
   if (!code) {
     const Shares *s = &job_train(job)->shares;
     int used = recipe_rank_count(&one);
@@ -43,7 +42,7 @@ static int print_line(const Recipe *recipe, const ModelConfig *config, int nodes
             units_bytes((double)bytes).s, units_bytes((double)bytes * (used < processes ? used : processes)).s);
   }
   job_destroy(job);
-  arena_free(&one.arena);
+  recipe_free(&one);
   return code;
 }
 

@@ -60,39 +60,41 @@ static void print_count(const SearchCount *c) {
   free(left);
 }
 
-static void print_plan(const Recipe *recipe, const SearchPlan *p, int at, double room) {
-  char *differences = search_differences(recipe, &p->recipe), mfu[32] = "-";
+static void print_plan(const SearchPlan *p, int at, double room) {
+  char mfu[32] = "-";
   if (isfinite(p->mfu)) snprintf(mfu, sizeof mfu, "%.1f %%", 100 * p->mfu);
   printf("%4d %10s %9s %7s %10s %5.0f %%  %-28s %s\n", at, units_seconds(p->seconds).s,
          units_count(p->tokens_per_s).s, mfu, units_bytes(p->bytes).s, 100 * p->bytes / room,
-         p->limit.resource[0] ? p->limit.resource : "-", *differences ? differences : "the recipe as it is");
-  free(differences);
+         p->limit.resource[0] ? p->limit.resource : "-", *p->keys ? p->keys : "the recipe as it is");
 }
 
-static void print_search(const Recipe *recipe, const Cluster *cluster, const Search *s, int ranks) {
+static void print_search(const Cluster *cluster, const Search *s, int ranks) {
   printf("%d ranks of %s (%s), %s of memory each\n", ranks, cluster->device.name, cluster->name,
          units_bytes(s->room).s);
   print_count(&s->count);
   printf("\n%4s %10s %9s %7s %10s %7s  %-28s %s\n", "", "a step", "tokens/s", "MFU", "memory", "of it",
          "limited first by", "what differs from the recipe");
-  for (int i = 0; i < s->plans; i++) print_plan(recipe, &s->plan[i], i + 1, s->room);
+  for (int i = 0; i < s->plans; i++) print_plan(&s->plan[i], i + 1, s->room);
 }
 
 // JSON ----------------------------------------------------------------------------------------------------------------
 
-json_t *plan_settings_json(const Recipe *recipe, const Recipe *plan) {
+json_t *plan_settings_json(const Recipe *recipe, const char *keys) {
   json_t *settings = json_object();
-  for (int i = 0; i < recipe_key_count; i++) {
-    if (recipe_value_equal(&recipe_keys[i], recipe, plan)) continue;
-    char *value = recipe_value_text(plan, recipe_keys[i].path);
+  Recipe plan = {0};
+  Error ignored = {0};
+  for (int i = 0, code = recipe_variant(recipe, keys, &plan, &ignored); i < recipe_key_count && !code; i++) {
+    if (recipe_value_equal(&recipe_keys[i], recipe, &plan)) continue;
+    char *value = recipe_value_text(&plan, recipe_keys[i].path);
     json_object_set_new(settings, recipe_keys[i].path, json_string(value));
     free(value);
   }
+  recipe_free(&plan);
   return settings;
 }
 
 static json_t *plan_json(const Recipe *recipe, const SearchPlan *p) {
-  json_t *settings = plan_settings_json(recipe, &p->recipe);
+  json_t *settings = plan_settings_json(recipe, p->keys);
   return json_pack("{s:f, s:f, s:o, s:f, s:s, s:f, s:o}", "step_seconds", p->seconds, "tokens_per_second",
                    p->tokens_per_s, "mfu", isfinite(p->mfu) ? json_real(p->mfu) : json_null(), "memory_bytes", p->bytes,
                    "limit", p->limit.resource, "limit_gain", p->limit.gain, "settings", settings);
@@ -117,14 +119,17 @@ static void print_json(json_t *json) {
 
 // Runs ----------------------------------------------------------------------------------------------------------------
 
-int plan_write(const Recipe *plan, const char *by, const char *path, Error *error) {
+int plan_write(const Recipe *recipe, const char *keys, const char *by, const char *path, Error *error) {
   AtomicFile file;
-  int code = file_begin(&file, path, error);
-  if (code) return code;
+  Recipe plan = {0};
+  int code = recipe_variant(recipe, keys, &plan, error);
+  if (!code) code = file_begin(&file, path, error);
+  if (code) return recipe_free(&plan), code;
   fprintf(file.stream,
           "# Written by plait %s: the recipe with the keys of the fastest plan, every default filled in, all paths\n"
           "# absolute.\n", by);
-  recipe_print(plan, file.stream);
+  recipe_print(&plan, file.stream);
+  recipe_free(&plan);
   return file_commit(&file, error);
 }
 
@@ -134,30 +139,38 @@ static int search_once(const Recipe *recipe, const ModelConfig *config, const Cl
   Search search;
   int code = search_plans(recipe, config, &options, &search, error);
   if (!code && asked->json) print_json(search_json(recipe, &search, ranks));
-  else if (!code) print_search(recipe, cluster, &search, ranks);
-  if (!code && asked->write) code = plan_write(&search.plan[0].recipe, "plan --search", asked->write, error);
+  else if (!code) print_search(cluster, &search, ranks);
+  if (!code && asked->write) code = plan_write(recipe, search.plan[0].keys, "plan --search", asked->write, error);
   search_free(&search);
   return code;
 }
 
-typedef struct Front { int ranks; SearchPlan plan; } Front;
+enum { MOST_FRONT = 32 };
+typedef struct Front {
+  int ranks;
+  int64_t steps;
+  SearchPlan plan;
+} Front; // steps of the run; owns the keys of its plan
 
-static double device_hours(const Front *f) {
-  return f->plan.seconds * (double)f->plan.recipe.schedule.steps * f->ranks / 3600;
-}
+static double device_hours(const Front *f) { return f->plan.seconds * (double)f->steps * f->ranks / 3600; }
 
 static int by_time(const void *a, const void *b) {
   const Front *x = a, *y = b;
   return (x->plan.seconds > y->plan.seconds) - (x->plan.seconds < y->plan.seconds);
 }
 
-// Plans than which no other one is both faster and cheaper; `front` is sorted by time.
+// Moves plans than which no other one is both faster and cheaper to the beginning, sorted by time. Returns how many.
 static int front_of(Front *front, int n) {
   int kept = 0;
   double least = INFINITY;
   qsort(front, (size_t)n, sizeof *front, by_time);
   for (int i = 0; i < n; i++)
-    if (device_hours(&front[i]) < least) least = device_hours(&front[i]), front[kept++] = front[i];
+    if (device_hours(&front[i]) < least) {
+      Front better = front[i];
+      least = device_hours(&better);
+      front[i] = front[kept];
+      front[kept++] = better;
+    }
   return kept;
 }
 
@@ -165,11 +178,9 @@ static void print_front(const Recipe *recipe, const Front *front, int n) {
   printf("the fastest plans that no other plan beats in time and in device-hours\n\n%6s %10s %12s %14s  %s\n", "ranks",
          "a step", "the run", "device-hours", "what differs from the recipe");
   for (int i = 0; i < n; i++) {
-    char *differences = search_differences(recipe, &front[i].plan.recipe);
     printf("%6d %10s %12s %14.4g  %s\n", front[i].ranks, units_seconds(front[i].plan.seconds).s,
            units_duration(front[i].plan.seconds * (double)recipe->schedule.steps).s, device_hours(&front[i]),
-           differences);
-    free(differences);
+           front[i].plan.keys);
   }
 }
 
@@ -184,39 +195,49 @@ static json_t *front_json(const Recipe *recipe, const Front *front, int n) {
   return json_pack("{s:o}", "front", list);
 }
 
-// from, twice as many, …, to.
-static int search_front(const Recipe *recipe, const ModelConfig *config, const Cluster *cluster,
-                        const SearchAsked *asked, double room, Ranks ranks, Error *error) {
-  Front front[32];
-  int n = 0, code = PLAIT_OK;
-  for (int r = ranks.from; n < 32; r = r * 2 > ranks.to ? ranks.to : r * 2) {
+// from, twice as many, …, to. Returns how many ranks have a plan, or an error.
+static int find_front(const Recipe *recipe, const ModelConfig *config, const Cluster *cluster, const SearchAsked *asked,
+                      double room, Ranks ranks, Front *front, Error *error) {
+  int n = 0;
+  for (int r = ranks.from; n < MOST_FRONT; r = r * 2 > ranks.to ? ranks.to : r * 2) {
     SearchOptions options = {cluster, r, 1, room, asked->exhaustive, false, stderr};
     Search search;
     Error why = {0};
-    code = search_plans(recipe, config, &options, &search, &why);
+    int code = search_plans(recipe, config, &options, &search, &why);
     char *left = search_left(&search.count);
     if (left) fprintf(stderr, "note: %d ranks: %s\n", r, left);
     free(left);
-    if (!code) front[n++] = (Front){r, search.plan[0]};
-    else if (code != PLAIT_INFEASIBLE || (r == ranks.to && !n)) return search_free(&search), *error = why, code;
+    if (!code) {
+      front[n] = (Front){r, recipe->schedule.steps, search.plan[0]};
+      front[n++].plan.keys = xstrdup(search.plan[0].keys);
+    }
     search_free(&search);
+    if (code && (code != PLAIT_INFEASIBLE || (r == ranks.to && !n))) return *error = why, code;
     if (r == ranks.to) break;
   }
-  n = front_of(front, n);
-  if (asked->json) print_json(front_json(recipe, front, n));
-  else print_front(recipe, front, n);
-  return asked->write ? plan_write(&front[0].plan.recipe, "plan --search", asked->write, error) : PLAIT_OK;
+  return n;
+}
+
+static int search_front(const Recipe *recipe, const ModelConfig *config, const Cluster *cluster,
+                        const SearchAsked *asked, double room, Ranks ranks, Error *error) {
+  Front front[MOST_FRONT] = {{.ranks = 0}};
+  int n = find_front(recipe, config, cluster, asked, room, ranks, front, error), code = n < 0 ? n : PLAIT_OK;
+  if (!code) n = front_of(front, n);
+  if (!code && asked->json) print_json(front_json(recipe, front, n));
+  else if (!code) print_front(recipe, front, n);
+  if (!code && asked->write) code = plan_write(recipe, front[0].plan.keys, "plan --search", asked->write, error);
+  for (int i = 0; i < MOST_FRONT; i++) free(front[i].plan.keys);
+  return code;
 }
 
 int plan_search(const Recipe *given, const SearchAsked *asked, Error *error) {
-  Recipe named = *given, *recipe = &named;
-  char *name = asked->cluster ? predict_cluster_name(asked->cluster) : NULL;
-  if (name) named.run.cluster = name;
+  Recipe named = {0}, *recipe = &named;
   Cluster *cluster = NULL;
   ModelConfig config = {0};
   Ranks ranks;
   double room = 0;
-  int code = predict_cluster(recipe, asked->cluster, &cluster, error);
+  int code = predict_name_cluster(given, asked->cluster, &named, error);
+  if (!code) code = predict_cluster(recipe, asked->cluster, &cluster, error);
   if (!code && asked->write && file_check_writable(asked->write, error)) code = error_prefix(error, "--write");
   if (!code) code = read_ranks(asked->ranks, recipe, cluster, &ranks, error);
   if (!code) code = read_memory(asked->memory, &room, error);
@@ -226,6 +247,6 @@ int plan_search(const Recipe *given, const SearchAsked *asked, Error *error) {
                                   : search_front(recipe, &config, cluster, asked, room, ranks, error);
   model_config_free(&config);
   cluster_free(cluster);
-  free(name);
+  recipe_free(&named);
   return code;
 }

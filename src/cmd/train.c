@@ -69,13 +69,7 @@ int cmd_train(int argc, char **argv) {
   if (!code)
     code = launch_agree(
         &launch, recipe_load(operands.words[0], operands.count - 1, operands.words + 1, &recipe, &error), &error);
-  if (!code)
-    code = launch_agree(&launch, recipe_set_ranks(&recipe, launch_processes(&launch), &error), &error);
-  if (!code) code = auto_plan(&recipe, &launch, out, &error);
-  if (!code) code = setup_launch(&launch, &recipe, &error);
-  if (!code && launch.idle) code = launch_wait(&launch, &error);
-  else if (!launch.idle) code = launch_agree(&launch, code, &error);
-  if (!code && !launch.idle) code = train_run_launched(&recipe, &launch, force, json ? stdout : NULL, out, &error);
+  if (!code) code = train_run_joined(&recipe, &launch, force, json ? stdout : NULL, out, &error);
   recipe_free(&recipe);
   return command_end("train", code, &launch, &error);
 }

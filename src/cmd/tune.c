@@ -65,16 +65,18 @@ static double off(const Tune *t, const TunePlan *p) { return t->search->plan[p->
 static int measure(void *context, int plan, int steps, double *seconds, Error *error) {
   Tune *t = context;
   const SearchPlan *p = &t->search->plan[plan];
-  char *folder = xformat("%s/%d", t->folder, t->runs++), *keys = search_differences(t->recipe, &p->recipe);
-  fprintf(t->progress, "plan %d, %d steps: %s\n", plan + 1, steps, *keys ? keys : "the recipe as it is");
+  char *folder = xformat("%s/%d", t->folder, t->runs++);
+  fprintf(t->progress, "plan %d, %d steps: %s\n", plan + 1, steps, *p->keys ? p->keys : "the recipe as it is");
   fflush(t->progress);
-  int code = tune_run(&p->recipe, steps, folder, seconds, error);
+  Recipe planned = {0};
   Error ignored = {0};
+  int code = recipe_variant(t->recipe, p->keys, &planned, error);
+  if (!code) code = tune_run(&planned, steps, folder, seconds, error);
+  recipe_free(&planned);
   folder_remove(folder, &ignored);
   if (!code) fprintf(t->progress, "  %s a step\n", units_seconds(*seconds).s);
   else if (code != PLAIT_INTERRUPTED) fprintf(t->progress, "  cannot be run: %s\n", error->message);
   free(folder);
-  free(keys);
   return code;
 }
 
@@ -82,8 +84,7 @@ static int measure(void *context, int plan, int steps, double *seconds, Error *e
 
 static void print_plan(const Tune *t, const TunePlan *p, int at) {
   const SearchPlan *plan = &t->search->plan[p->plan];
-  char *keys = search_differences(t->recipe, &plan->recipe);
-  const char *shown = *keys ? keys : "the recipe as it is";
+  const char *shown = *plan->keys ? plan->keys : "the recipe as it is";
   UnitText predicted = units_seconds(plan->seconds);
   if (p->failed)
     printf("%4s %10s %10s %9s %6s  %s\n       cannot be run: %s\n", "-", "-", predicted.s, "-", "-", shown,
@@ -92,7 +93,6 @@ static void print_plan(const Tune *t, const TunePlan *p, int at) {
   else
     printf("%4d %10s %10s %+7.1f %% %6d  %s\n", at, units_seconds(p->seconds).s, predicted.s, 100 * off(t, p),
            p->steps - 1, shown);
-  free(keys);
 }
 
 static void print_table(const Tune *t, int code) {
@@ -113,7 +113,7 @@ static json_t *table_json(const Tune *t, int code) {
                                           plan->seconds, "error", known ? json_real(off(t, p)) : json_null(),
                                           "measured_steps", known ? p->steps - 1 : 0, "failed",
                                           p->failed ? json_string(p->why.message) : json_null(), "settings",
-                                          plan_settings_json(t->recipe, &plan->recipe)));
+                                          plan_settings_json(t->recipe, plan->keys)));
   }
   return json_pack("{s:i, s:b, s:o}", "ranks", t->ranks, "interrupted", code == PLAIT_INTERRUPTED, "plans", list);
 }
@@ -130,9 +130,10 @@ static void tell(const Tune *t, int code) {
 }
 
 static int write_best(const Tune *t, Error *error) {
-  Recipe best = t->search->plan[t->plans[0].plan].recipe;
-  best.plan = RECIPE_PLAN_FIXED;
-  return plan_write(&best, "tune", t->asked->write, error);
+  char *keys = xformat("plan=fixed %s", t->search->plan[t->plans[0].plan].keys);
+  int code = plan_write(t->recipe, keys, "tune", t->asked->write, error);
+  free(keys);
+  return code;
 }
 
 // -------------------------------------------------------------------------------------------------------------------
@@ -168,14 +169,13 @@ static int in_folder(Tune *t, Error *error) {
 }
 
 static int tune(const Asked *asked, const Recipe *given, Error *error) {
-  Recipe named = *given, *recipe = &named;
-  char *name = asked->cluster ? predict_cluster_name(asked->cluster) : NULL;
-  if (name) named.run.cluster = name;
+  Recipe named = {0}, *recipe = &named;
   Cluster *cluster = NULL;
   ModelConfig config = {0};
   Search search = {0};
   Tune t = {.asked = asked, .recipe = recipe, .search = &search, .progress = asked->json ? stderr : stdout};
-  int code = check(recipe, error);
+  int code = predict_name_cluster(given, asked->cluster, &named, error);
+  if (!code) code = check(recipe, error);
   if (!code) code = predict_cluster(recipe, asked->cluster, &cluster, error);
   if (!code) code = setup_model_config(recipe, &config, error);
   if (!code) code = setup_check_data(recipe, &config, NULL, NULL, error);
@@ -194,7 +194,7 @@ static int tune(const Asked *asked, const Recipe *given, Error *error) {
   search_free(&search);
   model_config_free(&config);
   cluster_free(cluster);
-  free(name);
+  recipe_free(&named);
   return code;
 }
 

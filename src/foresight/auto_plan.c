@@ -11,7 +11,7 @@
 
 static void say(const Recipe *recipe, const Search *s, const Cluster *cluster, int ranks, FILE *out) {
   const SearchPlan *p = &s->plan[0];
-  char *keys = search_differences(recipe, &p->recipe);
+  const char *keys = p->keys;
   fprintf(out, "plan: auto chose %s, of %lld plans for %d ranks of %s the one with the shortest step: %s, %s of %s",
           *keys ? keys : "the recipe as it is", (long long)s->count.plans, ranks, cluster->name,
           units_duration(p->seconds).s, units_bytes(p->bytes).s, units_bytes(s->room).s);
@@ -21,11 +21,10 @@ static void say(const Recipe *recipe, const Search *s, const Cluster *cluster, i
   char *left = search_left(&s->count);
   fprintf(out, "%s%s\n", left ? "; " : "", left ? left : "");
   free(left);
-  free(keys);
 }
 
-// *keys: of the plan, as search_differences writes them; the caller frees it.
-static int search(Recipe *recipe, int ranks, FILE *out, char **keys, Error *error) {
+// *keys: of the plan; the caller frees it.
+static int search(const Recipe *recipe, int ranks, FILE *out, char **keys, Error *error) {
   Cluster *cluster = NULL;
   ModelConfig config = {0};
   Search search = {0};
@@ -38,7 +37,7 @@ static int search(Recipe *recipe, int ranks, FILE *out, char **keys, Error *erro
   if (!code) code = search_plans(recipe, &config, &options, &search, error);
   if (!code) {
     if (out) say(recipe, &search, cluster, ranks, out);
-    *keys = search_differences(recipe, &search.plan[0].recipe);
+    *keys = xstrdup(search.plan[0].keys);
   }
   search_free(&search);
   model_config_free(&config);
@@ -48,16 +47,17 @@ static int search(Recipe *recipe, int ranks, FILE *out, char **keys, Error *erro
 
 // Rank 0 alone: machines may differ in their measurements and files, and processes that measure together disturb each
 // other.
-int auto_plan(Recipe *recipe, const Launch *launch, FILE *out, Error *error) {
-  if (recipe->plan != RECIPE_PLAN_AUTO) return PLAIT_OK;
+int auto_plan(const Recipe *recipe, const Launch *launch, FILE *out, Recipe *planned, Error *error) {
+  if (recipe->plan != RECIPE_PLAN_AUTO) return recipe_variant(recipe, "", planned, error);
   bool first = FAULT(auto_plan_of_every_rank, !launch->rank, true);
   char *keys = NULL;
   int code = recipe_check_runs(recipe, error); // before a search that may be long
   if (!code && first) code = search(recipe, launch->world ? launch->ranks : 0, launch->rank ? NULL : out, &keys, error);
   code = launch_agree(launch, code, error);
   if (!code && FAULT(auto_plan_of_every_rank, 1, 0)) code = launch_tell(launch, &keys, error);
-  if (!code) code = launch_agree(launch, recipe_set_keys(recipe, keys, error), error);
-  if (!code) recipe->plan = RECIPE_PLAN_FIXED;
+  char *all = xformat("plan=fixed %s", keys ? keys : "");
+  if (!code) code = launch_agree(launch, recipe_variant(recipe, all, planned, error), error);
+  free(all);
   free(keys);
   return code;
 }

@@ -199,12 +199,12 @@ static int try_settings(const Comparing *c, const char *settings, int time, Trie
 
 // Which of several to compile: what is printed is always compiled whole. 0: cannot be.
 static int estimate(Comparing *c, const char *settings, Estimated *out) {
-  Recipe recipe;
+  Recipe recipe, adapted = {0};
   Error ignored = {0};
   if (load(c, settings, &recipe, &ignored)) return 0;
-  Recipe adapted = recipe;
-  predict_adapt(&adapted, c->options->cluster);
-  int code = extension_estimate(&c->extension, &adapted, out, &ignored);
+  int code = predict_adapt(&recipe, c->options->cluster, "", &adapted, &ignored);
+  if (!code) code = extension_estimate(&c->extension, &adapted, out, &ignored);
+  recipe_free(&adapted);
   recipe_free(&recipe);
   return !code;
 }
@@ -424,14 +424,12 @@ static int search_settings(const Comparing *c, CompareRow *row) {
   Search search = {0};
   Error error = {0};
   SearchOptions options = {.cluster = c->options->cluster, .ranks = c->out->size.ranks, .top = 1};
-  char *open = open_keys(), *settings = NULL;
+  char *open = open_keys();
   int code = load_after(c, open, "", &recipe, &error);
   if (!code) code = search_plans(&recipe, &c->config, &options, &search, &error);
   if (code) say_why(error.message, c->options->path, row);
-  else settings = search_differences(&recipe, &search.plan[0].recipe);
-  if (!code && (size_t)snprintf(row->settings, sizeof row->settings, "%s", settings) >= sizeof row->settings)
+  else if ((size_t)snprintf(row->settings, sizeof row->settings, "%s", search.plan[0].keys) >= sizeof row->settings)
     snprintf(row->why, sizeof row->why, "its settings are too long for the table"), code = PLAIT_FAILED;
-  free(settings);
   free(open);
   search_free(&search);
   recipe_free(&recipe);

@@ -132,14 +132,17 @@ char *estimate_source(const Estimate *e) {
 // The same recipe in the narrow precision that this machine computes fast, where it is another one.
 static int in_fast_precision(const Recipe *recipe, const ModelConfig *config, int processes, int64_t steps,
                              Estimate *e) {
-  Recipe other = *recipe; // shares the arena
+  Recipe other = {0};
   Job *job = NULL;
   Error ignored = {0};
-  other.precision = (int)recipe_fast_precision(recipe);
-  other.loss_scale.initial = 0;
-  if (other.precision == recipe->precision || setup_job(&other, config, &job, &ignored)) return 0;
-  int known = estimate_run(&other, job, processes, steps, e);
+  Dtype fast = recipe_fast_precision(recipe);
+  if ((int)fast == recipe->precision) return 0;
+  char *keys = xformat("precision=%s loss_scale.initial=null loss_scale.growth_interval=null", dtype_name(fast));
+  int known = !recipe_variant(recipe, keys, &other, &ignored) && !setup_job(&other, config, NULL, &job, &ignored) &&
+              estimate_run(&other, job, processes, steps, e);
   job_destroy(job);
+  recipe_free(&other);
+  free(keys);
   return known;
 }
 

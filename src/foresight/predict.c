@@ -33,16 +33,19 @@ const Device *predict_device(const Cluster *cluster) {
   return cluster->device.backend == DEVICE_BACKEND_CPU ? device_cpu() : device_cuda();
 }
 
-void predict_adapt(Recipe *r, const Cluster *cluster) {
-  int cpu = cluster->device.backend == DEVICE_BACKEND_CPU;
-  r->run.backend = cpu ? RECIPE_BACKEND_CPU : RECIPE_BACKEND_CUDA;
-  if (cpu) return; // this machine, on which a run does as the recipe says
-  r->cluster = cluster;
-  if (!r->precision_is_auto) return;
-  int narrow = cluster->device.matrix[DTYPE_BF16] > 0; // not what this machine computes fast
+// On this machine a run does as the recipe says, also where plait found the precision by itself.
+int predict_adapt(const Recipe *r, const Cluster *cluster, const char *also, Recipe *variant, Error *error) {
+  bool cpu = cluster->device.backend == DEVICE_BACKEND_CPU, narrow = cluster->device.matrix[DTYPE_BF16] > 0;
   for (int i = 0; i < cluster->island.count; i++) narrow &= cluster->island.data[i].device.matrix[DTYPE_BF16] > 0;
-  r->precision = narrow ? DTYPE_BF16 : DTYPE_F32;
-  r->loss_scale.initial = 0;
+  const char *precision = cpu || !r->precision_is_auto ? "" : narrow ? "precision=bf16" : "precision=fp32";
+  char *keys = xformat("run.backend=%s %s %s", cpu ? "cpu" : "cuda", precision, also);
+  int code = recipe_variant(r, keys, variant, error);
+  free(keys);
+  return code;
+}
+
+const Cluster *predict_cut(const Cluster *cluster) {
+  return cluster->device.backend == DEVICE_BACKEND_CPU ? NULL : cluster;
 }
 
 int predict_load_cluster(const char *name, Cluster **out, Error *error) {
@@ -80,19 +83,22 @@ int predict_cluster(const Recipe *recipe, const char *name, Cluster **out, Error
              : code;
 }
 
-char *predict_cluster_name(const char *name) {
-  size_t n = strlen(name);
-  bool path = strchr(name, '/') || (n > 5 && !strcmp(name + n - 5, ".yaml"));
-  char *real = path ? realpath(name, NULL) : NULL;
-  return real ? real : xstrdup(name);
+int predict_name_cluster(const Recipe *recipe, const char *name, Recipe *variant, Error *error) {
+  size_t n = name ? strlen(name) : 0;
+  bool path = n && (strchr(name, '/') || (n > 5 && !strcmp(name + n - 5, ".yaml")));
+  char *real = path ? realpath(name, NULL) : NULL,
+       *key = name ? recipe_key_text("run.cluster", real ? real : name) : NULL;
+  int code = recipe_variant(recipe, key ? key : "", variant, error);
+  free(real);
+  free(key);
+  return code;
 }
 
 int predict_memory(const Recipe *asked, const ModelConfig *config, const Cluster *cluster, Prediction *out,
                    Error *error) {
-  *out = (Prediction){.recipe = *asked};
-  Recipe *r = &out->recipe;
-  predict_adapt(r, cluster);
-  int code = setup_job(r, config, &out->job, error);
+  *out = (Prediction){.job = NULL};
+  int code = predict_adapt(asked, cluster, "", &out->recipe, error);
+  if (!code) code = setup_job(&out->recipe, config, &(RunSetting){.cluster = predict_cut(cluster)}, &out->job, error);
   if (code) return prediction_free(out), code;
   find_memory(cluster, out);
   return PLAIT_OK;
@@ -120,6 +126,7 @@ int predict(const Recipe *asked, const ModelConfig *config, const SimulateOption
 void prediction_free(Prediction *p) {
   simulation_free(p->simulation);
   job_destroy(p->job);
+  recipe_free(&p->recipe);
   p->simulation = NULL;
   p->job = NULL;
 }

@@ -6,7 +6,7 @@
 #include "runtime/job.h"
 
 typedef struct Prediction {
-  Recipe recipe;           // with the mesh as it is compiled and the device of the cluster; strings are borrowed
+  Recipe recipe;           // the variant for the cluster (predict_adapt); borrows what was asked
   Job *job;
   Simulation *simulation;
   double tokens_per_s;
@@ -15,9 +15,12 @@ typedef struct Prediction {
   double bytes, room;      // of memory that the rank with the least left takes; that its device has for it
 } Prediction;
 
-// The recipe as it is for a cluster: its device, the seconds by which layers are cut into stages, and where the
-// precision is auto, what that computes fast.
-void predict_adapt(Recipe *recipe, const Cluster *cluster);
+// The variant of a recipe for a cluster, with other keys `also`: its device, and where the precision is auto, what that
+// computes fast.
+int predict_adapt(const Recipe *recipe, const Cluster *cluster, const char *also, Recipe *variant, Error *error);
+// The cluster by whose seconds a prediction for it cuts layers into stages (RunSetting.cluster): NULL on this machine,
+// on which a run does as the recipe says.
+const Cluster *predict_cut(const Cluster *cluster);
 // The description that Programs for a cluster are compiled for, as predict_adapt says it to recipes.
 const Device *predict_device(const Cluster *cluster);
 
@@ -26,9 +29,9 @@ const Device *predict_device(const Cluster *cluster);
 // another machine, or as cluster_load.
 int predict_cluster(const Recipe *recipe, const char *name, Cluster **out, Error *error);
 
-// The value of run.cluster for an option --cluster: a shipped name as it is, a path as an absolute one. The caller
-// frees it. Plans that are written name their cluster, since it is what their layers were cut for.
-char *predict_cluster_name(const char *name);
+// The variant of a recipe with the run.cluster of an option --cluster, NULL: as it is. A shipped name stays, a path
+// becomes an absolute one. Plans that are written name their cluster, since it is what their layers were cut for.
+int predict_name_cluster(const Recipe *recipe, const char *name, Recipe *variant, Error *error);
 
 // The same without a recipe. name NULL: this machine.
 int predict_load_cluster(const char *name, Cluster **out, Error *error);

@@ -77,7 +77,8 @@ static double worst(const Searching *s) {
 
 bool search_twins(const SearchPlan *a, const SearchPlan *b) { return a->seconds == b->seconds && a->bytes == b->bytes; }
 
-static void keep(Searching *s, const SearchPlan *plan) {
+// r: the recipe of the plan.
+static void keep(Searching *s, const Recipe *r, const SearchPlan *plan) {
   Search *out = s->out;
   int at = out->plans;
   for (int i = 0; i < FAULT(search_shows_twins, out->plans, 0); i++)
@@ -85,21 +86,10 @@ static void keep(Searching *s, const SearchPlan *plan) {
   while (at && plan->seconds < out->plan[at - 1].seconds) at--;
   if (at == s->options->top) return;
   if (out->plans < s->options->top) out->plans++;
+  else free(out->plan[out->plans - 1].keys);
   memmove(&out->plan[at + 1], &out->plan[at], sizeof *plan * (size_t)(out->plans - 1 - at));
   out->plan[at] = *plan;
-}
-
-// The plan as the user would write it: what the cluster decides, and what a step does not see, is as it was.
-static Recipe plan_recipe(const Searching *s, const Recipe *r) {
-  Recipe plan = *r;
-  const Recipe *asked = s->space.asked;
-  plan.run.backend = asked->run.backend;
-  plan.cluster = asked->cluster;
-  plan.precision = asked->precision;
-  plan.loss_scale = asked->loss_scale;
-  plan.data = asked->data;
-  plan.notes = asked->notes;
-  return plan;
+  out->plan[at].keys = recipe_differences(&s->space.base, r);
 }
 
 static void find_limit(const Searching *s, const Prediction *p, SearchPlan *plan) {
@@ -113,7 +103,7 @@ static int compile_whole(Searching *s, const Recipe *r, SearchPlan *plan, Predic
   s->out->count.compiled++;
   int code = predict(r, s->space.config, &options, p, error);
   if (code) return code;
-  *plan = (SearchPlan){plan_recipe(s, r), p->simulation->step, p->tokens_per_s, p->mfu, p->bytes, {.gain = 0}};
+  *plan = (SearchPlan){NULL, p->simulation->step, p->tokens_per_s, p->mfu, p->bytes, {.gain = 0}};
   return PLAIT_OK;
 }
 
@@ -189,7 +179,7 @@ static void finish(Searching *s, QueuedPlan e, const Recipe *r) {
   if (plan.bytes > s->room) too_large(s, &e);
   else if (plan.seconds < worst(s)) {
     find_limit(s, &p, &plan);
-    keep(s, &plan);
+    keep(s, r, &plan);
     e.stage = STAGE_NEIGHBOURS;
     e.seconds = plan.seconds;
     queue(s, e, r); // its neighbours, when it turns out to be one of the best
@@ -271,7 +261,12 @@ static void find_nearest(Searching *s) {
     Error ignored = {0};
     space_recipe(&s->space, &s->plans.data[s->smallest[i].plan].candidate, &r);
     if (compile_whole(s, &r, &plan, &p, &ignored)) continue;
-    if (!n->found || plan.bytes < n->plan.bytes) n->plan = plan, nearest_read(p.job, &n->by);
+    if (!n->found || plan.bytes < n->plan.bytes) {
+      free(n->plan.keys);
+      n->plan = plan;
+      n->plan.keys = recipe_differences(&s->space.base, &r);
+      nearest_read(p.job, &n->by);
+    }
     n->found = true;
     prediction_free(&p);
   }
@@ -306,7 +301,7 @@ static int ranks_that_do(const Searching *s) {
       space_free(&inner.space);
     }
     free_plans(&inner);
-    free(found.plan);
+    search_free(&found);
     if (fits) return more.ranks;
   }
   return 0;
@@ -319,13 +314,10 @@ static int say_nothing_fits(const Searching *s, Error *error) {
                      "no plan for %d ranks: of %lld combinations of what is left open none is possible with the keys "
                      "that the recipe gives; leave more of them open, as with mesh.dp=null",
                      s->options->ranks, (long long)s->out->count.judged);
-  char *differences = search_differences(s->space.asked, &n->plan.recipe);
-  NothingFits where = {s->options->ranks, !s->out->count.left, *differences ? differences : "the recipe as it is",
+  NothingFits where = {s->options->ranks, !s->out->count.left, *n->plan.keys ? n->plan.keys : "the recipe as it is",
                        "the keys that are given", s->room,
                        s->options->cluster, (Dtype)s->space.base.precision};
-  int code = nearest_say(&n->by, &where, error);
-  free(differences);
-  return code;
+  return nearest_say(&n->by, &where, error);
 }
 
 // -------------------------------------------------------------------------------------------------------------------
@@ -333,9 +325,11 @@ static int say_nothing_fits(const Searching *s, Error *error) {
 static int check(const Recipe *r, const Searching *s, Error *error) {
   const Cluster *c = s->options->cluster;
   int code = cluster_check_ranks(c, s->options->ranks, error);
-  Recipe adapted = *r;
-  predict_adapt(&adapted, c);
-  return code ? code : cluster_check_dtype(c, (Dtype)adapted.precision, error);
+  Recipe adapted = {0};
+  if (!code) code = predict_adapt(r, c, "", &adapted, error);
+  if (!code) code = cluster_check_dtype(c, (Dtype)adapted.precision, error);
+  recipe_free(&adapted);
+  return code;
 }
 
 int search_plans(const Recipe *recipe, const ModelConfig *config, const SearchOptions *options, Search *out,
@@ -365,6 +359,8 @@ int search_plans(const Recipe *recipe, const ModelConfig *config, const SearchOp
 }
 
 void search_free(Search *s) {
+  for (int i = 0; i < s->plans; i++) free(s->plan[i].keys);
+  free(s->nearest.plan.keys);
   free(s->plan);
   *s = (Search){0};
 }
@@ -376,22 +372,4 @@ char *search_left(const SearchCount *c) {
       "since it takes at most %d times of layers (here %lld) and %d estimates (%lld); with more keys given, "
       "as mesh.tp=8, fewer plans are left",
       (long long)c->left, MOST_LAYER_TIMES, (long long)c->layers, MOST_ESTIMATED, (long long)c->estimated);
-}
-
-char *search_differences(const Recipe *recipe, const Recipe *plan) {
-  char *text = xstrdup("");
-  for (int i = 0; i < recipe_key_count; i++) {
-    const RecipeKey *key = &recipe_keys[i];
-    if (recipe_value_equal(key, recipe, plan)) continue;
-    char *value = recipe_value_text(plan, key->path), *longer;
-    for (char *from = value, *to = value;; from++) { // "[dp, tp]" is one word of a command line
-      if (*from != ' ') *to++ = *from;
-      if (!*from) break;
-    }
-    longer = xformat("%s%s%s=%s", text, *text ? " " : "", key->path, value);
-    free(text);
-    free(value);
-    text = longer;
-  }
-  return text;
 }

@@ -21,10 +21,10 @@ typedef struct SearchOptions {
   FILE *progress;  // where a search of more than two seconds says how far it is; NULL: nowhere
 } SearchOptions;
 
-// recipe: as the user wrote it but for the searched keys; strings are borrowed. limit: the resource of which a tenth
-// more would shorten the step the most; resource "": not asked, or nothing does.
+// keys: what the plan changes of the recipe, for recipe_variant; "": nothing. limit: the resource of which a tenth more
+// would shorten the step the most; resource "": not asked, or nothing does.
 typedef struct SearchPlan {
-  Recipe recipe;
+  char *keys;
   double seconds, tokens_per_s, mfu, bytes;
   Limit limit;
 } SearchPlan;
@@ -66,6 +66,3 @@ bool search_twins(const SearchPlan *a, const SearchPlan *b);
 
 // A sentence where the search has come to its most and left plans out; else NULL. The caller frees it.
 char *search_left(const SearchCount *count);
-
-// "mesh.dp=8 mesh.tp=1 parallel.zero=2": keys of the plan whose values differ from the recipe's; the caller frees it.
-char *search_differences(const Recipe *recipe, const Recipe *plan);

@@ -72,10 +72,18 @@ static void apply_setting(Recipe *r, const SpaceSetting *s, int value) {
   else *(int *)field = value;
 }
 
+static bool same_axes(const LayoutWords *a, const LayoutWords *b) {
+  bool same = a->count == b->count;
+  for (int i = 0; i < a->count && same; i++) same = a->axis[i] == b->axis[i];
+  return same;
+}
+
 static bool same_setting(const Recipe *r, const SpaceSetting *s) {
-  Recipe other = *r;
-  apply_setting(&other, s, s->value);
-  return recipe_value_equal(s->key, r, &other);
+  const void *field = (const char *)r + s->key->offset;
+  if (s->key->kind == RECIPE_AXIS_LIST) return same_axes(field, &s->axes);
+  if (s->key->kind == RECIPE_BOOL) return *(const bool *)field == (bool)s->value;
+  if (s->key->kind == RECIPE_WORD_OR_LIST) return ((const RecipeWordOrList *)field)->word == s->value;
+  return *(const int *)field == s->value;
 }
 
 // A key that is given stays: a feature that would change it is none.
@@ -111,7 +119,8 @@ static void read_table(Space *s) {
 
 int space_create(const Recipe *asked, const ModelConfig *config, const Cluster *cluster, int ranks, Space *s,
                  Error *error) {
-  *s = (Space){.asked = asked, .config = config, .ranks = ranks, .base = *asked};
+  static const char no_evaluation[] = "data.valid=null data.split=0 eval.every=0 eval.patience=0 checkpoint.best=false";
+  *s = (Space){.asked = asked, .config = config, .ranks = ranks};
   const int size[SPACE_MESH] = {asked->mesh.pp, asked->mesh.dp, asked->mesh.cp, asked->mesh.tp};
   int fixed = 1, all = 1;
   for (int i = 0; i < SPACE_MESH; i++) {
@@ -133,15 +142,15 @@ int space_create(const Recipe *asked, const ModelConfig *config, const Cluster *
   s->fixed_overlap =
       recipe_is_given(asked, "parallel.overlap") && asked->parallel.overlap != RECIPE_OVERLAP_AUTO;
   s->fixed_recomputed = recipe_is_given(asked, "parallel.recompute_layers");
-  predict_adapt(&s->base, cluster);
-  s->base.notes = NULL;
-  s->base.data.valid.count = 0; // evaluations are not in a step
-  s->base.data.split = 0;
-  read_table(s);
-  return PLAIT_OK;
+  int code = predict_adapt(asked, cluster, no_evaluation, &s->base, error); // they are not in a step
+  if (!code) read_table(s);
+  return code;
 }
 
-void space_free(Space *s) { arena_free(&s->arena); }
+void space_free(Space *s) {
+  recipe_free(&s->base);
+  arena_free(&s->arena);
+}
 
 // Plans -------------------------------------------------------------------------------------------------------------
 

@@ -72,7 +72,7 @@ typedef struct Recipe {
     int prefetch;               // batches that the loader reads ahead
   } data;
   struct { int pp, dp, cp, tp; } mesh;
-  bool dp_is_auto; // mesh.dp follows from the ranks (recipe_set_ranks); 1 until these are known
+  bool dp_is_auto; // mesh.dp follows from the ranks (recipe_with_ranks); 1 until these are known
   int ranks;       // that it follows from; 0: not known yet
   struct {
     int zero;      // 0 … 3
@@ -174,8 +174,6 @@ typedef struct Recipe {
     int64_t trace_first, trace_steps; // the first step in it, and how many
   } run;
   struct { double start, data, step, checkpoint; } watchdog; // seconds; 0: no limit
-  const struct Cluster *cluster; // by whose seconds layers are cut into stages; borrowed. NULL: by those of
-                                 // run.cluster, if it is given
   char *name;         // the file, for messages; NULL in a recipe that was not loaded
   const char **where; // by key: the place of its value as recipe_where gives it; NULL where it is the default
   bool *overridden;   // by key: its value, or that it has its default, is of the command line and not of the file
@@ -198,13 +196,17 @@ int recipe_parse(const char *name, const char *text, size_t size, const char *fo
 typedef struct RecipeInstead { const char *key, *option; } RecipeInstead; // "data.seq_len", "--seq-len N"
 int recipe_for_inference(const char *command, const RecipeInstead *instead, int key_count, char **keys, int seq_len,
                          int rows, Recipe *recipe, Error *error);
-// Where mesh.dp is auto: makes it `ranks` ÷ (pp · cp · tp), rounded down, and checks what depends on the mesh, which
-// was left open until now. ranks 0: those of a run without a launcher, dp 1. Notes are added. PLAIT_BAD_INPUT: too few
-// ranks, or a mesh that cannot be. Else nothing is done.
-int recipe_set_ranks(Recipe *recipe, int ranks, Error *error);
-// Sets "mesh.dp=8 parallel.zero=2", keys that a search has found, in a recipe that was loaded. They do not count as
-// given. All is as if it had been checked: nothing else is.
-int recipe_set_keys(Recipe *recipe, const char *keys, Error *error);
+// A recipe with other values, and the only way to ask for one: `keys` is "parallel.zero=1 mesh.dp=2", in YAML, where a
+// value with blanks stands in quotes or brackets, and null is the default. They go through the key table, and the whole
+// is judged as one that was loaded; they do not count as given, and notes stay those of `of`. The variant borrows what
+// `of` has, which must outlive it; recipe_free ends it. PLAIT_BAD_INPUT: *variant is empty.
+int recipe_variant(const Recipe *of, const char *keys, Recipe *variant, Error *error);
+// "run.dir=\"/a b\"": a key with any text as its value, as recipe_variant takes it; the caller frees it.
+char *recipe_key_text(const char *path, const char *value);
+// The variant for `ranks` ranks: where mesh.dp is auto, it is `ranks` ÷ (pp · cp · tp), rounded down, and what depends
+// on the mesh, which was left open until now, is checked and noted. ranks 0: those of a run without a launcher, dp 1.
+// PLAIT_BAD_INPUT: too few ranks, or a mesh that cannot be. Another recipe is as it was.
+int recipe_with_ranks(const Recipe *of, int ranks, Recipe *variant, Error *error);
 void recipe_free(Recipe *recipe);
 
 // The effective recipe: every key, absolute paths. Loading it gives an equal recipe, to the bit. recipe_write is
@@ -212,6 +214,9 @@ void recipe_free(Recipe *recipe);
 void recipe_print(const Recipe *recipe, FILE *out);
 int recipe_write(const Recipe *recipe, const char *path, Error *error);
 bool recipe_equal(const Recipe *a, const Recipe *b);
+// "mesh.dp=8 mesh.tp=1 parallel.zero=2": keys of the other recipe whose values differ, as recipe_variant takes them.
+// The caller frees it.
+char *recipe_differences(const Recipe *recipe, const Recipe *other);
 
 // The beginning of a message about the value of a key, its place: "recipe.yaml:5:12: ", "batch={micro: 4}: ", the file
 // where it was not given; "" where it was given as batch.micro=4, which the message says itself.
@@ -254,7 +259,7 @@ LayoutWords recipe_layout_row(const Recipe *recipe, LayoutRow row);
 // The parallel configuration that a recipe asks for. Borrows parallel.layers.
 StepParallel recipe_parallel(const Recipe *recipe);
 // All of the step that it asks for, but the list of parallel.recompute, which needs the model's layers to be read
-// (setup_compile_options). Borrows what recipe_parallel and recipe_balance do.
+// (resolve). Borrows what recipe_parallel and recipe_balance do.
 void recipe_step(const Recipe *recipe, const StepModel *model, Step *step);
 // parallel_check of it, with the place of the key in the sentence: PLAIT_BAD_INPUT.
 int recipe_check_step(const Recipe *recipe, const StepModel *model, const Step *step, Error *error);

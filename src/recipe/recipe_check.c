@@ -298,7 +298,7 @@ static int resolve_tokenizer(Recipe *r, Error *error) {
   return PLAIT_OK;
 }
 
-static int resolve_precision(Recipe *r, Error *error) {
+int recipe_settle_precision(Recipe *r, Error *error) {
   r->precision_is_auto = r->precision == RECIPE_PRECISION_AUTO;
   if (r->precision_is_auto) r->precision = (int)recipe_fast_precision(r);
   return PLAIT_OK;
@@ -324,7 +324,7 @@ static int check_precision(Recipe *r, Error *error) {
 }
 
 // plan: auto chooses mesh.dp as any other open key.
-static int resolve_data_ranks(Recipe *r, Error *error) {
+int recipe_settle_data_ranks(Recipe *r, Error *error) {
   if (r->mesh.dp) return PLAIT_OK;
   r->mesh.dp = 1;
   if (r->plan == RECIPE_PLAN_AUTO) r->where[recipe_key_find("mesh.dp") - recipe_keys] = NULL;
@@ -349,20 +349,25 @@ static int check_meshed(Recipe *r, const Recipe *defaults, Error *error) {
   return code ? code : note_idle(r, defaults);
 }
 
-int recipe_check(Recipe *r, const Recipe *defaults, Error *error) {
-  static int (*const first[])(Recipe *, Error *) = {check_required, resolve_tokenizer, resolve_precision,
-                                                    resolve_data_ranks, NULL},
-             (*const rest[])(Recipe *, Error *) = {check_schedule, check_eval, check_precision, NULL};
-  int code = check_all(r, first, error);
-  if (!code && !is_open(r)) code = check_mesh(r, error);
+int recipe_check_keys(Recipe *r, const Recipe *defaults, Error *error) {
+  static int (*const checks[])(Recipe *, Error *) = {check_schedule, check_eval, check_precision, NULL};
+  int code = PLAIT_OK;
+  if (!is_open(r)) code = check_mesh(r, error);
   if (!code && !is_open(r)) code = check_parallel(r, error);
-  if (!code) code = check_all(r, rest, error);
+  if (!code) code = check_all(r, checks, error);
   if (code) return code;
   set_betas(r, defaults);
   if (!is_open(r)) code = check_needs(r, defaults, error);
   if (!code && !is_open(r)) code = check_memory(r, error);
   if (!code) code = check_rollback(r, error);
   return code || is_open(r) ? code : note_idle(r, defaults);
+}
+
+int recipe_check(Recipe *r, const Recipe *defaults, Error *error) {
+  static int (*const settle[])(Recipe *, Error *) = {check_required, resolve_tokenizer, recipe_settle_precision,
+                                                     recipe_settle_data_ranks, NULL};
+  int code = check_all(r, settle, error);
+  return code ? code : recipe_check_keys(r, defaults, error);
 }
 
 int recipe_check_ranks(Recipe *r, const Recipe *defaults, Error *error) {

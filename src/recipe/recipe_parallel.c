@@ -19,7 +19,7 @@ int recipe_virtual_stages(const Recipe *r) {
 }
 
 StepParallel recipe_parallel(const Recipe *r) {
-  int overlap = r->parallel.overlap != RECIPE_OVERLAP_OFF && r->parallel.bucket_mb > 0; // auto: see setup_job
+  int overlap = r->parallel.overlap != RECIPE_OVERLAP_OFF && r->parallel.bucket_mb > 0; // auto: see resolve
   StepParallel o = {.mesh = mesh_of(4, (AxisId[]){AXIS_PP, AXIS_DP, AXIS_CP, AXIS_TP},
                                            (int[]){r->mesh.pp, r->mesh.dp, r->mesh.cp, r->mesh.tp}),
                        .sequence = r->parallel.sequence,

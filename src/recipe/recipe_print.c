@@ -380,3 +380,21 @@ void recipe_print_docs(FILE *out) {
   fputs(".\n", out);
   print_synonyms(out);
 }
+
+char *recipe_differences(const Recipe *recipe, const Recipe *plan) {
+  char *text = xstrdup("");
+  for (int i = 0; i < recipe_key_count; i++) {
+    const RecipeKey *key = &recipe_keys[i];
+    if (recipe_value_equal(key, recipe, plan)) continue;
+    char *value = recipe_value_text(plan, key->path), *longer;
+    for (char *from = value, *to = value;; from++) { // "[dp, tp]" is one word of a command line
+      if (*from != ' ') *to++ = *from;
+      if (!*from) break;
+    }
+    longer = xformat("%s%s%s=%s", text, *text ? " " : "", key->path, value);
+    free(text);
+    free(value);
+    text = longer;
+  }
+  return text;
+}

@@ -77,12 +77,13 @@ int plan_json(const Recipe *asked, FILE *out, Error *error) {
   precision_of_run(recipe, false);
   ModelConfig config = {0};
   Job *job = NULL;
-  RecomputeChoice *choice = xcalloc(1, sizeof *choice);
+  RunPlan planned = {0};
   char *note = NULL;
   json_t *object = NULL;
   int code = setup_model_config(recipe, &config, error);
   if (!code) code = setup_check_tokenizer(recipe, &config, false, &note, error);
-  if (!code) code = setup_job_chosen(recipe, &config, choice, &job, error);
+  if (!code) code = resolve(recipe, &config, &(RunSetting){.shows_recompute = true}, &planned, error);
+  if (!code) code = run_plan_job(&planned, &job, error);
   if (!code) {
     object = describe(recipe, &config, job);
     bool elsewhere = recipe->run.cluster && strcmp(recipe->run.cluster, "probe");
@@ -96,7 +97,7 @@ int plan_json(const Recipe *asked, FILE *out, Error *error) {
   json_decref(object);
   job_destroy(job);
   free(note);
-  free(choice);
+  run_plan_free(&planned);
   model_config_free(&config);
   return code;
 }

@@ -194,7 +194,7 @@ static void print_head(const Plan *plan) {
   char parallel[256], lend[512];
   if (setup_describe_lend(r, job->run.threads, recipe_has_processes(r), lend, sizeof lend))
     fputs(lend, plan->out);
-  setup_describe(r, plan->config, parallel, sizeof parallel);
+  setup_describe(r, &plan->job->options.step, parallel, sizeof parallel);
   fprintf(plan->out, "parallel   %s\n", parallel);
   fprintf(plan->out, "precision  %s%s, gradients %s\n", dtype_name((Dtype)r->precision),
           !r->precision_is_auto ? "" : plan->kept ? " (auto, as in the run so far)" : " (auto, on this machine)",
@@ -475,7 +475,7 @@ static int print_zero_cost(const Plan *plan, Error *error) {
   one.parallel.accumulate = RECIPE_ACCUMULATE_REDUCED; // this and what follows belong to ZeRO 2 and 3
   one.parallel.reshard = FAULT(plan_compares_reshard, true, one.parallel.reshard);
   one.parallel.gather = GATHER_BLOCK;
-  int code = setup_job(&one, plan->config, &job, error);
+  int code = setup_job(&one, plan->config, NULL, &job, error);
   if (code) return code;
   double bytes = data_traffic(plan->job, one.mesh.pp), least = data_traffic(job, one.mesh.pp);
   fprintf(plan->out, "  %-22s %12s   over %s; with %d microbatch%s ZeRO %d moves %.2f times as much\n",
@@ -514,7 +514,7 @@ static int print_recompute_cost(const Plan *plan, Error *error) {
       {&unsplit, "with pipeline 1f1b", ""}};
   for (int i = 0; i < 3; i++) {
     Job *job = NULL;
-    int code = way[i].recipe ? setup_job(way[i].recipe, plan->config, &job, error) : PLAIT_OK;
+    int code = way[i].recipe ? setup_job(way[i].recipe, plan->config, NULL, &job, error) : PLAIT_OK;
     if (code) return code;
     fprintf(plan->out, "  %-22s %12s%s%s\n", way[i].name,
             units_bytes((double)most_activations(job ? job : plan->job, pp)).s, *way[i].also ? "   " : "", way[i].also);
@@ -536,7 +536,7 @@ static int print_gather_costs(const Plan *plan, Error *error) {
     Recipe other = *r; // shares the arena
     Job *job = NULL;
     other.parallel.gather = unit[u];
-    int code = setup_job(&other, plan->config, &job, error);
+    int code = setup_job(&other, plan->config, NULL, &job, error);
     if (code) return code;
     int64_t peak = 0;
     for (int c = 0; c < other.mesh.pp; c++) {
@@ -559,11 +559,12 @@ int plan_print(const Recipe *asked, bool exact, FILE *out, Error *error) {
   bool kept = precision_of_run(recipe, false);
   ModelConfig config = {0};
   Job *job = NULL;
-  RecomputeChoice *choice = xcalloc(1, sizeof *choice);
+  RunPlan planned = {0};
   int code = setup_model_config(recipe, &config, error);
   char *note = NULL;
   if (!code) code = setup_check_tokenizer(recipe, &config, false, &note, error);
-  if (!code) code = setup_job_chosen(recipe, &config, choice, &job, error);
+  if (!code) code = resolve(recipe, &config, &(RunSetting){.shows_recompute = true}, &planned, error);
+  if (!code) code = run_plan_job(&planned, &job, error);
   if (!code) {
     Plan plan = {.recipe = recipe, .config = &config, .job = job, .exact = exact, .kept = kept, .out = out};
     plan.loader = setup_loader_bytes(recipe, &config, job);
@@ -576,7 +577,7 @@ int plan_print(const Recipe *asked, bool exact, FILE *out, Error *error) {
     int64_t all = print_memory(&plan);
     if (job->options.parallel.mesh.ranks > 1)
       fprintf(out, "  %-22s %s\n", "all ranks together", units_bytes((double)all).s);
-    plan_print_recompute(recipe, choice, exact, out);
+    plan_print_recompute(recipe, planned.recompute, exact, out);
     print_flops(&plan);
     print_time(&plan);
     print_traffic(&plan);
@@ -587,7 +588,7 @@ int plan_print(const Recipe *asked, bool exact, FILE *out, Error *error) {
     job_destroy(job);
   }
   free(note);
-  free(choice);
+  run_plan_free(&planned);
   model_config_free(&config);
   return code;
 }

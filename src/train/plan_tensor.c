@@ -12,7 +12,7 @@ static int bytes_of(const Recipe *recipe, const ModelConfig *config, int layers,
   Job *job = NULL;
   few.layers = layers;
   model_measure(&few);
-  int code = setup_job_for(recipe, &few, MODEL_TRAIN, 1, 0, &job, error);
+  int code = setup_job(recipe, &few, &(RunSetting){.threads = 1}, &job, error);
   *bytes = 0;
   if (code) return code;
   TrafficList list = {0};

@@ -40,7 +40,7 @@ static void announce_ranks(const Trainer *t) {
 static void announce_memory(const Trainer *t) {
   long long every = t->recipe->checkpoint.memory_every, files = t->recipe->checkpoint.every;
   if (!every || t->measures) return;
-  if (!t->keeps) {
+  if (!t->later.keeping) {
     fprintf(t->out, "note: checkpoint.memory_every is not used: only under plait launch, with a process for each rank, "
                     "is there memory that outlives a process\n");
     return;
@@ -49,14 +49,16 @@ static void announce_memory(const Trainer *t) {
           "the state is kept in memory every %lld step%s: a crash of processes loses at most %lld step%s; losing "
           "a machine loses ",
           every, every == 1 ? "" : "s", every, every == 1 ? "" : "s");
-  if (t->alone) fprintf(t->out, "no more: the ranks of each machine have all of the state\n");
-  else if (t->copied) fprintf(t->out, "no more: the next one has a copy of what each keeps (checkpoint.copies: 1)\n");
+  if (t->later.keeping == KEEPING_MACHINE_ALONE)
+    fprintf(t->out, "no more: the ranks of each machine have all of the state\n");
+  else if (t->later.keeping == KEEPING_MACHINE_COPIED)
+    fprintf(t->out, "no more: the next one has a copy of what each keeps (checkpoint.copies: 1)\n");
   else if (files) fprintf(t->out, "the steps since the last checkpoint (checkpoint.every: %lld)\n", files);
   else fprintf(t->out, "all steps since the run was started or resumed (checkpoint.every: 0)\n");
   int ranks = t->job->options.parallel.mesh.ranks;
-  if (t->recipe->checkpoint.copies && !t->copied && !t->alone)
+  if (t->recipe->checkpoint.copies && t->later.keeping == KEEPING_PROCESS)
     fprintf(t->out, "note: checkpoint.copies is not used: %s\n",
-            worker_memory_ranks(&t->memory, ranks) == ranks ? "there is one machine"
+            worker_memory_ranks(t->later.memory, ranks) == ranks ? "there is one machine"
                                                       : "plait launch was not given the recipe, but a program");
 }
 
@@ -72,12 +74,12 @@ static void note_cores(const Trainer *t) {
 void trainer_announce(const Trainer *t) {
   const Recipe *r = t->recipe;
   Recipe planned = *r; // shares the arena
-  if (!t->saves_later) planned.checkpoint.async = RECIPE_ASYNC_OFF;
-  if (!t->keeps) planned.checkpoint.memory_every = 0;
-  if (!t->copied) planned.checkpoint.copies = 0;
+  if (!t->later.writes) planned.checkpoint.async = RECIPE_ASYNC_OFF;
+  if (!t->later.keeping) planned.checkpoint.memory_every = 0;
+  if (t->later.keeping != KEEPING_MACHINE_COPIED) planned.checkpoint.copies = 0;
   int64_t bytes = plan_most_bytes(&planned, &t->config, t->job);
   char parallel[256], lend[512];
-  setup_describe(r, &t->config, parallel, sizeof parallel);
+  setup_describe(r, &t->job->options.step, parallel, sizeof parallel);
   char active[48] = "";
   if (t->config.facts.active < t->config.facts.parameters)
     snprintf(active, sizeof active, " (%s active)", units_count((double)t->config.facts.active).s);
@@ -108,7 +110,7 @@ void trainer_announce(const Trainer *t) {
   if (r->notes) fputs(r->notes, t->out);
   fputs(lend, t->out);
   fputs(t->precision, t->out);
-  if (setup_saves_later(r) && !t->saves_later)
+  if (setup_saves_later(r) && !t->later.writes)
     fprintf(t->out, "note: checkpoint.async: auto is off in this run: there is no memory for a copy of the state, so "
                     "steps wait until checkpoints are written\n");
   announce_memory(t);

@@ -41,13 +41,15 @@ struct SaveLater {
 };
 
 int save_later_create(Rank *r, const SaveLaterOptions *options, SaveLater **out, Error *error) {
+  *out = NULL;
+  if (!options->writes && !options->keeping) return PLAIT_OK;
   SaveLater *w = xcalloc(1, sizeof *w);
   *w = (SaveLater){.rank = r, .options = *options};
   pthread_mutex_init(&w->mutex, NULL);
   pthread_cond_init(&w->moved, NULL);
-  StagingOptions staging = {.images = options->keeps ? 2 : 1};
+  StagingOptions staging = {.images = options->keeping ? 2 : 1};
   if (options->memory) staging.fd = options->memory->fd;
-  if (options->alone) staging.job = r->job, staging.first = options->memory->first;
+  if (options->keeping == KEEPING_MACHINE_ALONE) staging.job = r->job, staging.first = options->memory->first;
   int code = staging_create(r->state, r->train, &staging, &w->staging, error);
   if (code) save_later_destroy(w);
   else *out = w;
@@ -131,7 +133,8 @@ static void label_copy(SaveLater *w, const SaveExtra *extra, int keep) {
   int ranks = w->rank->job->options.parallel.mesh.ranks, rank = w->rank->rank;
   free(w->extra);
   w->extra = NULL;
-  if (memory && (rank == 0 || (w->options.alone && rank == memory->first))) {
+  bool alone = w->options.keeping == KEEPING_MACHINE_ALONE;
+  if (memory && (rank == 0 || (alone && rank == memory->first))) {
     json_t *object = save_extra_json(extra);
     w->extra = json_dumps(object, 0);
     json_decref(object);
@@ -140,7 +143,7 @@ static void label_copy(SaveLater *w, const SaveExtra *extra, int keep) {
                                 .step = extra->step,
                                 .rank = rank,
                                 .ranks = ranks,
-                                .alone = w->options.alone ? worker_memory_ranks(memory, ranks) : 0,
+                                .alone = alone ? worker_memory_ranks(memory, ranks) : 0,
                                 .dir = w->options.dir,
                                 .keep = keep,
                                 .log = w->options.log_path,
@@ -149,7 +152,7 @@ static void label_copy(SaveLater *w, const SaveExtra *extra, int keep) {
 
 // The image that may be lost: not the newest copy, for as long as the one that takes its place is not complete. It is
 // the same on all ranks.
-static int older_image(const SaveLater *w) { return w->options.keeps ? !w->newest : 0; }
+static int older_image(const SaveLater *w) { return w->options.keeping ? !w->newest : 0; }
 
 int save_later_begin(SaveLater *w, const SaveExtra *extra, int keep, Error *error) {
   Rank *r = w->rank;

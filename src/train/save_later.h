@@ -14,17 +14,27 @@
 
 typedef struct SaveLater SaveLater;
 
+// Which losses the copies in memory (checkpoint.memory_every) survive.
+typedef enum Keeping {
+  KEEPING_NOTHING,        // there are none
+  KEEPING_PROCESS,        // of processes
+  KEEPING_MACHINE_ALONE,  // … and of machines: the ranks of each have all of the state
+  KEEPING_MACHINE_COPIED, // … and of a machine: the next one has a copy, too (checkpoint.copies)
+} Keeping;
+
 typedef struct SaveLaterOptions {
   const char *dir;       // of the checkpoints; borrowed, as the others
   const char *log_path;  // metrics.jsonl
   int log;               // rank 0's file descriptor of it, which is synced before each commit: a checkpoint must not
                          // outlive the lines that lead to it
   const WorkerMemory *memory; // of this rank, or NULL
-  bool keeps;            // save_later_keep will be called; it needs memory
-  bool alone;            // the ranks of each machine have all of the state: copies are to be of all that they have
+  bool writes;           // save_later_begin will be called (checkpoint.async, where there is memory for it)
+  Keeping keeping;       // not KEEPING_NOTHING: save_later_keep will be called; it needs `memory`. With
+                         // KEEPING_MACHINE_ALONE copies are of all that the ranks of this machine have
 } SaveLaterOptions;
 
-// Memory is taken here, once: two copies where `keeps`, else one.
+// Memory is taken here, once: two copies where save_later_keep will be called, else one; where nothing of both is asked
+// for, *out is NULL.
 int save_later_create(Rank *r, const SaveLaterOptions *options, SaveLater **out, Error *error);
 // Waits for the threads; after a failure of other ranks no longer than they need to write what they have begun.
 void save_later_destroy(SaveLater *w); // NULL is fine

@@ -37,9 +37,10 @@ static int check_data(Trainer *t, Error *error) {
 static int64_t bytes_here(const Trainer *t, const Recipe *recipe) {
   int64_t bytes = plan_all_bytes(recipe, &t->config, t->job);
   if (is_process(t)) bytes = bytes / t->launch->ranks * plait_world_local_size(t->launch->world);
-  return t->alone ? bytes + WORKER_MEMORIES * machine_spare_bytes(t->job, t->memory.first,
-                                                                  worker_memory_ranks(&t->memory, t->launch->ranks))
-                  : bytes;
+  if (t->later.keeping != KEEPING_MACHINE_ALONE) return bytes;
+  const WorkerMemory *memory = t->later.memory;
+  return bytes + WORKER_MEMORIES * machine_spare_bytes(t->job, memory->first,
+                                                       worker_memory_ranks(memory, t->launch->ranks));
 }
 
 // Against what the machine has: the system would end the process without a word.
@@ -54,32 +55,38 @@ static int compare_memory(const Trainer *t, const Recipe *recipe, Error *error) 
 }
 
 // A supervisor holds one rank's memory, so ranks that are threads of one process have none.
-static void find_memory(Trainer *t) {
-  int ranks = t->job->options.parallel.mesh.ranks;
+static const WorkerMemory *find_memory(const Trainer *t) {
+  const WorkerMemory *memory = &worker_supervised()->memory;
+  bool is_one_rank = is_process(t) || t->job->options.parallel.mesh.ranks == 1;
+  return !t->measures && is_one_rank && memory->count ? memory : NULL;
+}
+
+// Collective.
+static Keeping find_keeping(const Trainer *t, const WorkerMemory *memory) {
+  int ranks = t->job->options.parallel.mesh.ranks, here = memory ? worker_memory_ranks(memory, ranks) : 0;
   Error none = {0};
-  if (!t->measures && (is_process(t) || ranks == 1)) t->memory = worker_supervised()->memory;
-  t->keeps = setup_keeps(t->recipe) && t->memory.count;
-  int here = t->keeps ? worker_memory_ranks(&t->memory, ranks) : 0;
-  if (!t->keeps || here == ranks) return;
-  if (!machine_has_all(t->job, t->memory.first, here)) error_set(&none, PLAIT_FAILED, "a machine lacks a part");
-  t->alone = !launch_agree(t->launch, none.code, &none);
-  t->copied = !t->alone && t->recipe->checkpoint.copies && t->memory.copies;
+  if (!setup_keeps(t->recipe) || !memory) return KEEPING_NOTHING;
+  if (here == ranks) return KEEPING_PROCESS;
+  if (!machine_has_all(t->job, memory->first, here)) error_set(&none, PLAIT_FAILED, "a machine lacks a part");
+  if (!launch_agree(t->launch, none.code, &none)) return KEEPING_MACHINE_ALONE;
+  return t->recipe->checkpoint.copies && memory->copies ? KEEPING_MACHINE_COPIED : KEEPING_PROCESS;
 }
 
 // checkpoint.async: auto is on where all machines have the memory for it.
 static int check_memory(Trainer *t, Error *error) {
   Recipe with = *t->recipe, without = with; // share the arena
   Error ignored = {0};
-  find_memory(t);
-  if (!t->keeps) with.checkpoint.memory_every = without.checkpoint.memory_every = 0;
-  if (!t->copied) with.checkpoint.copies = without.checkpoint.copies = 0;
+  t->later.memory = find_memory(t);
+  t->later.keeping = find_keeping(t, t->later.memory);
+  if (!t->later.keeping) with.checkpoint.memory_every = without.checkpoint.memory_every = 0;
+  if (t->later.keeping != KEEPING_MACHINE_COPIED) with.checkpoint.copies = without.checkpoint.copies = 0;
   without.checkpoint.async = RECIPE_ASYNC_OFF;
-  t->saves_later = setup_saves_later(t->recipe) && !t->measures;
+  t->later.writes = setup_saves_later(t->recipe) && !t->measures;
   if (t->measures) return compare_memory(t, &without, error);
-  if (!t->saves_later || t->keeps || t->recipe->checkpoint.async == RECIPE_ASYNC_ON)
+  if (!t->later.writes || t->later.keeping || t->recipe->checkpoint.async == RECIPE_ASYNC_ON)
     return compare_memory(t, &with, error);
-  t->saves_later = !launch_agree(t->launch, compare_memory(t, &with, &ignored), &ignored);
-  return t->saves_later ? PLAIT_OK : compare_memory(t, &without, error);
+  t->later.writes = !launch_agree(t->launch, compare_memory(t, &with, &ignored), &ignored);
+  return t->later.writes ? PLAIT_OK : compare_memory(t, &without, error);
 }
 
 int trainer_due_evaluation(const Trainer *t, int64_t step) {
@@ -183,7 +190,7 @@ static int open_folder(Trainer *t, Error *error) {
 // Sends facts that only rank 0 has found, where another machine may have to write a checkpoint without it.
 static int tell_extra(Trainer *t, Error *error) {
   SaveExtra *e = &t->extra;
-  if (!t->alone) return PLAIT_OK;
+  if (t->later.keeping != KEEPING_MACHINE_ALONE) return PLAIT_OK;
   json_t *json = json_pack("{s:f, s:O?, s:O?, s:O?, s:O?}", "tokens", e->tokens, "dtypes", e->dtypes, "facts", e->facts,
                            "began_at", e->began_at, "text", e->text);
   char *text = json_dumps(json, 0);
@@ -244,8 +251,11 @@ int trainer_prepare(Trainer *t, Error *error) {
   if (!code) code = launch_threads(t->launch, recipe->run.threads, recipe_rank_count(recipe), &threads, error);
   worker_enter(WORKER_PHASE_COMPILING, 0);
   if (!code)
-    code = setup_job_for(recipe, &t->config, MODEL_TRAIN, threads, is_process(t) ? 0 : setup_helpers(recipe, threads),
-                         &t->job, error);
+    code = setup_job(recipe, &t->config,
+                     &(RunSetting){.threads = threads,
+                                   .helpers = is_process(t) ? 0 : setup_helpers(recipe, threads),
+                                   .cluster = t->cluster},
+                     &t->job, error);
   worker_enter(WORKER_PHASE_LOADING, 0);
   if (!code) code = check_data(t, error);
   code = launch_agree(t->launch, code, error);

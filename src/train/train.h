@@ -9,7 +9,11 @@
 // Returns PLAIT_OK, PLAIT_INTERRUPTED after a signal, or an error; an empty sentence where another rank has it.
 int train_run(const Recipe *recipe, FILE *out, Error *error);
 
-// The same for a caller who has joined the launcher's world already (runtime/launch.h; NULL: ranks are threads).
+// The same for a caller who has joined the launcher's world already (launch_begin): finds the ranks and, with plan:
+// auto, the plan, and waits where this process is not one of the ranks. `force`, `lines`: of train_run_launched.
+int train_run_joined(const Recipe *recipe, Launch *launch, bool force, FILE *lines, FILE *out, Error *error);
+
+// The same where the mesh and the plan are known (NULL: ranks are threads).
 // `force`: resumes although the recipe is another run's than the checkpoint's (train/changes.h), which is else refused.
 // `lines`, where not NULL, gets every line of metrics.jsonl as it is written; who stops reading it stops the run.
 int train_run_launched(const Recipe *recipe, const Launch *launch, bool force, FILE *lines, FILE *out, Error *error);

@@ -14,7 +14,6 @@
 #include "runtime/state_tensors.h"
 #include "train/precision.h"
 #include "foresight/run_cluster.h"
-#include "train/save_later.h"
 #include "train/train.h"
 #include <malloc.h>
 #include <math.h>
@@ -114,7 +113,7 @@ static SaveExtra extra_at(const Trainer *t, int64_t step, const BestLoss *best) 
 // Of a step without a checkpoint (checkpoint.memory_every).
 static bool is_kept(const Trainer *t, int64_t step) {
   int64_t every = t->recipe->checkpoint.memory_every;
-  return t->keeps && every && step % every == 0 && step < t->recipe->schedule.steps;
+  return t->later.keeping && every && step % every == 0 && step < t->recipe->schedule.steps;
 }
 
 static int keep(const Trainer *t, Rank *r, SaveLater *later, int64_t step, const BestLoss *best, Error *error) {
@@ -133,7 +132,7 @@ static int save(Trainer *t, Rank *r, SaveLater *later, int64_t step, const BestL
   if (code) return code;
   watchdog_enter(r->watchdog, r->rank, ACTIVITY_CHECKPOINT, step);
   SaveExtra extra = extra_at(t, step, best);
-  if (!t->saves_later) later = NULL; // it keeps copies in memory only
+  if (!t->later.writes) later = NULL; // it keeps copies in memory only
   if (r->rank == 0) {
     t->saving = step;
     t->saving_since = clock_seconds();
@@ -264,9 +263,11 @@ static int train(Rank *r, void *trainer, Error *error) {
   double *rates = code ? NULL : xcalloc((size_t)rank_most_ahead(r) + 1, sizeof *rates);
   SaveLater *later = NULL;
   char *log = run_folder_file(&t->folder, "metrics.jsonl");
-  SaveLaterOptions options = {t->checkpoints, log, t->metrics.fd, t->memory.count ? &t->memory : NULL, t->keeps,
-                              t->alone};
-  if (!code && (t->saves_later || t->keeps)) code = save_later_create(r, &options, &later, error);
+  SaveLaterOptions options = t->later;
+  options.dir = t->checkpoints;
+  options.log_path = log;
+  options.log = t->metrics.fd;
+  if (!code) code = save_later_create(r, &options, &later, error);
   if (!code) code = run_steps(t, r, later, rates, error);
   save_later_destroy(later);
   free(log);
@@ -361,12 +362,11 @@ static int run_trainer(const Trainer *asked, const Recipe *recipe, FILE *out, Er
                .metrics.fd = -1,
                .folder.lock = -1,
                .keep_until = INT64_MAX};
-  Cluster *cluster = NULL;
   WatchdogLimits limits = setup_watchdog(recipe);
   int code = is_process(&t) ? watchdog_create(&limits, launch->world, launch->rank, 1, &t.watchdog, error) : PLAIT_OK;
   code = launch_agree(launch, code, error);
   if (!code) code = precision_resolve(&own, launch, t.force, t.precision, sizeof t.precision, error);
-  if (!code) code = run_cluster(&own, launch, &cluster, error);
+  if (!code) code = run_cluster(&own, launch, &t.cluster, error);
   if (!code) code = launch_agree(launch, trainer_prepare(&t, error), error);
   if (!code && !trainer_is_over(&t)) {
     code = balance_begin(&t, error);
@@ -377,7 +377,7 @@ static int run_trainer(const Trainer *asked, const Recipe *recipe, FILE *out, Er
       ending_write(t.folder.path, launch ? launch->rank : 0, error);
   }
   trainer_free(&t);
-  cluster_free(cluster);
+  cluster_free(t.cluster);
   if (nowhere) fclose(nowhere);
   watchdog_destroy(t.watchdog);
   return code;
@@ -391,20 +391,24 @@ int train_measure(const Recipe *recipe, FILE *out, Error *error) {
   return run_trainer(&(Trainer){.measures = true}, recipe, out, error);
 }
 
+int train_run_joined(const Recipe *asked, Launch *launch, bool force, FILE *lines, FILE *out, Error *error) {
+  Recipe ranked = {0}, planned = {0};
+  int code = launch_agree(launch, recipe_with_ranks(asked, launch_processes(launch), &ranked, error), error);
+  if (!code) code = auto_plan(&ranked, launch, out, &planned, error);
+  if (!code) code = setup_launch(launch, &planned, error);
+  if (!code && launch->idle) code = launch_wait(launch, error);
+  else if (!launch->idle) code = launch_agree(launch, code, error);
+  if (!code && !launch->idle) code = train_run_launched(&planned, launch, force, lines, out, error);
+  recipe_free(&planned);
+  recipe_free(&ranked);
+  return code;
+}
+
 int train_run(const Recipe *recipe, FILE *out, Error *error) {
   Launch launch;
-  Recipe own = *recipe; // with the plan and the mesh that auto is; all else is borrowed
-  own.arena = (Arena){0};
   int code = launch_begin(&launch, setup_wish(recipe), error);
-  if (!code)
-    code = launch_agree(&launch, recipe_set_ranks(&own, launch_processes(&launch), error), error);
-  if (!code) code = auto_plan(&own, &launch, out, error);
-  if (!code) code = setup_launch(&launch, &own, error);
-  if (!code && launch.idle) code = launch_wait(&launch, error);
-  else if (!launch.idle) code = launch_agree(&launch, code, error);
-  if (!code && !launch.idle) code = train_run_launched(&own, &launch, false, NULL, out, error);
+  if (!code) code = train_run_joined(recipe, &launch, false, NULL, out, error);
   launch.outcome = code;
   launch_end(&launch);
-  arena_free(&own.arena);
   return code;
 }

@@ -12,11 +12,11 @@
 #include "train/progress.h"
 #include "train/routers.h"
 #include "train/run_folder.h"
-#include "train/save.h"
-#include "worker/memory.h"
+#include "train/save_later.h"
 
 typedef struct Trainer {
   const Recipe *recipe;
+  struct Cluster *cluster; // of all ranks (run_cluster); NULL: each asks its own
   const Launch *launch;   // NULL or without a world: all ranks are threads of this process, else it is one of them
   FILE *out;
   bool force;             // resume although it is another run
@@ -49,11 +49,7 @@ typedef struct Trainer {
   int evaluate_first;     // the run was stopped before the evaluation of first_step
   int64_t saving;         // step of the checkpoint being written; 0: none. Rank 0's
   double saving_since;    // clock_seconds
-  bool saves_later;       // checkpoint.async, where there is memory for it
-  WorkerMemory memory;    // of the rank that this process is; no ranks: there is none
-  bool keeps;             // checkpoint.memory_every, where there is
-  bool alone;             // … and the ranks of each machine have all of the state
-  bool copied;            // … and what it keeps is kept on the next machine, too (checkpoint.copies)
+  SaveLaterOptions later; // what of checkpoint.async and memory_every there is memory for
   MetricsLists shares;    // batch.balance measured: of which step which shares are known already
   bool shares_told;       // metrics have the shares of now; rank 0's
   int one_machine;        // all ranks read one clock

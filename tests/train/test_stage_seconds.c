@@ -57,12 +57,14 @@ static void free_case(Case *c) {
 
 // Layers of the first stage.
 static int first_stage(const Recipe *r, const ModelConfig *config) {
-  CompileOptions options;
+  RunPlan plan;
   Graph *g;
   Error error = {0};
-  if (setup_graph(r, config, "stage", &options, &g, &error)) fail_msg("%s", error.message);
+  if (resolve(r, config, &(RunSetting){0}, &plan, &error) || run_plan_graph(&plan, "stage", &g, &error))
+    fail_msg("%s", error.message);
   int layers = g->cut[1];
   graph_destroy(g);
+  run_plan_free(&plan);
   return layers;
 }
 
@@ -106,18 +108,18 @@ static void all_have_one_cut(void **state) {
   Job *job;
   simulated(&plain, &plain.recipe, &by_seconds);
   assert_int_equal(first_stage(&c.recipe, &c.config), by_seconds);
-  if (setup_job(&c.recipe, &c.config, &job, &error)) fail_msg("%s", error.message);
+  if (setup_job(&c.recipe, &c.config, NULL, &job, &error)) fail_msg("%s", error.message);
   assert_int_equal(job_train(job)->graph->cut[1], by_seconds);
   assert_null(job->options.machine);
   job_destroy(job);
   unlink(path);
-  assert_int_equal(setup_job(&c.recipe, &c.config, &job, &error), PLAIT_BAD_INPUT);
+  assert_int_equal(setup_job(&c.recipe, &c.config, NULL, &job, &error), PLAIT_BAD_INPUT);
   assert_non_null(strstr(error.message, "run.cluster"));
   // Where nothing is cut nobody looks for the file.
   Recipe whole = c.recipe;
   whole.mesh.pp = 1;
   error = (Error){0};
-  if (setup_job(&whole, &c.config, &job, &error)) fail_msg("%s", error.message);
+  if (setup_job(&whole, &c.config, NULL, &job, &error)) fail_msg("%s", error.message);
   job_destroy(job);
   free_case(&c);
   free_case(&plain);
@@ -149,22 +151,10 @@ static void a_kept_probe_changes_no_stages(void **state) {
   free_case(&named);
 }
 
-// The recipe of a plan that was found is no longer tied to the cluster of the search, which may be gone.
-static void plans_keep_no_cluster(void **state) {
-  Case c = make_case("parallel.pipeline=1f1b");
-  SearchOptions options = {.cluster = c.cluster, .ranks = 2, .top = 1};
-  Search search;
-  Error error = {0};
-  if (search_plans(&c.recipe, &c.config, &options, &search, &error)) fail_msg("%s", error.message);
-  assert_null(search.plan[0].recipe.cluster);
-  search_free(&search);
-  free_case(&c);
-}
-
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(seconds_cut_otherwise_and_better), cmocka_unit_test(all_have_one_cut),
-      cmocka_unit_test(a_kept_probe_changes_no_stages), cmocka_unit_test(plans_keep_no_cluster)};
+      cmocka_unit_test(a_kept_probe_changes_no_stages)};
   if (getenv("TEST_ONLY")) cmocka_set_test_filter(getenv("TEST_ONLY")); // scripts/mutants chooses
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
