@@ -112,7 +112,7 @@ static inline int own_open(OwnRun *run, const char *keys, bool late, Error *erro
   char text[] = "{model: {config: /none}, data: {train: /none, seq_len: 8}, batch: {global: 8, micro: 2}, precision: "
                 "fp32, optimizer: {name: adamw}, run: {dir: /none}}";
   char *key[8], *words = xstrdup(keys), *rest = words;
-  CompileOptions options;
+  RunPlan plan = {0};
   int count = 0, loss, code;
   *run = (OwnRun){.late = late, .first = 1, .last = OWN_STEPS};
   while (count < 8 && (key[count] = strtok_r(rest, " ", &rest))) count++;
@@ -120,14 +120,18 @@ static inline int own_open(OwnRun *run, const char *keys, bool late, Error *erro
   free(words);
   if (!code) code = model_config_parse(&run->config, own_model, strlen(own_model), "model", error);
   if (!code) code = save_extra_create(&run->recipe, &run->config, &run->extra, error);
-  if (!code) code = setup_compile_options(&run->recipe, &run->config, &options, error);
-  if (code) return code;
-  options.step.update.count = OWN_SAMPLES * OWN_OUT;
-  Graph *g = own_graph(options.micro_samples, late, &loss);
-  code = job_create_built(g, loss, &options, &(JobOptions){.threads = 1, .seed = 5}, &run->job, error);
-  if (code) return code;
-  g = own_graph(options.micro_samples, false, &loss);
-  return job_add(run->job, &own_role, g, loss, error);
+  if (!code) code = resolve(&run->recipe, &run->config, &(RunSetting){.threads = 1}, &plan, error);
+  plan.options.step.update.count = OWN_SAMPLES * OWN_OUT;
+  if (!code) {
+    Graph *g = own_graph(plan.options.micro_samples, late, &loss);
+    code = job_create_built(g, loss, &plan.options, &(JobOptions){.threads = 1, .seed = 5}, &run->job, error);
+  }
+  if (!code) {
+    Graph *g = own_graph(plan.options.micro_samples, false, &loss);
+    code = job_add(run->job, &own_role, g, loss, error);
+  }
+  run_plan_free(&plan);
+  return code;
 }
 
 static inline void own_close(OwnRun *run) {

@@ -203,7 +203,8 @@ int sampler_read(Sampler *sampler, int64_t i, int32_t *tokens, int32_t *targets,
 }
 
 int64_t sampler_row(const SamplerConfig *c, int input) {
-  bool is_text = input == INPUT_TOKENS || input == INPUT_TARGETS || input == INPUT_POSITIONS || input == INPUT_DOCUMENTS;
+  bool is_text =
+      input == INPUT_TOKENS || input == INPUT_TARGETS || input == INPUT_POSITIONS || input == INPUT_DOCUMENTS;
   return is_text ? (int64_t)window_part_length(&c->part, c->seq_len) * (int64_t)sizeof(int32_t) : 0;
 }
 
