@@ -182,9 +182,9 @@ void rank_trace(Rank *r, int64_t first, int64_t steps) {
   executor_observe(r->train, OBSERVER_TRACE, r->trace);
 }
 
-static WindowPart part_of(const Job *job, int rank, DimName dim, int64_t length) {
+WindowPart rank_window_part(const Job *job, int rank) {
   const Parallel *p = &job->options.parallel;
-  Shape shape = shape_of(1, &length, &dim);
+  Shape shape = shape_of(1, &job->options.step.batch.length[DIM_SEQ], (DimName[]){DIM_SEQ});
   Placement placement = layout_placement(&p->layout, &p->mesh, ROLE_DATA, &shape);
   WindowPart part = {0};
   for (ShardBoxes b = {.shard = shard_of(&p->mesh, &placement, &shape, rank)}; shard_next(&b); part.runs++) {
@@ -193,10 +193,6 @@ static WindowPart part_of(const Job *job, int rank, DimName dim, int64_t length)
     part.run[part.runs].length = (int)b.box.local[0];
   }
   return part;
-}
-
-WindowPart rank_window_part(const Job *job, int rank) {
-  return part_of(job, rank, DIM_SEQ, job->options.step.batch.length[DIM_SEQ]);
 }
 
 // What the loader reads for inputs of the graph's own: (own_count) of config, which the caller frees after loader_open.
