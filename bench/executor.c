@@ -51,12 +51,10 @@ int main(int argc, char **argv) {
           stride = tokens / job_train(job)->shares.microbatches * (int64_t)sizeof(int32_t);
   int32_t *zeroes = xcalloc((size_t)tokens, sizeof *zeroes);
   double rate = 1e-3;
-  StepInputs inputs = {.known = {[INPUT_TOKENS] = {zeroes, stride},
-                                 [INPUT_TARGETS] = {zeroes, stride},
-                                 [INPUT_POSITIONS] = {zeroes, stride},
-                                 [INPUT_DOCUMENTS] = {zeroes, stride},
-                                 [INPUT_STEP_TARGETS] = {zeroes, 0},
-                                 [INPUT_LEARNING_RATE] = {&rate, 0}}};
+  StepInput of[INPUT_COUNT];
+  for (int id = 0; id < INPUT_COUNT; id++) of[id] = (StepInput){zeroes, id == INPUT_STEP_TARGETS ? 0 : stride};
+  of[INPUT_LEARNING_RATE] = (StepInput){&rate};
+  StepInputs inputs = {.of = of, .count = INPUT_COUNT};
   Device null = device_null(job->options.device);
   double empty = measure(job, &null, &inputs, 200, &error),
          full = empty < 0 ? -1 : measure(job, job->options.device, &inputs, 4, &error);

@@ -182,7 +182,7 @@ if(CMOCKA_FOUND)
   endforeach()
 
   # Again with memory that the host cannot touch (src/device/far.c): the parity sample, and what reads and writes Variables.
-  foreach(name test_parity_matrix test_graph_build test_session test_golden)
+  foreach(name test_parity_matrix test_graph_build test_session test_golden test_own_inputs)
     file(GLOB source tests/*/${name}.c)
     plait_test(far_${name} ${source} ${name} TIER 3 ENVIRONMENT ${own_tmp} PLAIT_SPACE=far)
   endforeach()

@@ -163,7 +163,7 @@ int api_graph_samples(const PlaitGraph *h, PlaitTensor x) {
 
 ApiGraphInput *api_graph_input(PlaitGraph *h, PlaitTensor x) {
   int i = graph_tensor(h->g, x)->input;
-  return i < 0 ? NULL : &h->input[h->g->input.data[i].own];
+  return i < 0 ? NULL : &h->input[input_own(&h->g->input.data[i])];
 }
 
 // The tensor as ops compute with it: data of a bf16 graph are fp32 until here.
@@ -196,7 +196,8 @@ PlaitTensor plait_graph_integers(PlaitGraph *h, const char *name, int rank, cons
 int api_graph_constant(PlaitGraph *h, int which, int64_t s) {
   for (int i = 0; i < h->g->input.count; i++) {
     const GraphInput *in = &h->g->input.data[i];
-    if (in->known == INPUT_OWN && h->input[in->own].user == which && graph_tensor(h->g, in->tensor)->shape.size[1] == s)
+    if (input_own(in) >= 0 && h->input[input_own(in)].user == which &&
+        graph_tensor(h->g, in->tensor)->shape.size[1] == s)
       return in->tensor;
   }
   if (h->inputs == API_GRAPH_INPUTS) return wrong(h, "more than %d inputs", API_GRAPH_INPUTS);

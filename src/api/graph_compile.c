@@ -118,7 +118,7 @@ static int64_t micro_of(const PlaitGraph *h, int dp, int microbatches) {
 // Of a sample: labels, or 1 where there are none.
 static int64_t labels_of(const PlaitGraph *h) {
   for (int i = 0; i < h->g->input.count && h->loss.labels >= 0; i++)
-    if (h->g->input.data[i].own == h->loss.labels)
+    if (input_own(&h->g->input.data[i]) == h->loss.labels)
       return shape_elements(&graph_tensor(h->g, h->g->input.data[i].tensor)->shape) / h->samples;
   return 1;
 }
@@ -152,7 +152,7 @@ static void fill_step(const ApiGraphSetup *s, LayoutTensor *annotation, const St
       .parallel = parallel_of(s, annotation),
       .batch = {.samples = h->samples,
                 .micro = micro_of(h, s->at->mesh.axis[s->at->dp].size, s->microbatches),
-                .seq = 1}, // no placement of the user's is one of a sequence
+                .length = {[DIM_SEQ] = 1}}, // no placement of the user's is one of a sequence
       .precision = h->dtype == DTYPE_BF16 ? DTYPE_BF16 : DTYPE_F32, // the graph is in its own dtype otherwise
       .update = {.optimizer = optimizer,
                  .beta1 = def->betas[0],
@@ -180,7 +180,7 @@ int api_graph_compile(const ApiGraphSetup *s, const Device *device, int forward,
     options.step.parallel.cut = cut_evenly(h->g->layers, mesh_pipeline_ranks(&s->at->mesh), cut);
     options.step.parallel.layers = cut;
     options.parallel = parallel_create(&options.step, &model);
-    options.step.batch.seq = labels_of(h);
+    options.step.batch.length[DIM_SEQ] = labels_of(h);
     JobOptions run = {.threads = s->options.threads ? s->options.threads : 1, .seed = s->options.seed};
     compile_set_batch(&options, h->samples, options.step.batch.micro);
     code = job_create_built(training_graph(h, options.micro_samples), h->loss.tensor, &options, &run, job, error);

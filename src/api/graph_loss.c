@@ -36,7 +36,7 @@ static int take_labels(PlaitGraph *h, const char *what, PlaitTensor labels, cons
   }
   ApiGraphInput *in = api_graph_input(h, labels);
   if (!in->limit || classes < in->limit) in->limit = classes;
-  h->loss.labels = h->g->input.data[graph_tensor(h->g, labels)->input].own;
+  h->loss.labels = input_own(&h->g->input.data[graph_tensor(h->g, labels)->input]);
   return 1;
 }
 

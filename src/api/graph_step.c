@@ -16,45 +16,49 @@ typedef struct Call {
   const OutputCopy *output;
 } Call;
 
+enum { CALL_INPUTS = INPUT_COUNT + API_GRAPH_INPUTS };
+
 // Input i of those of the graph's own: the user's, or what stands for it.
 static StepInput find_input(const Call *s, int i, const Tensor *x) {
   const PlaitTraining *t = s->t;
   int64_t row = shape_elements(&x->shape) / x->shape.size[0] * (int64_t)dtype_size(x->dtype);
-  if (t->input[i].user < 0) return (StepInput){t->constant[i], 0, row};
+  if (t->input[i].user < 0) return (StepInput){t->constant[i], row, LIES_BY_ROW_OF_ALL};
   const void *given = s->inputs[t->input[i].user];
-  return given ? (StepInput){given, 0, row} : (StepInput){t->none, 0, 0};
+  return given ? (StepInput){given, row, LIES_BY_ROW_OF_ALL} : (StepInput){.base = t->none};
 }
 
 // Ranks read their rows out of the whole step. BEGIN counts labels: of all of them every rank of dp takes as many as it
 // has rows, whichever they are.
-static StepInputs find_inputs(const Call *s, int rank, StepInput own[API_GRAPH_INPUTS]) {
+static StepInputs find_inputs(const Call *s, int rank, StepInput of[CALL_INPUTS]) {
   const PlaitTraining *t = s->t;
-  StepInputs all = {.known = {[INPUT_LEARNING_RATE] = {&s->learning_rate, 0, 0}}, .own = own, .own_count = t->inputs};
+  StepInputs all = {.of = of, .count = INPUT_COUNT + t->inputs};
+  of[INPUT_LEARNING_RATE] = (StepInput){.base = &s->learning_rate};
   for (int i = 0; i < s->g->input.count; i++) {
     const GraphInput *in = &s->g->input.data[i];
-    if (in->known == INPUT_OWN) own[in->own] = find_input(s, in->own, graph_tensor(s->g, in->tensor));
+    if (input_own(in) >= 0) of[in->id] = find_input(s, input_own(in), graph_tensor(s->g, in->tensor));
   }
   if (t->labels < 0) return all;
   int64_t before =
       FAULT(labels_of_one_rank,
             shares_rows_before(s->shares, s->shares->microbatches, 0, mesh_coordinate(&t->at.mesh, rank, t->at.dp)), 0);
-  StepInput *labels = &all.known[INPUT_STEP_TARGETS];
-  *labels = own[t->labels];
-  labels->base = (const char *)labels->base + before * labels->row;
+  StepInput *labels = &of[INPUT_STEP_TARGETS];
+  *labels = of[INPUT_COUNT + t->labels];
+  labels->lies = LIES_BY_ROW;
+  labels->base = (const char *)labels->base + before * labels->stride;
   return all;
 }
 
 static int step_rank(Rank *r, void *step, Error *error) {
   const Call *s = step;
-  StepInput own[API_GRAPH_INPUTS];
-  StepInputs inputs = find_inputs(s, r->rank, own);
+  StepInput of[CALL_INPUTS] = {0};
+  StepInputs inputs = find_inputs(s, r->rank, of);
   return executor_run(r->train, s->number, &inputs, 0, error);
 }
 
 // Integers that are numbers of rows or classes: kernels take for granted that there is one.
 static int check_integers(const PlaitTraining *t, const GraphInput *in, const Tensor *x, const int32_t *data,
                           Error *error) {
-  int64_t limit = t->input[in->own].limit, width = shape_elements(&x->shape) / x->shape.size[0];
+  int64_t limit = t->input[input_own(in)].limit, width = shape_elements(&x->shape) / x->shape.size[0];
   for (int64_t i = 0; limit && i < t->samples * width; i++)
     if (data[i] < -1 || data[i] >= limit)
       return error_set(error, PLAIT_BAD_INPUT,
@@ -69,11 +73,11 @@ static int check_inputs(const PlaitTraining *t, const void *const *inputs, int t
   int code = PLAIT_OK;
   for (int i = 0; i < g->input.count && !code; i++) {
     const GraphInput *in = &g->input.data[i];
-    int user = in->known == INPUT_OWN ? t->input[in->own].user : -1;
+    int own = input_own(in), user = own >= 0 ? t->input[own].user : -1;
     if (user < 0) continue;
     const Tensor *x = graph_tensor(g, in->tensor);
     if (inputs[user]) code = dtype_is_float(x->dtype) ? PLAIT_OK : check_integers(t, in, x, inputs[user], error);
-    else if (targets || t->input[in->own].needed_forward)
+    else if (targets || t->input[own].needed_forward)
       code = error_set(error, PLAIT_BAD_INPUT, "input %s of the step is NULL", in->name);
   }
   return code;
@@ -116,8 +120,8 @@ static int gives(const PlaitTraining *t, int rank) {
 
 static int forward_rank(Rank *r, void *step, Error *error) {
   const Call *s = step;
-  StepInput own[API_GRAPH_INPUTS];
-  StepInputs inputs = find_inputs(s, r->rank, own);
+  StepInput of[CALL_INPUTS] = {0};
+  StepInputs inputs = find_inputs(s, r->rank, of);
   Outputs outputs = {s->shares, s->output, s->t->outputs};
   Executor *e = rank_executor(r, &role_evaluate);
   if (gives(s->t, r->rank)) executor_observe(e, OBSERVER_OUTPUTS, &outputs);

@@ -63,8 +63,8 @@ static void keep(PlaitTraining *t, const PlaitGraph *h) {
   for (int i = 0; i < h->g->input.count; i++) {
     const Tensor *x = graph_tensor(h->g, h->g->input.data[i].tensor);
     int64_t n = shape_elements(&x->shape);
-    const ApiGraphInput *in = &h->input[h->g->input.data[i].own];
-    if (in->user < 0) t->constant[h->g->input.data[i].own] = constant_of(in->user, n, x->shape.size[1]);
+    const ApiGraphInput *in = &h->input[input_own(&h->g->input.data[i])];
+    if (in->user < 0) t->constant[input_own(&h->g->input.data[i])] = constant_of(in->user, n, x->shape.size[1]);
     if (!in->needed_forward && n * (int64_t)dtype_size(x->dtype) > bytes) bytes = n * (int64_t)dtype_size(x->dtype);
   }
   t->none = memset(xcalloc((size_t)bytes, 1), 0xff, (size_t)bytes); // labels -1, and numbers that are none

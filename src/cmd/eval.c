@@ -169,10 +169,14 @@ static void show_progress(Eval *e, const Part *p) {
           units_duration(done < 1 ? (t - e->started) * (1 - done) / done : 0).s, terminal ? "\033[K\r" : "\n");
 }
 
+static int64_t targets_of(const Batch *b) {
+  return b->samples * batch_row(b, INPUT_TARGETS) / (int64_t)sizeof(int32_t);
+}
+
 static int after_batch(Rank *r, void *part, const Batch *b, double loss, double tokens, Error *error) {
   Part *p = part;
   int signal = 0, code = PLAIT_OK;
-  if (inference_speaks(r)) code = count_bytes(p->eval, b->targets, (int64_t)b->samples * b->length, &p->bytes, error);
+  if (inference_speaks(r)) code = count_bytes(p->eval, batch_input(b, INPUT_TARGETS), targets_of(b), &p->bytes, error);
   if (tokens > 0) p->loss_sum += loss * tokens;
   p->tokens += tokens;
   p->windows += inference_rows(&p->eval->model);

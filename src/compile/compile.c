@@ -34,11 +34,11 @@ int compile_graph(const ModelConfig *config, const CompileOptions *o, Graph **ou
   Graph *g = graph_create();
   ModelOutputs outputs = {-1, -1};
   ModelOptions model = {.batch = o->micro_samples,
-                        .seq = o->step.batch.seq,
                         .mode = o->mode,
                         .capacity = o->step.capacity,
                         .chunks = o->mode == MODEL_GENERATE ? 1 : o->step.chunks,
                         .router_bias = o->step.update.bias_rate > 0};
+  memcpy(model.length, o->step.batch.length, sizeof model.length);
   int code = model_build(g, config, &model, &outputs, error);
   if (!code) return compile_built(g, outputs.loss_sum, o, out, error);
   graph_destroy(g);

@@ -6,8 +6,6 @@
 #include "compile/losses.h"
 #include "compile/update.h"
 
-static const Shape scalar = {0};
-
 static void enter(Graph *g, Region region) {
   g->region = region;
   g->phase = PHASE_FORWARD;
@@ -15,9 +13,9 @@ static void enter(Graph *g, Region region) {
   g->scope = region == REGION_BEGIN ? "begin" : region == REGION_END ? "end" : "loss";
 }
 
-static int count_targets(Graph *g, int64_t samples, int64_t seq, int variable) {
-  int targets =
-      graph_known_input(g, INPUT_STEP_TARGETS, shape_of(2, (int64_t[]){samples, seq}, (DimName[]){DIM_BATCH, DIM_SEQ}));
+static int count_targets(Graph *g, const CompileOptions *o, int variable) {
+  InputSizes sizes = {.step_samples = o->microbatches * o->micro_samples, .length = o->step.batch.length};
+  int targets = graph_known_input(g, INPUT_STEP_TARGETS, &sizes);
   int counted = op_count_targets(g, "count_targets", targets);
   graph_bind(g, counted, variable, -1);
   return counted;
@@ -30,9 +28,7 @@ static int build_loss(Graph *g, int loss_sum, const CompileOptions *o) {
   int loss = graph_known(g, KNOWN_LOSS);
   enter(g, REGION_BEGIN);
   double fixed = o->step.update.count;
-  int64_t samples = o->microbatches * o->micro_samples;
-  int counted =
-      fixed > 0 ? op_fill(g, "count", count, fixed) : count_targets(g, samples, o->step.batch.seq, count);
+  int counted = fixed > 0 ? op_fill(g, "count", count, fixed) : count_targets(g, o, count);
   op_fill(g, "zero_loss", sum, 0);
   enter(g, REGION_MICRO);
   g->layer = g->node.data[graph_tensor(g, loss_sum)->producer].layer;
@@ -106,7 +102,7 @@ void update_in_backward(Graph *g, int parameter, int gradient, const CompileOpti
 }
 
 static void begin_in_backward(Graph *g) {
-  int lr = graph_known_input(g, INPUT_LEARNING_RATE, scalar);
+  int lr = graph_known_input(g, INPUT_LEARNING_RATE, &(InputSizes){0});
   graph_bind(g, op_identity(g, "rate", lr), graph_known(g, KNOWN_UPDATE_RATE), -1);
   op_advance(g, "advance", graph_read(g, graph_known(g, KNOWN_OPTIMIZER_STEP)),
              graph_read(g, graph_known(g, KNOWN_UPDATE_SKIP)));
@@ -163,7 +159,8 @@ static void begin(Graph *g, int counted, int delayed, const CompileOptions *o) {
 // Norm, and what follows from it; returns what END's updates read.
 static UpdateInputs end_inputs(Graph *g, int sum_squares, int scale, const CompileOptions *o) {
   const ScheduleGenerator *schedule = o->parallel.pipeline.schedule;
-  int norm, factor, skip, lr = o->step.update.in_backward ? -1 : graph_known_input(g, INPUT_LEARNING_RATE, scalar);
+  int norm, factor, skip,
+      lr = o->step.update.in_backward ? -1 : graph_known_input(g, INPUT_LEARNING_RATE, &(InputSizes){0});
   op_clip(g, "clip", sum_squares, scale, o->step.update.trials ? lr : -1, o->step.update.clip, &norm, &factor, &skip);
   graph_bind(g, norm, graph_known(g, KNOWN_GRAD_NORM), -1);
   graph_bind(g, skip, graph_known(g, KNOWN_SKIP), -1);

@@ -14,22 +14,31 @@ typedef enum SlotState { SLOT_FREE, SLOT_FILLING, SLOT_READY, SLOT_HELD } SlotSt
 // A batch must be the first member: loader_release gets back from it to its slot.
 typedef struct Slot {
   Batch batch;
+  Loader *loader;
   SlotState state;
+  int late;      // code of filling the late inputs; 1: not done yet
+  int64_t first; // sample of the step
 } Slot;
 
 struct Loader {
   LoaderConfig config;
-  Sampler sampler; // the thread's alone while it runs
+  Sampler sampler;     // of text
+  SampleSource source; // the thread's alone while it runs
+  BatchInput *input;   // (inputs)
+  int inputs;
+  bool any_late;
+  int64_t bytes; // of a batch
+  void **to;     // (inputs) scratch
   Slot *slots;     // (slot_count) = prefetch_steps + the one in use
   int slot_count;
   int64_t *sample; // (samples) the same in every step
-  int64_t *windows; // (source_count) that an evaluation reads
+  int64_t *windows; // (datasets) that an evaluation reads
   pthread_t thread;
   pthread_mutex_t mutex; // guards all below and the slots' states
   pthread_cond_t filled, freed;
   int stop;
   int end; // 0 while there are steps to fill, 1 after an evaluation's last step, else the code of `error`
-  Error error;
+  Error error;     // of filling, also of late inputs
   int64_t fill_step, next_step; // to be filled next, to give out next
   LoaderStats stats;
 };
@@ -45,11 +54,12 @@ static int length_of(const LoaderConfig *c) { return window_part_length(&c->part
 
 static int check_config(const LoaderConfig *c, int64_t first_step, Error *error) {
   CHECK(first_step >= 0 && c->shares && c->data_rank >= 0 && c->data_rank < c->shares->ranks);
-  if (c->seq_len < 1) return error_set(error, PLAIT_BAD_INPUT, "data.seq_len is %d, it must be at least 1", c->seq_len);
+  if (!c->samples && c->seq_len < 1)
+    return error_set(error, PLAIT_BAD_INPUT, "data.seq_len is %d, it must be at least 1", c->seq_len);
   if (c->prefetch_steps < 1)
     return error_set(error, PLAIT_BAD_INPUT, "the loader's prefetch is %d steps, it must be at least 1",
                      c->prefetch_steps);
-  if (most_samples(c) > INT_MAX / length_of(c))
+  if (!c->samples && most_samples(c) > INT_MAX / length_of(c))
     return error_set(error, PLAIT_BAD_INPUT,
                      "batch.global %lld is too large: a rank's share of a step exceeds %d tokens",
                      (long long)c->shares->global, INT_MAX);
@@ -58,8 +68,8 @@ static int check_config(const LoaderConfig *c, int64_t first_step, Error *error)
 
 static int64_t sum_up_to(const Loader *l, int64_t most) {
   int64_t sum = 0;
-  for (int k = 0; k < l->config.source_count; k++)
-    sum += l->sampler.windows[k] < most ? l->sampler.windows[k] : most;
+  for (int k = 0; k < l->source.datasets; k++)
+    sum += l->source.windows[k] < most ? l->source.windows[k] : most;
   return sum;
 }
 
@@ -67,7 +77,7 @@ static int64_t sum_up_to(const Loader *l, int64_t most) {
 // first ones.
 static void share_limit(Loader *l) {
   int64_t limit = l->config.limit, most = INT64_MAX, more = 0;
-  if (limit && FAULT(evaluation_has_no_limit, limit < l->sampler.total, 0)) {
+  if (limit && FAULT(evaluation_has_no_limit, limit < l->source.total, 0)) {
     int64_t high = limit + 1; // sum_up_to(most) <= limit < sum_up_to(high)
     for (most = 0; high - most > 1;) {
       int64_t middle = most + (high - most) / 2;
@@ -76,10 +86,10 @@ static void share_limit(Loader *l) {
     }
     more = limit - sum_up_to(l, most);
   }
-  l->windows = xcalloc((size_t)l->config.source_count, sizeof *l->windows);
-  for (int k = 0; k < l->config.source_count; k++) {
-    bool longer = l->sampler.windows[k] > most;
-    l->windows[k] = longer ? most + (more > 0) : l->sampler.windows[k];
+  l->windows = xcalloc((size_t)l->source.datasets, sizeof *l->windows);
+  for (int k = 0; k < l->source.datasets; k++) {
+    bool longer = l->source.windows[k] > most;
+    l->windows[k] = longer ? most + (more > 0) : l->source.windows[k];
     more -= longer;
   }
 }
@@ -92,7 +102,7 @@ static int64_t steps_of(const Loader *l, int dataset) {
 // Steps of an evaluation before its round `round`, in which every dataset that is left takes a turn.
 static int64_t steps_before(const Loader *l, int64_t round) {
   int64_t steps = 0;
-  for (int k = 0; k < l->config.source_count; k++) steps += steps_of(l, k) < round ? steps_of(l, k) : round;
+  for (int k = 0; k < l->source.datasets; k++) steps += steps_of(l, k) < round ? steps_of(l, k) : round;
   return steps;
 }
 
@@ -112,22 +122,38 @@ static bool find_turn(const Loader *l, int64_t step, int *dataset, int64_t *turn
   return true;
 }
 
-// Fills one step; PLAIT_OK, 1 when the evaluation has no such step, or an error. All ranks agree on the 1.
-static int fill(Loader *loader, Batch *batch, int64_t step, Error *error) {
-  const LoaderConfig *c = &loader->config;
-  int64_t global = c->shares->global, first = step * global, end = loader->sampler.total, turn;
+// Finds which samples a step has. PLAIT_OK, or 1 when the evaluation has no such step: all ranks agree on it.
+static int find_step(const Loader *loader, Slot *slot, int64_t step) {
+  int64_t global = loader->config.shares->global, turn = step;
+  Batch *batch = &slot->batch;
   if (step > (INT64_MAX - global) / global) return 1;
   batch->step = step;
   batch->source = -1;
-  if (c->evaluation) {
-    if (!find_turn(loader, step, &batch->source, &turn)) return 1;
-    first = sampler_first(&loader->sampler, batch->source) + turn * global;
-    end = sampler_first(&loader->sampler, batch->source) + loader->windows[batch->source];
-  }
+  if (loader->config.evaluation && !find_turn(loader, step, &batch->source, &turn)) return 1;
+  slot->first = turn * global;
+  for (int k = 0; k < batch->source; k++) slot->first += loader->source.windows[k];
+  return PLAIT_OK;
+}
+
+// An evaluation reads no sample of a dataset from here on.
+static int64_t end_of(const Loader *loader, int dataset) {
+  if (dataset < 0) return loader->source.total;
+  int64_t end = loader->windows[dataset];
+  for (int k = 0; k < dataset; k++) end += loader->source.windows[k];
+  return end;
+}
+
+// Fills the inputs of a step that are filled before it, or late. PLAIT_OK or an error.
+static int fill(Loader *l, const Slot *slot, InputFilled filled, Error *error) {
+  const Batch *batch = &slot->batch;
+  int64_t end = end_of(l, batch->source);
   for (int s = 0; s < batch->samples; s++) {
-    int64_t at = (int64_t)s * batch->length, i = first + batch->sample[s];
-    int code = sampler_read(&loader->sampler, i < end ? i : loader->sampler.total, batch->tokens + at,
-                            batch->targets + at, batch->positions + at, batch->documents + at, error);
+    int64_t i = slot->first + batch->sample[s];
+    for (int id = 0; id < l->inputs; id++) {
+      const BatchInput *in = &l->input[id];
+      l->to[id] = in->row && in->filled == filled ? batch->memory + in->offset + s * in->row : NULL;
+    }
+    int code = l->source.read(l->source.self, i < end ? i : l->source.total, l->to, error);
     if (code < 0) return code;
   }
   return PLAIT_OK;
@@ -137,6 +163,17 @@ static Slot *find_slot(Loader *loader, SlotState state, int64_t step) {
   for (int i = 0; i < loader->slot_count; i++)
     if (loader->slots[i].state == state && (step < 0 || loader->slots[i].batch.step == step)) return &loader->slots[i];
   return NULL;
+}
+
+// While whoever has the batch runs its forward pass; with the mutex.
+static void fill_late(Loader *loader, Slot *slot) {
+  Error error = {0};
+  pthread_mutex_unlock(&loader->mutex);
+  int code = fill(loader, slot, FILLED_LATE, &error);
+  pthread_mutex_lock(&loader->mutex);
+  if (code < 0) loader->error = error;
+  slot->late = code;
+  pthread_cond_broadcast(&loader->filled);
 }
 
 static void *run(void *argument) {
@@ -149,18 +186,22 @@ static void *run(void *argument) {
     if (loader->stop) break;
     int64_t step = loader->fill_step++;
     slot->state = SLOT_FILLING;
+    slot->late = loader->any_late;
     pthread_mutex_unlock(&loader->mutex);
     Error error = {0};
     double start = clock_seconds();
-    int code = fill(loader, &slot->batch, step, &error);
+    int code = find_step(loader, slot, step);
+    if (!code) code = fill(loader, slot, FILLED_BEFORE, &error);
     double took = clock_seconds() - start;
     pthread_mutex_lock(&loader->mutex);
     slot->state = code == PLAIT_OK ? SLOT_READY : SLOT_FREE;
     loader->end = code;
-    loader->error = error;
+    if (code < 0) loader->error = error;
     loader->stats.filled_seconds += took;
     loader->stats.ready += code == PLAIT_OK;
-    pthread_cond_signal(&loader->filled);
+    pthread_cond_broadcast(&loader->filled);
+    if (code) slot->late = PLAIT_OK;
+    else if (slot->late) fill_late(loader, slot);
   }
   pthread_mutex_unlock(&loader->mutex);
   return NULL;
@@ -176,37 +217,58 @@ static void find_samples(Loader *loader) {
   for (int i = 0; i < loader->slot_count; i++) loader->slots[i].batch.samples = n;
 }
 
+static void add_input(Loader *l, int id, int64_t row, InputFilled filled) {
+  enum { ALIGNMENT = 64 };
+  if (!row) return;
+  l->input[id] = (BatchInput){FAULT(batch_inputs_overlap, l->bytes, 0), row, filled};
+  l->bytes += (most_samples(&l->config) * row + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+  l->any_late |= filled == FILLED_LATE;
+}
+
+// What a batch has of each input: of the table what the source fills, and what the graph has of its own.
+static int lay_out(Loader *l, const LoaderConfig *c, Error *error) {
+  l->inputs = INPUT_COUNT + c->own_count;
+  l->input = xcalloc((size_t)l->inputs, sizeof *l->input);
+  l->to = xcalloc((size_t)l->inputs, sizeof *l->to);
+  for (int id = 0; id < INPUT_COUNT; id++)
+    if (input_def(id)->from == FROM_LOADER)
+      add_input(l, id, l->source.row(l->source.self, id), input_def(id)->filled);
+  for (int k = 0; k < c->own_count; k++) {
+    int id = INPUT_COUNT + k;
+    int64_t row = c->own[k].row ? l->source.row(l->source.self, id) : 0;
+    if (row != c->own[k].row)
+      return error_set(error, PLAIT_FAILED, "the graph reads %lld bytes of a sample's %s, and the data has %lld",
+                       (long long)c->own[k].row, c->own[k].name, (long long)row);
+    add_input(l, id, c->own[k].row, c->own[k].filled);
+  }
+  return PLAIT_OK;
+}
+
 static void allocate_slots(Loader *loader) {
   const LoaderConfig *c = &loader->config;
-  int samples = (int)most_samples(c);
-  size_t bytes = (size_t)(samples ? samples : 1) * (size_t)length_of(c) *
-                 sizeof(int32_t); // a rank without any has memory all the same
-  loader->sample = xcalloc((size_t)samples + 1, sizeof *loader->sample);
+  size_t bytes = (size_t)loader->bytes + !loader->bytes; // a rank without any sample has memory all the same
+  loader->sample = xcalloc((size_t)most_samples(c) + 1, sizeof *loader->sample);
   loader->slot_count = c->prefetch_steps + 1;
   loader->slots = xcalloc((size_t)loader->slot_count, sizeof *loader->slots);
   for (int i = 0; i < loader->slot_count; i++) {
-    Batch *batch = &loader->slots[i].batch;
-    batch->length = length_of(c);
-    batch->sample = loader->sample;
-    int32_t **arrays[] = {&batch->tokens, &batch->targets, &batch->positions, &batch->documents};
-    for (int a = 0; a < 4; a++) // written, so that the pages are there before the first step
-      *arrays[a] = memset(xcalloc(bytes, 1), 0xff, bytes);
+    Slot *slot = &loader->slots[i];
+    slot->loader = loader;
+    slot->batch.input = loader->input;
+    slot->batch.inputs = loader->inputs;
+    slot->batch.sample = loader->sample;
+    slot->batch.memory = memset(xcalloc(bytes, 1), 0xff, bytes); // written, so that the pages are there
   }
   find_samples(loader);
 }
 
 static void destroy(Loader *loader) {
-  for (int i = 0; i < loader->slot_count; i++) {
-    Batch *batch = &loader->slots[i].batch;
-    free(batch->tokens);
-    free(batch->targets);
-    free(batch->positions);
-    free(batch->documents);
-  }
+  for (int i = 0; i < loader->slot_count; i++) free(loader->slots[i].batch.memory);
   free(loader->slots);
   free(loader->sample);
   free(loader->windows);
-  sampler_close(&loader->sampler);
+  free(loader->input);
+  free(loader->to);
+  if (loader->source.close) loader->source.close(loader->source.self);
   pthread_cond_destroy(&loader->filled);
   pthread_cond_destroy(&loader->freed);
   pthread_mutex_destroy(&loader->mutex);
@@ -225,13 +287,16 @@ int loader_open(const LoaderConfig *config, int64_t first_step, Loader **result,
   if (code != PLAIT_OK) return code;
   Loader *loader = xcalloc(1, sizeof *loader);
   loader->config = *config;
-  loader->config.sources = NULL; // not ours to keep
+  loader->config.sources = NULL; // not ours to keep, as are the others
+  loader->config.own = NULL;
   loader->fill_step = loader->next_step = FAULT(data_restarts_when_resumed, first_step, 0);
   pthread_mutex_init(&loader->mutex, NULL);
   pthread_cond_init(&loader->filled, NULL);
   pthread_cond_init(&loader->freed, NULL);
   SamplerConfig sampler = loader_sampler(config);
-  code = sampler_open(&loader->sampler, &sampler, error);
+  if (config->samples) loader->source = *config->samples;
+  else if (!(code = sampler_open(&loader->sampler, &sampler, error))) loader->source = sampler_source(&loader->sampler);
+  if (code == PLAIT_OK) code = lay_out(loader, config, error);
   if (code == PLAIT_OK) {
     share_limit(loader);
     allocate_slots(loader);
@@ -250,6 +315,29 @@ void loader_close(Loader *loader) {
   pthread_mutex_unlock(&loader->mutex);
   pthread_join(loader->thread, NULL);
   destroy(loader);
+}
+
+static int input_rows_of(int id) { return input_def(id)->from == FROM_TARGETS ? INPUT_TARGETS : id; }
+
+int64_t batch_row(const Batch *b, int id) {
+  int of = input_rows_of(id);
+  return of < b->inputs ? b->input[of].row : 0;
+}
+
+void *batch_input(const Batch *b, int id) {
+  return batch_row(b, id) ? b->memory + b->input[input_rows_of(id)].offset : NULL;
+}
+
+int batch_wait_late(Batch *batch, Error *error) {
+  Slot *slot = (Slot *)batch;
+  Loader *loader = slot->loader;
+  pthread_mutex_lock(&loader->mutex);
+  loader->stats.late += slot->late > 0;
+  while (slot->late > 0) pthread_cond_wait(&loader->filled, &loader->mutex);
+  int code = slot->late;
+  if (code) error_set(error, code, "%s", loader->error.message);
+  pthread_mutex_unlock(&loader->mutex);
+  return code;
 }
 
 static int held(const Loader *loader) {
@@ -292,6 +380,7 @@ void loader_release(Loader *loader, Batch *batch) {
   Slot *slot = (Slot *)batch;
   pthread_mutex_lock(&loader->mutex);
   CHECK(slot->state == SLOT_HELD);
+  while (slot->late > 0) pthread_cond_wait(&loader->filled, &loader->mutex);
   slot->state = SLOT_FREE;
   pthread_cond_signal(&loader->freed);
   pthread_mutex_unlock(&loader->mutex);
@@ -300,7 +389,9 @@ void loader_release(Loader *loader, Batch *batch) {
 // Drops what was read ahead; with the mutex.
 static void drop(Loader *loader) {
   CHECK(!held(loader), "a batch is in use");
-  while (find_slot(loader, SLOT_FILLING, -1)) pthread_cond_wait(&loader->filled, &loader->mutex);
+  for (int i = 0; i < loader->slot_count; i++)
+    while (loader->slots[i].state == SLOT_FILLING || loader->slots[i].late > 0)
+      pthread_cond_wait(&loader->filled, &loader->mutex);
   for (int i = 0; i < loader->slot_count; i++) loader->slots[i].state = SLOT_FREE;
   loader->stats.ready = 0;
   loader->end = PLAIT_OK;
@@ -350,8 +441,9 @@ LoaderStats loader_stats(Loader *loader) {
 }
 
 size_t loader_bytes(const LoaderConfig *c) {
-  size_t samples = (size_t)most_samples(c) + !most_samples(c), slots = (size_t)c->prefetch_steps + 1;
-  size_t length = (size_t)length_of(c);
-  return slots * (4 * samples * length * sizeof(int32_t) + sizeof(Slot)) + samples * sizeof(int64_t) +
-         (length + 1) * sizeof(int32_t);
+  size_t samples = (size_t)most_samples(c) + !most_samples(c), slots = (size_t)c->prefetch_steps + 1, row = 0;
+  SamplerConfig sampler = loader_sampler(c);
+  for (int id = 0; id < INPUT_COUNT; id++) row += (size_t)sampler_row(&sampler, id);
+  return slots * (samples * row + sizeof(Slot)) + samples * sizeof(int64_t) +
+         ((size_t)length_of(c) + 1) * sizeof(int32_t);
 }

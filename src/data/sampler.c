@@ -2,6 +2,8 @@
 #include "data/sampler.h"
 #include "base/fault.h"
 #include "data/permutation.h"
+#include "ir/inputs.h"
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -65,6 +67,7 @@ void sampler_close(Sampler *sampler) {
   free(sampler->streams);
   free(sampler->windows);
   free(sampler->ids);
+  free(sampler->unasked);
   *sampler = (Sampler){0};
 }
 
@@ -197,4 +200,39 @@ int sampler_read(Sampler *sampler, int64_t i, int32_t *tokens, int32_t *targets,
     if (code != PLAIT_OK) return code;
   }
   return i < sampler->total ? PLAIT_OK : 1;
+}
+
+int64_t sampler_row(const SamplerConfig *c, int input) {
+  bool is_text =
+      input == INPUT_TOKENS || input == INPUT_TARGETS || input == INPUT_POSITIONS || input == INPUT_DOCUMENTS;
+  return is_text ? (int64_t)window_part_length(&c->part, c->seq_len) * (int64_t)sizeof(int32_t) : 0;
+}
+
+static int64_t row_bytes(const void *sampler, int input) {
+  return sampler_row(&((const Sampler *)sampler)->config, input);
+}
+
+static int32_t *row_of(Sampler *s, void *const *to, int input) {
+  if (to[input]) return to[input];
+  size_t length = (size_t)window_part_length(&s->config.part, s->config.seq_len);
+  if (!s->unasked) s->unasked = xcalloc(length, sizeof *s->unasked);
+  return s->unasked;
+}
+
+static int read_inputs(void *sampler, int64_t i, void *const *to, Error *error) {
+  Sampler *s = sampler;
+  return sampler_read(s, i, row_of(s, to, INPUT_TOKENS), row_of(s, to, INPUT_TARGETS), row_of(s, to, INPUT_POSITIONS),
+                      row_of(s, to, INPUT_DOCUMENTS), error);
+}
+
+static void close_self(void *sampler) { sampler_close(sampler); }
+
+SampleSource sampler_source(Sampler *s) {
+  return (SampleSource){.self = s,
+                        .datasets = s->config.source_count,
+                        .windows = s->windows,
+                        .total = s->total,
+                        .row = row_bytes,
+                        .read = read_inputs,
+                        .close = close_self};
 }

@@ -16,6 +16,7 @@
 #pragma once
 #include "base/error.h"
 #include "data/blend.h"
+#include "data/sample_source.h"
 #include "data/stream.h"
 
 typedef struct DataSource {
@@ -54,6 +55,7 @@ typedef struct Sampler {
   int64_t total;            // evaluation: windows of all datasets; training: INT64_MAX
   Blend blend;
   int32_t *ids; // (positions read + 1) scratch
+  int32_t *unasked; // (positions read) rows that nobody asks for; made when there are some
 } Sampler;
 
 // A dataset without one whole window (training) or with fewer than 2 tokens (evaluation) is PLAIT_BAD_INPUT, as is
@@ -61,6 +63,9 @@ typedef struct Sampler {
 // 2 tokens.
 int sampler_open(Sampler *sampler, const SamplerConfig *config, Error *error);
 void sampler_close(Sampler *sampler); // also safe after a failed open and twice
+// As a loader reads it. Closing it closes the sampler, whose memory is the caller's.
+SampleSource sampler_source(Sampler *sampler);
+int64_t sampler_row(const SamplerConfig *config, int input); // SampleSource.row of such a sampler
 
 // Where sample i is read: dataset, epoch, and the stream position of its first input.
 typedef struct SampleSite {

@@ -12,23 +12,20 @@ int generator_create(Generator *g, const ModelSource *source, const InferenceOpt
   int code = inference_open(&g->model, source, &o, launch, error);
   if (code) return code;
   size_t rows = (size_t)inference_local_rows(&g->model), all = rows * (size_t)g->window;
-  g->tokens = xcalloc(all, sizeof *g->tokens);
-  g->positions = xcalloc(all, sizeof *g->positions);
-  g->documents = xcalloc(all, sizeof *g->documents);
-  g->index = xcalloc(rows, sizeof *g->index);
+  static const KnownInput windows[] = {INPUT_TOKENS, INPUT_POSITIONS, INPUT_DOCUMENTS};
+  for (size_t k = 0; k < sizeof windows / sizeof *windows; k++)
+    g->input[windows[k]] = xcalloc(all, sizeof **g->input);
+  g->input[INPUT_INDEX] = xcalloc(rows, sizeof **g->input);
   g->logits = xcalloc((size_t)inference_rows(&g->model) * (size_t)g->vocab, sizeof *g->logits);
   g->scratch = xcalloc((size_t)g->vocab, sizeof *g->scratch);
-  for (size_t i = 0; i < all; i++) g->positions[i] = (int32_t)(i % (size_t)g->window);
+  for (size_t i = 0; i < all; i++) g->input[INPUT_POSITIONS][i] = (int32_t)(i % (size_t)g->window);
   return PLAIT_OK;
 }
 
 void generator_destroy(Generator *g) {
   inference_close(&g->model);
   free(g->ids);
-  free(g->tokens);
-  free(g->positions);
-  free(g->documents);
-  free(g->index);
+  for (int id = 0; id < INPUT_COUNT; id++) free(g->input[id]);
   free(g->logits);
   free(g->scratch);
   *g = (Generator){0};
@@ -57,8 +54,8 @@ int generator_push(Generator *g, const int32_t *ids, int64_t count, Error *error
 static void fill_window(Generator *g) {
   int64_t n = g->count < g->window ? g->count : g->window;
   for (int64_t row = 0; row < inference_local_rows(&g->model); row++) {
-    memcpy(g->tokens + row * g->window, g->ids + g->count - n, sizeof *g->tokens * (size_t)n);
-    g->index[row] = (int32_t)n - 1; // tokens after it are not seen: attention is causal
+    memcpy(g->input[INPUT_TOKENS] + row * g->window, g->ids + g->count - n, sizeof *g->ids * (size_t)n);
+    g->input[INPUT_INDEX][row] = (int32_t)n - 1; // tokens after it are not seen: attention is causal
   }
 }
 
@@ -74,16 +71,12 @@ static int32_t *part_of(const Generator *g, const WindowPart *part, const int32_
 // The model's part of a token: each rank on its part of the windows.
 static int compute(Rank *r, const Generator *g, Error *error) {
   WindowPart part = rank_window_part(r->job, r->rank);
-  int32_t *tokens = part_of(g, &part, g->tokens), *positions = part_of(g, &part, g->positions),
-          *documents = part_of(g, &part, g->documents);
-  StepInputs inputs = {.known = {[INPUT_TOKENS] = {tokens, 0, 0},
-                                 [INPUT_POSITIONS] = {positions, 0, 0},
-                                 [INPUT_DOCUMENTS] = {documents, 0, 0},
-                                 [INPUT_INDEX] = {g->index, 0, 0}}};
-  int code = rank_run(r, &role_generate, &inputs, error);
-  free(tokens);
-  free(positions);
-  free(documents);
+  StepInput of[INPUT_COUNT] = {[INPUT_INDEX] = {.base = g->input[INPUT_INDEX]}};
+  int32_t *mine[INPUT_COUNT] = {0};
+  for (int id = 0; id < INPUT_COUNT; id++)
+    if (g->input[id] && id != INPUT_INDEX) of[id].base = mine[id] = part_of(g, &part, g->input[id]);
+  int code = rank_run(r, &role_generate, &(StepInputs){.of = of, .count = INPUT_COUNT}, error);
+  for (int id = 0; id < INPUT_COUNT; id++) free(mine[id]);
   return code;
 }
 

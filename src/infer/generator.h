@@ -10,8 +10,7 @@ typedef struct Generator {
   const uint8_t *allowed; // (vocab), borrowed; NULL: all
   int32_t *ids;           // all tokens so far, prompt included; the same in every process
   int64_t count, capacity;
-  int32_t *tokens, *positions, *documents,
-      *index; // (rows, window) three times, (rows): of one data rank, all rows alike
+  int32_t *input[INPUT_COUNT]; // of one data rank, all rows alike: (rows, window), INPUT_INDEX (rows); NULL: not read
   float *logits;                                   // (rows, vocab) of all data ranks, on rank 0
   SampleCandidate *scratch;                        // (vocab)
   int32_t next;                                    // the token that was drawn last

@@ -198,8 +198,8 @@ static int find_shape(ModelSource *s, const char *name, CheckpointTensor *t, Err
   int code = PLAIT_OK;
   if (!s->model) {
     s->model = graph_create();
-    code = model_build(s->model, &s->config, &(ModelOptions){.batch = 1, .seq = 1, .mode = MODEL_EVALUATE}, &outputs,
-                       error);
+    code = model_build(s->model, &s->config,
+                       &(ModelOptions){.batch = 1, .length = {[DIM_SEQ] = 1}, .mode = MODEL_EVALUATE}, &outputs, error);
   }
   int v = code ? -1 : graph_find_variable(s->model, name);
   if (code || v < 0) return code ? code : error_set(error, PLAIT_FAILED, "the model has no parameter %s", name);

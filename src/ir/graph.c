@@ -25,11 +25,14 @@ static const struct { const char *prefix; VariableKind kind; int shape; } known_
 #include "ir/known.def"
 };
 
-static const struct { const char *name; Dtype dtype; const char *what; } known_inputs[INPUT_COUNT] = {
-    [INPUT_OWN] = {"own", DTYPE_F32, "an input of the graph's own"},
-#define KNOWN_INPUT(id, name, dtype, what) [INPUT_##id] = {name, DTYPE_##dtype, what},
-#include "ir/known.def"
-};
+const InputDef *input_def(int id) {
+  static const InputDef table[INPUT_COUNT] = {
+#define INPUT(id, name, dtype, dims, from, filled, what)                                                               \
+  {name, DTYPE_##dtype, dims, FROM_##from, FILLED_##filled, what},
+#include "ir/inputs.def"
+  }, own = {.dtype = DTYPE_F32, .from = FROM_CALLER, .what = "an input of the graph's own"};
+  return id < INPUT_COUNT ? &table[id] : &own;
+}
 
 KnownLoss known_loss(LossKind kind) {
   static const KnownLoss of[LOSS_COUNT] = {
@@ -43,8 +46,6 @@ KnownLoss known_loss(LossKind kind) {
 const char *known_name(KnownVariable known) { return known_variables[known].name; }
 
 const char *known_what(KnownVariable known) { return known_variables[known].what; }
-
-const char *known_input_what(KnownInput known) { return known_inputs[known].what; }
 
 const char *dim_name(DimName dim) { return dim_names[dim]; }
 
@@ -308,22 +309,37 @@ int graph_read_apart(Graph *g, int variable) {
   return t;
 }
 
-static int new_input(Graph *g, const char *name, KnownInput known, int own, Dtype dtype, Shape shape) {
+static int new_input(Graph *g, const char *name, int id, Dtype dtype, Shape shape) {
+  const InputDef *def = input_def(id);
   int t = new_tensor(g, arena_strdup(&g->arena, name), dtype, shape);
   graph_tensor(g, t)->role = ROLE_DATA;
-  graph_tensor(g, t)->input = graph_add_input(g, &(GraphInput){name, g->region, t, known, own});
+  graph_tensor(g, t)->input = graph_add_input(g, &(GraphInput){name, g->region, t, id, def->from, def->filled});
   return t;
 }
 
 int graph_input(Graph *g, const char *name, Dtype dtype, Shape shape) {
   int own = 0;
-  for (int i = 0; i < g->input.count; i++) own += g->input.data[i].known == INPUT_OWN;
-  return new_input(g, name, INPUT_OWN, own, dtype, shape);
+  for (int i = 0; i < g->input.count; i++) own += input_own(&g->input.data[i]) >= 0;
+  return new_input(g, name, INPUT_COUNT + own, dtype, shape);
 }
 
-int graph_known_input(Graph *g, KnownInput known, Shape shape) {
-  CHECK(known != INPUT_OWN, "graph_input makes inputs of the user's own");
-  return new_input(g, known_inputs[known].name, known, -1, known_inputs[known].dtype, shape);
+// The dim of a sequence by its letter in the table.
+static DimName input_sequence(char letter) {
+  static const struct { char letter; DimName dim; } sequences[] = {{'s', DIM_SEQ}};
+  size_t i = 0;
+  while (sequences[i].letter != letter) CHECK(++i < sizeof sequences / sizeof *sequences, "no sequence is %c", letter);
+  return sequences[i].dim;
+}
+
+int graph_known_input(Graph *g, KnownInput id, const InputSizes *sizes) {
+  const InputDef *def = input_def(id);
+  Shape shape = {0};
+  for (const char *letter = def->dims; *letter; letter++, shape.rank++) {
+    int samples = *letter == 'b' || *letter == 'B';
+    DimName dim = shape.dim[shape.rank] = samples ? DIM_BATCH : input_sequence(*letter);
+    shape.size[shape.rank] = *letter == 'b' ? sizes->samples : samples ? sizes->step_samples : sizes->length[dim];
+  }
+  return new_input(g, def->name, id, def->dtype, shape);
 }
 
 void graph_bind(Graph *g, int tensor, int variable, int copy) {

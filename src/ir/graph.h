@@ -11,6 +11,7 @@
 #include "base/fault.h"
 #include "base/intern.h"
 #include "base/vec.h"
+#include "ir/inputs.h"
 #include <stdint.h>
 #include <stdio.h>
 
@@ -30,7 +31,7 @@ typedef enum Op {
   OP_COUNT
 } Op;
 
-// Variables and inputs that plait itself speaks of: handles to ir/known.def, which has their names.
+// Variables that plait itself speaks of: handles to ir/known.def, which has their names.
 typedef enum KnownVariable {
   KNOWN_NONE,
 #define KNOWN_VARIABLE(id, name, kind, first, what) KNOWN_##id,
@@ -44,13 +45,6 @@ typedef enum KnownOf { // what a Variable is to its parameter
 #include "ir/known.def"
   OF_COUNT
 } KnownOf;
-
-typedef enum KnownInput {
-  INPUT_OWN, // an input of a graph of the user's own, known by its index among them
-#define KNOWN_INPUT(id, name, dtype, what) INPUT_##id,
-#include "ir/known.def"
-  INPUT_COUNT
-} KnownInput;
 
 // Losses beside the model's own: ir/losses.def.
 typedef enum LossKind {
@@ -217,9 +211,11 @@ typedef struct GraphInput {
   const char *name;
   Region region;
   int tensor;
-  KnownInput known;
-  int own;         // INPUT_OWN: its index among the user's own inputs; else -1
+  int id;          // of the table, or INPUT_COUNT and its index among the user's own
+  InputFrom from;
+  InputFilled filled;
 } GraphInput;
+static inline int input_own(const GraphInput *in) { return in->id < INPUT_COUNT ? -1 : in->id - INPUT_COUNT; }
 
 // Which facts of a Graph are known. Passes take it from one form to the next (compile/passes.def), and graph_verify
 // checks the facts of each.
@@ -297,9 +293,12 @@ int graph_read(Graph *g, int variable);
 // Copy.
 int graph_read_apart(Graph *g, int variable);
 // Inputs: one of the user's own by name, and one of the table.
-int graph_input(Graph *g, const char *name, Dtype dtype, Shape shape);
-int graph_known_input(Graph *g, KnownInput known, Shape shape);
-const char *known_input_what(KnownInput known); // "the token ids (b, s)"
+int graph_input(Graph *g, const char *name, Dtype dtype, Shape shape); // FROM_CALLER, FILLED_BEFORE
+typedef struct InputSizes {
+  int64_t samples, step_samples; // of a microbatch, and of a step
+  const int64_t *length;         // (DIM_COUNT) of the sequences that the input has
+} InputSizes;
+int graph_known_input(Graph *g, KnownInput id, const InputSizes *sizes);
 
 // For an op's shape rule: declares the node's next output.
 int graph_output(Graph *g, Node *node, const char *suffix, Dtype dtype, Shape shape);

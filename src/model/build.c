@@ -35,6 +35,12 @@ static int parameter(ModelBuild *m, const char *name, Init init, int matrix, int
   return graph_read(m->g, variable);
 }
 
+int build_input(ModelBuild *m, KnownInput id) {
+  InputSizes sizes = {.samples = m->options->batch, .length = m->options->length};
+  if (!m->input[id]) m->input[id] = 1 + graph_known_input(m->g, id, &sizes);
+  return m->input[id] - 1;
+}
+
 int build_matrix(ModelBuild *m, const char *name, double deviation, int rank, const Extent *dims) {
   return parameter(m, name, (Init){.kind = INIT_NORMAL, .value = deviation}, 1, rank, dims);
 }
@@ -122,21 +128,30 @@ int build_attention(ModelBuild *m, int x) {
     k = build_rms_norm(m, "k.norm", k);
   }
   if (c->rope.theta > 0) {
-    q = op_rope(g, "q.rope", q, m->positions, &c->rope);
-    k = op_rope(g, "k.rope", k, m->positions, &c->rope);
+    q = op_rope(g, "q.rope", q, build_input(m, INPUT_POSITIONS), &c->rope);
+    k = op_rope(g, "k.rope", k, build_input(m, INPUT_POSITIONS), &c->rope);
   }
   AttentionAttr attr = {
       .scale = c->attention_scale, .dropout = build_dropout_rate(m, c->attention_dropout), .causal = 1};
   int64_t longest = FAULT(window_is_too_long, c->window, c->window + 1); // a token sees itself and window - 1 before it
   if (c->window) build_limit(m, c->window_key, longest, "attention within a window is not built yet");
-  return op_attention(g, "attention", q, k, v, m->documents, m->documents, &attr);
+  return op_attention(g, "attention", q, k, v, build_input(m, INPUT_DOCUMENTS), build_input(m, INPUT_DOCUMENTS), &attr);
+}
+
+// First of all, so that they are the graph's first tensors whatever a family reads first.
+static void text_inputs(ModelBuild *m) {
+  build_input(m, INPUT_TOKENS);
+  build_input(m, INPUT_POSITIONS);
+  build_input(m, INPUT_DOCUMENTS);
+  build_input(m, m->options->mode == MODEL_GENERATE ? INPUT_INDEX : INPUT_TARGETS);
 }
 
 int build_embedding(ModelBuild *m, int *wte) {
+  text_inputs(m);
   const ModelConfig *c = m->config;
   build_scope(m, -1, "%s", "");
   *wte = build_matrix(m, "wte", c->initializer_range, 2, (Extent[]){{DIM_VOCAB, c->vocab}, {DIM_EMBED, c->embed}});
-  return build_residual(m, op_embedding(m->g, "wte", *wte, m->tokens));
+  return build_residual(m, op_embedding(m->g, "wte", *wte, build_input(m, INPUT_TOKENS)));
 }
 
 void build_head(ModelBuild *m, int x, int wte, ModelOutputs *outputs) {
@@ -146,12 +161,13 @@ void build_head(ModelBuild *m, int x, int wte, ModelOutputs *outputs) {
   int w = c->tied ? wte : build_matrix(m, "head", c->initializer_range, 2, table);
   *outputs = (ModelOutputs){.loss_sum = -1, .logits = -1};
   if (m->options->mode == MODEL_GENERATE) {
-    int logits = outputs->logits = op_matmul(m->g, "logits", op_take(m->g, "take", x, m->index), w, 1);
+    int logits = outputs->logits =
+        op_matmul(m->g, "logits", op_take(m->g, "take", x, build_input(m, INPUT_INDEX)), w, 1);
     int kept = graph_known_output(m->g, KNOWN_LOGITS, DTYPE_F32, graph_tensor(m->g, logits)->shape);
     graph_bind(m->g, op_identity(m->g, "logits.kept", logits), kept, -1);
   } else {
     int train = m->options->mode == MODEL_TRAIN;
     int seed = train ? graph_read(m->g, graph_known(m->g, KNOWN_GRADIENT_SEED)) : -1;
-    outputs->loss_sum = op_linear_cross_entropy(m->g, "loss", x, w, m->targets, seed, train);
+    outputs->loss_sum = op_linear_cross_entropy(m->g, "loss", x, w, build_input(m, INPUT_TARGETS), seed, train);
   }
 }

@@ -7,10 +7,8 @@ typedef struct ModelBuild {
   Graph *g;
   const ModelConfig *config;
   const ModelOptions *options;
-  int tokens, positions, documents; // (b, s)
-  int targets;                      // (b, s), or -1
-  int index;                        // (b), or -1
-  int64_t longest;                  // by build_limit; 0: any length
+  int input[INPUT_COUNT]; // by build_input: 1 + the tensor; 0: the model has not read it
+  int64_t longest;        // by build_limit; 0: any length
   const char *limit, *why;
 } ModelBuild;
 
@@ -21,6 +19,9 @@ typedef struct Extent { DimName dim; int64_t size; } Extent;
 void build_scope(ModelBuild *m, int layer, const char *format, ...) __attribute__((format(printf, 3, 4)));
 // Sequences are at most `length` tokens long, because `key` of config.json says so; `why`: what is missing.
 void build_limit(ModelBuild *m, const char *key, int64_t length, const char *why);
+
+// An input of the table; the graph has those that a model asks for.
+int build_input(ModelBuild *m, KnownInput id);
 
 // A parameter of the current scope as an operand. Matrices are normal with the given standard deviation, have weight
 // decay and, in narrow precisions, a narrow Copy; biases start at 0 and gains at 1, and have neither.

@@ -23,7 +23,7 @@ void learned_build(ModelBuild *m, double residual, const char *positions_key, Mo
   build_scope(m, -1, "%s", "");
   int wte, token = build_embedding(m, &wte); // (b, s, e)
   int wpe = build_matrix(m, "wpe", c->initializer_range, 2, table);
-  int position = build_residual(m, op_embedding(m->g, "wpe", wpe, m->positions)); // (b, s, e)
+  int position = build_residual(m, op_embedding(m->g, "wpe", wpe, build_input(m, INPUT_POSITIONS))); // (b, s, e)
   int stream = build_residual(m, op_add(m->g, "embedding", (int[]){token, position}, 2));
   stream = build_residual(m, build_dropout(m, "embedding.dropout", stream, c->embedding_dropout));
 

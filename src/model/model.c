@@ -1,35 +1,22 @@
-// model_build: inputs, the family's part, and the check of the length.
+// model_build: the family's part, and the check of the length.
 #include "model/family.h"
 #include "base/fault.h"
-
-static void make_inputs(ModelBuild *m) {
-  const ModelOptions *o = m->options;
-  Shape all = shape_of(2, (int64_t[]){o->batch, o->seq}, (DimName[]){DIM_BATCH, DIM_SEQ});
-  Shape samples = shape_of(1, (int64_t[]){o->batch}, (DimName[]){DIM_BATCH});
-  m->tokens = graph_known_input(m->g, INPUT_TOKENS, all);
-  m->positions = graph_known_input(m->g, INPUT_POSITIONS, all);
-  m->documents = graph_known_input(m->g, INPUT_DOCUMENTS, all);
-  m->targets = m->index = -1;
-  if (o->mode == MODEL_GENERATE) m->index = graph_known_input(m->g, INPUT_INDEX, samples);
-  else m->targets = graph_known_input(m->g, INPUT_TARGETS, all);
-}
 
 // Builds whatever the length is; the limit of the length is in *m afterwards.
 static void build(ModelBuild *m, ModelOutputs *outputs) {
   Graph *g = m->g;
-  CHECK(m->options->batch > 0 && m->options->seq > 0);
+  CHECK(m->options->batch > 0);
   g->region = REGION_MICRO;
   g->phase = PHASE_FORWARD;
   g->layers = (int)m->config->layers;
   g->layer = -1;
   g->scope = "";
-  make_inputs(m);
   m->config->family->build(m, outputs);
   g->scope = "";
 }
 
 int model_build(Graph *g, const ModelConfig *config, const ModelOptions *options, ModelOutputs *outputs, Error *error) {
-  int code = model_check_length(config, "data.seq_len", options->seq, error);
+  int code = model_check_length(config, "data.seq_len", options->length[DIM_SEQ], error);
   if (code) return code;
   build(&(ModelBuild){.g = g, .config = config, .options = options}, outputs);
   return PLAIT_OK;
@@ -37,7 +24,9 @@ int model_build(Graph *g, const ModelConfig *config, const ModelOptions *options
 
 Graph *model_graph(const ModelConfig *config, int64_t seq) {
   ModelOutputs outputs;
-  ModelBuild m = {.g = graph_create(), .config = config, .options = &(ModelOptions){1, seq, MODEL_EVALUATE, 0, 0}};
+  ModelBuild m = {.g = graph_create(),
+                  .config = config,
+                  .options = &(ModelOptions){.batch = 1, .length = {[DIM_SEQ] = seq}, .mode = MODEL_EVALUATE}};
   build(&m, &outputs);
   return m.g;
 }
@@ -94,7 +83,9 @@ static void note_width(ModelFacts *facts, const Variable *v, int d) {
 
 void model_measure(ModelConfig *config) {
   ModelOutputs outputs;
-  ModelBuild m = {.g = graph_create(), .config = config, .options = &(ModelOptions){1, 1, MODEL_EVALUATE, 0, 0}};
+  ModelBuild m = {.g = graph_create(),
+                  .config = config,
+                  .options = &(ModelOptions){.batch = 1, .length = {[DIM_SEQ] = 1}, .mode = MODEL_EVALUATE}};
   build(&m, &outputs);
   ModelFacts facts = {.longest = m.longest, .limit = m.limit, .why = m.why};
   count_parameters(m.g, &facts);

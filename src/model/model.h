@@ -30,11 +30,12 @@ typedef enum ModelMode {
 } ModelMode;
 
 typedef struct ModelOptions {
-  int64_t batch, seq; // global shape of the graph: sequences of one microbatch, tokens of a sequence
-  int mode;           // ModelMode
+  int64_t batch;             // global shape of the graph: samples of one microbatch
+  int64_t length[DIM_COUNT]; // of each sequence of a sample, by its dim
+  int mode;                  // ModelMode
   double capacity;    // of experts, while training: times the even share of a sequence's choices; 0: no limit
   int router_bias;    // routers choose by probabilities and a bias that is not a parameter
-  int chunks;         // positions go through layers of experts in this many parts, which divide seq; 0, 1: at once
+  int chunks; // positions go through layers of experts in this many parts, which divide the length; 0, 1: at once
 } ModelOptions;
 
 typedef struct ModelOutputs {
@@ -44,8 +45,7 @@ typedef struct ModelOutputs {
 
 // Appends the model's forward nodes to g (region MICRO, phase FORWARD) and creates its Variables, all fp32; Variables
 // that g has already are used again, so several graphs may share names. Sets g->layers.
-// Graph inputs, all int32: tokens, positions, documents (b, s); targets (b, s), negative where there is none (not in
-// MODEL_GENERATE); index (b), the position whose logits are wanted (MODEL_GENERATE).
+// Graph inputs: those of ir/inputs.def that the family reads; targets not in MODEL_GENERATE, index only there.
 // MODEL_TRAIN reads the seed of the gradient from the Variable KNOWN_GRADIENT_SEED.
 // Layers of nodes: -1 embedding, 0 … L-1 blocks, L final norm and head.
 // PLAIT_BAD_INPUT where the options do not fit the config: sequences longer than the model's positions, or than a

@@ -26,5 +26,5 @@ void build_routing(ModelBuild *m, int logits, const RouteAttr *attr, int *weight
   op_route(g, "route", logits, bias, attr, weights, mask);
   if (m->options->mode != MODEL_TRAIN) return;
   *mask = op_router_losses(g, "route", router, logits, *mask,
-                           model_expert_capacity(m->config, m->options->capacity, m->options->seq));
+                           model_expert_capacity(m->config, m->options->capacity, m->options->length[DIM_SEQ]));
 }

@@ -20,7 +20,7 @@ AlgorithmCall parallel_context_call(const Step *s, const StepModel *m) {
   int tp = heads != AXIS_OWN ? parallel_word_ranks(o, heads) : 1, of_kv = parallel_kv_ranks(m, tp);
   AlgorithmCall c = {.ranks = mesh_axis_size(&o->mesh, AXIS_CP), .inner = o->ulysses, .bytes = sizeof(float)};
   c.size['b' - 'a'] = s->batch.micro;
-  c.size['s' - 'a'] = c.size['t' - 'a'] = s->batch.seq;
+  c.size['s' - 'a'] = c.size['t' - 'a'] = s->batch.length[DIM_SEQ];
   c.size['g' - 'a'] = m->size[DIM_KV_HEADS] / of_kv;
   c.size['r' - 'a'] = m->size[DIM_GROUP] / (tp / of_kv);
   c.size['d' - 'a'] = m->size[DIM_HEAD_DIM];

@@ -218,7 +218,8 @@ static int check_data(const Question *q) {
   int64_t ranks = parallel_row_ranks(q->o, LAYOUT_ROW_SEQ);
   int zigzag = parallel_row_has(q->o, LAYOUT_ROW_SEQ, AXIS_CP) && q->cp > 1 &&
                q->s->algorithm[CHOICE_CONTEXT] != ALGORITHM_ULYSSES; // whose ranks have one piece each
-  int whole = q->s->batch.seq % ranks == 0; // then ulysses does, if the heads allow it: that is known with the model
+  int whole = q->s->batch.length[DIM_SEQ] % ranks ==
+              0; // then ulysses does, if the heads allow it: that is known with the model
   char list[64], other[64], text[64];
   for (int i = 1; i < batch->count; i++)
     if (word_order(q, batch->axis[i]) < word_order(q, batch->axis[i - 1]))
@@ -239,7 +240,7 @@ static int check_data(const Question *q) {
                   row_text(q, LAYOUT_ROW_BATCH, list), samples, samples > 1 ? "s" : "",
                   row_keys[LAYOUT_ROW_INTERIOR], row_text(q, LAYOUT_ROW_INTERIOR, other), inside, row_keys[blamed]);
   }
-  if (whole && (!zigzag || !q->m->known || q->s->batch.seq % (2 * ranks) == 0)) return PLAIT_OK;
+  if (whole && (!zigzag || !q->m->known || q->s->batch.length[DIM_SEQ] % (2 * ranks) == 0)) return PLAIT_OK;
   if (zigzag) {
     char by_tp[32] = "";
     q->problem->also = "mesh.cp";
@@ -248,7 +249,8 @@ static int check_data(const Question *q) {
         q, "data.seq_len",
         "data.seq_len is %lld, but mesh.cp is %d and each of its ranks has two equal pieces of a sequence; it "
         "must be a multiple of 2 · %d%s; the nearest data.seq_len is %s%s",
-        (long long)q->s->batch.seq, q->cp, q->cp, by_tp, nearest_multiple(q, q->s->batch.seq, 2 * ranks, text),
+        (long long)q->s->batch.length[DIM_SEQ], q->cp, q->cp, by_tp,
+        nearest_multiple(q, q->s->batch.length[DIM_SEQ], 2 * ranks, text),
         whole && !q->o->ulysses && parallel_exchange_fits(q->s, q->m, q->cp) ? ", or take parallel.context ulysses"
                                                                              : "");
   }
@@ -256,8 +258,8 @@ static int check_data(const Question *q) {
   return refuse(q, "data.seq_len",
                 "data.seq_len is %lld, but the Layout cuts the sequence over %s, %lld ranks, which must divide it; the "
                 "nearest data.seq_len is %s",
-                (long long)q->s->batch.seq, row_text_of_several(q, LAYOUT_ROW_SEQ, list), (long long)ranks,
-                nearest_multiple(q, q->s->batch.seq, ranks, text));
+                (long long)q->s->batch.length[DIM_SEQ], row_text_of_several(q, LAYOUT_ROW_SEQ, list), (long long)ranks,
+                nearest_multiple(q, q->s->batch.length[DIM_SEQ], ranks, text));
 }
 
 // An axis that cuts two dims of one tensor.

@@ -186,7 +186,7 @@ static int check_chunks(const Step *s, const StepModel *m, ParallelProblem *prob
   int ranks = parallel_row_ranks(o, LAYOUT_ROW_SEQ), pieces = 1;
   if (parallel_row_has(o, LAYOUT_ROW_SEQ, AXIS_CP) && axis_size(o, AXIS_CP) > 1)
     pieces = s->algorithm[CHOICE_CONTEXT] == ALGORITHM_ULYSSES ? 1 : 2;
-  int64_t positions = s->batch.seq / ranks / pieces, near[2];
+  int64_t positions = s->batch.length[DIM_SEQ] / ranks / pieces, near[2];
   char text[64], over[64] = "";
   if (s->chunks < 2 || positions % s->chunks == 0) return PLAIT_OK;
   if (ranks > 1) snprintf(over, sizeof over, " over %d ranks%s", ranks, pieces > 1 ? ", in two pieces each" : "");
@@ -195,7 +195,7 @@ static int check_chunks(const Step *s, const StepModel *m, ParallelProblem *prob
                          "moe.chunks is %d, but must divide the %lld positions of a %s (data.seq_len %lld%s); the "
                          "nearest is %s",
                          s->chunks, (long long)positions, ranks == 1 ? "sequence" : pieces > 1 ? "piece" : "rank",
-                         (long long)s->batch.seq, over, parallel_nearest(problem, near[0], near[1], text));
+                         (long long)s->batch.length[DIM_SEQ], over, parallel_nearest(problem, near[0], near[1], text));
 }
 
 int parallel_check_experts(const Step *s, const StepModel *m, ParallelProblem *problem) {

@@ -45,7 +45,7 @@ typedef struct StepParallel {
 typedef struct StepBatch {
   int64_t samples; // sequences of a step (global batch)
   int64_t micro;   // the most sequences of a microbatch that a data rank has
-  int64_t seq;     // positions of a sequence
+  int64_t length[DIM_COUNT]; // positions of each sequence of a sample, by its dim
   Balance balance; // of the data ranks' shares of a step; its weights are borrowed
 } StepBatch;
 

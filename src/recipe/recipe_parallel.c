@@ -115,7 +115,7 @@ void recipe_step(const Recipe *r, const StepModel *model, Step *step) {
   *step = (Step){.parallel = recipe_parallel(r),
                  .batch = {.samples = r->batch.global,
                            .micro = r->batch.micro,
-                           .seq = r->data.seq_len,
+                           .length = {[DIM_SEQ] = r->data.seq_len},
                            .balance = recipe_balance(r)},
                  .update = update_of(r, model),
                  .recompute = {.mode = recompute_mode(r), .layers = r->parallel.recompute_layers},

@@ -6,58 +6,6 @@
 #include "runtime/pieces.h"
 #include <string.h>
 
-static int find_inputs(Binding *b, const StepInputs *given, StepInput *input, Error *error) {
-  const Graph *g = b->program->graph;
-  for (int i = 0; i < g->input.count; i++) {
-    const GraphInput *in = &g->input.data[i];
-    if (in->known != INPUT_OWN) input[i] = given->known[in->known];
-    else input[i] = in->own < given->own_count ? given->own[in->own] : (StepInput){0};
-    if (!input[i].base && FAULT(input_is_not_bound, 1, 0))
-      return error_set(error, PLAIT_FAILED, "the graph reads the input %s (%s), and the step does not give it",
-                       in->name, known_input_what(in->known));
-  }
-  return PLAIT_OK;
-}
-
-static const char *input_address(const Binding *b, int input, int set, int microbatch) {
-  const StepInput *in = &b->input[set][input];
-  Rows rows = b->input_rows[input];
-  const Shares *shares = b->program->shares;
-  if (in->row && rows.count && b->program->graph->input.data[input].known == INPUT_OWN)
-    return (const char *)in->base +
-           shares_first(shares, microbatch, FAULT(own_inputs_of_one_rank, rows.first, 0)) * in->row;
-  int64_t offset = in->row && rows.count
-                       ? shares_rows_before(shares, microbatch, rows.first, rows.count) * in->row
-                       : microbatch * in->stride;
-  return (const char *)in->base + offset;
-}
-
-// The copies have a separate queue; kernels come after them.
-static void copy_inputs(Binding *b, int set) {
-  const Program *p = b->program;
-  for (int i = 0; i < p->graph->input.count; i++) {
-    int microbatches;
-    int64_t bytes = program_input_bytes(p, i, &microbatches), stride = round_up(bytes, p->device->space[0].alignment);
-    char *to = b->state->in[0].work + program_input_offset(p) + set * (p->input_bytes / p->schedule->steps) +
-               p->input_offset[i];
-    StepInput from = b->input[set][i];
-    int in_micro = p->graph->input.data[i].region == REGION_MICRO;
-    for (int m = 0; m < microbatches && from.base; m++) {
-      int64_t there = from.row ? rows_valid(p, b->input_rows[i], in_micro ? m : -1) * from.row : bytes;
-      device_copy(b->state->queue, DEVICE_FROM_HOST, 0, to + m * stride, input_address(b, i, set, m), there);
-    }
-    b->input[set][i] = (StepInput){from.base ? to : NULL, stride, 0};
-  }
-  UNLESS_FAULT(kernels_come_before_inputs) device_follow(b->queue, device_record(b->state->queue));
-}
-
-int binding_inputs(Binding *b, const StepInputs *given, int64_t step, Error *error) {
-  int set = (int)(step % b->program->schedule->steps);
-  int code = find_inputs(b, given, b->input[set], error);
-  if (!code && !b->program->device->space[0].is_host) copy_inputs(b, set);
-  return code;
-}
-
 char *binding_address(const Binding *b, int tensor, int microbatch, Turn turn) {
   const Program *p = b->program, *owner = b->state->program;
   const Tensor *t = graph_tensor(p->graph, tensor);
@@ -65,7 +13,7 @@ char *binding_address(const Binding *b, int tensor, int microbatch, Turn turn) {
   case AREA_VARIABLE:
     return state_address(b->state, program_variable_place(owner, b->variable[t->variable], t->copy, turn));
   case AREA_INPUT:
-    return (char *)(uintptr_t)input_address(b, t->input, (int)(turn.step % p->schedule->steps), microbatch);
+    return (char *)(uintptr_t)binding_input_address(b, t->input, (int)(turn.step % p->schedule->steps), microbatch);
   case AREA_SLOT:
   case AREA_STAGING:
   case AREA_WORK:
@@ -235,6 +183,15 @@ static int after_versions(const Graph *g, const Node *n) {
   return n->region == REGION_END;
 }
 
+// An input that is filled while the forward pass runs.
+static int reads_late(const Graph *g, const Node *n) {
+  for (int k = 0; k < n->ninput; k++) {
+    int input = n->input[k] < 0 ? -1 : graph_tensor(g, n->input[k])->input;
+    if (input >= 0 && g->input.data[input].filled == FILLED_LATE) return 1;
+  }
+  return 0;
+}
+
 static int bind_node(Binding *binding, const Instruction *instruction, Bound *b, Error *error) {
   const Program *p = binding->program;
   const Node *n = &p->graph->node.data[instruction->node];
@@ -258,6 +215,7 @@ static int bind_node(Binding *binding, const Instruction *instruction, Bound *b,
   if (!p->shares->even) bind_rows(binding, b);
   bind_compact(binding, b);
   b->newest = FAULT(update_writes_the_delayed, p->schedule->streams && after_versions(p->graph, n), 0);
+  b->late = reads_late(p->graph, n);
   b->communicates = op_def(n->op)->communicates;
   if (!b->communicates) return bind_kernel(binding, b, error);
   b->comm = binding->group.data[group_find(&binding->group, p->graph, &p->mesh, n)].comm;
@@ -298,9 +256,9 @@ static int bind_variables(Binding *b, Error *error) {
 
 int binding_make(Binding *b, const Program *p, State *state, DeviceQueue *queue, PlaitComm *world, Error *error) {
   *b = (Binding){.program = p, .state = state, .queue = queue};
-  b->input = arena_array(&b->arena, StepInput *, p->schedule->steps);
+  b->input = arena_array(&b->arena, BoundInputs, p->schedule->steps);
   for (int set = 0; set < p->schedule->steps; set++)
-    b->input[set] = arena_array(&b->arena, StepInput, p->graph->input.count + 1);
+    b->input[set].of = arena_array(&b->arena, StepInput, p->graph->input.count + 1);
   b->input_rows = arena_array(&b->arena, Rows, p->graph->input.count + 1);
   for (int i = 0; i < p->graph->input.count; i++)
     b->input_rows[i] = rows_of(p, graph_tensor(p->graph, p->graph->input.data[i].tensor), state->rank);

@@ -2,6 +2,7 @@
 #pragma once
 #include "plait/comm.h"
 #include "program/rows.h"
+#include "runtime/inputs.h"
 #include "runtime/state.h"
 
 // Of a collective: byte offsets into operands, elements, and elements between the parts of neighbouring ranks on the
@@ -28,6 +29,7 @@ typedef struct Bound {
   DeviceBound kernel;
   KernelCall call;        // of the kernel; its scratch is that of the microbatch, its operands are these:
   int ninput;             // terms that live here, see stage
+  int late;               // it reads an input that is filled while the forward pass runs
   const int *tensor;      // (ninput) their tensors
   Rows *rows; // (ninput, then outputs) of operands; NULL: they have all rows of their memory in every microbatch
   int *compact; // (ninput, then outputs) 1 + the number of the mask of a compact operand, else 0; NULL: none is
@@ -57,20 +59,12 @@ typedef struct Group {
 } Group; // comm NULL: this rank is not in it, or has no world
 typedef Vec(Group) GroupList;
 
-// Memory of a graph input for one step, the host's. Microbatch m reads base + m × stride bytes (stride 0 in BEGIN and
-// END); or, where `row` is given, the bytes of a row of the batch, what is there are the rows that this rank has of the
-// step, one microbatch's after the other's; of the user's own inputs it is all ranks' rows of the step, in their order.
-typedef struct StepInput { const void *base; int64_t stride, row; } StepInput;
-// The inputs that a step can read: those of the table, and the user's own by their index. base NULL: not given.
-typedef struct StepInputs { StepInput known[INPUT_COUNT]; const StepInput *own; int own_count; } StepInputs;
-
-typedef struct Binding {
+struct Binding {
   const Program *program;
   State *state;
   DeviceQueue *queue;         // in which its kernels run
   int *variable;              // Variable of this graph → of the State's graph
-  StepInput **input;          // (steps under way, graph inputs) of a step, as addresses of the device's; by
-                              // binding_inputs
+  BoundInputs *input;         // (steps under way) by binding_inputs
   Rows *input_rows;           // (graph inputs)
   CallParameters parameters;  // of the call under way; kernels read them here
   // Of the action under way: which step of a stream it is of; and what is added to a microbatch for its number in the
@@ -83,7 +77,7 @@ typedef struct Binding {
   GroupList group;
   PlaitComm *pipe[2];         // backward and forward direction over the pp axis
   Arena arena;
-} Binding;
+};
 
 // Collective over `world` when the mesh has more than one rank: all create their communicators in the same order. world
 // NULL: there is nobody to communicate with, and the Program is bound but for that, to see what it takes. The queue is
@@ -98,9 +92,6 @@ void graph_groups(const Graph *graph, const Mesh *mesh, GroupList *groups);
 int group_find(const GroupList *groups, const Graph *g, const Mesh *mesh,
                const Node *node); // index of a collective's group
 
-// Finds every input of the graph among those given, for step number `step` of a stream, else 0, and copies it where the
-// device cannot read the host's memory. PLAIT_FAILED: one is not there.
-int binding_inputs(Binding *binding, const StepInputs *given, int64_t step, Error *error);
 // How many rows the compact tensors of a mask have in a microbatch; counted when the mask has been written.
 int64_t *binding_mask_rows(const Binding *binding, int mask, int microbatch);
 // Where a tensor lies for a microbatch of the step of `turn`, as an address of the device's; NULL where it has no

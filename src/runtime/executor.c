@@ -288,7 +288,8 @@ static void leave_to_owner(const Executor *e, const Bound *b) {
 }
 
 static int run_instruction(Executor *e, Bound *b, int microbatch) {
-  int code = PLAIT_OK;
+  int code = b->late ? binding_wait_inputs(&e->binding, e->error) : PLAIT_OK;
+  if (code) return code;
   point_operands(e, b, microbatch);
   OBSERVE(e, INSTRUCTION, .node = b->node, .microbatch = microbatch, .left_to_owner = b->left_to_owner);
   if (b->left_to_owner && b->communicates) announce_left(e, b, NULL);

@@ -38,6 +38,26 @@ static void destroy_executors(Rank *r) {
   free(r->executor);
 }
 
+// Inputs that the job's graphs have: those of the table, and the user's own.
+static int count_inputs(const Job *job) {
+  int count = INPUT_COUNT;
+  for (int i = 0; i < job->list.count; i++)
+    for (int k = 0; k < job->list.data[i]->graph->input.count; k++) {
+      int id = job->list.data[i]->graph->input.data[k].id;
+      if (id >= count) count = id + 1;
+    }
+  return count;
+}
+
+// Of the steps under way, and one more, for what is run beside them.
+static void create_inputs(Rank *r) {
+  int steps = r->train ? rank_most_ahead(r) + 2 : 1, count = count_inputs(r->job);
+  r->inputs = xcalloc((size_t)steps, sizeof *r->inputs);
+  r->input = xcalloc((size_t)(steps * count), sizeof *r->input);
+  for (int k = 0; k < steps; k++) r->inputs[k] = (StepInputs){.of = r->input + k * count, .count = count};
+  r->beside = steps - 1;
+}
+
 Executor *rank_executor(const Rank *r, const JobRole *role) {
   for (int i = 0; i < r->job->list.count; i++)
     if (r->job->list.data[i]->role == role) return r->executor[i];
@@ -63,10 +83,8 @@ int rank_load(Rank *r, const Job *job, Error *error) {
   if (code) return code;
   state_init(r->state, job->run.seed, is_not_loaded);
   code = create_executors(r, c, error);
-  if (!code && r->train) {
-    r->batch = xcalloc((size_t)rank_most_ahead(r) + 1, sizeof(Batch *));
-    r->inputs = xcalloc((size_t)rank_most_ahead(r) + 1, sizeof *r->inputs);
-  }
+  if (!code && r->train) r->batch = xcalloc((size_t)rank_most_ahead(r) + 1, sizeof(Batch *));
+  if (!code) create_inputs(r);
   if (!code && r->train && job_train(job)->program[0]->schedule->streams) {
     code = plait_stream_create(r->world, &r->signals, error);
     if (!code) stream_reserve(r->signals, 1, 0);
@@ -111,6 +129,7 @@ void rank_unload(Rank *r) {
   team_destroy(r->team);
   free(r->batch);
   free(r->inputs);
+  free(r->input);
   *r = (Rank){.rank = r->rank, .world = r->world, .watchdog = r->watchdog};
 }
 
@@ -167,7 +186,7 @@ void rank_trace(Rank *r, int64_t first, int64_t steps) {
 
 WindowPart rank_window_part(const Job *job, int rank) {
   const Parallel *p = &job->options.parallel;
-  Shape shape = shape_of(1, (int64_t[]){job->options.step.batch.seq}, (DimName[]){DIM_SEQ});
+  Shape shape = shape_of(1, &job->options.step.batch.length[DIM_SEQ], (DimName[]){DIM_SEQ});
   Placement placement = layout_placement(&p->layout, &p->mesh, ROLE_DATA, &shape);
   WindowPart part = {0};
   for (ShardBoxes b = {.shard = shard_of(&p->mesh, &placement, &shape, rank)}; shard_next(&b); part.runs++) {
@@ -178,23 +197,42 @@ WindowPart rank_window_part(const Job *job, int rank) {
   return part;
 }
 
-static LoaderConfig for_rank(const Rank *r, const LoaderConfig *config, const Shares *shares) {
+// What the loader reads for inputs of the graph's own: (own_count) of config, which the caller frees after loader_open.
+static LoaderInput *own_inputs(const Rank *r, const Compiled *c, int *count) {
+  *count = count_inputs(r->job) - INPUT_COUNT;
+  LoaderInput *own = xcalloc((size_t)*count + 1, sizeof *own);
+  for (int i = 0; i < c->graph->input.count; i++) {
+    const GraphInput *in = &c->graph->input.data[i];
+    const Tensor *t = graph_tensor(c->graph, in->tensor);
+    if (input_own(in) < 0 || in->from != FROM_LOADER) continue;
+    int64_t row = (int64_t)dtype_size(t->dtype);
+    for (int d = 1; d < t->shape.rank; d++) row *= tensor_local(c->graph, t)[d];
+    own[input_own(in)] = (LoaderInput){in->name, row, in->filled};
+  }
+  return own;
+}
+
+static int open_loader(const Rank *r, const LoaderConfig *config, const Compiled *of, int64_t first_step, Loader **out,
+                       Error *error) {
   LoaderConfig c = *config;
+  LoaderInput *own = own_inputs(r, of, &c.own_count);
+  c.own = own;
   c.data_rank = r->data_rank;
-  c.shares = shares;
+  c.shares = &of->shares;
   c.part = rank_window_part(r->job, r->rank);
-  return c;
+  int code = loader_open(&c, first_step, out, error);
+  free(own);
+  return code;
 }
 
 int rank_open_data(Rank *r, const LoaderConfig *config, int64_t first_step, Error *error) {
-  LoaderConfig c = for_rank(r, config, &job_train(r->job)->shares);
-  return loader_open(&c, first_step, &r->loader, error);
+  return open_loader(r, config, job_train(r->job), first_step, &r->loader, error);
 }
 
 int rank_open_evaluation(Rank *r, const LoaderConfig *config, Error *error) {
-  LoaderConfig c = for_rank(r, config, &job_find(r->job, &role_evaluate)->shares);
+  LoaderConfig c = *config;
   c.evaluation = 1;
-  return loader_open(&c, 0, &r->evaluation, error);
+  return open_loader(r, &c, job_find(r->job, &role_evaluate), 0, &r->evaluation, error);
 }
 
 void rank_take_shares(Rank *r) {
@@ -203,15 +241,15 @@ void rank_take_shares(Rank *r) {
   if (r->evaluation) loader_take_shares(r->evaluation);
 }
 
-// What a step reads of a batch. learning_rate NULL: an evaluation.
-static StepInputs inputs_from(const Batch *b, const double *learning_rate) {
-  int64_t row = b->length * (int64_t)sizeof(int32_t);
-  return (StepInputs){.known = {[INPUT_TOKENS] = {b->tokens, 0, row},
-                                [INPUT_TARGETS] = {b->targets, 0, row},
-                                [INPUT_POSITIONS] = {b->positions, 0, row},
-                                [INPUT_DOCUMENTS] = {b->documents, 0, row},
-                                [INPUT_STEP_TARGETS] = {b->targets, 0, row},
-                                [INPUT_LEARNING_RATE] = {learning_rate, 0, 0}}};
+static int wait_late(void *batch, Error *error) { return batch_wait_late(batch, error); }
+
+// What step k of those under way reads of a batch. learning_rate NULL: an evaluation.
+static void set_inputs(Rank *r, int k, Batch *b, const double *learning_rate) {
+  StepInputs *inputs = &r->inputs[k];
+  for (int id = 0; id < inputs->count; id++)
+    inputs->of[id] = (StepInput){batch_input(b, id), batch_row(b, id), LIES_BY_ROW};
+  inputs->late = (LateInputs){wait_late, b};
+  inputs->of[INPUT_LEARNING_RATE] = (StepInput){.base = learning_rate};
 }
 
 enum { MAX_COUNTERS = 16 };
@@ -305,11 +343,12 @@ static int find_first_gradient(Rank *r, NonFinite *first, Error *error) {
 // Targets of sequences of the step from `first` on become none, and are what they were again. A target is below 2^24.
 static void hide_targets(Batch *b, int64_t first, bool hide) {
   enum { FAR = 1 << 30 };
-  int64_t length = b->length;
+  int64_t length = batch_row(b, INPUT_TARGETS) / (int64_t)sizeof(int32_t);
+  int32_t *targets = batch_input(b, INPUT_TARGETS);
   for (int row = 0; row < b->samples; row++)
     for (int64_t i = row * length; b->sample[row] >= first && i < (row + 1) * length; i++) {
-      if (hide && b->targets[i] >= 0) b->targets[i] -= FAR;
-      if (!hide && b->targets[i] < -FAR / 2) b->targets[i] += FAR;
+      if (hide && targets[i] >= 0) targets[i] -= FAR;
+      if (!hide && targets[i] < -FAR / 2) targets[i] += FAR;
     }
 }
 
@@ -319,11 +358,11 @@ static int measure_part(Rank *r, int64_t step, Batch *batch, StepResult *result,
   const double none = NAN;
   double counters[MAX_COUNTERS];
   int64_t sequences = job_train(r->job)->shares.global, part = (sequences + 7) / 8;
-  StepInputs inputs = inputs_from(batch, &none);
+  set_inputs(r, r->beside, batch, &none);
   keep_counters(r->state, counters, 0);
   executor_observe(r->train, OBSERVER_TRACE, NULL);
   hide_targets(batch, FAULT(part_is_the_batch, part, sequences), true);
-  int code = executor_run(r->train, (uint64_t)step, &inputs, 0, error);
+  int code = executor_run(r->train, (uint64_t)step, &r->inputs[r->beside], 0, error);
   if (!code) code = executor_take_back(r->train, error);
   hide_targets(batch, part, false);
   executor_observe(r->train, OBSERVER_TRACE, r->trace);
@@ -381,7 +420,7 @@ static int steps_ahead(const Rank *r, int64_t step, int64_t goes_on) {
 static int run_step(Rank *r, int64_t step, const double *learning_rate, int ahead, StepResult *result, Error *error) {
   int code = take_batches(r, ahead, result, error);
   for (int k = 0; k <= ahead && !code; k++)
-    r->inputs[k] = inputs_from(r->batch[k], &learning_rate[FAULT(stream_begins_with_the_old_rate, k, 0)]);
+    set_inputs(r, k, r->batch[k], &learning_rate[FAULT(stream_begins_with_the_old_rate, k, 0)]);
   return code ? code : executor_run(r->train, (uint64_t)step, r->inputs, ahead, error);
 }
 
@@ -390,7 +429,7 @@ static int run_step(Rank *r, int64_t step, const double *learning_rate, int ahea
 static int finish_begun(Rank *r, int64_t step, const double *learning_rate, Error *error) {
   int code = PLAIT_OK, begun = rank_under_way(r);
   for (int k = 1; k <= begun && !code; k++) {
-    for (int i = k; i <= begun; i++) r->inputs[i - k] = inputs_from(r->batch[i], &learning_rate[i]);
+    for (int i = k; i <= begun; i++) set_inputs(r, i - k, r->batch[i], &learning_rate[i]);
     code = executor_run(r->train, (uint64_t)(step + k), r->inputs, begun - k, error);
   }
   r->state->turn.step -= begun;
@@ -446,9 +485,9 @@ int rank_step_on(Rank *r, int64_t step, const double *learning_rate, int64_t goe
   return code;
 }
 
-static int evaluate_batch(Rank *r, const Batch *batch, double *loss, double *tokens, Error *error) {
-  StepInputs inputs = inputs_from(batch, NULL);
-  int code = executor_run(rank_executor(r, &role_evaluate), 0, &inputs, 0, error);
+static int evaluate_batch(Rank *r, Batch *batch, double *loss, double *tokens, Error *error) {
+  set_inputs(r, r->beside, batch, NULL);
+  int code = executor_run(rank_executor(r, &role_evaluate), 0, &r->inputs[r->beside], 0, error);
   *loss = state_scalar(r->state, KNOWN_LOSS);
   *tokens = state_scalar(r->state, KNOWN_TARGET_COUNT);
   return code;

@@ -45,7 +45,9 @@ typedef struct Rank {
   int answered;
   Batch **batch;         // (steps under way at most) of the next steps, in order, which a stream has begun
   int batches;
-  StepInputs *inputs;    // (steps under way at most)
+  StepInputs *inputs;    // (steps under way at most, and one more: `beside`)
+  StepInput *input;      // theirs
+  int beside;            // of what is run beside these steps
   int64_t measure_every; // steps; set by who wants part_norm. The job's update needs `trials`
   Trace *trace;
 } Rank;

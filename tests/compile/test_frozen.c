@@ -26,7 +26,7 @@ static Small small_graph(void) {
 
 static void differentiate(Small *s) {
   CompileOptions o = {.mode = MODEL_TRAIN,
-                      .step = {.batch = {.samples = 4, .micro = 2, .seq = 1},
+                      .step = {.batch = {.samples = 4, .micro = 2, .length = {[DIM_SEQ] = 1}},
                                .update = {.optimizer = OP_ADAMW, .count = 2, .beta1 = 0.9, .beta2 = 0.95,
                                           .epsilon = 1e-8}},
                       .micro_samples = 2,

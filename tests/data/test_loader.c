@@ -74,10 +74,17 @@ static Batch *next(Loader *loader) {
   return batch;
 }
 
+static const int32_t *tokens_of(const Batch *b) { return batch_input(b, INPUT_TOKENS); }
+static const int32_t *targets_of(const Batch *b) { return batch_input(b, INPUT_TARGETS); }
+
+static const KnownInput of_text[] = {INPUT_TOKENS, INPUT_TARGETS, INPUT_POSITIONS, INPUT_DOCUMENTS};
+enum { OF_TEXT = sizeof of_text / sizeof *of_text };
+
 static int same_sample(const Batch *a, int i, const Batch *b, int j) {
   size_t at = (size_t)i * SEQ, to = (size_t)j * SEQ, bytes = SEQ * sizeof(int32_t);
-  return !memcmp(a->tokens + at, b->tokens + to, bytes) && !memcmp(a->targets + at, b->targets + to, bytes) &&
-         !memcmp(a->positions + at, b->positions + to, bytes) && !memcmp(a->documents + at, b->documents + to, bytes);
+  for (int k = 0; k < OF_TEXT; k++)
+    if (memcmp((int32_t *)batch_input(a, of_text[k]) + at, (int32_t *)batch_input(b, of_text[k]) + to, bytes)) return 0;
+  return batch_input(a, INPUT_STEP_TARGETS) == batch_input(a, INPUT_TARGETS) && !batch_input(a, INPUT_INDEX);
 }
 
 // The union over data ranks and microbatches is the batch of one rank, each sample where the shares say, and the
@@ -142,12 +149,14 @@ static void test_parts_of_sequences(void **state) {
     Batch *batch = next(whole);
     for (int r = 0; r < 2; r++) {
       Batch *part = next(half[r]);
-      assert_true(part->samples == batch->samples && part->length == SEQ / 2 && part->step == step);
+      assert_true(part->samples == batch->samples &&
+                  batch_row(part, INPUT_TOKENS) == SEQ / 2 * (int64_t)sizeof(int32_t) && part->step == step);
       for (int s = 0; s < batch->samples; s++)
         for (int j = 0; j < SEQ / 2; j++) {
           int at = s * SEQ + parts[r].run[j >= 4].first + j % 4, of = s * SEQ / 2 + j;
-          assert_true(part->tokens[of] == batch->tokens[at] && part->targets[of] == batch->targets[at]);
-          assert_true(part->positions[of] == batch->positions[at] && part->documents[of] == batch->documents[at]);
+          for (int k = 0; k < OF_TEXT; k++)
+            assert_int_equal(((int32_t *)batch_input(part, of_text[k]))[of],
+                             ((int32_t *)batch_input(batch, of_text[k]))[at]);
         }
       loader_release(half[r], part);
     }
@@ -170,8 +179,8 @@ static void test_against_sampler(void **state) {
     for (int k = 0; k < GLOBAL; k++) {
       int32_t tokens[SEQ], targets[SEQ], positions[SEQ], documents[SEQ];
       assert_int_equal(sampler_read(&sampler, step * GLOBAL + k, tokens, targets, positions, documents, &error), 0);
-      assert_memory_equal(tokens, batch->tokens + k * SEQ, sizeof tokens);
-      assert_memory_equal(targets, batch->targets + k * SEQ, sizeof targets);
+      assert_memory_equal(tokens, tokens_of(batch) + k * SEQ, sizeof tokens);
+      assert_memory_equal(targets, targets_of(batch) + k * SEQ, sizeof targets);
     }
     loader_release(loader, batch);
   }
@@ -224,9 +233,9 @@ static void test_evaluation(void **state) {
       assert_true(step > 1 || k == step);
       for (int s = 0; s < batch->samples; s++)
         for (int j = 0; j < SEQ; j++) {
-          int32_t target = batch->targets[s * SEQ + j];
+          int32_t target = targets_of(batch)[s * SEQ + j];
           targets += target >= 0;
-          if (had[k] + batch->sample[s] >= of[k]) assert_true(target == -1 && batch->tokens[s * SEQ + j] == 0);
+          if (had[k] + batch->sample[s] >= of[k]) assert_true(target == -1 && tokens_of(batch)[s * SEQ + j] == 0);
         }
       had[k] += GLOBAL;
       loader_release(loader, batch);
@@ -276,7 +285,7 @@ static void test_limit(void **state) {
     assert_int_equal(loader_windows(loader, 1000000), wanted);
     Batch *batch;
     while (!loader_next(loader, &batch, NULL, &error)) {
-      for (int at = 0; at < batch->samples * SEQ; at++) targets += batch->targets[at] >= 0;
+      for (int at = 0; at < batch->samples * SEQ; at++) targets += targets_of(batch)[at] >= 0;
       loader_release(loader, batch);
     }
     assert_int_equal(targets, expected);
@@ -327,14 +336,14 @@ static void test_bounded(void **state) {
   LoaderStats before = loader_stats(loader);
   assert_int_equal(before.ready, 3);
   assert_int_equal(before.steps, 1);
-  const int32_t *buffers[4] = {mine->tokens};
+  const int32_t *buffers[4] = {tokens_of(mine)};
   Batch *more[3];
   for (int i = 0; i < 3; i++) { // all ready: none is waited for
     Error error = {0};
     double waited = -1;
     assert_int_equal(loader_next(loader, &more[i], &waited, &error), 0);
     assert_true(waited == 0);
-    buffers[i + 1] = more[i]->tokens;
+    buffers[i + 1] = tokens_of(more[i]);
   }
   assert_int_equal(loader_stats(loader).stalls, before.stalls);
   loader_release(loader, more[1]); // out of order
@@ -345,7 +354,7 @@ static void test_bounded(void **state) {
     Batch *batch = next(loader);
     assert_int_equal(batch->step, step);
     int known = 0;
-    for (int i = 0; i < 4; i++) known += batch->tokens == buffers[i]; // with a longer queue another one would come
+    for (int i = 0; i < 4; i++) known += tokens_of(batch) == buffers[i]; // with a longer queue another one would come
     assert_int_equal(known, 1);
     loader_release(loader, batch);
   }
@@ -390,7 +399,7 @@ static void *consume(void *argument) { // rank threads return errors, only the m
   for (int step = 0; step < 40; step++) {
     Batch *batch;
     if (loader_next(loader, &batch, NULL, &error)) return c->failed = 1, NULL;
-    for (int i = 0; i < batch->samples * SEQ; i++) c->sum += (int64_t)batch->tokens[i] * (batch->targets[i] + 2);
+    for (int i = 0; i < batch->samples * SEQ; i++) c->sum += (int64_t)tokens_of(batch)[i] * (targets_of(batch)[i] + 2);
     loader_release(loader, batch);
   }
   loader_close(loader);

@@ -68,9 +68,9 @@ static void check_handles(const Graph *g) {
       free(name);
     }
   for (int i = 0; i < g->input.count; i++) {
-    assert_true(g->input.data[i].known != INPUT_OWN && g->input.data[i].own == -1);
+    assert_true(g->input.data[i].id < INPUT_COUNT && input_own(&g->input.data[i]) == -1);
     assert_int_equal(graph_tensor(g, g->input.data[i].tensor)->input, i);
-    for (int k = 0; k < i; k++) assert_int_not_equal(g->input.data[k].known, g->input.data[i].known);
+    for (int k = 0; k < i; k++) assert_int_not_equal(g->input.data[k].id, g->input.data[i].id);
   }
 }
 
@@ -81,7 +81,7 @@ static void check_graph(const Graph *g) {
   check_handles(copy);
   assert_memory_equal(copy->known, g->known, sizeof g->known);
   assert_int_equal(copy->input.count, g->input.count);
-  for (int i = 0; i < g->input.count; i++) assert_int_equal(copy->input.data[i].known, g->input.data[i].known);
+  for (int i = 0; i < g->input.count; i++) assert_int_equal(copy->input.data[i].id, g->input.data[i].id);
   graph_destroy(copy);
 }
 
@@ -136,28 +136,30 @@ static void inputs_are_found_by_kind(void **state) {
   Graph *g = graph_create();
   Shape s = shape_of(1, (int64_t[]){2}, (DimName[]){DIM_BATCH});
   graph_input(g, "x", DTYPE_F32, s);
-  graph_known_input(g, INPUT_LEARNING_RATE, (Shape){0});
+  graph_known_input(g, INPUT_LEARNING_RATE, &(InputSizes){0});
   graph_input(g, "targets", DTYPE_F32, s); // the user's word, not the table's
   float x = 1, y = 2;
   double rate = 3;
-  StepInput bound[3], own[] = {{&x, 4, 0}, {&y, 8, 0}};
-  StepInput *sets[] = {bound};
+  StepInput bound[3], of[INPUT_COUNT + 2] = {[INPUT_LEARNING_RATE] = {&rate},
+                                             [INPUT_TARGETS] = {&rate},
+                                             [INPUT_COUNT] = {&x, 4, 0},
+                                             [INPUT_COUNT + 1] = {&y, 8, 0}};
+  BoundInputs sets[] = {{.of = bound}};
   Schedule schedule = {.steps = 1};
   Program program = {.graph = g, .device = device_cpu(), .schedule = &schedule};
   Binding b = {.program = &program, .input = sets};
-  StepInputs given = {
-      .known = {[INPUT_LEARNING_RATE] = {&rate, 0, 0}, [INPUT_TARGETS] = {&rate, 0, 0}}, .own = own, .own_count = 2};
+  StepInputs given = {.of = of, .count = INPUT_COUNT + 2};
   SUCCEED(binding_inputs(&b, &given, 0, &error));
   assert_true(bound[0].base == &x && bound[0].stride == 4 && bound[1].base == &rate && bound[2].base == &y &&
               bound[2].stride == 8);
 
-  given.own_count = 1;
+  given.count--;
   assert_int_equal(binding_inputs(&b, &given, 0, &error), PLAIT_FAILED);
   assert_string_equal(error.message,
                       "the graph reads the input targets (an input of the graph's own), and the step does not give it");
   error = (Error){0};
-  given.own_count = 2;
-  given.known[INPUT_LEARNING_RATE].base = NULL;
+  given.count++;
+  of[INPUT_LEARNING_RATE].base = NULL;
   assert_int_equal(binding_inputs(&b, &given, 0, &error), PLAIT_FAILED);
   assert_string_equal(
       error.message,
@@ -180,20 +182,19 @@ static void generation_misses_no_input(void **state) {
   SUCCEED(session_run(session, load, job, &error));
   Rank *r = session_rank(session, 0);
   int32_t zeroes[SEQ] = {0};
-  const StepInputs all = {.known = {[INPUT_TOKENS] = {zeroes, 0, 0},
-                                    [INPUT_POSITIONS] = {zeroes, 0, 0},
-                                    [INPUT_DOCUMENTS] = {zeroes, 0, 0},
-                                    [INPUT_INDEX] = {zeroes, 0, 0}}};
+  StepInput of[INPUT_COUNT] = {
+      [INPUT_TOKENS] = {zeroes}, [INPUT_POSITIONS] = {zeroes}, [INPUT_DOCUMENTS] = {zeroes}, [INPUT_INDEX] = {zeroes}};
+  const StepInputs all = {.of = of, .count = INPUT_COUNT};
   static const struct { KnownInput known; const char *name;
   } table[] = {{INPUT_TOKENS, "input tokens ("},
                {INPUT_POSITIONS, "input positions ("},
                {INPUT_DOCUMENTS, "input documents ("},
                {INPUT_INDEX, "input index ("}};
   for (int i = 0; i < 4; i++) {
-    StepInputs given = all;
-    given.known[table[i].known].base = NULL;
+    of[table[i].known].base = NULL;
     Error e = {0};
-    assert_int_equal(rank_run(r, &role_generate, &given, &e), PLAIT_FAILED);
+    assert_int_equal(rank_run(r, &role_generate, &all, &e), PLAIT_FAILED);
+    of[table[i].known].base = zeroes;
     assert_non_null(strstr(e.message, table[i].name));
   }
   CheckpointTensor *logits;

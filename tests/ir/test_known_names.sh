@@ -1,12 +1,12 @@
 #!/bin/bash
-# Names of ir/known.def stand in no other file of src: whoever means such a Variable or input uses its handle, which cannot be
+# Names of ir/known.def and ir/inputs.def stand in no other file of src: whoever means such a Variable or input uses its handle, which cannot be
 # misspelt. Allowed is the same word for something else: a node, an output of an op, an op, a key of a file, a word of a recipe.
 # SOURCE: the repository.
 set -u
 work=$(mktemp -d) || exit 1
 trap 'rm -rf "$work"' EXIT
 table=$SOURCE/src/ir/known.def
-names=$(sed -nE 's/^KNOWN_(VARIABLE|INPUT)\([A-Z_]+, "([a-z_]+)".*/\2/p' "$table" | sort -u | paste -sd'|')
+names=$(sed -nE 's/^(KNOWN_VARIABLE|INPUT)\([A-Z_]+, "([a-z_]+)".*/\2/p' "$table" "$SOURCE/src/ir/inputs.def" | sort -u | paste -sd'|')
 prefixes=$(sed -nE 's/^KNOWN_OF\([A-Z_]+, "([a-z_]+)".*/\1/p' "$table" | paste -sd'|')
 case $names in *loss*tokens*) ;; *) echo "FAILED: the table was not read: $names" && exit 1 ;; esac
 case $prefixes in *gradient*dump*) ;; *) echo "FAILED: the table was not read: $prefixes" && exit 1 ;; esac
@@ -14,7 +14,7 @@ case $prefixes in *gradient*dump*) ;; *) echo "FAILED: the table was not read: $
 # Lines of a source folder that have one of the names or prefixes as a string, without comments and without the allowed uses.
 literals() {
   (cd "$1" && grep -rnE "\"(($names)\"|($prefixes)[\".])" . --include=*.c --include=*.h --include=*.def) |
-    grep -vE '^\./(ir/known\.def|recipe/(recipe[a-z_]*\.(c|def)|layouts\.def)):' |
+    grep -vE '^\./(ir/(known|inputs)\.def|recipe/(recipe[a-z_]*\.(c|def)|layouts\.def)):' |
     sed -E -e 's,//.*,,' \
       -e "s/(op_[a-z_]+|graph_output|graph_node)\([^\"]*\"($names|$prefixes)\"//g" \
       -e "s/(metrics_(real|integer)|add_field|json_object_get|json_object_set_new)\([^\"]*\"($names)\"//g" -e "s/json_pack\(.*//" \

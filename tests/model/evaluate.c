@@ -63,7 +63,7 @@ void evaluation_end(Evaluation *e) {
 
 void *evaluation_input(Evaluation *e, KnownInput known) {
   for (int i = 0; i < e->graph->input.count; i++)
-    if (e->graph->input.data[i].known == known) return e->tensor[e->graph->input.data[i].tensor];
+    if (e->graph->input.data[i].id == (int)known) return e->tensor[e->graph->input.data[i].tensor];
   return NULL;
 }
 

@@ -51,16 +51,17 @@ static int32_t *batch_of(const Golden *golden, const char *name, int step) {
 
 // ---- logits --------------------------------------------------------------------------------------------------------
 
-typedef struct Logits { StepInputs inputs; float *out; } Logits;
+typedef struct Logits { StepInput of[INPUT_COUNT]; float *out; } Logits;
 
 static int run_logits(Rank *r, void *logits, Error *e) {
   const Logits *l = logits;
-  StepInputs mine = l->inputs; // the rows of this data rank
+  StepInput mine[INPUT_COUNT]; // the rows of this data rank
+  memcpy(mine, l->of, sizeof mine);
   int64_t first = r->data_rank * (BATCH / r->data_ranks);
   for (int k = 0; k < INPUT_COUNT; k++)
-    if (mine.known[k].base)
-      mine.known[k].base = (const int32_t *)mine.known[k].base + first * (k == INPUT_INDEX ? 1 : SEQ);
-  int code = rank_run(r, &role_generate, &mine, e);
+    if (mine[k].base)
+      mine[k].base = (const int32_t *)mine[k].base + first * (k == INPUT_INDEX ? 1 : SEQ);
+  int code = rank_run(r, &role_generate, &(StepInputs){.of = mine, .count = INPUT_COUNT}, e);
   return code ? code : inference_logits(r, l->out, e);
 }
 
@@ -87,10 +88,10 @@ static void check_logits(const char *name, const char *const *keys) {
   double worst = 0, largest = 0;
   for (int s = 0; s < SEQ; s++) {
     int32_t index[BATCH] = {s, s, s};
-    Logits run = {{.known = {[INPUT_TOKENS] = {tokens, 0},
-                             [INPUT_POSITIONS] = {positions, 0},
-                             [INPUT_DOCUMENTS] = {documents, 0},
-                             [INPUT_INDEX] = {index, 0}}},
+    Logits run = {{[INPUT_TOKENS] = {tokens},
+                   [INPUT_POSITIONS] = {positions},
+                   [INPUT_DOCUMENTS] = {documents},
+                   [INPUT_INDEX] = {index}},
                   got};
     SUCCEED(session_run(model.session, run_logits, &run, &error));
     for (int b = 0; b < BATCH; b++)
@@ -169,15 +170,15 @@ static int load_weights(Rank *r, void *golden, Error *e) {
 
 // What the loader would give, and the learning rate.
 static void run_step(Rank *r, const Golden *golden, int step, double rate) {
-  StepInputs inputs = {.known = {[INPUT_LEARNING_RATE] = {&rate, 0}}};
+  StepInput of[INPUT_COUNT] = {[INPUT_LEARNING_RATE] = {&rate}};
   int32_t *data[GOLDEN_INPUTS];
   int64_t stride = (int64_t)sizeof(int32_t) * BATCH * SEQ / job_train(r->job)->shares.microbatches;
   for (int k = 0; k < GOLDEN_INPUTS; k++) {
     KnownInput known = golden_input[k].known;
     data[k] = batch_of(golden, golden_input[k].name, step);
-    inputs.known[known] = (StepInput){data[k], known == INPUT_STEP_TARGETS ? 0 : stride, 0};
+    of[known] = (StepInput){data[k], known == INPUT_STEP_TARGETS ? 0 : stride, 0};
   }
-  SUCCEED(executor_run(r->train, (uint64_t)step + 1, &inputs, 0, &error));
+  SUCCEED(executor_run(r->train, (uint64_t)step + 1, &(StepInputs){.of = of, .count = INPUT_COUNT}, 0, &error));
   for (int k = 0; k < GOLDEN_INPUTS; k++) free(data[k]);
 }
 
@@ -214,7 +215,7 @@ static void train(const char *name, const Training *training, Dtype dtype, int64
   CompileOptions options = {.device = device_cpu(),
                             .mode = MODEL_TRAIN,
                             .step = {.parallel = parallel_default(1, 1, 1, 0),
-                                     .batch.seq = SEQ,
+                                     .batch.length = {[DIM_SEQ] = SEQ},
                                      .precision = dtype,
                                      .update = training->update}};
   options.parallel = parallel_create(&options.step, &(StepModel){.size = {[DIM_KV_HEADS] = 1}});

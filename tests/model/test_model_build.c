@@ -21,7 +21,7 @@ static void load(const char *name, ModelConfig *c) {
 static Graph *build(const ModelConfig *c, int mode, ModelOutputs *outputs) {
   Graph *g = graph_create();
   Error error = {0};
-  if (model_build(g, c, &(ModelOptions){.batch = BATCH, .seq = SEQ, .mode = mode}, outputs, &error))
+  if (model_build(g, c, &(ModelOptions){.batch = BATCH, .length = {[DIM_SEQ] = SEQ}, .mode = mode}, outputs, &error))
     fail_msg("%s", error.message);
   if (graph_verify(g, "model", &error)) fail_msg("%s", error.message);
   return g;
@@ -154,12 +154,14 @@ static void test_too_long(void **state) {
   load("gpt2-tied", &c);
   Graph *g = graph_create();
   Error error = {0};
-  assert_int_equal(model_build(g, &c, &(ModelOptions){.batch = 1, .seq = 33}, &outputs, &error), PLAIT_BAD_INPUT);
+  assert_int_equal(model_build(g, &c, &(ModelOptions){.batch = 1, .length = {[DIM_SEQ] = 33}}, &outputs, &error),
+                   PLAIT_BAD_INPUT);
   assert_non_null(strstr(error.message, "n_positions is 32, but data.seq_len is 33; take at most 32"));
   model_config_free(&c);
   error = (Error){0};
   load("qwen3-untied", &c); // whose window is as long as its golden sequences
-  assert_int_equal(model_build(g, &c, &(ModelOptions){.batch = 1, .seq = 25}, &outputs, &error), PLAIT_BAD_INPUT);
+  assert_int_equal(model_build(g, &c, &(ModelOptions){.batch = 1, .length = {[DIM_SEQ] = 25}}, &outputs, &error),
+                   PLAIT_BAD_INPUT);
   assert_non_null(strstr(error.message, "sliding_window is 24, but data.seq_len is 25; take at most 24"));
   assert_int_equal(g->node.count, 0);
   graph_destroy(g);

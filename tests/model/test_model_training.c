@@ -20,10 +20,11 @@ static Graph *training_graph(const ModelConfig *c, Dtype dtype, double factor) {
       .micro_samples = BATCH,
       .microbatches = 1,
       .step = {
-          .batch = {.samples = BATCH, .seq = SEQ},
+          .batch = {.samples = BATCH, .length = {[DIM_SEQ] = SEQ}},
           .precision = dtype,
           .update = {.optimizer = OP_ADAMW, .beta1 = 0.9, .beta2 = 0.95, .epsilon = 1e-8, .decay = 0.1, .clip = 1}}};
-  SUCCEED(model_build(g, c, &(ModelOptions){.batch = BATCH, .seq = SEQ, .mode = MODEL_TRAIN}, &outputs, &error));
+  SUCCEED(model_build(g, c, &(ModelOptions){.batch = BATCH, .length = {[DIM_SEQ] = SEQ}, .mode = MODEL_TRAIN}, &outputs,
+                      &error));
   g->loss = outputs.loss_sum;
   for (int i = 0; i < g->variable.count; i++)
     if (g->variable.data[i].kind == VARIABLE_PARAMETER) g->variable.data[i].learning_rate = factor;

@@ -94,15 +94,15 @@ static int run_step(Rank *r, void *context, Error *error) {
   size_t rows = BATCH / (size_t)r->data_ranks, bytes = rows * SEQ * sizeof(int32_t);
   size_t offset = ((size_t)run->step * (size_t)r->data_ranks + (size_t)r->data_rank) * bytes;
   double rate = 3e-3;
-  StepInputs inputs = {.known = {[INPUT_LEARNING_RATE] = {&rate, 0}}};
+  StepInput of[INPUT_COUNT] = {[INPUT_LEARNING_RATE] = {&rate}};
   int32_t *data[INPUTS];
   for (int k = 0; k < INPUTS; k++) {
     data[k] = xcalloc(1, bytes);
     memcpy(data[k], (const char *)find(run, read[k].name) + offset, bytes);
-    inputs.known[read[k].known] = (StepInput){
+    of[read[k].known] = (StepInput){
         data[k], read[k].known == INPUT_STEP_TARGETS ? 0 : (int64_t)bytes / job_train(r->job)->shares.microbatches, 0};
   }
-  int code = executor_run(r->train, (uint64_t)run->step + 1, &inputs, 0, error);
+  int code = executor_run(r->train, (uint64_t)run->step + 1, &(StepInputs){.of = of, .count = INPUT_COUNT}, 0, error);
   for (int k = 0; k < INPUTS; k++) free(data[k]);
   return code;
 }

@@ -2,7 +2,7 @@
 # tier 2 3; rooms comm runtime; numbers
 # The comm matrix, streams, messages, communicators, large calls, reserved memory and heartbeats over net with 1, 2 and 4 processes,
 # through shared memory (once with the settings for adapters), and where net_comm_WORD.sh call it, through sockets of a machine, TCP,
-# UCX's TCP, or shared memory and TCP together (each rank must say that it was these); that training steps allocate nothing; half by hand.
+# UCX's TCP, or shared memory and TCP together (each rank must say that it was these); that training steps allocate nothing; half by hand; inputs of a graph's own.
 . "$SOURCE/tests/net/environment.sh" || exit 1
 failures=0
 rank_limit=$((300 * ${PLAIT_PATIENCE:-1}))
@@ -32,6 +32,15 @@ all() {
     case $keys in *" "*) n=4 ;; esac
     ranks $n "$FOLDER/process_by_hand" "$keys" >"$logs/log" 2>&1 && grep -q agree "$logs/log" && continue
     echo "FAILED: half by hand, $keys, $carriers"
+    tail -40 "$logs/log"
+    failures=1
+  done
+  for keys in "mesh.dp=2 parallel.zero=1|mesh.dp=2 parallel.zero=3" "mesh.dp=2 mesh.tp=2|mesh.pp=2 mesh.dp=2 batch.micro=1"; do
+    n=2
+    case $keys in *mesh.tp*) n=4 ;; esac
+    rm -rf "$logs/checkpoints"
+    ranks $n "$FOLDER/process_own_inputs" "$logs/checkpoints" "${keys%|*}" "${keys#*|}" >"$logs/log" 2>&1 && grep -q agree "$logs/log" && continue
+    echo "FAILED: inputs of a graph's own, $keys, $carriers"
     tail -40 "$logs/log"
     failures=1
   done

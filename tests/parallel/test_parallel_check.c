@@ -349,7 +349,7 @@ static const Work routed = {
     .model = {.known = 1, .name = "the model", .family = "the moe model", .layers = 4,
               .size = {[DIM_EMBED] = 24, [DIM_KV_HEADS] = 2, [DIM_GROUP] = 6, [DIM_HEAD_DIM] = 4, [DIM_VOCAB] = 64,
                        [DIM_EXPERT] = 12, [DIM_EXPERT_FFN] = 24}},
-    .batch = {.samples = 48, .micro = 2, .seq = 48}};
+    .batch = {.samples = 48, .micro = 2, .length = {[DIM_SEQ] = 48}}};
 
 static Step step_of(const StepParallel *o, const Work *w) {
   Step step = {.parallel = *o, .batch = w->batch, .chunks = w->chunks};
@@ -396,7 +396,7 @@ static void experts_fold_over_the_innermost_ranks(void **state) {
 static Work fitting(int dp, int cp, int tp, int ep) {
   int64_t all = (int64_t)cp * tp;
   Work w = routed;
-  w.batch = (StepBatch){.samples = dp, .micro = 1, .seq = 2 * all};
+  w.batch = (StepBatch){.samples = dp, .micro = 1, .length = {[DIM_SEQ] = 2 * all}};
   for (int d = 0; d < DIM_COUNT; d++)
     if (w.model.size[d]) w.model.size[d] = 2 * all;
   w.model.size[DIM_EXPERT] = ep;

@@ -42,7 +42,8 @@ enum { LAYOUTS = sizeof layouts / sizeof *layouts };
 
 static int64_t targets_in(const Batch *b, int64_t first, int64_t samples) {
   int64_t n = 0;
-  for (int64_t i = first * PARITY_SEQ; i < (first + samples) * PARITY_SEQ; i++) n += b->targets[i] >= 0;
+  for (int64_t i = first * PARITY_SEQ; i < (first + samples) * PARITY_SEQ; i++)
+    n += ((int32_t *)batch_input(b, INPUT_TARGETS))[i] >= 0;
   return n;
 }
 

@@ -365,7 +365,7 @@ static void check_model(const char *json, Dtype precision, int64_t bucket) {
         .mode = MODEL_TRAIN,
         .device = device_cpu(),
         .step = {.parallel = parallel,
-                 .batch.seq = 17,
+                 .batch.length = {[DIM_SEQ] = 17},
                  .precision = precision,
                  .update = {
                      .optimizer = OP_ADAMW, .beta1 = 0.9, .beta2 = 0.95, .epsilon = 1e-8, .decay = 0.1, .clip = 1.0}}};
@@ -438,7 +438,7 @@ static void activations_are_gone_before_their_gradients(void **state) {
         .mode = MODEL_TRAIN,
         .device = device_reference(),
         .step = {.parallel = parallel_default(1, 1, 1, 0),
-                 .batch.seq = 32,
+                 .batch.length = {[DIM_SEQ] = 32},
                  .precision = DTYPE_F32,
                  .update = {
                      .optimizer = OP_ADAMW, .beta1 = 0.9, .beta2 = 0.95, .epsilon = 1e-8, .decay = 0.1, .clip = 1.0}}};

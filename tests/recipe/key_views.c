@@ -60,7 +60,7 @@ int dim_of(const Shape *s, DimName dim) {
 // Ranks by which MICRO's tokens are cut, of the axes of a role; their shard must be as small as that.
 static int token_ranks(const View *v, DimName dim, AxisRole role, uint32_t *axes) {
   for (int i = 0; i < v->g->input.count; i++) {
-    if (v->g->input.data[i].known != INPUT_TOKENS) continue;
+    if (v->g->input.data[i].id != INPUT_TOKENS) continue;
     const Tensor *t = graph_tensor(v->g, v->g->input.data[i].tensor);
     int d = dim_of(&t->shape, dim);
     const AxisList *cut = &t->placement->dim[d];
