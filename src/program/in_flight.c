@@ -12,10 +12,15 @@ static int calls_of(const Program *p, const Node *n) {
   return per_rank ? per_rank * mesh_size(&p->mesh, node_attr(n, CommAttr)->axes) : 1;
 }
 
+// A collective in flight: not a MOVE, which is in no stream.
+static int is_started(const Program *p, const Instruction *i) {
+  return i->wait > 0 && op_def(p->graph->node.data[i->node].op)->communicates;
+}
+
 static int started_in(const Program *p, const Body *b) {
   int n = 0;
   for (int i = 0; i < b->count; i++)
-    if (b->instruction[i].wait > 0) n += calls_of(p, &p->graph->node.data[b->instruction[i].node]);
+    if (is_started(p, &b->instruction[i])) n += calls_of(p, &p->graph->node.data[b->instruction[i].node]);
   return n;
 }
 
@@ -59,7 +64,7 @@ int in_flight_sums(const Program *p) { return p->sums_under_way * started_in(p, 
 int in_flight_sum_buffers(const Program *p) {
   int n = 0;
   for (int i = 0; i < p->end.count; i++)
-    if (p->end.instruction[i].wait > 0) n += p->graph->node.data[p->end.instruction[i].node].ninput;
+    if (is_started(p, &p->end.instruction[i])) n += p->graph->node.data[p->end.instruction[i].node].ninput;
   return p->sums_under_way * n;
 }
 

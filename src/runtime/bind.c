@@ -235,6 +235,11 @@ static int after_versions(const Graph *g, const Node *n) {
   return n->region == REGION_END;
 }
 
+static int space_of(const Graph *g, int tensor) {
+  const Tensor *t = graph_tensor(g, tensor);
+  return t->variable >= 0 && t->copy < 0 ? g->variable.data[t->variable].space : 0;
+}
+
 static int bind_node(Binding *binding, const Instruction *instruction, Bound *b, Error *error) {
   const Program *p = binding->program;
   const Node *n = &p->graph->node.data[instruction->node];
@@ -259,9 +264,13 @@ static int bind_node(Binding *binding, const Instruction *instruction, Bound *b,
   bind_compact(binding, b);
   b->newest = FAULT(update_writes_the_delayed, p->schedule->streams && after_versions(p->graph, n), 0);
   b->communicates = op_def(n->op)->communicates;
-  if (!b->communicates) return bind_kernel(binding, b, error);
-  b->comm = binding->group.data[group_find(&binding->group, p->graph, &p->mesh, n)].comm;
+  b->moves = node_is(n, ROLE_MOVE);
+  if (!b->communicates && !b->moves) return bind_kernel(binding, b, error);
   b->flight = arena_array(&binding->arena, Flight, n->region == REGION_END ? p->sums_under_way : 1);
+  b->from_space = space_of(p->graph, n->input[0]);
+  b->to_space = space_of(p->graph, n->output[0]);
+  if (b->moves) return PLAIT_OK;
+  b->comm = binding->group.data[group_find(&binding->group, p->graph, &p->mesh, n)].comm;
   pieces_bind(binding, b);
   if (b->comm) reserve_collective(b);
   return PLAIT_OK;
