@@ -28,37 +28,39 @@ int main(int argc, char **argv) {
   for (int repeat = 0; repeat < 5; repeat++) {
     Recipe recipe;
     ModelConfig config;
-    CompileOptions options;
+    RunPlan plan;
     double start = clock_process_seconds();
     if (recipe_load(argv[1], argc - 2, argv + 2, &recipe, &error)) return fail(&error);
     if (model_config_load(&config, recipe.model.config, &error)) return fail(&error);
-    if (setup_compile_options(&recipe, &config, &options, &error)) return fail(&error);
+    if (resolve(&recipe, &config, &(RunSetting){.threads = 1}, &plan, &error)) return fail(&error);
+    const CompileOptions *options = &plan.options;
     double answer = judge(&recipe, &config);
     start += 1e-6 * answer * 10000;
     if (answer < best_judge) best_judge = answer;
     Graph *g = NULL;
     Shares shares =
-        shares_create(options.step.batch.samples, parallel_data_ranks(&options.parallel), options.step.batch.micro);
-    if (compile_graph(&config, &options, &g, &error)) return fail(&error);
+        shares_create(options->step.batch.samples, parallel_data_ranks(&options->parallel), options->step.batch.micro);
+    if (compile_graph(&config, options, &g, &error)) return fail(&error);
     double graph = clock_process_seconds() - start, slowest = 0;
-    ranks = options.parallel.mesh.ranks;
-    coordinates = parallel_pipeline_ranks(&options.parallel);
+    ranks = options->parallel.mesh.ranks;
+    coordinates = parallel_pipeline_ranks(&options->parallel);
     int tried[] = {0, coordinates / 2, coordinates - 1}; // embedding, blocks, head
     for (int i = 0; i < 3; i++) {
       Program *p = NULL;
-      ProgramOptions o = {.schedule = options.parallel.pipeline.schedule,
-                          .microbatches = options.microbatches,
+      ProgramOptions o = {.schedule = options->parallel.pipeline.schedule,
+                          .microbatches = options->microbatches,
                           .shares = &shares,
                           .coordinate = tried[i],
-                          .device = options.device,
+                          .device = options->device,
                           .threads = 1,
                           .overlap = 1};
       start = clock_process_seconds();
-      if (program_create(g, &options.parallel.mesh, &o, &p, &error)) return fail(&error);
+      if (program_create(g, &options->parallel.mesh, &o, &p, &error)) return fail(&error);
       if (clock_process_seconds() - start > slowest) slowest = clock_process_seconds() - start;
       program_destroy(p);
     }
     graph_destroy(g);
+    run_plan_free(&plan);
     recipe_free(&recipe);
     if (graph < best_graph) best_graph = graph;
     if (slowest < best_program) best_program = slowest;

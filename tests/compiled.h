@@ -75,7 +75,7 @@ static inline Case loaded(const char *keys) {
 // For training.
 static inline void compile_case(Case *c) {
   Error error = {0};
-  if (setup_job_for(&c->recipe, &c->config, MODEL_TRAIN, 1, 0, &c->job, &error)) fail_msg("%s", error.message);
+  if (setup_job(&c->recipe, &c->config, &(RunSetting){.threads = 1}, &c->job, &error)) fail_msg("%s", error.message);
 }
 
 static inline Case compiled_by(const char *keys) {

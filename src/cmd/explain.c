@@ -21,41 +21,53 @@ static int nothing_matches(const char *option, const char *names, const char *wh
       option, names, what);
 }
 
+// The plan of a recipe, and its graph after a pass. After an error there is neither.
+static int compile_until(const Recipe *recipe, const ModelConfig *config, const char *after, RunPlan *plan,
+                         Graph **graph, Error *error) {
+  int code = resolve(recipe, config, &(RunSetting){0}, plan, error);
+  if (!code) code = run_plan_graph(plan, after, graph, error);
+  if (code) run_plan_free(plan);
+  return code;
+}
+
 // only (NULL: everything): names_match.
 static int explain_graph(const Recipe *recipe, const ModelConfig *config, const char *after, const char *only,
                          Error *error) {
-  CompileOptions options;
+  RunPlan plan;
   Graph *graph = NULL;
-  int code = setup_graph(recipe, config, after, &options, &graph, error);
+  int code = compile_until(recipe, config, after, &plan, &graph, error);
   if (code) return code;
   printf("# after %s, mesh pp=%d dp=%d cp=%d tp=%d. %s\n", after, recipe->mesh.pp, recipe->mesh.dp, recipe->mesh.cp,
          recipe->mesh.tp,
          only ? "node = op, and what it reads and gives; {dim:axes that cut it, partial:axes to sum over}"
               : "name:type(dim=extent …)@Variable<input>{dim:axes partial:axes}");
-  if (!only) graph_print(graph, stdout, placement_printer, &options.parallel.mesh);
-  else if (!graph_print_only(graph, only, stdout, placement_printer, &options.parallel.mesh))
+  if (!only) graph_print(graph, stdout, placement_printer, &plan.options.parallel.mesh);
+  else if (!graph_print_only(graph, only, stdout, placement_printer, &plan.options.parallel.mesh))
     code = nothing_matches("only", only, "node and no Variable", error);
   graph_destroy(graph);
+  run_plan_free(&plan);
   return code;
 }
 
 static int explain_shards_of(const Recipe *recipe, const ModelConfig *config, const char *names, Error *error) {
-  CompileOptions options;
+  RunPlan plan;
   Graph *graph = NULL;
-  int code = setup_graph(recipe, config, "zero", &options, &graph, error);
-  if (!code && !explain_shards(graph, &options.parallel.mesh, names, stdout))
+  int code = compile_until(recipe, config, "zero", &plan, &graph, error);
+  if (!code && !explain_shards(graph, &plan.options.parallel.mesh, names, stdout))
     code = nothing_matches("shards", names, "Variable", error);
   graph_destroy(graph);
+  run_plan_free(&plan);
   return code;
 }
 
 static int explain_choices(const Recipe *recipe, const ModelConfig *config, Error *error) {
-  CompileOptions options;
+  RunPlan plan;
   Graph *graph = NULL;
   StepParallel asked = recipe_parallel(recipe);
-  int code = setup_graph(recipe, config, "place", &options, &graph, error);
-  if (!code) explain_algorithms(graph, &options.parallel.mesh, &asked, stdout);
+  int code = compile_until(recipe, config, "place", &plan, &graph, error);
+  if (!code) explain_algorithms(graph, &plan.options.parallel.mesh, &asked, stdout);
   graph_destroy(graph);
+  run_plan_free(&plan);
   return code;
 }
 
@@ -67,7 +79,7 @@ static int explain_programs(const Recipe *recipe, const ModelConfig *config, int
   if (coordinate >= recipe->mesh.pp)
     return error_set(error, PLAIT_BAD_INPUT, "--rank-coordinate is %d, but with mesh.pp %d it must be from 0 to %d",
                      coordinate, recipe->mesh.pp, recipe->mesh.pp - 1);
-  int code = setup_job(recipe, config, &job, error);
+  int code = setup_job(recipe, config, NULL, &job, error);
   if (code) return code;
   for (int c = 0; c < recipe->mesh.pp; c++)
     if (coordinate < 0 || c == coordinate) printed += program_print(job_train(job)->program[c], only, stdout);
@@ -129,7 +141,7 @@ static int explain_timeline(const Recipe *recipe, const ModelConfig *config, con
   Job *job = NULL;
   bool svg;
   int code = is_svg(path, &svg, error);
-  if (!code) code = setup_job(recipe, config, &job, error);
+  if (!code) code = setup_job(recipe, config, NULL, &job, error);
   if (!code) code = write_timeline(job, path, svg, error);
   job_destroy(job);
   return code;
@@ -237,11 +249,11 @@ static void print_context_parts(const Mesh *mesh, int ranks) {
 }
 
 static int explain_mesh(const Recipe *recipe, const ModelConfig *config, Error *error) {
-  CompileOptions options;
+  RunPlan plan;
   Graph *graph = NULL;
-  int code = setup_graph(recipe, config, "stage", &options, &graph, error);
+  int code = compile_until(recipe, config, "stage", &plan, &graph, error);
   if (code) return code;
-  const Mesh *mesh = &options.parallel.mesh;
+  const Mesh *mesh = &plan.options.parallel.mesh;
   printf("mesh  ");
   for (int a = 0; a < mesh->naxis; a++) printf("%s=%d ", mesh->axis[a].name, mesh->axis[a].size);
   printf("· %d rank%s\n", mesh->ranks, mesh->ranks > 1 ? "s, those of the last axis side by side" : "");
@@ -270,12 +282,13 @@ static int explain_mesh(const Recipe *recipe, const ModelConfig *config, Error *
     if (mesh->axis[a].role == AXIS_DATA) data |= 1u << a;
   }
   if (data & (data - 1)) print_groups_of(mesh, data, "share the batch");
-  uint32_t shards = several_ranks(mesh, options.parallel.storage.shard_axes);
+  uint32_t shards = several_ranks(mesh, plan.options.parallel.storage.shard_axes);
   if (recipe->parallel.zero && shards & (shards - 1))
     print_groups_of(mesh, shards, "divide what ZeRO divides");
-  uint32_t experts = config->experts ? several_ranks(mesh, layout_expert_axes(&options.parallel.layout)) : 0;
+  uint32_t experts = config->experts ? several_ranks(mesh, layout_expert_axes(&plan.options.parallel.layout)) : 0;
   if (experts) mesh_print_groups(mesh, experts, "experts", "divide the experts of each layer", stdout);
   graph_destroy(graph);
+  run_plan_free(&plan);
   return PLAIT_OK;
 }
 
@@ -298,7 +311,7 @@ static int explain_tensor(const Recipe *recipe, const ModelConfig *config, const
     return error_set(error, PLAIT_BAD_INPUT, "--picture %.200s: the name must end in .svg", path);
   Job *job = NULL;
   AtomicFile file = {0};
-  int parameter, code = setup_job(recipe, config, &job, error);
+  int parameter, code = setup_job(recipe, config, NULL, &job, error);
   if (!code && (code = tensor_picture_find(job_train(job)->graph, name, &parameter, error)))
     error_prefix(error, "--tensor");
   if (!code) code = file_begin(&file, path, error);

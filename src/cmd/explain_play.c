@@ -35,12 +35,12 @@ static int split_words(char *text, char **words) {
 // ---- a setting ------------------------------------------------------------------------------------------------------
 
 static json_t *describe_setting(const char *path, int count, char **overrides, const Recipe *recipe,
-                                const ModelConfig *config) {
+                                const Job *job) {
   char text[1024];
   json_t *words = json_array();
   const char *slash = strrchr(path, '/');
   for (int i = 0; i < count; i++) json_array_append_new(words, json_string(overrides[i]));
-  setup_describe(recipe, config, text, sizeof text);
+  setup_describe(recipe, &job->options.step, text, sizeof text);
   return json_pack("{s:s, s:o, s:s, s:i, s:i, s:i}", "recipe", slash ? slash + 1 : path, "overrides", words, "parallel",
                    text, "zero", recipe->parallel.zero, "samples", recipe->batch.global, "sequence",
                    recipe->data.seq_len);
@@ -52,9 +52,9 @@ static int load_view(const char *path, int count, char **overrides, json_t **vie
   Job *job = NULL;
   int code = recipe_load(path, count, overrides, &recipe, error);
   if (!code) code = setup_model_config(&recipe, &config, error);
-  if (!code) code = setup_job(&recipe, &config, &job, error);
+  if (!code) code = setup_job(&recipe, &config, NULL, &job, error);
   if (!code) code = play_view(job, view, error);
-  if (!code) json_object_set_new(*view, "setting", describe_setting(path, count, overrides, &recipe, &config));
+  if (!code) json_object_set_new(*view, "setting", describe_setting(path, count, overrides, &recipe, job));
   fflush(stdout); // notes come after what was printed, where both go to one file
   if (!code && recipe.notes) fputs(recipe.notes, stderr);
   if (!code) auto_plan_note(&recipe, stderr);

@@ -32,7 +32,7 @@ static int print_line(const Recipe *recipe, const ModelConfig *config, int nodes
   Job *job = NULL;
   int ranks = nodes * processes, threads = cores_available() / processes;
   int code = recipe_with_ranks(recipe, ranks, &one, error);
-  if (!code) code = setup_job_for(&one, config, MODEL_TRAIN, threads > 0 ? threads : 1, 0, &job, error);
+  if (!code) code = setup_job(&one, config, &(RunSetting){.threads = threads > 0 ? threads : 1}, &job, error);
   if (!code) {
     const Shares *s = &job_train(job)->shares;
     int used = recipe_rank_count(&one);

@@ -65,7 +65,7 @@ static int run_compile(ClaimRun *run, const char *folder, Error *error) {
   }
   int code = recipe_load(words[0], count - 1, words + 1, &run->recipe, error);
   if (!code) code = setup_model_config(&run->recipe, &run->config, error);
-  if (!code) code = setup_job(&run->recipe, &run->config, &run->job, error);
+  if (!code) code = setup_job(&run->recipe, &run->config, NULL, &run->job, error);
   for (int i = 0; i < count; i++) free(words[i]);
   free(text);
   return code;

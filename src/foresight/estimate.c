@@ -139,7 +139,7 @@ static int in_fast_precision(const Recipe *recipe, const ModelConfig *config, in
   Dtype fast = recipe_fast_precision(recipe);
   if ((int)fast == recipe->precision) return 0;
   char *keys = xformat("precision=%s loss_scale.initial=null loss_scale.growth_interval=null", dtype_name(fast));
-  int known = !recipe_variant(recipe, keys, &other, &ignored) && !setup_job(&other, config, &job, &ignored) &&
+  int known = !recipe_variant(recipe, keys, &other, &ignored) && !setup_job(&other, config, NULL, &job, &ignored) &&
               estimate_run(&other, job, processes, steps, e);
   job_destroy(job);
   recipe_free(&other);

@@ -42,8 +42,11 @@ int predict_adapt(const Recipe *r, const Cluster *cluster, const char *also, Rec
   char *keys = xformat("run.backend=%s %s %s", device_kind_name((DeviceKind)cluster->device.backend), precision, also);
   int code = recipe_variant(r, keys, variant, error);
   free(keys);
-  if (!code && !here) variant->cluster = cluster;
   return code;
+}
+
+const Cluster *predict_cut(const Cluster *cluster) {
+  return devices_share_cores(cluster) ? NULL : cluster;
 }
 
 int predict_load_cluster(const char *name, Cluster **out, Error *error) {
@@ -97,7 +100,7 @@ int predict_memory(const Recipe *asked, const ModelConfig *config, const Cluster
                    Error *error) {
   *out = (Prediction){.job = NULL};
   int code = predict_adapt(asked, cluster, "", &out->recipe, error);
-  if (!code) code = setup_job(&out->recipe, config, &out->job, error);
+  if (!code) code = setup_job(&out->recipe, config, &(RunSetting){.cluster = predict_cut(cluster)}, &out->job, error);
   if (code) return prediction_free(out), code;
   find_memory(cluster, out);
   return PLAIT_OK;

@@ -15,9 +15,12 @@ typedef struct Prediction {
   double bytes, room;      // of memory that the rank with the least left takes; that its device has for it
 } Prediction;
 
-// The variant of a recipe for a cluster, with other keys `also`: its device, the seconds by which layers are cut into
-// stages, and where the precision is auto, what that computes fast. Borrows both.
+// The variant of a recipe for a cluster, with other keys `also`: its device, and where the precision is auto, what that
+// computes fast.
 int predict_adapt(const Recipe *recipe, const Cluster *cluster, const char *also, Recipe *variant, Error *error);
+// The cluster by whose seconds a prediction for it cuts layers into stages (RunSetting.cluster): NULL on this machine,
+// on which a run does as the recipe says.
+const Cluster *predict_cut(const Cluster *cluster);
 // The description that Programs for a cluster are compiled for, as predict_adapt says it to recipes.
 const Device *predict_device(const Cluster *cluster);
 

@@ -65,7 +65,7 @@ typedef Vec(double) Samples;
 static void collect(const Trace *t, const Program *p, Samples *of) {
   for (int i = 0; i < t->count; i++) {
     const TraceSpan *s = &t->span[i];
-    if (s->in_flight || !s->detail) continue;
+    if (s->stream || !s->detail) continue;
     for (int n = 0; n < p->graph->node.count; n++)
       if (p->graph->node.data[n].name == s->detail) {
         vec_push(&of[n], s->end - s->begin);
@@ -172,8 +172,8 @@ int probe_run(const Recipe *recipe, const ModelConfig *config, int64_t steps, do
   Job *job = NULL;
   Session *session = NULL;
   int threads = recipe->run.threads / recipe_rank_count(recipe);
-  int code = comm ? setup_job_for(recipe, config, MODEL_TRAIN, threads > 0 ? threads : 1, 0, &job, error)
-                  : setup_job(recipe, config, &job, error);
+  RunSetting setting = {.threads = !comm ? 0 : threads > 0 ? threads : 1};
+  int code = setup_job(recipe, config, &setting, &job, error);
   if (code) return code;
   ProbeTask task = {recipe, config, job, steps, xcalloc((size_t)steps, sizeof *task.seconds), comm != NULL};
   code = session_open(&(SessionOptions){.ranks = comm ? 0 : job->options.parallel.mesh.ranks, .comm = comm}, &session,

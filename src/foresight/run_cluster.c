@@ -15,16 +15,15 @@ static int read_text(const Recipe *recipe, char **text, Error *error) {
   return code ? error_prefix(error, "%srun.cluster", recipe_where(recipe, "run.cluster")) : PLAIT_OK;
 }
 
-int run_cluster(Recipe *recipe, const Launch *launch, Cluster **cluster, Error *error) {
+int run_cluster(const Recipe *recipe, const Launch *launch, Cluster **cluster, Error *error) {
   char *text = NULL;
   *cluster = NULL;
-  if (!launch || !launch->world || !recipe->run.cluster || recipe->cluster) return PLAIT_OK;
+  if (!launch || !launch->world || !recipe->run.cluster) return PLAIT_OK;
   if (recipe->mesh.pp == 1 || recipe->parallel.layers.count || FAULT(stages_of_every_file, 0, 1)) return PLAIT_OK;
   int code = launch->rank ? PLAIT_OK : read_text(recipe, &text, error);
   code = launch_agree(launch, code, error);
   if (!code) code = launch_tell(launch, &text, error);
   if (!code) code = launch_agree(launch, cluster_parse(text, recipe->run.cluster, cluster, error), error);
-  if (!code) recipe->cluster = *cluster;
   free(text);
   return code;
 }

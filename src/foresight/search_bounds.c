@@ -1,5 +1,6 @@
 // Lower bounds on plans.
 #include "foresight/search_bounds.h"
+#include "foresight/predict.h"
 #include "base/fault.h"
 #include "op/optimizer.h"
 #include "machine/kernel_time.h"
@@ -211,7 +212,8 @@ PlanBound bound_by_arithmetic(Bounds *b, const Candidate *c, const Recipe *r) {
   if (!devices_share_cores(b->cluster)) // else ranks that wait help those that compute
     compute *= 1 + fmin(1, layers) * pipeline_fill(r) / fmax(1, mean_microbatches(r));
   double data = data_seconds(b, r);
-  return (PlanBound){fmax(together(r, compute, data), data + tensor_seconds(b, r)),
+  double links = together(r, data, tensor_seconds(b, r)); // those of two axes may be side by side
+  return (PlanBound){fmax(together(r, compute, data), links),
                      state_bytes(b, r) + 0.9 * kept};
 }
 
@@ -246,20 +248,19 @@ static unsigned key_hash(const Candidate *key) {
   return h % LAYER_BUCKETS;
 }
 
-static void layer_recipe(const Bounds *b, const Candidate *key, Recipe *r) {
-  space_recipe(b->space, key, r);
-  r->parallel.zero = 0;
-  r->parallel.reshard = true;
-  r->parallel.shard_group = 0;
-  r->parallel.unsplit_tensors = false;
-  r->parallel.gather = GATHER_BLOCK;
-  r->parallel.accumulate = RECIPE_ACCUMULATE_REDUCED;
-  r->parallel.pipeline = SCHEDULE_1F1B;
-  r->parallel.stages_per_rank = 0;
-  r->parallel.layers.count = 0;
-  r->parallel.recompute_layers = 0;
-  if (r->optimizer.delay.count > 1) r->optimizer.delay.count = 1;
-  r->batch.global = 2 * r->batch.micro * recipe_data_ranks(r);
+// The variant by which the plan's layers are measured: one stage's, in two microbatches, without ZeRO.
+static int layer_recipe(const Bounds *b, const Candidate *key, Recipe *variant, Error *error) {
+  Recipe r;
+  space_recipe(b->space, key, &r);
+  char *keys =
+      xformat("parallel.zero=0 parallel.reshard=null parallel.shard_group=null parallel.unsplit_tensors=null "
+              "parallel.gather=null parallel.accumulate=null parallel.pipeline=1f1b "
+              "parallel.stages_per_rank=null parallel.layers=null parallel.recompute_layers=null "
+              "batch.global=%d optimizer.delay=%d",
+              2 * r.batch.micro * recipe_data_ranks(&r), r.optimizer.delay.count ? r.optimizer.delay.items[0] : 0);
+  int code = recipe_variant(&r, keys, variant, error);
+  free(keys);
+  return code;
 }
 
 // Of the first microbatch: seconds forward and backward, bytes that are kept for backward.
@@ -273,7 +274,8 @@ static bool simulate_layers(const Bounds *b, const Recipe *r, int layers, Layers
   SimulateOptions options = {.cluster = &b->unhosted};
   config.layers = layers;
   *out = (LayersTime){0};
-  if (setup_job_sketch(r, &config, &job, &ignored)) return false;
+  if (setup_job(r, &config, &(RunSetting){.sketch = true, .cluster = predict_cut(b->cluster)}, &job, &ignored))
+    return false;
   bool good = !simulate(job_train(job)->program, &options, &s, &ignored);
   for (int i = 0; good && i < s->spans.span.count; i++) {
     const ScheduleSpan *span = &s->spans.span.data[i];
@@ -288,10 +290,13 @@ static bool simulate_layers(const Bounds *b, const Recipe *r, int layers, Layers
 
 static LayerCost measure_layer(const Bounds *b, const Candidate *key) {
   Recipe r;
+  Error ignored = {0};
   LayersTime few, more; // models that differ by one layer
   int least = b->space->config->layers < 3 ? 1 : 2;
-  layer_recipe(b, key, &r);
-  if (!simulate_layers(b, &r, least, &few) || !simulate_layers(b, &r, least + 1, &more)) return (LayerCost){0};
+  if (layer_recipe(b, key, &r, &ignored)) return (LayerCost){0};
+  bool good = simulate_layers(b, &r, least, &few) && simulate_layers(b, &r, least + 1, &more);
+  recipe_free(&r);
+  if (!good) return (LayerCost){0};
   LayerCost c = {true, more.forward - few.forward,   more.backward - few.backward, 0,
                  0,    fmax(0, more.kept - few.kept)};
   c.rest_forward = fmax(0, few.forward - least * c.forward);

@@ -1,5 +1,6 @@
 // Estimates of plans from few layers.
 #include "foresight/search_extend.h"
+#include "foresight/predict.h"
 #include "machine/simulate.h"
 #include "setup/setup.h"
 #include <math.h>
@@ -23,9 +24,11 @@ static int cut_of(Extension *e, const Recipe *r, CutMemo *out, Error *error) {
       return *out = *c, PLAIT_OK;
   }
   *out = (CutMemo){.pp = r->mesh.pp, .stages = v, .folded = folded, .micro = r->batch.micro, .count = r->mesh.pp * v};
-  CompileOptions options;
+  RunPlan plan;
   Graph *g = NULL;
-  int code = setup_graph(r, e->space->config, "stage", &options, &g, error);
+  int code = resolve(r, e->space->config, &(RunSetting){.cluster = predict_cut(e->cluster)}, &plan, error);
+  if (!code) code = run_plan_graph(&plan, "stage", &g, error);
+  run_plan_free(&plan);
   if (code) return code;
   for (int s = 0; s < out->count; s++) out->layers[s] = g->cut[s + 1] - g->cut[s];
   graph_destroy(g);
@@ -62,7 +65,7 @@ static int compile_some(Extension *e, const Recipe *r, int64_t layers, Estimated
   Simulation *s = NULL;
   SimulateOptions options = {.cluster = e->cluster};
   e->compiled++;
-  int code = setup_job_sketch(r, &config, &job, error);
+  int code = setup_job(r, &config, &(RunSetting){.sketch = true, .cluster = predict_cut(e->cluster)}, &job, error);
   if (!code) code = simulate(job_train(job)->program, &options, &s, error);
   if (code) return job_destroy(job), code;
   *out = (Estimated){.seconds = s->step};

@@ -65,7 +65,7 @@ int64_t space_beside(const Space *space, const Candidate *candidate, SpaceSee *s
 
 // The recipe of a plan: a copy of the base with its settings; borrows from it.
 void space_recipe(const Space *space, const Candidate *candidate, Recipe *out);
-// Whether setup_compile_options would take it.
+// Whether the judge allows it.
 bool space_allows(const Space *space, const Recipe *recipe);
 // Of a plan's kind by name; NULL: none.
 const SpaceFeature *space_feature(const Space *space, const Candidate *candidate, const char *kind, int *number);

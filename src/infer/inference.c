@@ -17,8 +17,9 @@ static int compile(Inference *i, const InferenceOptions *o, Launch *launch, Erro
   int code = setup_launch(launch, &i->recipe, error);
   if (!code) code = launch_threads(launch, given, recipe_rank_count(&i->recipe), &threads, error);
   if (code) return code;
-  return setup_job_for(&i->recipe, &i->source->config, o->mode, threads,
-                       launch->world ? 0 : setup_helpers(&i->recipe, threads), &i->job, error);
+  RunSetting setting = {.mode = o->mode, .threads = threads};
+  if (!launch->world) setting.helpers = setup_helpers(&i->recipe, threads);
+  return setup_job(&i->recipe, &i->source->config, &setting, &i->job, error);
 }
 
 int inference_open(Inference *i, const ModelSource *source, const InferenceOptions *o, Launch *launch, Error *error) {

@@ -39,8 +39,7 @@ static void place_storage(const Program *p, uint32_t axes, Place from, const Var
 }
 
 int64_t memory_variable_bytes(const Program *p, const Variable *v, int copy) {
-  Dtype dtype = copy < 0 ? v->dtype : v->copy[copy].dtype;
-  return round_up(variable_allocated(p->graph, v, copy) * (int64_t)dtype_size(dtype),
+  return round_up(variable_bytes(v, copy, variable_allocated(p->graph, v, copy)),
                   p->device->space[copy < 0 ? v->space : 0].alignment);
 }
 

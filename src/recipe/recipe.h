@@ -173,8 +173,6 @@ typedef struct Recipe {
     int64_t trace_first, trace_steps; // the first step in it, and how many
   } run;
   struct { double start, data, step, checkpoint; } watchdog; // seconds; 0: no limit
-  const struct Cluster *cluster; // by whose seconds layers are cut into stages; borrowed. NULL: by those of
-                                 // run.cluster, if it is given
   char *name;         // the file, for messages; NULL in a recipe that was not loaded
   const char **where; // by key: the place of its value as recipe_where gives it; NULL where it is the default
   bool *overridden;   // by key: its value, or that it has its default, is of the command line and not of the file
@@ -202,6 +200,9 @@ int recipe_for_inference(const char *command, const RecipeInstead *instead, int 
 // is judged as one that was loaded; they do not count as given, and notes stay those of `of`. The variant borrows what
 // `of` has, which must outlive it; recipe_free ends it. PLAIT_BAD_INPUT: *variant is empty.
 int recipe_variant(const Recipe *of, const char *keys, Recipe *variant, Error *error);
+// Whether the judge of parallel configurations refuses the variant for a model (NULL: for any), and why: keys that
+// recipe_variant may then not be asked for.
+bool recipe_refuses(const Recipe *of, const char *keys, const ModelConfig *config, ParallelProblem *problem);
 // "run.dir=\"/a b\"": a key with any text as its value, as recipe_variant takes it; the caller frees it.
 char *recipe_key_text(const char *path, const char *value);
 // The variant for `ranks` ranks: where mesh.dp is auto, it is `ranks` ÷ (pp · cp · tp), rounded down, and what depends
@@ -260,7 +261,7 @@ LayoutWords recipe_layout_row(const Recipe *recipe, LayoutRow row);
 // The parallel configuration that a recipe asks for. Borrows parallel.layers.
 StepParallel recipe_parallel(const Recipe *recipe);
 // All of the step that it asks for, but the list of parallel.recompute, which needs the model's layers to be read
-// (setup_compile_options). Borrows what recipe_parallel and recipe_balance do.
+// (resolve). Borrows what recipe_parallel and recipe_balance do.
 void recipe_step(const Recipe *recipe, const StepModel *model, Step *step);
 // parallel_check of it, with the place of the key in the sentence: PLAIT_BAD_INPUT.
 int recipe_check_step(const Recipe *recipe, const StepModel *model, const Step *step, Error *error);

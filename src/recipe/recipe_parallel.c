@@ -19,7 +19,7 @@ int recipe_virtual_stages(const Recipe *r) {
 }
 
 StepParallel recipe_parallel(const Recipe *r) {
-  int overlap = r->parallel.overlap != RECIPE_OVERLAP_OFF && r->parallel.bucket_mb > 0; // auto: see setup_job
+  int overlap = r->parallel.overlap != RECIPE_OVERLAP_OFF && r->parallel.bucket_mb > 0; // auto: see resolve
   StepParallel o = {.mesh = mesh_of(4, (AxisId[]){AXIS_PP, AXIS_DP, AXIS_CP, AXIS_TP},
                                            (int[]){r->mesh.pp, r->mesh.dp, r->mesh.cp, r->mesh.tp}),
                        .sequence = r->parallel.sequence,
@@ -121,7 +121,7 @@ void recipe_step(const Recipe *r, const StepModel *model, Step *step) {
                  .recompute = {.mode = recompute_mode(r), .layers = r->parallel.recompute_layers},
                  .precision = (Dtype)r->precision,
                  .split_masters = recipe_splits_masters(r),
-                 .states_8bit = r->optimizer.states == RECIPE_STATES_8BIT,
+                 .moments = r->optimizer.states == RECIPE_STATES_8BIT ? ENCODING_8BIT : ENCODING_PLAIN,
                  .bf16_gradients = r->parallel.grad_dtype == DTYPE_BF16,
                  .chunks = r->moe.chunks,
                  .capacity = r->moe.capacity};

@@ -269,6 +269,8 @@ static int bind_node(Binding *binding, const Instruction *instruction, Bound *b,
   b->flight = arena_array(&binding->arena, Flight, n->region == REGION_END ? p->sums_under_way : 1);
   b->from_space = space_of(p->graph, n->input[0]);
   b->to_space = space_of(p->graph, n->output[0]);
+  b->moved = tensor_bytes(p->graph, graph_tensor(p->graph, b->from_space ? n->input[0] : n->output[0]),
+                          operand_elements(b->input));
   if (b->moves) return PLAIT_OK;
   b->comm = binding->group.data[group_find(&binding->group, p->graph, &p->mesh, n)].comm;
   pieces_bind(binding, b);

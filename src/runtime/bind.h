@@ -29,6 +29,7 @@ typedef struct Bound {
   int communicates;       // a collective; else the device computes it,
   int moves;              // or copies it from one of its spaces to another one
   int from_space, to_space;
+  int64_t moved; // bytes
   DeviceBound kernel;
   KernelCall call;        // of the kernel; its scratch is that of the microbatch, its operands are these:
   int ninput;             // terms that live here, see stage

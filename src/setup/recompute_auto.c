@@ -452,19 +452,12 @@ static void free_search(Search *s) {
   free(s);
 }
 
-int recompute_auto(const Recipe *recipe, const ModelConfig *config, CompileOptions *options, const JobOptions *run,
-                   RecomputeChoice *choice, Error *error) {
+int recompute_auto(const Recipe *recipe, const ModelConfig *config, const Cluster *cluster, CompileOptions *options,
+                   const JobOptions *run, RecomputeChoice *choice, Error *error) {
   Search *s = xcalloc(1, sizeof *s);
-  Cluster *loaded = NULL;
-  *s = (Search){.recipe = recipe, .config = config, .options = options, .run = run, .cluster = recipe->cluster};
+  *s = (Search){.recipe = recipe, .config = config, .options = options, .run = run, .cluster = cluster};
   int code = PLAIT_OK;
-  if (!s->cluster && recipe->run.cluster) {
-    code = cluster_load(recipe->run.cluster, &loaded, error);
-    if (code) error_prefix(error, "%srun.cluster", recipe_where(recipe, "run.cluster"));
-    s->cluster = loaded;
-  }
-  if (s->cluster && !(product_rate(&s->cluster->device, options->step.precision) > 0)) s->cluster = NULL;
-  if (!code && config->layers > RECOMPUTE_BLOCKS)
+  if (config->layers > RECOMPUTE_BLOCKS)
     code = error_set(error, PLAIT_BAD_INPUT, "%sparallel.recompute is auto, which takes at most %d blocks, not %lld",
                      recipe_where(recipe, "parallel.recompute"), RECOMPUTE_BLOCKS, (long long)config->layers);
   if (!code) code = search(s, error);
@@ -481,6 +474,5 @@ int recompute_auto(const Recipe *recipe, const ModelConfig *config, CompileOptio
   }
   if (!code) options->step.recompute.list = s->tried[best].list;
   free_search(s);
-  cluster_free(loaded);
   return code;
 }

@@ -15,11 +15,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-static int setup_threads(const Recipe *recipe) {
-  int threads = (recipe->run.threads > 0 ? recipe->run.threads : cores_available()) / recipe_rank_count(recipe);
-  return threads > 0 ? threads : 1;
-}
-
 int setup_helpers(const Recipe *recipe, int threads) {
   int ranks = recipe_rank_count(recipe);
   if (!recipe->run.work_stealing || ranks == 1 || recipe_has_processes(recipe) ||
@@ -100,19 +95,15 @@ static size_t describe_layout(const Recipe *r, char *text, size_t size) {
 }
 
 // How attention crosses cp, and whether plait chose it.
-static void describe_context(const Recipe *r, const ModelConfig *config, char *text, size_t size) {
-  StepModel model;
-  Step step;
-  step_model_of(config, &model);
-  recipe_step(r, &model, &step);
-  AlgorithmName taken = step.algorithm[CHOICE_CONTEXT];
+static void describe_context(const Step *step, char *text, size_t size) {
+  AlgorithmName taken = step->algorithm[CHOICE_CONTEXT];
   text[0] = 0;
-  if (taken) snprintf(text, size, ", context %s%s", algorithm_text(taken), step.parallel.context ? "" : " (auto)");
-  if (taken == ALGORITHM_RING && step.parallel.ulysses > 1)
-    snprintf(text + strlen(text), size - strlen(text), " over groups of %d by ulysses", step.parallel.ulysses);
+  if (taken) snprintf(text, size, ", context %s%s", algorithm_text(taken), step->parallel.context ? "" : " (auto)");
+  if (taken == ALGORITHM_RING && step->parallel.ulysses > 1)
+    snprintf(text + strlen(text), size - strlen(text), " over groups of %d by ulysses", step->parallel.ulysses);
 }
 
-void setup_describe(const Recipe *r, const ModelConfig *config, char *text, size_t size) {
+void setup_describe(const Recipe *r, const Step *step, char *text, size_t size) {
   char hybrid[48] = "", pipeline[80] = "", layout[160], context[64], recompute[96] = "";
   char *again = recipe_value_text(r, "parallel.recompute");
   if (r->parallel.recompute.word != RECIPE_RECOMPUTE_NONE)
@@ -125,191 +116,12 @@ void setup_describe(const Recipe *r, const ModelConfig *config, char *text, size
              recipe_virtual_stages(r));
   bool logits_again = *pipeline && schedules[r->parallel.pipeline].splits && r->parallel.logits;
   describe_layout(r, layout, sizeof layout);
-  describe_context(r, config, context, sizeof context);
+  describe_context(step, context, sizeof context);
   snprintf(text, size, "zero %d%s%s%s%s%s%s%s%s, %s%s", r->parallel.zero,
            r->parallel.unsplit_tensors ? " by whole tensors" : "", r->parallel.reshard ? "" : " without reshard",
            r->parallel.accumulate == RECIPE_ACCUMULATE_LOCAL ? ", gradients added locally" : "", hybrid, pipeline,
            logits_again ? ", logits recomputed" : "", recompute,
            r->parallel.update == RECIPE_UPDATE_IN_BACKWARD ? ", update in backward" : "", layout, context);
-}
-
-// Keys moe.* say something about experts.
-static int check_experts(const Recipe *r, const ModelConfig *c, Error *error) {
-  const struct { const char *path; bool set; } keys[] = {{"moe.balance_loss", r->moe.balance_loss > 0},
-                                                         {"moe.z_loss", r->moe.z_loss > 0},
-                                                         {"moe.bias_rate", r->moe.bias_rate > 0},
-                                                         {"moe.capacity", r->moe.capacity > 0},
-                                                         {"moe.chunks", r->moe.chunks > 1}};
-  for (size_t i = 0; i < sizeof keys / sizeof *keys && !c->experts; i++) {
-    if (!keys[i].set) continue;
-    char *value = recipe_value_text(r, keys[i].path);
-    int code = error_set(error, PLAIT_BAD_INPUT,
-                         "%s%s is %s, but the %s model of %s has no experts; leave it out",
-                         recipe_where(r, keys[i].path), keys[i].path, value, model_family_name(c->family), c->path);
-    free(value);
-    return code;
-  }
-  double balance = r->moe.balance_loss < 0 ? c->router_aux_loss_coef : r->moe.balance_loss;
-  if (!c->experts || !r->run.noise_scale || (balance == 0 && r->moe.z_loss == 0)) return PLAIT_OK;
-  return error_set(
-      error, PLAIT_BAD_INPUT,
-      "%srun.noise_scale is %lld, but it compares the gradients of parts of a batch, and losses of routers "
-      "(moe.balance_loss %g, moe.z_loss %g) are of whole batches; set both to 0, or run.noise_scale to 0",
-      recipe_where(r, "run.noise_scale"), (long long)r->run.noise_scale, balance, r->moe.z_loss);
-}
-
-static int recompute_list(const Recipe *r, const ModelConfig *config, RecomputeList *list, Error *error) {
-  Error problem = {0};
-  if (!r->parallel.recompute.list ||
-      !recompute_list_parse(r->parallel.recompute.list, (int)config->layers, list, &problem))
-    return PLAIT_OK;
-  return error_set(error, PLAIT_BAD_INPUT, "%sparallel.recompute: the list %s", recipe_where(r, "parallel.recompute"),
-                   problem.message);
-}
-
-int setup_compile_options(const Recipe *recipe, const ModelConfig *config, CompileOptions *out, Error *error) {
-  StepModel model;
-  *out = (CompileOptions){.mode = MODEL_TRAIN, .chaos = chaos_of_environment()};
-  step_model_of(config, &model);
-  recipe_step(recipe, &model, &out->step);
-  int code = recipe_check_step(recipe, &model, &out->step, error);
-  if (!code) code = check_experts(recipe, config, error);
-  if (code) return code;
-  out->device = recipe_device(recipe);
-  out->parallel = parallel_create(&out->step, &model);
-  compile_set_batch(out, recipe->batch.global, recipe->batch.micro);
-  return recompute_list(recipe, config, &out->step.recompute.list, error);
-}
-
-// Layers are cut by seconds where a cluster is named and something is left to cut. *loaded: the caller frees it after
-// the compile; may be NULL. A cluster without a rate for the dtype is left to whoever needs its times.
-static int use_seconds(const Recipe *r, CompileOptions *o, Cluster **loaded, Error *error) {
-  const Cluster *cluster = r->cluster;
-  *loaded = NULL;
-  if (o->parallel.pipeline.stages == 1 || o->parallel.pipeline.cut_given) return PLAIT_OK;
-  if (!cluster && r->run.cluster) {
-    int code = cluster_load(r->run.cluster, loaded, error);
-    if (code) return error_prefix(error, "%srun.cluster", recipe_where(r, "run.cluster"));
-    cluster = *loaded;
-  }
-  if (!cluster || !(product_rate(&cluster->device, o->step.precision) > 0)) return PLAIT_OK;
-  o->seconds = cluster_work_seconds;
-  o->machine = cluster;
-  return PLAIT_OK;
-}
-
-static int job_for(const Recipe *recipe, const ModelConfig *config, ModelMode mode, JobOptions run,
-                   RecomputeChoice *choice, Job **job, Error *error);
-
-// Seconds of a step of the recipe, which lets communication overlap, or does not; INFINITY: they cannot be told.
-static double step_seconds(const Recipe *recipe, const ModelConfig *config, JobOptions run, const Cluster *cluster) {
-  SimulateOptions options = {.cluster = cluster};
-  Simulation *simulation = NULL;
-  Job *job = NULL;
-  Error ignored = {0};
-  int code = job_for(recipe, config, MODEL_TRAIN, run, NULL, &job, &ignored);
-  if (!code) code = simulate(job_train(job)->program, &options, &simulation, &ignored);
-  double seconds = code ? INFINITY : simulation->step;
-  simulation_free(simulation);
-  job_destroy(job);
-  return seconds;
-}
-
-// parallel.overlap auto becomes what takes less on the cluster. `own`: a copy of the recipe.
-static int choose_overlap(Recipe *own, const ModelConfig *config, JobOptions run, Error *error) {
-  if (own->parallel.overlap != RECIPE_OVERLAP_AUTO) return PLAIT_OK;
-  Cluster *loaded = NULL;
-  own->parallel.overlap = RECIPE_OVERLAP_ON;
-  if (!own->parallel.bucket_mb || recipe_rank_count(own) == 1 || (!own->cluster && !own->run.cluster)) return PLAIT_OK;
-  int code = own->cluster ? PLAIT_OK : cluster_load(own->run.cluster, &loaded, error);
-  if (code) return error_prefix(error, "%srun.cluster", recipe_where(own, "run.cluster"));
-  const Cluster *cluster = loaded ? loaded : own->cluster;
-  Recipe without = *own;
-  without.parallel.overlap = RECIPE_OVERLAP_OFF;
-  double on = step_seconds(own, config, run, cluster), off = step_seconds(&without, config, run, cluster);
-  if (FAULT(overlap_auto_is_true, off < on, 0)) own->parallel.overlap = RECIPE_OVERLAP_OFF;
-  cluster_free(loaded);
-  return PLAIT_OK;
-}
-
-static JobOptions job_options(const Recipe *recipe, int threads, int helpers) {
-  return (JobOptions){.threads = threads,
-                      .helpers = helpers,
-                      .seed = (uint64_t)recipe->run.seed,
-                      .check = recipe->run.desync_check,
-                      .evaluate_samples = recipe_corpora(recipe, true)->count ? recipe->batch.global : 0};
-}
-
-int setup_graph(const Recipe *asked, const ModelConfig *config, const char *after, CompileOptions *options,
-                Graph **graph, Error *error) {
-  Recipe own = *asked, *recipe = &own;
-  Cluster *loaded = NULL;
-  int code = choose_overlap(&own, config, job_options(asked, setup_threads(asked), 0), error);
-  if (!code) code = setup_compile_options(recipe, config, options, error);
-  if (!code) code = use_seconds(recipe, options, &loaded, error);
-  if (!code && recipe->parallel.recompute.word == RECIPE_RECOMPUTE_AUTO) {
-    JobOptions run = job_options(recipe, setup_threads(recipe), 0);
-    code = recompute_auto(recipe, config, options, &run, NULL, error);
-  }
-  options->after = after;
-  if (!code) code = compile_graph(config, options, graph, error);
-  options->seconds = NULL;
-  options->machine = NULL;
-  cluster_free(loaded);
-  return code;
-}
-
-int setup_job(const Recipe *recipe, const ModelConfig *config, Job **job, Error *error) {
-  int threads = setup_threads(recipe);
-  return setup_job_for(recipe, config, MODEL_TRAIN, threads, setup_helpers(recipe, threads), job, error);
-}
-
-int setup_job_for(const Recipe *recipe, const ModelConfig *config, ModelMode mode, int threads, int helpers, Job **job,
-                  Error *error) {
-  return job_for(recipe, config, mode, job_options(recipe, threads, helpers), NULL, job, error);
-}
-
-int setup_job_sketch(const Recipe *recipe, const ModelConfig *config, Job **job, Error *error) {
-  int threads = setup_threads(recipe);
-  JobOptions run = job_options(recipe, threads, setup_helpers(recipe, threads));
-  run.sketch = 1;
-  return job_for(recipe, config, MODEL_TRAIN, run, NULL, job, error);
-}
-
-int setup_job_chosen(const Recipe *recipe, const ModelConfig *config, RecomputeChoice *choice, Job **job,
-                     Error *error) {
-  int threads = setup_threads(recipe);
-  return job_for(recipe, config, MODEL_TRAIN, job_options(recipe, threads, setup_helpers(recipe, threads)), choice, job,
-                 error);
-}
-
-// A token of each sequence: one microbatch.
-static void set_generation_batch(CompileOptions *o) {
-  o->step.batch.balance = (Balance){0};
-  compile_set_batch(o, o->step.batch.micro * parallel_data_ranks(&o->parallel), o->step.batch.micro);
-}
-
-static int job_for(const Recipe *asked, const ModelConfig *config, ModelMode mode, JobOptions run,
-                   RecomputeChoice *choice, Job **job, Error *error) {
-  Recipe own = *asked, *recipe = &own;
-  CompileOptions options;
-  Cluster *loaded = NULL;
-  int code = mode == MODEL_TRAIN ? choose_overlap(&own, config, run, error) : PLAIT_OK;
-  if (!code) code = setup_compile_options(recipe, config, &options, error);
-  if (!code) code = use_seconds(recipe, &options, &loaded, error);
-  if (!code && mode == MODEL_TRAIN && recipe->parallel.recompute.word == RECIPE_RECOMPUTE_AUTO)
-    code = recompute_auto(recipe, config, &options, &run, choice, error);
-  if (code) {
-    cluster_free(loaded);
-    return code;
-  }
-  options.mode = mode;
-  if (mode == MODEL_GENERATE)
-    set_generation_batch(&options);
-  code = job_create(config, &options, &run, job, error);
-  if (!code) (*job)->options.seconds = NULL, (*job)->options.machine = NULL; // its graphs are cut
-  cluster_free(loaded);
-  return code;
 }
 
 WatchdogLimits setup_watchdog(const Recipe *r) {

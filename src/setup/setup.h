@@ -1,9 +1,10 @@
-// Turns a recipe into what a run needs: compile options, job and loader. For all commands.
+// What a run of a recipe needs besides its RunPlan (run_plan.h): the model's config, data, launch, and what is said of
+// these. For all commands.
 #pragma once
 #include "runtime/launch.h"
 #include "runtime/rank.h"
 #include "recipe/recipe.h"
-#include "setup/recompute_auto.h"
+#include "setup/run_plan.h"
 
 // How many threads of other ranks may help a rank that has `threads`: as many again, where all ranks are threads of
 // this process and have separate cores; 0: ranks do not help each other.
@@ -32,35 +33,9 @@ int setup_check_tokenizer(const Recipe *recipe, const ModelConfig *config, bool 
 // PLAIT_BAD_INPUT where a record cannot be read.
 int setup_check_documents(const Recipe *recipe, char **note, Error *error);
 
-// The recipe's parallel configuration beside the mesh, in a line: "zero 1, pipeline 1f1b, layout tensor".
-void setup_describe(const Recipe *recipe, const ModelConfig *config, char *text, size_t size);
-
-// Mesh (pp, dp, cp, tp), Layout, stages, precision, batch sizes (micro_samples = batch.micro × dp) and the optimizer.
-// Strings in *out are static. PLAIT_BAD_INPUT for what the recipe
-// alone or with the model's config cannot be.
-// Nothing is known of seconds here, so that layers would be cut by FLOPs; setup_graph and setup_job know.
-int setup_compile_options(const Recipe *recipe, const ModelConfig *config, CompileOptions *out, Error *error);
-
-// The graph of a training run after a pass (compile/passes.def). Where a cluster is named (Recipe.cluster,
-// run.cluster), layers are cut into stages by seconds on its device, for everybody who compiles this run alike.
-// *options: what it was compiled by. The caller frees *graph. PLAIT_BAD_INPUT also for a cluster that cannot be read.
-int setup_graph(const Recipe *recipe, const ModelConfig *config, const char *after, CompileOptions *options,
-                Graph **graph, Error *error);
-
-// Compiles everything of a training run: device by run.backend, with an evaluation graph of batch.global samples when
-// data.valid is given, for ranks that are threads of this process. Cuts stages as setup_graph does. Touches no data and
-// allocates no memory of ranks. The caller frees *job (job_destroy).
-int setup_job(const Recipe *recipe, const ModelConfig *config, Job **job, Error *error);
-// The same for any mode, with this number of threads for each rank, and helpers.
-int setup_job_for(const Recipe *recipe, const ModelConfig *config, ModelMode mode, int threads, int helpers, Job **job,
-                  Error *error);
-
-// setup_job without offsets, for estimates and bounds: memory is as large as a good packing makes it (1 % above what is
-// needed at one time), which takes a large part of the time of compiling to find.
-int setup_job_sketch(const Recipe *recipe, const ModelConfig *config, Job **job, Error *error);
-
-// setup_job, with what parallel.recompute auto chose and why; *choice is zero with any other value.
-int setup_job_chosen(const Recipe *recipe, const ModelConfig *config, RecomputeChoice *choice, Job **job, Error *error);
+// The recipe's parallel configuration beside the mesh, in a line: "zero 1, pipeline 1f1b, layout tensor". step: its own
+// (RunPlan), for what was auto.
+void setup_describe(const Recipe *recipe, const Step *step, char *text, size_t size);
 
 WatchdogLimits setup_watchdog(const Recipe *recipe);
 // launch_choose, by run.comm and the mesh. Every command that runs a recipe comes here first: PLAIT_BAD_INPUT where

@@ -21,9 +21,9 @@ static bool is_chosen(const RecomputeChoice *choice, const RecomputePoint *p) {
 }
 
 void plan_print_recompute(const Recipe *r, const RecomputeChoice *choice, bool exact, FILE *out) {
+  if (!choice) return;
   const RecomputePoint *chosen = &choice->chosen, *more = NULL;
   bool said = false;
-  if (r->parallel.recompute.word != RECIPE_RECOMPUTE_AUTO) return;
   fprintf(out, "\nrecompute auto: memory of a rank, and the time of its blocks beside keeping everything\n");
   for (int i = 0; i < choice->points; i++) {
     const RecomputePoint *p = &choice->point[i];

@@ -4,6 +4,7 @@
 #include "comm/net.h"
 #include "data/synthetic.h"
 #include "runtime/session.h"
+#include "setup/run_plan.h"
 #include "setup/setup.h"
 #include "tier.h"
 #include "train/save.h"
@@ -62,12 +63,14 @@ static const char *corpus(void) {
 
 static int compile(Training *t, Error *e) {
   const Proof *p = t->proof;
-  CompileOptions options;
-  int code = setup_compile_options(&t->recipe, &t->config, &options, e);
-  if (code) return code;
+  RunPlan plan = {0};
+  int code = resolve(&t->recipe, &t->config, &(RunSetting){.threads = 1}, &plan, e);
+  CompileOptions options = plan.options;
   options.device = p->device ? p->device : device_cpu();
   if (p->set) p->set(&options);
-  return job_create(&t->config, &options, &(JobOptions){.threads = 1, .seed = 5}, &t->job, e);
+  if (!code) code = job_create(&t->config, &options, &(JobOptions){.threads = 1, .seed = 5}, &t->job, e);
+  run_plan_free(&plan);
+  return code;
 }
 
 static void open_training(Training *t, const Proof *p, ProofResult *result) {

@@ -33,13 +33,14 @@ static int compile(const char *keys, const Device *device, Job **job) {
   while ((key[count] = strtok_r(rest, " ", &rest))) count++;
   Recipe recipe;
   ModelConfig config;
-  CompileOptions options;
+  RunPlan plan;
   SUCCEED(recipe_parse("test", text, strlen(text), "/", count, key, &recipe, &error));
   SUCCEED(model_config_parse(&config, model, strlen(model), "model", &error));
-  SUCCEED(setup_compile_options(&recipe, &config, &options, &error));
-  if (device) options.device = device;
-  int code = job_create(&config, &options,
+  SUCCEED(resolve(&recipe, &config, &(RunSetting){.threads = 1}, &plan, &error));
+  if (device) plan.options.device = device;
+  int code = job_create(&config, &plan.options,
                         &(JobOptions){.threads = 1, .seed = 1, .evaluate_samples = recipe.batch.global}, job, &error);
+  run_plan_free(&plan);
   recipe_free(&recipe);
   model_config_free(&config);
   free(words);

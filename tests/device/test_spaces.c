@@ -2,9 +2,7 @@
 // A second space of a device: moments lie in far memory, which no kernel and no pointer of the host's reaches, and are
 // moved for the update.
 #include "proof.h"
-#include "op/op.h"
 #include "runtime/session.h"
-#include "setup/setup.h"
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>

@@ -39,7 +39,7 @@ static Job *job_of(ModelMode mode, const char *keys) {
   Job *job;
   SUCCEED(recipe_parse("test", text, strlen(text), "/", count, key, &recipe, &error));
   SUCCEED(model_config_parse(&config, model, strlen(model), "model", &error));
-  SUCCEED(setup_job_for(&recipe, &config, mode, 1, 0, &job, &error));
+  SUCCEED(setup_job(&recipe, &config, &(RunSetting){.mode = mode, .threads = 1}, &job, &error));
   recipe_free(&recipe);
   model_config_free(&config);
   free(word);

@@ -64,13 +64,14 @@ static Job *compile(const Run *run) {
   int count = 0;
   for (char *word; (word = strtok_r(next, " ", &next)) && count < 16;) override[count++] = word;
   Recipe recipe;
-  CompileOptions options;
+  RunPlan plan;
   JobOptions job_options = {.threads = 1, .seed = 1};
   Job *job;
   SUCCEED(recipe_parse(run->name, recipe_text, sizeof recipe_text - 1, "/", count, override, &recipe, &error));
-  SUCCEED(setup_compile_options(&recipe, &run->source.config, &options, &error));
-  options.device = run->device;
-  SUCCEED(job_create(&run->source.config, &options, &job_options, &job, &error));
+  SUCCEED(resolve(&recipe, &run->source.config, &(RunSetting){.threads = 1}, &plan, &error));
+  plan.options.device = run->device;
+  SUCCEED(job_create(&run->source.config, &plan.options, &job_options, &job, &error));
+  run_plan_free(&plan);
   recipe_free(&recipe);
   free(keys);
   return job;

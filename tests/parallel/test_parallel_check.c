@@ -45,7 +45,7 @@ static int parse(const char *text, int count, char **keys, Recipe *recipe, Error
 static int compiles(int number, const Recipe *recipe, const ModelConfig *config, Error *error) {
   Job *job = NULL;
   if (test_tier() < 2 && number % 12) return 1;
-  int code = setup_job_for(recipe, config, MODEL_TRAIN, 1, 0, &job, error);
+  int code = setup_job(recipe, config, &(RunSetting){.threads = 1}, &job, error);
   job_destroy(job);
   return !code;
 }

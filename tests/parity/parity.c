@@ -313,18 +313,21 @@ int parity_config(const ParityCase *c, ModelConfig *config, Error *error) {
 
 static int compile(const ParityCase *c, const ModelConfig *config, Routing *routing, Job **job, Error *error) {
   Recipe recipe;
-  CompileOptions options;
+  RunPlan plan = {0};
   JobOptions run = {.threads = c->threads ? c->threads : 1, .helpers = c->helpers, .seed = 1234};
   int code = parity_recipe(c, &recipe, error);
-  if (!code) code = setup_compile_options(&recipe, config, &options, error);
+  if (!code) code = resolve(&recipe, config, &(RunSetting){.threads = 1}, &plan, error);
+  CompileOptions options = plan.options;
   int64_t *bucket_bytes = &options.parallel.overlap.bucket_bytes;
   if (!code && *bucket_bytes > 0)
     *bucket_bytes = c->bucket_bytes ? c->bucket_bytes : 4000; // a few buckets, of a few gradients
+  if (c->moments) options.step.moments = c->moments;
   options.device = c->device ? c->device : c->reference ? device_reference() : device_cpu();
   if (routing || c->follows) options.device = routing_device(options.device, routing, c->follows);
   run.evaluate_samples = code ? 0 : options.step.batch.samples;
   run.check = recipe.run.desync_check;
   if (!code) code = job_create(config, &options, &run, job, error);
+  run_plan_free(&plan);
   recipe_free(&recipe);
   return code;
 }

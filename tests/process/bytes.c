@@ -58,7 +58,7 @@ int main(int argc, char **argv) {
   CHECK(!model_config_load(&config, recipe.model.config, &error), "%s", error.message);
   CHECK(!plait_world_launched_create(&world, &error), "%s", error.message);
   CHECK(!plait_comm_world(world, plait_world_rank(world), &comm, &error), "%s", error.message);
-  CHECK(!setup_job(&recipe, &config, &job, &error), "%s", error.message);
+  CHECK(!setup_job(&recipe, &config, NULL, &job, &error), "%s", error.message);
   Run run = {.job = job, .data = setup_loader(&recipe, &config, 0, sources), .mpi = !strcmp(world_name(world), "mpi")};
   CHECK(!session_open(&(SessionOptions){.comm = comm}, &session, &error), "%s", error.message);
   CHECK(!session_run(session, task, &run, &error), "%s", error.message);

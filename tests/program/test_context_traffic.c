@@ -30,7 +30,7 @@ static Case compiled(const char *const *keys) {
   for (; keys[n]; n++) overrides[n] = (char *)keys[n];
   if (recipe_parse("r.yaml", recipe, strlen(recipe), "/", n, overrides, &c.recipe, &error) ||
       model_config_parse(&c.config, llama, sizeof llama - 1, "m.json", &error) ||
-      setup_job_for(&c.recipe, &c.config, MODEL_TRAIN, 1, 0, &c.job, &error))
+      setup_job(&c.recipe, &c.config, &(RunSetting){.threads = 1}, &c.job, &error))
     fail_msg("%s", error.message);
   return c;
 }

@@ -229,16 +229,17 @@ static int nodes_of(const char *layers) {
   free(text);
   Recipe recipe;
   ModelConfig config;
-  CompileOptions options;
+  RunPlan plan;
   Graph *g = NULL;
   Error error = {0};
   char *overrides[] = {model, pp, "mesh.tp=2", "layout.batch=[tp]"};
   if (recipe_load(path_of("recipe.yaml"), 4, overrides, &recipe, &error) ||
       model_config_load(&config, recipe.model.config, &error) ||
-      setup_compile_options(&recipe, &config, &options, &error) || compile_graph(&config, &options, &g, &error))
+      resolve(&recipe, &config, &(RunSetting){.threads = 1}, &plan, &error) || run_plan_graph(&plan, NULL, &g, &error))
     fail_msg("%s", error.message);
   int n = g->node.count;
   graph_destroy(g);
+  run_plan_free(&plan);
   model_config_free(&config);
   recipe_free(&recipe);
   return n;

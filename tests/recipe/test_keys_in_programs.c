@@ -47,8 +47,8 @@ static int compiles(const Asked *a, Case *c, Error *error) {
   int code = recipe_load(path_of("recipe.yaml"), a->count, keys, &c->recipe, error);
   if (!code) code = model_config_load(&c->config, c->recipe.model.config, error);
   if (!code && c->recipe.parallel.memory)
-    code = setup_job_for(&c->recipe, &c->config, MODEL_TRAIN, 1, 0, &c->job, error);
-  else if (!code) code = setup_job_sketch(&c->recipe, &c->config, &c->job, error);
+    code = setup_job(&c->recipe, &c->config, &(RunSetting){.threads = 1}, &c->job, error);
+  else if (!code) code = setup_job(&c->recipe, &c->config, &(RunSetting){.sketch = true}, &c->job, error);
   if (code) release(c);
   return !code;
 }

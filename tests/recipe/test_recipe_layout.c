@@ -27,7 +27,7 @@ static char *programs(const char *text, Error *error) {
   size_t size;
   int code = parse(text, &recipe, error);
   if (!code) code = model_config_parse(&config, config_text, strlen(config_text), "m.json", error);
-  if (!code) code = setup_job_for(&recipe, &config, MODEL_TRAIN, 1, 0, &job, error);
+  if (!code) code = setup_job(&recipe, &config, &(RunSetting){.threads = 1}, &job, error);
   if (!code) {
     FILE *out = open_memstream(&out_text, &size);
     for (int c = 0; c < recipe.mesh.pp; c++) program_print(job_train(job)->program[c], NULL, out);

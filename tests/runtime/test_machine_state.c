@@ -38,7 +38,7 @@ static void each_layout(void **state) {
     while ((keys[count] = strtok_r(rest, " ", &rest))) count++;
     if (recipe_parse("test", text, strlen(text), "/", count, keys, &recipe, &error) ||
         model_config_parse(&config, model, strlen(model), "model", &error) ||
-        setup_job_for(&recipe, &config, MODEL_TRAIN, 1, 0, &job, &error))
+        setup_job(&recipe, &config, &(RunSetting){.threads = 1}, &job, &error))
       fail_msg("%s: %s", table[i].keys, error.message);
     for (int size = 1, bit = 1; size <= 8; size *= 2, bit *= 2)
       for (int first = 0; first < 8; first += size) {

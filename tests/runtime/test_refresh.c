@@ -95,7 +95,7 @@ static void training_open(Training *t, const Setting *setting, Plan plan) {
   while ((keys[count] = strtok_r(rest, " ", &rest))) count++;
   SUCCEED(recipe_parse("test", text, strlen(text), "/", count, keys, &t->recipe, &error));
   SUCCEED(model_config_parse(&t->config, model, strlen(model), "model", &error));
-  SUCCEED(setup_job_for(&t->recipe, &t->config, MODEL_TRAIN, 1, 0, &t->job, &error));
+  SUCCEED(setup_job(&t->recipe, &t->config, &(RunSetting){.threads = 1}, &t->job, &error));
   SUCCEED(session_open(&(SessionOptions){.ranks = recipe_rank_count(&t->recipe)}, &t->session, &error));
   t->source = (DataSource){prefix, 1};
   free(word);

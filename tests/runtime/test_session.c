@@ -196,7 +196,7 @@ static void training_open(Training *t, char *mesh, int64_t epoch) {
   while ((keys[count] = strtok_r(rest, " ", &rest))) count++;
   SUCCEED(recipe_parse("test", text, strlen(text), "/", count, keys, &t->recipe, &error));
   SUCCEED(model_config_parse(&t->config, model, strlen(model), "model", &error));
-  SUCCEED(setup_job_for(&t->recipe, &t->config, MODEL_TRAIN, 1, 0, &t->job, &error));
+  SUCCEED(setup_job(&t->recipe, &t->config, &(RunSetting){.threads = 1}, &t->job, &error));
   t->session = open_local(recipe_rank_count(&t->recipe), epoch);
   t->source = (DataSource){t->prefix, 1};
   SUCCEED(save_extra_create(&t->recipe, &t->config, &t->extra, &error));

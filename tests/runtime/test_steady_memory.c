@@ -105,8 +105,8 @@ static int allocations_of(const char *keys, const char *prefix, size_t *bytes) {
   if (!code && joined && ranks != plait_comm_size(joined))
     return recipe_free(&t.recipe), model_config_free(&t.config), -1;
   if (!code)
-    code =
-        setup_job_for(&t.recipe, &t.config, MODEL_TRAIN, 1, joined ? 0 : setup_helpers(&t.recipe, 1), &t.job, &error);
+    code = setup_job(&t.recipe, &t.config,
+                     &(RunSetting){.threads = 1, .helpers = joined ? 0 : setup_helpers(&t.recipe, 1)}, &t.job, &error);
   if (!code) code = session_open(&(SessionOptions){.ranks = ranks, .comm = joined}, &s, &error);
   if (!code) code = session_run(s, start, &t, &error);
   if (!code) code = session_run(s, meet, NULL, &error);

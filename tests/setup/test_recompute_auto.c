@@ -39,7 +39,7 @@ static int64_t bytes_of(const char *keys, const char *recompute) {
   words[n++] = setting;
   Case c = loaded_with(n, words);
   Error error = {0};
-  if (setup_job_for(&c.recipe, &c.config, MODEL_TRAIN, 1, 0, &c.job, &error)) fail_msg("%s", error.message);
+  if (setup_job(&c.recipe, &c.config, &(RunSetting){.threads = 1}, &c.job, &error)) fail_msg("%s", error.message);
   int64_t bytes = most_bytes(&c, c.job);
   job_destroy(c.job);
   model_config_free(&c.config);
@@ -54,11 +54,12 @@ static char *chosen(const char *keys, int64_t memory, RecomputeChoice *choice, E
   Case c = loaded(text);
   *error = (Error){0};
   char *list = NULL;
-  CompileOptions o;
-  JobOptions run = {.threads = 1};
-  int code = setup_compile_options(&c.recipe, &c.config, &o, error);
-  if (!code) code = recompute_auto(&c.recipe, &c.config, &o, &run, choice, error);
-  if (!code) list = recompute_list_text(&o.step.recompute.list);
+  RunPlan plan;
+  RunSetting setting = {.threads = 1, .shows_recompute = choice != NULL};
+  int code = resolve(&c.recipe, &c.config, &setting, &plan, error);
+  if (!code) list = recompute_list_text(&plan.options.step.recompute.list);
+  if (!code && choice) *choice = *plan.recompute;
+  run_plan_free(&plan);
   model_config_free(&c.config);
   recipe_free(&c.recipe);
   return list;
@@ -151,7 +152,7 @@ static int64_t slot_bytes(const char *recompute) {
   snprintf(setting, sizeof setting, "parallel.recompute=%s", recompute);
   Case c = loaded_with(1, (char *[]){setting});
   Error error = {0};
-  if (setup_job_for(&c.recipe, &c.config, MODEL_TRAIN, 1, 0, &c.job, &error)) fail_msg("%s", error.message);
+  if (setup_job(&c.recipe, &c.config, &(RunSetting){.threads = 1}, &c.job, &error)) fail_msg("%s", error.message);
   const Program *p = job_train(c.job)->program[0];
   int64_t bytes = 0;
   for (int t = 0; t < p->graph->tensor.count; t++)

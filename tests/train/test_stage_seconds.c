@@ -57,12 +57,14 @@ static void free_case(Case *c) {
 
 // Layers of the first stage.
 static int first_stage(const Recipe *r, const ModelConfig *config) {
-  CompileOptions options;
+  RunPlan plan;
   Graph *g;
   Error error = {0};
-  if (setup_graph(r, config, "stage", &options, &g, &error)) fail_msg("%s", error.message);
+  if (resolve(r, config, &(RunSetting){0}, &plan, &error) || run_plan_graph(&plan, "stage", &g, &error))
+    fail_msg("%s", error.message);
   int layers = g->cut[1];
   graph_destroy(g);
+  run_plan_free(&plan);
   return layers;
 }
 
@@ -106,18 +108,18 @@ static void all_have_one_cut(void **state) {
   Job *job;
   simulated(&plain, &plain.recipe, &by_seconds);
   assert_int_equal(first_stage(&c.recipe, &c.config), by_seconds);
-  if (setup_job(&c.recipe, &c.config, &job, &error)) fail_msg("%s", error.message);
+  if (setup_job(&c.recipe, &c.config, NULL, &job, &error)) fail_msg("%s", error.message);
   assert_int_equal(job_train(job)->graph->cut[1], by_seconds);
   assert_null(job->options.machine);
   job_destroy(job);
   unlink(path);
-  assert_int_equal(setup_job(&c.recipe, &c.config, &job, &error), PLAIT_BAD_INPUT);
+  assert_int_equal(setup_job(&c.recipe, &c.config, NULL, &job, &error), PLAIT_BAD_INPUT);
   assert_non_null(strstr(error.message, "run.cluster"));
   // Where nothing is cut nobody looks for the file.
   Recipe whole = c.recipe;
   whole.mesh.pp = 1;
   error = (Error){0};
-  if (setup_job(&whole, &c.config, &job, &error)) fail_msg("%s", error.message);
+  if (setup_job(&whole, &c.config, NULL, &job, &error)) fail_msg("%s", error.message);
   job_destroy(job);
   free_case(&c);
   free_case(&plain);

@@ -1,0 +1,47 @@
+// The answer to a recipe: what it means on this machine, decided once. A recipe says what is wanted and may leave much
+// to plait (`auto`); a RunPlan has all of it, and what compiles, predicts, prints or runs reads that and decides
+// nothing again.
+#pragma once
+#include "machine/cluster.h"
+#include "recipe/recipe.h"
+#include "runtime/job.h"
+#include "setup/recompute_auto.h"
+
+// What is asked besides the recipe. All zero: training by ranks that are threads of this process.
+typedef struct RunSetting {
+  ModelMode mode;
+  int threads, helpers;          // of each rank, and of others that may help it; threads 0: as run.threads and
+                                 // run.work_stealing say on this machine
+  const Cluster *cluster;        // by whose seconds layers are cut into stages, and auto is decided; NULL: that of
+                                 // run.cluster, where it is given
+  bool sketch; // Programs without offsets, for estimates and bounds: memory is as large as a good packing
+               // makes it (1 % above what is needed at one time), which takes a large part of the
+               // time of compiling to find
+  bool shows_recompute;          // RunPlan.recompute is wanted
+} RunSetting;
+
+typedef struct RunPlan {
+  const Recipe *recipe;          // the question; borrowed, as is its config
+  const ModelConfig *config;
+  CompileOptions options;        // Step, mesh and Layout, stages, precision, sizes of batches, device
+  JobOptions run;                // threads, seed, what is evaluated
+  const Cluster *cluster;        // NULL: nothing had to be asked of one, or none is named
+  Cluster *loaded;               // the cluster, where run_plan_free frees it
+  RecomputeChoice *recompute;    // what parallel.recompute: auto chose and why; NULL: not auto, or not wanted
+} RunPlan;
+
+// Decides. Layers are cut by the seconds of a cluster where one is named, for everybody who compiles this run alike.
+// PLAIT_BAD_INPUT: what the recipe alone, with the model's config or with its cluster cannot be. PLAIT_INFEASIBLE:
+// parallel.memory is too little. run_plan_free in any case; recipe and config must live until then.
+int resolve(const Recipe *recipe, const ModelConfig *config, const RunSetting *setting, RunPlan *plan, Error *error);
+void run_plan_free(RunPlan *plan);
+
+// Compiles everything of the run, with an evaluation of batch.global samples where the recipe has something to evaluate
+// on. Touches no data and allocates no memory of ranks. The caller frees *job (job_destroy); it needs no more of the
+// plan.
+int run_plan_job(const RunPlan *plan, Job **job, Error *error);
+// The graph of the run after a pass (compile/passes.def). The caller frees *graph.
+int run_plan_graph(const RunPlan *plan, const char *after, Graph **graph, Error *error);
+
+// resolve and run_plan_job in one, for whoever needs no more than the job. setting NULL: all zero.
+int setup_job(const Recipe *recipe, const ModelConfig *config, const RunSetting *setting, Job **job, Error *error);
