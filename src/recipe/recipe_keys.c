@@ -134,7 +134,6 @@ enum { MANY = 1 << 24, AXIS = 1 << 16 };
 #define STEPS 1e15 // so that arithmetic with steps cannot overflow; messages do not mention it
 
 #define KEY(path, kind, field, ...) {path, kind, offsetof(Recipe, field), __VA_ARGS__}
-#define LATER(path) {path, RECIPE_LATER, 0, .doc = ""}
 
 const RecipeKey recipe_keys[] = {
     KEY("model.config", RECIPE_PATH, model.config, .example = "models/gpt-small.json", .another_run = true,

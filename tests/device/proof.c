@@ -63,12 +63,11 @@ static const char *corpus(void) {
 
 static int compile(Training *t, Error *e) {
   const Proof *p = t->proof;
-  RunPlan plan = {0};
+  RunPlan plan;
   int code = resolve(&t->recipe, &t->config, &(RunSetting){.threads = 1}, &plan, e);
-  CompileOptions options = plan.options;
-  options.device = p->device ? p->device : device_cpu();
-  if (p->set) p->set(&options);
-  if (!code) code = job_create(&t->config, &options, &(JobOptions){.threads = 1, .seed = 5}, &t->job, e);
+  plan.options.device = p->device ? p->device : device_cpu();
+  if (!code && p->set) p->set(&plan.options);
+  if (!code) code = job_create(&t->config, &plan.options, &(JobOptions){.threads = 1, .seed = 5}, &t->job, e);
   run_plan_free(&plan);
   return code;
 }

@@ -26,6 +26,7 @@ events 8 '"cat":"action","name":"F".*"microbatch":[01]}' # 2 microbatches
 [ "$(count '"cat":"communication","name":"(all_gather|reduce_scatter|all_reduce)"')" -ge 4 ] || fail "no collectives"
 [ "$(count '"ph":"b"')" -eq "$(count '"ph":"e"')" ] || fail "spans in flight begin and do not end"
 [ "$(count '"ph":"b"')" -gt 0 ] || fail "nothing was in flight beside backward"
+[ "$(count '"ph":"b".*"stream":"dp"')" -eq "$(count '"ph":"b"')" ] || fail "spans in flight do not name the stream of dp"
 events 0 'did not fit'
 if command -v python3 >/dev/null; then
   python3 - <<'PYTHON' || fail "spans are wrong"
