@@ -9,7 +9,7 @@
 // Copies of a Variable stay in the first space, where they are read; so does what is not asked for.
 #include "compile/pass.h"
 #include "compile/place_node.h"
-#include "op/op.h"
+#include "op/build.h"
 
 static int lies_elsewhere(const Graph *g, int tensor) {
   const Tensor *t = tensor < 0 ? NULL : graph_tensor(g, tensor);
@@ -29,9 +29,10 @@ static int apart(Graph *g, const Node *of, int tensor, const char *name) {
 
 // Where and when node `like` runs.
 static void add_move(Graph *g, const Node *like, const char *name, int from, int to) {
-  Node n = {.op = OP_MOVE, .region = like->region, .phase = like->phase, .layer = like->layer, .stage = like->stage,
+  Node n = {.region = like->region, .phase = like->phase, .layer = like->layer, .stage = like->stage,
             .update = like->update, .stages = like->stages, .round = like->round, .name = name, .ninput = 1,
             .noutput = 1, .input = &from, .output = &to};
+  op_to_move(&n);
   graph_add_node(g, &n);
 }
 

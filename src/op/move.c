@@ -1,6 +1,6 @@
 // MOVE: a copy between two spaces of a device, of which one has a Variable (Variable.space) and the other is that in
 // which kernels read and write. A queue of copies does it while kernels run; there is no kernel for it.
-#include "op/op.h"
+#include "op/build.h"
 
 static void shape(Graph *g, Node *node) {
   CHECK(node->ninput == 1);
@@ -25,3 +25,5 @@ const OpDef op_def_move = {
     .reference = reference,
     .role = ROLE_MOVE,
 };
+
+void op_to_move(Node *node) { node->op = OP_MOVE; }
