@@ -18,6 +18,7 @@ typedef struct CompileOptions {
   int microbatches;      // of a step; by compile_set_batch
   WorkSeconds *seconds;  // by these layers are cut into stages; NULL: by FLOPs
   const void *machine;   // for them; must outlive the compile
+  VariableTest *far;     // storage of which Variables lies in the device's second space; NULL: of none. Tests set it
   uint64_t chaos;        // of the Programs: see runtime/chaos.h; 0: none
   const char *after;     // stop after this pass, for `plait explain`; NULL: all
 } CompileOptions;

@@ -41,6 +41,7 @@ int op_slice(Graph *g, const char *name, int x, uint32_t axes, int dim);
 int op_identity(Graph *g, const char *name, int x);
 int op_cast(Graph *g, const char *name, int x, Dtype dtype);                 // returns x where nothing changes
 void op_copy_to_cast(Node *copy, Dtype dtype);                                // an IDENTITY becomes a CAST
+void op_to_move(Node *node); // a node whose operands are filled in becomes a MOVE
 int op_dropout(Graph *g, const char *name, int x, double probability);       // returns x when probability is 0
 int op_take(Graph *g, const char *name, int x, int index);                   // (b, s, e…), (b) → (b, e…)
 // x (b, s, e), w (v, e), targets (b, s), seed () → loss sum (), and as further outputs dx, dw when `gradient`

@@ -126,19 +126,21 @@ typedef struct OptimizerDef OptimizerDef; // op/optimizer.h
 // each.
 typedef enum OpRole {
   ROLE_NONE,
-  ROLE_COPY,         // its output is its input (IDENTITY)
-  ROLE_CAST,         // its output is its input in another dtype (CAST)
-  ROLE_SLICE,        // its output is a part of its input (SLICE)
-  ROLE_ADD,          // its output is the sum of its inputs, each rounded as it is (ADD); see `accumulated`
-  ROLE_ACCUMULATE,   // adds its second input to its first, a Variable, in place, and a call may lack that (ACCUMULATE);
-                     // see `accumulate`
-  ROLE_FILL,         // its output, in place, is FillAttr.value everywhere; it does not read its input (FILL)
-  ROLE_BIAS,         // adds its second input to each row of its first (BIAS); see `bias`
-  ROLE_PRODUCT,      // its output is the product of its two inputs, of blocks of which it may be made (MATMUL;
-                     // compile/summa.h)
-  ROLE_DISPATCH,     // its output is made of its inputs, and larger: these are moved rather than that (DISPATCH)
-  ROLE_OUTPUT,       // the host reads its output while the graph runs (OUTPUT; runtime/outputs.h)
-  ROLE_NORM_TERM,    // its output is a term of the gradients' norm, and its input the gradient (SUM_SQUARES)
+  ROLE_COPY,       // its output is its input (IDENTITY)
+  ROLE_MOVE,       // its output is its input, in another space of the device: done by a queue of copies, while kernels
+                   // run, and not by a kernel (MOVE)
+  ROLE_CAST,       // its output is its input in another dtype (CAST)
+  ROLE_SLICE,      // its output is a part of its input (SLICE)
+  ROLE_ADD,        // its output is the sum of its inputs, each rounded as it is (ADD); see `accumulated`
+  ROLE_ACCUMULATE, // adds its second input to its first, a Variable, in place, and a call may lack that (ACCUMULATE);
+                   // see `accumulate`
+  ROLE_FILL,       // its output, in place, is FillAttr.value everywhere; it does not read its input (FILL)
+  ROLE_BIAS,       // adds its second input to each row of its first (BIAS); see `bias`
+  ROLE_PRODUCT,    // its output is the product of its two inputs, of blocks of which it may be made (MATMUL;
+                   // compile/summa.h)
+  ROLE_DISPATCH,   // its output is made of its inputs, and larger: these are moved rather than that (DISPATCH)
+  ROLE_OUTPUT,     // the host reads its output while the graph runs (OUTPUT; runtime/outputs.h)
+  ROLE_NORM_TERM,  // its output is a term of the gradients' norm, and its input the gradient (SUM_SQUARES)
   ROLE_WHOLE_MATRIX, // it needs a dim whole that is cut, or is repeated, and takes long: one rank does it for all
                      // (ORTHOGONALIZE)
   ROLE_COUNT
@@ -232,6 +234,10 @@ typedef struct OpDef {
 
 const OpDef *op_def(Op op);
 static inline int node_is(const Node *node, OpRole role) { return op_def(node->op)->role == role; }
+// Whether a kernel of the device computes it.
+static inline int node_has_kernel(const Node *node) {
+  return !op_def(node->op)->communicates && !node_is(node, ROLE_MOVE);
+}
 // The properties of the calls that do it; all 0 where it does not communicate.
 const CommTraits *op_comm(const OpDef *op);
 static inline const CommTraits *node_comm(const Node *node) { return op_comm(op_def(node->op)); }

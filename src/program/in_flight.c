@@ -23,7 +23,8 @@ static InFlight started_in(const Program *p, const Body *b, int axis, int copies
   InFlight all = {0};
   for (int i = 0; i < b->count; i++) {
     const Node *n = &p->graph->node.data[b->instruction[i].node];
-    if (!b->instruction[i].wait || collective_stream(&p->mesh, n) != axis) continue;
+    if (!b->instruction[i].wait || !op_def(n->op)->communicates || // a MOVE is in no stream
+        collective_stream(&p->mesh, n) != axis) continue;
     all.calls += calls_of(p, n);
     all.buffers += buffers_of(p, n, copies);
   }

@@ -96,6 +96,15 @@ static int touches(const Graph *g, const Node *n, const Node *collective) {
   return 0;
 }
 
+// The instruction of a body before which what instruction i starts must be done, but none before `from`.
+static int first_touch(const Program *p, const Body *body, int i, int from) {
+  const Graph *g = p->graph;
+  while (from < body->count &&
+         !touches(g, &g->node.data[body->instruction[from].node], &g->node.data[body->instruction[i].node]))
+    from++;
+  return from;
+}
+
 static int has_kernel(const Program *p, const Body *body, int from, int to) {
   for (int i = from; i < to; i++)
     if (!op_def(p->graph->node.data[body->instruction[i].node].op)->communicates) return 1;
@@ -107,9 +116,7 @@ void overlap_sums(Program *p) {
   for (int i = 0; i < p->end_cut; i++) {
     const Node *n = &p->graph->node.data[end->instruction[i].node];
     if (!op_def(n->op)->communicates || !(node_attr(n, CommAttr)->axes >> mesh_pipeline(&p->mesh) & 1)) continue;
-    int until = p->end_cut;
-    while (until < end->count && !touches(p->graph, &p->graph->node.data[end->instruction[until].node], n)) until++;
-    end->instruction[i].wait = until;
+    end->instruction[i].wait = first_touch(p, end, i, p->end_cut);
   }
 }
 
@@ -117,10 +124,22 @@ void overlap_body(Program *p, Body *body) {
   for (int i = 0; i < body->count; i++) {
     const Node *n = &p->graph->node.data[body->instruction[i].node];
     if (!op_def(n->op)->communicates) continue;
-    int bound = 0, until = i + 1;
+    int bound = 0, until = first_touch(p, body, i, i + 1);
     for (int k = 0; k < n->noutput; k++) bound |= graph_tensor(p->graph, n->output[k])->variable >= 0;
-    while (until < body->count && !touches(p->graph, &p->graph->node.data[body->instruction[until].node], n)) until++;
     if (!bound && has_kernel(p, body, i + 1, until))
       body->instruction[i].wait = FAULT(overlap_waits_too_late, until, until < body->count ? until + 1 : until);
   }
+}
+
+static void move_meanwhile(const Program *p, Body *body) {
+  for (int i = 0; i < body->count; i++)
+    if (node_is(&p->graph->node.data[body->instruction[i].node], ROLE_MOVE))
+      body->instruction[i].wait = FAULT(moves_are_not_waited_for, first_touch(p, body, i, i + 1), body->count);
+}
+
+void overlap_moves(Program *p) {
+  move_meanwhile(p, &p->begin);
+  move_meanwhile(p, &p->end);
+  for EACH_PROGRAM_STAGE(s, p)
+    for (int phase = 0; phase < PHASE_COUNT; phase++) move_meanwhile(p, &p->micro[s][phase]);
 }

@@ -9,3 +9,5 @@ void overlap_sums(Program *p);
 void overlap_actions(Program *p, int overlap);
 // Sets Instruction.wait of the body's collectives that have something to compute between them and their first reader.
 void overlap_body(Program *p, Body *body);
+// Sets it of all MOVEs: their queue is another one than that of kernels.
+void overlap_moves(Program *p);

@@ -141,9 +141,9 @@ static int make_body(Program *p, const Segment *s, const ProgramOptions *o, Body
     const Node *n = &p->graph->node.data[s->node.data[i]];
     DeviceKernel kernel = {0};
     if (!mesh_runs_stages(&p->mesh, p->coordinate, graph_stages(p->graph, n->stages))) continue;
-    int code = op_def(n->op)->communicates
-                   ? PLAIT_OK
-                   : device_kernel(o->device, n->op, node_dtype(p->graph, n), n->name, &kernel, error);
+    int code = node_has_kernel(n)
+                   ? device_kernel(o->device, n->op, node_dtype(p->graph, n), n->name, &kernel, error)
+                   : PLAIT_OK;
     if (code) return code;
     body->instruction[body->count++] =
         (Instruction){.node = n->id, .scratch = scratch_of(p, n, &kernel, o->threads + o->helpers)};
@@ -195,6 +195,7 @@ int program_create(const Graph *graph, const Mesh *mesh, const ProgramOptions *o
   overlap_actions(p, o->overlap && !p->schedule->streams);
   for EACH_PROGRAM_STAGE(s, p)
     for (int phase = 0; phase < PHASE_COUNT && o->overlap; phase++) overlap_body(p, &p->micro[s][phase]);
+  overlap_moves(p);
   memory_place_reduced(p);
   memory_pack(p);
   memory_place_inputs(p);
@@ -252,7 +253,7 @@ static int has_work(const Graph *g, const Node *n) {
 
 int node_by_reference(const Graph *g, const Node *n, const Device *device) {
   DeviceKernel kernel = {0};
-  return !op_def(n->op)->communicates && has_work(g, n) && device->find(device, n->op, node_dtype(g, n), &kernel) &&
+  return node_has_kernel(n) && has_work(g, n) && device->find(device, n->op, node_dtype(g, n), &kernel) &&
          kernel.is_reference;
 }
 

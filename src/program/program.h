@@ -11,8 +11,9 @@
 //                                            body is cut where one starts
 //   body         a list of instructions, each one node of the partitioned graph:
 //                out, … = op in, …           kernel of the device, or a collective of the comm layer
-//                out, … = op in, … until k   collective that starts here on its axis's stream (collective_stream), or MOVE
-//                                            between spaces, and is waited for before instruction k, its first reader
+//                out, … = op in, … until k   collective that starts here on its axis's stream (collective_stream), or
+//                                            MOVE between spaces, and is waited for before instruction k, its first
+//                                            reader
 //   operand      VARIABLE v      storage (or Copy) of a Variable, owned by State
 //                INPUT i         memory of the loader, microbatch by microbatch, or a copy of it where the device
 //                                cannot read that

@@ -13,10 +13,12 @@ typedef struct Piece {
   int64_t block, blocks;
 } Piece;
 
-// A collective that is in flight since `issued`, started by a REDUCE or in its body; `done` is waited for.
+// A collective that is in flight since `issued`, started by a REDUCE or in its body; `done` is waited for. Of a MOVE it
+// is `moved`, after which kernels may run.
 typedef struct Flight {
   int started;
   PlaitEvent done;
+  DeviceEvent moved;
   double issued;
 } Flight;
 
@@ -25,7 +27,10 @@ typedef struct Bound {
   const Node *node;
   const Instruction *instruction; // of the Program
   int left_to_owner;      // other ranks have all that it works on
-  int communicates;       // a collective; else the device computes it
+  int communicates;       // a collective; else the device computes it,
+  int moves;              // or copies it from one of its spaces to another one
+  int from_space, to_space;
+  int64_t moved; // bytes
   DeviceBound kernel;
   KernelCall call;        // of the kernel; its scratch is that of the microbatch, its operands are these:
   int ninput;             // terms that live here, see stage
@@ -46,7 +51,7 @@ typedef struct Bound {
   int64_t called;         // bytes of the whole tensor (program/traffic.h) that the last call was of
   int until;              // of a collective in flight: see Instruction.wait
   int due, next_due; // 1 + the first collective to wait for before this instruction, and the next of that list; 0: none
-  Flight *flight;         // of a collective: one, or of END in a stream Program.sums_under_way, taken in turn by step
+  Flight *flight; // of a collective or MOVE: one, or of END in a stream Program.sums_under_way, taken in turn by step
 } Bound;
 
 typedef struct BoundBody { int count; Bound *bound; } BoundBody; // one more than count: what is due at the end

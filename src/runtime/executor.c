@@ -15,6 +15,7 @@ struct Executor {
   Binding binding;
   const Program *program;
   DeviceQueue *queue;         // of its kernels
+  DeviceQueue *moves;         // of copies between the device's spaces; NULL: it has one
   PlaitComm *world;
   Walk *walk;
   PlaitEvent *sent;           // (actions, buffers) of a SEND: when its message from that buffer has been received
@@ -100,6 +101,7 @@ int executor_create(const Program *p, State *state, DeviceQueue *queue, PlaitCom
   e->binding.parameters.seed = seed;
   e->binding.parameters.shares = p->shares;
   if (!code) code = make_streams(e, error);
+  if (!code && queue->device->spaces > 1) code = device_queue_create(queue->device, NULL, &e->moves, error);
   if (code) {
     executor_destroy(e);
     return code;
@@ -122,6 +124,7 @@ int executor_create(const Program *p, State *state, DeviceQueue *queue, PlaitCom
 void executor_destroy(Executor *e) {
   if (!e) return;
   for (int axis = 0; axis < MAX_AXES; axis++) plait_stream_destroy(e->stream[axis]);
+  device_queue_destroy(e->moves);
   chaos_destroy(e->chaos);
   walk_destroy(e->walk);
   binding_free(&e->binding);
@@ -220,11 +223,29 @@ static int run_collective(Executor *e, Bound *b) {
   return code ? comm_failed(e, b) : PLAIT_OK;
 }
 
-// Waits for the collectives whose results an instruction (or what comes after the body) needs.
+// Kernels come after it in wait_move; the copy comes after the kernels that there are now.
+static void start_move(const Executor *e, const Bound *b) {
+  Flight *flight = flight_of(e, b);
+  UNLESS_FAULT(moves_come_before_kernels) device_follow(e->moves, device_record(e->queue));
+  device_move(e->moves, b->to_space, b->output->data, b->from_space, b->input->data, b->moved);
+  flight->moved = device_record(e->moves);
+  flight->started = 1;
+}
+
+static void wait_move(const Executor *e, const Bound *b) {
+  device_follow(e->queue, flight_of(e, b)->moved);
+  flight_of(e, b)->started = 0;
+}
+
+// Waits for the collectives and MOVEs whose results an instruction (or what comes after the body) needs.
 static int wait_due(Executor *e, BoundBody *body, const Bound *b) {
   int code = PLAIT_OK;
-  for (int i = b->due; i && !code; i = body->bound[i - 1].next_due)
-    if (flight_of(e, &body->bound[i - 1])->started) code = wait_collective(e, &body->bound[i - 1]);
+  for (int i = b->due; i && !code; i = body->bound[i - 1].next_due) {
+    Bound *due = &body->bound[i - 1];
+    if (!flight_of(e, due)->started) continue;
+    if (due->moves) wait_move(e, due);
+    else code = wait_collective(e, due);
+  }
   return code;
 }
 
@@ -295,6 +316,7 @@ static int run_instruction(Executor *e, Bound *b, int microbatch) {
   if (b->left_to_owner && b->communicates) announce_left(e, b, NULL);
   if (b->left_to_owner) leave_to_owner(e, b);
   else if (b->communicates) code = run_collective(e, b);
+  else if (b->moves) start_move(e, b);
   else run_kernel(e, b);
   if (!code && b->masks && !(b->communicates && flight_of(e, b)->started)) code = count_rows(e, b);
   if (code) return code;

@@ -66,7 +66,7 @@ static void look(NonFinite *first, const Graph *g, const Observation *o) {
 
 static void see(void *self, const Observation *o) {
   FiniteSearch *search = self;
-  if (!o->left_to_owner) look(&search->first, search->graph, o);
+  if (!o->left_to_owner && !node_is(o->node, ROLE_MOVE)) look(&search->first, search->graph, o);
 }
 
 const ObserverDef observer_finite = {"finite", OBSERVES(INSTRUCTION_END), 1, see};

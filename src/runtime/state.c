@@ -64,10 +64,11 @@ Dtype state_dtype(const State *s, int variable, int copy) {
   return copy < 0 ? variable_dtype(v) : v->copy[copy].dtype;
 }
 
-// Elements of the host, side by side in a device's memory.
-static void copy_bytes(const State *s, DeviceCopy kind, int space, char *memory, void *host, int64_t bytes) {
+// Elements of the host, side by side in a device's memory from `at` bytes after a place on.
+static void copy_bytes(const State *s, DeviceCopy kind, Place place, int64_t at, void *host, int64_t bytes) {
+  char *memory = state_address(s, place) + at;
   void *to = kind == DEVICE_TO_HOST ? host : memory, *from = kind == DEVICE_TO_HOST ? memory : host;
-  FAULT(memory_is_a_pointer, device_copy(s->queue, kind, space, to, from, bytes),
+  FAULT(memory_is_a_pointer, device_copy(s->queue, kind, place.space, to, from, bytes),
         (void)memcpy(to, from, (size_t)bytes));
 }
 
@@ -77,16 +78,16 @@ static void drain(const State *s) {
 }
 
 // The same of `n` numbers of a few bits each, number `first` on: of the bytes at both ends, others have a part.
-static void copy_packed(const State *s, DeviceCopy kind, int space, char *memory, int bits, int64_t first, int64_t n,
+static void copy_packed(const State *s, DeviceCopy kind, Place place, int bits, int64_t first, int64_t n,
                         uint8_t *host) {
   int64_t begin = first * bits / 8, bytes = ((first + n) * bits + 7) / 8 - begin, skipped = first - begin * 8 / bits;
   uint8_t *packed = xcalloc((size_t)bytes, 1);
-  copy_bytes(s, DEVICE_TO_HOST, space, memory + begin, packed, bytes);
+  copy_bytes(s, DEVICE_TO_HOST, place, begin, packed, bytes);
   drain(s);
   for (int64_t i = 0; i < n; i++)
     if (kind == DEVICE_TO_HOST) host[i] = packed_load(packed, bits, skipped + i);
     else packed_store(packed, bits, skipped + i, host[i]);
-  if (kind == DEVICE_FROM_HOST) copy_bytes(s, kind, space, memory + begin, packed, bytes);
+  if (kind == DEVICE_FROM_HOST) copy_bytes(s, kind, place, begin, packed, bytes);
   drain(s);
   free(packed);
 }
@@ -108,9 +109,8 @@ void state_copy_stored(const State *s, int variable, int copy, const Box *part, 
     int64_t at = 0;
     for (int d = 0; d < part->rank; d++)
       at += (held.at[d] + part->offset[d] - held.box.offset[d] + index[d]) * stride[d];
-    char *memory = state_address(s, place);
-    if (size) copy_bytes(s, kind, place.space, memory + at * size, host, run * size);
-    else copy_packed(s, kind, place.space, memory, bits, at, run, (uint8_t *)host);
+    if (size) copy_bytes(s, kind, place, at * size, host, run * size);
+    else copy_packed(s, kind, place, bits, at, run, (uint8_t *)host);
     host += run * (size ? size : 1);
     int d = outer - 1;
     while (d >= 0 && ++index[d] == part->local[d]) index[d--] = 0;

@@ -231,6 +231,7 @@ const Row case_rows[] = {
     {"add scalars", OP_ADD, {"D", "D", "D", "D"}, NONE},
     {"mul", OP_MUL, {"f b2 s5 e7", "f b2 s5 e7"}, NONE},
     {"scale", OP_SCALE, {"f b2 s5 e7"}, ATTR(ScaleAttr, -1.75)},
+    {"move", OP_MOVE, {"f v7 e5"}, NONE, .storage = 1},
     {"identity", OP_IDENTITY, {"f v7 e5"}, NONE, .storage = 1},
     {"cast to fp32", OP_CAST, {"f v7 e5"}, ATTR(CastAttr, DTYPE_F32), .storage = 1},
     {"cast to bf16", OP_CAST, {"f v7 e5"}, ATTR(CastAttr, DTYPE_BF16), .storage = 1},
