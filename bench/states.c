@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { KINDS = 3, COLUMNS = 1024 };
+enum { KINDS = 3, COLUMNS = 1024, BLOCK = 256 };
 static const char *const kinds[KINDS] = {"fp32", "8 bits", "8 bits, scales only"};
 
 // Weights, gradients and both kinds of moments of one matrix, (rows, COLUMNS).
@@ -26,8 +26,8 @@ static Memory memory_of(int64_t n) {
   for (int i = 0; i < 2; i++) {
     m.moment[i] = xcalloc((size_t)n, sizeof *m.moment[i]);
     m.code[i] = xcalloc((size_t)n, 1);
-    m.scales[i] = xcalloc((size_t)(n / STATE_BLOCK), sizeof *m.scales[i]);
-    m.new_scales[i] = xcalloc((size_t)(n / STATE_BLOCK), sizeof *m.new_scales[i]);
+    m.scales[i] = xcalloc((size_t)(n / BLOCK), sizeof *m.scales[i]);
+    m.new_scales[i] = xcalloc((size_t)(n / BLOCK), sizeof *m.new_scales[i]);
   }
   for (int64_t i = 0; i < n; i++) {
     uint32_t random = (uint32_t)i * 2654435761u;
@@ -58,7 +58,8 @@ static Operand matrix(void *data, Dtype dtype, int64_t rows, int64_t columns) {
 static void update(const Memory *m, CpuLevel level, int kind, uint64_t step) {
   double scalar[] = {1e-3, 1, 0, (double)step};
   OptimizerAttr adamw = {.beta1 = 0.9, .beta2 = 0.999, .epsilon = 1e-8, .decay = 0.1};
-  StateAttr attr = {.op = OP_ADAMW, .dtype = DTYPE_F32, .ninput = 8, .noutput = 3, .attr.optimizer = adamw};
+  StateAttr attr = {.op = OP_ADAMW, .dtype = DTYPE_F32, .encoding = ENCODING_8BIT, .ninput = 8, .noutput = 3,
+                    .attr.optimizer = adamw};
   Operand in[10], out[5];
   in[0] = out[0] = matrix(m->w, DTYPE_F32, m->rows, COLUMNS);
   in[3] = matrix(m->g, DTYPE_F32, m->rows, COLUMNS);
@@ -66,8 +67,8 @@ static void update(const Memory *m, CpuLevel level, int kind, uint64_t step) {
   for (int i = 0; i < 2; i++) {
     void *moment = kind ? (void *)m->code[i] : (void *)m->moment[i];
     in[1 + i] = out[1 + i] = matrix(moment, kind ? DTYPE_U8 : DTYPE_F32, m->rows, COLUMNS);
-    in[8 + i] = out[3 + i] = matrix(m->scales[i], DTYPE_F32, m->rows, COLUMNS / STATE_BLOCK);
-    if (kind == 2) out[i] = matrix(m->new_scales[i], DTYPE_F32, m->rows, COLUMNS / STATE_BLOCK);
+    in[8 + i] = out[3 + i] = matrix(m->scales[i], DTYPE_F32, m->rows, COLUMNS / BLOCK);
+    if (kind == 2) out[i] = matrix(m->new_scales[i], DTYPE_F32, m->rows, COLUMNS / BLOCK);
   }
   CallParameters parameters = {.seed = 1, .step = step};
   KernelCall call = {.ninput = kind ? 10 : 8, .noutput = kind == 0 ? 3 : kind == 1 ? 5 : 2, .input = in, .output = out,

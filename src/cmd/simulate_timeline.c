@@ -27,10 +27,11 @@ void simulated_timeline_see(void *context, int coordinate, const char *name, con
 }
 
 // The spans of runtime/trace.c, in its categories. A message is in flight too, without a node: a run has no such spans.
-static TraceSpan instruction_span(const SimulatedSpan *s) {
+static TraceSpan instruction_span(const SimulatedSpan *s, const Mesh *mesh) {
+  const char *stream = !s->in_flight ? NULL : s->node ? mesh->axis[collective_stream(mesh, s->node)].name : "messages";
   const char *category = s->in_flight ? "in flight" : op_def(s->node->op)->communicates ? "communication" : "kernel";
   return (TraceSpan){s->node ? op_name(s->node->op) : s->name, s->node ? s->node->name : NULL, category, s->begin,
-                     s->end, -1, -1, s->in_flight};
+                     s->end, -1, -1, stream};
 }
 
 static void add(Trace *t, TraceSpan span) {
@@ -48,25 +49,25 @@ static void add_outer_action(Trace *t, const SimulatedSpan *s, int *open) {
   const char *name = action_name(s->kind);
   if (outer && *open >= 0 && t->span[*open].name == name) t->span[*open].end = s->end;
   else *open = outer ? t->count : -1;
-  if (outer && *open == t->count) add(t, (TraceSpan){name, NULL, "action", s->begin, s->end, -1, -1, false});
+  if (outer && *open == t->count) add(t, (TraceSpan){name, NULL, "action", s->begin, s->end, -1, -1, NULL});
 }
 
-static void fill(Trace *trace, const SimulatedTimeline *t, const Simulation *s) {
+static void fill(Trace *trace, const SimulatedTimeline *t, const Simulation *s, const Mesh *mesh) {
   int *open = xcalloc((size_t)s->ranks, sizeof *open);
   for (int c = 0; c < s->ranks; c++) {
     open[c] = -1;
     for (int k = 0; k < t->steps; k++)
-      add(&trace[c], (TraceSpan){"step", NULL, "step", k * s->step, (k + 1) * s->step, -1, -1, false});
+      add(&trace[c], (TraceSpan){"step", NULL, "step", k * s->step, (k + 1) * s->step, -1, -1, NULL});
   }
   for (int i = 0; i < s->spans.span.count; i++) {
     const ScheduleSpan *a = &s->spans.span.data[i];
     add(&trace[a->coordinate], (TraceSpan){action_name(a->kind), NULL, "action", a->start, a->end, a->stage,
-                                           a->microbatch, false});
+                                           a->microbatch, NULL});
   }
   for (int i = 0; i < t->span.count; i++) {
     const SimulatedSpan *span = &t->span.data[i];
     add_outer_action(&trace[span->coordinate], span, &open[span->coordinate]);
-    add(&trace[span->coordinate], instruction_span(span));
+    add(&trace[span->coordinate], instruction_span(span, mesh));
   }
   free(open);
 }
@@ -74,7 +75,7 @@ static void fill(Trace *trace, const SimulatedTimeline *t, const Simulation *s) 
 static void write_trace(const SimulatedTimeline *t, const Prediction *p, FILE *out) {
   const Simulation *s = p->simulation;
   Trace *trace = xcalloc((size_t)s->ranks, sizeof *trace);
-  fill(trace, t, s);
+  fill(trace, t, s, &p->job->options.parallel.mesh);
   trace_print_head(p->job->options.parallel.mesh.ranks, out);
   for (int c = 0; c < s->ranks; c++) {
     trace[c].rank = c;

@@ -167,7 +167,7 @@ static int start(PlaitComm *comm, CommCall *call, PlaitStream *stream, PlaitEven
   PlaitEvent *sent = call->kind == COMM_SEND ? event : NULL;
   call->waiter = &comm->waiter; // a stream sets its own
   comm->backend->issue(comm, call, sent);
-  if (!stream) return comm_run(comm, call, 0);
+  if (!stream) return comm_run(comm, call, -1);
   stream_push(stream, comm, call, sent ? NULL : event);
   return PLAIT_OK;
 }

@@ -85,6 +85,7 @@ typedef struct PlaitTimeline {
   const Waiter *waiter; // the rank's own thread; NULL: it sleeps
   LastCall *last;   // of that rank; NULL: not known yet
   int peers;        // above 0: of messages in a communicator of so many ranks; 0: of a stream
+  int stream;       // the number of its word (LastCall)
 } PlaitTimeline;
 // By the rank's own thread, which may do other work meanwhile, and is seen to wait.
 int timeline_wait(PlaitTimeline *timeline, uint64_t value);
@@ -102,8 +103,9 @@ int comm_failure_in(const PlaitComm *comm, Error *error, const char *format, ...
 // monitor.
 int comm_fail_departed(PlaitComm *comm, const CommCall *call, int departed);
 
-// Runs an issued call in the back end, and keeps in mind that it is under way.
-int comm_run(PlaitComm *comm, const CommCall *call, int on_stream);
+// Runs an issued call in the back end, and keeps in mind that it is under way. stream: the number of its word
+// (LastCall); -1: the rank's own thread runs it.
+int comm_run(PlaitComm *comm, const CommCall *call, int stream);
 
 const char *world_name(const PlaitWorld *world); // "local", "mpi" or "net"
 // Will plait_world_destroy end the process, as the world has failed?

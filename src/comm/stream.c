@@ -38,7 +38,7 @@ static void delay(PlaitStream *s) {
 
 static int run_task(const PlaitStream *s, Task *task) {
   PlaitTimeline *after = task->after.timeline;
-  if (task->comm) return comm_run(task->comm, &task->call, 1);
+  if (task->comm) return comm_run(task->comm, &task->call, s->timeline.stream);
   return after ? after->wait(after, task->after.value, &s->waiter) : PLAIT_OK;
 }
 
@@ -101,8 +101,10 @@ void stream_borrow_lists(PlaitStream *s) { s->borrows = 1; }
 int plait_stream_create(PlaitComm *comm, PlaitStream **stream, PlaitError *error) {
   PlaitStream *s = xcalloc(1, sizeof *s);
   s->rank = comm->ranks[comm->rank];
-  s->timeline = (PlaitTimeline){stream_reached, stream_poll, &comm->waiter, world_last(comm->world, s->rank), 0};
-  s->waiter.alive = &world_last(comm->world, s->rank)->stream_alive;
+  LastCall *last = world_last(comm->world, s->rank);
+  int word = atomic_fetch_add(&last->streams, 1) % LAST_CALL_STREAMS;
+  s->timeline = (PlaitTimeline){stream_reached, stream_poll, &comm->waiter, last, .stream = word};
+  s->waiter.alive = &last->stream_alive[word];
   s->failed = UINT64_MAX;
   stream_reserve(s, FIRST_CALLS, FIRST_BUFFERS);
   monitor_init(&s->finished, &comm->world->abort);

@@ -12,8 +12,8 @@
 
 static LastCall *last_of(const PlaitComm *comm) { return world_last(comm->world, comm->ranks[comm->rank]); }
 
-int comm_run(PlaitComm *comm, const CommCall *call, int on_stream) {
-  _Atomic uint64_t *last = on_stream ? &last_of(comm)->stream : &last_of(comm)->own;
+int comm_run(PlaitComm *comm, const CommCall *call, int stream) {
+  _Atomic uint64_t *last = stream < 0 ? &last_of(comm)->own : &last_of(comm)->stream[stream];
   uint64_t word = last_call_word(call->kind, comm->size, call->ticket + 1);
   last_call_set(last, word | LAST_CALL_RUNS);
   int code = comm->backend->run(comm, call);
@@ -23,8 +23,9 @@ int comm_run(PlaitComm *comm, const CommCall *call, int on_stream) {
 
 int timeline_wait(PlaitTimeline *timeline, uint64_t value) {
   if (!timeline->last) return timeline->wait(timeline, value, timeline->waiter);
-  uint64_t before = last_call_get(&timeline->last->own),
-           word = timeline->peers ? last_call_word(COMM_SEND, timeline->peers, value) : LAST_CALL_STREAM;
+  uint64_t before = last_call_get(&timeline->last->own), word = timeline->peers
+                                                                    ? last_call_word(COMM_SEND, timeline->peers, value)
+                                                                    : last_call_on_stream(timeline->stream);
   last_call_set(&timeline->last->own, word | LAST_CALL_RUNS);
   int code = timeline->wait(timeline, value, timeline->waiter);
   last_call_set(&timeline->last->own, before);

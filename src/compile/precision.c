@@ -11,6 +11,7 @@
 //
 // Gradients may be narrower than that: what a microbatch adds is then rounded before it is reduced, and added in bf16.
 #include "base/fault.h"
+#include "ir/encoding.h"
 #include "op/build.h"
 #include "op/optimizer.h"
 #include "op/state_update.h"
@@ -49,8 +50,7 @@ static void split_masters(Graph *g) {
     Variable *v = &g->variable.data[i];
     if (!variable_is_weight(v)) continue;
     if (!g->variable.data[v->parameter].narrow_copy) continue;
-    v->dtype = DTYPE_BF16;
-    v->encoding = ENCODING_SPLIT;
+    variable_encode(v, ENCODING_SPLIT);
   }
   follow_storage(g);
   for (int i = 0; i < g->node.count; i++) {
@@ -61,7 +61,7 @@ static void split_masters(Graph *g) {
 }
 
 // Moments of matrices: of Variables that a node with moments has as such. Those of vectors stay as they are.
-static void encode_states(Graph *g, Dtype compute) {
+static void encode_states(Graph *g, Encoding encoding, Dtype compute) {
   Dtype dtype = compute == DTYPE_F64 ? DTYPE_F64 : DTYPE_F32;
   for (int i = 0; i < g->node.count; i++) {
     const Node *n = &g->node.data[i];
@@ -70,14 +70,13 @@ static void encode_states(Graph *g, Dtype compute) {
       if (!(moments >> k & 1) || n->input[k] < 0) continue;
       Variable *v = &g->variable.data[graph_tensor(g, n->input[k])->variable];
       if (!g->variable.data[v->parameter].narrow_copy) continue;
-      v->dtype = DTYPE_U8;
-      v->encoding = squares >> k & 1 ? ENCODING_8BIT_POSITIVE : ENCODING_8BIT;
+      variable_encode(v, squares >> k & 1 ? encodings[encoding].squares : encoding);
     }
   }
   follow_storage(g);
   for (int i = 0; i < g->node.count; i++) {
     uint32_t squares;
-    if (op_moments(g->node.data[i].op, &squares)) op_encode_states(g, i, dtype);
+    if (op_moments(g->node.data[i].op, &squares)) op_encode_states(g, i, encoding, dtype);
   }
 }
 
@@ -214,7 +213,7 @@ int pass_precision(Graph **graph, const CompileOptions *o, Error *error) {
     return error_set(error, PLAIT_BAD_INPUT, "precision: %s is not built yet; fp64, fp32, bf16 and fp16 are",
                      dtype_name(o->step.precision));
   }
-  if (o->step.states_8bit) encode_states(g, o->step.precision);
+  if (o->step.moments) encode_states(g, o->step.moments, o->step.precision);
   if (o->step.precision == DTYPE_F32) return PLAIT_OK;
   infer(g);
   cast_outputs(g);

@@ -19,8 +19,8 @@
 //
 // place has said what every node of MICRO wants; here only what is stored changes, and partition redistributes.
 #include "base/fault.h"
+#include "ir/encoding.h"
 #include "op/build.h"
-#include "op/state_code.h"
 #include "compile/unsplit.h"
 #include "compile/pass.h"
 #include "compile/place_node.h"
@@ -47,28 +47,19 @@ static int64_t local_elements(const Mesh *mesh, const Placement *p, const Shape 
   return n;
 }
 
-// Dims of which the storage of a parameter may be rows. With moments in 8 bits a block of them lies on one rank: the
-// last dim is whole blocks, or rows are what is outside the dims that have blocks in common (op/state_code.h).
-static int most_merged(const Graph *g, const Variable *v) {
-  int last = v->shape.rank - 1, codes = 0;
-  for (int i = 0; i < g->variable.count; i++)
-    codes |= g->variable.data[i].of == OF_SCALES && g->variable.data[i].parameter == v->id;
-  if (last < 1 || v->shape.size[last] % STATE_BLOCK == 0) return last < 1 ? 0 : last + 1;
-  return codes ? state_blocks(v->shape.rank, v->shape.size).lead : last;
-}
-
 // Storage cut in rows of the first dims together, where cutting a dim would leave more than 1 % of padding: the
 // placement under which a rank has least. Where dp is 48, 7 heads of 128 × 7168 are not 48 heads but 912 rows of 7168.
 static void cut_rows(const Graph *g, const Mesh *mesh, const Variable *v, uint32_t axes, Placement *best) {
   int64_t least = local_elements(mesh, best, &v->shape), whole = local_elements(mesh, v->storage, &v->shape);
   double share = (double)whole / mesh_size(mesh, axes);
   if ((double)least <= FAULT(storage_is_never_rows, 1.01 * share, (double)least)) return;
-  int most = most_merged(g, v), last = v->shape.rank - 1;
+  EncodingCuts cuts = encoding_cuts(g, v);
+  int most = cuts.merged, last = v->shape.rank - 1;
   if (most > last && v->storage->dim[last].n) most = last; // its parts would not be whole blocks
   for (int merged = 2; merged <= most && placement_merges(mesh, v->storage, &v->shape, merged); merged++) {
     Placement p = *v->storage;
     p.merged = (int16_t)merged;
-    if (merged > last) p.parts = (int)(v->shape.size[last] / STATE_BLOCK);
+    if (merged > last) p.parts = (int)(v->shape.size[last] / cuts.part);
     for (int a = 0; a < mesh->naxis; a++)
       if (axes >> a & 1) axis_list_push(&p.rows, a);
     int64_t local = local_elements(mesh, &p, &v->shape);
@@ -278,7 +269,7 @@ static void store_as_parameters(Graph *g) {
   for (int i = 0; i < g->variable.count; i++) {
     Variable *v = &g->variable.data[i];
     if (v->storage || v->parameter < 0) continue;
-    v->storage = v->of == OF_SCALES ? scales_storage(g, v) : g->variable.data[v->parameter].storage;
+    v->storage = variable_is_of_blocks(v) ? scales_storage(g, v) : g->variable.data[v->parameter].storage;
   }
 }
 

@@ -65,7 +65,7 @@ typedef Vec(double) Samples;
 static void collect(const Trace *t, const Program *p, Samples *of) {
   for (int i = 0; i < t->count; i++) {
     const TraceSpan *s = &t->span[i];
-    if (s->in_flight || !s->detail) continue;
+    if (s->stream || !s->detail) continue;
     for (int n = 0; n < p->graph->node.count; n++)
       if (p->graph->node.data[n].name == s->detail) {
         vec_push(&of[n], s->end - s->begin);

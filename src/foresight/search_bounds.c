@@ -212,7 +212,8 @@ PlanBound bound_by_arithmetic(Bounds *b, const Candidate *c, const Recipe *r) {
   if (!devices_share_cores(b->cluster)) // else ranks that wait help those that compute
     compute *= 1 + fmin(1, layers) * pipeline_fill(r) / fmax(1, mean_microbatches(r));
   double data = data_seconds(b, r);
-  return (PlanBound){fmax(together(r, compute, data), data + tensor_seconds(b, r)),
+  double links = together(r, data, tensor_seconds(b, r)); // those of two axes may be side by side
+  return (PlanBound){fmax(together(r, compute, data), links),
                      state_bytes(b, r) + 0.9 * kept};
 }
 

@@ -296,13 +296,6 @@ int graph_read(Graph *g, int variable) {
   return t >= 0 ? t : graph_read_apart(g, variable);
 }
 
-VariableMemory variable_memory(const Variable *v) {
-  if (v->version) return MEMORY_OF_VERSIONS;
-  if (v->kind == VARIABLE_PARAMETER || v->of == OF_LOW) return MEMORY_OF_PARAMETERS;
-  if (v->kind == VARIABLE_GRADIENT) return MEMORY_OF_GRADIENTS;
-  return v->kind == VARIABLE_OPTIMIZER || v->of == OF_SCALES ? MEMORY_OF_OPTIMIZER : MEMORY_OF_OTHERS;
-}
-
 int graph_read_apart(Graph *g, int variable) {
   const Variable *v = &g->variable.data[variable];
   int t = new_tensor(g, v->name, v->dtype, v->shape);

@@ -153,14 +153,13 @@ typedef enum VariableKind {
                     // complete
 } VariableKind;
 
-// How the numbers of a Variable lie in its storage. Where it is not plain, everybody but kernels sees fp32: State
-// converts (runtime/encoding.c).
+// How the numbers of a Variable lie in its storage (ir/encoding.h). Where it is not plain, everybody but kernels sees
+// fp32: State converts (runtime/encoding.h).
 typedef enum Encoding {
-  ENCODING_PLAIN,
-  ENCODING_SPLIT, // fp32 as the nearest bf16 (halves away from zero) and, in OF_LOW, the 16 bits that lead back; as
-                  // bf16 alone where there is no OF_LOW
-  ENCODING_8BIT,          // codes of 8 bits, and in OF_SCALES the scales of blocks (op/state_code.h)
-  ENCODING_8BIT_POSITIVE, // the same of numbers that are never negative
+#define ENCODING(id, file, storage, bits, block, part, memory, squares, meaning, ...) ENCODING_##id,
+#include "ir/encodings.def"
+#undef ENCODING
+  ENCODING_COUNT
 } Encoding;
 
 typedef struct Init {
@@ -360,6 +359,13 @@ static inline const Placement *variable_placement(const Variable *v, int copy) {
 
 // The dtype of its numbers for everybody but kernels: the host, checkpoints.
 static inline Dtype variable_dtype(const Variable *v) { return v->encoding ? DTYPE_F32 : v->dtype; }
+// By its encoding (ir/encoding.h): bits that a number takes in its storage (copy -1) or in a Copy, the bytes of some
+// elements there, and the same of a tensor, which may be bound to one.
+int variable_bits(const Variable *v, int copy);
+int64_t variable_bytes(const Variable *v, int copy, int64_t elements);
+int64_t tensor_bytes(const Graph *g, const Tensor *t, int64_t elements);
+// It has a number for each block of another Variable: its scales.
+int variable_is_of_blocks(const Variable *v);
 
 // Fields with an underscore are known in some forms of the graph only. The passes that make them write them; everybody
 // else asks here, and to ask too early or too late is a bug.

@@ -36,11 +36,7 @@ static void see(const Simulator *s, int c, const Node *n, const Action *a, doubl
   if (s->options->see) s->options->see(s->options->context, c, n->name, n, a, begin, end, flies);
 }
 
-static CallStream stream_of(const SimulatedRank *r, const Node *n) {
-  return n->region == REGION_END && r->program->schedule->streams ? CALL_SUMS : CALL_IN_FLIGHT;
-}
-
-static void tell(const Simulator *s, int c, CallKind kind, CallStream stream, const Node *n, const Action *a,
+static void tell(const Simulator *s, int c, CallKind kind, int stream, const Node *n, const Action *a,
                  const Cost *cost) {
   if (!s->options->issue) return;
   Call call = {.kind = kind, .stream = stream, .node = n, .microbatch = a->microbatch};
@@ -106,7 +102,7 @@ static Meeting *meeting_of(Simulator *s, int c, const Node *n, int number, const
 
 static void arrive(Simulator *s, Meeting *m, int c, double time) {
   if (!meeting_arrive(m, c, time)) return;
-  for (int i = m->waiting; i; i = s->rank[(i - 1) / STREAMS].stream[(i - 1) % STREAMS].waits_next)
+  for (int i = m->waiting; i; i = s->rank[(i - 1) / MAX_AXES].stream[(i - 1) % MAX_AXES].waits_next)
     vec_push(&s->ready, i - 1);
   m->waiting = 0;
 }
@@ -122,7 +118,7 @@ static int begin(Simulator *s, int c, int stream, Flight *f) {
   if (!isfinite(f->ready)) {
     f->ready = fmax(f->issued, s->rank[c].stream[stream].free);
     arrive(s, m, c, f->ready);
-    if (m->arrived < m->of) s->rank[c].stream[stream].waits_next = m->waiting, m->waiting = 1 + c * STREAMS + stream;
+    if (m->arrived < m->of) s->rank[c].stream[stream].waits_next = m->waiting, m->waiting = 1 + c * MAX_AXES + stream;
   }
   if (m->arrived < m->of) return 0;
   f->start = m->latest;
@@ -157,7 +153,7 @@ static void resolve(Simulator *s, int c, int i) {
 static void resolve_ready(Simulator *s) {
   while (s->ready.count) {
     int i = s->ready.data[--s->ready.count];
-    resolve(s, i / STREAMS, i % STREAMS);
+    resolve(s, i / MAX_AXES, i % MAX_AXES);
   }
 }
 
@@ -172,14 +168,21 @@ static Flight *flight_of(const Simulator *s, int c, const Action *a, int instruc
   return &r->flight[body][(body == 1 ? r->program->end.count * instance : 0) + instruction];
 }
 
+// Where collectives were measured, all of them go through the machine's memory, which is one link: together they take
+// as long as one after the other.
+static int stream_at(const Simulator *s, int axis) {
+  int pp = mesh_pipeline(&s->rank[0].program->mesh);
+  return s->cores && axis != pp ? pp == 0 : axis; // the first axis but the pipeline's
+}
+
 static void issue(Simulator *s, int c, const Action *a, int instruction, const Node *n, const Cost *cost, double now) {
   SimulatedRank *r = &s->rank[c];
   Flight *f = flight_of(s, c, a, instruction);
   *f = (Flight){.cost = cost, .node = n, .number = number_of(r, a, n), .issued = now, .ready = INFINITY};
-  int stream = stream_of(r, n) == CALL_SUMS ? STREAM_SUMS : STREAM_COLLECTIVES;
+  int axis = collective_stream(&r->program->mesh, n), stream = stream_at(s, axis);
   vec_push(&r->stream[stream].flight, f);
   note_call(s, c, cost);
-  tell(s, c, CALL_COLLECTIVE, stream_of(r, n), n, a, cost);
+  tell(s, c, CALL_COLLECTIVE, axis, n, a, cost);
   resolve(s, c, stream);
   resolve_ready(s);
 }
@@ -243,7 +246,9 @@ static int meet(Simulator *s, int c, const Action *a, const Node *n, const Cost 
 
 // When the collectives in flight have landed.
 static double busy_until(const SimulatedRank *r) {
-  return fmax(r->stream[STREAM_COLLECTIVES].busy, r->stream[STREAM_SUMS].busy);
+  double busy = 0;
+  for EACH_STREAM(i, r) busy = fmax(busy, r->stream[i].busy);
+  return busy;
 }
 
 // Beside a collective in flight a kernel is slower, as long as that takes; sums over stages aside, which are short.
@@ -257,7 +262,7 @@ static double kernel_end(const SimulatedRank *r, const Cost *cost, double now, d
 
 // A flight beside which kernels are slower, and of which nobody knows yet when it lands.
 static int flies_on(const SimulatedRank *r) {
-  for (int i = 0; i < STREAMS; i++) {
+  for EACH_STREAM(i, r) {
     const Stream *stream = &r->stream[i];
     const Flight *f = stream->next < stream->flight.count ? stream->flight.data[stream->next] : NULL;
     if (f && f->flies && !f->cost->crossing) return 1;
@@ -278,7 +283,7 @@ static int kernel_ends(SimulatedRank *r, const Cost *cost, double *end) {
 // Not before others have come to a collective of the coordinate that is in flight. They do: the Programs of a
 // coordinate are the same, so they need nothing for it that this rank does later.
 static int beside_is_known(const Simulator *s, int c) {
-  for (int i = 0; i < STREAMS; i++) {
+  for EACH_STREAM(i, &s->rank[c]) {
     const Stream *stream = &s->rank[c].stream[i];
     if (stream->next < stream->flight.count && !stream->flight.data[stream->next]->cost->crossing) return 0;
   }
@@ -482,7 +487,7 @@ static int next_kernel(const Simulator *s, double *end) {
 // Continues a rank when some transfers have ended.
 static void look_at_links(Simulator *s, int c) {
   SimulatedRank *r = &s->rank[c];
-  for (int i = 0; i < STREAMS; i++) {
+  for EACH_STREAM(i, r) {
     Stream *stream = &r->stream[i];
     Flight *f = stream->next < stream->flight.count ? stream->flight.data[stream->next] : NULL;
     if (!f || !f->flies || isnan(transfers_end(s->transfers, f->transfer - 1))) continue;
@@ -584,7 +589,7 @@ void simulator_make(Simulator *s, Program *const *programs, const RankCosts *cos
 }
 
 static void free_rank(SimulatedRank *r, int coordinates) {
-  for (int i = 0; i < STREAMS; i++) vec_free(&r->stream[i].flight);
+  for (int i = 0; i < MAX_AXES; i++) vec_free(&r->stream[i].flight);
   for (int i = 0; i < 2 * coordinates; i++) vec_free(&r->out[i].sent);
   vec_free(&r->sending);
 }

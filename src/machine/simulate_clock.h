@@ -20,9 +20,7 @@ typedef struct Flight {
   int last;                // rank that came last
 } Flight;
 
-// Communication streams of a rank, as the executor has them: one for collectives, one for sums over the stages of a
-// schedule that never drains.
-enum { STREAM_COLLECTIVES, STREAM_SUMS, STREAMS };
+// A communication stream of a rank, as the executor has one for each axis.
 typedef struct Stream {
   Vec(Flight *) flight; // in the order of issue; those before `next` are resolved
   int next;
@@ -49,7 +47,7 @@ typedef struct SimulatedRank {
   const Action *action;    // under way, at instruction `at`
   int at, due;             // due: next instruction whose collectives have been waited for
   double host;             // when the host has launched all kernels so far
-  Stream stream[STREAMS];
+  Stream stream[MAX_AXES]; // by axis; see EACH_STREAM
   Flight **flight;         // (bodies) of each instruction; END's are of `instances` steps
   Outgoing *out;           // (coordinates, 2) to each other coordinate, by direction
   Vec(int) sending;        // those of `out` with messages that are not there yet
@@ -59,6 +57,7 @@ typedef struct SimulatedRank {
   int *first;              // (groups of the Costs) with all ranks: 1 + the first rank of its own; 0: not looked for yet
   RankTime time;
 } SimulatedRank;
+#define EACH_STREAM(i, r) (int i = 0; i < (r)->program->mesh.naxis; i++)
 
 typedef struct Simulator {
   const SimulateOptions *options;
@@ -66,7 +65,7 @@ typedef struct Simulator {
   int ranks, stride;       // simulated: one a coordinate, or all of the mesh; between neighbouring coordinates
   SimulatedRank *rank;
   Meetings meetings;
-  Vec(int) ready;          // streams that a meeting no longer holds: rank · STREAMS + stream
+  Vec(int) ready;          // streams that a meeting no longer holds: rank · MAX_AXES + stream
   Critical *critical;      // NULL: not looked for
   Transfers *transfers;    // on its ranks' links
   int shared;              // they share these, so that they end when time has passed (clock_pass); 0: when it is known

@@ -95,9 +95,10 @@ typedef enum MuonScale { MUON_SCALE_ADAMW, MUON_SCALE_ORIGINAL } MuonScale;
 // MUON_MOMENTUM and MUON. scale: of the orthogonal matrix, by its global sizes; copy: of MUON, as in OptimizerAttr
 typedef struct MuonAttr { double momentum, decay, scale; int32_t copy; } MuonAttr;
 // STATE_UPDATE and STATE_SCALES: the optimizer's op (an Op), its attribute and how many operands it has; dtype: in
-// which it computes moments; stream: philox_name of the parameter, for rounding
+// which it computes moments; encoding: of moments of either sign (an Encoding); stream: philox_name of the parameter,
+// for rounding
 typedef struct StateAttr {
-  int32_t op, dtype, ninput, noutput;
+  int32_t op, dtype, encoding, ninput, noutput;
   uint64_t stream;
   union { OptimizerAttr optimizer; MuonAttr muon; } attr;
 } StateAttr;

@@ -1,22 +1,19 @@
-// Moments in 8 bits: the table of values, and where the blocks lie in a rank's memory.
+// Moments as codes: the table of values, and where the blocks lie in a rank's memory.
 #include "op/state_code.h"
 
-// How many octaves each segment has. The last one's have one value, so that below the least value the distance to 0 is
-// that to the next value.
-static const uint32_t octaves[2][STATE_SEGMENTS] = {
-    {4, 4, 4, 4, 6},  // of either sign
-    {10, 6, 8, 4, 6}, // means of squares
-};
-
-void state_code(int positive, StateCode *c) {
-  *c = (StateCode){.positive = positive != 0};
-  uint32_t number = positive ? 255 : 127, exponent = 127;
+// The last segment's octaves have one value, so that below the least value the distance to 0 is that to the next value.
+void state_code(Encoding encoding, StateCode *c) {
+  const EncodingDef *e = &encodings[encoding];
+  uint32_t positive = e->squares == encoding, exponent = 127;
+  uint32_t number = (1u << (e->bits - !positive)) - 1, signs = number + 1;
+  CHECK(e->octaves[STATE_SEGMENTS - 1] && e->bits <= 8 && e->block <= STATE_BLOCK_MOST, "codes: %s", e->meaning);
+  *c = (StateCode){.positive = positive, .bits = e->bits};
   c->value[number] = 1;
   memset(c->segment, STATE_SEGMENTS - 1, sizeof c->segment);
   c->segment[127] = 0;
   for (uint32_t s = 0; s < STATE_SEGMENTS; s++) {
     uint32_t shift = state_shift(s), top = exponent << 23 >> shift;
-    for (uint32_t o = 0; o < octaves[positive != 0][s]; o++) c->segment[--exponent] = (uint8_t)s;
+    for (uint32_t o = 0; o < e->octaves[s]; o++) c->segment[--exponent] = (uint8_t)s;
     c->least[s] = exponent << 23;
     c->base[s] = number - top;
     for (uint32_t v = c->least[s] >> shift; v < top; v++) {
@@ -26,35 +23,18 @@ void state_code(int positive, StateCode *c) {
     number -= top - (c->least[s] >> shift);
   }
   CHECK(number == 1, "the values of a code");
-  for (int i = 1; !positive && i < 128; i++) c->value[0x80 | i] = -c->value[i];
+  for (uint32_t i = 1; !positive && i < signs; i++) c->value[signs | i] = -c->value[i];
 }
 
-StateBlocks state_blocks(int rank, const int64_t *global) {
-  StateBlocks b = {.lead = rank, .tail = 1};
-  int64_t elements = 1;
-  for (int d = rank - 1; d >= 0; d--) {
-    elements *= global[d];
-    if (elements % STATE_BLOCK && d > 0) continue;
-    b.lead = d;
-    b.tail = elements;
-    break;
-  }
-  b.blocks = (b.tail + STATE_BLOCK - 1) / STATE_BLOCK;
-  return b;
-}
-
-Shape state_scales_shape(const Shape *shape) {
-  StateBlocks b = state_blocks(shape->rank, shape->size);
-  Shape s = shape_of(b.lead, shape->size, shape->dim);
-  s.size[s.rank] = b.blocks;
-  s.dim[s.rank++] = DIM_NONE;
-  return s;
-}
-
-StateRuns state_runs(const Operand *x, int64_t from, int64_t to) {
+StateRuns state_runs(Encoding encoding, const Operand *x, int64_t from, int64_t to) {
   int64_t global[MAX_RANK];
   for (int d = 0; d < x->rank; d++) global[d] = x->map[d].global;
-  StateRuns r = {.x = x, .blocks = state_blocks(x->rank, global), .row = x->rank - 1, .inner = 1, .at = from, .to = to};
+  StateRuns r = {.x = x,
+                 .blocks = encoding_blocks(encoding, x->rank, global),
+                 .row = x->rank - 1,
+                 .inner = 1,
+                 .at = from,
+                 .to = to};
   while (r.row > 0 && index_is_whole(&x->map[r.row])) r.inner *= x->size[r.row--];
   r.local_tail = operand_extent(x, r.blocks.lead, x->rank);
   return r;
@@ -65,9 +45,9 @@ static int64_t least_of(int64_t a, int64_t b) { return a < b ? a : b; }
 // `left` elements from r->at on follow each other. The first has this global index and this place in its tail, whose
 // scales begin at `scale`.
 static void take_run(StateRuns *r, uint64_t index, int64_t tail, int64_t scale, int64_t left) {
-  int64_t n = least_of(left, STATE_BLOCK - tail % STATE_BLOCK), block = tail / STATE_BLOCK;
+  int64_t size = r->blocks.block, n = least_of(left, size - tail % size), block = tail / size;
   n = least_of(least_of(n, r->blocks.tail - tail), r->to - r->at);
-  block -= FAULT(last_block_has_no_scale, 0, block && tail / STATE_BLOCK * STATE_BLOCK + STATE_BLOCK > r->blocks.tail);
+  block -= FAULT(last_block_has_no_scale, 0, block && tail / size * size + size > r->blocks.tail);
   r->run = (StateRun){r->at, n, scale + block, index};
   r->at += n;
   r->left = left - n;

@@ -1,11 +1,11 @@
-// The moments of an optimizer in 8 bits (optimizer.states: 8bit; after Dettmers et al., "8-bit optimizers via
-// block-wise quantization", ICLR 2022, with a code of our own).
+// The moments of an optimizer in a few bits: codes, which are rows of ir/encodings.def (optimizer.states: 8bit; after
+// Dettmers et al., "8-bit optimizers via block-wise quantization", ICLR 2022, with a code of our own).
 //
-// The elements of a moment, numbered by their index in the whole (global) matrix, are cut into blocks of 256. A block
-// has a scale, the least power of 2 that is not below its largest absolute value, and each element a code: the number
-// of a value between 0 and 1, by which the scale is multiplied. Values between 2^-k-1 and 2^-k (an octave) are evenly
-// spaced; the largest octaves have the most of them (`octaves` in state_code.c). A moment of either sign has 127 values
-// over 22 octaves and a sign, a mean of squares 255 over 34.
+// The elements of a moment, numbered by their index in the whole (global) matrix, are cut into blocks of equal length
+// (ir/encoding.h). A block has a scale, the least power of 2 that is not below its largest absolute value, and each
+// element a code: the number of a value between 0 and 1, by which the scale is multiplied. Values between 2^-k-1 and
+// 2^-k (an octave) are evenly spaced; the largest octaves have the most of them (`octaves` of the row). In 8 bits a
+// moment of either sign has 127 values over 22 octaves and a sign, a mean of squares 255 over 34.
 //
 // As scales are powers of 2 and an octave has no more values than the one above it, every value of a block is also a
 // value of the same block with a smaller scale that still covers it. So scales need not be kept with what is decoded:
@@ -17,21 +17,24 @@
 // bits are addressed (base/philox.h) by the run's seed, the step, the moment and the element's global index. So neither
 // the mesh nor a resumed run changes them. An element that already is such a value stays as it is.
 #pragma once
+#include "ir/encoding.h"
 #include "op/op.h"
 
-enum { STATE_BLOCK = 256, STATE_SEGMENTS = 5, STATE_NEAREST = 0x8000 };
+enum { STATE_BLOCK_MOST = 256, STATE_SEGMENTS = ENCODING_SEGMENTS, STATE_NEAREST = 0x8000 };
 
 // Octaves with equally many values are a segment; segment 0 is the largest values and 1.0. The octaves of segment s
-// have 2^(4-s) values. So within a segment the bits of an fp32 number, shifted right by 19 + s, count the values: the
-// number of a value is that plus `base`. Kernels encode and decode by shifts and need no table of values.
+// have 2^(4-s) values, and the last segment has one octave at least. So within a segment the bits of an fp32 number,
+// shifted right by 19 + s, count the values: the number of a value is that plus `base`. Kernels encode and decode by
+// shifts and need no table of values.
 typedef struct StateCode {
   float value[256];               // by code
   uint32_t least[STATE_SEGMENTS]; // fp32 bits of a segment's least value
   uint32_t base[STATE_SEGMENTS];  // modulo 2^32
   uint8_t segment[128];           // by the exponent of an fp32 number up to 1; below the least value, the last one
   uint32_t positive;
+  int bits;
 } StateCode;
-void state_code(int positive, StateCode *code);
+void state_code(Encoding encoding, StateCode *code);
 static inline uint32_t state_shift(uint32_t segment) { return 19 + segment; }
 
 // The least power of 2 that is not below a largest absolute value, given and returned as the bits of an fp32 number: 0
@@ -75,7 +78,8 @@ static inline uint8_t state_encode(const StateCode *c, float x, float inverse, u
   uint32_t code = c->base[segment] + ((u + add) >> shift) - below, zero = code == 0;
   // A mean of squares that became 0 would let its weight move without bound.
   uint32_t kept = c->positive & zero & (size != 0);
-  return (uint8_t)(code | FAULT(squares_become_zero, kept, 0) | (sign & (zero ^ 1) & (c->positive ^ 1)) << 7);
+  return (uint8_t)(code | FAULT(squares_become_zero, kept, 0) |
+                   (sign & (zero ^ 1) & (c->positive ^ 1)) << (c->bits - 1));
 }
 static inline float state_decode(const StateCode *c, uint8_t code, float scale) { return c->value[code] * scale; }
 
@@ -86,22 +90,16 @@ static inline uint32_t state_random(PhiloxKey key, int moment, uint64_t index) {
   return word[index & 3] >> (moment & 1 ? 16 : 0) & 0xffff;
 }
 
-// Where the blocks of a shape lie: the dims before `lead` are dims of its scales too; the dims from it on are numbered
-// through and cut into `blocks` blocks, the scales' last dim.
-typedef struct StateBlocks { int lead; int64_t tail, blocks; } StateBlocks; // tail: elements of the dims from `lead` on
-StateBlocks state_blocks(int rank, const int64_t *global);
-Shape state_scales_shape(const Shape *shape);
-
 // Goes through a rank's elements of a moment from `from` to `to` (of its memory) in runs of one block whose global
 // indices follow each other; padding is left out.
 typedef struct StateRun { int64_t at, n, scale; uint64_t index; } StateRun; // scale: of the rank's scales
 typedef struct StateRuns {
   const Operand *x;
-  StateBlocks blocks;
+  EncodingBlocks blocks;
   int row; // the dims after this one are whole on this rank: what follows each other in memory is cut by this dim only
   int64_t inner, local_tail, at, to;
   int64_t left, tail, scale; // what follows the run in memory and by index: elements, place in the tail; its scales
   StateRun run;
 } StateRuns;
-StateRuns state_runs(const Operand *x, int64_t from, int64_t to);
+StateRuns state_runs(Encoding encoding, const Operand *x, int64_t from, int64_t to);
 int state_next_run(StateRuns *runs); // 0: that was the last one

@@ -1,6 +1,7 @@
-// STATE_UPDATE: an optimizer's op on moments of 8 bits (state_code.h): they are decoded, the op updates them, and they
-// are encoded again. Where ranks have parts of a block, its scale is the maximum over them: STATE_UPDATE is lowered to
-// STATE_SCALES, which finds what a rank's part makes of the scale, an all_reduce, and STATE_UPDATE with scales given.
+// STATE_UPDATE: an optimizer's op on moments that are codes (state_code.h): they are decoded, the op updates them, and
+// they are encoded again. Where ranks have parts of a block, its scale is the maximum over them: STATE_UPDATE is
+// lowered to STATE_SCALES, which finds what a rank's part makes of the scale, an all_reduce, and STATE_UPDATE with
+// scales given.
 //
 // Inputs: those of the op (StateAttr.ninput), of which moments are U8; the scales of each of these, in this order;
 // perhaps their new scales. Outputs: those of the op, then the scales; moments and scales in place.
@@ -23,9 +24,10 @@ StateMoments state_moments(const StateAttr *attr, const int *present, const Dtyp
   uint32_t squares, moments = op_moments((Op)attr->op, &squares);
   for (int k = 0, output = 0; k < attr->ninput; k++) {
     if (!present[k]) continue;
-    if (moments >> k & 1 && dtype[k] == DTYPE_U8) {
+    const EncodingDef *e = &encodings[attr->encoding];
+    if (moments >> k & 1 && dtype[k] == e->storage) {
       CHECK(s.count < OPTIMIZER_STATES);
-      s.moment[s.count++] = (StateMoment){k, output, squares >> k & 1};
+      s.moment[s.count++] = (StateMoment){k, output, squares >> k & 1 ? e->squares : (Encoding)attr->encoding};
     }
     output++;
   }
@@ -70,8 +72,9 @@ static void shape_of_op(Graph *g, Node *node, const StateMoments *s) {
   node->ninput = ninput;
   CHECK(node->noutput == attr.noutput, "%s", node->name);
   for (int i = 0; i < s->count; i++) {
-    graph_tensor(g, node->input[s->moment[i].input])->dtype = DTYPE_U8;
-    graph_tensor(g, node->output[s->moment[i].output])->dtype = DTYPE_U8;
+    Dtype codes = encodings[s->moment[i].encoding].storage;
+    graph_tensor(g, node->input[s->moment[i].input])->dtype = codes;
+    graph_tensor(g, node->output[s->moment[i].output])->dtype = codes;
   }
 }
 
@@ -80,7 +83,8 @@ static void check_scales(const Graph *g, const Node *node, const StateMoments *s
   CHECK(s->count && node->ninput == first + sets * s->count, "%s", node->name);
   for (int i = 0; i < sets * s->count; i++) {
     const Tensor *scales = graph_tensor(g, node->input[first + i]);
-    Shape should = state_scales_shape(&graph_tensor(g, node->input[s->moment[0].input])->shape);
+    Shape should = encoding_scales_shape(s->moment[0].encoding,
+                                         &graph_tensor(g, node->input[s->moment[0].input])->shape);
     CHECK(scales->dtype == DTYPE_F32 && scales->shape.rank == should.rank &&
               !memcmp(scales->shape.size, should.size, sizeof *should.size * (size_t)should.rank),
           "%s", node->name);
@@ -106,14 +110,15 @@ static void scales_shape(Graph *g, Node *node) {
   for (int i = 0; i < s.count; i++) graph_output(g, node, "scales", DTYPE_F32, scales);
 }
 
-// Dims before StateBlocks.lead are dims of the scales as well; of all others scales are a maximum.
+// Dims before EncodingBlocks.lead are dims of the scales as well; of all others scales are a maximum.
 static void write_rule(const Graph *g, const Node *node, int own_outputs, int lower, char *text, size_t size) {
-  int ninput = node_attr(node, StateAttr)->ninput, rank = graph_tensor(g, node->input[0])->shape.rank;
+  const StateAttr *attr = node_attr(node, StateAttr);
+  int ninput = attr->ninput, rank = graph_tensor(g, node->input[0])->shape.rank;
   char letters[RULE_LETTERS], scales[RULE_LETTERS + 1], clauses[192] = "";
   const char *in[3 * STATE_MOST], *out[2 * STATE_MOST];
   uint32_t used = 0;
   op_letters(g, node->input[0], &used, letters);
-  int lead = state_blocks(rank, graph_tensor(g, node->input[0])->shape.size).lead;
+  int lead = encoding_blocks((Encoding)attr->encoding, rank, graph_tensor(g, node->input[0])->shape.size).lead;
   memcpy(scales, letters, (size_t)lead);
   scales[lead] = op_letter(&used, DIM_NONE);
   scales[lead + 1] = 0;
@@ -203,14 +208,14 @@ static void run_op(Wide *w, const KernelCall *call, const StateMoments *s, int a
     Operand *x = &w->input[m->input];
     const Operand *codes = &call->input[m->input], *scales = &call->input[attr->ninput + i];
     StateCode code;
-    state_code(m->positive, &code);
+    state_code(m->encoding, &code);
     x->dtype = (Dtype)attr->dtype;
     x->data = wide_memory(w, x, x->dtype);
-    StateRuns runs = state_runs(codes, 0, operand_elements(codes));
+    StateRuns runs = state_runs(m->encoding, codes, 0, operand_elements(codes));
     while (state_next_run(&runs))
       for (int64_t e = 0; e < runs.run.n; e++)
         operand_store(x, runs.run.at + e,
-                      state_decode(&code, ((const uint8_t *)codes->data)[runs.run.at + e],
+                      state_decode(&code, packed_load(codes->data, code.bits, runs.run.at + e),
                                    ((const float *)scales->data)[runs.run.scale]));
     if (apart && w->output[m->output].data) { // as wide as its input, which it must not write over
       w->output[m->output].dtype = x->dtype;
@@ -225,9 +230,9 @@ static void wide_free(Wide *w) {
   for (int i = 0; i < w->n; i++) free(w->memory[i]);
 }
 
-static void scales_of(const Operand *x, float *scale, int64_t n) {
+static void scales_of(Encoding encoding, const Operand *x, float *scale, int64_t n) {
   memset(scale, 0, sizeof *scale * (size_t)n);
-  StateRuns runs = state_runs(x, 0, operand_elements(x));
+  StateRuns runs = state_runs(encoding, x, 0, operand_elements(x));
   while (state_next_run(&runs))
     for (int64_t e = 0; e < runs.run.n; e++) {
       float one = state_scale((float)operand_load(x, runs.run.at + e));
@@ -248,17 +253,18 @@ static void update_reference(const KernelCall *call) {
     float *scale = scales->data;
     if (call->ninput > attr->ninput + s.count)
       memcpy(scale, call->input[attr->ninput + s.count + i].data, sizeof *scale * (size_t)n);
-    else scales_of(x, scale, n);
+    else scales_of(m->encoding, x, scale, n);
     StateCode code;
-    state_code(m->positive, &code);
-    memset(call->output[m->output].data, 0, (size_t)operand_elements(x)); // padding
-    StateRuns runs = state_runs(&call->output[m->output], 0, operand_elements(x));
+    state_code(m->encoding, &code);
+    void *codes = call->output[m->output].data;
+    memset(codes, 0, (size_t)(operand_elements(x) * code.bits + 7) / 8); // padding
+    StateRuns runs = state_runs(m->encoding, &call->output[m->output], 0, operand_elements(x));
     while (state_next_run(&runs)) {
       float inverse = state_inverse(scale[runs.run.scale]);
       for (int64_t e = 0; e < runs.run.n; e++)
-        ((uint8_t *)call->output[m->output].data)[runs.run.at + e] =
-            state_encode(&code, (float)operand_load(x, runs.run.at + e), inverse,
-                         state_random(key, i, runs.run.index + (uint64_t)e));
+        packed_store(codes, code.bits, runs.run.at + e,
+                     state_encode(&code, (float)operand_load(x, runs.run.at + e), inverse,
+                                  state_random(key, i, runs.run.index + (uint64_t)e)));
     }
   }
   wide_free(&w);
@@ -269,7 +275,8 @@ static void scales_reference(const KernelCall *call) {
   Wide w;
   run_op(&w, call, &s, 1);
   for (int i = 0; i < s.count; i++)
-    scales_of(&w.output[s.moment[i].output], call->output[i].data, operand_elements(&call->output[i]));
+    scales_of(s.moment[i].encoding, &w.output[s.moment[i].output], call->output[i].data,
+              operand_elements(&call->output[i]));
   wide_free(&w);
 }
 
@@ -290,7 +297,7 @@ static int writes_copy(Node *node, Dtype dtype) {
 const OpDef op_def_state_update = {
     .name = "state_update",
     .meaning =
-        "an optimizer's op, whose moments are codes of 8 bits with a scale for each block of 256 by global index "
+        "an optimizer's op, whose moments are codes of a few bits with a scale for each block by global index "
         "(state_code.h); scales are those of the new moments, or given; moments and scales in place",
     .shape = update_shape,
     .rule = update_rule,
@@ -313,7 +320,7 @@ const OpDef op_def_state_scales = {
 static int scales_of_variable(Graph *g, int moment) {
   int v = graph_find_of(g, OF_SCALES, moment);
   if (v >= 0) return v;
-  Shape shape = state_scales_shape(&g->variable.data[moment].shape);
+  Shape shape = encoding_scales_shape(g->variable.data[moment].encoding, &g->variable.data[moment].shape);
   v = graph_known_own(g, OF_SCALES, moment, shape);
   g->variable.data[v].dtype = DTYPE_F32;
   g->variable.data[v].parameter = g->variable.data[moment].parameter;
@@ -321,9 +328,10 @@ static int scales_of_variable(Graph *g, int moment) {
   return v;
 }
 
-void op_encode_states(Graph *g, int node, Dtype dtype) {
+void op_encode_states(Graph *g, int node, Encoding encoding, Dtype dtype) {
   Node n = op_node(g, node);
-  StateAttr attr = {.op = (int32_t)n.op, .dtype = (int32_t)dtype, .ninput = n.ninput, .noutput = n.noutput};
+  StateAttr attr = {.op = (int32_t)n.op, .dtype = (int32_t)dtype, .encoding = (int32_t)encoding, .ninput = n.ninput,
+                   .noutput = n.noutput};
   memcpy(&attr.attr, n.attr, sizeof attr.attr);
   const Tensor first = *graph_tensor(g, n.input[0]);
   attr.stream = philox_name(g->variable.data[g->variable.data[first.variable].parameter].name);

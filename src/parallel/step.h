@@ -93,7 +93,7 @@ typedef struct Step {
   StepRecompute recompute;
   Dtype precision;
   int split_masters;  // of matrices, in bf16: the Copy and the 16 bits that make fp32 of it
-  int states_8bit;    // moments of matrices in 8 bits (op/state_code.h)
+  Encoding moments;   // how those of matrices are stored: codes (ir/encodings.def), or plain
   int bf16_gradients; // accumulators, and what is reduced; 0: as wide as the parameters
   int chunks;         // in which positions go through experts (ModelOptions); backward makes their rows again; 0, 1: at
                       // once

@@ -1,5 +1,6 @@
 // Logs of what ranks issue.
 #include "program/calls.h"
+#include "base/fault.h"
 #include "base/hash.h"
 #include "base/philox.h"
 #include "op/op.h"
@@ -22,16 +23,17 @@ uint64_t call_hash(const Program *p, const Call *c) {
 }
 
 void call_text(const Program *p, const Call *c, char *text, size_t size) {
-  static const char *const streams[] = {"", " in flight", " in flight over the stages"};
-  char what[112], microbatch[32] = "";
+  char what[112], microbatch[32] = "", stream[64] = "";
   what_of(p, c, what, sizeof what);
   if (c->microbatch >= 0) snprintf(microbatch, sizeof microbatch, ", microbatch %d", c->microbatch);
+  if (!is_message(c) && c->stream >= 0)
+    snprintf(stream, sizeof stream, " in flight on the stream of %s", p->mesh.axis[c->stream].name);
   if (is_message(c))
     snprintf(text, size, "%s %s%s, %s coordinate %d, %lld bytes at %lld", c->kind == CALL_SEND ? "send" : "receive",
              what, microbatch, c->kind == CALL_SEND ? "to" : "from", c->peer, (long long)c->bytes,
              (long long)c->offset);
   else
-    snprintf(text, size, "%s%s%s%s, %lld bytes", c->kind == CALL_LANDED ? "wait for " : "", what, streams[c->stream],
+    snprintf(text, size, "%s%s%s%s, %lld bytes", c->kind == CALL_LANDED ? "wait for " : "", what, stream,
              microbatch, (long long)c->bytes);
 }
 
@@ -40,6 +42,16 @@ int call_bytes_vary(const Program *p, const Node *n) {
   for (int k = 0; k < n->ninput; k++)
     if (n->input[k] >= 0 && tensor_is_compact(graph_tensor(p->graph, n->input[k]))) return 1;
   return node_calls(n, COMM_ALL_TO_ALL_V);
+}
+
+int collective_stream(const Mesh *mesh, const Node *n) {
+  uint32_t axes = node_attr(n, CommAttr)->axes;
+  int pp = mesh_pipeline(mesh), outermost = mesh->naxis;
+  if (pp >= 0 && axes >> pp & 1) return pp;
+  for (int a = mesh->naxis - 1; a >= 0; a--)
+    if (axes >> a & 1 && (mesh->axis[a].size > 1 || outermost == mesh->naxis)) outermost = a;
+  CHECK(outermost < mesh->naxis, "a collective over no axis");
+  return FAULT(collectives_share_a_stream, outermost, 0);
 }
 
 void calls_note(CallLog *log, Call call) {

@@ -5,14 +5,12 @@
 #include "program/program.h"
 
 typedef enum CallKind { CALL_COLLECTIVE, CALL_LANDED, CALL_SEND, CALL_RECV } CallKind;
-// The rank does nothing else meanwhile; on the rank's communication stream; on that of sums over the stages, in a
-// schedule that never drains.
-typedef enum CallStream { CALL_ALONE, CALL_IN_FLIGHT, CALL_SUMS } CallStream;
+enum { CALL_ALONE = -1 }; // in the place of a stream: the rank does nothing else meanwhile
 enum { CALL_BYTES_VARY = -1 };
 
 typedef struct Call {
   CallKind kind;
-  CallStream stream;
+  int stream;       // of a collective: collective_stream where it is in flight, else CALL_ALONE
   const Node *node; // of a collective, and where one has landed
   int tensor;       // of a message
   int microbatch;   // of its step; -1 in BEGIN and END
@@ -28,6 +26,11 @@ void call_text(const Program *p, const Call *call, char *text, size_t size);
 // Whether the bytes depend on the data (rows of experts), or only ranks that own something make the call. Of such a
 // collective the order alone is compared: bytes are CALL_BYTES_VARY.
 int call_bytes_vary(const Program *p, const Node *n);
+
+// A rank has a communication stream for each axis of the mesh. Calls on one take place one after the other, in the
+// order of issue; those on different streams side by side. A collective takes that of its outermost axis, whose links
+// are the slowest; over the stages it takes the pipeline's.
+int collective_stream(const Mesh *mesh, const Node *n);
 
 typedef struct CallLog {
   const Program *program;

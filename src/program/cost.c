@@ -26,14 +26,18 @@ OpWork program_work(const Program *p, const Node *n, int microbatch) {
   return work;
 }
 
+static double stored_bytes(const Program *p, int tensor, const Operand *x) {
+  return (double)tensor_bytes(p->graph, graph_tensor(p->graph, tensor), operand_elements(x));
+}
+
 void program_operand_bytes(const Program *p, const Node *n, int microbatch, double *bytes) {
   Arena scratch = {0};
   Operand *x = operands(p, n, microbatch, &scratch);
   rows_balance(p, n, microbatch, x);
   for (int k = 0; k < n->ninput + n->noutput; k++) {
-    int present = (k < n->ninput ? n->input[k] : n->output[k - n->ninput]) >= 0 &&
-                  !(k < n->ninput && program_call_lacks(p, n, k, microbatch));
-    bytes[k] = present ? (double)operand_elements(&x[k]) * (double)dtype_size(x[k].dtype) : 0;
+    int tensor = k < n->ninput ? n->input[k] : n->output[k - n->ninput];
+    int present = tensor >= 0 && !(k < n->ninput && program_call_lacks(p, n, k, microbatch));
+    bytes[k] = present ? stored_bytes(p, tensor, &x[k]) : 0;
   }
   arena_free(&scratch);
 }
@@ -50,10 +54,11 @@ static void add_body(const Program *p, const Body *b, int microbatch, double tim
     double bytes = 0, most = 0, flops = program_work(p, n, microbatch).matrix;
     const Operand *x = operands(p, n, microbatch, &scratch);
     for (int k = 0; k < n->ninput + n->noutput; k++) {
+      int tensor = k < n->ninput ? n->input[k] : n->output[k - n->ninput];
       double elements = (double)operand_elements(&x[k]);
-      if ((k < n->ninput ? n->input[k] : n->output[k - n->ninput]) < 0) continue;
+      if (tensor < 0) continue;
       if (k < n->ninput && program_call_lacks(p, n, k, microbatch)) continue;
-      bytes += elements * (double)dtype_size(x[k].dtype);
+      bytes += stored_bytes(p, tensor, &x[k]);
       if (elements > most) most = elements;
     }
     if (node_by_reference(p->graph, n, p->device)) cost->reference += share * (flops > most ? flops : most);

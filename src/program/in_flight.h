@@ -3,12 +3,10 @@
 #pragma once
 #include "program/program.h"
 
-// Collectives on the communication stream; 0: it needs no stream.
-int in_flight_collectives(const Program *p);
-// Buffers that their lists and counts need at most, of those that have counts (exchanges of rows).
-int in_flight_buffers(const Program *p);
-// In a stream: sums over the stages, which have a separate communication stream.
-int in_flight_sums(const Program *p);
-int in_flight_sum_buffers(const Program *p); // of their lists
+// Collectives on an axis's communication stream; none: it needs no stream. copies: lists of buffers are copied, as
+// those of several steps differ; else only those of calls that have counts (exchanges of rows). buffers: what is copied
+// takes.
+typedef struct InFlight { int calls, buffers, copies; } InFlight;
+InFlight in_flight_collectives(const Program *p, int axis);
 // Messages to a pipeline rank that it has not received, in the forward (1) or backward (0) direction.
 int in_flight_messages(const Program *p, int forward, int coordinate);

@@ -35,8 +35,8 @@ static void place_storage(const Program *p, const Placement *at, uint32_t axes, 
   *category(&s->kinds, v) += bytes;
 }
 
-int64_t memory_variable_bytes(const Program *p, int64_t elements, Dtype dtype) {
-  return round_up(elements * (int64_t)dtype_size(dtype), p->device->space.alignment);
+int64_t memory_variable_bytes(const Program *p, const Variable *v, int copy) {
+  return round_up(variable_bytes(v, copy, variable_allocated(p->graph, v, copy)), p->device->space.alignment);
 }
 
 // The step of the actions of a kind in the body of this coordinate's list: all of them are of one.
@@ -105,12 +105,12 @@ static int64_t place_shares(Program *p, uint32_t axes, int64_t from) {
     if (!mesh_runs_stages(&p->mesh, p->coordinate, graph_stages(p->graph, v->stages))) continue;
     int instances = p->variable_instances ? p->variable_instances[i] : 1;
     place_storage(p, v->storage, axes, from,
-                  instances * memory_variable_bytes(p, variable_allocated(g, v, -1), v->dtype), v, share,
+                  instances * memory_variable_bytes(p, v, -1), v, share,
                   &p->variable_offset[i]);
     for (int c = 0; c < v->copies; c++) {
       instances = p->copy_instances ? p->copy_instances[i][c] : 1;
       place_storage(p, v->copy[c].placement, axes, from,
-                    instances * memory_variable_bytes(p, variable_allocated(g, v, c), v->copy[c].dtype), v, share,
+                    instances * memory_variable_bytes(p, v, c), v, share,
                     &p->copy_offset[i][c]);
     }
   }

@@ -3,7 +3,7 @@
 #include "program/program.h"
 
 void memory_place_variables(Program *p);
-int64_t memory_variable_bytes(const Program *p, int64_t elements, Dtype dtype); // of one instance
+int64_t memory_variable_bytes(const Program *p, const Variable *v, int copy); // of one instance
 int64_t memory_tensor_bytes(const Program *p, const Tensor *t); // on one rank, rounded up to the alignment
 void memory_place_tensors(Program *p); // areas
 void memory_place_reduced(Program *p); // area COMM: results of REDUCE

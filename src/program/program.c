@@ -219,10 +219,10 @@ int64_t program_variable_offset(const Program *p, int variable, int copy, Turn t
   if (copy >= 0)
     return p->copy_offset[variable][copy] +
            turn.step % p->copy_instances[variable][copy] *
-               memory_variable_bytes(p, variable_allocated(p->graph, v, copy), v->copy[copy].dtype);
+               memory_variable_bytes(p, v, copy);
   if (!p->places[variable])
     return p->variable_offset[variable] + turn.step % p->variable_instances[variable] *
-                                              memory_variable_bytes(p, variable_allocated(p->graph, v, -1), v->dtype);
+                                              memory_variable_bytes(p, v, -1);
   int places = p->graph->variable.data[v->parameter].delay + 1;
   return p->variable_offset[p->places[variable][(turn.newest - v->version + places) % places]];
 }

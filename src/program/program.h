@@ -6,13 +6,13 @@
 //                SEND t → s' | RECV t ← s'   move a tensor of the slot of m to or from another stage's rank
 //                SUMS | END                  in a stream END is run in two halves: SUMS runs it up to the sums over the
 //                                            stages, and starts these
-//                REDUCE n                    start collective n of END on the communication stream, when the last
+//                REDUCE n                    start collective n of END on its axis's stream, when the last
 //                                            backward or weight has completed its accumulators; END waits for it. A
 //                                            body is cut where one starts
 //   body         a list of instructions, each one node of the partitioned graph:
 //                out, … = op in, …           kernel of the device, or a collective of the comm layer
-//                out, … = op in, … until k   collective that starts here on the communication stream and is waited for
-//                                            before instruction k, its first reader
+//                out, … = op in, … until k   collective that starts here on its axis's stream (collective_stream) and
+//                                            is waited for before instruction k, its first reader
 //   operand      VARIABLE v      storage (or Copy) of a Variable, owned by State
 //                INPUT i         memory of the loader, microbatch by microbatch, or a copy of it where the device
 //                                cannot read that
@@ -50,7 +50,7 @@ typedef enum Packed { PACKED_BY_BODY, PACKED_BY_SLOT, PACKED_BY_MICROBATCH } Pac
 typedef struct Ring { int count; int64_t bytes; } Ring;
 
 // scratch: bytes of kernel workspace, and its instances, as of a Place. wait: 0, or for a collective that starts here
-// on the communication stream the index of the instruction before which it must be done: its first reader, or first
+// on its axis's stream the index of the instruction before which it must be done: its first reader, or first
 // writer of what it reads (the body's count: at its end).
 typedef struct Instruction { int node, wait; int64_t scratch; int first, count; } Instruction;
 typedef struct Body { int count; Instruction *instruction; } Body;

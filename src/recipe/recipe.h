@@ -201,6 +201,9 @@ int recipe_for_inference(const char *command, const RecipeInstead *instead, int 
 // is judged as one that was loaded; they do not count as given, and notes stay those of `of`. The variant borrows what
 // `of` has, which must outlive it; recipe_free ends it. PLAIT_BAD_INPUT: *variant is empty.
 int recipe_variant(const Recipe *of, const char *keys, Recipe *variant, Error *error);
+// Whether the judge of parallel configurations refuses the variant for a model (NULL: for any), and why: keys that
+// recipe_variant may then not be asked for.
+bool recipe_refuses(const Recipe *of, const char *keys, const ModelConfig *config, ParallelProblem *problem);
 // "run.dir=\"/a b\"": a key with any text as its value, as recipe_variant takes it; the caller frees it.
 char *recipe_key_text(const char *path, const char *value);
 // The variant for `ranks` ranks: where mesh.dp is auto, it is `ranks` ÷ (pp · cp · tp), rounded down, and what depends

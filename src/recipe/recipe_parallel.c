@@ -121,7 +121,7 @@ void recipe_step(const Recipe *r, const StepModel *model, Step *step) {
                  .recompute = {.mode = recompute_mode(r), .layers = r->parallel.recompute_layers},
                  .precision = (Dtype)r->precision,
                  .split_masters = recipe_splits_masters(r),
-                 .states_8bit = r->optimizer.states == RECIPE_STATES_8BIT,
+                 .moments = r->optimizer.states == RECIPE_STATES_8BIT ? ENCODING_8BIT : ENCODING_PLAIN,
                  .bf16_gradients = r->parallel.grad_dtype == DTYPE_BF16,
                  .chunks = r->moe.chunks,
                  .capacity = r->moe.capacity};

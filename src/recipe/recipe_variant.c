@@ -61,7 +61,7 @@ static int judge(int check(Recipe *, const Recipe *, Error *), Recipe *variant, 
   return code;
 }
 
-int recipe_variant(const Recipe *of, const char *keys, Recipe *variant, Error *error) {
+static int set_keys(const Recipe *of, const char *keys, Recipe *variant, Error *error) {
   begin(of, variant);
   Loader loader = {.recipe = variant, .folder = "/", .error = error};
   int code = PLAIT_OK;
@@ -71,10 +71,28 @@ int recipe_variant(const Recipe *of, const char *keys, Recipe *variant, Error *e
     if (*at) code = set_key(&loader, at);
   }
   arena_free(&loader.arena);
+  return code;
+}
+
+int recipe_variant(const Recipe *of, const char *keys, Recipe *variant, Error *error) {
+  int code = set_keys(of, keys, variant, error);
   if (!code && FAULT(variants_are_judged, 1, 0)) code = judge(recipe_check_keys, variant, error);
   variant->notes = of->notes; // are about what was written
   if (code) recipe_free(variant);
   return code;
+}
+
+bool recipe_refuses(const Recipe *of, const char *keys, const ModelConfig *config, ParallelProblem *problem) {
+  Recipe variant;
+  Error ignored = {0};
+  StepModel model;
+  Step step;
+  CHECK(!set_keys(of, keys, &variant, &ignored), "%s", ignored.message);
+  step_model_of(config, &model);
+  recipe_step(&variant, &model, &step);
+  bool refused = parallel_check(&step, &model, problem);
+  recipe_free(&variant);
+  return refused;
 }
 
 char *recipe_key_text(const char *path, const char *value) {

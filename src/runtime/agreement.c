@@ -49,8 +49,8 @@ static void find_items(Agreement *a) {
   for (int i = 0; i < g->variable.count; i++) {
     const Variable *v = &g->variable.data[i];
     // Scales follow from moments; where ranks have parts of a block, a checkpoint leaves each with its part's
-    // (state.c).
-    if (v->kind == VARIABLE_GRADIENT || v->of == OF_SCALES) continue;
+    // (encoding_codes.c).
+    if (v->kind == VARIABLE_GRADIENT || variable_is_of_blocks(v)) continue;
     for (int copy = -1; copy < FAULT(check_of_copies, v->copies, 0); copy++)
       if (!variable_placement(v, copy)->partial) vec_push(&a->item, (Item){i, copy});
   }

@@ -19,8 +19,7 @@ struct Executor {
   Walk *walk;
   PlaitEvent *sent;           // (actions, buffers) of a SEND: when its message from that buffer has been received
   int buffers;                // the most slots of a stage, or staging buffers of a segment
-  PlaitStream *stream;        // of all collectives in flight; NULL when there are none
-  PlaitStream *sums;          // of those of END in a stream, which wait for other stages; NULL: none
+  PlaitStream *stream[MAX_AXES]; // of collectives in flight (collective_stream); NULL: there are none
   uint64_t step;              // that the call is for
   uint64_t left;              // State.changes after its last step; 0: it has run none
   int fresh;                  // Copies are as its last step left them: nodes that refresh them are passed over
@@ -78,24 +77,19 @@ static void report(const Executor *e, const Observation *o) {
 
 // Making ------------------------------------------------------------------------------------------------------------
 
-// Memory for all that will be under way is taken here: nothing is allocated later.
-static int make_stream(Executor *e, Error *error) {
-  int calls = e->world ? in_flight_collectives(e->program) : 0,
-      code = calls ? plait_stream_create(e->world, &e->stream, error) : PLAIT_OK;
-  if (!e->stream) return code;
-  stream_set_chaos(e->stream, e->program->chaos);
-  stream_borrow_lists(e->stream); // those of Bound.buffer
-  stream_reserve(e->stream, (size_t)calls, (size_t)in_flight_buffers(e->program));
-  return code;
-}
-
-static int make_sums(Executor *e, Error *error) {
-  int calls = e->world ? in_flight_sums(e->program) : 0,
-      code = calls ? plait_stream_create(e->world, &e->sums, error) : PLAIT_OK;
-  if (!e->sums) return code;
-  stream_set_chaos(e->sums, e->program->chaos);
-  stream_reserve(e->sums, (size_t)calls, (size_t)in_flight_sum_buffers(e->program)); // lists of several steps differ
-  return code;
+// Memory for all that will be under way is taken here: nothing is allocated later. Each stream has delays of its own.
+static int make_streams(Executor *e, Error *error) {
+  const Program *p = e->program;
+  for (int axis = 0; axis < p->mesh.naxis && e->world; axis++) {
+    InFlight most = in_flight_collectives(p, axis);
+    int code = most.calls ? plait_stream_create(e->world, &e->stream[axis], error) : PLAIT_OK;
+    if (code) return code;
+    if (!most.calls) continue;
+    stream_set_chaos(e->stream[axis], p->chaos * ((uint64_t)axis + 1));
+    if (!most.copies) stream_borrow_lists(e->stream[axis]); // those of Bound.buffer
+    stream_reserve(e->stream[axis], (size_t)most.calls, (size_t)most.buffers);
+  }
+  return PLAIT_OK;
 }
 
 int executor_create(const Program *p, State *state, DeviceQueue *queue, PlaitComm *world, uint64_t seed, Executor **out,
@@ -105,8 +99,7 @@ int executor_create(const Program *p, State *state, DeviceQueue *queue, PlaitCom
   int code = binding_make(&e->binding, p, state, queue, world, error);
   e->binding.parameters.seed = seed;
   e->binding.parameters.shares = p->shares;
-  if (!code) code = make_stream(e, error);
-  if (!code) code = make_sums(e, error);
+  if (!code) code = make_streams(e, error);
   if (code) {
     executor_destroy(e);
     return code;
@@ -128,8 +121,7 @@ int executor_create(const Program *p, State *state, DeviceQueue *queue, PlaitCom
 
 void executor_destroy(Executor *e) {
   if (!e) return;
-  plait_stream_destroy(e->stream);
-  plait_stream_destroy(e->sums);
+  for (int axis = 0; axis < MAX_AXES; axis++) plait_stream_destroy(e->stream[axis]);
   chaos_destroy(e->chaos);
   walk_destroy(e->walk);
   binding_free(&e->binding);
@@ -178,11 +170,7 @@ static Flight *flight_of(const Executor *e, const Bound *b) {
   return &b->flight[b->node->region == REGION_END ? e->binding.turn.step % e->program->sums_under_way : 0];
 }
 
-static CallStream stream_of(const Executor *e, const Bound *b) {
-  return b->node->region == REGION_END && e->sums ? CALL_SUMS : CALL_IN_FLIGHT;
-}
-
-// On the communication stream: until wait_collective. action: the REDUCE that starts it, or NULL.
+// On the communication stream of its axis: until wait_collective. action: the REDUCE that starts it, or NULL.
 static int start_collective(Executor *e, Bound *b, const Action *action) {
   int code = finish_kernels(e);
   if (code) return code;
@@ -190,8 +178,8 @@ static int start_collective(Executor *e, Bound *b, const Action *action) {
   flight->started = 1;
   flight->issued = clock_seconds();
   announce_collective(e, b);
-  CallStream stream = stream_of(e, b);
-  code = collective_call(&e->binding, b, stream == CALL_SUMS ? e->sums : e->stream, &flight->done);
+  int stream = collective_stream(&e->program->mesh, b->node);
+  code = collective_call(&e->binding, b, e->stream[stream], &flight->done);
   OBSERVE(e, ISSUED, .node = b->node, .microbatch = (int)e->binding.parameters.microbatch, .bytes = b->called,
           .stream = stream, .action = action);
   return code ? comm_failed(e, b) : PLAIT_OK;
@@ -203,7 +191,8 @@ static int wait_collective(Executor *e, Bound *b) {
   int code = plait_event_wait(flight->done);
   e->comm_seconds += clock_seconds() - start;
   flight->started = 0;
-  OBSERVE(e, LANDED, .node = b->node, .microbatch = (int)e->binding.parameters.microbatch, .issued = flight->issued);
+  OBSERVE(e, LANDED, .node = b->node, .microbatch = (int)e->binding.parameters.microbatch, .issued = flight->issued,
+          .on = e->program->mesh.axis[collective_stream(&e->program->mesh, b->node)].name);
   if (code) return comm_failed(e, b);
   return b->masks ? count_rows(e, b) : PLAIT_OK;
 }
@@ -226,7 +215,8 @@ static int run_collective(Executor *e, Bound *b) {
   double start = clock_seconds();
   code = collective_call(&e->binding, b, NULL, NULL);
   e->comm_seconds += clock_seconds() - start;
-  OBSERVE(e, ISSUED, .node = b->node, .microbatch = (int)e->binding.parameters.microbatch, .bytes = b->called);
+  OBSERVE(e, ISSUED, .node = b->node, .microbatch = (int)e->binding.parameters.microbatch, .bytes = b->called,
+          .stream = CALL_ALONE);
   return code ? comm_failed(e, b) : PLAIT_OK;
 }
 
@@ -284,7 +274,9 @@ static void run_kernel(Executor *e, Bound *b) {
 
 static void announce_left(const Executor *e, const Bound *b, const Action *action) {
   OBSERVE(e, ISSUED, .node = b->node, .microbatch = (int)e->binding.parameters.microbatch, .left_to_owner = 1,
-          .stream = action || (b->until && !e->synchronous) ? stream_of(e, b) : CALL_ALONE, .action = action);
+          .stream =
+              action || (b->until && !e->synchronous) ? collective_stream(&e->program->mesh, b->node) : CALL_ALONE,
+          .action = action);
 }
 
 // Another rank does it alone. An output that all ranks have is a partial sum, to which this rank adds zeros.

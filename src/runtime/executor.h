@@ -5,9 +5,9 @@
 
 typedef struct Executor Executor;
 
-// Binds a Program to a rank (runtime/bind.h), whose kernels run in `queue`, and makes the stream for its collectives in
-// flight. Collective over all ranks of `world` when the mesh has more than one (all create their executors in the same
-// order). Everything is borrowed. world NULL with such a mesh: it can be looked at, but not run.
+// Binds a Program to a rank (runtime/bind.h), whose kernels run in `queue`, and makes the streams for its collectives
+// in flight. Collective over all ranks of `world` when the mesh has more than one (all create their executors in the
+// same order). Everything is borrowed. world NULL with such a mesh: it can be looked at, but not run.
 int executor_create(const Program *program, State *state, DeviceQueue *queue, PlaitComm *world, uint64_t seed,
                     Executor **out, Error *error);
 void executor_destroy(Executor *e);

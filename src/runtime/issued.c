@@ -28,13 +28,15 @@ static int is_left_again(Issued *issued, const Observation *o) {
 
 static void see(void *self, const Observation *o) {
   Issued *issued = self;
-  Call call = {.node = o->node, .microbatch = o->microbatch, .bytes = o->bytes, .stream = (CallStream)o->stream};
+  Call call = {.node = o->node, .microbatch = o->microbatch, .bytes = o->bytes, .stream = o->stream};
   switch (o->event) {
   case OBSERVE_ISSUED:
     if (is_left_again(issued, o)) return;
     call.kind = CALL_COLLECTIVE;
     break;
-  case OBSERVE_LANDED: call = (Call){.kind = CALL_LANDED, .node = o->node, .microbatch = o->microbatch}; break;
+  case OBSERVE_LANDED:
+    call = (Call){.kind = CALL_LANDED, .stream = CALL_ALONE, .node = o->node, .microbatch = o->microbatch};
+    break;
   case OBSERVE_TRANSFER:
     call.kind = o->action->kind == ACTION_SEND ? CALL_SEND : CALL_RECV;
     call.tensor = o->action->tensor;

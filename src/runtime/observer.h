@@ -33,7 +33,8 @@ typedef struct Observation {
   int64_t elements;          // COLLECTIVE
   int64_t bytes;             // ISSUED: of the whole tensor (program/traffic.h); TRANSFER: of the message
   int64_t offset;            // TRANSFER: of the message's buffer, into the rank's working memory
-  int stream;                // ISSUED: a CallStream (program/calls.h)
+  int stream;                // ISSUED: the axis whose stream it takes, or CALL_ALONE (program/calls.h)
+  const char *on;            // LANDED: the name of that axis
   const Operand *input, *output; // INSTRUCTION_END: (ninput), (node->noutput)
   const int *tensor;             // (ninput) the inputs' tensors; -1: absent
   int ninput;

@@ -1,8 +1,6 @@
 // A rank's memory: access to parts of Variables for code outside kernels, and init rules.
-#include "runtime/state.h"
+#include "runtime/encoding.h"
 #include "base/fault.h"
-#include "op/state_code.h"
-#include <math.h>
 #include <string.h>
 
 int64_t program_work_bytes(const Program *p) { return program_input_offset(p) + p->input_bytes; }
@@ -56,17 +54,39 @@ Dtype state_dtype(const State *s, int variable, int copy) {
   return copy < 0 ? variable_dtype(v) : v->copy[copy].dtype;
 }
 
-static Dtype stored_dtype(const State *s, int variable, int copy) {
-  const Variable *v = find_variable(s, variable, copy);
-  return copy < 0 ? v->dtype : v->copy[copy].dtype;
+// Elements of the host, side by side in a device's memory.
+static void copy_bytes(const State *s, DeviceCopy kind, char *memory, void *host, int64_t bytes) {
+  void *to = kind == DEVICE_TO_HOST ? host : memory, *from = kind == DEVICE_TO_HOST ? memory : host;
+  FAULT(memory_is_a_pointer, device_copy(s->queue, kind, to, from, bytes), (void)memcpy(to, from, (size_t)bytes));
 }
 
-// The host's memory ↔ a part of a Variable, run by run: a run ends where the memory has padding, or what the part
-// leaves out.
-static void copy_part(const State *s, int variable, int copy, const Box *part, DeviceCopy kind, char *host) {
+static void drain(const State *s) {
+  Error error = {0};
+  CHECK(!device_drain(s->queue, &error), "%s", error.message);
+}
+
+// The same of `n` numbers of a few bits each, number `first` on: of the bytes at both ends, others have a part.
+static void copy_packed(const State *s, DeviceCopy kind, char *memory, int bits, int64_t first, int64_t n,
+                        uint8_t *host) {
+  int64_t begin = first * bits / 8, bytes = ((first + n) * bits + 7) / 8 - begin, skipped = first - begin * 8 / bits;
+  uint8_t *packed = xcalloc((size_t)bytes, 1);
+  copy_bytes(s, DEVICE_TO_HOST, memory + begin, packed, bytes);
+  drain(s);
+  for (int64_t i = 0; i < n; i++)
+    if (kind == DEVICE_TO_HOST) host[i] = packed_load(packed, bits, skipped + i);
+    else packed_store(packed, bits, skipped + i, host[i]);
+  if (kind == DEVICE_FROM_HOST) copy_bytes(s, kind, memory + begin, packed, bytes);
+  drain(s);
+  free(packed);
+}
+
+// Run by run: a run ends where the memory has padding, or what the part leaves out.
+void state_copy_stored(const State *s, int variable, int copy, const Box *part, DeviceCopy kind, void *stored) {
+  char *host = stored;
   int64_t stride[BOX_MAX_RANK],
       run = 1, offset = program_variable_offset(s->program, variable, copy, s->turn);
-  int64_t size = (int64_t)dtype_size(stored_dtype(s, variable, copy)), index[BOX_MAX_RANK] = {0};
+  int64_t index[BOX_MAX_RANK] = {0};
+  int bits = variable_bits(find_variable(s, variable, copy), copy), size = bits / 8;
   int outer = part->rank; // dims before this one are gone through one by one
   if (!box_elements(part)) return;
   ShardBoxes held = state_boxes(s, variable, copy);
@@ -78,168 +98,41 @@ static void copy_part(const State *s, int variable, int copy, const Box *part, D
     int64_t at = 0;
     for (int d = 0; d < part->rank; d++)
       at += (held.at[d] + part->offset[d] - held.box.offset[d] + index[d]) * stride[d];
-    char *memory = s->memory + offset + at * size;
-    char *to = kind == DEVICE_TO_HOST ? host : memory, *from = kind == DEVICE_TO_HOST ? memory : host;
-    FAULT(memory_is_a_pointer, device_copy(s->queue, kind, to, from, run * size),
-          (void)memcpy(to, from, (size_t)(run * size)));
-    host += run * size;
+    char *memory = s->memory + offset;
+    if (size) copy_bytes(s, kind, memory + at * size, host, run * size);
+    else copy_packed(s, kind, memory, bits, at, run, (uint8_t *)host);
+    host += run * (size ? size : 1);
     int d = outer - 1;
     while (d >= 0 && ++index[d] == part->local[d]) index[d--] = 0;
     if (d < 0) break;
   }
-  Error error = {0};
-  CHECK(!device_drain(s->queue, &error), "%s", error.message);
+  drain(s);
 }
 
-// fp32 that is stored as bf16 and the rest: some elements at a time, in the order of the part.
-static void copy_split(const State *s, int variable, const Box *part, DeviceCopy kind, float *host) {
-  enum { AT_ONCE = 4096 };
-  uint16_t high[AT_ONCE], low[AT_ONCE] = {0};
-  int rest = graph_find_of(s->program->graph, OF_LOW, variable);
-  BoxPieces pieces = {.whole = *part, .most = AT_ONCE};
-  while (box_next_piece(&pieces)) {
-    int64_t n = box_elements(&pieces.piece);
-    if (kind == DEVICE_TO_HOST) {
-      copy_part(s, variable, -1, &pieces.piece, kind, (char *)high);
-      if (rest >= 0) copy_part(s, rest, -1, &pieces.piece, kind, (char *)low);
-      for (int64_t i = 0; i < n; i++) host[i] = bf16_join(high[i], FAULT(masters_lose_their_low_bits, low[i], 0));
-    } else {
-      for (int64_t i = 0; i < n; i++) high[i] = bf16_split(host[i], &low[i]);
-      copy_part(s, variable, -1, &pieces.piece, kind, (char *)high);
-      if (rest >= 0) copy_part(s, rest, -1, &pieces.piece, kind, (char *)low);
-    }
-    host += n;
-  }
-}
-
-// The scales of the blocks in which a box of a moment has elements, as a box of the Variable of scales.
-static Box scales_box(const StateBlocks *b, const int64_t *global, const Box *part) {
-  Box box = {.rank = b->lead + 1};
-  int64_t first = 0, last = 0; // of the part's elements, by their number in the dims from `lead` on
-  for (int d = b->lead; d < part->rank; d++) {
-    first = first * global[d] + part->offset[d];
-    last = last * global[d] + part->offset[d] + part->local[d] - 1;
-  }
-  memcpy(box.offset, part->offset, sizeof *box.offset * (size_t)b->lead);
-  memcpy(box.local, part->local, sizeof *box.local * (size_t)b->lead);
-  box.offset[b->lead] = first / STATE_BLOCK;
-  box.local[b->lead] = last / STATE_BLOCK + 1 - first / STATE_BLOCK;
-  return box;
-}
-
-// Of the elements of a box in order: which of the scales in their box is theirs.
-static void note_scales(const StateBlocks *b, const int64_t *global, const Box *part, const Box *scales, int64_t *at) {
-  int64_t index[BOX_MAX_RANK] = {0}, n = box_elements(part);
-  for (int64_t i = 0; i < n; i++) {
-    int64_t row = 0, tail = 0;
-    for (int d = 0; d < b->lead; d++) row = row * part->local[d] + index[d];
-    for (int d = b->lead; d < part->rank; d++) tail = tail * global[d] + part->offset[d] + index[d];
-    at[i] = row * scales->local[b->lead] + tail / STATE_BLOCK - scales->offset[b->lead];
-    for (int d = part->rank - 1; d >= 0 && ++index[d] == part->local[d]; d--) index[d] = 0;
-  }
-}
-
-// The codes that a rank has of one block are read, and written for a larger scale.
-static void rescale_block(const State *s, int variable, const StateBlocks *b, const StateCode *code, const Box *scale,
-                          float from, float to) {
-  const Variable *v = find_variable(s, variable, -1);
-  Box one = {.rank = v->shape.rank};
-  int64_t first = scale->offset[b->lead] * STATE_BLOCK, end = first + STATE_BLOCK;
-  if (end > b->tail) end = b->tail;
-  for (int d = 0; d < one.rank; d++) one.local[d] = 1;
-  memcpy(one.offset, scale->offset, sizeof *one.offset * (size_t)b->lead);
-  for (int64_t i = first; i < end; i++) {
-    int64_t rest = i;
-    for (int d = one.rank - 1; d >= b->lead; d--) {
-      one.offset[d] = rest % v->shape.size[d];
-      rest /= v->shape.size[d];
-    }
-    ShardBoxes held = state_boxes(s, variable, -1);
-    uint8_t byte;
-    if (!shard_find(&held, &one)) continue;
-    copy_part(s, variable, -1, &one, DEVICE_TO_HOST, (char *)&byte);
-    byte = state_encode(code, state_decode(code, byte, from), state_inverse(to), STATE_NEAREST);
-    copy_part(s, variable, -1, &one, DEVICE_FROM_HOST, (char *)&byte);
-  }
-}
-
-// One scale that grows, so that all of its box's do: those of `scales`, of which `now` are there and `next` are wanted.
-static void grow_scales(const State *s, int variable, const StateBlocks *b, const StateCode *code, const Box *scales,
-                        const float *now, const float *next) {
-  int64_t index[BOX_MAX_RANK] = {0}, n = box_elements(scales);
-  for (int64_t i = 0; i < n; i++) {
-    Box one = {.rank = scales->rank};
-    for (int d = 0; d < one.rank; d++) one.offset[d] = scales->offset[d] + index[d], one.local[d] = 1;
-    if (now[i] > 0 && now[i] < next[i]) rescale_block(s, variable, b, code, &one, now[i], next[i]);
-    for (int d = one.rank - 1; d >= 0 && ++index[d] == scales->local[d]; d--) index[d] = 0;
-  }
-}
-
-// fp32 that is stored as codes of 8 bits. Writes make scales grow where they must and never shrink: of a Variable that
-// is read anew they are 0 at first (state_clear_scales). Where ranks share a block each has its own part's scale until
-// the next update: the values that both decode are the same (op/state_code.h).
-static void copy_codes(const State *s, int variable, const Box *part, DeviceCopy kind, float *host) {
-  enum { AT_ONCE = 4096 };
-  const Variable *v = find_variable(s, variable, -1);
-  uint8_t byte[AT_ONCE];
-  int64_t at[AT_ONCE];
-  StateCode code;
-  state_code(v->encoding == ENCODING_8BIT_POSITIVE, &code);
-  StateBlocks b = state_blocks(v->shape.rank, v->shape.size);
-  int rest = graph_find_of(s->program->graph, OF_SCALES, variable);
-  BoxPieces pieces = {.whole = *part, .most = AT_ONCE};
-  while (box_next_piece(&pieces)) {
-    int64_t n = box_elements(&pieces.piece);
-    Box box = scales_box(&b, v->shape.size, &pieces.piece);
-    int64_t blocks = box_elements(&box);
-    float *now = xcalloc((size_t)blocks * 2 + 1, sizeof *now), *next = now + blocks;
-    note_scales(&b, v->shape.size, &pieces.piece, &box, at);
-    copy_part(s, rest, -1, &box, DEVICE_TO_HOST, (char *)now);
-    if (kind == DEVICE_TO_HOST) {
-      copy_part(s, variable, -1, &pieces.piece, kind, (char *)byte);
-      for (int64_t i = 0; i < n; i++) host[i] = state_decode(&code, byte[i], FAULT(scales_are_not_read, now[at[i]], 1));
-    } else {
-      memcpy(next, now, sizeof *now * (size_t)blocks);
-      for (int64_t i = 0; i < n; i++) next[at[i]] = fmaxf(next[at[i]], state_scale(host[i]));
-      UNLESS_FAULT(codes_keep_old_scales) grow_scales(s, variable, &b, &code, &box, now, next);
-      for (int64_t i = 0; i < n; i++)
-        byte[i] = state_encode(&code, host[i], state_inverse(next[at[i]]), STATE_NEAREST);
-      copy_part(s, variable, -1, &pieces.piece, kind, (char *)byte);
-      copy_part(s, rest, -1, &box, DEVICE_FROM_HOST, (char *)next);
-    }
-    free(now);
-    host += n;
-  }
-}
-
-void state_clear_scales(State *s) {
-  enum { AT_ONCE = 4096 };
-  const Graph *g = s->program->graph;
-  float zero[AT_ONCE] = {0};
-  for (int i = 0; i < g->variable.count; i++)
-    for (ShardBoxes b = state_boxes(s, i, -1); g->variable.data[i].of == OF_SCALES && shard_next(&b);) {
-      BoxPieces pieces = {.whole = b.box, .most = AT_ONCE};
-      while (box_next_piece(&pieces)) copy_part(s, i, -1, &pieces.piece, DEVICE_FROM_HOST, (char *)zero);
-    }
-}
-
-static void copy_decoded(const State *s, int variable, int copy, const Box *part, DeviceCopy kind, void *host) {
-  Encoding encoding = copy >= 0 ? ENCODING_PLAIN : find_variable(s, variable, copy)->encoding;
-  switch (encoding) {
-  case ENCODING_PLAIN: copy_part(s, variable, copy, part, kind, host); break;
-  case ENCODING_SPLIT: copy_split(s, variable, part, kind, host); break;
-  case ENCODING_8BIT:
-  case ENCODING_8BIT_POSITIVE: copy_codes(s, variable, part, kind, host); break;
-  }
+// By the Variable's encoding; Copies are plain.
+static const EncodingAccess *access_of(const State *s, int variable, int copy) {
+  static const EncodingAccess *const access[ENCODING_COUNT] = {
+#define ENCODING(id, file, storage, bits, block, part, memory, squares, meaning, ...) &encoding_##file,
+#include "ir/encodings.def"
+#undef ENCODING
+  };
+  return access[copy < 0 ? find_variable(s, variable, copy)->encoding : ENCODING_PLAIN];
 }
 
 void state_read(const State *s, int variable, int copy, const Box *part, void *out) {
-  copy_decoded(s, variable, copy, part, DEVICE_TO_HOST, out);
+  access_of(s, variable, copy)->read(s, variable, copy, part, out);
 }
 
 void state_write(State *s, int variable, int copy, const Box *part, const void *in) {
-  copy_decoded(s, variable, copy, part, DEVICE_FROM_HOST, (void *)(uintptr_t)in);
+  access_of(s, variable, copy)->write(s, variable, copy, part, in);
   UNLESS_FAULT(written_state_is_not_stale) s->changes++;
+}
+
+void state_before_loading(State *s) {
+  for (int i = 0; i < s->program->graph->variable.count; i++) {
+    const EncodingAccess *access = access_of(s, i, -1);
+    if (access->before_loading) access->before_loading(s, i);
+  }
 }
 
 int state_has(const State *s, KnownVariable known) { return s->program->graph->known[known] >= 0; }

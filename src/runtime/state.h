@@ -37,8 +37,8 @@ ShardBoxes state_boxes(const State *s, int variable, int copy);
 // other (box_next_piece). Not while a Program runs.
 void state_read(const State *s, int variable, int copy, const Box *part, void *out);
 void state_write(State *s, int variable, int copy, const Box *part, const void *in);
-// Of moments of 8 bits, before all of them are written: scales, which otherwise only grow, are 0.
-void state_clear_scales(State *s);
+// Before all Variables are written from a checkpoint: what their encodings keep of earlier writes is forgotten.
+void state_before_loading(State *s);
 Dtype state_dtype(const State *s, int variable, int copy);
 
 // A scalar of ir/known.def as a number. One that the Program does not have is a bug: where it may lack one, state_has

@@ -80,7 +80,8 @@ static void see(void *self, const Observation *o) {
                 -1, -1);
     break;
   case OBSERVE_LANDED: // until it was waited for; it may have been done before
-    trace_add(t, &(TraceSpan){op_name(n->op), n->name, "in flight", o->issued, clock_seconds(), -1, -1, true});
+    trace_add(t, &(TraceSpan){op_name(n->op), n->name, "in flight", o->issued, clock_seconds(), -1, -1,
+                               o->on});
     break;
   default: break;
   }
@@ -113,16 +114,17 @@ static void print_event(const Trace *t, const TraceSpan *s, const char *phase, d
 // Two events begin and end a span in flight, under a separate id: it need not nest in what the thread did.
 static void print_span(const Trace *t, int i, FILE *out) {
   const TraceSpan *s = &t->span[i];
-  print_event(t, s, s->in_flight ? "b" : "X", s->begin, out);
-  if (s->in_flight) fprintf(out, ",\"id\":\"%d.%d\"", t->rank, i);
+  print_event(t, s, s->stream ? "b" : "X", s->begin, out);
+  if (s->stream) fprintf(out, ",\"id\":\"%d.%d\"", t->rank, i);
   else fprintf(out, ",\"dur\":%.3f", 1e6 * (s->end - s->begin));
   fputs(",\"args\":{", out);
   const char *comma = "";
   if (s->detail) fputs("\"node\":", out), print_text(s->detail, out), comma = ",";
   if (s->stage >= 0) fprintf(out, "%s\"stage\":%d", comma, s->stage), comma = ",";
-  if (s->microbatch >= 0) fprintf(out, "%s\"microbatch\":%d", comma, s->microbatch);
+  if (s->microbatch >= 0) fprintf(out, "%s\"microbatch\":%d", comma, s->microbatch), comma = ",";
+  if (s->stream) fprintf(out, "%s\"stream\":", comma), print_text(s->stream, out);
   fputs("}}", out);
-  if (!s->in_flight) return;
+  if (!s->stream) return;
   print_event(t, s, "e", s->end, out);
   fprintf(out, ",\"id\":\"%d.%d\"}", t->rank, i);
 }

@@ -13,7 +13,7 @@ typedef struct TraceSpan {
   const char *category;
   double begin, end;         // seconds of the monotonic clock
   int stage, microbatch;     // -1: has none
-  bool in_flight;            // ran beside what this thread did
+  const char *stream;        // ran beside what this thread did, on the stream of this axis; NULL: it did not
 } TraceSpan;
 
 // One per rank, used by its thread alone; an observer of its executors. All memory is there from the start: spans
@@ -58,5 +58,5 @@ static inline double trace_begin(const Trace *t) { return t && t->on ? clock_sec
 static inline void trace_end(Trace *t, double begin, const char *name, const char *detail, const char *category,
                              int stage, int microbatch) {
   if (t && t->on && begin > 0)
-    trace_add(t, &(TraceSpan){name, detail, category, begin, clock_seconds(), stage, microbatch, false});
+    trace_add(t, &(TraceSpan){name, detail, category, begin, clock_seconds(), stage, microbatch, NULL});
 }

@@ -11,13 +11,19 @@ static bool changes(const Trainer *t) { return recipe_is_measured(t->recipe) && 
 
 // Deciding ------------------------------------------------------------------------------------------------------------
 
-void balance_add(BalanceTimes *times, const StepResult *result) {
+// The measurements of a rank since shares could last change.
+typedef struct BalanceTimes { double computed, seconds; int steps; bool warm; } BalanceTimes;
+
+// A start's first step is not typical and left out.
+static int add(Training *x, Error *error) {
+  BalanceTimes *times = x->own[HOOK_BALANCE];
   if (times->warm) {
-    times->computed += result->computed;
-    times->seconds += result->seconds;
+    times->computed += x->result.computed;
+    times->seconds += x->result.seconds;
     times->steps++;
   }
   times->warm = true;
+  return PLAIT_OK;
 }
 
 static double busiest(const int *rows, const double *each, int ranks) {
@@ -76,7 +82,7 @@ static int change(Trainer *t, Rank *r, const int *rows, Error *error) {
   int code = rank_barrier(r, error);
   if (code) return code;
   if (is_process(t) || r->rank == 0) job_set_shares(t->job, rows);
-  if (r->rank == 0) t->shares_told = false;
+  if (r->rank == 0) t->balance.told = false;
   code = rank_barrier(r, error);
   if (!code) UNLESS_FAULT(old_shares_are_read) rank_take_shares(r);
   return code;
@@ -90,9 +96,10 @@ static int entry_of(const MetricsLists *log, int64_t step) {
   return found;
 }
 
-bool balance_due(const Trainer *t, int64_t step) {
+// Whether shares may change after a step, before the next one.
+static bool is_due(const Trainer *t, int64_t step) {
   if (!changes(t)) return false;
-  if (t->recipe->batch.replay) return entry_of(&t->shares, step) != entry_of(&t->shares, step + 1);
+  if (t->recipe->batch.replay) return entry_of(&t->balance.shares, step) != entry_of(&t->balance.shares, step + 1);
   return step % BALANCE_EVERY == 0;
 }
 
@@ -108,15 +115,20 @@ static void tell(Trainer *t, int64_t step, const int *rows, double saved, double
       (long long)step, before, after, 100 * saved / seconds);
 }
 
-int balance_after(Trainer *t, Rank *r, BalanceTimes *times, int64_t step, Error *error) {
-  if (!balance_due(t, step)) return PLAIT_OK;
-  if (t->recipe->batch.replay) return change(t, r, t->shares.list[entry_of(&t->shares, step + 1)].value, error);
+// Changes them then, where it is worth it.
+static int divide_anew(Training *x, Error *error) {
+  Trainer *t = x->trainer;
+  Rank *r = x->rank;
+  BalanceTimes *times = x->own[HOOK_BALANCE];
+  if (!is_due(t, x->step)) return PLAIT_OK;
+  if (t->recipe->batch.replay)
+    return change(t, r, t->balance.shares.list[entry_of(&t->balance.shares, x->step + 1)].value, error);
   Shares now = *shares_of(t);
   double *computed = xcalloc((size_t)now.ranks, sizeof *computed), seconds = 0, saved;
   int *rows = xcalloc((size_t)now.ranks, sizeof *rows);
   int code = gather(r, times, computed, &seconds, error);
   if (!code && balance_decide(&now, computed, seconds, rows, &saved)) {
-    if (r->rank == 0) tell(t, step, rows, saved, seconds);
+    if (r->rank == 0) tell(t, x->step, rows, saved, seconds);
     code = change(t, r, rows, error);
   }
   *times = (BalanceTimes){.warm = true};
@@ -149,9 +161,9 @@ static const char *wrong_with(const Shares *s, const MetricsList *l, char *text,
 // The shares that the run's own metrics end with, where it resumes with as many ranks; else none, and it begins evenly.
 static int read_own(const Trainer *t, MetricsLists *own, Error *error) {
   char *path = run_folder_file(&t->folder, "metrics.jsonl"), why[128];
-  bool there = t->first_step && t->keep_until >= t->first_step && file_exists(path);
+  bool there = first_step(t) && t->keep_until >= first_step(t) && file_exists(path);
   int code = there ? metrics_read_lists(path, "shares", own, error) : PLAIT_OK;
-  int last = code ? -1 : entry_of(own, t->first_step);
+  int last = code ? -1 : entry_of(own, first_step(t));
   if (!code)
     metrics_lists_keep(own, last >= 0 && !wrong_with(shares_of(t), &own->list[last], why, sizeof why) ? last : -1);
   free(path);
@@ -162,13 +174,13 @@ static int read_own(const Trainer *t, MetricsLists *own, Error *error) {
 static int read_replay(Trainer *t, Error *error) {
   const char *path = t->recipe->batch.replay, *where = recipe_where(t->recipe, "batch.replay");
   char why[128];
-  int code = metrics_read_lists(path, "shares", &t->shares, error), first;
+  int code = metrics_read_lists(path, "shares", &t->balance.shares, error), first;
   if (code) return error_prefix(error, "%sbatch.replay", where);
-  if ((first = entry_of(&t->shares, t->first_step + 1)) < 0)
+  if ((first = entry_of(&t->balance.shares, first_step(t) + 1)) < 0)
     return error_set(error, PLAIT_BAD_INPUT, "%sbatch.replay: %s has no shares of step %lld", where, path,
-                     (long long)t->first_step + 1);
-  for (int i = first; i < t->shares.count; i++) {
-    const MetricsList *l = &t->shares.list[i];
+                     (long long)first_step(t) + 1);
+  for (int i = first; i < t->balance.shares.count; i++) {
+    const MetricsList *l = &t->balance.shares.list[i];
     if (l->step <= t->recipe->schedule.steps && wrong_with(shares_of(t), l, why, sizeof why))
       return error_set(error, PLAIT_BAD_INPUT, "%sbatch.replay: the shares of step %lld in %s are of %s", where,
                        (long long)l->step, path, why);
@@ -181,10 +193,10 @@ static int read_log(Trainer *t, Error *error) {
   MetricsLists own = {0};
   int code = read_own(t, &own, error), size = shares_of(t)->ranks;
   if (!code && t->recipe->batch.replay) code = read_replay(t, error);
-  else t->shares = own;
-  int first = code ? -1 : entry_of(&t->shares, t->first_step + 1);
-  t->shares_told = own.count && first >= 0 &&
-                   !memcmp(own.list[0].value, t->shares.list[first].value, sizeof(int) * (size_t)size);
+  else t->balance.shares = own;
+  int first = code ? -1 : entry_of(&t->balance.shares, first_step(t) + 1);
+  t->balance.told = own.count && first >= 0 &&
+                   !memcmp(own.list[0].value, t->balance.shares.list[first].value, sizeof(int) * (size_t)size);
   if (t->recipe->batch.replay) metrics_lists_free(&own);
   return code;
 }
@@ -193,22 +205,28 @@ int balance_begin(Trainer *t, Error *error) {
   if (!changes(t)) return PLAIT_OK;
   int code = has_rank_0(t) ? read_log(t, error) : PLAIT_OK;
   code = launch_agree(t->launch, code, error);
-  char *text = !code && has_rank_0(t) ? metrics_lists_text(&t->shares) : NULL;
+  char *text = !code && has_rank_0(t) ? metrics_lists_text(&t->balance.shares) : NULL;
   if (!code) code = launch_tell(t->launch, &text, error);
-  if (!code && !has_rank_0(t)) metrics_lists_parse(text, &t->shares);
+  if (!code && !has_rank_0(t)) metrics_lists_parse(text, &t->balance.shares);
   free(text);
-  int first = code ? -1 : entry_of(&t->shares, t->first_step + 1);
-  if (first >= 0) job_set_shares(t->job, t->shares.list[first].value);
+  int first = code ? -1 : entry_of(&t->balance.shares, first_step(t) + 1);
+  if (first >= 0) job_set_shares(t->job, t->balance.shares.list[first].value);
   return code;
 }
 
-int balance_report(Trainer *t, int64_t step, Error *error) {
+// A line of metrics with the shares, where this step is the first that has them.
+static int report(Training *x, Error *error) {
+  Trainer *t = x->trainer;
   const Shares *s = shares_of(t);
-  if (t->shares_told || !changes(t)) return PLAIT_OK;
-  t->shares_told = true;
+  if (t->balance.told || !changes(t)) return PLAIT_OK;
+  t->balance.told = true;
   Metrics *m = &t->metrics;
   metrics_begin(m);
-  metrics_integer(m, "step", step);
+  metrics_integer(m, "step", x->step);
   metrics_integers(m, "shares", s->rows, s->ranks);
   return metrics_end(m, error);
 }
+
+const Hook hook_balance = {.size = sizeof(BalanceTimes),
+                           .on = {[HOOK_LOG] = report, [HOOK_AFTER] = add, [HOOK_BETWEEN] = divide_anew},
+                           .pauses = is_due};

@@ -1,5 +1,5 @@
 // Estimating the gradient noise scale.
-#include "train/noise_scale.h"
+#include "train/trainer.h"
 #include <math.h>
 #include <stdio.h>
 
@@ -40,3 +40,22 @@ bool noise_scale_describe(const NoiseScale *n, int batch, char *text, size_t siz
     snprintf(text + k, size - (size_t)k, "; measured only %d time%s", n->count, n->count > 1 ? "s" : "");
   return true;
 }
+
+static int open(Training *x, Error *error) {
+  x->rank->measure_every = x->trainer->recipe->run.noise_scale;
+  return PLAIT_OK;
+}
+
+static int write_keys(Training *x, Error *error) {
+  const StepResult *s = &x->result;
+  NoiseScale *n = &x->trainer->last.noise;
+  Metrics *m = &x->trainer->metrics;
+  if (!(s->part_tokens > 0)) return PLAIT_OK;
+  noise_scale_add(n, s->part_tokens, s->part_norm, s->tokens, s->grad_norm);
+  metrics_real(m, "part_target_tokens", s->part_tokens);
+  metrics_real(m, "part_grad_norm", s->part_norm);
+  metrics_real(m, "noise_scale", noise_scale_sequences(n, x->trainer->recipe->batch.global)); // smoothed
+  return PLAIT_OK;
+}
+
+const Hook hook_noise_scale = {.on = {[HOOK_OPEN] = open, [HOOK_LINE] = write_keys}};

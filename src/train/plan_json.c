@@ -73,14 +73,16 @@ static json_t *describe(const Recipe *r, const ModelConfig *config, const Job *j
 }
 
 int plan_json(const Recipe *asked, FILE *out, Error *error) {
-  Recipe own = *asked, *recipe = &own; // with the precision that auto is in a run that is there; all else is borrowed
-  precision_of_run(recipe, false);
+  Recipe own; // with the precision that auto is in a run that is there
+  const Recipe *recipe = &own;
+  bool kept;
   ModelConfig config = {0};
   Job *job = NULL;
   RunPlan planned = {0};
   char *note = NULL;
   json_t *object = NULL;
-  int code = setup_model_config(recipe, &config, error);
+  int code = precision_of_run(asked, &own, &kept, error);
+  if (!code) code = setup_model_config(recipe, &config, error);
   if (!code) code = setup_check_tokenizer(recipe, &config, false, &note, error);
   if (!code) code = resolve(recipe, &config, &(RunSetting){.shows_recompute = true}, &planned, error);
   if (!code) code = run_plan_job(&planned, &job, error);
@@ -99,5 +101,6 @@ int plan_json(const Recipe *asked, FILE *out, Error *error) {
   free(note);
   run_plan_free(&planned);
   model_config_free(&config);
+  recipe_free(&own);
   return code;
 }

@@ -100,7 +100,7 @@ static const Variable *padding_of(const Program *p, double *bytes, double *paddi
   for (int i = 0; i < p->graph->variable.count; i++) {
     const Variable *v = &p->graph->variable.data[i];
     if (p->variable_offset[i] < 0 || !v->shape.rank) continue;
-    double local = 1, whole = 1, size = (double)dtype_size(v->dtype);
+    double local = 1, whole = 1, size = (double)variable_bits(v, -1) / 8;
     for (int d = 0; d < v->shape.rank; d++)
       local *= (double)variable_local(p->graph, v, -1)[d], whole *= (double)v->shape.size[d];
     double more = local - whole / mesh_size(&p->mesh, placement_axes(v->storage)) - 256;
@@ -197,7 +197,7 @@ static void print_head(const Plan *plan) {
   setup_describe(r, &plan->job->options.step, parallel, sizeof parallel);
   fprintf(plan->out, "parallel   %s\n", parallel);
   fprintf(plan->out, "precision  %s%s, gradients %s\n", dtype_name((Dtype)r->precision),
-          !r->precision_is_auto ? "" : plan->kept ? " (auto, as in the run so far)" : " (auto, on this machine)",
+          plan->kept ? " (auto, as in the run so far)" : r->precision_is_auto ? " (auto, on this machine)" : "",
           dtype_name(r->precision == DTYPE_F64 ? DTYPE_F64 : (Dtype)r->parallel.grad_dtype));
   const Shares *shares = &job_train(job)->shares;
   fprintf(plan->out, "step       %d sequences × %d = %lld tokens; %d microbatch%s of %s%lld on each data rank\n",
@@ -465,19 +465,25 @@ static double data_traffic(const Job *job, int pp) {
   return most;
 }
 
+// The plan's recipe with other keys, compiled.
+static int compile_variant(const Plan *plan, const char *keys, Job **job, Error *error) {
+  Recipe other;
+  int code = recipe_variant(plan->recipe, keys, &other, error);
+  if (!code) code = setup_job(&other, plan->config, NULL, job, error);
+  recipe_free(&other);
+  return code;
+}
+
 // A pipeline needs microbatches, and ZeRO 2 and 3 pay for each of them: what that costs is said, by compiling ZeRO 1
 // too.
 static int print_zero_cost(const Plan *plan, Error *error) {
-  Recipe one = *plan->recipe; // shares the arena
+  const Recipe *r = plan->recipe;
   Job *job = NULL;
-  if (one.mesh.pp == 1 || one.mesh.dp * one.mesh.cp == 1 || one.parallel.zero < 2) return PLAIT_OK;
-  one.parallel.zero = 1;
-  one.parallel.accumulate = RECIPE_ACCUMULATE_REDUCED; // this and what follows belong to ZeRO 2 and 3
-  one.parallel.reshard = FAULT(plan_compares_reshard, true, one.parallel.reshard);
-  one.parallel.gather = GATHER_BLOCK;
-  int code = setup_job(&one, plan->config, NULL, &job, error);
+  if (r->mesh.pp == 1 || r->mesh.dp * r->mesh.cp == 1 || r->parallel.zero < 2) return PLAIT_OK;
+  int code = compile_variant(plan, FAULT(plan_compares_reshard, "parallel.zero=1 parallel.accumulate=null "
+                                         "parallel.gather=null parallel.reshard=null", "parallel.zero=1"), &job, error);
   if (code) return code;
-  double bytes = data_traffic(plan->job, one.mesh.pp), least = data_traffic(job, one.mesh.pp);
+  double bytes = data_traffic(plan->job, r->mesh.pp), least = data_traffic(job, r->mesh.pp);
   fprintf(plan->out, "  %-22s %12s   over %s; with %d microbatch%s ZeRO %d moves %.2f times as much\n",
           "ZeRO 1 would move", units_bytes(least).s, data_axes_text(plan->recipe), job_train(job)->shares.microbatches,
           job_train(job)->shares.microbatches > 1 ? "es" : "", plan->recipe->parallel.zero,
@@ -496,25 +502,23 @@ static int64_t most_activations(const Job *job, int pp) {
 // Where backward is split, W needs what B computes again, so that recomputation saves little or nothing: that is said,
 // by compiling the recipe without it, and with a schedule that does not split.
 static int print_recompute_cost(const Plan *plan, Error *error) {
-  Recipe without = *plan->recipe, unsplit = *plan->recipe; // share the arena
   int pp = plan->recipe->mesh.pp;
   const ScheduleGenerator *schedule = plan->job->options.parallel.pipeline.schedule;
   const StepRecompute *recompute = &plan->job->options.step.recompute;
   if (!schedule->splits || (recompute->mode == RECOMPUTE_NONE && !recompute->list.blocks)) return PLAIT_OK;
-  without.parallel.recompute = (RecipeWordOrList){.word = RECIPE_RECOMPUTE_NONE};
-  if (unsplit.parallel.recompute.word == RECIPE_RECOMPUTE_AUTO) // what was chosen for this schedule
-    unsplit.parallel.recompute.word = RECIPE_RECOMPUTE_FULL;
-  unsplit.parallel.pipeline = SCHEDULE_1F1B;
-  unsplit.parallel.stages_per_rank = unsplit.parallel.layers.count = 0;
+  char unsplit[128];
+  snprintf(unsplit, sizeof unsplit, "parallel.pipeline=1f1b parallel.stages_per_rank=null parallel.layers=null%s",
+           plan->recipe->parallel.recompute.word == RECIPE_RECOMPUTE_AUTO // which was chosen for this schedule
+               ? " parallel.recompute=full" : "");
   fprintf(plan->out, "\nrecomputation with %s, whose weight gradients wait for what is computed again\n",
           schedule->name);
-  const struct { const Recipe *recipe; const char *name, *also; } way[] = {
+  const struct { const char *keys, *name, *also; } way[] = {
       {NULL, "this recipe", "of activations on the busiest rank"},
-      {&without, "without recomputation", ""},
-      {&unsplit, "with pipeline 1f1b", ""}};
+      {"parallel.recompute=none parallel.recompute_layers=null", "without recomputation", ""},
+      {unsplit, "with pipeline 1f1b", ""}};
   for (int i = 0; i < 3; i++) {
     Job *job = NULL;
-    int code = way[i].recipe ? setup_job(way[i].recipe, plan->config, NULL, &job, error) : PLAIT_OK;
+    int code = way[i].keys ? compile_variant(plan, way[i].keys, &job, error) : PLAIT_OK;
     if (code) return code;
     fprintf(plan->out, "  %-22s %12s%s%s\n", way[i].name,
             units_bytes((double)most_activations(job ? job : plan->job, pp)).s, *way[i].also ? "   " : "", way[i].also);
@@ -533,21 +537,21 @@ static int print_gather_costs(const Plan *plan, Error *error) {
     return PLAIT_OK;
   fprintf(plan->out, "\nparameters that are gathered at a time\n");
   for (int u = 0; u < units; u++) {
-    Recipe other = *r; // shares the arena
+    char name[32], *keys;
+    if (unit[u] > 0) snprintf(name, sizeof name, "%d MB", unit[u]);
+    else snprintf(name, sizeof name, "%s", unit[u] == GATHER_BLOCK ? "block" : "layer");
     Job *job = NULL;
-    other.parallel.gather = unit[u];
-    int code = setup_job(&other, plan->config, NULL, &job, error);
+    keys = xformat("parallel.gather=\"%s\"", name);
+    int code = compile_variant(plan, keys, &job, error);
+    free(keys);
     if (code) return code;
     int64_t peak = 0;
-    for (int c = 0; c < other.mesh.pp; c++) {
+    for (int c = 0; c < r->mesh.pp; c++) {
       int64_t total = job_train(job)->program[c]->memory.total;
       if (total > peak) peak = total;
     }
-    char name[32];
-    if (unit[u] > 0) snprintf(name, sizeof name, "%d MB", unit[u]);
-    else snprintf(name, sizeof name, "%s", unit[u] == GATHER_BLOCK ? "block" : "layer");
     fprintf(plan->out, "  %-22s %12s   of memory at the peak; moves %s a step over %s%s\n", name,
-            units_bytes((double)peak).s, units_bytes(data_traffic(job, other.mesh.pp)).s, data_axes_text(r),
+            units_bytes((double)peak).s, units_bytes(data_traffic(job, r->mesh.pp)).s, data_axes_text(r),
             unit[u] == r->parallel.gather ? " (parallel.gather)" : "");
     job_destroy(job);
   }
@@ -555,12 +559,14 @@ static int print_gather_costs(const Plan *plan, Error *error) {
 }
 
 int plan_print(const Recipe *asked, bool exact, FILE *out, Error *error) {
-  Recipe own = *asked, *recipe = &own; // with the precision that auto is in a run that is there; all else is borrowed
-  bool kept = precision_of_run(recipe, false);
+  Recipe own; // with the precision that auto is in a run that is there
+  const Recipe *recipe = &own;
+  bool kept;
   ModelConfig config = {0};
   Job *job = NULL;
   RunPlan planned = {0};
-  int code = setup_model_config(recipe, &config, error);
+  int code = precision_of_run(asked, &own, &kept, error);
+  if (!code) code = setup_model_config(recipe, &config, error);
   char *note = NULL;
   if (!code) code = setup_check_tokenizer(recipe, &config, false, &note, error);
   if (!code) code = resolve(recipe, &config, &(RunSetting){.shows_recompute = true}, &planned, error);
@@ -570,7 +576,7 @@ int plan_print(const Recipe *asked, bool exact, FILE *out, Error *error) {
     plan.loader = setup_loader_bytes(recipe, &config, job);
     print_head(&plan);
     if (note) fputs(note, out);
-  print_data(&plan);
+    print_data(&plan);
     print_experts(&plan);
     print_reference(&plan);
     print_stages(&plan);
@@ -590,5 +596,6 @@ int plan_print(const Recipe *asked, bool exact, FILE *out, Error *error) {
   free(note);
   run_plan_free(&planned);
   model_config_free(&config);
+  recipe_free(&own);
   return code;
 }

@@ -4,6 +4,7 @@
 #include "parallel/parallel_tensor.h"
 #include "program/traffic.h"
 #include "setup/setup.h"
+#include <math.h>
 #include <string.h>
 
 // Bytes that a rank moves in a step of the model with `layers` layers, on one stage.
@@ -23,19 +24,15 @@ static int bytes_of(const Recipe *recipe, const ModelConfig *config, int layers,
   return code;
 }
 
-// The recipe with another kind of tensor parallelism, and no pipeline. Rows and depth are its own for its own kind.
-static Recipe with_kind(const Recipe *recipe, LayoutTensorKind kind) {
-  Recipe other = *recipe; // shares the arena
-  other.mesh.pp = 1;
-  other.parallel.stages_per_rank = 0;
-  other.parallel.layers.count = 0;
-  if (recipe_recompute_differs(recipe)) other.parallel.recompute = (RecipeWordOrList){0};
-  other.parallel.recompute_layers = 0;
-  if (recipe->parallel.tensor == (int)kind) return other;
-  other.parallel.tensor = (int)kind;
-  other.parallel.rows = other.parallel.depth = 0;
-  if (kind != LAYOUT_TENSOR_1D) other.parallel.sequence = false;
-  return other;
+// The keys of another kind of tensor parallelism, and of no pipeline. Rows and depth are the recipe's for its own kind.
+static void keys_of_kind(const Recipe *recipe, LayoutTensorKind kind, char *keys, size_t size) {
+  int n = snprintf(keys, size,
+                   "mesh.pp=1 parallel.stages_per_rank=null parallel.layers=null "
+                   "parallel.recompute_layers=null%s",
+                   recipe_recompute_differs(recipe) ? " parallel.recompute=null" : "");
+  if (recipe->parallel.tensor == (int)kind) return;
+  snprintf(keys + n, size - (size_t)n, " parallel.tensor=%s parallel.rows=null parallel.depth=null%s",
+           parallel_tensor_names[kind], kind == LAYOUT_TENSOR_1D ? "" : " parallel.sequence=false");
 }
 
 // Returns how many characters take two bytes.
@@ -48,16 +45,32 @@ static int grid_text(const Recipe *r, char *text, size_t size) {
   return o.tensor == LAYOUT_TENSOR_1D ? 0 : o.tensor == LAYOUT_TENSOR_2D ? 1 : 2;
 }
 
-// The obstacle to a kind, without the advice after it; "" where it is possible.
-static void obstacle(const Recipe *recipe, const ModelConfig *config, char *text, size_t size) {
-  StepModel model;
-  Step step;
-  ParallelProblem problem = {0};
-  step_model_of(config, &model);
-  recipe_step(recipe, &model, &step);
-  if (parallel_check(&step, &model, &problem)) snprintf(text, size, "%s", problem.text);
-  else text[0] = 0;
-  text[strcspn(text, ";")] = 0;
+// A row of the table; *bytes: what the kind moves, NAN where it is not possible.
+static int print_kind(const Recipe *recipe, const ModelConfig *config, LayoutTensorKind kind, double *bytes, FILE *out,
+                      Error *error) {
+  char keys[256], text[64];
+  Recipe other;
+  ParallelProblem problem;
+  double one, two;
+  *bytes = NAN;
+  keys_of_kind(recipe, kind, keys, sizeof keys);
+  if (recipe_refuses(recipe, keys, config, &problem)) { // without the advice
+    fprintf(out, "  %-22s %12s   %.*s\n", parallel_tensor_names[kind], "-", (int)strcspn(problem.text, ";"),
+            problem.text);
+    return PLAIT_OK;
+  }
+  int code = recipe_variant(recipe, keys, &other, error);
+  if (code) return code;
+  code = bytes_of(&other, config, 1, &one, error);
+  if (!code) code = bytes_of(&other, config, 2, &two, error);
+  if (!code) {
+    *bytes = (one + (double)(config->layers - 1) * (two - one)) / recipe->mesh.pp;
+    int wide = 22 + grid_text(&other, text, sizeof text);
+    fprintf(out, "  %-*s %12s%s\n", wide, text, units_bytes(*bytes).s,
+            (int)kind == recipe->parallel.tensor ? "   this recipe" : "");
+  }
+  recipe_free(&other);
+  return code;
 }
 
 // Every layer moves as much: two small models say what the whole one does.
@@ -71,22 +84,10 @@ int plan_print_tensor(const Recipe *recipe, const ModelConfig *config, FILE *out
   fprintf(out, "\ntensor parallelism on %d ranks of tp: all collectives of a rank, per step%s\n", recipe->mesh.tp,
           recipe->mesh.pp > 1 ? " (without the pipeline, the mean of its ranks)" : "");
   for (int kind = 0; kind < LAYOUT_TENSORS; kind++) {
-    Recipe other = with_kind(recipe, (LayoutTensorKind)kind);
-    double one, two;
-    char text[64], why[sizeof(ParallelProblem)];
-    obstacle(&other, config, why, sizeof why);
-    if (*why) {
-      fprintf(out, "  %-22s %12s   %s\n", parallel_tensor_names[kind], "-", why);
-      continue;
-    }
-    int code = bytes_of(&other, config, 1, &one, error);
-    if (!code) code = bytes_of(&other, config, 2, &two, error);
+    double bytes;
+    int code = print_kind(recipe, config, (LayoutTensorKind)kind, &bytes, out, error);
     if (code) return code;
-    double bytes = (one + (double)(config->layers - 1) * (two - one)) / recipe->mesh.pp;
-    int wide = 22 + grid_text(&other, text, sizeof text);
-    fprintf(out, "  %-*s %12s%s\n", wide, text, units_bytes(bytes).s,
-            kind == recipe->parallel.tensor ? "   this recipe" : "");
-    if (best < 0 || bytes < least) best = kind, least = bytes;
+    if (!isnan(bytes) && (best < 0 || bytes < least)) best = kind, least = bytes;
   }
   if (best >= 0) fprintf(out, "  %-22s %12s\n", "moves least", parallel_tensor_names[best]);
   return PLAIT_OK;

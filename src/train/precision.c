@@ -31,47 +31,55 @@ static int find_before(const Recipe *recipe, bool force, Recipe *before) {
   return found;
 }
 
-static void take(Recipe *recipe, const Recipe *from) {
-  recipe->precision = from->precision;
-  recipe->loss_scale.initial = from->loss_scale.initial;
-  recipe->loss_scale.growth_interval = from->loss_scale.growth_interval;
+// Its precision and loss scale, as keys; the caller frees them.
+static char *keys_of(const Recipe *recipe) {
+  const char *name = dtype_name((Dtype)recipe->precision);
+  if (recipe->precision != DTYPE_F16) return xformat("precision=%s", name); // others have none
+  return xformat("precision=%s loss_scale.initial=%.17g loss_scale.growth_interval=%lld", name,
+                 recipe->loss_scale.initial, (long long)recipe->loss_scale.growth_interval);
 }
 
-// Rank 0's answer for the others: dtype, loss scale, whether it is the run's.
-static int tell(Recipe *recipe, const Launch *launch, int *kept, Error *error) {
-  char *text = xformat("%d %.17g %lld %d", recipe->precision, recipe->loss_scale.initial,
-                       (long long)recipe->loss_scale.growth_interval, *kept);
-  int code = launch_tell(launch, &text, error);
-  long long interval;
-  if (!code && sscanf(text, "%d %lg %lld %d", &recipe->precision, &recipe->loss_scale.initial, &interval, kept) == 4)
-    recipe->loss_scale.growth_interval = interval;
-  free(text);
+// Those of the run that is there already, or NULL.
+static char *keys_of_run(const Recipe *recipe, bool force) {
+  Recipe before = {0};
+  bool found = recipe->precision_is_auto && FAULT(auto_forgets_the_run, find_before(recipe, force, &before), false);
+  char *keys = found ? keys_of(&before) : NULL;
+  recipe_free(&before);
+  return keys;
+}
+
+int precision_of_run(const Recipe *asked, Recipe *recipe, bool *kept, Error *error) {
+  char *keys = keys_of_run(asked, false);
+  *kept = keys != NULL;
+  int code = recipe_variant(asked, keys ? keys : "", recipe, error);
+  free(keys);
   return code;
 }
 
-bool precision_of_run(Recipe *recipe, bool force) {
-  Recipe before = {0};
-  bool kept = recipe->precision_is_auto && find_before(recipe, force, &before);
-  if (FAULT(auto_forgets_the_run, kept, false)) take(recipe, &before);
-  recipe_free(&before);
-  return kept;
+// Of an auto that rank 0 has resolved for all.
+static int describe(const Recipe *recipe, bool kept, char *text, size_t size) {
+  const char *name = dtype_name((Dtype)recipe->precision);
+  if (kept) return snprintf(text, size, "precision: auto is %s here, as in the run so far\n", name);
+  if (recipe->precision == DTYPE_F32)
+    return snprintf(text, size, "precision: auto is fp32 in this run: this machine does not compute bf16 faster\n");
+  return snprintf(text, size, "precision: auto is %s in this run: this machine computes it fast\n", name);
 }
 
-int precision_resolve(Recipe *recipe, const Launch *launch, bool force, char *text, size_t size, Error *error) {
-  int kept = 0;
+int precision_resolve(const Recipe *asked, const Launch *launch, bool force, Recipe *recipe, char *text, size_t size,
+                      Error *error) {
   *text = 0;
-  if (!recipe->precision_is_auto) return PLAIT_OK;
-  if (!launch || !launch->rank) kept = precision_of_run(recipe, force);
-  int code = tell(recipe, launch, &kept, error);
-  if (code) return code;
-  const char *name = dtype_name((Dtype)recipe->precision);
-  if (recipe->precision == DTYPE_F64 && recipe->parallel.grad_dtype == DTYPE_BF16)
-    return error_set(error, PLAIT_BAD_INPUT,
+  if (!asked->precision_is_auto) return recipe_variant(asked, "", recipe, error);
+  char *own = !launch || !launch->rank ? keys_of_run(asked, force) : NULL, *machine = keys_of(asked),
+       *told = xformat("%c%s", own ? '+' : '-', own ? own : machine);
+  int code = launch_tell(launch, &told, error);
+  if (!code && !strcmp(told + 1, "precision=fp64") && asked->parallel.grad_dtype == DTYPE_BF16)
+    code = error_set(error, PLAIT_BAD_INPUT,
                      "%sparallel.grad_dtype is bf16, but the run that precision: auto resumes is in fp64; leave it out",
-                     recipe_where(recipe, "parallel.grad_dtype"));
-  if (kept) snprintf(text, size, "precision: auto is %s here, as in the run so far\n", name);
-  else if (recipe->precision == DTYPE_F32)
-    snprintf(text, size, "precision: auto is fp32 in this run: this machine does not compute bf16 faster\n");
-  else snprintf(text, size, "precision: auto is %s in this run: this machine computes it fast\n", name);
-  return PLAIT_OK;
+                     recipe_where(asked, "parallel.grad_dtype"));
+  if (!code) code = recipe_variant(asked, told + 1, recipe, error);
+  if (!code) describe(recipe, *told == '+', text, size);
+  free(own);
+  free(machine);
+  free(told);
+  return code;
 }

@@ -6,7 +6,7 @@
 #include "base/clock.h"
 #include "base/units.h"
 #include "setup/setup.h"
-#include "train/balance.h"
+#include "train/non_finite.h"
 #include "setup/setup_memory.h"
 #include "foresight/estimate.h"
 #include "foresight/peak.h"
@@ -71,13 +71,13 @@ static void note_cores(const Trainer *t) {
                     "with more threads, are faster\n", here, cores, cores == 1 ? "" : "s");
 }
 
-void trainer_announce(const Trainer *t) {
+int trainer_announce(const Trainer *t, Error *error) {
   const Recipe *r = t->recipe;
-  Recipe planned = *r; // shares the arena
-  if (!t->later.writes) planned.checkpoint.async = RECIPE_ASYNC_OFF;
-  if (!t->later.keeping) planned.checkpoint.memory_every = 0;
-  if (t->later.keeping != KEEPING_MACHINE_COPIED) planned.checkpoint.copies = 0;
+  Recipe planned;
+  int code = trainer_planned(t, &planned, error);
+  if (code) return code;
   int64_t bytes = plan_most_bytes(&planned, &t->config, t->job);
+  recipe_free(&planned);
   char parallel[256], lend[512];
   setup_describe(r, &t->job->options.step, parallel, sizeof parallel);
   char active[48] = "";
@@ -116,6 +116,7 @@ void trainer_announce(const Trainer *t) {
   announce_memory(t);
   if (t->resume) fprintf(t->out, "resuming from %s\n", checkpoint_path(t->resume));
   fflush(t->out); // at once, to a pipe as well
+  return PLAIT_OK;
 }
 
 // How many processes of this run measure and train beside each other on this machine; 0: its ranks are threads.
@@ -126,22 +127,23 @@ void trainer_measure_peak(Trainer *t) {
   t->peak_flops = peak_flops_again(t->job->options.device, (Dtype)t->recipe->precision, t->job->run.threads * ranks,
                                    is_process(t) ? processes_here(t) : 1);
   if (is_process(t)) t->peak_flops *= t->launch->ranks; // all processes measure at the same time
-  t->flops_per_token = model_config_flops_per_token(&t->config, t->recipe->data.seq_len);
 }
 
 void trainer_expect(const Trainer *t) {
   Estimate e;
-  int64_t steps = t->recipe->schedule.steps - t->first_step;
+  int64_t steps = t->recipe->schedule.steps - first_step(t);
   if (!has_rank_0(t) || !estimate_run(t->recipe, t->job, processes_here(t), steps, &e)) return;
   char *source = estimate_source(&e);
   fprintf(t->out, "expected: %s for %lld step%s, %s tokens/s (%s)\n", estimate_duration(&e, e.run_seconds).s,
           (long long)steps, steps == 1 ? "" : "s", estimate_tokens(&e).s, source);
   free(source);
-  estimate_warn(t->recipe, &t->config, &e, processes_here(t), t->first_step, steps, t->out);
+  estimate_warn(t->recipe, &t->config, &e, processes_here(t), first_step(t), steps, t->out);
   fflush(t->out);
 }
 
-static int write_metrics(Trainer *t, const Rank *r, const ProgressStep *p, const StepResult *s, Error *error) {
+static int write_metrics(Training *x, const ProgressStep *p, Error *error) {
+  Trainer *t = x->trainer;
+  const StepResult *s = &x->result;
   double seconds = s->seconds, idle = seconds - s->computed - s->communicated - s->waited;
   Metrics *m = &t->metrics;
   metrics_begin(m);
@@ -161,56 +163,41 @@ static int write_metrics(Trainer *t, const Rank *r, const ProgressStep *p, const
   metrics_real(m, "data_wait_seconds", s->waited);
   metrics_real(m, "idle_seconds", idle > 0 ? idle : 0);
   metrics_integer(m, "memory_bytes", p->memory);
-  if (p->step == t->first_step + 1) metrics_integer(m, "memory_before_bytes", t->memory_before);
-  routers_metrics(&t->routers, m);
-  metrics_integer(m, "skipped",
-                  s->skipped && !r->job->options.step.update.in_backward &&
-                      !rank_updates_at_once(r)); // else it is applied
-  if (state_has(r->state, KNOWN_LOSS_SCALE))
-    metrics_real(m, "loss_scale", state_scalar(r->state, KNOWN_LOSS_SCALE)); // of the next step
-  if (s->part_tokens > 0) {
-    metrics_real(m, "part_target_tokens", s->part_tokens);
-    metrics_real(m, "part_grad_norm", s->part_norm);
-    metrics_real(m, "noise_scale", noise_scale_sequences(&t->noise, t->recipe->batch.global)); // smoothed
-  }
-  if (s->first.found) {
-    char text[512];
-    finite_describe(job_train(r->job)->graph, &r->job->options.parallel.mesh, &s->first, text, sizeof text);
-    metrics_text(m, "non_finite", text);
-  }
-  return metrics_end(m, error);
+  if (p->step == first_step(t) + 1) metrics_integer(m, "memory_before_bytes", t->memory_before);
+  int code = hooks_call(x, HOOK_LINE, error);
+  return code ? code : metrics_end(m, error);
 }
 
-int trainer_report_step(Trainer *t, Rank *r, const Recovery *v, int64_t step, double lr, const StepResult *s,
-                        Error *error) {
-  ProgressStep p = {.step = step,
+int trainer_report_step(Training *x, Error *error) {
+  Trainer *t = x->trainer;
+  const StepResult *s = &x->result;
+  const Routers *routers = &t->last.routers;
+  ProgressStep p = {.step = x->step,
                     .tokens = (int64_t)t->recipe->batch.global * t->recipe->data.seq_len,
                     .loss = s->loss,
                     .grad_norm = s->grad_norm,
-                    .lr = lr,
-                    .flops_per_token = t->flops_per_token,
+                    .lr = x->rates[0],
+                    .flops_per_token = model_config_flops_per_token(&t->config, t->recipe->data.seq_len),
                     .peak_flops = t->peak_flops,
                     .memory = memory_usage_anonymous(),
                     .loader_waited = s->waited > 0.1 * s->seconds};
-  t->extra.step = step;
-  if (s->tokens > 0) t->last_loss = s->loss;
-  if (s->part_tokens > 0) noise_scale_add(&t->noise, s->part_tokens, s->part_norm, s->tokens, s->grad_norm);
-  routers_read(&t->routers, r->state);
-  if (t->routers.layers) p.load_peak = routers_worst(&t->routers), p.dropped = routers_dropped(&t->routers);
+  t->extra.step = x->step;
+  if (s->tokens > 0) t->last.loss = s->loss;
   int code = t->folder.path ? run_folder_fence(t->folder.path, error) : PLAIT_OK;
-  if (!code) code = balance_report(t, step, error);
-  if (!code) code = write_metrics(t, r, &p, s, error);
-  if (step == t->first_step + 1) worker_notice_step(step);
+  if (!code) code = hooks_call(x, HOOK_LOG, error);
+  if (!code) code = write_metrics(x, &p, error);
+  if (routers->layers) p.load_peak = routers_worst(routers), p.dropped = routers_dropped(routers);
+  if (x->step == first_step(t) + 1) worker_notice_step(x->step);
   progress_step(&t->progress, &p);
   char text[640];
-  if (s->skipped) non_finite_describe(v, r, step, s, text, sizeof text);
+  if (s->skipped) non_finite_describe(x, text, sizeof text);
   if (s->skipped) progress_note(&t->progress, "%s", text);
   if (!(s->tokens > 0))
     progress_note(
         &t->progress,
         "step %lld: no token to predict, so there is no loss and nothing is learned: each of its documents has "
         "one token",
-        (long long)step);
+        (long long)x->step);
   return code;
 }
 
@@ -276,7 +263,7 @@ int trainer_report_save(Trainer *t, int64_t step, Error *error) {
   progress_resume_clock(&t->progress);
   metrics_begin(&t->metrics);
   metrics_integer(&t->metrics, "step", step);
-  metrics_real(&t->metrics, "checkpoint_seconds", clock_seconds() - t->saving_since);
+  metrics_real(&t->metrics, "checkpoint_seconds", clock_seconds() - t->writing.since);
   return metrics_end(&t->metrics, error);
 }
 

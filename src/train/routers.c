@@ -1,5 +1,5 @@
 // Reading, recording and printing of what routers did.
-#include "train/routers.h"
+#include "train/trainer.h"
 #include "base/box.h"
 #include <math.h>
 #include <stdlib.h>
@@ -70,8 +70,12 @@ double routers_dropped(const Routers *r) {
   return chosen > 0 ? (chosen - kept) / chosen : NAN;
 }
 
-void routers_metrics(const Routers *r, Metrics *m) {
-  if (!r->layers) return;
+// "balance_loss", "z_loss", "dropped_share", "load_peak" and, of each layer, "load_peak/N".
+static int write_keys(Training *x, Error *error) {
+  Routers *r = &x->trainer->last.routers;
+  Metrics *m = &x->trainer->metrics;
+  routers_read(r, x->rank->state);
+  if (!r->layers) return PLAIT_OK;
   metrics_real(m, "balance_loss", r->balance);
   metrics_real(m, "z_loss", r->z);
   metrics_real(m, "dropped_share", routers_dropped(r));
@@ -81,7 +85,10 @@ void routers_metrics(const Routers *r, Metrics *m) {
     snprintf(key, sizeof key, "load_peak/%d", r->load[i].layer);
     metrics_real(m, key, routers_peak(r, i));
   }
+  return PLAIT_OK;
 }
+
+const Hook hook_routers = {.on = {[HOOK_LINE] = write_keys}};
 
 // A row of a layer: each expert's load over the mean or, of many, the least and the most.
 static void print_layer(const Routers *r, int i, FILE *out) {

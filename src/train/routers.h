@@ -2,7 +2,7 @@
 #pragma once
 #include "recipe/recipe.h"
 #include "runtime/state.h"
-#include "train/metrics.h"
+#include <stdio.h>
 
 typedef struct RouterLoad {
   int layer;
@@ -20,8 +20,6 @@ void routers_free(Routers *r);
 double routers_peak(const Routers *r, int layer);
 double routers_worst(const Routers *r);
 double routers_dropped(const Routers *r); // the share of choices that capacity has dropped
-// "balance_loss", "z_loss", "dropped_share", "load_peak" and, of each layer, "load_peak/N". Nothing without routers.
-void routers_metrics(const Routers *r, Metrics *metrics);
 // A few lines for the end of a run: the load of each expert. Nothing without routers.
 void routers_print(const Routers *r, FILE *out);
 // One line about the recipe's keys moe.*, "" without experts.

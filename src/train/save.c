@@ -145,7 +145,7 @@ int save_explain(const Recipe *recipe, Checkpoint *checkpoint, Error *error) {
 int save_load(Rank *r, Checkpoint *checkpoint, Error *error) {
   CheckpointTensor *tensors;
   int count = state_tensors(r->state, variable_is_saved, &tensors);
-  state_clear_scales(r->state);
+  state_before_loading(r->state);
   int code = checkpoint_load(checkpoint, tensors, count, 1, error);
   free(tensors);
   return code;

@@ -43,17 +43,6 @@ static int64_t bytes_here(const Trainer *t, const Recipe *recipe) {
                                                        worker_memory_ranks(memory, t->launch->ranks));
 }
 
-// Against what the machine has: the system would end the process without a word.
-static int compare_memory(const Trainer *t, const Recipe *recipe, Error *error) {
-  int64_t bytes = bytes_here(t, recipe);
-  MemoryAvailable have = memory_usage_available_in("");
-  if (have.bytes < 0 || bytes <= have.bytes) return PLAIT_OK;
-  return error_set(
-      error, PLAIT_NO_MEMORY,
-      "the ranks of this machine need %s of memory, but only %s are available%s (plait plan shows for what)",
-      units_bytes((double)bytes).s, units_bytes((double)have.bytes).s, have.why);
-}
-
 // A supervisor holds one rank's memory, so ranks that are threads of one process have none.
 static const WorkerMemory *find_memory(const Trainer *t) {
   const WorkerMemory *memory = &worker_supervised()->memory;
@@ -72,21 +61,39 @@ static Keeping find_keeping(const Trainer *t, const WorkerMemory *memory) {
   return t->recipe->checkpoint.copies && memory->copies ? KEEPING_MACHINE_COPIED : KEEPING_PROCESS;
 }
 
+int trainer_planned(const Trainer *t, Recipe *planned, Error *error) {
+  char keys[128];
+  snprintf(keys, sizeof keys, "%s%s%s", t->later.writes ? "" : " checkpoint.async=off",
+           t->later.keeping ? "" : " checkpoint.memory_every=0",
+           t->later.keeping == KEEPING_MACHINE_COPIED ? "" : " checkpoint.copies=0");
+  return recipe_variant(t->recipe, keys, planned, error);
+}
+
+// Against what the machine has: the system would end the process without a word.
+static int compare_memory(const Trainer *t, Error *error) {
+  Recipe planned;
+  int code = trainer_planned(t, &planned, error);
+  if (code) return code;
+  int64_t bytes = bytes_here(t, &planned);
+  MemoryAvailable have = memory_usage_available_in("");
+  recipe_free(&planned);
+  if (have.bytes < 0 || bytes <= have.bytes) return PLAIT_OK;
+  return error_set(
+      error, PLAIT_NO_MEMORY,
+      "the ranks of this machine need %s of memory, but only %s are available%s (plait plan shows for what)",
+      units_bytes((double)bytes).s, units_bytes((double)have.bytes).s, have.why);
+}
+
 // checkpoint.async: auto is on where all machines have the memory for it.
 static int check_memory(Trainer *t, Error *error) {
-  Recipe with = *t->recipe, without = with; // share the arena
   Error ignored = {0};
   t->later.memory = find_memory(t);
   t->later.keeping = find_keeping(t, t->later.memory);
-  if (!t->later.keeping) with.checkpoint.memory_every = without.checkpoint.memory_every = 0;
-  if (t->later.keeping != KEEPING_MACHINE_COPIED) with.checkpoint.copies = without.checkpoint.copies = 0;
-  without.checkpoint.async = RECIPE_ASYNC_OFF;
   t->later.writes = setup_saves_later(t->recipe) && !t->measures;
-  if (t->measures) return compare_memory(t, &without, error);
   if (!t->later.writes || t->later.keeping || t->recipe->checkpoint.async == RECIPE_ASYNC_ON)
-    return compare_memory(t, &with, error);
-  t->later.writes = !launch_agree(t->launch, compare_memory(t, &with, &ignored), &ignored);
-  return t->later.writes ? PLAIT_OK : compare_memory(t, &without, error);
+    return compare_memory(t, error);
+  t->later.writes = !launch_agree(t->launch, compare_memory(t, &ignored), &ignored);
+  return t->later.writes ? PLAIT_OK : compare_memory(t, error);
 }
 
 int trainer_due_evaluation(const Trainer *t, int64_t step) {
@@ -128,7 +135,7 @@ void trainer_tell_changes(const Trainer *t) {
   if (t->changes.follows) fputs(t->changes.follows, t->out);
   if (t->changes.other_run && resumes_itself(t))
     fprintf(t->out, "note: --force: from step %lld on this is another run than before: %s\n",
-            (long long)t->first_step + 1, t->changes.other_run);
+            (long long)first_step(t) + 1, t->changes.other_run);
   if (r->model.init[0] == '/')
     fprintf(t->out, "note: %smodel.init is %s, but a run that resumes has its weights from its checkpoint and does not "
             "read it again\n", recipe_where(r, "model.init"), r->model.init);
@@ -142,14 +149,14 @@ static bool patience_is_over(const Trainer *t) {
       t->out,
       "%s: the run ended early at step %lld: the held-out loss was lowest at step %lld (%.4f), and %lld evaluations "
       "since then were not better; to train on all the same: plait train %s/recipe.yaml eval.patience=0\n",
-      t->recipe->run.dir, (long long)t->first_step, (long long)best->step, best->loss, (long long)best->without,
+      t->recipe->run.dir, (long long)first_step(t), (long long)best->step, best->loss, (long long)best->without,
       t->recipe->run.dir);
   return true;
 }
 
 bool trainer_is_over(const Trainer *t) {
   const char *dir = t->recipe->run.dir;
-  int64_t steps = t->recipe->schedule.steps, done = t->first_step;
+  int64_t steps = t->recipe->schedule.steps, done = first_step(t);
   if (done < steps) return patience_is_over(t);
   if (done == steps) fprintf(t->out, "%s: all %lld steps are done", dir, (long long)steps);
   else
@@ -236,7 +243,6 @@ static int take_over(Trainer *t, Error *error) {
     return recipe->model.init[0] == '/'
                ? huggingface_dtypes(recipe->model.init, &t->config, &t->extra.dtypes, error)
                : PLAIT_OK;
-  t->first_step = checkpoint_step(t->resume);
   t->extra.tokens = json_number_value(json_object_get(extra, "tokens"));
   t->extra.dtypes = json_incref(json_object_get(extra, "huggingface_dtypes"));
   if (FAULT(patience_is_forgotten, own, false) && !t->changes.other_run)
@@ -285,21 +291,25 @@ static int mend_best(Trainer *t, Error *error) {
   bool there = best->step && file_exists(path);
   free(path);
   if (!there && t->recipe->checkpoint.best) best->step = 0; // not kept: the next one is the best that there is
-  return there || marked > t->first_step ? checkpoint_mark_best(t->checkpoints, there ? best->step : 0, error)
+  return there || marked > first_step(t) ? checkpoint_mark_best(t->checkpoints, there ? best->step : 0, error)
                                          : PLAIT_OK;
 }
 
 int trainer_write_recipe(const Trainer *t, bool has_checkpoints, Error *error) {
-  Recipe recipe = *t->recipe;
-  if (has_checkpoints && recipe.checkpoint.resume[0] == '/') recipe.checkpoint.resume = "auto";
-  return run_folder_write_recipe(&t->folder, &recipe, error);
+  if (!has_checkpoints || t->recipe->checkpoint.resume[0] != '/')
+    return run_folder_write_recipe(&t->folder, t->recipe, error);
+  Recipe resuming;
+  int code = recipe_variant(t->recipe, "checkpoint.resume=auto", &resuming, error);
+  if (!code) code = run_folder_write_recipe(&t->folder, &resuming, error);
+  recipe_free(&resuming);
+  return code;
 }
 
 // From here on the run folder is changed: all that could be refused has been.
 static int open_metrics(Trainer *t, Error *error) {
   char *path = run_folder_file(&t->folder, "metrics.jsonl");
   MetricsSeries done = {0};
-  int64_t keep_until = t->keep_until < t->first_step ? 0 : t->first_step; // of another run: none of its metrics
+  int64_t keep_until = t->keep_until < first_step(t) ? 0 : first_step(t); // of another run: none of its metrics
   int code = PLAIT_OK;
   if (FAULT(later_checkpoints_stay, t->keep_until, INT64_MAX) < INT64_MAX)
     code = resume_set_aside(t->recipe, t->checkpoints, t->keep_until, t->out, error);
@@ -309,13 +319,13 @@ static int open_metrics(Trainer *t, Error *error) {
   if (!code) code = metrics_truncate_after(path, keep_until, error);
   if (!code) code = metrics_open(&t->metrics, path, error);
   t->metrics.copy = t->lines;
-  if (!code && t->recipe->run.tensorboard && t->first_step < t->recipe->schedule.steps) {
-    code = events_open(&t->events, t->folder.path, t->first_step + 1, (double)time(NULL), error);
+  if (!code && t->recipe->run.tensorboard && first_step(t) < t->recipe->schedule.steps) {
+    code = events_open(&t->events, t->folder.path, first_step(t) + 1, (double)time(NULL), error);
     t->metrics.events = &t->events;
   }
-  if (!code && t->first_step && trainer_due_evaluation(t, t->first_step)) {
+  if (!code && first_step(t) && trainer_due_evaluation(t, first_step(t))) {
     code = metrics_read(path, "eval_loss", &done, error);
-    t->evaluate_first = !done.count || done.step[done.count - 1] != t->first_step;
+    t->evaluate_first = !done.count || done.step[done.count - 1] != first_step(t);
   }
   metrics_series_free(&done);
   free(path);
@@ -327,7 +337,7 @@ int trainer_begin_writing(Trainer *t, Error *error) {
   code = launch_agree(t->launch, code, error);
   char *first = t->evaluate_first ? xstrdup("evaluate") : NULL;
   if (!code) code = launch_tell(t->launch, &first, error);
-  t->evaluate_first = first != NULL;
+  t->evaluate_first = first;
   free(first);
   return code ? code : tell_best(t, error);
 }

@@ -49,10 +49,11 @@ static int write_metrics(Trainer *t, const char *how, const Summary *s, const ch
   metrics_real(m, "run_tokens", s->tokens);
   metrics_real(m, "run_seconds", s->seconds);
   metrics_real(m, "run_tokens_per_s", s->seconds > 0 ? s->tokens / s->seconds : NAN);
-  metrics_real(m, "final_loss", s->steps ? t->last_loss : NAN);
+  metrics_real(m, "final_loss", s->steps ? t->last.loss : NAN);
   metrics_real(m, "best_eval_loss", s->best);
   if (s->best_step) metrics_integer(m, "best_eval_step", s->best_step);
-  if (t->noise.count) metrics_real(m, "final_noise_scale", noise_scale_sequences(&t->noise, t->recipe->batch.global));
+  if (t->last.noise.count)
+    metrics_real(m, "final_noise_scale", noise_scale_sequences(&t->last.noise, t->recipe->batch.global));
   metrics_text(m, "checkpoint", checkpoint);
   return metrics_end(m, error);
 }
@@ -74,8 +75,9 @@ static void print_path(const Trainer *t, const char *what, const char *path) {
 }
 
 static void print(const Trainer *t, const char *how, const Summary *s, const char *checkpoint) {
-  if (t->stopped && worker_job_continues()) return (void)fflush(t->out); // the summary comes at the end of the job
-  if (!t->stopped) // that has been said
+  if (t->outcome == OUTCOME_STOPPED && worker_job_continues())
+    return (void)fflush(t->out);     // the summary comes at the end of the job
+  if (t->outcome != OUTCOME_STOPPED) // that has been said
     fprintf(t->out, "%s at step %lld of %lld\n", how, (long long)t->extra.step, (long long)t->recipe->schedule.steps);
   fprintf(t->out, "this run     %lld step%s in %s, %s tokens, %s tokens/s\n", (long long)s->steps,
           s->steps == 1 ? "" : "s", units_duration(s->seconds).s, units_count(s->tokens).s,
@@ -84,15 +86,15 @@ static void print(const Trainer *t, const char *how, const Summary *s, const cha
   setup_describe_passes(&t->passes, (double)t->extra.step * t->recipe->batch.global * t->recipe->data.seq_len, passes,
                         sizeof passes);
   fprintf(t->out, "data         %s\n", passes);
-  if (s->steps && !isnan(t->last_loss)) fprintf(t->out, "loss         %.4f in the last step\n", t->last_loss);
+  if (s->steps && !isnan(t->last.loss)) fprintf(t->out, "loss         %.4f in the last step\n", t->last.loss);
   if (s->best_step == s->last_step && s->best_step)
     fprintf(t->out, "held-out     %.4f at step %lld, the best\n", s->best, (long long)s->best_step);
   else if (s->best_step)
     fprintf(t->out, "held-out     %.4f at step %lld; the best was %.4f at step %lld\n", s->last,
             (long long)s->last_step, s->best, (long long)s->best_step);
-  routers_print(&t->routers, t->out);
+  routers_print(&t->last.routers, t->out);
   char noise[256];
-  if (noise_scale_describe(&t->noise, t->recipe->batch.global, noise, sizeof noise))
+  if (noise_scale_describe(&t->last.noise, t->recipe->batch.global, noise, sizeof noise))
     fprintf(t->out, "noise scale  %s\n", noise);
   print_path(t, "checkpoint", checkpoint);
   char *folder = trainer_path(t->checkpoints);
@@ -105,7 +107,7 @@ static void print(const Trainer *t, const char *how, const Summary *s, const cha
 }
 
 int trainer_summarise(Trainer *t, const char *how, Error *error) {
-  Summary s = {.steps = t->extra.step - t->first_step, .seconds = clock_seconds() - t->started};
+  Summary s = {.steps = t->extra.step - first_step(t), .seconds = clock_seconds() - t->started};
   s.tokens = (double)s.steps * t->recipe->batch.global * t->recipe->data.seq_len;
   find_held_out(t->metrics.path, &s);
   char *checkpoint = xformat("%s/step-%lld", t->checkpoints, (long long)t->extra.step);

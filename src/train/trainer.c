@@ -1,16 +1,14 @@
 // The training loop: what each rank does between a run's start and its end. See trainer.h.
 #include "foresight/auto_plan.h"
 #include "train/balance.h"
-#include "train/trainer.h"
+#include "train/saving.h"
 #include "base/fault.h"
 #include "base/memory_usage.h"
 #include "base/signals.h"
 #include "checkpoint/huggingface.h"
 #include "worker/page.h"
-#include "runtime/gather.h"
 #include "train/ending.h"
 #include "train/learning_rate.h"
-#include "setup/setup.h"
 #include "runtime/state_tensors.h"
 #include "train/precision.h"
 #include "foresight/run_cluster.h"
@@ -31,12 +29,6 @@ static int init_from_folder(Trainer *t, Rank *r, Error *error) {
   return code;
 }
 
-static int start_trace(const Trainer *t, Rank *r, Error *error) {
-  if (!t->recipe->run.trace) return PLAIT_OK;
-  rank_trace(r, t->recipe->run.trace_first, t->recipe->run.trace_steps);
-  return trace_align(r->trace, r->world, t->one_machine, error);
-}
-
 static int open_evaluation(Trainer *t, Rank *r, Error *error) {
   DataSource sources[recipe_corpora(t->recipe, true)->count];
   LoaderConfig data = setup_loader(t->recipe, &t->config, 1, sources);
@@ -52,227 +44,106 @@ static int start_rank(Trainer *t, Rank *r, Error *error) {
   if (code) return code;
   DataSource sources[t->recipe->data.train.count];
   LoaderConfig data = setup_loader(t->recipe, &t->config, 0, sources);
-  r->measure_every = t->recipe->run.noise_scale;
-  code = rank_open_data(r, &data, t->first_step, error);
+  code = rank_open_data(r, &data, first_step(t), error);
   if (!code && recipe_corpora(t->recipe, true)->count) code = open_evaluation(t, r, error);
-  if (!code) code = rank_barrier(r, error);
-  return code ? code : start_trace(t, r, error);
+  return code ? code : rank_barrier(r, error);
 }
 
 // Steps -------------------------------------------------------------------------------------------------------------
 
-// *best is this rank's; all come to the same, since all have the same loss.
-static int evaluate(Trainer *t, Rank *r, int64_t step, BestLoss *best, Error *error) {
+static int64_t last_step(const Training *x) { return x->trainer->recipe->schedule.steps; }
+
+// Whether the step may begin the next one: nothing between them needs weights and Variables that are one step's.
+static bool runs_on(const Training *x, int64_t step) {
+  const Trainer *t = x->trainer;
+  return step < last_step(x) && !trainer_due_evaluation(t, step) &&
+         !trainer_due(t->recipe->checkpoint.every, step, last_step(x)) && !hooks_pause(t, step);
+}
+
+static int run_step(Training *x, Error *error) {
+  Trainer *t = x->trainer;
+  Rank *r = x->rank;
+  int most = rank_most_ahead(r), ahead = 0;
+  x->began = clock_seconds();
+  x->result = (StepResult){0};
+  x->saved = false;
+  for (int k = 0; k <= most; k++) x->rates[k] = learning_rate_at(t->recipe, x->step + k - 1);
+  while (!x->stop && ahead < most && runs_on(x, x->step + ahead)) ahead++;
+  int code = rank_step_on(r, x->step, x->rates, ahead, &x->result, error);
+  if (!(x->result.tokens > 0)) x->result.loss = NAN; // a mean over none
+  x->result.seconds = clock_seconds() - x->began;
+  if (is_process(t) || r->rank == 0) t->extra.tokens += x->result.tokens; // any process may have to say how many
+  return code;
+}
+
+// Who asks for a stop may not wait long: the next run makes up for an evaluation that is left out.
+static bool evaluates(const Training *x) {
+  return trainer_due_evaluation(x->trainer, x->step) && (!x->stop || x->step == last_step(x));
+}
+
+static int evaluate(Training *x, Error *error) {
+  Rank *r = x->rank;
   HeldOut held_out;
   double begin = trace_begin(r->trace);
-  int code = held_out_evaluate(r, t->recipe, &held_out, error);
+  int code = held_out_evaluate(r, x->trainer->recipe, &held_out, error);
   trace_end(r->trace, begin, "evaluation", NULL, "evaluation", -1, -1);
-  if (!code) best_update(best, step, held_out.loss);
-  if (!code && r->rank == 0) code = trainer_report_evaluation(t, step, &held_out, error);
+  if (!code) best_update(&x->best, x->step, held_out.loss);
+  if (!code && r->rank == 0) code = trainer_report_evaluation(x->trainer, x->step, &held_out, error);
   held_out_free(&held_out);
   return code;
 }
 
-// Rank 0, when a checkpoint lies there.
-static int tell_saved(Trainer *t, int64_t step, Error *error) {
-  t->saving = 0;
-  int code = trainer_report_save(t, step, error);
-  if (code) return code;
-  return t->recipe->checkpoint.resume[0] == '/' ? trainer_write_recipe(t, true, error) : PLAIT_OK;
+static bool has_lost_patience(const Training *x) {
+  int64_t patience = x->trainer->recipe->eval.patience;
+  return patience && x->best.without >= patience;
 }
 
-// Waits for the checkpoint that is being written, if any.
-static int settle(Trainer *t, Rank *r, SaveLater *later, int64_t step, Error *error) {
-  int64_t saved = 0, written = r->rank ? 0 : t->saving;
-  double seconds = 0, begin = trace_begin(r->trace);
-  int code = later ? save_later_settle(later, &saved, &seconds, error) : PLAIT_OK;
-  if (seconds > 0) trace_end(r->trace, begin, "wait for a checkpoint", NULL, "checkpoint", -1, -1);
-  if (code || !saved) return code;
-  code = tell_saved(t, saved, error);
-  if (seconds >= 0.1) // what a person would notice
-    progress_note(&t->progress, "step %lld: waited %.1f s until the checkpoint of step %lld was written",
-                  (long long)step, seconds, (long long)written);
-  return code;
-}
-
-// Called by every rank after each step; not collective.
-static int look_at_writing(Trainer *t, SaveLater *later, Error *error) {
-  int64_t saved = 0;
-  int code = later ? save_later_look(later, &saved, error) : PLAIT_OK;
-  return code || !saved ? code : tell_saved(t, saved, error);
-}
-
-static SaveExtra extra_at(const Trainer *t, int64_t step, const BestLoss *best) {
-  SaveExtra extra = t->extra; // borrows what it owns
-  extra.step = step;
-  extra.best = *best;
-  extra.is_best = t->recipe->checkpoint.best && best->step == step;
-  return extra;
-}
-
-// Of a step without a checkpoint (checkpoint.memory_every).
-static bool is_kept(const Trainer *t, int64_t step) {
-  int64_t every = t->recipe->checkpoint.memory_every;
-  return t->later.keeping && every && step % every == 0 && step < t->recipe->schedule.steps;
-}
-
-static int keep(const Trainer *t, Rank *r, SaveLater *later, int64_t step, const BestLoss *best, Error *error) {
-  SaveExtra extra = extra_at(t, step, best);
-  double begin = trace_begin(r->trace);
-  int code = save_later_keep(later, &extra, t->recipe->checkpoint.keep, error);
-  trace_end(r->trace, begin, "keep in memory", NULL, "checkpoint", -1, -1);
-  return code;
-}
-
-// `later`, where not NULL, may write it while the next steps run; more: there are some.
-static int save(Trainer *t, Rank *r, SaveLater *later, int64_t step, const BestLoss *best, bool more,
-                Error *error) {
-  if (t->measures) return PLAIT_OK;
-  int code = settle(t, r, later, step, error);
-  if (code) return code;
-  watchdog_enter(r->watchdog, r->rank, ACTIVITY_CHECKPOINT, step);
-  SaveExtra extra = extra_at(t, step, best);
-  if (!t->later.writes) later = NULL; // it keeps copies in memory only
-  if (r->rank == 0) {
-    t->saving = step;
-    t->saving_since = clock_seconds();
-    if (!later || !more) fsync(t->metrics.fd); // a checkpoint must not outlive the lines that lead to it
-  }
-  double begin = trace_begin(r->trace);
-  if (later && more) code = save_later_begin(later, &extra, t->recipe->checkpoint.keep, error);
-  else code = save_checkpoint(r, t->checkpoints, &extra, t->recipe->checkpoint.keep, error);
-  trace_end(r->trace, begin, "checkpoint", NULL, "checkpoint", -1, -1);
-  return code || r->rank || (later && more) ? code : tell_saved(t, step, error);
-}
-
-// Rank 0 gathers the reduced gradients of all ranks into DIR/step-N.safetensors; the others wait.
-static int dump_gradients(Trainer *t, Rank *r, int64_t step, Error *error) {
-  CheckpointTensor *boxes;
-  Gathered all = {0};
-  int n = state_tensors_of(r->state, OF_DUMP, &boxes);
-  int code = gather_boxes(r->world, boxes, n, &all, error);
-  free(boxes);
-  if (!code && r->rank == 0) {
-    char *path = xformat("%s/step-%lld.safetensors", t->recipe->run.dump_gradients, (long long)step);
-    code = folder_create(t->recipe->run.dump_gradients, error);
-    if (!code) code = safetensors_write_gathered(path, all.boxes, all.count, error);
-    free(path);
-  }
-  gather_free(&all);
-  return code ? code : rank_barrier(r, error);
-}
-
-// After a step that was not finite: the run may continue from older weights, with the batches that come next.
-static int recover(Trainer *t, Rank *r, SaveLater *later, Recovery *v, int64_t step, const StepResult *s,
-                   Error *error) {
-  int64_t to;
-  int code = FAULT(rollback_ignores_what_is_written, non_finite_needs_files(v, r, s), 0)
-                 ? settle(t, r, later, step, error)
-                 : PLAIT_OK;
-  if (!code) code = non_finite_recover(v, r, step, s, &to, error);
-  if (code) return code;
-  return to < 0 || r->rank ? PLAIT_OK : trainer_report_rollback(t, step, to, error);
-}
-
-// Whether the step may begin the next one: nothing between them needs weights and Variables that are one step's.
-static bool goes_on(const Trainer *t, int64_t step) {
-  int64_t last = t->recipe->schedule.steps;
-  return step < last && !trainer_due_evaluation(t, step) && !trainer_due(t->recipe->checkpoint.every, step, last) &&
-         !is_kept(t, step) && !balance_due(t, step);
-}
-
-// rates: room for that of the step, and of those that it may begin.
-static int one_step(Trainer *t, Rank *r, SaveLater *later, Recovery *v, BalanceTimes *times, int64_t step, bool drains,
-                    double *rates, Error *error) {
-  StepResult result = {0};
-  double start = clock_seconds();
-  int64_t ahead = 0;
-  for (int k = 0; k <= rank_most_ahead(r); k++) rates[k] = learning_rate_at(t->recipe, step + k - 1);
-  while (!drains && ahead < rank_most_ahead(r) && goes_on(t, step + ahead)) ahead++;
-  int code = rank_step_on(r, step, rates, ahead, &result, error);
-  if (!(result.tokens > 0)) result.loss = NAN; // a mean over none
-  result.seconds = clock_seconds() - start;
-  balance_add(times, &result);
-  if (is_process(t) || r->rank == 0) t->extra.tokens += result.tokens; // any process may have to say how many
-  if (!code && r->rank == 0) code = trainer_report_step(t, r, v, step, rates[0], &result, error);
-  trace_end(r->trace, start, "step", NULL, "step", -1, -1);
-  if (!code && t->recipe->run.dump_gradients && step <= t->recipe->run.dump_steps)
-    code = dump_gradients(t, r, step, error);
-  if (!code) code = look_at_writing(t, later, error);
-  return code ? code : recover(t, r, later, v, step, &result, error);
-}
-
-// The trace is written after its last step, or when the run ends.
-static int turn_trace(const Trainer *t, Rank *r, int64_t step, Error *error) {
-  return r->trace && trace_turn(r->trace, step) ? trace_write(r->trace, r->world, t->recipe->run.trace, error)
-                                                : PLAIT_OK;
-}
-
-static bool has_lost_patience(const Recipe *recipe, const BestLoss *best) {
-  return recipe->eval.patience && best->without >= recipe->eval.patience;
-}
-
-static int end_early(Trainer *t, Rank *r, int64_t step, const BestLoss *best, Error *error) {
-  if (r->rank == 0 || is_process(t)) t->patience_over = 1;
-  return r->rank ? PLAIT_OK : trainer_report_patience(t, step, best, error);
-}
-
-static int run_steps(Trainer *t, Rank *r, SaveLater *later, double *rates, Error *error) {
+// Evaluates and saves the step where that is due, and finds whether the run ends with it.
+static int finish_step(Training *x, Error *error) {
+  Trainer *t = x->trainer;
   const Recipe *recipe = t->recipe;
-  Recovery recovery = {.recipe = recipe, .checkpoints = t->checkpoints, .start = t->resume};
-  int64_t last = recipe->schedule.steps;
-  BestLoss best = t->extra.best;
-  BalanceTimes times = {0};
-  int code = PLAIT_OK, stop = 0;
-  if (t->evaluate_first) code = evaluate(t, r, t->first_step, &best, error);
-  // Saved, since the metrics hold it now: the next run would neither evaluate again nor know it.
-  bool ends = t->evaluate_first && has_lost_patience(recipe, &best);
-  if (!code && t->evaluate_first) code = save(t, r, later, t->first_step, &best, !ends, error);
-  if (code) return code;
-  if (ends) return end_early(t, r, t->first_step, &best, error);
-  for (int64_t step = t->first_step + 1; step <= last; step++) {
-    code = turn_trace(t, r, step, error);
-    if (!code) code = one_step(t, r, later, &recovery, &times, step, stop != 0, rates, error);
-    if (!code) code = rank_signal(r, &stop, error);
-    if (code) return code;
-    if (stop && rank_under_way(r)) continue; // a stream has begun the next steps, and stops after them
-    if (stop && is_process(t)) signals_request_stop(stop); // all processes exit with its status
-    // Who asks for a stop may not wait long: the next run makes up for an evaluation that is left out.
-    if ((!stop || step == last) && trainer_due_evaluation(t, step))
-      code = evaluate(t, r, step, &best, error);
-    bool is_best = recipe->checkpoint.best && best.step == step,
-         over = has_lost_patience(recipe, &best) && step < last && !stop;
-    if (!code && (stop || is_best || over || trainer_due(recipe->checkpoint.every, step, last))) {
-      code = save(t, r, later, step, &best, step < last && !stop && !over, error);
-      non_finite_saved(&recovery);
-    } else if (!code && is_kept(t, step)) code = keep(t, r, later, step, &best, error);
-    if (code) return code;
-    if (stop && step < last) {
-      if (r->rank == 0 || is_process(t)) t->stopped = 1;
-      return PLAIT_OK;
-    }
-    if (over) return end_early(t, r, step, &best, error);
-    if (step < last && (code = balance_after(t, r, &times, step, error))) return code;
+  bool is_last = x->step == last_step(x), is_start = x->step == first_step(t);
+  int code = evaluates(x) ? evaluate(x, error) : PLAIT_OK;
+  bool is_best = recipe->checkpoint.best && x->best.step == x->step;
+  bool loses_patience = has_lost_patience(x) && !is_last && !x->stop;
+  x->ended = is_last || x->stop || loses_patience;
+  // Of the step that the run began with metrics have an evaluation now: the next run would not evaluate it again.
+  if (!code && (x->ended || is_best || is_start || trainer_due(recipe->checkpoint.every, x->step, last_step(x))))
+    code = saving_save(x, !x->ended, error);
+  if (code || !x->ended || is_last) return code;
+  if (is_process(t) || x->rank->rank == 0) t->outcome = x->stop ? OUTCOME_STOPPED : OUTCOME_ENDED_EARLY;
+  return x->stop || x->rank->rank ? PLAIT_OK : trainer_report_patience(t, x->step, &x->best, error);
+}
+
+static int run_steps(Training *x, Error *error) {
+  int code = x->trainer->evaluate_first ? finish_step(x, error) : PLAIT_OK;
+  while (!code && !x->ended) {
+    x->step++;
+    code = hooks_call(x, HOOK_BEFORE, error);
+    if (!code) code = run_step(x, error);
+    if (!code && x->rank->rank == 0) code = trainer_report_step(x, error);
+    if (!code) code = hooks_call(x, HOOK_AFTER, error);
+    if (!code) code = rank_signal(x->rank, &x->stop, error);
+    if (code || (x->stop && rank_under_way(x->rank)))
+      continue; // a stream has begun the next steps; it stops after them
+    if (x->stop && is_process(x->trainer)) signals_request_stop(x->stop); // all processes exit with its status
+    code = finish_step(x, error);
+    if (!code && !x->ended) code = hooks_call(x, HOOK_BETWEEN, error);
   }
-  return PLAIT_OK;
+  return code ? code : hooks_call(x, HOOK_END, error);
 }
 
 static int train(Rank *r, void *trainer, Error *error) {
   Trainer *t = trainer;
   int code = start_rank(t, r, error);
-  double *rates = code ? NULL : xcalloc((size_t)rank_most_ahead(r) + 1, sizeof *rates);
-  SaveLater *later = NULL;
-  char *log = run_folder_file(&t->folder, "metrics.jsonl");
-  SaveLaterOptions options = t->later;
-  options.dir = t->checkpoints;
-  options.log_path = log;
-  options.log = t->metrics.fd;
-  if (!code) code = save_later_create(r, &options, &later, error);
-  if (!code) code = run_steps(t, r, later, rates, error);
-  save_later_destroy(later);
-  free(log);
-  free(rates);
-  return code ? code : turn_trace(t, r, INT64_MAX, error);
+  if (code) return code;
+  Training x = {.trainer = t, .rank = r, .step = first_step(t), .best = t->extra.best};
+  x.rates = xcalloc((size_t)rank_most_ahead(r) + 1, sizeof *x.rates);
+  code = hooks_open(&x, error);
+  if (!code) code = run_steps(&x, error);
+  hooks_close(&x);
+  free(x.rates);
+  return code;
 }
 
 // All -----------------------------------------------------------------------------------------------------------------
@@ -284,10 +155,9 @@ static int run_ranks(Trainer *t, Error *error) {
   if (is_process(t)) o = (SessionOptions){.comm = t->launch->comm, .watchdog = t->watchdog};
   int code = session_open(&o, &session, error);
   if (code) return code;
-  t->one_machine = plait_world_local_size(session_world(session)) == session_ranks(session);
   code = session_run(session, train, t, error);
   session_close(session);
-  if (t->saving) checkpoint_abandon(t->checkpoints, t->saving);
+  if (t->writing.step) checkpoint_abandon(t->checkpoints, t->writing.step);
   return code;
 }
 
@@ -300,22 +170,23 @@ static int run(Trainer *t, Error *error) {
   signals_reword(FAULT(supervisors_signal_is_told, reason_to_stop, NULL));
   signals_install(has_rank_0(t) ? "stopping after this step, which is saved then; a second Ctrl-C ends it at once"
                                 : NULL);
-  trainer_announce(t); // a reader who leaves after the header ends nothing
+  int code = trainer_announce(t, error); // a reader who leaves after the header ends nothing
+  if (code) return code;
   trainer_tell_changes(t);
   if (has_rank_0(t)) trainer_check_lead(t);
   trainer_measure_peak(t);
   trainer_expect(t);
   malloc_trim(0); // what compiling and checking has given back is not to hide what the ranks take
   t->memory_before = memory_usage_anonymous();
-  progress_start(&t->progress, t->out, t->first_step, t->recipe->schedule.steps, t->recipe->run.log_every);
+  progress_start(&t->progress, t->out, first_step(t), t->recipe->schedule.steps, t->recipe->run.log_every);
   t->started = clock_seconds();
-  int code = run_ranks(t, error);
+  code = run_ranks(t, error);
   progress_finish(&t->progress);
   if (code) return code;
   worker_enter(WORKER_PHASE_ENDING, 0);
   char how[64] = "finished";
-  if (t->patience_over) snprintf(how, sizeof how, "ended early");
-  if (t->stopped) {
+  if (t->outcome == OUTCOME_ENDED_EARLY) snprintf(how, sizeof how, "ended early");
+  if (t->outcome == OUTCOME_STOPPED) {
     snprintf(how, sizeof how, "stopped by %s", signals_name(signals_number()));
     if (worker_job_continues())
       fprintf(t->out, "step %lld is saved; machines join or leave, and training resumes from this step\n",
@@ -325,13 +196,13 @@ static int run(Trainer *t, Error *error) {
               (long long)t->extra.step);
   }
   code = has_rank_0(t) && !t->measures ? trainer_summarise(t, how, error) : PLAIT_OK;
-  return code || !t->stopped ? code : PLAIT_INTERRUPTED;
+  return code || t->outcome != OUTCOME_STOPPED ? code : PLAIT_INTERRUPTED;
 }
 
 static void trainer_free(Trainer *t) {
   metrics_close(&t->metrics);
-  metrics_lists_free(&t->shares);
-  routers_free(&t->routers);
+  metrics_lists_free(&t->balance.shares);
+  routers_free(&t->last.routers);
   events_close(&t->events);
   checkpoint_close(t->resume);
   changes_free(&t->changes);
@@ -351,21 +222,21 @@ static int run_trainer(const Trainer *asked, const Recipe *recipe, FILE *out, Er
   mallopt(M_MMAP_THRESHOLD, 128 << 10);
   const Launch *launch = asked->launch;
   FILE *nowhere = launch && launch->rank ? fopen("/dev/null", "w") : NULL; // where other ranks than 0 speak
-  Recipe own = *recipe; // with the precision that auto is in this run; all else is borrowed
+  Recipe own = {0}; // with the precision that auto is in this run
   Trainer t = {.recipe = &own,
                .launch = launch,
                .out = nowhere ? nowhere : out,
                .force = asked->force,
                .lines = asked->lines,
                .measures = asked->measures,
-               .last_loss = NAN,
+               .last.loss = NAN,
                .metrics.fd = -1,
                .folder.lock = -1,
                .keep_until = INT64_MAX};
   WatchdogLimits limits = setup_watchdog(recipe);
   int code = is_process(&t) ? watchdog_create(&limits, launch->world, launch->rank, 1, &t.watchdog, error) : PLAIT_OK;
   code = launch_agree(launch, code, error);
-  if (!code) code = precision_resolve(&own, launch, t.force, t.precision, sizeof t.precision, error);
+  if (!code) code = precision_resolve(recipe, launch, t.force, &own, t.precision, sizeof t.precision, error);
   if (!code) code = run_cluster(&own, launch, &t.cluster, error);
   if (!code) code = launch_agree(launch, trainer_prepare(&t, error), error);
   if (!code && !trainer_is_over(&t)) {
@@ -377,6 +248,7 @@ static int run_trainer(const Trainer *asked, const Recipe *recipe, FILE *out, Er
       ending_write(t.folder.path, launch ? launch->rank : 0, error);
   }
   trainer_free(&t);
+  recipe_free(&own);
   cluster_free(t.cluster);
   if (nowhere) fclose(nowhere);
   watchdog_destroy(t.watchdog);

@@ -1,27 +1,54 @@
-// Inside of training: what one process knows of a run, from its start to its end. trainer.c runs it, start.c prepares
-// it, report.c tells of it.
+// Inside of training: what one process knows of a run, from its start to its end, and one rank while it trains.
+// trainer.c runs it, start.c prepares it, report.c tells of it, and hooks (hook.h) do what belongs to steps beside.
 #pragma once
 #include "checkpoint/checkpoint.h"
 #include "setup/setup.h"
 #include "runtime/launch.h"
 #include "runtime/session.h"
 #include "train/changes.h"
+#include "train/hook.h"
 #include "train/metrics.h"
 #include "train/noise_scale.h"
-#include "train/non_finite.h"
 #include "train/progress.h"
 #include "train/routers.h"
 #include "train/run_folder.h"
 #include "train/save_later.h"
 
-typedef struct Trainer {
+// What the last step said of itself, for the end of the run; rank 0's.
+typedef struct LastStep {
+  double loss;            // of the last step that had one; NAN: none yet
+  Routers routers;
+  NoiseScale noise;       // run.noise_scale: smoothed over the steps so far
+} LastStep;
+
+// batch.balance measured: which shares the steps have.
+typedef struct BalanceLog {
+  MetricsLists shares;    // of which step which shares are known already
+  bool told;              // metrics have the shares of now; rank 0's
+} BalanceLog;
+
+// The checkpoint that is being written; rank 0's.
+typedef struct Writing {
+  int64_t step;           // 0: none
+  double since;           // clock_seconds
+} Writing;
+
+typedef enum Outcome {
+  OUTCOME_FINISHED,
+  OUTCOME_STOPPED,     // by a signal
+  OUTCOME_ENDED_EARLY, // by eval.patience
+} Outcome;
+
+struct Trainer {
+  // What the caller asks for:
   const Recipe *recipe;
   struct Cluster *cluster; // of all ranks (run_cluster); NULL: each asks its own
   const Launch *launch;   // NULL or without a world: all ranks are threads of this process, else it is one of them
   FILE *out;
-  bool force;             // resume although it is another run
   FILE *lines;            // gets what metrics.jsonl gets; may be NULL
+  bool force;             // resume although it is another run
   bool measures;          // only the steps' times count: nothing is saved and no summary is made
+  // Prepared before the first step:
   ModelConfig config;
   Job *job;
   Watchdog *watchdog;     // of this process, where ranks are processes; else the session has its own
@@ -30,42 +57,55 @@ typedef struct Trainer {
   Checkpoint *resume;     // NULL: from init
   int64_t keep_until;     // later checkpoints of the folder are moved away before the first step; rank 0's
   Changes changes;        // since that checkpoint
+  bool evaluate_first;    // the run was stopped before the evaluation of that step
   char *split;            // a line about what data.split holds out, or NULL
   char *rowless;          // a line about tokens for which the model has no row, or NULL
   char *documents;        // lines about datasets and tokenizers that differ in how documents begin and end, or NULL
+  char precision[160];    // a line about precision: auto, or ""
   DataPasses passes;      // over data.train
+  SaveLaterOptions later; // what of checkpoint.async and memory_every there is memory for
+  double peak_flops;      // of all ranks, FLOP/s
+  int64_t memory_before;  // resident anonymous bytes before the ranks take theirs
+  double started;         // clock_seconds before the ranks start
+  // What the ranks say while they train:
   SaveExtra extra;        // rank 0 keeps step and tokens up to date
   Metrics metrics;
   Events events;          // what the metrics say, for TensorBoard
   Progress progress;
-  double peak_flops, flops_per_token;
-  int64_t first_step;     // steps done before this run
-  NoiseScale noise;       // run.noise_scale; rank 0's
-  double last_loss;       // of the last step
-  Routers routers;        // of the last step; rank 0's
-  char precision[160];    // a line about precision: auto, or ""
-  double started;         // clock_seconds before the ranks start
-  int64_t memory_before;  // resident anonymous bytes before the ranks take theirs
-  int evaluate_first;     // the run was stopped before the evaluation of first_step
-  int64_t saving;         // step of the checkpoint being written; 0: none. Rank 0's
-  double saving_since;    // clock_seconds
-  SaveLaterOptions later; // what of checkpoint.async and memory_every there is memory for
-  MetricsLists shares;    // batch.balance measured: of which step which shares are known already
-  bool shares_told;       // metrics have the shares of now; rank 0's
-  int one_machine;        // all ranks read one clock
-  int stopped;            // by a signal
-  int patience_over;      // eval.patience has ended the run
-} Trainer;
+  BalanceLog balance;
+  LastStep last;
+  Writing writing;
+  Outcome outcome;
+};
+
+// What one rank knows of a run while it trains.
+struct Training {
+  Trainer *trainer;
+  Rank *rank;
+  int64_t step;           // that runs, or has run last
+  double began;           // clock_seconds
+  double *rates;          // (rank_most_ahead + 1) learning rates of it and of those that may begin with it
+  StepResult result;
+  BestLoss best;          // the same on all ranks, since all have the same losses
+  int stop;               // the signal that asks the run to stop, or 0
+  bool saved;             // a checkpoint of this step is written, or being written
+  bool ended;             // no step follows
+  void *own[HOOK_COUNT];  // what the hooks keep
+};
 
 static inline int is_process(const Trainer *t) { return t->launch && t->launch->world; }
 // This process runs rank 0, which prints and owns the folder.
 static inline int has_rank_0(const Trainer *t) { return !is_process(t) || t->launch->rank == 0; }
+// Steps done before this run.
+static inline int64_t first_step(const Trainer *t) { return t->resume ? checkpoint_step(t->resume) : 0; }
 
 // Before the ranks (start.c) ------------------------------------------------------------------------------------------
 
 // Compiles, checks all that can be known before, opens the run folder, and finds out where the run starts. Changes
 // nothing in the folder.
 int trainer_prepare(Trainer *t, Error *error);
+// The recipe with what of checkpoint.async and memory_every there is memory for. The caller frees it.
+int trainer_planned(const Trainer *t, Recipe *planned, Error *error);
 // Whether there is nothing left to train; says so, and what to do.
 bool trainer_is_over(const Trainer *t);
 // Says what is not as it was when the run was saved.
@@ -81,13 +121,12 @@ int trainer_due_evaluation(const Trainer *t, int64_t step);
 
 // For people and for metrics (report.c); by rank 0 but where said otherwise -------------------------------------------
 
-void trainer_announce(const Trainer *t); // the header of a run
+int trainer_announce(const Trainer *t, Error *error); // the header of a run
 // Where a batch system signals the run before its time is up (PLAIT_LEAD: seconds before), which is not enough.
 void trainer_check_lead(const Trainer *t);
 void trainer_measure_peak(Trainer *t);   // by every process
 void trainer_expect(const Trainer *t);   // how long it will take, about
-int trainer_report_step(Trainer *t, Rank *r, const Recovery *v, int64_t step, double lr, const StepResult *s,
-                        Error *error);
+int trainer_report_step(Training *x, Error *error);
 int trainer_report_evaluation(Trainer *t, int64_t step, const HeldOut *held_out, Error *error);
 int trainer_report_patience(Trainer *t, int64_t step, const BestLoss *best, Error *error);
 int trainer_report_rollback(Trainer *t, int64_t step, int64_t to, Error *error);

@@ -14,25 +14,22 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-// The recipe of a run that only its steps matter of.
-static Recipe bare(const Recipe *asked, int steps, char *folder) {
-  Recipe r = *asked;
-  r.plan = RECIPE_PLAN_FIXED;
-  r.data.valid.count = 0;
-  r.data.split = 0;
-  r.schedule.steps = steps;
-  r.checkpoint.every = 0;
-  r.checkpoint.best = false;
-  r.checkpoint.resume = "never";
-  r.eval.every = 0;
-  r.eval.patience = 0;
-  r.run.dir = folder;
-  r.run.comm = RECIPE_COMM_LOCAL;
-  r.run.noise_scale = 0;
-  r.run.dump_gradients = NULL;
-  r.run.tensorboard = false;
-  r.run.trace = NULL;
-  return r;
+// The recipe of a run that only its steps matter of: whatever depends on their number is off.
+static int bare(const Recipe *asked, int steps, const char *folder, Recipe *recipe, Error *error) {
+  char *here = getcwd(NULL, 0), *path = *folder == '/' || !here ? xstrdup(folder) : xformat("%s/%s", here, folder),
+       *dir = recipe_key_text("run.dir", path);
+  long long warmup = asked->schedule.warmup < steps ? asked->schedule.warmup : steps;
+  char *keys = xformat("%s plan=fixed data.valid=null data.split=0 schedule.steps=%d schedule.warmup=%lld "
+                       "schedule.decay_steps=null checkpoint.every=0 checkpoint.best=false checkpoint.resume=never "
+                       "eval.every=0 eval.patience=0 run.comm=local run.noise_scale=0 run.dump_gradients=null "
+                       "run.tensorboard=false run.trace=null%s", dir, steps, warmup,
+                       asked->run.non_finite == RECIPE_ROLLBACK ? " run.non_finite=stop" : "");
+  int code = recipe_variant(asked, keys, recipe, error);
+  free(keys);
+  free(dir);
+  free(path);
+  free(here);
+  return code;
 }
 
 // In the child: its output goes to folder/log, and the outcome to the parent.
@@ -98,14 +95,15 @@ static int median_step(const char *folder, int steps, double *seconds, Error *er
 
 int tune_run(const Recipe *recipe, int steps, const char *folder, double *seconds, Error *error) {
   int pipes[2], status = 0;
-  char *dir = xstrdup(folder);
-  Recipe plan = bare(recipe, steps, dir);
+  Recipe plan;
   Error outcome = {0};
   size_t got = 0;
+  int code = bare(recipe, steps, folder, &plan, error);
+  if (code) return code;
   fflush(NULL); // what is in buffers is to be written once
   pid_t id = pipe(pipes) ? -1 : fork();
   if (id < 0) {
-    free(dir);
+    recipe_free(&plan);
     return error_set(error, PLAIT_FAILED, "no process can be started for a plan: %s", strerror(errno));
   }
   if (!id) {
@@ -117,7 +115,7 @@ int tune_run(const Recipe *recipe, int steps, const char *folder, double *second
   if (stopped) kill(id, SIGKILL);
   close(pipes[0]);
   while (waitpid(id, &status, 0) < 0 && errno == EINTR) continue;
-  free(dir);
+  recipe_free(&plan);
   if (stopped) return error_set(error, PLAIT_INTERRUPTED, "interrupted");
   if (got < sizeof outcome) return died(status, error);
   if (outcome.code) return *error = outcome, outcome.code;

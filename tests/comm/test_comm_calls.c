@@ -93,12 +93,50 @@ static int two_streams(Ranks *ranks, PlaitComm *comm, int rank) {
   return code;
 }
 
-// A call of the rank's stream is under way, or of its own thread.
-static int stream_runs(const Ranks *ranks, int rank) {
-  return comm_last_runs(last_call_get(&world_last(ranks->world, rank)->stream));
+// A call of one of the rank's streams is under way, of this kind (NULL: any); or of its own thread.
+static int stream_runs_a(const Ranks *ranks, int rank, const char *kind) {
+  char text[160];
+  for (int i = 0; i < LAST_CALL_STREAMS; i++) {
+    uint64_t last = last_call_get(&world_last(ranks->world, rank)->stream[i]);
+    comm_last_describe(last, text, sizeof text);
+    if (comm_last_runs(last) && (!kind || strstr(text, kind))) return 1;
+  }
+  return 0;
 }
+static int stream_runs(const Ranks *ranks, int rank) { return stream_runs_a(ranks, rank, NULL); }
 static int thread_runs(const Ranks *ranks, int rank) {
   return comm_last_runs(last_call_get(&world_last(ranks->world, rank)->own));
+}
+
+static int waits_in(const Ranks *ranks, int rank, const char *communicator) {
+  char text[160];
+  double alive;
+  uint64_t last = comm_last(ranks->world, rank, &alive);
+  comm_last_describe(last, text, sizeof text);
+  return comm_last_runs(last) && strstr(text, "on its stream, barrier") && strstr(text, communicator);
+}
+
+// What is said of a rank that waits for a stream is what that stream does, whatever its other streams have done since.
+static int the_stream_that_is_waited_for(Ranks *ranks, PlaitComm *comm, int rank) {
+  PlaitStream *other, *stream;
+  PlaitComm *alone;
+  PlaitEvent done, first;
+  int code = plait_comm_create(comm, &rank, 1, &alone, NULL);
+  if (code || (code = plait_stream_create(comm, &other, NULL)) || (code = plait_stream_create(comm, &stream, NULL)))
+    return code;
+  if (rank == 0) {
+    plait_barrier(comm, stream, &done);
+    AWAIT(stream_runs(ranks, rank));
+    plait_barrier(alone, other, &first);
+    code = plait_event_wait(first);
+  }
+  if (rank == 1) AWAIT(waits_in(ranks, 0, "of a communicator of 2 ranks"));
+  if (rank == 1) plait_barrier(comm, stream, &done);
+  if (!code) code = plait_event_wait(done);
+  plait_stream_destroy(other);
+  plait_stream_destroy(stream);
+  plait_comm_destroy(alone);
+  return code;
 }
 
 // Events are done exactly when they should be: not before the last rank has come.
@@ -169,6 +207,7 @@ static void test_streams(void **state) {
   for (int n = 1; n <= 8; n += n < 4 ? 1 : 4) expect_pass(n, streams);
   expect_pass(2, two_streams);
   expect_pass(5, two_streams);
+  expect_pass(2, the_stream_that_is_waited_for);
   expect_pass(2, events_poll);
   expect_pass(4, events_poll);
   expect_pass(1, delayed);
@@ -228,12 +267,6 @@ static int pipeline(Ranks *ranks, PlaitComm *comm, int rank) {
   return code;
 }
 
-static int receives_now(const Ranks *ranks, int rank) {
-  char text[160];
-  comm_last_describe(last_call_get(&world_last(ranks->world, rank)->stream), text, sizeof text);
-  return stream_runs(ranks, rank) && strstr(text, "recv");
-}
-
 // Two receives on two streams: the first issued gets the first message, though its stream starts later. When the second
 // stream begins, it has both to choose from.
 static int issue_order(Ranks *ranks, PlaitComm *comm, int rank) {
@@ -260,7 +293,7 @@ static int issue_order(Ranks *ranks, PlaitComm *comm, int rank) {
   AWAIT(stream_runs(ranks, rank));
   plait_recv(comm, &(PlaitBuffer){NULL, &x[1], 1}, 1, PLAIT_INT32, 0, late, NULL);
   plait_recv(comm, &(PlaitBuffer){NULL, &x[0], 1}, 1, PLAIT_INT32, 0, early, &received);
-  AWAIT(plait_event_done(received) || receives_now(ranks, rank));
+  AWAIT(plait_event_done(received) || stream_runs_a(ranks, rank, "recv"));
   for (int i = 0; i < 1000; i++) plait_event_done(received); // a moment in which it must not take the first message
   if (!code) code = plait_send(comm, &(PlaitBuffer){&go, NULL, 1}, 1, PLAIT_INT32, 0, NULL, NULL);
   if (!code) code = plait_stream_synchronize(early);

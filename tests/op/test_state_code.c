@@ -1,4 +1,4 @@
-// Moments of 8 bits: the codes and their values, rounding, scales, and where blocks lie in a rank's memory.
+// Moments that are codes: these and their values, rounding, scales, and where blocks lie in a rank's memory.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -9,21 +9,26 @@
 #include <math.h>
 #include <stdlib.h>
 
+static const Encoding codes[] = {ENCODING_8BIT, ENCODING_8BIT_POSITIVE, ENCODING_4BIT, ENCODING_4BIT_POSITIVE};
+enum { CODES = sizeof codes / sizeof *codes };
+static int top_of(const StateCode *c) { return (1 << (c->bits - !c->positive)) - 1; } // the code of 1
+
 static float scale_up(float x) { return state_scale(x); }
 
 static void codes_are_their_values(void **state) {
-  for (int positive = 0; positive < 2; positive++) {
+  for (int k = 0; k < CODES; k++) {
     StateCode c;
-    state_code(positive, &c);
-    int top = positive ? 255 : 127;
+    state_code(codes[k], &c);
+    int positive = (int)c.positive;
+    int top = top_of(&c);
     assert_true(c.value[0] == 0 && c.value[top] == 1);
     for (int i = 0; i < top; i++) assert_true(c.value[i] < c.value[i + 1]);
-    for (int i = 1; !positive && i <= top; i++) assert_true(c.value[0x80 | i] == -c.value[i]);
+    for (int i = 1; !positive && i <= top; i++) assert_true(c.value[(top + 1) | i] == -c.value[i]);
     // With any scale and any random bits a value is coded as itself.
     const float scales[] = {0x1p-92f, 1, 0x1p100f};
     for (int s = 0; s < 3; s++)
-      for (int i = 0; i < 256; i++) {
-        if (!positive && i == 0x80) continue;
+      for (int i = 0; i < 1 << c.bits; i++) {
+        if (!positive && i == top + 1) continue;
         float x = state_decode(&c, (uint8_t)i, scales[s]);
         assert_true(i == 0 || fabsf(x) >= 0x1p-126f);
         for (uint32_t random = 0; random <= 0xffff; random += 0xffff / 5)
@@ -34,12 +39,12 @@ static void codes_are_their_values(void **state) {
 
 // Why a checkpoint need not hold scales.
 static void a_smaller_scale_has_the_same_values(void **state) {
-  for (int positive = 0; positive < 2; positive++) {
+  for (int k = 0; k < CODES; k++) {
     StateCode c;
-    state_code(positive, &c);
-    for (int i = 0; i < 256; i++)
-      for (int k = 1; k < 40; k++) {
-        float x = c.value[i], scale = ldexpf(1, -k);
+    state_code(codes[k], &c);
+    for (int i = 0; i < 1 << c.bits; i++)
+      for (int down = 1; down < 40; down++) {
+        float x = c.value[i], scale = ldexpf(1, -down);
         if (fabsf(x) > scale) continue;
         uint8_t code = state_encode(&c, x, state_inverse(scale), STATE_NEAREST);
         assert_true(state_decode(&c, code, scale) == x);
@@ -49,10 +54,11 @@ static void a_smaller_scale_has_the_same_values(void **state) {
 
 // Between two values: one of them, the nearest, or on the average of all random bits x itself.
 static void rounding_is_right_on_the_average(void **state) {
-  for (int positive = 0; positive < 2; positive++) {
+  for (int k = 0; k < CODES; k++) {
     StateCode c;
-    state_code(positive, &c);
-    for (int i = positive; i < (positive ? 255 : 127); i += 3) // a mean of squares does not go below its least value
+    state_code(codes[k], &c);
+    int positive = (int)c.positive;
+    for (int i = positive; i < top_of(&c); i += 3) // a mean of squares does not go below its least value
       for (int part = 1; part < 16; part++) {
         float low = c.value[i], high = c.value[i + 1], x = low + (high - low) * (float)part / 16;
         double sum = 0;
@@ -69,7 +75,7 @@ static void rounding_is_right_on_the_average(void **state) {
       }
   }
   StateCode c;
-  state_code(1, &c);
+  state_code(ENCODING_8BIT_POSITIVE, &c);
   for (uint32_t r = 0; r < 1 << 16; r += 255) { // nothing but 0 becomes 0
     assert_int_equal(state_encode(&c, 0x1p-120f, 1, r), 1);
     assert_int_equal(state_encode(&c, 0, 1, r), 0);
@@ -81,7 +87,7 @@ static void scales_are_powers_of_two(void **state) {
   assert_true(scale_up(0x1p-140f) == 0x1p-92f && scale_up(0x1p-92f) == 0x1p-92f && scale_up(0x1.8p-92f) == 0x1p-91f);
   assert_true(isinf(scale_up(INFINITY)) && isinf(scale_up(NAN)) && isinf(scale_up(-0x1.8p127f)));
   StateCode c;
-  state_code(0, &c);
+  state_code(ENCODING_8BIT, &c);
   // What is not finite is not hidden: neither of the block's elements is finite.
   for (int i = 0; i < 4; i++) {
     float x = (const float[]){0, 1, NAN, INFINITY}[i];
@@ -90,16 +96,16 @@ static void scales_are_powers_of_two(void **state) {
 }
 
 static void blocks_are_counted_through_the_matrix(void **state) {
-  StateBlocks b = state_blocks(3, (int64_t[]){7, 4, 512});
+  EncodingBlocks b = encoding_blocks(ENCODING_8BIT, 3, (int64_t[]){7, 4, 512});
   assert_true(b.lead == 2 && b.tail == 512 && b.blocks == 2);
-  b = state_blocks(3, (int64_t[]){7, 4, 192});
+  b = encoding_blocks(ENCODING_8BIT, 3, (int64_t[]){7, 4, 192});
   assert_true(b.lead == 1 && b.tail == 768 && b.blocks == 3);
-  b = state_blocks(2, (int64_t[]){7, 100});
+  b = encoding_blocks(ENCODING_8BIT, 2, (int64_t[]){7, 100});
   assert_true(b.lead == 0 && b.tail == 700 && b.blocks == 3);
   // A shard of rows 4 … 6 and columns 60 … 99 of 7 × 100, one row of padding: its runs have the global indices.
   Operand x = {.rank = 2, .size = {4, 40}, .map = {index_range(4, 4, 7), index_range(60, 40, 100)}};
   x.map[0].valid = 3;
-  StateRuns runs = state_runs(&x, 0, 160);
+  StateRuns runs = state_runs(ENCODING_8BIT, &x, 0, 160);
   int64_t seen = 0;
   while (state_next_run(&runs))
     for (int64_t i = 0; i < runs.run.n; i++, seen++) {
@@ -122,9 +128,9 @@ static void next_runs_are_runs(void **state) {
   };
   for (int k = 0; k < (int)(sizeof x / sizeof *x); k++) {
     int64_t n = operand_elements(&x[k]), seen = 0;
-    StateRuns runs = state_runs(&x[k], 0, n);
+    StateRuns runs = state_runs(ENCODING_8BIT, &x[k], 0, n);
     while (state_next_run(&runs)) {
-      StateRuns own = state_runs(&x[k], runs.run.at, n);
+      StateRuns own = state_runs(ENCODING_8BIT, &x[k], runs.run.at, n);
       assert_int_equal(state_next_run(&own), 1);
       assert_true(own.run.at == seen && runs.run.at == seen && own.run.n == runs.run.n);
       assert_true(own.run.scale == runs.run.scale && own.run.index == runs.run.index);
@@ -174,9 +180,14 @@ static void fill(Numbers *m) {
 
 static void update(Numbers *m, Kernel kernel, uint64_t step, const Call *c) {
   double scalar[] = {0.01, c->factor, c->skip, (double)step};
-  StateAttr attr = {.op = OP_ADAMW, .dtype = DTYPE_F32, .ninput = 8, .noutput = 3, .stream = 9,
+  StateAttr attr = {.op = OP_ADAMW,
+                    .dtype = DTYPE_F32,
+                    .encoding = ENCODING_8BIT,
+                    .ninput = 8,
+                    .noutput = 3,
+                    .stream = 9,
                     .attr.optimizer = {.beta1 = c->beta1, .beta2 = c->beta2, .epsilon = 1e-8, .decay = 0.1}};
-  int64_t blocks = (c->rows.global * c->columns.global + STATE_BLOCK - 1) / STATE_BLOCK;
+  int64_t blocks = (c->rows.global * c->columns.global + 255) / 256;
   Operand scales = {.dtype = DTYPE_F32, .rank = 1, .size = {blocks}, .map = {index_whole(blocks)}}, in[12], out[5];
   in[0] = out[0] = matrix(m->w, DTYPE_F32, c);
   for (int i = 0; i < 2; i++) in[1 + i] = out[1 + i] = matrix(m->moment[i], DTYPE_U8, c);
@@ -196,7 +207,7 @@ static void update(Numbers *m, Kernel kernel, uint64_t step, const Call *c) {
 
 static double decoded(const Numbers *m, int k, int i) {
   StateCode c;
-  state_code(k, &c);
+  state_code(k ? ENCODING_8BIT_POSITIVE : ENCODING_8BIT, &c);
   return (double)state_decode(&c, m->moment[k][i], m->scales[k][i / 256]);
 }
 

@@ -32,6 +32,7 @@ typedef struct ParityCase {
   int seq, layers;      // tokens of a sample, layers of the model; 0: PARITY_SEQ, 4
   const char *settings, *more_settings; // further keys of the recipe, "parallel.shard_group=2 …"; they take precedence
   int bucket_bytes;     // 0: 4000
+  Encoding moments;     // PLAIN: as the settings say
   void (*config)(ModelConfig *config); // changes the model before it is compiled; may be NULL
   const Device *device; // NULL: as `reference` says
   void (*edit)(Job *job, void *context); // changes what was compiled before ranks load it; may be NULL

@@ -29,7 +29,7 @@ static void *work(void *argument) {
   for (int64_t step = 1; step <= 4 && !w->code; step++) {
     if (trace_turn(t, step)) w->code = trace_write(t, comm, w->path, &w->error);
     for (int i = 0; i <= w->rank; i++) trace_end(t, trace_begin(t), "a\\b", "n", "kernel", 1, i);
-    if (step == 2) trace_add(t, &(TraceSpan){"all_reduce", "n", "in flight", t->zero, t->zero + 1, -1, -1, true});
+    if (step == 2) trace_add(t, &(TraceSpan){"all_reduce", "n", "in flight", t->zero, t->zero + 1, -1, -1, "dp"});
   }
   trace_destroy(t);
   plait_comm_destroy(comm);

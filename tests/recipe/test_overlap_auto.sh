@@ -5,16 +5,17 @@
 export PLAIT_CLUSTERS=$SOURCE/clusters XDG_CACHE_HOME=$work/cache
 
 seconds() { "$PLAIT" simulate "$@" --top 0 --json 2>/dev/null | sed -n 's/.*"step_seconds": \([^,]*\),.*/\1/p'; }
-shorter=''
-for of in 'mt-nlg-530b.yaml --cluster dgx-a100-superpod mesh.pp=7 mesh.dp=4 batch.global=64' '7b.yaml --cluster pcie-10g mesh.dp=8 batch.global=64'; do
-  read -r recipe keys <<<"$of"
+# Which of them is: MT-NLG's sums over tp do not wait for its gradients over dp, on other links; the gradients of a pipeline share slow
+# links with the messages that earlier stages wait for.
+while read -r least recipe keys; do
   on=$(seconds "$SOURCE/recipes/$recipe" $keys parallel.overlap=true) off=$(seconds "$SOURCE/recipes/$recipe" $keys parallel.overlap=false)
   auto=$(seconds "$SOURCE/recipes/$recipe" $keys parallel.overlap=auto)
-  least=$(awk -v a="$on" -v b="$off" 'BEGIN { print (a <= b) ? "true" : "false" }')
-  shorter="$shorter $least"
-  [ -n "$auto" ] && [ "$auto" = "$([ $least = true ] && echo "$on" || echo "$off")" ] || fail "$of: auto takes $auto s, true $on s, false $off s"
-done
-case $shorter in *true*false* | *false*true*) ;; *) fail "each of them is the shorter one nowhere:$shorter" ;; esac
+  [ "$least" = "$(awk -v a="$on" -v b="$off" 'BEGIN { print (a <= b) ? "true" : "false" }')" ] || fail "$recipe $keys: $least is not shorter: true $on s, false $off s"
+  [ -n "$auto" ] && [ "$auto" = "$([ $least = true ] && echo "$on" || echo "$off")" ] || fail "$recipe $keys: auto takes $auto s, true $on s, false $off s"
+done <<'ROWS'
+true  mt-nlg-530b.yaml --cluster dgx-a100-superpod mesh.pp=7 mesh.dp=4 batch.global=64
+false 7b.yaml --cluster pcie-10g mesh.pp=8 mesh.dp=4 batch.global=32 data.seq_len=1024
+ROWS
 
 # this machine's runs: the Program of true
 cat >recipe.yaml <<EOF

@@ -91,10 +91,10 @@ static json_t *section_list(json_t *forms, const char *form) {
 
 static void add_variable(Play *play, const Variable *v, json_t *forms) {
   double elements = (double)shape_elements(&v->shape);
-  add_section(play, section_list(forms, form_of(v)), v->storage, elements * (double)dtype_size(v->dtype));
+  add_section(play, section_list(forms, form_of(v)), v->storage, elements * (double)variable_bits(v, -1) / 8);
   for (int c = 0; c < v->copies; c++)
     add_section(play, section_list(forms, "copies"), v->copy[c].placement,
-                elements * (double)dtype_size(v->copy[c].dtype));
+                elements * (double)variable_bits(v, c) / 8);
 }
 
 json_t *play_groups(Play *play) {

@@ -1,25 +1,28 @@
-// Moments of 8 bits (op/state_code.h) go some blocks at a time through the level's kernel of the optimizer: decoded on
-// the stack, updated, encoded again. Where a rank has whole blocks, their scales are found on the way.
+// Moments that are codes (op/state_code.h) go some blocks at a time through the level's kernel of the optimizer:
+// decoded on the stack, updated, encoded again. Where a rank has whole blocks, their scales are found on the way.
 #include "device/cpu/states.h"
 #include "base/fault.h"
 #include "op/state_update.h"
 
-// Elements and runs at a time. Parts end at multiples of AT_ONCE, which is one of STATE_BLOCK, as units are, so that
+// Elements and runs at a time. Parts end at multiples of AT_ONCE, which is one of every block, as units are, so that
 // whole blocks stay whole; or after RUNS runs, where blocks are not whole anyway: whole ones are fewer.
 enum { AT_ONCE = 1024, RUNS = 64 };
 
+static int has_loops(const StateCode *c) { return c->bits == 8; }
+
 static uint32_t segment_of(const StateCode *c, uint32_t bits) { return bits >> 23 < 127 ? c->segment[bits >> 23] : 0; }
 
-void state_tables(int positive, StateTables *t) {
+void state_tables(Encoding encoding, StateTables *t) {
   *t = (StateTables){.by_bits = {0}};
-  state_code(positive, &t->code);
+  state_code(encoding, &t->code);
+  if (!has_loops(&t->code)) return;
   const uint32_t last = STATE_SEGMENTS - 1;
   for (uint32_t i = 0; i < 16; i++) { // each for two octaves, which are of one segment; the first for all below, too
     uint32_t from = (i << STATE_BITS_SHIFT) - (uint32_t)STATE_BITS_OFFSET, segment = segment_of(&t->code, from);
     CHECK(segment == segment_of(&t->code, from + (1 << 23)) && (i || segment == last), "segments are of two octaves");
     t->by_bits[i] = (uint8_t)(last - segment);
   }
-  for (uint32_t code = positive ? 255 : 127, known = 16; code > 0; code--) {
+  for (uint32_t code = t->code.positive ? 255 : 127, known = 16; code > 0; code--) {
     uint32_t bits, at = (code + 1) / 8 < 15 ? (code + 1) / 8 : 15;
     memcpy(&bits, &t->code.value[code], 4);
     uint8_t by = (uint8_t)(last - segment_of(&t->code, bits));
@@ -30,10 +33,6 @@ void state_tables(int positive, StateTables *t) {
   CHECK(!t->by_code[0], "small codes are of the last segment");
 }
 
-// The same for moments that are computed in fp64, at every level.
-static void decode_doubles(double *to, const uint8_t *from, int64_t n, const StateCode *code, float scale) {
-  for (int64_t i = 0; i < n; i++) to[i] = (double)state_decode(code, from[i], scale);
-}
 static uint32_t most_of_doubles(const double *x, int64_t n) {
   uint32_t most = 0;
   for (int64_t i = 0; i < n; i++) {
@@ -44,11 +43,6 @@ static uint32_t most_of_doubles(const double *x, int64_t n) {
     most = u > most ? u : most;
   }
   return most;
-}
-static void encode_doubles(uint8_t *to, const double *from, int64_t n, const StateCode *code, float inverse,
-                           const uint32_t *random, int half) {
-  for (int64_t i = 0; i < n; i++)
-    to[i] = state_encode(code, (float)from[i], inverse, random[i] >> 16 * half & 0xffff);
 }
 
 typedef struct Update {
@@ -75,7 +69,8 @@ static void find_part(const Update *u, int64_t from, int64_t to, Part *p) {
   p->from = from;
   p->n = (to < end ? to : end) - from;
   p->count = 0;
-  StateRuns runs = state_runs(&u->call->input[u->moments.moment[0].input], from, from + p->n);
+  StateRuns runs =
+      state_runs(u->moments.moment[0].encoding, &u->call->input[u->moments.moment[0].input], from, from + p->n);
   while (state_next_run(&runs)) {
     if (p->count == RUNS) { // the next part begins with this one
       p->n = FAULT(parts_forget_runs, runs.run.at - from, p->n);
@@ -89,9 +84,30 @@ static void find_part(const Update *u, int64_t from, int64_t to, Part *p) {
 
 static int is_wide(const Update *u) { return u->attr->dtype == DTYPE_F64; }
 
+static int by_loops(const Update *u, int i) { return !is_wide(u) && has_loops(&u->tables[i].code); }
+
 static void raise_scale(float *scale, uint32_t bits) {
   uint32_t *at = (uint32_t *)(void *)scale, now = __atomic_load_n(at, __ATOMIC_RELAXED);
   while (now < bits && !__atomic_compare_exchange_n(at, &now, bits, 1, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {}
+}
+
+// Element by element: moments that are computed in fp64, or of a code without loops, at every level.
+static void decode_each(const Update *u, int i, const StateRun *r, const uint8_t *codes, float scale, void *to,
+                        int64_t at) {
+  const StateCode *c = &u->tables[i].code;
+  for (int64_t e = 0; e < r->n; e++) {
+    float x = state_decode(c, packed_load(codes, c->bits, r->at + e), scale);
+    if (is_wide(u)) ((double *)to)[at + e] = (double)x;
+    else ((float *)to)[at + e] = x;
+  }
+}
+static void encode_each(const Update *u, int i, const StateRun *r, uint8_t *codes, float inverse, const void *x,
+                        const uint32_t *random) {
+  const StateCode *c = &u->tables[i].code;
+  for (int64_t e = 0; e < r->n; e++) {
+    float one = is_wide(u) ? (float)((const double *)x)[e] : ((const float *)x)[e];
+    packed_store(codes, c->bits, r->at + e, state_encode(c, one, inverse, random[e] >> 16 * (i & 1) & 0xffff));
+  }
 }
 
 // Moment number i. to: (part->n)
@@ -101,8 +117,8 @@ static void decode(const Update *u, int i, const Part *part, void *to) {
   if (part->padding) memset(to, 0, (size_t)part->n * dtype_size((Dtype)u->attr->dtype));
   for (const StateRun *r = part->run; r < part->run + part->count; r++) {
     int64_t at = r->at - part->from;
-    if (is_wide(u)) decode_doubles((double *)to + at, codes + r->at, r->n, &u->tables[i].code, scales[r->scale]);
-    else u->loops->decode((float *)to + at, codes + r->at, r->n, &u->tables[i], scales[r->scale]);
+    if (by_loops(u, i)) u->loops->decode((float *)to + at, codes + r->at, r->n, &u->tables[i], scales[r->scale]);
+    else decode_each(u, i, r, codes, scales[r->scale], to, at);
   }
 }
 
@@ -132,11 +148,17 @@ static const uint32_t *draw(const Update *u, int i, const StateRun *r, uint32_t 
   return room + (index - first);
 }
 
+static void clear_codes(const Update *u, int i, const Part *part) {
+  uint8_t *codes = u->call->output[u->moments.moment[i].output].data;
+  int bits = u->tables[i].code.bits;
+  if (bits == 8) memset(codes + part->from, 0, (size_t)part->n);
+  for (int64_t e = 0; bits < 8 && e < part->n; e++) packed_store(codes, bits, part->from + e, 0);
+}
+
 static void encode(const Update *u, const Part *part, double moment[][AT_ONCE]) {
-  uint32_t room[STATE_BLOCK + 4 + STATE_RANDOM_ROOM];
+  uint32_t room[STATE_BLOCK_MOST + 4 + STATE_RANDOM_ROOM];
   const uint32_t *random = room;
-  for (int i = 0; part->padding && !u->only_scales && i < u->moments.count; i++)
-    memset((uint8_t *)u->call->output[u->moments.moment[i].output].data + part->from, 0, (size_t)part->n);
+  for (int i = 0; part->padding && !u->only_scales && i < u->moments.count; i++) clear_codes(u, i, part);
   for (const StateRun *r = part->run; r < part->run + part->count; r++)
     for (int i = 0; i < u->moments.count; i++) {
       int64_t at = r->at - part->from;
@@ -144,10 +166,10 @@ static void encode(const Update *u, const Part *part, double moment[][AT_ONCE]) 
       float scale;
       if (!scale_of(u, i, r, x, &scale)) continue;
       if (i % 2 == 0) random = draw(u, i, r, room);
-      uint8_t *to = (uint8_t *)u->call->output[u->moments.moment[i].output].data + r->at;
+      uint8_t *codes = u->call->output[u->moments.moment[i].output].data;
       float inverse = state_inverse(scale);
-      if (is_wide(u)) encode_doubles(to, x, r->n, &u->tables[i].code, inverse, random, i & 1);
-      else u->loops->encode(to, x, r->n, &u->tables[i], inverse, random, i & 1);
+      if (by_loops(u, i)) u->loops->encode(codes + r->at, x, r->n, &u->tables[i], inverse, random, i & 1);
+      else encode_each(u, i, r, codes, inverse, x, random);
     }
 }
 
@@ -232,7 +254,7 @@ static void run(const KernelCall *call, CpuLevel level, const StateLoops *loops,
   u.key = philox_key(call->parameters->seed, call->parameters->step, attr->stream);
   const KernelEntry *entry = cpu_find(level, (Op)attr->op, kernel_dtype(call, attr));
   u.kernel = entry ? entry->kernel : op_def((Op)attr->op)->reference;
-  for (int i = 0; i < u.moments.count; i++) state_tables(u.moments.moment[i].positive, &u.tables[i]);
+  for (int i = 0; i < u.moments.count; i++) state_tables(u.moments.moment[i].encoding, &u.tables[i]);
   for (int i = 0; only_scales && i < u.moments.count; i++)
     memset(call->output[i].data, 0, (size_t)operand_elements(&call->output[i]) * sizeof(float));
   int64_t n = operand_elements(&call->input[u.moments.moment[0].input]);
