@@ -617,7 +617,7 @@ static void axes_have_streams_of_their_own(void **state) {
   SimulateOptions options = {.cluster = &cluster, .see = note_axis, .context = t};
   Simulation *s;
   Error error = {0};
-  if (simulate(c.job->train.program, &options, &s, &error)) fail_msg("%s", error.message);
+  if (simulate(job_train(c.job)->program, &options, &s, &error)) fail_msg("%s", error.message);
   assert_near(t[0].last, 34e-3, 1e-3, "the last sum over tp"); // those of the loss are short
   assert_near(t[0].last, t[0].all, 1e-5, "sums over tp follow each other"); // after 8 bytes of BEGIN
   assert_near(t[1].first, 19e-3, 2e-3, "the first bucket");
