@@ -19,13 +19,12 @@ static void list_values(const RecipeKey *key, void (*each)(const RecipeKey *key,
     if (!w->later) each(key, w->name, out);
   if (key->kind == RECIPE_BOOL) each(key, "true", out), each(key, "false", out);
   if (key->has_auto || key->kind == RECIPE_AXIS_LIST) each(key, "auto", out);
-  double most = key->built_most > 0 ? key->built_most : key->most;
-  for (int i = (int)key->least; key->kind == RECIPE_INT && most - key->least < MOST_LISTED && i <= most; i++)
+  for (int i = (int)key->least; key->kind == RECIPE_INT && key->most - key->least < MOST_LISTED && i <= key->most; i++)
     each(key, (char[]){(char)('0' + i), 0}, out);
 }
 
 static bool offered(const RecipeKey *key, bool inference) {
-  return key->kind != RECIPE_LATER && (!inference || key->inference);
+  return !inference || key->inference;
 }
 
 // The doc's first sentence without backticks; `escaped` characters get a backslash.
@@ -369,7 +368,7 @@ static void print_fish_keys(void) {
   for (int inference = 1; inference >= 0; inference--)
     for (int i = 0; i < recipe_key_count; i++) {
       const RecipeKey *key = &recipe_keys[i];
-      if (key->kind == RECIPE_LATER || key->inference != inference) continue;
+      if (key->inference != inference) continue;
       char *doc;
       size_t size;
       FILE *sentence = open_memstream(&doc, &size);

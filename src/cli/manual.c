@@ -152,7 +152,6 @@ static void put_key(const RecipeKey *key, FILE *out) {
   CHECK(line, "no memory");
   recipe_key_allowed(key, allowed, sizeof allowed);
   fprintf(line, "%s; ", allowed);
-  if (key->built_most > 0) fprintf(line, "above %.0f it is not built yet; ", key->built_most);
   if (key->required) fputs("must be given. ", line);
   else if (key->fallback) fprintf(line, "default `%s`. ", key->fallback);
   else fputs("no default. ", line);
@@ -177,7 +176,6 @@ static void print_keys(void) {
       out);
   for (int i = 0; i < recipe_key_count; i++) {
     const RecipeKey *key = &recipe_keys[i];
-    if (key->kind == RECIPE_LATER) continue;
     int length = recipe_key_section_length(key);
     int same = before >= 0 && length == recipe_key_section_length(&recipe_keys[before]) &&
                !strncmp(key->path, recipe_keys[before].path, (size_t)length);

@@ -21,6 +21,7 @@
 #include "base/fault.h"
 #include "ir/encoding.h"
 #include "op/build.h"
+#include "sharding/zero_table.h"
 #include "compile/unsplit.h"
 #include "compile/pass.h"
 #include "compile/place_node.h"
@@ -90,14 +91,16 @@ static const Placement *owned_storage(Graph *g, const Parallel *parallel, const 
   return placement_new(g, &p);
 }
 
+static ZeroCuts cuts_of(const Storage *s) { return zero_cuts(s->zero, s->reshard, s->local_gradients); }
+
 // Parameters: shard the storage by the table, and keep what MICRO reads as a Copy, which BEGIN makes, so that it is
 // never stale (fuse may let the update make it). precision may have made the Copy already, in a narrower dtype.
 static void store_parameter(Graph *g, const Parallel *parallel, int id, const int *owner) {
   Variable *v = &g->variable.data[id];
   const Placement *seen = v->storage;
-  int zero = parallel->storage.zero;
-  if (zero >= 1) v->storage = owner ? owned_storage(g, parallel, v, owner[id]) : sharded_storage(g, parallel, v);
-  const Placement *resident = zero >= 3 && parallel->storage.reshard ? v->storage : seen; // what MICRO finds
+  ZeroCuts cuts = cuts_of(&parallel->storage);
+  if (cuts.storage) v->storage = owner ? owned_storage(g, parallel, v, owner[id]) : sharded_storage(g, parallel, v);
+  const Placement *resident = cuts.resident ? v->storage : seen; // what MICRO finds
   if (v->copies) v->copy[0].placement = resident;
   else if (!placement_equal(v->storage, resident))
     v->copy[v->copies++] = (Copy){.dtype = v->dtype, .placement = resident};
@@ -292,7 +295,7 @@ int pass_zero(Graph **graph, const CompileOptions *o, Error *error) {
   point_at_copies(g);
   point_at_versions(g);
   int shards = FAULT(gradients_stored_over_one_rank, mesh_size(mesh, parallel->storage.shard_axes), 2);
-  if (parallel->storage.zero >= 2 && shards > 1 && !parallel->storage.local_gradients) store_gradients(g, parallel);
+  if (cuts_of(&parallel->storage).gradient && shards > 1) store_gradients(g, parallel);
   store_as_parameters(g);
   rebind_update(g);
   const Placement **owned = matrix_owners(g, parallel);

@@ -12,8 +12,10 @@ static double peak_flops(const Device *device, Dtype dtype, Team *team) { return
 
 const Device *device_cuda(void) {
   enum { PAGE = 2 << 20, ALIGNMENT = 256 }; // of cudaMalloc
-  static const Device cuda = {.name = "cuda",
-                              .space = {0, PAGE, ALIGNMENT},
+  static const Device cuda = {.kind = DEVICE_CUDA,
+                              .name = "cuda",
+                              .spaces = 1,
+                              .space = {{0, PAGE, ALIGNMENT}},
                               .dtypes = 1u << DTYPE_F64 | 1u << DTYPE_F32 | 1u << DTYPE_BF16 | 1u << DTYPE_F16,
                               .fast_dtypes = 1u << DTYPE_BF16 | 1u << DTYPE_F16,
                               .fuses = DEVICE_FUSES_ACCUMULATE | DEVICE_FUSES_BIAS | DEVICE_FUSES_NARROW_ACCUMULATE,

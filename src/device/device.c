@@ -1,19 +1,49 @@
-// Finds devices by name; code that all devices share.
+// The tables of devices and of spaces; code that all devices share.
 #include "device/device.h"
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-int device_by_name(const char *name, const Device **device, Error *error) {
-  if (!strcmp(name, "auto") || !strcmp(name, "cpu")) *device = device_cpu();
-  else if (!strcmp(name, "reference")) *device = device_reference();
-  else return error_set(error, PLAIT_BAD_INPUT, "backend '%s' is unknown; allowed are auto, cpu and reference", name);
-  return PLAIT_OK;
+static const struct {
+  const char *name;
+  const Device *(*describe)(void);
+  int shares_host;
+} kinds[] = {
+#define HOST 1
+#define NOTHING 0
+#define DEVICE(id, name, shares) {#name, device_##name, shares},
+#include "device/devices.def"
+#undef HOST
+#undef NOTHING
+};
+
+const char *device_kind_name(DeviceKind kind) { return kinds[kind].name; }
+int device_shares_host(DeviceKind kind) { return kinds[kind].shares_host; }
+
+const Device *device_describe(DeviceKind kind) {
+  const Device *instance;
+  Error ignored = {0};
+  if (kind != DEVICE_AUTO) return kinds[kind].describe();
+  for (int k = 0; k < DEVICE_KINDS; k++)
+    if (!device_instance(kinds[k].describe(), 0, &instance, &ignored)) return kinds[k].describe();
+  CHECK(0, "no device can run");
 }
 
-int device_space_is_far(void) {
+int device_space_wish(char *text, size_t size) {
+  static const char *const names[] = {
+#define SPACE(name) #name,
+#include "device/spaces.def"
+      NULL};
   const char *wish = getenv("PLAIT_SPACE");
-  if (!wish || !strcmp(wish, "host")) return 0;
-  return strcmp(wish, "far") ? -1 : 1;
+  if (!wish) return 0;
+  for (int i = 0; names[i]; i++)
+    if (!strcmp(wish, names[i])) return i;
+  snprintf(text, size, "PLAIT_SPACE is \"%.40s\"; allowed: %s", wish, names[0]);
+  for (int i = 1; names[i]; i++) {
+    size_t n = strlen(text);
+    snprintf(text + n, size - n, "%s%s%s", i == 1 ? ", and " : " or ", names[i], names[i + 1] ? "" : " for tests");
+  }
+  return -1;
 }
 
 int device_kernel(const Device *device, Op op, Dtype dtype, const char *node, DeviceKernel *kernel, Error *error) {
@@ -32,13 +62,21 @@ static int cannot_run(const Device *device, Error *error) {
                    device->name);
 }
 
-int device_allocate(const Device *device, int64_t bytes, char **address, Error *error) {
+int device_instance(const Device *device, int number, const Device **instance, Error *error) {
   int code = cannot_run(device, error);
-  return code ? code : device->implementation->allocate(device, bytes, address, error);
+  if (code) return code;
+  *instance = device;
+  return device->implementation->instance ? device->implementation->instance(device, number, instance, error)
+                                          : PLAIT_OK;
 }
 
-void device_release(const Device *device, char *address, int64_t bytes) {
-  if (address) device->implementation->release(device, address, bytes);
+int device_allocate(const Device *device, int space, int64_t bytes, char **address, Error *error) {
+  int code = cannot_run(device, error);
+  return code ? code : device->implementation->allocate(device, space, bytes, address, error);
+}
+
+void device_release(const Device *device, int space, char *address, int64_t bytes) {
+  if (address) device->implementation->release(device, space, address, bytes);
 }
 
 int device_queue_create(const Device *device, Team *team, DeviceQueue **queue, Error *error) {

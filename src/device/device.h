@@ -16,9 +16,17 @@
 
 typedef struct Device Device;
 
+typedef enum DeviceKind {
+#define DEVICE(id, name, shares) DEVICE_##id,
+#include "device/devices.def"
+  DEVICE_KINDS,
+  DEVICE_AUTO = DEVICE_KINDS // the first one that this build can run and this process has
+} DeviceKind;
+
 // Description --------------------------------------------------------------------------------------------------------
 
 // Memory in which tensors may lie. Its addresses are the device's own.
+enum { DEVICE_MOST_SPACES = 3 };
 typedef struct DeviceSpace {
   int is_host;       // host memory: its addresses are pointers of the host's, and kernels can read all of that
   int64_t page;      // allocations are multiples of this many bytes
@@ -51,10 +59,13 @@ typedef struct DeviceKernel {
 typedef struct DeviceImplementation DeviceImplementation;
 
 struct Device {
+  DeviceKind kind;
   const char *name;
   const char *variant; // which instructions it uses, "avx512_bf16"; NULL: not told
-  DeviceSpace
-      space; // in which kernels read and write, and State lies. Further ones (the host's, disks) come with offload
+  // The first is that in which kernels read and write, and of which communicators have pointers. In the others
+  // Variables may lie (Variable.space), which MOVE nodes bring to kernels and back.
+  int spaces;
+  DeviceSpace space[DEVICE_MOST_SPACES];
   unsigned dtypes;    // set of those that it computes in
   unsigned fast_dtypes; // of them, narrow ones that it computes clearly faster in than in fp32
   unsigned fuses;     // set of DEVICE_FUSES_…
@@ -70,7 +81,7 @@ struct Device {
 };
 
 // The portable and SIMD kernels of src/device/cpu; picks by the machine at run time
-// (PLAIT_SIMD=reference|portable|avx2|avx512|avx512_bf16|amx). PLAIT_SPACE=far: its memory is device_far's.
+// (PLAIT_SIMD=reference|portable|avx2|avx512|avx512_bf16|amx); its memory lies where PLAIT_SPACE says.
 const Device *device_cpu(void);
 // Reference kernels only; PLAIT_SPACE counts here too.
 const Device *device_reference(void);
@@ -78,10 +89,19 @@ const Device *device_reference(void);
 const Device *device_cuda(void);
 // A device like another one, which must stay, that has no memory and computes nothing.
 Device device_null(const Device *of);
-// Whether PLAIT_SPACE asks for far memory; -1: it is neither "far" nor "host".
-int device_space_is_far(void);
-// "auto", "cpu" or "reference"; PLAIT_BAD_INPUT with the allowed names otherwise.
-int device_by_name(const char *name, const Device **device, Error *error);
+// A device like another one, which must stay, whose memory lies in a space of spaces.def.
+#define SPACE(name) Device device_in_##name(const Device *of);
+#include "device/spaces.def"
+// One with such far memory as a second space beside its own: for tests.
+Device device_beside_far(const Device *of);
+// The number of PLAIT_SPACE among them; -1: it is none of these, and the sentence that says so in `text`.
+int device_space_wish(char *text, size_t size);
+
+// The description of a kind; of DEVICE_AUTO that of the kind that it stands for here.
+const Device *device_describe(DeviceKind kind);
+const char *device_kind_name(DeviceKind kind);
+// Whether it is the processor of the host, whose ranks share its cores and memory.
+int device_shares_host(DeviceKind kind);
 
 // The kernel of a node; PLAIT_INFEASIBLE, with a sentence that names the op, where the device has none.
 int device_kernel(const Device *device, Op op, Dtype dtype, const char *node, DeviceKernel *kernel, Error *error);
@@ -97,7 +117,8 @@ struct DeviceQueue {
 // The state of a queue when it was recorded: done when all that had been put into it is.
 typedef struct DeviceEvent { DeviceQueue *queue; uint64_t number; } DeviceEvent;
 
-typedef enum DeviceCopy { DEVICE_FROM_HOST, DEVICE_TO_HOST, DEVICE_WITHIN } DeviceCopy;
+typedef enum DeviceCopy { DEVICE_FROM_HOST, DEVICE_TO_HOST } DeviceCopy;
+enum { DEVICE_HOST = -1 }; // in the place of a space's number: an address is a pointer of the host's
 
 // A node bound to a device. Made once; what changes from call to call stands in the KernelCall. own: in the arena that
 // bind was given.
@@ -105,9 +126,12 @@ typedef struct DeviceBound { Kernel host; void *own; } DeviceBound;
 
 struct DeviceImplementation {
   int at_once; // work is done by the calling thread before the call that puts it into a queue returns
-  // Memory of `bytes`, a multiple of the space's page, all zero. PLAIT_NO_MEMORY with the reason.
-  int (*allocate)(const Device *device, int64_t bytes, char **address, Error *error);
-  void (*release)(const Device *device, char *address, int64_t bytes);
+  // Where a process may have several of the kind: the one for rank `number` among those of this machine, which stays
+  // until the process ends. PLAIT_FAILED, with a sentence: there is none. NULL: the description is its only instance.
+  int (*instance)(const Device *device, int number, const Device **instance, Error *error);
+  // Memory of `bytes` in a space, a multiple of its page, all zero. PLAIT_NO_MEMORY with the reason.
+  int (*allocate)(const Device *device, int space, int64_t bytes, char **address, Error *error);
+  void (*release)(const Device *device, int space, char *address, int64_t bytes);
   int (*queue_create)(const Device *device, Team *team, DeviceQueue **queue, Error *error);
   void (*queue_destroy)(DeviceQueue *queue); // waits for what is in it
   // `call` as it will be, but for the data of its operands, its workspace and parameters. Other memory that it points
@@ -117,27 +141,37 @@ struct DeviceImplementation {
   // These may return before the work is done. Host memory of a copy must stay until then; the KernelCall, its operands
   // and parameters need not.
   void (*run)(DeviceQueue *queue, const DeviceBound *bound, const KernelCall *call);
-  void (*copy)(DeviceQueue *queue, DeviceCopy kind, void *to, const void *from, int64_t bytes);
-  void (*fill)(DeviceQueue *queue, void *at, int byte, int64_t bytes);
+  // Between two of its spaces, or DEVICE_HOST.
+  void (*copy)(DeviceQueue *queue, int to_space, void *to, int from_space, const void *from, int64_t bytes);
+  void (*fill)(DeviceQueue *queue, void *at, int byte, int64_t bytes); // in the first space, as are run's operands
   DeviceEvent (*record)(DeviceQueue *queue);
   void (*follow)(DeviceQueue *queue, DeviceEvent event); // what is put into the queue from now on comes after the event
   int (*wait)(DeviceEvent event, Error *error); // the calling thread; PLAIT_FAILED: what was done before it has failed
-  // The pointer by which communicators, which are the host's, reach an address; the queue that wrote there has been
-  // waited for.
+  // The pointer by which communicators, which are the host's, reach an address of the first space; the queue that wrote
+  // there has been waited for.
   void *(*host_pointer)(const Device *device, void *address);
 };
 
-// NULL is fine for release and destroy.
-int device_allocate(const Device *device, int64_t bytes, char **address,
+// What rank `number` among those of this machine computes on: a device with the description of this one, to which
+// memory and queues belong.
+int device_instance(const Device *device, int number, const Device **instance,
                     Error *error); // PLAIT_INFEASIBLE: without an implementation
-void device_release(const Device *device, char *address, int64_t bytes);
+// NULL is fine for release and destroy.
+int device_allocate(const Device *device, int space, int64_t bytes, char **address,
+                    Error *error); // PLAIT_INFEASIBLE: without an implementation
+void device_release(const Device *device, int space, char *address, int64_t bytes);
 int device_queue_create(const Device *device, Team *team, DeviceQueue **queue, Error *error);
 void device_queue_destroy(DeviceQueue *queue);
 static inline void device_run(DeviceQueue *q, const DeviceBound *bound, const KernelCall *call) {
   q->device->implementation->run(q, bound, call);
 }
-static inline void device_copy(DeviceQueue *q, DeviceCopy kind, void *to, const void *from, int64_t bytes) {
-  q->device->implementation->copy(q, kind, to, from, bytes);
+static inline void device_move(DeviceQueue *q, int to_space, void *to, int from_space, const void *from,
+                               int64_t bytes) {
+  q->device->implementation->copy(q, to_space, to, from_space, from, bytes);
+}
+static inline void device_copy(DeviceQueue *q, DeviceCopy kind, int space, void *to, const void *from, int64_t bytes) {
+  int from_host = kind == DEVICE_FROM_HOST;
+  device_move(q, from_host ? space : DEVICE_HOST, to, from_host ? DEVICE_HOST : space, from, bytes);
 }
 static inline void device_fill(DeviceQueue *q, void *at, int byte, int64_t bytes) {
   q->device->implementation->fill(q, at, byte, bytes);
@@ -149,7 +183,7 @@ static inline int device_wait(DeviceEvent event, Error *error) {
 }
 static inline int device_drain(DeviceQueue *q, Error *error) { return device_wait(device_record(q), error); }
 static inline void *device_host_pointer(const Device *d, void *address) {
-  return d->space.is_host ? address : d->implementation->host_pointer(d, address);
+  return d->space[0].is_host ? address : d->implementation->host_pointer(d, address);
 }
 
 // For devices that imitate another one, `own`: its kernels and its speed.

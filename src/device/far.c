@@ -1,10 +1,10 @@
-// A device like another one whose memory the host cannot touch, for tests: a raw pointer to it that somebody forgot
-// faults, and what somebody forgot to wait for has not been done yet.
+// A device like another one, with memory that the host cannot touch, for tests: a raw pointer to it that somebody
+// forgot faults, and what somebody forgot to wait for has not been done yet. That is all of its memory, or a second
+// space.
 //
 // The addresses that it hands out lie in the lower half of a window of address space, where nothing may be read or
 // written; the memory lies in the upper half, and only this file adds the distance. A queue is a thread that does what
 // is put into it in order.
-#include "device/far.h"
 #include "base/thread.h"
 #include "device/host.h"
 #include <errno.h>
@@ -25,7 +25,13 @@ static void *near(const void *address) {
   return (void *)((uintptr_t)address + WINDOW / 2);
 }
 
-static int allocate(const Device *device, int64_t bytes, char **address, Error *error) {
+// An address of a space, or of the host, as a pointer.
+static void *pointer_to(const Device *device, int space, const void *address) {
+  return space == DEVICE_HOST || device->space[space].is_host ? (void *)(uintptr_t)address : near(address);
+}
+
+static int allocate(const Device *device, int space, int64_t bytes, char **address, Error *error) {
+  if (device->space[space].is_host) return host_map(NULL, bytes, address, error);
   if (bytes > (int64_t)(WINDOW / 2))
     return error_set(error, PLAIT_NO_MEMORY, "PLAIT_SPACE=far has room for %lld bytes", (long long)(WINDOW / 2));
   char *raw = mmap(NULL, 2 * WINDOW, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -40,9 +46,11 @@ static int allocate(const Device *device, int64_t bytes, char **address, Error *
   return code;
 }
 
-static void release(const Device *device, char *address, int64_t bytes) { munmap(address, WINDOW); }
+static void release(const Device *device, int space, char *address, int64_t bytes) {
+  munmap(address, device->space[space].is_host ? (size_t)bytes : (size_t)WINDOW);
+}
 
-static void *host_pointer_of(const Device *device, void *address) { return near(address); }
+static void *host_pointer_of(const Device *device, void *address) { return pointer_to(device, 0, address); }
 
 // Queues ------------------------------------------------------------------------------------------------------------
 
@@ -54,8 +62,7 @@ typedef struct Work {
   DeviceBound bound;           // RUN
   KernelCall call;             // RUN; its operands are copies, which lie after this struct
   CallParameters parameters;
-  DeviceCopy copy;             // COPY
-  void *to;                    // COPY, FILL
+  void *to;                    // COPY, FILL: pointers that may be followed
   const void *from;            // COPY
   int byte;                    // FILL
   int64_t bytes;               // COPY, FILL
@@ -82,21 +89,18 @@ static int wait_for(DeviceEvent event, Error *error) {
   return PLAIT_OK;
 }
 
-static void do_run(Work *w) {
+static void do_run(const Device *device, Work *w) {
   Operand *operand = (Operand *)(uintptr_t)w->call.input;
-  for (int i = 0; i < w->call.ninput + w->call.noutput; i++) operand[i].data = near(operand[i].data);
-  w->call.workspace = near(w->call.workspace);
+  for (int i = 0; i < w->call.ninput + w->call.noutput; i++) operand[i].data = pointer_to(device, 0, operand[i].data);
+  w->call.workspace = pointer_to(device, 0, w->call.workspace);
   w->bound.host(&w->call);
 }
 
-static void do_work(Work *w) {
+static void do_work(const Device *device, Work *w) {
   switch (w->kind) {
-  case WORK_RUN: do_run(w); break;
-  case WORK_COPY:
-    memmove(w->copy == DEVICE_TO_HOST ? w->to : near(w->to), w->copy == DEVICE_FROM_HOST ? w->from : near(w->from),
-            (size_t)w->bytes);
-    break;
-  case WORK_FILL: memset(near(w->to), w->byte, (size_t)w->bytes); break;
+  case WORK_RUN: do_run(device, w); break;
+  case WORK_COPY: memmove(w->to, w->from, (size_t)w->bytes); break;
+  case WORK_FILL: memset(w->to, w->byte, (size_t)w->bytes); break;
   case WORK_FOLLOW: wait_for(w->event, NULL); break;
   }
 }
@@ -111,7 +115,7 @@ static void *work(void *queue) {
     if (!w) break;
     pthread_mutex_unlock(&q->mutex);
     if (was_empty && w->kind == WORK_COPY) nanosleep(&(struct timespec){0, COPY_DELAY}, NULL);
-    do_work(w);
+    do_work(q->base.device, w);
     pthread_mutex_lock(&q->mutex);
     q->first = w->next;
     if (!q->first) q->last = NULL;
@@ -176,15 +180,16 @@ static void run(DeviceQueue *queue, const DeviceBound *bound, const KernelCall *
   enqueue(queue, w);
 }
 
-static void copy(DeviceQueue *queue, DeviceCopy kind, void *to, const void *from, int64_t bytes) {
+static void copy(DeviceQueue *queue, int to_space, void *to, int from_space, const void *from, int64_t bytes) {
   Work *w = xcalloc(1, sizeof *w);
-  *w = (Work){.kind = WORK_COPY, .copy = kind, .to = to, .from = from, .bytes = bytes};
+  *w = (Work){.kind = WORK_COPY, .to = pointer_to(queue->device, to_space, to),
+              .from = pointer_to(queue->device, from_space, from), .bytes = bytes};
   enqueue(queue, w);
 }
 
 static void fill(DeviceQueue *queue, void *at, int byte, int64_t bytes) {
   Work *w = xcalloc(1, sizeof *w);
-  *w = (Work){.kind = WORK_FILL, .to = at, .byte = byte, .bytes = bytes};
+  *w = (Work){.kind = WORK_FILL, .to = pointer_to(queue->device, 0, at), .byte = byte, .bytes = bytes};
   enqueue(queue, w);
 }
 
@@ -202,5 +207,30 @@ static void follow(DeviceQueue *queue, DeviceEvent event) {
   enqueue(queue, w);
 }
 
-const DeviceImplementation device_far = {0,    allocate, release, queue_create, queue_destroy, host_bind,      run,
-                                         copy, fill,     record,  follow,       wait_for,      host_pointer_of};
+static const DeviceImplementation far_implementation = {
+    .allocate = allocate, .release = release,       .queue_create = queue_create, .queue_destroy = queue_destroy,
+    .bind = host_bind,    .run = run,               .copy = copy,                 .fill = fill,
+    .record = record,     .follow = follow,         .wait = wait_for,             .host_pointer = host_pointer_of};
+
+static Device with_queues(const Device *of) {
+  Device d = *of;
+  d.find = device_imitated_find;
+  d.peak_flops = device_imitated_peak;
+  d.own = of;
+  d.implementation = &far_implementation;
+  return d;
+}
+
+Device device_in_far(const Device *of) {
+  Device d = with_queues(of);
+  d.space[0].is_host = 0;
+  return d;
+}
+
+Device device_beside_far(const Device *of) {
+  Device d = with_queues(of);
+  CHECK(d.spaces < DEVICE_MOST_SPACES);
+  d.space[d.spaces] = d.space[0];
+  d.space[d.spaces++].is_host = 0;
+  return d;
+}

@@ -27,11 +27,11 @@ int host_map(char *within, int64_t bytes, char **address, Error *error) {
   return PLAIT_OK;
 }
 
-static int allocate(const Device *device, int64_t bytes, char **address, Error *error) {
+static int allocate(const Device *device, int space, int64_t bytes, char **address, Error *error) {
   return host_map(NULL, bytes, address, error);
 }
 
-static void release(const Device *device, char *address, int64_t bytes) { munmap(address, (size_t)bytes); }
+static void release(const Device *device, int space, char *address, int64_t bytes) { munmap(address, (size_t)bytes); }
 
 int host_queue_create(const Device *device, Team *team, DeviceQueue **queue, Error *error) {
   *queue = xcalloc(1, sizeof **queue);
@@ -49,7 +49,7 @@ int host_bind(const Device *device, const DeviceKernel *kernel, const KernelCall
 
 static void run(DeviceQueue *queue, const DeviceBound *bound, const KernelCall *call) { bound->host(call); }
 
-static void copy(DeviceQueue *queue, DeviceCopy kind, void *to, const void *from, int64_t bytes) {
+static void copy(DeviceQueue *queue, int to_space, void *to, int from_space, const void *from, int64_t bytes) {
   memmove(to, from, (size_t)bytes);
 }
 
@@ -64,5 +64,7 @@ int host_wait(DeviceEvent event, Error *error) { return PLAIT_OK; }
 void *host_pointer(const Device *device, void *address) { return address; }
 
 const DeviceImplementation device_host = {
-    1,    allocate, release,     host_queue_create, host_queue_destroy, host_bind,   run,
-    copy, fill,     host_record, host_follow,       host_wait,          host_pointer};
+    .at_once = 1,      .allocate = allocate,  .release = release, .queue_create = host_queue_create,
+    .bind = host_bind, .run = run,            .copy = copy,       .queue_destroy = host_queue_destroy,
+    .fill = fill,      .record = host_record, .wait = host_wait,  .follow = host_follow,
+    .host_pointer = host_pointer};

@@ -6,6 +6,7 @@
 #include "base/units.h"
 #include "machine/cluster.h"
 #include "machine/cluster_machine.h"
+#include "machine/devices.h"
 #include "machine/simulate.h"
 #include "program/cost.h"
 #include "program/traffic.h"
@@ -55,7 +56,7 @@ static Cluster *kept_machine(void) {
   Cluster *cluster = NULL;
   Error ignored = {0};
   if (cluster_load("probe", &cluster, &ignored)) return NULL;
-  if (cluster->device.backend == DEVICE_BACKEND_CPU && !strcmp(cluster->device.name, cluster_machine())) return cluster;
+  if (devices_share_cores(cluster) && !strcmp(cluster->device.name, cluster_machine())) return cluster;
   cluster_free(cluster);
   return NULL;
 }

@@ -2,6 +2,7 @@
 #include "foresight/peak.h"
 #include "base/file.h"
 #include "base/cores.h"
+#include "machine/cluster_machine.h"
 #include <jansson.h>
 #include <stdbool.h>
 #include <stdlib.h>
@@ -11,30 +12,10 @@
 
 enum { MOST_BYTES = 1 << 16, MOST_ENTRIES = 64, LIFE = 30 * 86400 }; // seconds: machines get new kernels and cooling
 
-static char *cache_folder(void) {
-  const char *xdg = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
-  if (xdg && *xdg == '/') return xformat("%s/plait", xdg);
-  return home && *home == '/' ? xformat("%s/.cache/plait", home) : NULL;
-}
-
-// The CPU's name, "" where the system does not say it.
-static void cpu_model(char *text, size_t size) {
-  char line[512];
-  FILE *f = fopen("/proc/cpuinfo", "re");
-  *text = 0;
-  while (f && !*text && fgets(line, sizeof line, f)) {
-    char *colon = strchr(line, ':');
-    if (strncmp(line, "model name", 10) || !colon) continue;
-    colon[strcspn(colon, "\n")] = 0;
-    snprintf(text, size, "%s", colon + 1 + (colon[1] == ' '));
-  }
-  if (f) fclose(f);
-}
-
 static char *key_of(const Device *device, Dtype dtype, int threads, int processes) {
   char host[80] = "", model[256], together[40] = "";
   if (gethostname(host, sizeof host - 1)) *host = 0;
-  cpu_model(model, sizeof model);
+  cluster_machine_processor(model, sizeof model);
   if (processes > 1) snprintf(together, sizeof together, ", %d processes", processes);
   return xformat("%s, %s, %d cores; plait %s, %s %s, %s, %d threads%s", host, model, cores_available(), PLAIT_VERSION,
                  device->name, device->variant ? device->variant : "", dtype_name(dtype), threads, together);
@@ -67,8 +48,10 @@ static double find(const json_t *entries, const char *key) {
 
 // Without its own entry of before, and the oldest where there are too many. A failure is not an error: the speed is
 // measured again.
-static void remember(const char *folder, const char *path, json_t *entries, const char *key, double flops) {
+static void remember(const char *path, json_t *entries, const char *key, double flops) {
   Error ignored = {0};
+  char *folder = xstrdup(path);
+  *strrchr(folder, '/') = 0;
   for (size_t i = json_array_size(entries); i--;) {
     const char *name = json_string_value(json_object_get(json_array_get(entries, i), "key"));
     if (!name || !strcmp(name, key)) json_array_remove(entries, i);
@@ -77,7 +60,9 @@ static void remember(const char *folder, const char *path, json_t *entries, cons
   json_array_append_new(entries,
                         json_pack("{s:s, s:f, s:I}", "key", key, "flops", flops, "time", (json_int_t)time(NULL)));
   AtomicFile file;
-  if (folder_create(folder, &ignored) || file_begin(&file, path, &ignored)) return;
+  int code = folder_create(folder, &ignored);
+  free(folder);
+  if (code || file_begin(&file, path, &ignored)) return;
   json_t *root = json_pack("{s:O}", "peaks", entries);
   json_dumpf(root, file.stream, JSON_INDENT(1));
   json_decref(root);
@@ -94,14 +79,12 @@ static double measure(const Device *device, Dtype dtype, int threads) {
 
 static double peak(const Device *device, Dtype dtype, int threads, int processes, bool again) {
   if (threads > cores_available()) threads = cores_available();
-  char *folder = cache_folder(), *key = key_of(device, dtype, threads, processes);
-  char *path = folder ? xformat("%s/peaks.json", folder) : NULL;
+  char *path = cluster_machine_cache("peaks.json"), *key = key_of(device, dtype, threads, processes);
   json_t *entries = path ? read_entries(path) : NULL;
   double known = entries ? find(entries, key) : 0,
          measured = again || !(known > 0) ? measure(device, dtype, threads) : 0;
-  if (entries && measured > known) remember(folder, path, entries, key, measured);
+  if (entries && measured > known) remember(path, entries, key, measured);
   json_decref(entries);
-  free(folder);
   free(key);
   free(path);
   return measured > known ? measured : known;

@@ -4,6 +4,7 @@
 #include "base/units.h"
 #include "machine/cluster_machine.h"
 #include "machine/devices.h"
+#include "recipe/recipe_device.h"
 #include "setup/setup.h"
 #include <math.h>
 #include <stdlib.h>
@@ -30,27 +31,27 @@ static void find_memory(const Cluster *cluster, Prediction *out) {
 }
 
 const Device *predict_device(const Cluster *cluster) {
-  return cluster->device.backend == DEVICE_BACKEND_CPU ? device_cpu() : device_cuda();
+  return device_describe((DeviceKind)cluster->device.backend);
 }
 
 // On this machine a run does as the recipe says, also where plait found the precision by itself.
 int predict_adapt(const Recipe *r, const Cluster *cluster, const char *also, Recipe *variant, Error *error) {
-  bool cpu = cluster->device.backend == DEVICE_BACKEND_CPU, narrow = cluster->device.matrix[DTYPE_BF16] > 0;
+  bool here = devices_share_cores(cluster), narrow = cluster->device.matrix[DTYPE_BF16] > 0;
   for (int i = 0; i < cluster->island.count; i++) narrow &= cluster->island.data[i].device.matrix[DTYPE_BF16] > 0;
-  const char *precision = cpu || !r->precision_is_auto ? "" : narrow ? "precision=bf16" : "precision=fp32";
-  char *keys = xformat("run.backend=%s %s %s", cpu ? "cpu" : "cuda", precision, also);
+  const char *precision = here || !r->precision_is_auto ? "" : narrow ? "precision=bf16" : "precision=fp32";
+  char *keys = xformat("run.backend=%s %s %s", device_kind_name((DeviceKind)cluster->device.backend), precision, also);
   int code = recipe_variant(r, keys, variant, error);
   free(keys);
   return code;
 }
 
 const Cluster *predict_cut(const Cluster *cluster) {
-  return cluster->device.backend == DEVICE_BACKEND_CPU ? NULL : cluster;
+  return devices_share_cores(cluster) ? NULL : cluster;
 }
 
 int predict_load_cluster(const char *name, Cluster **out, Error *error) {
   int code = !name || !strcmp(name, "probe") ? probe_kept(out, error) : cluster_load(name, out, error);
-  if (code || (*out)->device.backend != DEVICE_BACKEND_CPU || !strcmp((*out)->device.name, cluster_machine()))
+  if (code || !devices_share_cores(*out) || !strcmp((*out)->device.name, cluster_machine()))
     return code;
   code = error_set(error, PLAIT_BAD_INPUT,
                    "%s was measured on another machine (%s); this one is %s: measure it with plait probe",
@@ -63,12 +64,13 @@ int predict_load_cluster(const char *name, Cluster **out, Error *error) {
 // This machine's times would be those of a CPU.
 static int check_backend(const Recipe *recipe, Error *error) {
   char names[512];
-  if (recipe->run.backend != RECIPE_BACKEND_CUDA) return PLAIT_OK;
+  DeviceKind kind = recipe_device(recipe)->kind;
+  if (device_shares_host(kind)) return PLAIT_OK;
   cluster_names(names, sizeof names);
   return error_set(error, PLAIT_BAD_INPUT,
-                   "%srun.backend: cuda is not what this machine has, so say which machine has it: --cluster NAME, or "
+                   "%srun.backend: %s is not what this machine has, so say which machine has it: --cluster NAME, or "
                    "run.cluster, with a file or one of %s",
-                   recipe_where(recipe, "run.backend"), names);
+                   recipe_where(recipe, "run.backend"), device_kind_name(kind), names);
 }
 
 int predict_cluster(const Recipe *recipe, const char *name, Cluster **out, Error *error) {
@@ -115,7 +117,7 @@ int predict(const Recipe *asked, const ModelConfig *config, const SimulateOption
     return code;
   }
   double rate = devices_rate(cluster, out->job->options.parallel.mesh.ranks, (Dtype)r->precision);
-  if (cluster->device.backend == DEVICE_BACKEND_CPU) rate *= out->job->run.threads; // a rank has as many cores
+  if (devices_share_cores(cluster)) rate *= out->job->run.threads; // a rank has as many cores
   out->tokens_per_s = (double)r->batch.global * r->data.seq_len / out->simulation->step;
   out->mfu =
       rate > 0 ? out->tokens_per_s * model_config_flops_per_token(config, r->data.seq_len) / rate : NAN;

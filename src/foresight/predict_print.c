@@ -15,7 +15,7 @@ static void print_head(const Prediction *p, const Cluster *cluster, FILE *out) {
   fprintf(out, "  %-22s %s\n", "tokens/s", units_count(p->tokens_per_s).s);
   if (isfinite(p->mfu))
     fprintf(out, "  %-22s %.1f %% of the model's FLOPs at the %s rate of products in %s\n", "MFU", 100 * p->mfu,
-            cluster->device.backend == DEVICE_BACKEND_CPU ? "measured" : "data sheet's",
+            devices_share_cores(cluster) ? "measured" : "data sheet's",
             dtype_name((Dtype)p->recipe.precision));
   fprintf(out, "  %-22s %s, %lld steps\n", "the run", units_duration(p->run_seconds).s,
           (long long)p->recipe.schedule.steps);

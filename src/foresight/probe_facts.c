@@ -42,7 +42,7 @@ void probe_describe(Probe *p, Cluster *c) {
   c->source = device->source = c->level[0].source =
       arena_format(&c->arena, "measured by plait probe on %s, in seconds of %d runs", day, p->runs);
   device->name = arena_strdup(&c->arena, cluster_machine());
-  device->backend = DEVICE_BACKEND_CPU;
+  device->backend = DEVICE_CPU;
   device->sustained = 1;
   device->helping = p->helping;
   device->cache = p->cache;

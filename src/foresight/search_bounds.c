@@ -2,7 +2,9 @@
 #include "foresight/search_bounds.h"
 #include "foresight/predict.h"
 #include "base/fault.h"
+#include "ir/encoding.h"
 #include "op/optimizer.h"
+#include "sharding/zero_table.h"
 #include "machine/kernel_time.h"
 #include "machine/machine.h"
 #include "machine/simulate.h"
@@ -47,15 +49,19 @@ static int states_of(const Recipe *r) {
   return o->build ? 1 : n;
 }
 
+static ZeroCuts cuts_of(const Recipe *r) {
+  return zero_cuts(r->parallel.zero, r->parallel.reshard, r->parallel.accumulate == RECIPE_ACCUMULATE_LOCAL);
+}
+
 typedef struct ParameterBytes { double stored, gradient, copy; } ParameterBytes; // of one
 
 static ParameterBytes parameter_bytes(const Recipe *r) {
   double wide = r->precision == DTYPE_F64 ? 8 : 4, narrow = (double)dtype_size((Dtype)r->precision);
   bool applied = r->parallel.update == RECIPE_UPDATE_IN_BACKWARD;
-  bool copied = recipe_splits_masters(r) ? r->parallel.zero >= 1 && !(r->parallel.zero == 3 && r->parallel.reshard) &&
-                                               r->mesh.dp * r->mesh.cp > 1
-                                         : narrow < wide || r->parallel.zero;
-  double state = r->optimizer.states == RECIPE_STATES_8BIT ? 1 : wide;
+  ZeroCuts cuts = cuts_of(r);
+  bool copied = recipe_splits_masters(r) ? cuts.storage && !cuts.resident && r->mesh.dp * r->mesh.cp > 1
+                                         : narrow < wide || cuts.storage;
+  double state = r->optimizer.states == RECIPE_STATES_8BIT ? (double)encodings[ENCODING_8BIT].bits / 8 : wide;
   return (ParameterBytes){wide + state * states_of(r),
                           applied ? 0 : r->parallel.grad_dtype == DTYPE_BF16 ? 2 : wide,
                           copied ? narrow : 0};
@@ -78,9 +84,10 @@ static double state_bytes(const Bounds *b, const Recipe *r) {
   ParameterBytes p = parameter_bytes(r);
   if (experts_apart(b, r)) parts *= (double)r->mesh.dp * r->mesh.cp, shards = 1;
   if (stores_over_data(r)) parts *= r->mesh.dp, shards = 1;
-  if (r->parallel.zero >= 1) p.stored /= shards;
-  if (r->parallel.zero >= 2 && r->parallel.accumulate != RECIPE_ACCUMULATE_LOCAL) p.gradient /= shards;
-  if (r->parallel.zero >= 3 && r->parallel.reshard) p.copy /= shards;
+  ZeroCuts cuts = cuts_of(r);
+  if (cuts.storage) p.stored /= shards;
+  if (cuts.gradient) p.gradient /= shards;
+  if (cuts.resident) p.copy /= shards;
   return b->parameters / parts * (p.stored + p.gradient + p.copy);
 }
 
@@ -165,12 +172,12 @@ static double data_seconds(Bounds *b, const Recipe *r) {
   GroupOnLinks group = group_over(b, r, AXIS_DP, r->mesh.cp > 1 ? AXIS_CP : AXIS_OWN);
   double n = b->multiplied / ((double)r->mesh.pp * r->mesh.tp);
   ParameterBytes p = parameter_bytes(r);
-  int zero = r->parallel.zero;
+  ZeroCuts cuts = cuts_of(r);
   double reduced = collective(b, COLLECTIVE_REDUCE_SCATTER, &group, n * p.gradient);
-  double gathered = zero ? collective(b, COLLECTIVE_ALL_GATHER, &group, n * p.copy) : 0;
-  if (zero >= 2 && r->parallel.accumulate != RECIPE_ACCUMULATE_LOCAL) reduced *= m;
-  if (zero == 3 && r->parallel.reshard) gathered *= 2 * m;
-  return (reduced + gathered) * (r->mesh.cp > 1 || zero == 3 ? least_share : 1);
+  double gathered = cuts.storage ? collective(b, COLLECTIVE_ALL_GATHER, &group, n * p.copy) : 0;
+  if (cuts.gradient) reduced *= m;
+  if (cuts.resident) gathered *= 2 * m;
+  return (reduced + gathered) * (r->mesh.cp > 1 || r->parallel.zero == 3 ? least_share : 1);
 }
 
 // Seconds of a layer's two sums over tp, forward and backward, on its links: three of the four all_reduces, since the

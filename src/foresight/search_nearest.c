@@ -32,7 +32,7 @@ Cluster nearest_enlarged(const Cluster *cluster, int64_t devices) {
 int nearest_more_ranks(const Cluster *cluster, int ranks) {
   enum { TIMES = 8 };
   int64_t most = cluster_devices(cluster);
-  if (!cluster->island.count && cluster->levels && cluster->device.backend == DEVICE_BACKEND_CUDA) most *= TIMES;
+  if (!cluster->island.count && cluster->levels && !devices_share_cores(cluster)) most *= TIMES;
   return 2 * (int64_t)ranks <= most ? 2 * ranks : 0;
 }
 

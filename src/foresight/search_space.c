@@ -55,7 +55,7 @@ static bool read_feature(const LayoutTraits *t, SpaceFeature *f) {
     if (strncmp(at, "parallel.", 9) && strncmp(at, "layout.", 7)) return false; // what is learned may change
     *equals = 0;
     s->key = recipe_key_find(at);
-    if (!s->key || s->key->kind == RECIPE_LATER || !read_value(s, equals + 1)) return false;
+    if (!s->key || !read_value(s, equals + 1)) return false;
     if (s->key->kind == RECIPE_INT && !strcmp(t->condition, "> 1") && !strcmp(t->key, at))
       f->number = f->settings, f->divides_ranks = equals[1] == '{';
     f->settings++;

@@ -204,6 +204,8 @@ typedef struct Variable {
   int delay;       // of a parameter: MICRO reads it as it was this many steps ago; by autodiff (compile/delay.h)
   int version;     // its parameter as it was this many steps ago; 0: it is not a version
   int stages;      // where it lives: one of Graph.stage_set; by stage
+  int space;       // of the device, in which its storage lies: 0, or another one, whose memory kernels do not see; by
+                   // offload
   const Placement *storage;
   int64_t local_[MAX_RANK]; // variable_local, variable_allocated
   int64_t allocated_;

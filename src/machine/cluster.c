@@ -5,6 +5,7 @@
 #include "machine/cluster_find.h"
 #include "machine/cluster_keys.h"
 #include "machine/cluster_machine.h"
+#include "machine/devices.h"
 #include "machine/kernel_table.h"
 #include <stdlib.h>
 #include <string.h>
@@ -226,7 +227,7 @@ static int check_kernels(const Cluster *c, const char *name, Error *error) {
   if (c->kernel_rows && c->kernel_rows != c->kernel.count)
     return error_set(error, PLAIT_BAD_INPUT, "%s: kernel_rows says that %d kernels were measured, but kernels has %d",
                      name, c->kernel_rows, c->kernel.count);
-  if (c->device.backend != DEVICE_BACKEND_CPU || !missing) return PLAIT_OK;
+  if (!devices_share_cores(c) || !missing) return PLAIT_OK;
   return error_set(error, PLAIT_BAD_INPUT, "%s: kernels has no %s, and times of a CPU are known by measurements only",
                    name, missing);
 }
@@ -237,7 +238,7 @@ static int say_measure_again(const Cluster *c, const char *text, const char *pat
   bool is_kept = kept && !strcmp(kept, path);
   free(kept);
   if (is_kept) return error_append(error, "; measure again with plait probe");
-  if (c->device.backend != DEVICE_BACKEND_CPU && !strstr(text, "\nkernels:")) return error->code;
+  if (!devices_share_cores(c) && !strstr(text, "\nkernels:")) return error->code;
   return error_append(error, "; measure again with plait probe --out %s", path);
 }
 

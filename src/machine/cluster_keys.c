@@ -34,11 +34,13 @@ const char *const *cluster_key_words(const ClusterKey *key) {
   static const char *const level_kinds[] = {"switch", "ring", "mesh", "bus", NULL};
   static const char *const spaces[] = {"host", "disk", NULL};
   static const char *const attention[] = {"flash", "materialised", "cudnn", NULL};
-  static const char *const backends[] = {"cuda", "cpu", NULL};
+  static const char *const backends[] = {
+#define DEVICE(id, name, shares) #name,
+#include "device/devices.def"
+      NULL};
   static const char *const truth[] = {"false", "true", NULL};
   _Static_assert(sizeof level_kinds / sizeof *level_kinds == LEVEL_KINDS + 1, "a word for each kind of level");
   _Static_assert(sizeof attention / sizeof *attention == ATTENTION_KINDS + 1, "a word for each kind of attention");
-  _Static_assert(sizeof backends / sizeof *backends == DEVICE_BACKENDS + 1, "a word for each backend");
   switch (key->kind) {
   case CLUSTER_LEVEL_KIND: return level_kinds;
   case CLUSTER_SPACE_NAME: return spaces;

@@ -21,7 +21,7 @@ typedef enum ClusterKind {
   CLUSTER_BOOL,       // int
   CLUSTER_LEVEL_KIND, // LevelKind
   CLUSTER_ATTENTION,  // AttentionKind
-  CLUSTER_BACKEND,    // DeviceBackend
+  CLUSTER_BACKEND,    // DeviceKind
   CLUSTER_MAP,        // a section
   CLUSTER_LIST,       // sections
   CLUSTER_TABLE,      // Vec(MeasuredCollective)

@@ -1,5 +1,6 @@
 // Devices of several kinds.
 #include "machine/devices.h"
+#include "device/device.h"
 #include "machine/kernel_time.h"
 #include <math.h>
 #include <stdio.h>
@@ -28,7 +29,7 @@ double devices_room(const Cluster *c, int ranks, const Mesh *mesh, int coordinat
   return least;
 }
 
-int devices_share_cores(const Cluster *c) { return c->device.backend == DEVICE_BACKEND_CPU; }
+int devices_share_cores(const Cluster *c) { return device_shares_host((DeviceKind)c->device.backend); }
 
 double devices_at_once(const Cluster *c, int ranks) {
   return devices_share_cores(c) ? (double)cluster_devices(c) : ranks;

@@ -8,15 +8,12 @@
 #include "machine/constants.h"
 #include <stdint.h>
 
-// plait's devices. Of a CPU the units are cores, and the ranks of a machine share them and its memory.
-typedef enum DeviceBackend { DEVICE_BACKEND_CUDA, DEVICE_BACKEND_CPU, DEVICE_BACKENDS } DeviceBackend;
-
 // A device: where a rank computes. Rates are those of the data sheet; `sustained` is the part of the rate of products
 // that is left inside of a tile in a run of minutes, of which the power limit takes most: product_seconds comes to the
 // measured time of a large product with it. A rate of 0: not given.
 typedef struct DeviceFacts {
   const char *name;            // "A100-SXM4-80GB"
-  int backend;                 // DeviceBackend: which of plait's devices Programs are compiled for
+  int backend;                 // DeviceKind: which of plait's devices Programs are compiled for
   double matrix[DTYPE_COUNT];  // FLOP/s of products, dense
   double vector[DTYPE_COUNT];  // FLOP/s of everything else
   double sustained;            // 0 … 1

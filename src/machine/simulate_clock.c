@@ -51,7 +51,7 @@ static void tell_message(const Simulator *s, int c, CallKind kind, const Action 
                .peer = stage_coordinate(a->peer, p->schedule->map),
                .direction = kind == CALL_SEND ? a->peer > a->stage : a->stage > a->peer,
                .bytes = llround(transfer_bytes(p, a)),
-               .offset = program_offset(p, a->tensor, a->step * p->schedule->microbatches + a->microbatch, 0)};
+               .offset = program_place(p, a->tensor, a->step * p->schedule->microbatches + a->microbatch, 0).offset};
   s->options->issue(s->options->context, c, &call);
 }
 

@@ -23,7 +23,7 @@ static int instances_in_micro(const Program *p, int buffers) {
   return p->packed == PACKED_BY_MICROBATCH ? p->schedule->microbatches : buffers;
 }
 
-static int instances_of(const Program *p, const Place *place, int in_micro) {
+static int instances_of(const Program *p, const TensorPlace *place, int in_micro) {
   switch (place->area) {
   case AREA_SLOT: return instances_in_micro(p, p->schedule->slots[place->stage]);
   case AREA_STAGING: return instances_in_micro(p, staging_buffers(p));
@@ -33,7 +33,7 @@ static int instances_of(const Program *p, const Place *place, int in_micro) {
 }
 
 static void number_tensor(Program *p, int tensor, int stage) {
-  Place *place = tensor < 0 ? NULL : &p->place[tensor];
+  TensorPlace *place = tensor < 0 ? NULL : &p->place[tensor];
   if (!place || place->count || !is_working(place->area)) return;
   if (place->area == AREA_WORK) place->stage = stage < 0 ? 0 : stage;
   place->first = p->instances;
@@ -78,7 +78,7 @@ static int are_apart(const void *context, const PackItem *a, const PackItem *b) 
                           graph_tensor(g, l->tensor[b - first])->placement);
 }
 
-static int64_t rounded(const Program *p, int64_t bytes) { return round_up(bytes, p->device->space.alignment); }
+static int64_t rounded(const Program *p, int64_t bytes) { return round_up(bytes, p->device->space[0].alignment); }
 
 static int add_item(Lives *l, int64_t bytes, int tensor, Area area) {
   vec_push(&l->problem.item, (PackItem){.size = bytes});
@@ -108,7 +108,7 @@ static void widen(const Program *p, const int *root, Lives *l) {
 
 static void add_tensor_items(const Program *p, const int *root, Lives *l, int not_in_buffers) {
   for (int t = 0; t < p->graph->tensor.count; t++) {
-    const Place *place = &p->place[t];
+    const TensorPlace *place = &p->place[t];
     int buffered = place->area == AREA_SLOT || place->area == AREA_STAGING;
     for (int k = 0; k < place->count && root[t] == t && !(not_in_buffers && buffered); k++)
       l->item[place->first + k] = add_item(l, memory_tensor_bytes(p, graph_tensor(p->graph, t)), t, place->area);
@@ -218,7 +218,7 @@ static void set_time(Lives *l, int item, int lower, int upper) {
 }
 
 static int slot_item(const Lives *own, int stage, const int *root, int tensor) {
-  const Place *place = tensor < 0 ? NULL : &own->p->place[root[tensor]];
+  const TensorPlace *place = tensor < 0 ? NULL : &own->p->place[root[tensor]];
   return place && place->area == AREA_SLOT && place->stage == stage && place->count ? own->item[place->first] : 0;
 }
 
@@ -309,7 +309,7 @@ static void add_ring(const Program *p, Area area, int stage, Phase phase, int bu
     int item = add_item(l, bytes, -1, area);
     set_time(l, item, lower, upper);
     for (int t = 0; t < p->graph->tensor.count; t++) {
-      const Place *place = &p->place[t];
+      const TensorPlace *place = &p->place[t];
       if (place->area == area && place->stage == stage && (area == AREA_SLOT || place->phase == phase) &&
           place->count && root[t] == t)
         l->item[place->first + k] = item;
@@ -320,7 +320,7 @@ static void add_ring(const Program *p, Area area, int stage, Phase phase, int bu
 static int64_t lay_staging(const Program *p, int stage, Phase phase, int64_t *within) {
   int64_t end = 0;
   for (int t = 0; t < p->graph->tensor.count; t++) {
-    const Place *place = &p->place[t];
+    const TensorPlace *place = &p->place[t];
     if (place->area != AREA_STAGING || place->stage != stage || place->phase != phase || !place->count) continue;
     for (int k = 0; k < place->count && within; k++) within[place->first + k] = end;
     end += memory_tensor_bytes(p, graph_tensor(p->graph, t));

@@ -2,9 +2,9 @@
 //
 // Its time is that of the whole list of actions: one tick an instruction, one after each body, where everything in
 // flight until its end has been waited for, and one for each message that arrives or is waited for. An instance of a
-// tensor (Place) is needed from where it is made or received to where it is read last, a message that is sent until its
-// buffer's next microbatch has waited for it, a kernel's scratch for its instruction. Calls of a body during which the
-// same instances are needed are one: long lists become short again.
+// tensor (TensorPlace) is needed from where it is made or received to where it is read last, a message that is sent
+// until its buffer's next microbatch has waited for it, a kernel's scratch for its instruction. Calls of a body during
+// which the same instances are needed are one: long lists become short again.
 //
 // Each microbatch has its own instances where there are not too many, else those of a slot or buffer are shared by the
 // microbatches that take turns in it: then an item has several times, and no packing may reach the bound.
@@ -27,7 +27,7 @@ typedef struct Timeline {
 void timeline_make(const Program *p, const int *root, Timeline *timeline);
 void timeline_free(Timeline *timeline);
 
-// Numbers instances (Place, Instruction) and makes the problem. Which mode it is follows from how many there are.
+// Numbers instances (TensorPlace, Instruction) and makes the problem. Which mode it is follows from how many there are.
 typedef struct Lives {
   PackProblem problem;
   int *item;        // (instances) its item, or -1: never needed; of a slot as one: that of the slot

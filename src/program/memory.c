@@ -9,7 +9,7 @@ int64_t round_up(int64_t bytes, int64_t to) { return (bytes + to - 1) / to * to;
 
 int64_t memory_tensor_bytes(const Program *p, const Tensor *t) {
   int64_t elements = tensor_allocated(p->graph, t) > 0 ? tensor_allocated(p->graph, t) : 1;
-  return round_up(elements * (int64_t)dtype_size(t->dtype), p->device->space.alignment);
+  return round_up(elements * (int64_t)dtype_size(t->dtype), p->device->space[0].alignment);
 }
 
 static int64_t *category(MemoryPlan *m, const Variable *v) {
@@ -22,21 +22,25 @@ static int64_t *category(MemoryPlan *m, const Variable *v) {
   }
 }
 
-// Of one owner, or of what all ranks have: bytes so far, and of which kinds.
+// Of one owner, or of what all ranks have: bytes of a space so far, and of which kinds.
 typedef struct Share { int64_t bytes; MemoryPlan kinds; } Share;
 
-static void place_storage(const Program *p, const Placement *at, uint32_t axes, int64_t from, int64_t bytes,
-                          const Variable *v, Share *share, int64_t *offset) {
-  if (at->owner_axes != axes) return;
+// The storage of a Variable (copy -1), or a Copy, if it lies in that space.
+static void place_storage(const Program *p, uint32_t axes, Place from, const Variable *v, int copy, int instances,
+                          Share *share, Place *place) {
+  const Placement *at = variable_placement(v, copy);
+  if (at->owner_axes != axes || (copy < 0 ? v->space : 0) != from.space) return;
   CHECK(at->owner >= 0 && at->owner < mesh_size(&p->mesh, axes));
   Share *s = &share[axes ? at->owner : 0];
-  *offset = from + s->bytes;
+  int64_t bytes = instances * memory_variable_bytes(p, v, copy);
+  *place = (Place){from.space, AREA_VARIABLE, from.offset + s->bytes};
   s->bytes += bytes;
   *category(&s->kinds, v) += bytes;
 }
 
 int64_t memory_variable_bytes(const Program *p, const Variable *v, int copy) {
-  return round_up(variable_bytes(v, copy, variable_allocated(p->graph, v, copy)), p->device->space.alignment);
+  return round_up(variable_bytes(v, copy, variable_allocated(p->graph, v, copy)),
+                  p->device->space[copy < 0 ? v->space : 0].alignment);
 }
 
 // The step of the actions of a kind in the body of this coordinate's list: all of them are of one.
@@ -93,8 +97,10 @@ static void note_places(Program *p) {
 }
 
 // Places what the ranks of `axes` own each on its own, or with axes 0 what all ranks have. No rank has what another one
-// owns, so that all owners' shares begin at the same offset; what there is room for is the largest. Returns its end.
-static int64_t place_shares(Program *p, uint32_t axes, int64_t from) {
+// owns, so that all owners' shares begin at the same offset; what there is room for is the largest. The plan that is
+// printed is that of the first space.
+static void place_shares(Program *p, int space, uint32_t axes) {
+  Place from = {space, AREA_VARIABLE, p->state_bytes[space]};
   const Graph *g = p->graph;
   int count = g->variable.count, first = count ? (int)(p->chaos % (uint64_t)count) : 0,
       owners = mesh_size(&p->mesh, axes);
@@ -103,41 +109,34 @@ static int64_t place_shares(Program *p, uint32_t axes, int64_t from) {
     int i = (k + first) % count;
     const Variable *v = &g->variable.data[i];
     if (!mesh_runs_stages(&p->mesh, p->coordinate, graph_stages(p->graph, v->stages))) continue;
-    int instances = p->variable_instances ? p->variable_instances[i] : 1;
-    place_storage(p, v->storage, axes, from,
-                  instances * memory_variable_bytes(p, v, -1), v, share,
-                  &p->variable_offset[i]);
-    for (int c = 0; c < v->copies; c++) {
-      instances = p->copy_instances ? p->copy_instances[i][c] : 1;
-      place_storage(p, v->copy[c].placement, axes, from,
-                    instances * memory_variable_bytes(p, v, c), v, share,
-                    &p->copy_offset[i][c]);
-    }
+    place_storage(p, axes, from, v, -1, p->variable_instances ? p->variable_instances[i] : 1, share,
+                  &p->variable_place[i]);
+    for (int c = 0; c < v->copies; c++)
+      place_storage(p, axes, from, v, c, p->copy_instances ? p->copy_instances[i][c] : 1, share, &p->copy_place[i][c]);
   }
   for (int i = 1; i < owners; i++) {
     if (share[i].bytes > most->bytes) most = &share[i];
     if (share[i].bytes < least->bytes) least = &share[i];
   }
-  MemoryPlan *m = &p->memory;
+  p->state_bytes[space] += most->bytes;
+  MemoryPlan unread = {0}, *m = space ? &unread : &p->memory;
   m->parameters += most->kinds.parameters;
   m->gradients += most->kinds.gradients;
   m->optimizer += most->kinds.optimizer;
   m->other += most->kinds.other;
   m->versions += most->kinds.versions;
   if (axes) m->owned_most += most->bytes, m->owned_least += least->bytes;
-  int64_t end = from + most->bytes;
   free(share);
-  return end;
 }
 
 void memory_place_variables(Program *p) {
   const Graph *g = p->graph;
-  p->variable_offset = arena_array(&p->arena, int64_t, g->variable.count + 1);
-  p->copy_offset = arena_alloc(&p->arena, sizeof *p->copy_offset * (size_t)(g->variable.count + 1));
-  for (int i = 0; i < g->variable.count; i++) p->variable_offset[i] = -1;
+  p->variable_place = arena_array(&p->arena, Place, g->variable.count + 1);
+  p->copy_place = arena_alloc(&p->arena, sizeof *p->copy_place * (size_t)(g->variable.count + 1));
+  for (int i = 0; i < g->variable.count; i++) p->variable_place[i].offset = -1;
   p->sums_under_way = 1;
   if (p->schedule->streams) note_instances(p), note_places(p);
-  p->state_bytes = place_shares(p, 0, 0);
+  for (int s = 0; s < p->device->spaces; s++) place_shares(p, s, 0);
   // The axes that owners are on: ZeRO's, less those over which the Layout has cut a tensor already.
   uint32_t placed[MAX_AXES];
   int sets = 0;
@@ -148,7 +147,7 @@ void memory_place_variables(Program *p) {
     if (!axes || k < sets) continue;
     CHECK(sets < MAX_AXES);
     placed[sets++] = axes;
-    p->state_bytes = place_shares(p, axes, p->state_bytes);
+    for (int s = 0; s < p->device->spaces; s++) place_shares(p, s, axes);
   }
 }
 
@@ -186,7 +185,8 @@ void memory_place_reduced(Program *p) {
 }
 
 static void hold(Program *p, int tensor, Area area, int stage, Phase phase) {
-  if (p->place[tensor].area == AREA_WORK) p->place[tensor] = (Place){.area = area, .stage = stage, .phase = phase};
+  if (p->place[tensor].area == AREA_WORK)
+    p->place[tensor] = (TensorPlace){.area = area, .stage = stage, .phase = phase};
 }
 
 // A tensor that a body of a stage leaves to another one lies in the stage's slot; a tensor that two stages of this
@@ -217,7 +217,7 @@ static void mark_slots(Program *p, int stage) {
 
 void memory_place_tensors(Program *p) {
   const Graph *g = p->graph;
-  p->place = arena_array(&p->arena, Place, g->tensor.count + 1);
+  p->place = arena_array(&p->arena, TensorPlace, g->tensor.count + 1);
   p->slots = arena_array(&p->arena, Ring, g->stages);
   p->staging = arena_alloc(&p->arena, sizeof *p->staging * (size_t)g->stages);
   for (int i = 0; i < g->tensor.count; i++) {
@@ -229,11 +229,11 @@ void memory_place_tensors(Program *p) {
 
 void memory_place_inputs(Program *p) {
   const Graph *g = p->graph;
-  if (p->device->space.is_host) return;
+  if (p->device->space[0].is_host) return;
   p->input_offset = arena_array(&p->arena, int64_t, g->input.count + 1);
   for (int i = 0; i < g->input.count; i++) {
     int microbatches;
-    int64_t bytes = round_up(program_input_bytes(p, i, &microbatches), p->device->space.alignment);
+    int64_t bytes = round_up(program_input_bytes(p, i, &microbatches), p->device->space[0].alignment);
     p->input_offset[i] = p->input_bytes;
     p->input_bytes += bytes * microbatches;
   }
@@ -243,5 +243,5 @@ void memory_place_inputs(Program *p) {
 void memory_total(Program *p) {
   MemoryPlan *m = &p->memory;
   m->workspace += p->input_bytes;
-  m->total = p->state_bytes + p->arena_bytes + p->input_bytes;
+  m->total = p->state_bytes[0] + p->arena_bytes + p->input_bytes;
 }

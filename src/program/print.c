@@ -7,7 +7,7 @@ static void print_place(const Program *p, int tensor, FILE *out) {
     return;
   }
   const Tensor *t = graph_tensor(p->graph, tensor);
-  const Place *place = &p->place[tensor];
+  const TensorPlace *place = &p->place[tensor];
   fprintf(out, " %%%d", tensor);
   if (place->area == AREA_VARIABLE)
     fprintf(out, "=%s%s", p->graph->variable.data[t->variable].name, t->copy >= 0 ? "#copy" : "");
@@ -71,7 +71,7 @@ int program_print(const Program *p, const char *only, FILE *out) {
   fprintf(out, " stage %d with %d slot%s of %lld bytes,", s, p->slots[s].count, p->slots[s].count > 1 ? "s" : "",
           (long long)p->slots[s].bytes);
   fprintf(out, " working memory %lld, of which at most %lld in use, Variables %lld\n", (long long)p->arena_bytes,
-          (long long)p->memory.live, (long long)p->state_bytes);
+          (long long)p->memory.live, (long long)p->state_bytes[0]);
   fprintf(out, "actions\n");
   WalkPlan walk = program_walk(p);
   schedule_print(&walk, p->graph, out);

@@ -213,24 +213,24 @@ void program_destroy(Program *p) {
   free(p);
 }
 
-int64_t program_variable_offset(const Program *p, int variable, int copy, Turn turn) {
+Place program_variable_place(const Program *p, int variable, int copy, Turn turn) {
   const Variable *v = &p->graph->variable.data[variable];
-  if (!p->schedule->streams) return copy < 0 ? p->variable_offset[variable] : p->copy_offset[variable][copy];
-  if (copy >= 0)
-    return p->copy_offset[variable][copy] +
-           turn.step % p->copy_instances[variable][copy] *
-               memory_variable_bytes(p, v, copy);
-  if (!p->places[variable])
-    return p->variable_offset[variable] + turn.step % p->variable_instances[variable] *
-                                              memory_variable_bytes(p, v, -1);
-  int places = p->graph->variable.data[v->parameter].delay + 1;
-  return p->variable_offset[p->places[variable][(turn.newest - v->version + places) % places]];
+  Place place = copy < 0 ? p->variable_place[variable] : p->copy_place[variable][copy];
+  if (!p->schedule->streams) return place;
+  if (copy < 0 && p->places[variable]) {
+    int places = p->graph->variable.data[v->parameter].delay + 1;
+    return p->variable_place[p->places[variable][(turn.newest - v->version + places) % places]];
+  }
+  int instances = copy < 0 ? p->variable_instances[variable] : p->copy_instances[variable][copy];
+  place.offset += turn.step % instances * memory_variable_bytes(p, v, copy);
+  return place;
 }
 
-int64_t program_offset(const Program *p, int tensor, int number, int64_t step) {
-  const Place *place = &p->place[tensor];
-  if (!place->count) return -1;
-  return p->offset[place->first + (place->area == AREA_COMM ? step : number) % place->count];
+Place program_place(const Program *p, int tensor, int number, int64_t step) {
+  const TensorPlace *at = &p->place[tensor];
+  if (!at->count) return (Place){.offset = -1};
+  int instance = at->first + (int)((at->area == AREA_COMM ? step : number) % at->count);
+  return (Place){.area = at->area, .offset = p->offset[instance]};
 }
 int64_t program_input_offset(const Program *p) { return p->arena_bytes; }
 

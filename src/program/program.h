@@ -11,8 +11,8 @@
 //                                            body is cut where one starts
 //   body         a list of instructions, each one node of the partitioned graph:
 //                out, … = op in, …           kernel of the device, or a collective of the comm layer
-//                out, … = op in, … until k   collective that starts here on its axis's stream (collective_stream) and
-//                                            is waited for before instruction k, its first reader
+//                out, … = op in, … until k   collective that starts here on its axis's stream (collective_stream), or MOVE
+//                                            between spaces, and is waited for before instruction k, its first reader
 //   operand      VARIABLE v      storage (or Copy) of a Variable, owned by State
 //                INPUT i         memory of the loader, microbatch by microbatch, or a copy of it where the device
 //                                cannot read that
@@ -33,15 +33,17 @@
 #include "schedule/walk.h"
 
 typedef enum Area { AREA_NONE, AREA_VARIABLE, AREA_INPUT, AREA_SLOT, AREA_STAGING, AREA_WORK, AREA_COMM } Area;
-// Where in a rank's memory a tensor lies. All of it is in the device's space; offload will add a space to this. A
-// tensor of a microbatch has an instance for every microbatch, slot or staging buffer, each with an offset
-// (program_offset, Packed).
-typedef struct Place {
+// Where in a rank's memory something lies: `offset` bytes into the Variables or (any other area) into the working
+// memory of a space of the device. -1: nowhere.
+typedef struct Place { int space; Area area; int64_t offset; } Place;
+// Where a tensor is put. All working memory is in the first space, in which kernels read and write. A tensor of a
+// microbatch has an instance for every microbatch, slot or staging buffer, each with a Place (program_place, Packed).
+typedef struct TensorPlace {
   Area area;
   int stage;   // of SLOT, STAGING, and WORK of MICRO
   Phase phase; // of STAGING
   int first, count; // instances: of Program.offset, from `first` on. Not of VARIABLE and INPUT
-} Place;
+} TensorPlace;
 // How instances have been packed (lives.h): by the time of the bodies, a slot as one; or by that of the whole list,
 // with an instance for each slot or buffer, or for each microbatch.
 typedef enum Packed { PACKED_BY_BODY, PACKED_BY_SLOT, PACKED_BY_MICROBATCH } Packed;
@@ -49,9 +51,9 @@ typedef enum Packed { PACKED_BY_BODY, PACKED_BY_SLOT, PACKED_BY_MICROBATCH } Pac
 // uses number m mod count.
 typedef struct Ring { int count; int64_t bytes; } Ring;
 
-// scratch: bytes of kernel workspace, and its instances, as of a Place. wait: 0, or for a collective that starts here
-// on its axis's stream the index of the instruction before which it must be done: its first reader, or first
-// writer of what it reads (the body's count: at its end).
+// scratch: bytes of kernel workspace, and its instances, as of a TensorPlace. wait: 0, or for a collective that starts
+// here on its axis's stream, or a MOVE that does in the queue of copies, the index of the instruction before which it
+// must be done: its first reader, or first writer of what it reads (the body's count: at its end).
 typedef struct Instruction { int node, wait; int64_t scratch; int first, count; } Instruction;
 typedef struct Body { int count; Instruction *instruction; } Body;
 // The last instruction during which the operands of instruction i must stay: its own, or until what it has started is
@@ -72,11 +74,11 @@ typedef struct MemoryPlan {
   int64_t live;          // all of this but copies of inputs: no arena can be smaller
   int64_t gaps;          // by how much the arena is larger than that
   int64_t kept;          // the most that slots hold at one time, which may be another
-  int64_t total;
+  int64_t total;         // in the first space, as all of this
   int64_t owned_least, owned_most; // of the Variables: what single data ranks own, the least and the most of any
 } MemoryPlan;
 
-// Which of several instances of a Variable a tensor means (program_variable_offset). In a stream several steps are
+// Which of several instances of a Variable a tensor means (program_variable_place). In a stream several steps are
 // under way: what one of them keeps lies in one of as many instances in turn, by its number `step`. A delayed parameter
 // and its versions take turns in their places: `newest` says by how many steps these have moved on.
 typedef struct Turn { int64_t step, newest; } Turn;
@@ -98,9 +100,9 @@ struct Program {
   Body (*micro)[PHASE_COUNT]; // [stage]; empty for stages of other coordinates
   int *stores;                // (nodes) 1 + the input that the step's first microbatch finds empty, of the node that
                               // adds to it first (first_writes.h): this call lacks it, and stores. 0: none
-  Place *place;               // per tensor
-  int64_t *variable_offset;   // per Variable, bytes into State's memory; -1: not on this coordinate
-  int64_t (*copy_offset)[MAX_COPIES];
+  TensorPlace *place;         // per tensor
+  Place *variable_place;      // per Variable; offset -1: not on this coordinate
+  Place (*copy_place)[MAX_COPIES];
   int *variable_instances;    // in a stream: how many a Variable has, one after the other
   int (*copy_instances)[MAX_COPIES];
   int **places;               // in a stream: of a delayed parameter and its versions, by place: the Variables whose
@@ -108,7 +110,7 @@ struct Program {
   int end_cut;                // in a stream: instructions of END up to its sums over the stages, which start there
   int sums_under_way;         // steps whose sums over the stages are at once: what the second half of END reads of the
                               // first has as many instances; 1 where no stream is
-  int64_t state_bytes;        // Variables
+  int64_t state_bytes[DEVICE_MOST_SPACES]; // Variables of each space
   ActionList actions;         // the schedule's list of this coordinate, with bodies cut and REDUCE put in
   Ring *slots;                // (stages); of stages of other coordinates empty
   Ring (*staging)[PHASE_COUNT]; // (stages); the same
@@ -153,11 +155,11 @@ static inline int program_call_lacks(const Program *p, const Node *n, int input,
 }
 // The dtype by which a node finds its kernel: of its first floating-point operand.
 Dtype node_dtype(const Graph *g, const Node *n);
-// Where a Variable (copy -1) or one of its Copies lies, bytes into State's memory.
-int64_t program_variable_offset(const Program *p, int variable, int copy, Turn turn);
-// Where a tensor of the working memory lies: bytes into that, for microbatch `number` (through all steps of a stream)
-// of step `step`. -1: it lies elsewhere.
-int64_t program_offset(const Program *p, int tensor, int number, int64_t step);
+// Where a Variable (copy -1) or one of its Copies lies.
+Place program_variable_place(const Program *p, int variable, int copy, Turn turn);
+// Where a tensor of the working memory lies, for microbatch `number` (through all steps of a stream) of step `step`;
+// offset -1: it is a Variable's or an input's.
+Place program_place(const Program *p, int tensor, int number, int64_t step);
 int64_t program_input_offset(const Program *p); // of the inputs' copies: after all else
 // Bytes of a graph input that a step reads, and how many microbatches these are (1 in BEGIN and END).
 int64_t program_input_bytes(const Program *p, int input, int *microbatches);

@@ -22,7 +22,7 @@ static void close_span(Clock *c, int instance) {
 }
 
 static int instance_of(const Clock *c, int tensor, int number) {
-  const Place *place = &c->p->place[c->root[tensor]];
+  const TensorPlace *place = &c->p->place[c->root[tensor]];
   return place->count ? place->first + number % place->count : -1;
 }
 

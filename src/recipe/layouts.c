@@ -45,7 +45,7 @@ bool layouts_built(LayoutFeature feature) {
   const LayoutTraits *t = &layout_traits[feature];
   if (!t->key[0]) return true;
   const RecipeKey *key = recipe_key_find(t->key);
-  if (!key || key->kind == RECIPE_LATER) return false;
+  if (!key) return false;
   const char *space = strchr(t->condition, ' ');
   const RecipeWord *word = recipe_word(key, space ? space + 1 : "");
   return key->kind != RECIPE_CHOICE || (word && !word->later);

@@ -13,7 +13,6 @@ enum { MAX_KEYS = 128 };
 int loader_set_default(Loader *loader, const RecipeKey *key) {
   loader->recipe->where[key - recipe_keys] = NULL;
   loader->recipe->overridden[key - recipe_keys] = !loader->positions;
-  if (key->kind == RECIPE_LATER) return PLAIT_OK;
   if (!key->fallback) {
     size_t size = key->kind == RECIPE_CORPORA ? sizeof(RecipeCorpora)
                   : key->kind == RECIPE_INTS  ? sizeof(RecipeInts)
@@ -163,7 +162,7 @@ static const char *inference_sections(Arena *arena) {
   const char *text = "", *last = "";
   for (int i = 0; i < recipe_key_count; i++) {
     const char *path = recipe_keys[i].path, *section = arena_format(arena, "%.*s", (int)strcspn(path, "."), path);
-    if (!recipe_keys[i].inference || recipe_keys[i].kind == RECIPE_LATER || !strcmp(section, last)) continue;
+    if (!recipe_keys[i].inference || !strcmp(section, last)) continue;
     text = arena_format(arena, "%s%s%s", text, *text ? ", " : "", last = section);
   }
   return text;

@@ -32,7 +32,6 @@ typedef enum RecipeComm {
   RECIPE_COMM_NCCL
 } RecipeComm;
 typedef enum RecipeWire { RECIPE_WIRE_AUTO, RECIPE_WIRE_SOCKETS, RECIPE_WIRE_UCX } RecipeWire;
-typedef enum RecipeBackend { RECIPE_BACKEND_AUTO, RECIPE_BACKEND_CPU, RECIPE_BACKEND_CUDA } RecipeBackend;
 
 typedef enum RecipePlan { RECIPE_PLAN_FIXED, RECIPE_PLAN_AUTO } RecipePlan;
 
@@ -159,7 +158,7 @@ typedef struct Recipe {
     int comm;     // RecipeComm
     int wire;     // RecipeWire
     double silence; // seconds after which a rank of net that says nothing counts as dead
-    int backend;  // RecipeBackend
+    int backend;  // DeviceKind
     char *cluster; // the name of a shipped cluster, or the absolute path of a file, or NULL
     int threads;  // of all ranks on this machine together; 0: auto
     bool work_stealing; // local ranks that wait help others

@@ -3,7 +3,7 @@
 #include "device/device.h"
 #include "recipe/recipe.h"
 
-int recipe_device(const Recipe *recipe, const Device **device, Error *error);
+const Device *recipe_device(const Recipe *recipe);
 // Whether this build can run on it: PLAIT_BAD_INPUT where it has the device's description only, for plans.
 int recipe_check_runs(const Recipe *recipe, Error *error);
 // The meaning of precision: auto on this machine: DTYPE_BF16 where the device computes it fast, else DTYPE_F32.

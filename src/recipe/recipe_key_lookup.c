@@ -159,7 +159,6 @@ void recipe_key_allowed(const RecipeKey *key, char *out, size_t size) {
   case RECIPE_WORD_OR_PATH: snprintf(out, size, "%s, or a path", words); break;
   case RECIPE_NAME_OR_PATH: snprintf(out, size, "a name, or a path"); break;
   case RECIPE_CORPORA: snprintf(out, size, "a path prefix, or a list of {prefix: PATH, weight: NUMBER}"); break;
-  case RECIPE_LATER: snprintf(out, size, "left out"); break;
   }
 }
 
@@ -199,7 +198,7 @@ const RecipeKey *recipe_key_meant(const char *path) {
   if (synonym) return recipe_key_find(synonym->path);
   const char *last = strrchr(path, '.') ? strrchr(path, '.') + 1 : path;
   for (int i = 0; i < recipe_key_count; i++)
-    if (recipe_keys[i].kind != RECIPE_LATER && !strcmp(recipe_key_leaf(&recipe_keys[i]), last)) return &recipe_keys[i];
+    if (!strcmp(recipe_key_leaf(&recipe_keys[i]), last)) return &recipe_keys[i];
   for (int i = 0; i < recipe_alias_count; i++)
     if (!strcmp(strrchr(recipe_aliases[i].old, '.') + 1, last)) return recipe_key_find(recipe_aliases[i].path);
   return NULL;
@@ -211,8 +210,7 @@ static const char *nearest_name(const char *path) {
                                          "checkpoint", "eval", "run", "loss_scale", "layout", "moe"};
   const char *names[MOST_NAMES], *last = strrchr(path, '.');
   int count = 0;
-  for (int i = 0; i < recipe_key_count; i++)
-    if (recipe_keys[i].kind != RECIPE_LATER) names[count++] = recipe_keys[i].path;
+  for (int i = 0; i < recipe_key_count; i++) names[count++] = recipe_keys[i].path;
   for (size_t i = 0; !last && i < sizeof sections / sizeof *sections; i++) names[count++] = sections[i];
   const char *nearest = nearest_word(path, names, count);
   if (nearest) return nearest;

@@ -2,6 +2,7 @@
 // that have been renamed, and what other systems call them. recipe_key_lookup.c reads it.
 #include "recipe/recipe_keys.h"
 #include "parallel/parallel.h"
+#include "device/device.h"
 #include "op/optimizer.h"
 #include "schedule/schedule.h"
 #include <limits.h>
@@ -83,10 +84,12 @@ static const RecipeWord comm_words[] = {
     {"auto", RECIPE_COMM_AUTO, false}, {"local", RECIPE_COMM_LOCAL, false}, {"mpi", RECIPE_COMM_MPI, false},
     {"net", RECIPE_COMM_NET, false},   {"nccl", RECIPE_COMM_NCCL, true},   {0},
 };
-static const RecipeWord backend_words[] = {{"auto", RECIPE_BACKEND_AUTO, false},
-                                           {"cpu", RECIPE_BACKEND_CPU, false},
-                                           {"cuda", RECIPE_BACKEND_CUDA, false},
-                                           {0}};
+static const RecipeWord backend_words[] = {
+    {"auto", DEVICE_AUTO, false},
+#define DEVICE(id, name, shares) {#name, DEVICE_##id, false},
+#include "device/devices.def"
+    {0},
+};
 
 static const RecipeWord layout_words[] = {
     {"auto", RECIPE_LAYOUT_AUTO, false},
@@ -131,7 +134,6 @@ enum { MANY = 1 << 24, AXIS = 1 << 16 };
 #define STEPS 1e15 // so that arithmetic with steps cannot overflow; messages do not mention it
 
 #define KEY(path, kind, field, ...) {path, kind, offsetof(Recipe, field), __VA_ARGS__}
-#define LATER(path) {path, RECIPE_LATER, 0, .doc = ""}
 
 const RecipeKey recipe_keys[] = {
     KEY("model.config", RECIPE_PATH, model.config, .example = "models/gpt-small.json", .another_run = true,

@@ -20,7 +20,6 @@ typedef enum RecipeKind {
   RECIPE_WORD_OR_PATH, // char *, one of the words as it is, else an absolute path
   RECIPE_NAME_OR_PATH, // char *, a name as it is; with a / or the end .yaml an absolute path
   RECIPE_CORPORA,      // RecipeCorpora
-  RECIPE_LATER,        // known, but nothing reads it yet: refused by name
 } RecipeKind;
 
 typedef struct RecipeWord {
@@ -37,7 +36,6 @@ typedef struct RecipeKey {
   bool required;          // must be given
   double least, most;     // of numbers; most INFINITY: open
   bool above, below;      // least and most themselves are not allowed
-  double built_most;      // a larger number is not built yet; 0: all are built
   bool one_for_all;       // of RECIPE_INTS: one number is allowed instead of a list
   bool has_auto;          // "auto" is allowed …
   int64_t automatic;      // … and stored as this

@@ -107,8 +107,6 @@ static int set_integer(Loader *loader, const RecipeKey *key, const YamlNode *nod
   int64_t value;
   if (is_auto(key, node)) value = key->automatic;
   else if (!read_integer(node, &value) || !in_range(key, (double)value)) return wrong(loader, key, node);
-  else if (key->built_most > 0 && (double)value > key->built_most)
-    return not_built(loader, key, node, arena_format(&loader->arena, "the largest that is: %.0f", key->built_most));
   if (key->kind == RECIPE_INT) *(int *)field = (int)value;
   else *(int64_t *)field = value;
   return PLAIT_OK;
@@ -414,8 +412,7 @@ int loader_set_value(Loader *loader, const RecipeKey *key, const YamlNode *node)
   case RECIPE_WORD_OR_PATH: return set_path(loader, key, node, field);
   case RECIPE_NAME_OR_PATH: return set_name_or_path(loader, key, node, field);
   case RECIPE_CORPORA: return set_corpora(loader, key, node, field);
-  case RECIPE_LATER: break;
   }
-  return error_set(loader->error, PLAIT_BAD_INPUT, "%s%s is not built yet; leave it out",
-                   loader_before(loader, key->path, node), key->path);
+  CHECK(0, "%s has no kind", key->path);
+  return PLAIT_BAD_INPUT;
 }

@@ -41,7 +41,6 @@ static bool is_absent(const Recipe *recipe, const RecipeKey *key) {
   case RECIPE_CORPORA: return ((const RecipeCorpora *)field)->count == 0;
   case RECIPE_INTS: return !key->words && ((const RecipeInts *)field)->count == 0;
   case RECIPE_BYTES: return *(const int64_t *)field == 0;
-  case RECIPE_LATER: return true;
   default: return false;
   }
 }
@@ -150,7 +149,6 @@ static void print_value(const Recipe *recipe, const RecipeKey *key, FILE *out) {
   case RECIPE_NAME_OR_PATH:
   case RECIPE_PATH: yaml_print_text(*(char *const *)field, out); break;
   case RECIPE_CORPORA: print_corpora(field, false, out); break;
-  case RECIPE_LATER: break;
   }
 }
 
@@ -233,7 +231,6 @@ static bool equal_value(const RecipeKey *key, const void *a, const void *b) {
   case RECIPE_NAME_OR_PATH:
   case RECIPE_WORD_OR_PATH: return equal_text(*(char *const *)a, *(char *const *)b);
   case RECIPE_CORPORA: return equal_corpora(a, b);
-  case RECIPE_LATER: return true;
   }
   return false;
 }
@@ -300,7 +297,6 @@ static void print_row(const RecipeKey *key, FILE *out) {
   recipe_key_allowed(key, allowed, sizeof allowed);
   fprintf(out, "| `%s` | ", key->path);
   print_cell(allowed, out);
-  if (key->built_most > 0) fprintf(out, " (above %.0f: not built yet)", key->built_most);
   if (key->required) fputs(" | must be given | ", out);
   else if (key->fallback) fprintf(out, " | `%s` | ", key->fallback);
   else fputs(" | none | ", out);
@@ -361,7 +357,6 @@ void recipe_print_docs(FILE *out) {
   const RecipeKey *before = NULL;
   for (int i = 0; i < recipe_key_count; i++) {
     const RecipeKey *key = &recipe_keys[i];
-    if (key->kind == RECIPE_LATER) continue;
     if (!before || !same_section(before, key) || !recipe_key_section_length(key)) {
       int length = recipe_key_section_length(key);
       fprintf(out, "\n## %.*s\n\n| key | value | default | |\n|---|---|---|---|\n", length ? length : 99, key->path);
@@ -369,12 +364,7 @@ void recipe_print_docs(FILE *out) {
     print_row(key, out);
     before = key;
   }
-  int later = 0;
-  for (int i = 0; i < recipe_key_count; i++)
-    if (recipe_keys[i].kind == RECIPE_LATER)
-      fprintf(out, "%s `%s`", later++ ? "" : "\nKnown but not built yet, and refused:", recipe_keys[i].path);
-  fputs(later ? ".\n\n" : "\n", out);
-  fputs("Renamed keys, whose old names still work:", out);
+  fputs("\nRenamed keys, whose old names still work:", out);
   for (int i = 0; i < recipe_alias_count; i++)
     fprintf(out, "%s `%s` is now `%s`", i ? ";" : "", recipe_aliases[i].old, recipe_aliases[i].path);
   fputs(".\n", out);

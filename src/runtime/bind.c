@@ -37,14 +37,14 @@ static void copy_inputs(Binding *b, int set) {
   const Program *p = b->program;
   for (int i = 0; i < p->graph->input.count; i++) {
     int microbatches;
-    int64_t bytes = program_input_bytes(p, i, &microbatches), stride = round_up(bytes, p->device->space.alignment);
-    char *to =
-        b->state->work + program_input_offset(p) + set * (p->input_bytes / p->schedule->steps) + p->input_offset[i];
+    int64_t bytes = program_input_bytes(p, i, &microbatches), stride = round_up(bytes, p->device->space[0].alignment);
+    char *to = b->state->in[0].work + program_input_offset(p) + set * (p->input_bytes / p->schedule->steps) +
+               p->input_offset[i];
     StepInput from = b->input[set][i];
     int in_micro = p->graph->input.data[i].region == REGION_MICRO;
     for (int m = 0; m < microbatches && from.base; m++) {
       int64_t there = from.row ? rows_valid(p, b->input_rows[i], in_micro ? m : -1) * from.row : bytes;
-      device_copy(b->state->queue, DEVICE_FROM_HOST, to + m * stride, input_address(b, i, set, m), there);
+      device_copy(b->state->queue, DEVICE_FROM_HOST, 0, to + m * stride, input_address(b, i, set, m), there);
     }
     b->input[set][i] = (StepInput){from.base ? to : NULL, stride, 0};
   }
@@ -54,29 +54,24 @@ static void copy_inputs(Binding *b, int set) {
 int binding_inputs(Binding *b, const StepInputs *given, int64_t step, Error *error) {
   int set = (int)(step % b->program->schedule->steps);
   int code = find_inputs(b, given, b->input[set], error);
-  if (!code && !b->program->device->space.is_host) copy_inputs(b, set);
+  if (!code && !b->program->device->space[0].is_host) copy_inputs(b, set);
   return code;
 }
 
 char *binding_address(const Binding *b, int tensor, int microbatch, Turn turn) {
   const Program *p = b->program, *owner = b->state->program;
-  const Place *place = &p->place[tensor];
   const Tensor *t = graph_tensor(p->graph, tensor);
-  switch (place->area) {
-  case AREA_VARIABLE: {
-    int v = b->variable[t->variable];
-    return b->state->memory + program_variable_offset(owner, v, t->copy, turn);
-  }
+  switch (p->place[tensor].area) {
+  case AREA_VARIABLE:
+    return state_address(b->state, program_variable_place(owner, b->variable[t->variable], t->copy, turn));
   case AREA_INPUT:
     return (char *)(uintptr_t)input_address(b, t->input, (int)(turn.step % p->schedule->steps), microbatch);
   case AREA_SLOT:
   case AREA_STAGING:
   case AREA_WORK:
-  case AREA_COMM: {
-    int64_t offset =
-        program_offset(p, tensor, microbatch + b->base, FAULT(sums_of_steps_are_one, turn.step, 0));
-    return offset < 0 ? NULL : b->state->work + offset;
-  }
+  case AREA_COMM:
+    return state_address(b->state, program_place(p, tensor, microbatch + b->base,
+                                                 FAULT(sums_of_steps_are_one, turn.step, 0)));
   case AREA_NONE: break;
   }
   return NULL;
@@ -289,8 +284,9 @@ static int bind_variables(Binding *b, Error *error) {
   b->variable = arena_array(&b->arena, int, g->variable.count + 1);
   for (int i = 0; i < g->variable.count; i++) {
     int v = b->variable[i] = graph_find_variable(owner, g->variable.data[i].name);
-    if (b->program->variable_offset[i] < 0) continue;
-    if (v < 0 || b->state->program->variable_offset[v] < 0 ||
+    if (b->program->variable_place[i].offset < 0) continue;
+    if (v < 0 || b->state->program->variable_place[v].offset < 0 ||
+        owner->variable.data[v].space != g->variable.data[i].space ||
         variable_allocated(owner, &owner->variable.data[v], -1) < variable_allocated(g, &g->variable.data[i], -1) ||
         owner->variable.data[v].copies < g->variable.data[i].copies ||
         !placement_same_owner(g->variable.data[i].storage, owner->variable.data[v].storage))

@@ -80,12 +80,12 @@ static void note_times(Chaos *c, const int *root) {
 // which some may be in use.
 static void find_empty(Chaos *c, const State *state) {
   const Program *p = c->p;
-  c->variables = state->memory;
+  c->variables = state->in[0].memory;
   for (int i = 0; i < p->graph->node.count && p == state->program && !p->schedule->streams; i++) {
     if (!p->stores[i]) continue;
     const Tensor *t = graph_tensor(p->graph, p->graph->node.data[i].input[p->stores[i] - 1]);
     if (!placement_here(&p->mesh, t->placement, c->rank)) continue;
-    int64_t at = program_variable_offset(p, t->variable, -1, state->turn);
+    int64_t at = program_variable_place(p, t->variable, -1, state->turn).offset;
     vec_push(&c->empty, (Need){at, at + tensor_local_elements(p->graph, t) * (int64_t)dtype_size(t->dtype)});
   }
 }
@@ -94,7 +94,7 @@ Chaos *chaos_create(const Program *p, const State *state, DeviceQueue *queue) {
   if (!p->chaos) return NULL;
   Chaos *c = xcalloc(1, sizeof *c);
   *c = (Chaos){.p = p,
-               .work = state->work,
+               .work = state->in[0].work,
                .queue = queue,
                .rank = state->rank,
                .state = (p->chaos * 0x9e3779b97f4a7c15 ^ ((uint64_t)state->rank + 1)) | 1};
@@ -131,7 +131,7 @@ static void poison(const Chaos *c, char *at, int64_t bytes) {
 }
 
 static void poison_tensor(const Chaos *c, int tensor, int instance) {
-  const Place *place = &c->p->place[tensor];
+  const TensorPlace *place = &c->p->place[tensor];
   const Tensor *x = graph_tensor(c->p->graph, tensor);
   int64_t at = c->p->offset[place->first + instance % place->count];
   if (at >= 0) poison(c, c->work + at, tensor_allocated(c->p->graph, x) * (int64_t)dtype_size(x->dtype));
@@ -141,7 +141,7 @@ static void poison_tensor(const Chaos *c, int tensor, int instance) {
 static void poison_buffer(const Chaos *c, const WalkBuffer *b) {
   const Graph *g = c->p->graph;
   for (int t = 0; t < g->tensor.count && !c->p->packed; t++) {
-    const Place *place = &c->p->place[t];
+    const TensorPlace *place = &c->p->place[t];
     if (place->count && place->stage == b->stage &&
         (b->is_slot ? place->area == AREA_SLOT : place->area == AREA_STAGING && place->phase == b->phase))
       poison_tensor(c, t, b->index);

@@ -154,7 +154,7 @@ static int count_rows(Executor *e, const Bound *b) {
     int64_t rows = 0, n = operand_elements(&b->output[k]);
     for (int64_t from = 0; from < n; from += AT_ONCE) {
       int64_t count = n - from < AT_ONCE ? n - from : AT_ONCE;
-      device_copy(e->queue, DEVICE_TO_HOST, piece, (const char *)b->output[k].data + from, count);
+      device_copy(e->queue, DEVICE_TO_HOST, 0, piece, (const char *)b->output[k].data + from, count);
       int code = device_drain(e->queue, e->error);
       if (code) return code;
       for (int64_t i = 0; i < count; i++) rows += piece[i];
@@ -202,7 +202,7 @@ static int wait_collective(Executor *e, Bound *b) {
 static int run_collective(Executor *e, Bound *b) {
   if (fault_drops(&e->program->mesh, b->node, b->piece[0].count)) { // left with what it had
     for (int i = 0; i < b->pieces; i++)
-      device_copy(e->queue, DEVICE_WITHIN, (char *)b->output[b->piece[i].output].data + b->piece[i].recv,
+      device_move(e->queue, 0, (char *)b->output[b->piece[i].output].data + b->piece[i].recv, 0,
                   (char *)b->input[b->piece[i].input].data + b->piece[i].send,
                   b->piece[i].count * (int64_t)dtype_size(b->input[0].dtype));
     return PLAIT_OK;
@@ -241,7 +241,7 @@ static void point_operands(const Executor *e, Bound *b, int microbatch) {
   turn.newest += b->newest;
   if (of->scratch)
     b->call.workspace =
-        e->binding.state->work + e->program->offset[of->first + (microbatch + e->binding.base) % of->count];
+        e->binding.state->in[0].work + e->program->offset[of->first + (microbatch + e->binding.base) % of->count];
   for (int k = 0; k < b->ninput; k++)
     b->input[k].data = b->tensor[k] < 0 || lacks(e->program, b->node, k, microbatch)
                            ? NULL
@@ -347,7 +347,7 @@ static int run_transfer(Executor *e, const Action *a) {
   int send = a->kind == ACTION_SEND, peer = stage_coordinate(a->peer, e->program->schedule->map),
       direction = send ? a->peer > a->stage : a->stage > a->peer;
   OBSERVE(e, TRANSFER, .action = a, .microbatch = a->microbatch, .peer = peer, .direction = direction,
-          .bytes = (int64_t)(buffer.count * dtype_size(t->dtype)), .offset = address - e->binding.state->work);
+          .bytes = (int64_t)(buffer.count * dtype_size(t->dtype)), .offset = address - e->binding.state->in[0].work);
   PlaitComm *pipe = e->binding.pipe[direction];
   int code;
   if (send) {

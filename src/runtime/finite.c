@@ -37,7 +37,7 @@ int64_t finite_first_not(DeviceQueue *queue, const Operand *x, int minus, double
   if (!queue) return first_in_piece(x, x->data, 0, n, minus, value);
   for (int64_t from = 0; from < n && found < 0; from += AT_ONCE) {
     int64_t count = n - from < AT_ONCE ? n - from : AT_ONCE;
-    device_copy(queue, DEVICE_TO_HOST, piece, (const char *)x->data + from * size, count * size);
+    device_copy(queue, DEVICE_TO_HOST, 0, piece, (const char *)x->data + from * size, count * size);
     if (device_drain(queue, NULL)) return -1; // the run will say so
     found = first_in_piece(x, piece, from, count, minus, value);
   }

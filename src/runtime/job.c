@@ -150,5 +150,5 @@ void job_destroy(Job *j) {
 const Program *job_program(const Job *j, int coordinate) { return j->list.data[0]->program[coordinate]; }
 
 int64_t job_state_bytes(const Job *j, int coordinate) {
-  return state_plan_bytes(job_program(j, coordinate), j->work_bytes[coordinate]);
+  return state_plan_bytes(job_program(j, coordinate), 0, j->work_bytes[coordinate]);
 }

@@ -68,5 +68,5 @@ int job_pipeline_ranks(const Job *job);
 int job_data_ranks(const Job *job);
 // The Program whose Variables a pipeline rank's State holds: the first's.
 const Program *job_program(const Job *job, int coordinate);
-// Bytes that a rank allocates when it loads the job: Variables and working memory.
+// Bytes that a rank allocates when it loads the job, in the device's first space: Variables and working memory.
 int64_t job_state_bytes(const Job *job, int coordinate);

@@ -10,7 +10,7 @@ static void copy_rows(const Outputs *o, const OutputCopy *to, const Observation 
   int64_t rows = x->size[0], n = operand_elements(x), width = rows ? n / rows : 0;
   if (!n) return;
   char *copy = xcalloc((size_t)n, dtype_size(x->dtype));
-  device_copy(seen->queue, DEVICE_TO_HOST, copy, x->data, n * (int64_t)dtype_size(x->dtype));
+  device_copy(seen->queue, DEVICE_TO_HOST, 0, copy, x->data, n * (int64_t)dtype_size(x->dtype));
   int64_t first =
       shares_first(o->shares, seen->microbatch, 0) + FAULT(outputs_of_one_rank, index_map(&x->map[0], 0), 0);
   if (!device_drain(seen->queue, NULL)) // else the run will say so

@@ -52,12 +52,14 @@ int rank_load(Rank *r, const Job *job, Error *error) {
   CHECK(!r->job, "a rank loads one job");
   r->job = job;
   find_data_rank(r);
-  int code =
-      job->run.threads > 1 || job->teams ? team_create_in(job->teams, job->run.threads, &r->team, error) : PLAIT_OK;
+  const Device *device;
+  int number = FAULT(ranks_share_an_instance, r->rank % plait_world_local_size(r->world->world), 0);
+  int code = device_instance(job->options.device, number, &device, error);
+  if (!code && (job->run.threads > 1 || job->teams))
+    code = team_create_in(job->teams, job->run.threads, &r->team, error);
   if (!code && lends(job)) comm_set_idle(r->world, (Idle){lend, r->team});
-  if (!code)
-    code = state_create(job_program(job, c), job->options.device, job->work_bytes[c], r->rank, &r->state, error);
-  if (!code) code = device_queue_create(job->options.device, r->team, &r->queue, error);
+  if (!code) code = state_create(job_program(job, c), device, job->work_bytes[c], r->rank, &r->state, error);
+  if (!code) code = device_queue_create(device, r->team, &r->queue, error);
   if (code) return code;
   state_init(r->state, job->run.seed, is_not_loaded);
   code = create_executors(r, c, error);

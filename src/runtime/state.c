@@ -5,24 +5,33 @@
 
 int64_t program_work_bytes(const Program *p) { return program_input_offset(p) + p->input_bytes; }
 
-int64_t state_plan_bytes(const Program *program, int64_t work_bytes) {
-  const DeviceSpace *space = &program->device->space;
-  return round_up(program->state_bytes + work_bytes + space->alignment, space->page);
+int64_t state_plan_bytes(const Program *program, int space, int64_t work_bytes) {
+  const DeviceSpace *s = &program->device->space[space];
+  if (space && !program->state_bytes[space]) return 0;
+  return round_up(program->state_bytes[space] + (space ? 0 : work_bytes) + s->alignment, s->page);
+}
+
+static int create_in(State *s, int space, int64_t work_bytes, Error *error) {
+  StateMemory *in = &s->in[space];
+  in->bytes = state_plan_bytes(s->program, space, work_bytes);
+  int code = in->bytes ? device_allocate(s->device, space, in->bytes, &in->memory, error) : PLAIT_OK;
+  if (code) error_name_rank(error, s->rank, NULL);
+  else if (in->memory)
+    in->work = in->memory + round_up(s->program->state_bytes[space], s->device->space[space].alignment);
+  return code;
 }
 
 int state_create(const Program *program, const Device *device, int64_t work_bytes, int rank, State **out,
                  Error *error) {
   State *s = xcalloc(1, sizeof *s);
-  *s = (State){.program = program, .device = device, .rank = rank, .bytes = state_plan_bytes(program, work_bytes),
-               .changes = 1};
-  int code = device_allocate(device, s->bytes, &s->memory, error);
-  if (code) error_name_rank(error, rank, NULL);
+  *s = (State){.program = program, .device = device, .rank = rank, .changes = 1};
+  int code = PLAIT_OK;
+  for (int space = 0; space < device->spaces && !code; space++) code = create_in(s, space, work_bytes, error);
   if (!code) code = device_queue_create(device, NULL, &s->queue, error);
   if (code) {
     state_destroy(s);
     return code;
   }
-  s->work = s->memory + round_up(program->state_bytes, device->space.alignment);
   *out = s;
   return PLAIT_OK;
 }
@@ -30,7 +39,8 @@ int state_create(const Program *program, const Device *device, int64_t work_byte
 void state_destroy(State *s) {
   if (!s) return;
   device_queue_destroy(s->queue);
-  device_release(s->device, s->memory, s->bytes);
+  for (int space = 0; space < s->device->spaces; space++)
+    device_release(s->device, space, s->in[space].memory, s->in[space].bytes);
   free(s);
 }
 
@@ -45,7 +55,7 @@ static const Variable *find_variable(const State *s, int v, int copy) {
 
 ShardBoxes state_boxes(const State *s, int variable, int copy) {
   const Variable *v = find_variable(s, variable, copy);
-  if (s->program->variable_offset[variable] < 0) return (ShardBoxes){.shard = shard_nowhere()};
+  if (s->program->variable_place[variable].offset < 0) return (ShardBoxes){.shard = shard_nowhere()};
   return (ShardBoxes){.shard = shard_of(&s->program->mesh, variable_placement(v, copy), &v->shape, s->rank)};
 }
 
@@ -55,9 +65,10 @@ Dtype state_dtype(const State *s, int variable, int copy) {
 }
 
 // Elements of the host, side by side in a device's memory.
-static void copy_bytes(const State *s, DeviceCopy kind, char *memory, void *host, int64_t bytes) {
+static void copy_bytes(const State *s, DeviceCopy kind, int space, char *memory, void *host, int64_t bytes) {
   void *to = kind == DEVICE_TO_HOST ? host : memory, *from = kind == DEVICE_TO_HOST ? memory : host;
-  FAULT(memory_is_a_pointer, device_copy(s->queue, kind, to, from, bytes), (void)memcpy(to, from, (size_t)bytes));
+  FAULT(memory_is_a_pointer, device_copy(s->queue, kind, space, to, from, bytes),
+        (void)memcpy(to, from, (size_t)bytes));
 }
 
 static void drain(const State *s) {
@@ -66,16 +77,16 @@ static void drain(const State *s) {
 }
 
 // The same of `n` numbers of a few bits each, number `first` on: of the bytes at both ends, others have a part.
-static void copy_packed(const State *s, DeviceCopy kind, char *memory, int bits, int64_t first, int64_t n,
+static void copy_packed(const State *s, DeviceCopy kind, int space, char *memory, int bits, int64_t first, int64_t n,
                         uint8_t *host) {
   int64_t begin = first * bits / 8, bytes = ((first + n) * bits + 7) / 8 - begin, skipped = first - begin * 8 / bits;
   uint8_t *packed = xcalloc((size_t)bytes, 1);
-  copy_bytes(s, DEVICE_TO_HOST, memory + begin, packed, bytes);
+  copy_bytes(s, DEVICE_TO_HOST, space, memory + begin, packed, bytes);
   drain(s);
   for (int64_t i = 0; i < n; i++)
     if (kind == DEVICE_TO_HOST) host[i] = packed_load(packed, bits, skipped + i);
     else packed_store(packed, bits, skipped + i, host[i]);
-  if (kind == DEVICE_FROM_HOST) copy_bytes(s, kind, memory + begin, packed, bytes);
+  if (kind == DEVICE_FROM_HOST) copy_bytes(s, kind, space, memory + begin, packed, bytes);
   drain(s);
   free(packed);
 }
@@ -83,9 +94,8 @@ static void copy_packed(const State *s, DeviceCopy kind, char *memory, int bits,
 // Run by run: a run ends where the memory has padding, or what the part leaves out.
 void state_copy_stored(const State *s, int variable, int copy, const Box *part, DeviceCopy kind, void *stored) {
   char *host = stored;
-  int64_t stride[BOX_MAX_RANK],
-      run = 1, offset = program_variable_offset(s->program, variable, copy, s->turn);
-  int64_t index[BOX_MAX_RANK] = {0};
+  int64_t stride[BOX_MAX_RANK], run = 1, index[BOX_MAX_RANK] = {0};
+  Place place = program_variable_place(s->program, variable, copy, s->turn);
   int bits = variable_bits(find_variable(s, variable, copy), copy), size = bits / 8;
   int outer = part->rank; // dims before this one are gone through one by one
   if (!box_elements(part)) return;
@@ -98,9 +108,9 @@ void state_copy_stored(const State *s, int variable, int copy, const Box *part, 
     int64_t at = 0;
     for (int d = 0; d < part->rank; d++)
       at += (held.at[d] + part->offset[d] - held.box.offset[d] + index[d]) * stride[d];
-    char *memory = s->memory + offset;
-    if (size) copy_bytes(s, kind, memory + at * size, host, run * size);
-    else copy_packed(s, kind, memory, bits, at, run, (uint8_t *)host);
+    char *memory = state_address(s, place);
+    if (size) copy_bytes(s, kind, place.space, memory + at * size, host, run * size);
+    else copy_packed(s, kind, place.space, memory, bits, at, run, (uint8_t *)host);
     host += run * (size ? size : 1);
     int d = outer - 1;
     while (d >= 0 && ++index[d] == part->local[d]) index[d--] = 0;

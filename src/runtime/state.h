@@ -1,4 +1,5 @@
-// State owns all Variables of one rank, in one piece of a device's memory together with that in which Programs work.
+// State owns all Variables of one rank. In each space of its device it has one piece of memory: with the Variables that
+// lie there, and in the first space, in which kernels read and write, with that in which Programs work.
 // Train, evaluation and generation Programs borrow it: their Variables are those of the same names.
 //
 // Addresses in it are the executor's, its kernels' and its observers'. Everyone else reads and writes parts of
@@ -7,25 +8,32 @@
 #include "sharding/shard.h"
 #include "program/program.h"
 
+// Addresses of a space: of the Variables, and after them of the slots, workspace and scratch of whichever Program runs.
+typedef struct StateMemory { char *memory, *work; int64_t bytes; } StateMemory;
+
 typedef struct State {
   const Program *program; // whose Variables these are; borrowed
-  const Device *device;   // on which they lie
+  const Device *device;   // the instance on which they lie
   DeviceQueue *queue;     // for copies from and to the host
   int rank;
-  char *memory;           // an address of the device's
-  int64_t bytes;
+  StateMemory in[DEVICE_MOST_SPACES]; // of a space without Variables, but the first, NULL
   uint64_t changes;       // writes and steps so far, from 1 on. An executor whose last step left this number knows that
                           // nothing has changed since
   Turn turn;              // which instances of the Variables are those of the step that was finished last
-  char *work;             // slots, workspace and scratch of whichever Program runs
 } State;
+
+// The device's address of a place; NULL where it is nowhere.
+static inline char *state_address(const State *s, Place place) {
+  const StateMemory *in = &s->in[place.space];
+  return place.offset < 0 ? NULL : (place.area == AREA_VARIABLE ? in->memory : in->work) + place.offset;
+}
 
 // Bytes that a Program needs beside the Variables.
 int64_t program_work_bytes(const Program *p);
-// Bytes that state_create will allocate: Variables and work, rounded up to whole pages of the device.
-int64_t state_plan_bytes(const Program *program, int64_t work_bytes);
+// Bytes that state_create will allocate in a space: Variables and, in the first one, work, rounded up to whole pages.
+int64_t state_plan_bytes(const Program *program, int space, int64_t work_bytes);
 // Allocates Variables and `work_bytes` (the most that any Program to be run on it needs), all zero, on the Program's
-// device or on one that imitates it (device_null).
+// device, an instance of it (device_instance), or one that imitates it (device_null).
 int state_create(const Program *program, const Device *device, int64_t work_bytes, int rank, State **out, Error *error);
 void state_destroy(State *s);
 

@@ -56,8 +56,8 @@ static int read_options(RunPlan *plan, Error *error) {
   recipe_step(r, &model, &o->step);
   int code = recipe_check_step(r, &model, &o->step, error);
   if (!code) code = check_experts(r, plan->config, error);
-  if (!code) code = recipe_device(r, &o->device, error);
   if (code) return code;
+  o->device = recipe_device(r);
   o->chaos = chaos_of_environment();
   o->parallel = parallel_create(&o->step, &model);
   compile_set_batch(o, r->batch.global, r->batch.micro);

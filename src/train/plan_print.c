@@ -99,7 +99,7 @@ static const Variable *padding_of(const Program *p, double *bytes, double *paddi
   *bytes = *padding = 0;
   for (int i = 0; i < p->graph->variable.count; i++) {
     const Variable *v = &p->graph->variable.data[i];
-    if (p->variable_offset[i] < 0 || !v->shape.rank) continue;
+    if (p->variable_place[i].offset < 0 || !v->shape.rank) continue;
     double local = 1, whole = 1, size = (double)variable_bits(v, -1) / 8;
     for (int d = 0; d < v->shape.rank; d++)
       local *= (double)variable_local(p->graph, v, -1)[d], whole *= (double)v->shape.size[d];

@@ -57,7 +57,8 @@ static int64_t last_step(const Training *x) { return x->trainer->recipe->schedul
 static bool runs_on(const Training *x, int64_t step) {
   const Trainer *t = x->trainer;
   return step < last_step(x) && !trainer_due_evaluation(t, step) &&
-         !trainer_due(t->recipe->checkpoint.every, step, last_step(x)) && !hooks_pause(t, step);
+         !trainer_due(t->recipe->checkpoint.every, step, last_step(x)) &&
+         !FAULT(stream_runs_past_hooks, hooks_pause(t, step), false);
 }
 
 static int run_step(Training *x, Error *error) {

@@ -118,9 +118,10 @@ static void check_address(const Binding *b, int tensor) {
   for (int m = 0; m < p->schedule->microbatches; m++) {
     const char *at = binding_address(b, tensor, m, (Turn){0});
     if (p->place[tensor].area == AREA_INPUT) continue;
-    assert_true(at >= b->state->memory && at + tensor_local_elements(p->graph, t) * (int64_t)dtype_size(t->dtype) <=
-                                              b->state->memory + b->state->bytes);
-    assert_int_equal((uintptr_t)at % (uintptr_t)p->device->space.alignment, 0);
+    assert_true(at >= b->state->in[0].memory &&
+                at + tensor_local_elements(p->graph, t) * (int64_t)dtype_size(t->dtype) <=
+                    b->state->in[0].memory + b->state->in[0].bytes);
+    assert_int_equal((uintptr_t)at % (uintptr_t)p->device->space[0].alignment, 0);
   }
 }
 
@@ -211,7 +212,7 @@ static void far_memory_is_out_of_reach(void **state) {
   const Device *far = far_cpu();
   DeviceQueue *queue;
   char *address, in[6] = "hello", out[6] = "";
-  SUCCEED(device_allocate(far, far->space.page, &address, &error));
+  SUCCEED(device_allocate(far, 0, far->space[0].page, &address, &error));
   SUCCEED(device_queue_create(far, NULL, &queue, &error));
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
   const int watched = 1;
@@ -220,18 +221,18 @@ static void far_memory_is_out_of_reach(void **state) {
 #endif
   assert_true(watched || !can_read(address));
   assert_true(watched || can_read(in));
-  device_copy(queue, DEVICE_FROM_HOST, address + 7, in, 6);
-  device_copy(queue, DEVICE_WITHIN, address + 100, address + 7, 6);
-  device_copy(queue, DEVICE_TO_HOST, out, address + 100, 6);
+  device_copy(queue, DEVICE_FROM_HOST, 0, address + 7, in, 6);
+  device_move(queue, 0, address + 100, 0, address + 7, 6);
+  device_copy(queue, DEVICE_TO_HOST, 0, out, address + 100, 6);
   SUCCEED(device_drain(queue, &error));
   assert_string_equal(out, "hello");
   assert_string_equal((char *)device_host_pointer(far, address + 100), "hello");
   device_fill(queue, address, 'x', 6);
-  device_copy(queue, DEVICE_TO_HOST, out, address, 6);
+  device_copy(queue, DEVICE_TO_HOST, 0, out, address, 6);
   SUCCEED(device_drain(queue, &error));
   assert_memory_equal(out, "xxxxxx", 6);
   device_queue_destroy(queue);
-  device_release(far, address, far->space.page);
+  device_release(far, 0, address, far->space[0].page);
 }
 
 static void wait_and_store(const KernelCall *call) {
@@ -247,7 +248,7 @@ static void far_queues_keep_their_order(void **state) {
   DeviceBound bound;
   char *address;
   double one = 1, ten = 10, start = 5, result = 0;
-  SUCCEED(device_allocate(far, far->space.page, &address, &error));
+  SUCCEED(device_allocate(far, 0, far->space[0].page, &address, &error));
   SUCCEED(device_queue_create(far, NULL, &kernels, &error));
   SUCCEED(device_queue_create(far, NULL, &copies, &error));
   Operand input = {.data = address, .dtype = DTYPE_F64}, output = {.data = address + 64, .dtype = DTYPE_F64};
@@ -259,7 +260,7 @@ static void far_queues_keep_their_order(void **state) {
   SUCCEED(far->implementation->bind(far, &(DeviceKernel){.host = wait_and_store}, &call, &arena, &bound, &error));
   SUCCEED(
       far->implementation->bind(far, &(DeviceKernel){.host = wait_and_store}, &call_ten, &arena, &bound_ten, &error));
-  device_copy(copies, DEVICE_FROM_HOST, address, &start, sizeof start);
+  device_copy(copies, DEVICE_FROM_HOST, 0, address, &start, sizeof start);
   device_follow(kernels, device_record(copies));
   device_run(kernels, &bound, &call); // 64: 5 + 1
   input.data = address + 64;
@@ -268,19 +269,20 @@ static void far_queues_keep_their_order(void **state) {
   input.data = output.data = NULL;
   DeviceEvent done = device_record(kernels);
   device_follow(copies, done);
-  device_copy(copies, DEVICE_TO_HOST, &result, address + 128, sizeof result);
+  device_copy(copies, DEVICE_TO_HOST, 0, &result, address + 128, sizeof result);
   SUCCEED(device_drain(copies, &error));
   SUCCEED(device_wait(done, &error));
   assert_true(result == 16);
   device_queue_destroy(copies);
   device_queue_destroy(kernels);
   arena_free(&arena);
-  device_release(far, address, far->space.page);
+  device_release(far, 0, address, far->space[0].page);
 }
 
 // Element (i, k) of what a rank holds of a matrix, where the kernels find it: rows of `width` elements.
 static float in_memory(const State *s, int v, int64_t width, int64_t i, int64_t k) {
-  return ((const float *)device_host_pointer(s->device, s->memory + s->program->variable_offset[v]))[i * width + k];
+  return (
+      (const float *)device_host_pointer(s->device, state_address(s, s->program->variable_place[v])))[i * width + k];
 }
 
 // A part of a Variable, sharded and perhaps padded, lands where the kernels look for it, and nothing else changes.

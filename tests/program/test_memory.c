@@ -33,7 +33,7 @@ static int64_t bytes_of(const Tensor *t) {
 static void check_apart(const Program *p, const Ranges *r, int64_t limit) {
   for (int i = 0; i < r->count; i++) {
     const Range *a = &r->data[i];
-    assert_true(a->from >= 0 && a->from % p->device->space.alignment == 0 && a->to <= limit);
+    assert_true(a->from >= 0 && a->from % p->device->space[0].alignment == 0 && a->to <= limit);
     for (int k = 0; k < i; k++) {
       const Range *b = &r->data[k];
       if (a->from < b->to && b->from < a->to)
@@ -66,13 +66,13 @@ static int has(Rank *r, int tensor) {
 }
 
 static Holder range_of(const Rank *r, int tensor, int number) {
-  int64_t from = program_offset(r->p, tensor, number, 0);
+  int64_t from = program_place(r->p, tensor, number, 0).offset;
   return (Holder){tensor, number, r->now, r->now, from, from + bytes_of(graph_tensor(r->p->graph, tensor))};
 }
 
 // Whatever lay there is gone, and nothing that is under way may lie there.
 static void write_over(Rank *r, int64_t from, int64_t to, const char *who) {
-  if (from < 0 || to > r->p->arena_bytes || from % r->p->device->space.alignment)
+  if (from < 0 || to > r->p->arena_bytes || from % r->p->device->space[0].alignment)
     fail_msg("%s writes %lld to %lld of %lld", who, (long long)from, (long long)to, (long long)r->p->arena_bytes);
   for (int i = 0; i < r->lock.count; i++)
     if (r->lock.data[i].from < to && from < r->lock.data[i].to)
@@ -216,7 +216,7 @@ static int64_t most_needed(const Rank *r) {
   int64_t *change = xcalloc((size_t)r->now + 2, sizeof *change), now = 0, most = 0;
   for (int i = 0; i < r->past.count; i++) {
     const Holder *h = &r->past.data[i];
-    int64_t bytes = round_up(h->to - h->from, r->p->device->space.alignment);
+    int64_t bytes = round_up(h->to - h->from, r->p->device->space[0].alignment);
     change[h->made] += bytes, change[h->used + 1] -= bytes;
   }
   for (int i = 0; i <= r->now; i++) {
@@ -248,7 +248,7 @@ static void check_working_memory(const Program *p, int rank, Counts *seen) {
       for (int i = 0; i < p->micro[s][phase].count; i++)
         if (p->micro[s][phase].instruction[i].scratch > scratch) scratch = p->micro[s][phase].instruction[i].scratch;
   // The plan takes no more for needed than is.
-  int64_t most = most_needed(&r) + round_up(scratch, p->device->space.alignment);
+  int64_t most = most_needed(&r) + round_up(scratch, p->device->space[0].alignment);
   if (!r.owners && p->packed && m->live > most)
     fail_msg("the plan says that %lld bytes are needed at once, of at most %lld", (long long)m->live, (long long)most);
   seen->plans++;
@@ -263,17 +263,17 @@ static void check_variables(const Program *p) {
   Ranges live = {0};
   for (int i = 0; i < g->variable.count; i++) {
     const Variable *v = &g->variable.data[i];
-    assert_int_equal(p->variable_offset[i] >= 0,
+    assert_int_equal(p->variable_place[i].offset >= 0,
                      mesh_runs_stages(&p->mesh, p->coordinate, graph_stages(p->graph, v->stages)));
-    if (p->variable_offset[i] < 0) continue;
-    int64_t from = p->variable_offset[i];
+    if (p->variable_place[i].offset < 0) continue;
+    int64_t from = p->variable_place[i].offset;
     vec_push(&live, (Range){from, from + variable_allocated(g, v, -1) * (int64_t)dtype_size(v->dtype), -i});
     for (int c = 0; c < v->copies; c++) {
-      from = p->copy_offset[i][c];
+      from = p->copy_place[i][c].offset;
       vec_push(&live, (Range){from, from + variable_allocated(g, v, c) * (int64_t)dtype_size(v->copy[c].dtype), -i});
     }
   }
-  check_apart(p, &live, p->state_bytes);
+  check_apart(p, &live, p->state_bytes[0]);
   for (int i = 0; i < g->tensor.count; i++) { // a tensor that is bound fits into what it is bound to
     const Tensor *t = graph_tensor(g, i);
     if (t->variable < 0) continue;
@@ -338,11 +338,11 @@ static void check_program(const Program *p, Counts *seen) {
     for (int phase = 0; phase < PHASE_COUNT; phase++) seen->in_bodies += check_in_flight(p, &p->micro[s][phase]);
   seen->reductions += check_reductions(p);
   const MemoryPlan *m = &p->memory;
-  assert_true(m->parameters + m->gradients + m->optimizer + m->other == p->state_bytes);
+  assert_true(m->parameters + m->gradients + m->optimizer + m->other == p->state_bytes[0]);
   assert_true(m->activations + m->workspace + m->communication == m->live + p->input_bytes);
   assert_true(m->live + m->gaps == p->arena_bytes && m->gaps >= 0 && m->kept >= m->activations);
-  assert_true(m->total == p->state_bytes + p->arena_bytes + p->input_bytes);
-  assert_true(m->total == p->state_bytes + program_work_bytes(p));
+  assert_true(m->total == p->state_bytes[0] + p->arena_bytes + p->input_bytes);
+  assert_true(m->total == p->state_bytes[0] + program_work_bytes(p));
 }
 
 static const struct { int pp, dp, tp, zero, micro; const char *schedule; int virtual_stages;

@@ -122,11 +122,11 @@ typedef struct Block { int64_t from, to; int area, gradient, first, last; } Bloc
 typedef struct Blocks { Block block[4096]; int count, of[16384]; } Blocks; // of: by tensor, 1 + its block
 
 static void use_block(Blocks *b, const Program *p, int tensor, int gradient, int at) {
-  const Place *place = &p->place[tensor];
+  const TensorPlace *place = &p->place[tensor];
   const Tensor *t = graph_tensor(p->graph, tensor);
   assert_true(tensor < 16384 && b->count < 4096);
   if (!b->of[tensor]) {
-    int64_t bytes = t->allocated_ * (int64_t)dtype_size(t->dtype), from = program_offset(p, tensor, 0, 0);
+    int64_t bytes = t->allocated_ * (int64_t)dtype_size(t->dtype), from = program_place(p, tensor, 0, 0).offset;
     b->block[b->count] = (Block){from, from + bytes, place->area, gradient, at, at};
     b->of[tensor] = ++b->count;
   }

@@ -447,13 +447,13 @@ static int64_t held(const Program *p, int rank, int owned, unsigned kinds) {
   int64_t bytes = 0;
   for (int i = 0; i < p->graph->variable.count; i++) {
     const Variable *v = &p->graph->variable.data[i];
-    if (p->variable_offset[i] < 0 || !(kinds >> v->kind & 1)) continue;
+    if (p->variable_place[i].offset < 0 || !(kinds >> v->kind & 1)) continue;
     for (int c = -1; c < v->copies; c++) {
       const Placement *placement = c < 0 ? v->storage : v->copy[c].placement;
       int64_t elements = variable_allocated(p->graph, v, c);
       if (!placement_here(&p->mesh, placement, rank) || (owned && !placement->owner_axes)) continue;
       bytes +=
-          round_up(elements * (int64_t)dtype_size(c < 0 ? v->dtype : v->copy[c].dtype), p->device->space.alignment);
+          round_up(elements * (int64_t)dtype_size(c < 0 ? v->dtype : v->copy[c].dtype), p->device->space[0].alignment);
     }
   }
   return bytes;
@@ -464,13 +464,13 @@ static void expect_disjoint(const Program *p, int rank) {
   for (int i = 0; i < p->graph->variable.count; i++)
     for (int k = 0; k < p->graph->variable.count; k++) {
       const Variable *v = &p->graph->variable.data[i], *w = &p->graph->variable.data[k];
-      int64_t a = p->variable_offset[i], b = p->variable_offset[k],
+      int64_t a = p->variable_place[i].offset, b = p->variable_place[k].offset,
               end = a + variable_allocated(p->graph, v, -1) * (int64_t)dtype_size(v->dtype);
       if (a < 0 || !placement_here(&p->mesh, v->storage, rank)) continue;
-      assert_true(end <= p->state_bytes);
+      assert_true(end <= p->state_bytes[0]);
       for (int c = k == i ? 0 : -1; b >= 0 && c < w->copies; c++) {
         if (!placement_here(&p->mesh, c < 0 ? w->storage : w->copy[c].placement, rank)) continue;
-        int64_t at = c < 0 ? b : p->copy_offset[k][c], bytes = (variable_allocated(p->graph, w, c)) *
+        int64_t at = c < 0 ? b : p->copy_place[k][c].offset, bytes = (variable_allocated(p->graph, w, c)) *
                                                                (int64_t)dtype_size(c < 0 ? w->dtype : w->copy[c].dtype);
         if (at < end && a < at + bytes) fail_msg("rank %d: %s and %s overlap", rank, v->name, w->name);
       }
@@ -493,7 +493,7 @@ static void expect_owners(const char *const *keys) {
       int64_t mine = held(p, ranks[i], 0, all), owned = held(p, ranks[i], 1, all), weights = 0;
       for (int k = 0; k < p->graph->variable.count; k++) {
         const Variable *v = &p->graph->variable.data[k];
-        if (v->kind != VARIABLE_PARAMETER || p->variable_offset[k] < 0) continue;
+        if (v->kind != VARIABLE_PARAMETER || p->variable_place[k].offset < 0) continue;
         assert_int_equal(v->storage->owner_axes, 1u << dp);
         if (placement_here(mesh, v->storage, ranks[i])) weights += variable_allocated(p->graph, v, -1);
         if (!i) whole += variable_allocated(p->graph, v, -1);
@@ -510,7 +510,8 @@ static void expect_owners(const char *const *keys) {
     print_message("pp %d: %d owners of %lld elements, %lld to %lld, largest tensor %lld\n", stage, n, (long long)whole,
                   (long long)least, (long long)most, (long long)largest);
     assert_true(sum == whole && most - least <= largest);
-    assert_true(p->state_bytes == total && p->memory.owned_least == owned_least && p->memory.owned_most == owned_most);
+    assert_true(p->state_bytes[0] == total && p->memory.owned_least == owned_least &&
+                p->memory.owned_most == owned_most);
     const MemoryPlan *m = &p->memory;
     assert_true(m->parameters + m->gradients + m->optimizer + m->other == total);
     assert_true(held(p, ranks[0], 0, parameter) <= m->parameters + largest * 4);

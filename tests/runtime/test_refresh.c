@@ -173,7 +173,7 @@ static void harm(const State *s) {
   for (int v = 0; v < p->graph->variable.count; v++) {
     const Variable *variable = &p->graph->variable.data[v];
     if (variable->copies)
-      memset(s->memory + program_variable_offset(p, v, 0, s->turn), 0, (size_t)variable->copy[0].allocated_ * 2);
+      memset(state_address(s, program_variable_place(p, v, 0, s->turn)), 0, (size_t)variable->copy[0].allocated_ * 2);
   }
 }
 

@@ -87,6 +87,10 @@ expect 0 'step 1: gradients overflow' "$PLAIT" train recipe.yaml "${stream[@]}" 
 [ "$(metric half 3 skipped)" = 1 ] || fail 'step 3 of fp16 is not skipped'
 train "${stream[@]}" mesh.dp=2 parallel.zero=1 run.noise_scale=2 run.dir=noise batch.micro=1
 close_to "$(metric one-2bw 12 loss)" "$(metric noise 12 loss)" 1e-10 || fail 'dp 2 with ZeRO 1'
+# shares that change after a step: no later one has begun by then
+printf '{"step": %d, "shares": [%s]}\n' 1 '4, 4' 3 '3, 5' 6 '5, 3' >log.jsonl
+train "${stream[@]}" mesh.dp=2 batch.micro=1 batch.balance=measured batch.most=1.25 batch.replay=log.jsonl run.dir=shares
+close_to "$(metric one-2bw 12 loss)" "$(metric shares 12 loss)" 1e-10 || fail 'shares that change'
 refused 'optimizer.delay is not 1, but parallel.pipeline is 2bw' optimizer.delay=2
 refused 'takes at least as many microbatches' batch.micro=8
 finish

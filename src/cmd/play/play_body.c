@@ -151,7 +151,7 @@ static json_t *step_memory(const Play *play, const Body *body, const LifeList *l
   int64_t scratch = 0, kept = 0;
   for (int i = from; i < to; i++) {
     Held h = held_during(play, lives, i);
-    int64_t own = round_up(body->instruction[i].scratch, play->program->device->space.alignment);
+    int64_t own = round_up(body->instruction[i].scratch, play->program->device->space[0].alignment);
     int64_t in_slot = slot ? slot[i] : 0;
     if (i > from && h.all + own + in_slot <= most.all + scratch + kept) continue;
     most = h;

@@ -6,9 +6,9 @@
 #include "device/cpu/split.h"
 #include "device/cpu/update_copy.h"
 #include "device/cpu/states.h"
-#include "device/far.h"
 #include "device/host.h"
 #include <math.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -177,9 +177,6 @@ static double peak_flops(const Device *device, Dtype dtype, Team *team) {
   return best;
 }
 
-#define DESCRIPTION(device_name, is_the_host)                                                                          \
-  .name = device_name, .space = {is_the_host, HOST_PAGE, HOST_ALIGNMENT},                                              \
-  .dtypes = 1u << DTYPE_F64 | 1u << DTYPE_F32 | 1u << DTYPE_BF16 | 1u << DTYPE_F16
 // Terms of a sum that are not rounded on their own are nothing for the reference, which rounds what the dtypes say.
 #define FUSES(level)                                                                                                   \
   (DEVICE_FUSES_ACCUMULATE | DEVICE_FUSES_BIAS | DEVICE_FUSES_NARROW_ACCUMULATE | DEVICE_FUSES_NORM_SUM |              \
@@ -188,24 +185,37 @@ static double peak_flops(const Device *device, Dtype dtype, Team *team) {
 #define FAST(level) ((level) == CPU_AVX512_BF16 || (level) == CPU_AMX ? 1u << DTYPE_BF16 : 0)
 #define LEVEL(device_name, level)                                                                                      \
   {                                                                                                                    \
-    DESCRIPTION(device_name, 1), .fuses = FUSES(level), .find = find, .peak_flops = peak_flops, .own = &levels[level], \
-                                 .variant = &#level[4], .fast_dtypes = FAST(level), .implementation = &device_host     \
-  }
-#define FAR_LEVEL(device_name, level)                                                                                  \
-  {                                                                                                                    \
-    DESCRIPTION(device_name, 0), .fuses = FUSES(level), .find = device_imitated_find,                                  \
-                                 .peak_flops = device_imitated_peak, .own = &near[level], .variant = &#level[4],       \
-                                 .fast_dtypes = FAST(level), .implementation = &device_far                             \
+    .kind = DEVICE_CPU, .name = device_name, .spaces = 1, .space = {{1, HOST_PAGE, HOST_ALIGNMENT}},                   \
+    .dtypes = 1u << DTYPE_F64 | 1u << DTYPE_F32 | 1u << DTYPE_BF16 | 1u << DTYPE_F16, .fuses = FUSES(level),           \
+    .find = find, .peak_flops = peak_flops, .own = &levels[level], .variant = &#level[4], .fast_dtypes = FAST(level),  \
+    .implementation = &device_host                                                                                     \
   }
 
 static const CpuLevel levels[] = {CPU_PORTABLE, CPU_AVX2, CPU_AVX512, CPU_AVX512_BF16, CPU_AMX, CPU_LEVELS};
-static const Device near[] = {LEVEL("cpu", CPU_PORTABLE),    LEVEL("cpu", CPU_AVX2), LEVEL("cpu", CPU_AVX512),
-                              LEVEL("cpu", CPU_AVX512_BF16), LEVEL("cpu", CPU_AMX),  LEVEL("reference", CPU_LEVELS)};
-static const Device far[] = {FAR_LEVEL("cpu", CPU_PORTABLE), FAR_LEVEL("cpu", CPU_AVX2),
-                             FAR_LEVEL("cpu", CPU_AVX512),   FAR_LEVEL("cpu", CPU_AVX512_BF16),
-                             FAR_LEVEL("cpu", CPU_AMX),      FAR_LEVEL("reference", CPU_LEVELS)};
+static const Device plain[] = {LEVEL("cpu", CPU_PORTABLE),    LEVEL("cpu", CPU_AVX2), LEVEL("cpu", CPU_AVX512),
+                               LEVEL("cpu", CPU_AVX512_BF16), LEVEL("cpu", CPU_AMX),  LEVEL("reference", CPU_LEVELS)};
 
-const Device *device_cpu_at(CpuLevel level) { return device_space_is_far() > 0 ? &far[level] : &near[level]; }
+static Device (*const make[])(const Device *) = {
+#define SPACE(name) device_in_##name,
+#include "device/spaces.def"
+};
+enum { SPACES = sizeof make / sizeof *make };
+static Device made[SPACES][CPU_LEVELS + 1];
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+static void make_all(void) {
+  for (int s = 0; s < SPACES; s++)
+    for (int l = 0; l <= CPU_LEVELS; l++) made[s][l] = make[s](&plain[l]);
+}
+
+Device device_in_host(const Device *of) { return *of; }
+
+const Device *device_cpu_at(CpuLevel level) {
+  char text[160];
+  int space = device_space_wish(text, sizeof text);
+  pthread_once(&once, make_all);
+  return &made[space < 0 ? 0 : space][level];
+}
 
 const Device *device_cpu(void) { return device_cpu_at(cpu_simd_level()); }
 
