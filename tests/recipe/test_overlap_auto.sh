@@ -5,15 +5,15 @@
 export PLAIT_CLUSTERS=$SOURCE/clusters XDG_CACHE_HOME=$work/cache
 
 seconds() { "$PLAIT" simulate "$@" --top 0 --json 2>/dev/null | sed -n 's/.*"step_seconds": \([^,]*\),.*/\1/p'; }
-# Which of them is: MT-NLG's sums over tp do not wait for its gradients over dp, on other links; the gradients of a pipeline share slow
-# links with the messages that earlier stages wait for.
+# Which of them is: sums over tp do not wait for gradients over dp, on other links; the gradients of a pipeline share slow links with
+# the messages that earlier stages wait for.
 while read -r least recipe keys; do
   on=$(seconds "$SOURCE/recipes/$recipe" $keys parallel.overlap=true) off=$(seconds "$SOURCE/recipes/$recipe" $keys parallel.overlap=false)
   auto=$(seconds "$SOURCE/recipes/$recipe" $keys parallel.overlap=auto)
   [ "$least" = "$(awk -v a="$on" -v b="$off" 'BEGIN { print (a <= b) ? "true" : "false" }')" ] || fail "$recipe $keys: $least is not shorter: true $on s, false $off s"
   [ -n "$auto" ] && [ "$auto" = "$([ $least = true ] && echo "$on" || echo "$off")" ] || fail "$recipe $keys: auto takes $auto s, true $on s, false $off s"
 done <<'ROWS'
-true  mt-nlg-530b.yaml --cluster dgx-a100-superpod mesh.pp=7 mesh.dp=4 batch.global=64
+true  7b.yaml --cluster dgx-a100-superpod mesh.dp=8 mesh.tp=4 batch.global=16 data.seq_len=1024
 false 7b.yaml --cluster pcie-10g mesh.pp=8 mesh.dp=4 batch.global=32 data.seq_len=1024
 ROWS
 
