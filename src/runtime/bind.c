@@ -197,6 +197,16 @@ static int space_of(const Graph *g, int tensor) {
   return t->variable >= 0 && t->copy < 0 ? g->variable.data[t->variable].space : 0;
 }
 
+static void bind_move(Binding *binding, Bound *b) {
+  const Graph *g = binding->program->graph;
+  BoundMove *move = arena_array(&binding->arena, BoundMove, 1);
+  move->from_space = space_of(g, b->node->input[0]);
+  move->to_space = space_of(g, b->node->output[0]);
+  int stored = move->from_space ? b->node->input[0] : b->node->output[0]; // perhaps as codes of a few bits
+  move->bytes = tensor_bytes(g, graph_tensor(g, stored), operand_elements(b->input));
+  b->move = move;
+}
+
 static int bind_node(Binding *binding, const Instruction *instruction, Bound *b, Error *error) {
   const Program *p = binding->program;
   const Node *n = &p->graph->node.data[instruction->node];
@@ -222,14 +232,10 @@ static int bind_node(Binding *binding, const Instruction *instruction, Bound *b,
   b->newest = FAULT(update_writes_the_delayed, p->schedule->streams && after_versions(p->graph, n), 0);
   b->late = reads_late(p->graph, n);
   b->communicates = op_def(n->op)->communicates;
-  b->moves = node_is(n, ROLE_MOVE);
-  if (!b->communicates && !b->moves) return bind_kernel(binding, b, error);
+  int moves = node_is(n, ROLE_MOVE);
+  if (!b->communicates && !moves) return bind_kernel(binding, b, error);
   b->flight = arena_array(&binding->arena, Flight, n->region == REGION_END ? p->sums_under_way : 1);
-  b->from_space = space_of(p->graph, n->input[0]);
-  b->to_space = space_of(p->graph, n->output[0]);
-  b->moved = tensor_bytes(p->graph, graph_tensor(p->graph, b->from_space ? n->input[0] : n->output[0]),
-                          operand_elements(b->input));
-  if (b->moves) return PLAIT_OK;
+  if (moves) return bind_move(binding, b), PLAIT_OK;
   b->comm = binding->group.data[group_find(&binding->group, p->graph, &p->mesh, n)].comm;
   pieces_bind(binding, b);
   if (b->comm) reserve_collective(b);

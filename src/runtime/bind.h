@@ -13,24 +13,25 @@ typedef struct Piece {
   int64_t block, blocks;
 } Piece;
 
-// A collective that is in flight since `issued`, started by a REDUCE or in its body; `done` is waited for. Of a MOVE it
-// is `moved`, after which kernels may run.
+// A collective that is in flight since `issued`, started by a REDUCE or in its body; `done` is waited for. Or a MOVE;
+// kernels come after `moved`.
 typedef struct Flight {
   int started;
-  PlaitEvent done;
-  DeviceEvent moved;
+  union {
+    PlaitEvent done;
+    DeviceEvent moved;
+  };
   double issued;
 } Flight;
+
+typedef struct BoundMove { int from_space, to_space; int64_t bytes; } BoundMove;
 
 // An instruction. Its operands have addresses only while it runs: see binding_address.
 typedef struct Bound {
   const Node *node;
   const Instruction *instruction; // of the Program
   int left_to_owner;      // other ranks have all that it works on
-  int communicates;       // a collective; else the device computes it,
-  int moves;              // or copies it from one of its spaces to another one
-  int from_space, to_space;
-  int64_t moved; // bytes
+  int communicates;       // a collective; else the device computes it, or moves it (bound_moves)
   DeviceBound kernel;
   KernelCall call;        // of the kernel; its scratch is that of the microbatch, its operands are these:
   int ninput;             // terms that live here, see stage
@@ -42,7 +43,10 @@ typedef struct Bound {
   int newest;   // 1: in a stream, runs after the versions have moved on: its newest is the one that the update writes
   int masks;    // it makes masks, whose rows are counted when it is done
   Operand *input, *output;
-  PlaitComm *comm;        // collectives
+  union {
+    PlaitComm *comm;        // collectives
+    const BoundMove *move;  // MOVEs
+  };
   int gathers_rows;       // its dim is the batch
   int pieces;
   Piece *piece;
@@ -53,6 +57,9 @@ typedef struct Bound {
   int due, next_due; // 1 + the first collective to wait for before this instruction, and the next of that list; 0: none
   Flight *flight; // of a collective or MOVE: one, or of END in a stream Program.sums_under_way, taken in turn by step
 } Bound;
+
+// Whether it is a MOVE: of what does not communicate, these alone are in flight.
+static inline int bound_moves(const Bound *b) { return !b->communicates && b->flight; }
 
 typedef struct BoundBody { int count; Bound *bound; } BoundBody; // one more than count: what is due at the end
 

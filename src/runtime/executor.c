@@ -227,7 +227,7 @@ static int run_collective(Executor *e, Bound *b) {
 static void start_move(const Executor *e, const Bound *b) {
   Flight *flight = flight_of(e, b);
   UNLESS_FAULT(moves_come_before_kernels) device_follow(e->moves, device_record(e->queue));
-  device_move(e->moves, b->to_space, b->output->data, b->from_space, b->input->data, b->moved);
+  device_move(e->moves, b->move->to_space, b->output->data, b->move->from_space, b->input->data, b->move->bytes);
   flight->moved = device_record(e->moves);
   flight->started = 1;
 }
@@ -243,7 +243,7 @@ static int wait_due(Executor *e, BoundBody *body, const Bound *b) {
   for (int i = b->due; i && !code; i = body->bound[i - 1].next_due) {
     Bound *due = &body->bound[i - 1];
     if (!flight_of(e, due)->started) continue;
-    if (due->moves) wait_move(e, due);
+    if (bound_moves(due)) wait_move(e, due);
     else code = wait_collective(e, due);
   }
   return code;
@@ -316,7 +316,7 @@ static int run_instruction(Executor *e, Bound *b, int microbatch) {
   if (b->left_to_owner && b->communicates) announce_left(e, b, NULL);
   if (b->left_to_owner) leave_to_owner(e, b);
   else if (b->communicates) code = run_collective(e, b);
-  else if (b->moves) start_move(e, b);
+  else if (bound_moves(b)) start_move(e, b);
   else run_kernel(e, b);
   if (!code && b->masks && !(b->communicates && flight_of(e, b)->started)) code = count_rows(e, b);
   if (code) return code;
