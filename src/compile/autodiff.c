@@ -188,7 +188,7 @@ static int differentiate(Graph *g, int loss, const CompileOptions *o, Error *err
   const char *scope = g->scope;
   Autodiff a = {.g = g, .options = o};
   for (int id = 0; split && id < nodes; id++)
-    if (op_def(g->node.data[id].op)->split) op_def(g->node.data[id].op)->split(g, id, pipeline->logits_again);
+    if (op_def(g->node.data[id].op)->split) op_def(g->node.data[id].op)->split(g, id, o->step.transform.logits);
   count_reads(&a);
   a.contribution = xcalloc((size_t)tensors, sizeof *a.contribution);
   g->region = REGION_MICRO;
@@ -200,7 +200,7 @@ static int differentiate(Graph *g, int loss, const CompileOptions *o, Error *err
   free(a.contribution);
   free(a.reads);
   drop_unread(g, nodes);
-  if (split && !code) split_backward(&a, nodes, o->step.chunks);
+  if (split && !code) split_backward(&a, nodes, o->step.transform.chunks);
   vec_free(&a.passed);
   g->phase = PHASE_FORWARD;
   g->scope = scope;

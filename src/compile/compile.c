@@ -35,8 +35,8 @@ int compile_graph(const ModelConfig *config, const CompileOptions *o, Graph **ou
   ModelOutputs outputs = {-1, -1};
   ModelOptions model = {.batch = o->micro_samples,
                         .mode = o->mode,
-                        .capacity = o->step.capacity,
-                        .chunks = o->mode == MODEL_GENERATE ? 1 : o->step.chunks,
+                        .capacity = o->step.transform.capacity,
+                        .chunks = o->mode == MODEL_GENERATE ? 1 : o->step.transform.chunks,
                         .router_bias = o->step.update.bias_rate > 0};
   memcpy(model.length, o->step.batch.length, sizeof model.length);
   int code = model_build(g, config, &model, &outputs, error);

@@ -200,20 +200,22 @@ static void narrow_gradients(Graph *g, Dtype dtype, int split_masters) {
 
 int pass_precision(Graph **graph, const CompileOptions *o, Error *error) {
   Graph *g = *graph;
-  if (o->step.bf16_gradients) narrow_gradients(g, DTYPE_BF16, o->step.split_masters);
+  int split = o->step.transform.master && o->step.precision == DTYPE_BF16;
+  Encoding states = (Encoding)o->step.transform.states;
+  if (o->step.bf16_gradients) narrow_gradients(g, DTYPE_BF16, split);
   switch (o->step.precision) {
   case DTYPE_F32: break;
   case DTYPE_F64: widen(g, o->step.precision); break;
   case DTYPE_BF16:
   case DTYPE_F16:
-    if (o->step.split_masters) split_masters(g);
+    if (split) split_masters(g);
     else narrow_parameters(g, o->step.precision);
     break;
   default:
     return error_set(error, PLAIT_BAD_INPUT, "precision: %s is not built yet; fp64, fp32, bf16 and fp16 are",
                      dtype_name(o->step.precision));
   }
-  if (o->step.moments) encode_states(g, o->step.moments, o->step.precision);
+  if (states) encode_states(g, states, o->step.precision);
   if (o->step.precision == DTYPE_F32) return PLAIT_OK;
   infer(g);
   cast_outputs(g);

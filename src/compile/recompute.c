@@ -272,7 +272,8 @@ static void emit_again(Recompute *r, int layer, int phase, int *done) {
 
 int pass_recompute(Graph **graph, const CompileOptions *o, Error *error) {
   Graph *g = *graph;
-  int parts = o->step.chunks > 1, any = o->step.recompute.mode != RECOMPUTE_NONE || o->step.recompute.list.blocks;
+  int parts = o->step.transform.chunks > 1,
+      any = o->step.recompute.mode != RECOMPUTE_NONE || o->step.recompute.list.blocks;
   if (o->mode != MODEL_TRAIN) return PLAIT_OK;
   int count = g->node.count, tensors = g->tensor.count;
   Node *old = arena_array(&g->arena, Node, count);

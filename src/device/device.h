@@ -80,13 +80,13 @@ struct Device {
   const DeviceImplementation *implementation; // NULL: plans can be made for it, but this build cannot run it
 };
 
-// The portable and SIMD kernels of src/device/cpu; picks by the machine at run time
-// (PLAIT_SIMD=reference|portable|avx2|avx512|avx512_bf16|amx); its memory lies where PLAIT_SPACE says.
-const Device *device_cpu(void);
+// The descriptions of devices.def. device_cpu: the portable and SIMD kernels of src/device/cpu; picks by the machine at
+// run time (PLAIT_SIMD=reference|portable|avx2|avx512|avx512_bf16|amx); its memory lies where PLAIT_SPACE says.
+// device_cuda: a GPU that runs CUDA, without an implementation, for plans and predictions.
+#define DEVICE(id, name, shares) const Device *device_##name(void);
+#include "device/devices.def"
 // Reference kernels only; PLAIT_SPACE counts here too.
 const Device *device_reference(void);
-// A GPU that runs CUDA: a description without an implementation, for plans and predictions.
-const Device *device_cuda(void);
 // A device like another one, which must stay, that has no memory and computes nothing.
 Device device_null(const Device *of);
 // A device like another one, which must stay, whose memory lies in a space of spaces.def.

@@ -61,7 +61,7 @@ static ParameterBytes parameter_bytes(const Recipe *r) {
   ZeroCuts cuts = cuts_of(r);
   bool copied = recipe_splits_masters(r) ? cuts.storage && !cuts.resident && r->mesh.dp * r->mesh.cp > 1
                                          : narrow < wide || cuts.storage;
-  double state = r->optimizer.states == RECIPE_STATES_8BIT ? (double)encodings[ENCODING_8BIT].bits / 8 : wide;
+  double state = r->transform.states ? (double)encodings[r->transform.states].bits / 8 : wide;
   return (ParameterBytes){wide + state * states_of(r),
                           applied ? 0 : r->parallel.grad_dtype == DTYPE_BF16 ? 2 : wide,
                           copied ? narrow : 0};

@@ -125,7 +125,6 @@ Parallel parallel_create(const Step *s, const StepModel *m) {
   p.mesh.folded = schedule->folded;
   p.pipeline = (Pipeline){.schedule = schedule,
                           .stages = pp * o->stages_per_rank,
-                          .logits_again = o->logits_again,
                           .cut_given = o->cut > 0};
   for (int i = 0; i < o->cut; i++) p.pipeline.layers[i] = o->layers[i];
   return p;

@@ -20,7 +20,6 @@ typedef struct Storage {
 typedef struct Pipeline {
   const ScheduleGenerator *schedule; // of training; evaluation and generation run forward only
   int stages;                        // virtual stages, over the ranks of pp in turn
-  int logits_again;                  // where backward is split, W makes the head's logits once more
   int cut_given;                     // the stages have `layers` layers each; else they are cut by cost
   int layers[MAX_STAGES];
 } Pipeline;

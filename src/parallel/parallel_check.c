@@ -156,7 +156,7 @@ static int check_summa(const Question *q) {
                   "which would broadcast the same blocks again; take 1f1b, or leave parallel.summa out",
                   o->schedule->name);
   }
-  if (axis_size(o, AXIS_PP) > 1 && o->logits_again) {
+  if (axis_size(o, AXIS_PP) > 1 && q->s->transform.logits) {
     q->problem->also = "parallel.logits";
     return refuse(
         q, "parallel.summa",

@@ -188,13 +188,14 @@ static int check_chunks(const Step *s, const StepModel *m, ParallelProblem *prob
     pieces = s->algorithm[CHOICE_CONTEXT] == ALGORITHM_ULYSSES ? 1 : 2;
   int64_t positions = s->batch.length[DIM_SEQ] / ranks / pieces, near[2];
   char text[64], over[64] = "";
-  if (s->chunks < 2 || positions % s->chunks == 0) return PLAIT_OK;
+  int chunks = s->transform.chunks;
+  if (chunks < 2 || positions % chunks == 0) return PLAIT_OK;
   if (ranks > 1) snprintf(over, sizeof over, " over %d ranks%s", ranks, pieces > 1 ? ", in two pieces each" : "");
-  nearest_divisors(positions, s->chunks, near);
+  nearest_divisors(positions, chunks, near);
   return parallel_refuse(problem, "moe.chunks",
                          "moe.chunks is %d, but must divide the %lld positions of a %s (data.seq_len %lld%s); the "
                          "nearest is %s",
-                         s->chunks, (long long)positions, ranks == 1 ? "sequence" : pieces > 1 ? "piece" : "rank",
+                         chunks, (long long)positions, ranks == 1 ? "sequence" : pieces > 1 ? "piece" : "rank",
                          (long long)s->batch.length[DIM_SEQ], over, parallel_nearest(problem, near[0], near[1], text));
 }
 

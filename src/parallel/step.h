@@ -36,7 +36,6 @@ typedef struct StepParallel {
   int ulysses; // ranks of cp, neighbours, that exchange positions for heads inside rings; 0: as `context` says
   Overlap overlap;
   const ScheduleGenerator *schedule;
-  int logits_again;      // see Pipeline
   int stages_per_rank;   // virtual stages of a pipeline rank
   int cut;               // how many numbers `layers` has; 0: cut by cost
   const int *layers;     // (cut) layers of each stage; borrowed
@@ -85,19 +84,21 @@ typedef struct StepRecompute {
   RecomputeList list; // of all blocks of the model, instead of these two; blocks 0: none
 } StepRecompute;
 
+// What changes the model's graph or the step by one pass: a field a row of transforms.def, zero in users' own graphs.
+typedef struct Transforms {
+#define TRANSFORM(section, type, name, ...) type name;
+#include "parallel/transforms.def"
+} Transforms;
+
 typedef struct Step {
   StepParallel parallel;
   AlgorithmName algorithm[CHOICE_COUNT]; // by which ops that have several are computed; by step_choose
   StepBatch batch;
   StepUpdate update;
   StepRecompute recompute;
+  Transforms transform;
   Dtype precision;
-  int split_masters;  // of matrices, in bf16: the Copy and the 16 bits that make fp32 of it
-  Encoding moments;   // how those of matrices are stored: codes (ir/encodings.def), or plain
   int bf16_gradients; // accumulators, and what is reduced; 0: as wide as the parameters
-  int chunks;         // in which positions go through experts (ModelOptions); backward makes their rows again; 0, 1: at
-                      // once
-  double capacity;    // of experts (ModelOptions)
 } Step;
 
 // The facts of a model that a Step must fit.

@@ -19,9 +19,6 @@ typedef enum RecipeRecompute {
   RECIPE_RECOMPUTE_LIST
 } RecipeRecompute;
 typedef enum RecipeAccumulate { RECIPE_ACCUMULATE_REDUCED, RECIPE_ACCUMULATE_LOCAL } RecipeAccumulate;
-typedef enum RecipeMaster { RECIPE_MASTER_FP32, RECIPE_MASTER_SPLIT } RecipeMaster;
-typedef enum RecipeStates { RECIPE_STATES_FP32, RECIPE_STATES_8BIT } RecipeStates;
-typedef enum RecipeLogits { RECIPE_LOGITS_KEEP, RECIPE_LOGITS_RECOMPUTE } RecipeLogits;
 typedef enum RecipeUpdate { RECIPE_UPDATE_END, RECIPE_UPDATE_IN_BACKWARD } RecipeUpdate;
 typedef enum RecipeSchedule { RECIPE_COSINE, RECIPE_LINEAR, RECIPE_WSD, RECIPE_CONSTANT } RecipeSchedule;
 typedef enum RecipeComm {
@@ -88,7 +85,6 @@ typedef struct Recipe {
     int recompute_layers; // blocks of a stage; 0: all
     int pipeline;  // ScheduleId (schedule/schedules.def)
     int stages_per_rank; // of the pipeline; 0: auto, see recipe_virtual_stages
-    int logits;    // RecipeLogits, where backward is split
     RecipeInts layers;  // of each virtual stage; not given: cut by cost
     int overlap;   // RecipeOverlap: communication while the rank computes
     int bucket_mb; // MB (10^6 bytes) of gradients in a bucket
@@ -104,6 +100,7 @@ typedef struct Recipe {
     LayoutTable rows; // count -1: auto
   } layout;
   int plan;      // RecipePlan
+  Transforms transform; // values of the keys of parallel/transforms.def
   int precision; // Dtype; auto is resolved by recipe_check, for this machine
   bool precision_is_auto; // it was asked for: a run that has begun keeps its own (train/precision.h)
   struct {
@@ -113,8 +110,6 @@ typedef struct Recipe {
   struct {
     double balance_loss; // coefficient; -1: auto, that of the model's config
     double z_loss, bias_rate;
-    double capacity;     // 0: none
-    int chunks;          // parts of the positions, one after the other
   } moe;
   struct {
     int global; // sequences of a step
@@ -127,8 +122,6 @@ typedef struct Recipe {
     int name; // Op, one of ir/optimizers.def
     double lr, betas[2], weight_decay, epsilon, momentum;
     int muon_scale; // MuonScale
-    int master;     // RecipeMaster
-    int states;     // RecipeStates
     double clip; // largest global gradient norm; 0: no clipping
     RecipeInts delay; // steps that the weights of gradients are old: one number for all layers, or one for each
   } optimizer;
@@ -195,19 +188,19 @@ int recipe_parse(const char *name, const char *text, size_t size, const char *fo
 typedef struct RecipeInstead { const char *key, *option; } RecipeInstead; // "data.seq_len", "--seq-len N"
 int recipe_for_inference(const char *command, const RecipeInstead *instead, int key_count, char **keys, int seq_len,
                          int rows, Recipe *recipe, Error *error);
-// A recipe with other values, and the only way to ask for one: `keys` is "parallel.zero=1 mesh.dp=2", in YAML, where a
-// value with blanks stands in quotes or brackets, and null is the default. They go through the key table, and the whole
-// is judged as one that was loaded; they do not count as given, and notes stay those of `of`. The variant borrows what
-// `of` has, which must outlive it; recipe_free ends it. PLAIT_BAD_INPUT: *variant is empty.
+// A recipe with other values, and the only way to ask for one. `keys` is "parallel.zero=1 mesh.dp=2": values in YAML,
+// in quotes or brackets if they have blanks; null is the default. They are set as from the command line, and the result
+// is checked as a loaded recipe is. They do not count as given (recipe_is_given), and notes stay those of `of`. The
+// variant borrows from `of`, which must outlive it; recipe_free ends it. PLAIT_BAD_INPUT: *variant is empty.
 int recipe_variant(const Recipe *of, const char *keys, Recipe *variant, Error *error);
-// Whether the judge of parallel configurations refuses the variant for a model (NULL: for any), and why: keys that
-// recipe_variant may then not be asked for.
+// Whether parallel_check refuses `of` with these keys for a model (NULL: for any); *problem says why. recipe_variant
+// would refuse them too. The keys must be well-formed (asserted).
 bool recipe_refuses(const Recipe *of, const char *keys, const ModelConfig *config, ParallelProblem *problem);
 // "run.dir=\"/a b\"": a key with any text as its value, as recipe_variant takes it; the caller frees it.
 char *recipe_key_text(const char *path, const char *value);
-// The variant for `ranks` ranks: where mesh.dp is auto, it is `ranks` ÷ (pp · cp · tp), rounded down, and what depends
-// on the mesh, which was left open until now, is checked and noted. ranks 0: those of a run without a launcher, dp 1.
-// PLAIT_BAD_INPUT: too few ranks, or a mesh that cannot be. Another recipe is as it was.
+// The variant for `ranks` ranks: if mesh.dp is auto, it becomes `ranks` ÷ (pp · cp · tp), rounded down, and what
+// depends on the mesh, which was left open until now, is checked and noted. ranks 0: no launcher, dp 1. If mesh.dp is
+// not auto, the variant equals the recipe. PLAIT_BAD_INPUT: too few ranks, or an invalid mesh.
 int recipe_with_ranks(const Recipe *of, int ranks, Recipe *variant, Error *error);
 void recipe_free(Recipe *recipe);
 

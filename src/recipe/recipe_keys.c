@@ -31,8 +31,6 @@ static const RecipeWord accumulate_words[] = {
     {"reduced", RECIPE_ACCUMULATE_REDUCED, false}, {"local", RECIPE_ACCUMULATE_LOCAL, false}, {0}};
 static const RecipeWord update_words[] = {
     {"end", RECIPE_UPDATE_END, false}, {"in_backward", RECIPE_UPDATE_IN_BACKWARD, false}, {0}};
-static const RecipeWord logits_words[] = {
-    {"keep", RECIPE_LOGITS_KEEP, false}, {"recompute", RECIPE_LOGITS_RECOMPUTE, false}, {0}};
 static const RecipeWord balance_words[] = {{"even", 0, false}, {"measured", RECIPE_BALANCE_MEASURED, false}, {0}};
 static const RecipeWord context_words[] = {
     {"auto", ALGORITHM_NONE, false},
@@ -70,10 +68,6 @@ static const char default_optimizer[] =
     ;
 static const RecipeWord muon_scale_words[] = {
     {"adamw", MUON_SCALE_ADAMW, false}, {"original", MUON_SCALE_ORIGINAL, false}, {0}};
-static const RecipeWord master_words[] = {
-    {"fp32", RECIPE_MASTER_FP32, false}, {"split", RECIPE_MASTER_SPLIT, false}, {0}};
-static const RecipeWord states_words[] = {
-    {"fp32", RECIPE_STATES_FP32, false}, {"8bit", RECIPE_STATES_8BIT, false}, {0}};
 static const RecipeWord schedule_words[] = {
     {"cosine", RECIPE_COSINE, false},     {"linear", RECIPE_LINEAR, false}, {"wsd", RECIPE_WSD, false},
     {"constant", RECIPE_CONSTANT, false}, {0},
@@ -240,12 +234,8 @@ const RecipeKey recipe_keys[] = {
         .doc = "How many blocks of each pipeline stage are recomputed. 0: all."),
     KEY("parallel.pipeline", RECIPE_CHOICE, parallel.pipeline, "1f1b", .words = pipeline_words, .inference = true,
         .doc = pipeline_doc),
-    KEY("parallel.logits", RECIPE_CHOICE, parallel.logits, "keep", .words = logits_words, .example = "keep",
-        .doc = "With pipeline zb-h1 and zb-v: what the last stage needs of the logits for the gradient of the head's "
-               "weight, which is computed later than the loss. `keep`: their gradients, as many numbers as the "
-               "vocabulary has for each token of a microbatch in flight. `recompute`: two numbers for each token; the "
-               "logits are computed again, a third more FLOPs of the head. The results change by rounding only. Other "
-               "schedules keep no logits."),
+#define TRANSFORM_OF_parallel(...) KEY(__VA_ARGS__),
+#include "recipe/recipe_transforms.h"
     KEY("parallel.stages_per_rank", RECIPE_INT, parallel.stages_per_rank, "auto", .least = 1, .most = 64,
         .has_auto = true, .automatic = 0, .inference = true,
         .doc = "Pipeline stages per rank; stage s runs on pipeline rank s mod mesh.pp. Under zb-v stages go there and "
@@ -336,20 +326,8 @@ const RecipeKey recipe_keys[] = {
                "chosen more often than the mean falls by this rate, that of another rises. 1e-3 is usual, with "
                "moe.balance_loss: 0; both together work too. A Hugging Face folder cannot hold biases: `plait export` "
                "says so and asks for --force. 0: there are none."),
-    KEY("moe.capacity", RECIPE_REAL, moe.capacity, "none", .least = 0, .above = true, .most = 1e6, .has_auto = true,
-        .automatic = 0, .auto_word = "none",
-        .doc =
-            "Models with experts, while training: how many tokens of a sequence an expert takes at most, as a "
-            "multiple of the mean: ⌈capacity · k · S / E⌉ of S positions that choose k of E experts. It takes the "
-            "first positions that chose it; the others go past the block on the residual. 1.25 is usual. `none`: all "
-            "of them, however uneven (dropless), as evaluation and generation always do."),
-    KEY("moe.chunks", RECIPE_INT, moe.chunks, "1", .least = 1, .most = 4096,
-        .doc =
-            "Models with experts: the number of equal parts into which the positions of a rank are cut. They go "
-            "through the experts one after the other, so that rows of experts take the memory of one part: without a "
-            "capacity a rank needs room for all rows that may come. Backward makes them again (and moves them "
-            "again), whatever parallel.recompute says: about a third more work of experts. The result of a step "
-            "does not depend on it."),
+#define TRANSFORM_OF_moe(...) KEY(__VA_ARGS__),
+#include "recipe/recipe_transforms.h"
 
     KEY("batch.global", RECIPE_INT, batch.global, "64", .least = 1, .most = MANY, .example = "64",
         .doc = "Sequences per step, over all ranks. The number need not be divisible: some data ranks then get "
@@ -390,19 +368,8 @@ const RecipeKey recipe_keys[] = {
         .doc = "How long an update of a matrix is. `adamw`: 0.2 · √max(rows, columns) times the orthogonal matrix, "
                "about as long as adamw's, so that adamw's learning rate and weight decay fit (Liu et al., 2025). "
                "`original`: √max(1, rows ÷ columns) times it (Jordan et al., 2024)."),
-    KEY("optimizer.master", RECIPE_CHOICE, optimizer.master, "fp32", .words = master_words,
-        .doc = "With precision: bf16: how the fp32 weights of matrices are kept (vectors are fp32 anyway). `fp32`: as "
-               "such, beside the bf16 Copy that is computed with. `split`: as that Copy and the 16 bits that make fp32 "
-               "of it, which saves 2 bytes a parameter where a rank has both (parallel.zero 0 and 3). Nothing is lost: "
-               "the Copy is rounded to nearest, halves away from zero (`fp32`: halves to even), so that 16 bits are "
-               "enough. Checkpoints are the same with both, and a run may change from one to the other."),
-    KEY("optimizer.states", RECIPE_CHOICE, optimizer.states, "fp32", .words = states_words,
-        .doc =
-            "How the optimizer's moments of matrices are kept (those of vectors are fp32 anyway). `8bit`: as codes of "
-            "8 bits with an fp32 scale for each block of 256, counted through the whole matrix, whatever the mesh "
-            "(after Dettmers et al., 2022). That saves 6 bytes a parameter with adamw, 3 with others. Values are "
-            "rounded at random, right on the average, the same on every mesh and when a run resumes. Checkpoints "
-            "hold fp32 with both, and a run may change from one to the other."),
+#define TRANSFORM_OF_optimizer(...) KEY(__VA_ARGS__),
+#include "recipe/recipe_transforms.h"
     KEY("optimizer.clip", RECIPE_REAL, optimizer.clip, "1.0", .least = 0, .most = INFINITY, .example = "1.0",
         .doc = "Gradient clipping: gradients with a larger global norm are scaled down to this norm. 0 disables "
                "clipping."),
@@ -498,7 +465,8 @@ const RecipeKey recipe_keys[] = {
             "its computing, says ten times in that time that it is alive."),
     KEY("run.backend", RECIPE_CHOICE, run.backend, "auto", .words = backend_words, .example = "auto", .inference = true,
         .doc =
-            "The device that computes: `cpu`, or with `auto` whatever this build has. `cuda` is a GPU that plait knows "
+            "The device that computes: `cpu`, or with `auto` the first that this build can run and this process has. "
+            "`cuda` is a GPU that plait knows "
             "by its "
             "description only: plan, simulate, compare, explain and recipe take it, and commands that run refuse it."),
     KEY("run.cluster", RECIPE_NAME_OR_PATH, run.cluster,

@@ -38,7 +38,6 @@ StepParallel recipe_parallel(const Recipe *r) {
                        .overlap = {overlap, (int64_t)FAULT(bucket_mb_is_ignored, r->parallel.bucket_mb, 25) * 1000000,
                                    overlap, FAULT(gather_is_ignored, r->parallel.gather, GATHER_BLOCK)},
                        .schedule = &schedules[r->parallel.pipeline],
-                       .logits_again = r->parallel.logits == RECIPE_LOGITS_RECOMPUTE,
                        .stages_per_rank = recipe_virtual_stages(r),
                        .cut = r->parallel.layers.count,
                        .layers = r->parallel.layers.items};
@@ -47,7 +46,7 @@ StepParallel recipe_parallel(const Recipe *r) {
 }
 
 bool recipe_splits_masters(const Recipe *r) {
-  return r->optimizer.master == RECIPE_MASTER_SPLIT && r->precision == DTYPE_BF16;
+  return r->transform.master && r->precision == DTYPE_BF16;
 }
 
 int recipe_data_ranks(const Recipe *r) {
@@ -120,11 +119,8 @@ void recipe_step(const Recipe *r, const StepModel *model, Step *step) {
                  .update = update_of(r, model),
                  .recompute = {.mode = recompute_mode(r), .layers = r->parallel.recompute_layers},
                  .precision = (Dtype)r->precision,
-                 .split_masters = recipe_splits_masters(r),
-                 .moments = r->optimizer.states == RECIPE_STATES_8BIT ? ENCODING_8BIT : ENCODING_PLAIN,
-                 .bf16_gradients = r->parallel.grad_dtype == DTYPE_BF16,
-                 .chunks = r->moe.chunks,
-                 .capacity = r->moe.capacity};
+                 .transform = r->transform,
+                 .bf16_gradients = r->parallel.grad_dtype == DTYPE_BF16};
   step_choose(step, model);
 }
 

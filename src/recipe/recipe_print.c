@@ -371,19 +371,27 @@ void recipe_print_docs(FILE *out) {
   print_synonyms(out);
 }
 
-char *recipe_differences(const Recipe *recipe, const Recipe *plan) {
+// "mesh.dp=8": a word of a command line, and of recipe_variant.
+static char *key_word(const Recipe *recipe, const RecipeKey *key) {
+  if (is_absent(recipe, key)) return xformat("%s=null", key->path);
+  char *value = recipe_value_text(recipe, key->path), *word;
+  bool list = *value == '[';
+  for (char *from = value, *to = value; list; from++) { // "[dp, tp]" without blanks
+    if (*from != ' ') *to++ = *from;
+    if (!*from) break;
+  }
+  word = list || !strchr(value, ' ') ? xformat("%s=%s", key->path, value) : recipe_key_text(key->path, value);
+  free(value);
+  return word;
+}
+
+char *recipe_differences(const Recipe *recipe, const Recipe *other) {
   char *text = xstrdup("");
   for (int i = 0; i < recipe_key_count; i++) {
-    const RecipeKey *key = &recipe_keys[i];
-    if (recipe_value_equal(key, recipe, plan)) continue;
-    char *value = recipe_value_text(plan, key->path), *longer;
-    for (char *from = value, *to = value;; from++) { // "[dp, tp]" is one word of a command line
-      if (*from != ' ') *to++ = *from;
-      if (!*from) break;
-    }
-    longer = xformat("%s%s%s=%s", text, *text ? " " : "", key->path, value);
+    if (recipe_value_equal(&recipe_keys[i], recipe, other)) continue;
+    char *word = key_word(other, &recipe_keys[i]), *longer = xformat("%s%s%s", text, *text ? " " : "", word);
     free(text);
-    free(value);
+    free(word);
     text = longer;
   }
   return text;

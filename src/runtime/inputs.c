@@ -67,7 +67,8 @@ int binding_wait_inputs(Binding *b, Error *error) {
   const LateInputs *late = b->input[set].late;
   if (!late) return PLAIT_OK;
   if (late->wait) code = FAULT(late_input_is_not_awaited, late->wait(late->self, error), PLAIT_OK);
+  if (code) return code;
   b->input[set].late = NULL;
-  if (!code) copy_inputs(b, set, FILLED_LATE);
-  return code;
+  copy_inputs(b, set, FILLED_LATE);
+  return PLAIT_OK;
 }

@@ -5,7 +5,7 @@
 #include <stdint.h>
 
 // How the inputs of a step that are FILLED_LATE are waited for. `wait` returns when their memory is filled, or an
-// error; it may be called again then.
+// error. Calling it again is allowed.
 typedef struct LateInputs {
   int (*wait)(void *self, Error *error);
   void *self;
@@ -34,16 +34,18 @@ typedef struct StepInputs {
 // Those of the graph, as addresses of the device's.
 typedef struct BoundInputs {
   StepInput *of;          // (inputs of the graph)
-  const LateInputs *late; // still to be waited for; NULL: no longer
+  const LateInputs *late; // to be waited for; NULL: nothing is
 } BoundInputs;
 
 typedef struct Binding Binding;
 
-// Finds every input of the graph among those given, for step number `step` of a stream, else 0, and copies it where the
-// device cannot read the host's memory. `given` stays until the step is done. PLAIT_FAILED: one is not there.
+// Finds every input of the graph among those given, for step number `step` of a pipeline that runs several steps at
+// once, else 0. Where the device cannot read the host's memory, it copies those that are FILLED_BEFORE. `given` must
+// stay valid until the step is done. PLAIT_FAILED: one is not there.
 int binding_inputs(Binding *binding, const StepInputs *given, int64_t step, Error *error);
-// Waits for the late inputs of the step of binding->turn, and copies them likewise; at once where that has been done.
+// Waits for the late inputs of the step of binding->turn, and copies them likewise; does nothing where that has been
+// done. After an error the next call waits again.
 int binding_wait_inputs(Binding *binding, Error *error);
-// Where an input lies for a microbatch of a step, of the set that the step's number in a stream says; an address of the
-// device's.
+// Where an input lies for a microbatch, as an address of the device's. set: the step's number modulo the steps that may
+// run at once.
 const char *binding_input_address(const Binding *binding, int input, int set, int microbatch);

@@ -11,14 +11,23 @@
 #include "setup/setup.h"
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
+
+static bool is_changed(const Recipe *r, const char *path) {
+  char *value = recipe_value_text(r, path);
+  bool changed = strcmp(value, recipe_key_find(path)->fallback) != 0;
+  free(value);
+  return changed;
+}
 
 // Keys moe.* say something about experts.
 static int check_experts(const Recipe *r, const ModelConfig *c, Error *error) {
   const struct { const char *path; bool set; } keys[] = {{"moe.balance_loss", r->moe.balance_loss > 0},
                                                          {"moe.z_loss", r->moe.z_loss > 0},
                                                          {"moe.bias_rate", r->moe.bias_rate > 0},
-                                                         {"moe.capacity", r->moe.capacity > 0},
-                                                         {"moe.chunks", r->moe.chunks > 1}};
+#define TRANSFORM_OF_moe(path, ...) {path, is_changed(r, path)},
+#include "recipe/recipe_transforms.h"
+  };
   for (size_t i = 0; i < sizeof keys / sizeof *keys && !c->experts; i++) {
     if (!keys[i].set) continue;
     char *value = recipe_value_text(r, keys[i].path);

@@ -1,6 +1,7 @@
-// The answer to a recipe: what it means on this machine, decided once. A recipe says what is wanted and may leave much
-// to plait (`auto`); a RunPlan has all of it, and what compiles, predicts, prints or runs reads that and decides
-// nothing again.
+// The answer to a recipe: what it means on this machine, decided once. A recipe may leave `parallel.overlap` and
+// `parallel.recompute` to plait; a RunPlan has them, and code that compiles, predicts, prints or runs reads the
+// RunPlan. (mesh.dp: auto is settled by recipe_with_ranks, plan: auto by auto_plan, and precision: auto when a recipe
+// is loaded, or by train/precision.h for a run that continues.)
 #pragma once
 #include "machine/cluster.h"
 #include "recipe/recipe.h"
@@ -10,8 +11,8 @@
 // What is asked besides the recipe. All zero: training by ranks that are threads of this process.
 typedef struct RunSetting {
   ModelMode mode;
-  int threads, helpers;          // of each rank, and of others that may help it; threads 0: as run.threads and
-                                 // run.work_stealing say on this machine
+  int threads, helpers; // of each rank; helpers: threads of other ranks that may help it. threads 0: both follow
+                        // run.threads and run.work_stealing
   const Cluster *cluster;        // by whose seconds layers are cut into stages, and auto is decided; NULL: that of
                                  // run.cluster, where it is given
   bool sketch; // Programs without offsets, for estimates and bounds: memory is as large as a good packing
@@ -30,9 +31,9 @@ typedef struct RunPlan {
   RecomputeChoice *recompute;    // what parallel.recompute: auto chose and why; NULL: not auto, or not wanted
 } RunPlan;
 
-// Decides. Layers are cut by the seconds of a cluster where one is named, for everybody who compiles this run alike.
-// PLAIT_BAD_INPUT: what the recipe alone, with the model's config or with its cluster cannot be. PLAIT_INFEASIBLE:
-// parallel.memory is too little. run_plan_free in any case; recipe and config must live until then.
+// Decides. Layers are cut by a cluster's seconds if one is named, alike for everybody who compiles this run.
+// PLAIT_BAD_INPUT: the recipe contradicts itself, the model's config or the cluster. PLAIT_INFEASIBLE: parallel.memory
+// is too small. Call run_plan_free in any case; recipe and config must live until then.
 int resolve(const Recipe *recipe, const ModelConfig *config, const RunSetting *setting, RunPlan *plan, Error *error);
 void run_plan_free(RunPlan *plan);
 

@@ -114,7 +114,7 @@ void setup_describe(const Recipe *r, const Step *step, char *text, size_t size) 
   if (r->mesh.pp > 1 && recipe_virtual_stages(r) > 1)
     snprintf(pipeline, sizeof pipeline, ", pipeline %s of %d stages a rank", schedules[r->parallel.pipeline].name,
              recipe_virtual_stages(r));
-  bool logits_again = *pipeline && schedules[r->parallel.pipeline].splits && r->parallel.logits;
+  bool logits_again = *pipeline && schedules[r->parallel.pipeline].splits && r->transform.logits;
   describe_layout(r, layout, sizeof layout);
   describe_context(step, context, sizeof context);
   snprintf(text, size, "zero %d%s%s%s%s%s%s%s%s, %s%s", r->parallel.zero,

@@ -123,9 +123,9 @@ void routers_describe(const Recipe *recipe, const ModelConfig *c, int ranks, cha
   if (recipe->moe.bias_rate > 0 && n < size)
     n += (size_t)snprintf(text + n, size - n, ", bias rate %g", recipe->moe.bias_rate);
   if (n >= size) return;
-  int64_t most = model_expert_capacity(c, recipe->moe.capacity, recipe->data.seq_len);
+  int64_t most = model_expert_capacity(c, recipe->transform.capacity, recipe->data.seq_len);
   if (!most) snprintf(text + n, size - n, "; no capacity: all choices are kept");
   else
-    snprintf(text + n, size - n, "; capacity %g: an expert keeps %lld of a sequence's choices", recipe->moe.capacity,
-             (long long)most);
+    snprintf(text + n, size - n, "; capacity %g: an expert keeps %lld of a sequence's choices",
+             recipe->transform.capacity, (long long)most);
 }

@@ -298,9 +298,11 @@ static int mend_best(Trainer *t, Error *error) {
 int trainer_write_recipe(const Trainer *t, bool has_checkpoints, Error *error) {
   if (!has_checkpoints || t->recipe->checkpoint.resume[0] != '/')
     return run_folder_write_recipe(&t->folder, t->recipe, error);
-  Recipe resuming;
-  int code = recipe_variant(t->recipe, "checkpoint.resume=auto", &resuming, error);
-  if (!code) code = run_folder_write_recipe(&t->folder, &resuming, error);
+  Recipe resuming = {0};
+  Error ignored = {0};
+  // Where it needs the path (a rollback without checkpoints of its own), the path stays: it resumes likewise.
+  bool stays = recipe_variant(t->recipe, "checkpoint.resume=auto", &resuming, &ignored);
+  int code = run_folder_write_recipe(&t->folder, stays ? t->recipe : &resuming, error);
   recipe_free(&resuming);
   return code;
 }

@@ -1,4 +1,4 @@
-// The training loop: what each rank does between a run's start and its end. See trainer.h.
+// Runs training: starts the ranks, loops over steps, ends the run. See trainer.h.
 #include "foresight/auto_plan.h"
 #include "train/balance.h"
 #include "train/saving.h"
@@ -77,7 +77,7 @@ static int run_step(Training *x, Error *error) {
   return code;
 }
 
-// Who asks for a stop may not wait long: the next run makes up for an evaluation that is left out.
+// A stop that was asked for does not wait for an evaluation; the next run does it.
 static bool evaluates(const Training *x) {
   return trainer_due_evaluation(x->trainer, x->step) && (!x->stop || x->step == last_step(x));
 }
@@ -108,7 +108,8 @@ static int finish_step(Training *x, Error *error) {
   bool is_best = recipe->checkpoint.best && x->best.step == x->step;
   bool loses_patience = has_lost_patience(x) && !is_last && !x->stop;
   x->ended = is_last || x->stop || loses_patience;
-  // Of the step that the run began with metrics have an evaluation now: the next run would not evaluate it again.
+  // The step that the run began with is saved too: its evaluation is in the metrics now, and the next run, which would
+  // not repeat it, needs what it found.
   if (!code && (x->ended || is_best || is_start || trainer_due(recipe->checkpoint.every, x->step, last_step(x))))
     code = saving_save(x, !x->ended, error);
   if (code || !x->ended || is_last) return code;
@@ -162,7 +163,7 @@ static int run_ranks(Trainer *t, Error *error) {
   return code;
 }
 
-// Nobody has sent rank 0 a signal but its supervisor, which asks for a step at which machines can come and go.
+// Only the supervisor signals rank 0 then: it asks for a step at which machines can come and go.
 static const char *reason_to_stop(void) {
   return worker_job_continues() ? "machines join or leave: stopping after this step, which is saved then" : NULL;
 }
@@ -177,7 +178,7 @@ static int run(Trainer *t, Error *error) {
   if (has_rank_0(t)) trainer_check_lead(t);
   trainer_measure_peak(t);
   trainer_expect(t);
-  malloc_trim(0); // what compiling and checking has given back is not to hide what the ranks take
+  malloc_trim(0); // memory that compiling has freed is not counted as the ranks'
   t->memory_before = memory_usage_anonymous();
   progress_start(&t->progress, t->out, first_step(t), t->recipe->schedule.steps, t->recipe->run.log_every);
   t->started = clock_seconds();

@@ -352,7 +352,7 @@ static const Work routed = {
     .batch = {.samples = 48, .micro = 2, .length = {[DIM_SEQ] = 48}}};
 
 static Step step_of(const StepParallel *o, const Work *w) {
-  Step step = {.parallel = *o, .batch = w->batch, .chunks = w->chunks};
+  Step step = {.parallel = *o, .batch = w->batch, .transform.chunks = w->chunks};
   step_choose(&step, &w->model);
   return step;
 }

@@ -321,7 +321,7 @@ static int compile(const ParityCase *c, const ModelConfig *config, Routing *rout
   int64_t *bucket_bytes = &options.parallel.overlap.bucket_bytes;
   if (!code && *bucket_bytes > 0)
     *bucket_bytes = c->bucket_bytes ? c->bucket_bytes : 4000; // a few buckets, of a few gradients
-  if (c->moments) options.step.moments = c->moments;
+  if (c->moments) options.step.transform.states = c->moments;
   options.device = c->device ? c->device : c->reference ? device_reference() : device_cpu();
   if (routing || c->follows) options.device = routing_device(options.device, routing, c->follows);
   run.evaluate_samples = code ? 0 : options.step.batch.samples;

@@ -67,7 +67,7 @@ static void no_false_alarm(void **state) {
 // Rank 1's own Job: a Program like the others', but with two parts exchanged.
 typedef struct Exchanged {
   Job job;
-  Compiled train, *list[1];
+  Compiled train, *list[2];
   Program program, *programs[MAX_STAGES];
   Instruction *instruction;
   ActionList actions;
@@ -76,9 +76,10 @@ typedef struct Exchanged {
 static void copy_job(Exchanged *x, const Job *job, int coordinate) {
   x->job = *job;
   x->train = *job_train(job);
+  assert_true(job->list.count <= 2 && job->list.data[0] == job_train(job));
   x->list[0] = &x->train;
-  x->job.list.data = x->list; // no evaluation
-  x->job.list.count = 1;
+  if (job->list.count > 1) x->list[1] = job->list.data[1]; // the evaluation is the others'
+  x->job.list.data = x->list;
   for (int c = 0; c < mesh_pipeline_ranks(&job->options.parallel.mesh); c++)
     x->programs[c] = job_train(job)->program[c];
   x->program = *job_train(job)->program[coordinate];
