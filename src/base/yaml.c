@@ -1,5 +1,6 @@
 // libyaml's document, checked and copied into a tree of our own.
 #include "base/yaml.h"
+#include <ctype.h>
 #include <string.h>
 #include <yaml.h>
 
@@ -163,6 +164,17 @@ int yaml_tree_parse(const char *name, const char *text, size_t size, Arena *aren
   yaml_document_delete(&document);
   yaml_parser_delete(&parser);
   return code;
+}
+
+const char *yaml_shown(const YamlNode *node, Arena *arena) {
+  if (node->kind == YAML_LIST) return node->count ? "a list" : "an empty list";
+  if (node->kind == YAML_MAP) return "a map of keys";
+  char text[64];
+  size_t n = 0;
+  for (const char *c = node->text; *c && n < sizeof text - 4; c++) text[n++] = iscntrl((unsigned char)*c) ? ' ' : *c;
+  text[n] = 0;
+  if (strlen(node->text) > n) strcat(text, "...");
+  return arena_format(arena, "\"%s\"", text);
 }
 
 bool yaml_is_null(const YamlNode *node) {

@@ -25,6 +25,7 @@ typedef struct YamlNode {
 int yaml_tree_parse(const char *name, const char *text, size_t size, Arena *arena, YamlNode **root, Error *error);
 
 bool yaml_is_null(const YamlNode *node); // nothing, ~ or null, unquoted
+const char *yaml_shown(const YamlNode *node, Arena *arena); // a value for a message: short, one line, printable
 
 // Scalars as a file has them: what is printed reads back as the same bits, and the same text.
 enum { YAML_REAL = 40 };

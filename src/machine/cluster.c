@@ -60,7 +60,7 @@ static int read_list(ClusterReader *reader, const ClusterKey *key, const YamlNod
     char allowed[192];
     cluster_key_allowed(key, allowed, sizeof allowed);
     const char *shown = node->kind == YAML_LIST && node->count
-                            ? arena_format(&reader->arena, "of %d", node->count) : cluster_shown(reader, node);
+                            ? arena_format(&reader->arena, "of %d", node->count) : yaml_shown(node, &reader->arena);
     return error_set(reader->error, PLAIT_BAD_INPUT, "%s: %s must be %s, not %s", cluster_place(reader, node),
                      key->name, allowed, shown);
   }
@@ -112,7 +112,7 @@ static int read_section(ClusterReader *reader, ClusterSection section, const cha
   bool given[CLUSTER_MAX_KEYS] = {0};
   if (node->kind != YAML_MAP)
     return error_set(reader->error, PLAIT_BAD_INPUT, "%s: %s must be a map of keys, not %s",
-                     cluster_place(reader, node), *path ? path : "a cluster file", cluster_shown(reader, node));
+                     cluster_place(reader, node), *path ? path : "a cluster file", yaml_shown(node, &reader->arena));
   int code = PLAIT_OK;
   for (int i = 0; i < cluster_key_count && !code; i++)
     if (cluster_keys[i].section == section) code = set_default(reader, &cluster_keys[i], at);
@@ -201,7 +201,7 @@ static int read_lines(ClusterReader *reader, const YamlNode *root, const char *k
   if (node->kind != YAML_SCALAR || !*node->text)
     return error_set(reader->error, PLAIT_BAD_INPUT,
                      "%s: %s must be the path of a CSV file, or its lines, not %s", cluster_place(reader, node), key,
-                     cluster_shown(reader, node));
+                     yaml_shown(node, &reader->arena));
   if (strchr(node->text, '\n')) // after `measured: |`
     return parse(reader->cluster, reader->name, node->line + 1, node->text, reader->error);
   const char *slash = strrchr(reader->name, '/');

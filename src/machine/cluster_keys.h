@@ -64,7 +64,6 @@ typedef struct ClusterReader {
 
 // "clusters/dgx-2.yaml:7:3", or the name alone.
 const char *cluster_place(ClusterReader *reader, const YamlNode *node);
-const char *cluster_shown(ClusterReader *reader, const YamlNode *node); // a value for a message, short
 // A scalar, a list of two or a map of rates into the field; `path` is the key's name in messages.
 int cluster_set_value(ClusterReader *reader, const ClusterKey *key, const char *path, const YamlNode *node,
                       void *field);

@@ -1,7 +1,6 @@
 // One value of a cluster file: its text, checked against the key's row, into the field.
 #include "base/nearest.h"
 #include "machine/cluster_keys.h"
-#include <ctype.h>
 #include <errno.h>
 #include <math.h>
 #include <stdlib.h>
@@ -10,17 +9,6 @@
 const char *cluster_place(ClusterReader *reader, const YamlNode *node) {
   if (!reader->positions) return reader->name;
   return arena_format(&reader->arena, "%s:%d:%d", reader->name, node->line, node->column);
-}
-
-const char *cluster_shown(ClusterReader *reader, const YamlNode *node) {
-  if (node->kind == YAML_LIST) return node->count ? "a list" : "an empty list";
-  if (node->kind == YAML_MAP) return "a map of keys";
-  char text[64];
-  size_t n = 0;
-  for (const char *c = node->text; *c && n < sizeof text - 4; c++) text[n++] = iscntrl((unsigned char)*c) ? ' ' : *c;
-  text[n] = 0;
-  if (strlen(node->text) > n) strcat(text, "...");
-  return arena_format(&reader->arena, "\"%s\"", text);
 }
 
 // Decimal only: strtod would take hexadecimal, inf and nan as well.
@@ -68,7 +56,7 @@ static int wrong(ClusterReader *reader, const ClusterKey *key, const char *path,
   char allowed[192];
   cluster_key_allowed(key, allowed, sizeof allowed);
   return error_set(reader->error, PLAIT_BAD_INPUT, "%s: %s must be %s, not %s%s", cluster_place(reader, node), path,
-                   allowed, cluster_shown(reader, node), hint(reader, key, node));
+                   allowed, yaml_shown(node, &reader->arena), hint(reader, key, node));
 }
 
 int cluster_set_rate(ClusterReader *reader, const ClusterKey *key, const char *path, const YamlNode *node,
@@ -76,7 +64,7 @@ int cluster_set_rate(ClusterReader *reader, const ClusterKey *key, const char *p
   double value;
   if (!read_real(node, &value) || !in_range(key, value))
     return error_set(reader->error, PLAIT_BAD_INPUT, "%s: %s must be a number of at least %g %s, not %s%s",
-                     cluster_place(reader, node), path, key->least, key->unit, cluster_shown(reader, node),
+                     cluster_place(reader, node), path, key->least, key->unit, yaml_shown(node, &reader->arena),
                      hint(reader, key, node));
   return *rate = value, PLAIT_OK;
 }
@@ -91,7 +79,7 @@ static int wrong_dtype(ClusterReader *reader, const char *path, const YamlNode *
   }
   const char *nearest = nearest_word(name->text, names, count);
   return error_set(reader->error, PLAIT_BAD_INPUT, "%s: %s: %s is not a dtype that has a rate; those are %s%s%s%s",
-                   cluster_place(reader, name), path, cluster_shown(reader, name), list,
+                   cluster_place(reader, name), path, yaml_shown(name, &reader->arena), list,
                    nearest ? "; did you mean " : "", nearest ? nearest : "", nearest ? "?" : "");
 }
 
@@ -121,7 +109,8 @@ static int set_pair(ClusterReader *reader, const ClusterKey *key, const char *pa
       char allowed[192];
       cluster_key_allowed(key, allowed, sizeof allowed);
       return error_set(reader->error, PLAIT_BAD_INPUT, "%s: %s must be %s, but it contains %s",
-                       cluster_place(reader, node->items[i]), path, allowed, cluster_shown(reader, node->items[i]));
+                       cluster_place(reader, node->items[i]), path, allowed,
+                       yaml_shown(node->items[i], &reader->arena));
     }
     pair[i] = value;
   }
@@ -145,7 +134,7 @@ static int set_level_name(ClusterReader *reader, const ClusterKey *key, const ch
     cluster_key_allowed(key, allowed, sizeof allowed);
     return error_set(reader->error, PLAIT_BAD_INPUT,
                      "%s: %s must be %s, of at most 32 characters, and not the name of another section, not %s",
-                     cluster_place(reader, node), path, allowed, cluster_shown(reader, node));
+                     cluster_place(reader, node), path, allowed, yaml_shown(node, &reader->arena));
   }
   return *field = arena_strdup(&reader->cluster->arena, node->text), PLAIT_OK;
 }

@@ -82,7 +82,7 @@ static int apply(Loader *loader, const char *path, const YamlNode *at, const Yam
   if (yaml_is_null(value)) return loader->positions ? PLAIT_OK : set_section_default(loader, path);
   if (value->kind != YAML_MAP)
     return error_set(loader->error, PLAIT_BAD_INPUT, "%s%s must hold keys, as in %s: {key: value}, not %s",
-                     loader_before(loader, path, value), path, path, loader_shown(loader, value));
+                     loader_before(loader, path, value), path, path, yaml_shown(value, &loader->arena));
   for (int i = 0; i < value->count; i++) {
     const char *child = arena_join(&loader->arena, path, value->keys[i]->text);
     int code = apply(loader, child, value->keys[i], value->items[i]);
@@ -100,7 +100,7 @@ static int apply_file(Loader *loader, const char *text, size_t size) {
                      loader->name);
   if (root->kind != YAML_MAP)
     return error_set(loader->error, PLAIT_BAD_INPUT, "%s: a recipe is a map of keys (model: …), not %s",
-                     loader_place(loader, root), loader_shown(loader, root));
+                     loader_place(loader, root), yaml_shown(root, &loader->arena));
   for (int i = 0; i < root->count && code == PLAIT_OK; i++)
     code = apply(loader, root->keys[i]->text, root->keys[i], root->items[i]);
   return code;

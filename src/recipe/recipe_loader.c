@@ -2,24 +2,12 @@
 #include "recipe/recipe_loader.h"
 #include "base/nearest.h"
 #include "parallel/recompute_list.h"
-#include <ctype.h>
 #include <errno.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 enum { MAX_CORPORA = 4096 };
-
-const char *loader_shown(Loader *loader, const YamlNode *node) {
-  if (node->kind == YAML_LIST) return node->count ? "a list" : "an empty list";
-  if (node->kind == YAML_MAP) return "a map of keys";
-  char text[64];
-  size_t n = 0;
-  for (const char *c = node->text; *c && n < sizeof text - 4; c++) text[n++] = iscntrl((unsigned char)*c) ? ' ' : *c;
-  text[n] = 0;
-  if (strlen(node->text) > n) strcat(text, "...");
-  return arena_format(&loader->arena, "\"%s\"", text);
-}
 
 const char *loader_place(Loader *loader, const YamlNode *node) {
   if (!loader->positions) return loader->name;
@@ -57,14 +45,14 @@ static int wrong(Loader *loader, const RecipeKey *key, const YamlNode *node) {
   else if (quoted) hint = " in quotes";
   else if (node->kind == YAML_SCALAR) hint = nearest_number(loader, key, node);
   return error_set(loader->error, PLAIT_BAD_INPUT, "%s%s must be %s, not %s%s", loader_before(loader, key->path, node),
-                   key->path, allowed, loader_shown(loader, node), hint);
+                   key->path, allowed, yaml_shown(node, &loader->arena), hint);
 }
 
 static int wrong_item(Loader *loader, const RecipeKey *key, const YamlNode *item) {
   char allowed[512];
   recipe_key_allowed(key, allowed, sizeof allowed);
   return error_set(loader->error, PLAIT_BAD_INPUT, "%s%s must be %s, but it contains %s",
-                   loader_before(loader, key->path, item), key->path, allowed, loader_shown(loader, item));
+                   loader_before(loader, key->path, item), key->path, allowed, yaml_shown(item, &loader->arena));
 }
 
 static int not_built(Loader *loader, const RecipeKey *key, const YamlNode *node, const char *allowed) {
@@ -179,7 +167,7 @@ static int wrong_axis(Loader *loader, const RecipeKey *key, const YamlNode *item
                      "are divided over pp",
                      loader_before(loader, key->path, item), key->path, allowed);
   return error_set(loader->error, PLAIT_BAD_INPUT, "%s%s: %s is not a mesh axis that cuts dims; allowed are %s%s%s%s",
-                   loader_before(loader, key->path, item), key->path, loader_shown(loader, item), allowed,
+                   loader_before(loader, key->path, item), key->path, yaml_shown(item, &loader->arena), allowed,
                    nearest ? "; did you mean " : "", nearest ? nearest : "", nearest ? "?" : "");
 }
 
@@ -366,10 +354,10 @@ static int set_corpus(Loader *loader, const RecipeKey *key, const YamlNode *node
     if (!strcmp(name->text, "prefix")) code = set_path(loader, key, value, &corpus->prefix);
     else if (strcmp(name->text, "weight"))
       code = error_set(loader->error, PLAIT_BAD_INPUT, "%s%s: unknown key %s; allowed are prefix and weight",
-                       loader_before(loader, key->path, name), key->path, loader_shown(loader, name));
+                       loader_before(loader, key->path, name), key->path, yaml_shown(name, &loader->arena));
     else if (!read_real(value, &corpus->weight) || !(corpus->weight > 0))
       code = error_set(loader->error, PLAIT_BAD_INPUT, "%s%s: weight must be a number above 0, not %s",
-                       loader_before(loader, key->path, value), key->path, loader_shown(loader, value));
+                       loader_before(loader, key->path, value), key->path, yaml_shown(value, &loader->arena));
     if (code < 0) return code;
   }
   if (corpus->prefix) return PLAIT_OK;

@@ -19,7 +19,6 @@ const char *loader_place(Loader *loader, const YamlNode *node); // "recipe.yaml:
 // The beginning of a message about a key, as recipe_where gives it: "recipe.yaml:5:12: ", "batch={micro: 4}: ", and
 // nothing where the override is KEY=VALUE itself, since the message names the key and the value.
 const char *loader_before(Loader *loader, const char *path, const YamlNode *value);
-const char *loader_shown(Loader *loader, const YamlNode *node); // a value for a message: short, one line, printable
 // Reads a key's value into the recipe; PLAIT_BAD_INPUT, one sentence with the place, where the key does not allow it.
 int loader_set_value(Loader *loader, const RecipeKey *key, const YamlNode *node);
 // FOLDER/TEXT without "." parts and doubled slashes. A ".." that TEXT begins with goes up from FOLDER, which has no
