@@ -48,8 +48,9 @@ static void copy_input(Binding *b, int set, int i) {
 static void copy_inputs(Binding *b, int set, InputFilled filled) {
   const Graph *g = b->program->graph;
   if (b->program->device->space[0].is_host) return;
-  for (int i = 0; i < g->input.count; i++)
+  for (int i = 0; i < g->input.count; i++) {
     if (g->input.data[i].filled == filled) copy_input(b, set, i);
+  }
   UNLESS_FAULT(kernels_come_before_inputs) device_follow(b->queue, device_record(b->state->queue));
 }
 
