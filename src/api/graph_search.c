@@ -4,6 +4,7 @@
 #include "machine/machine_times.h"
 #include "foresight/search_mesh.h"
 #include "base/fault.h"
+#include "sharding/zero_table.h"
 #include <math.h>
 #include <string.h>
 
@@ -34,7 +35,7 @@ static double stages_at_once(const GraphChoice *c) {
 }
 
 static void add_choice(GraphSearch *s, GraphChoice c) {
-  double parts = (double)c.pp * c.tp * (c.zero ? c.dp : 1);
+  double parts = (double)c.pp * c.tp * (zero_cuts(c.zero, 1, 0).storage ? c.dp : 1);
   double at_once = devices_share_cores(s->cluster) ? devices_at_once(s->cluster, s->ranks)
                                                    : stages_at_once(&c) * s->ranks / c.pp;
   QueuedPlan e = {.seconds = s->rate > 0 ? s->flops / (s->rate * at_once) : 0,
