@@ -11,7 +11,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { KEPT_BYTES = 16 << 20, MOST_PEAKS = 64, LIFE = 30 * 86400 }; // seconds
+enum { KEPT_BYTES = 16 << 20, LIFE = 30 * 86400 }; // seconds: machines get new kernels and cooling
 #define PEAK "# peak "
 
 // As the system says it; "" where it does not.
@@ -50,51 +50,44 @@ char *cluster_machine_path(void) {
 
 // ---- the file ------------------------------------------------------------------------------------------------------
 
-// text: NULL where the file cannot be read. cluster: what stands there after the lines of peaks.
-typedef struct Kept { char *path, *text; const char *cluster; } Kept;
+// text: NULL where the file cannot be read. cluster: what stands there after the lines of peaks. lock: of the folder,
+// while a process changes the file, since else one of two could forget what the other keeps; -1: it is not locked.
+typedef struct Kept { char *path, *text; const char *cluster; int lock; } Kept;
 
 static const char *next_line(const char *line) {
   line += strcspn(line, "\n");
   return line + (*line == '\n');
 }
 
-static bool is_peak(const char *line) { return !strncmp(line, PEAK, sizeof PEAK - 1); }
+static char *folder_of(const char *path) { return xformat("%.*s", (int)(strrchr(path, '/') - path), path); }
 
-static Kept kept_read(void) {
-  Kept k = {.path = cluster_machine_path(), .cluster = ""};
+static int take_lock(const char *path) {
+  char *folder = folder_of(path);
+  int fd = file_open(folder, O_RDONLY | O_DIRECTORY), failed = fd < 0 ? 0 : run_lock_take(fd);
+  free(folder);
+  return failed ? close(fd), -1 : fd;
+}
+
+// Takes over the path, which may be NULL.
+static Kept kept_open(char *path, bool locked) {
+  Kept k = {.path = path, .cluster = "", .lock = path && locked ? take_lock(path) : -1};
   size_t size;
   Error ignored = {0};
-  if (!k.path || file_read(k.path, KEPT_BYTES, &k.text, &size, &ignored)) return k.text = NULL, k;
-  for (k.cluster = k.text; is_peak(k.cluster);) k.cluster = next_line(k.cluster);
+  if (path && !file_read(path, KEPT_BYTES, &k.text, &size, &ignored))
+    for (k.cluster = k.text; !strncmp(k.cluster, PEAK, sizeof PEAK - 1);) k.cluster = next_line(k.cluster);
   return k;
 }
 
-static void kept_free(Kept *k) {
+static void kept_close(Kept *k) {
+  if (k->lock >= 0) close(k->lock);
   free(k->path);
   free(k->text);
 }
 
-static char *folder_of(const char *path) { return xformat("%.*s", (int)(strrchr(path, '/') - path), path); }
-
-// The lock of the file's folder, while a process changes the file: else one of two could forget what the other keeps.
-// -1: it cannot be had.
-static int kept_lock(const char *path) {
-  char *folder = folder_of(path);
-  int fd = file_open(folder, O_RDONLY | O_DIRECTORY);
-  free(folder);
-  if (fd < 0 || !run_lock_take(fd)) return fd;
-  close(fd);
-  return -1;
-}
-
-static void kept_unlock(int fd) {
-  if (fd >= 0) close(fd);
-}
-
 bool cluster_machine_is_measured(void) {
-  Kept k = kept_read();
+  Kept k = kept_open(cluster_machine_path(), false);
   bool is = k.text ? k.cluster[strspn(k.cluster, " \r\n")] : k.path && file_exists(k.path);
-  kept_free(&k);
+  kept_close(&k);
   return is;
 }
 
@@ -112,64 +105,56 @@ int cluster_machine_prepare(char **path, Error *error) {
 int cluster_machine_keep(const Cluster *cluster, Error *error) {
   AtomicFile file;
   char *path;
-  int code = cluster_machine_prepare(&path, error), lock = code ? -1 : kept_lock(path);
-  Kept k = kept_read();
+  int code = cluster_machine_prepare(&path, error);
+  Kept k = kept_open(path, !code);
   if (!code) code = file_begin(&file, path, error);
   if (!code) {
     if (k.text) fwrite(k.text, 1, FAULT(probe_forgets_peaks, (size_t)(k.cluster - k.text), 0), file.stream);
     cluster_print_file(cluster, NULL, file.stream);
     code = file_commit(&file, error);
   }
-  kept_unlock(lock);
-  kept_free(&k);
-  free(path);
+  kept_close(&k);
   return code;
 }
 
 // ---- peaks ---------------------------------------------------------------------------------------------------------
 
-typedef struct Peak { double flops; long long time; const char *key; } Peak; // key: to the end of its line
-
-static bool read_peak(const char *line, Peak *out) {
+// FLOP/s of a line, and whether it has this key; 0: it is damaged, or too old.
+static double read_peak(const char *line, const char *key, bool *is) {
+  double flops;
+  long long then;
   int n = 0;
-  if (!is_peak(line) || sscanf(line, PEAK "%lf %lld %n", &out->flops, &out->time, &n) != 2 || !n) return false;
-  return out->key = line + n, true;
-}
-
-static bool has_key(const Peak *p, const char *key) {
-  size_t n = strlen(key);
-  return !strncmp(p->key, key, n) && (p->key[n] == '\n' || !p->key[n]);
+  if (sscanf(line, PEAK "%lf %lld %n", &flops, &then, &n) != 2 || !n) return 0;
+  *is = strcspn(line + n, "\n") == strlen(key) && !strncmp(line + n, key, strlen(key));
+  double age = (double)(time(NULL) - then);
+  return age >= 0 && age < LIFE ? flops : 0;
 }
 
 double cluster_machine_peak(const char *key) {
-  Kept k = kept_read();
-  Peak p;
-  double flops = 0;
+  Kept k = kept_open(cluster_machine_path(), false);
+  double found = 0;
   for (const char *line = k.text; line && line < k.cluster; line = next_line(line)) {
-    double age = read_peak(line, &p) && has_key(&p, key) ? (double)(time(NULL) - p.time) : -1;
-    if (age >= 0 && age < LIFE) flops = p.flops;
+    bool is = false;
+    double flops = read_peak(line, key, &is);
+    if (is) found = flops;
   }
-  kept_free(&k);
-  return flops;
+  kept_close(&k);
+  return found;
 }
 
 void cluster_machine_keep_peak(const char *key, double flops) {
   Error ignored = {0};
   AtomicFile file;
-  Peak p;
   char *path;
-  int lock = cluster_machine_prepare(&path, &ignored) ? -1 : kept_lock(path), peaks = 1;
-  Kept k = kept_read();
-  if (lock >= 0 && !file_begin(&file, path, &ignored)) {
-    for (const char *line = k.text; line && line < k.cluster; line = next_line(line)) peaks++;
-    for (const char *line = k.text; line && line < k.cluster; line = next_line(line))
-      if (peaks-- <= MOST_PEAKS && read_peak(line, &p) && !has_key(&p, key))
-        fprintf(file.stream, "%.*s\n", (int)strcspn(line, "\n"), line);
+  Kept k = kept_open(cluster_machine_prepare(&path, &ignored) ? (free(path), NULL) : path, true);
+  if (k.lock >= 0 && !file_begin(&file, k.path, &ignored)) {
+    for (const char *line = k.text; line && line < k.cluster; line = next_line(line)) {
+      bool is = false;
+      if (read_peak(line, key, &is) > 0 && !is) fprintf(file.stream, "%.*s\n", (int)strcspn(line, "\n"), line);
+    }
     fprintf(file.stream, PEAK "%.17g %lld %s\n%s", flops, (long long)time(NULL), key,
             FAULT(peaks_forget_the_probe, k.cluster, ""));
     file_commit(&file, &ignored);
   }
-  kept_unlock(lock);
-  kept_free(&k);
-  free(path);
+  kept_close(&k);
 }

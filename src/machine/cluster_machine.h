@@ -18,9 +18,7 @@ int cluster_machine_prepare(char **path, Error *error);
 // Writes the cluster there, in place of the one before. Errors as cluster_machine_prepare, or as file_begin.
 int cluster_machine_keep(const Cluster *cluster, Error *error);
 
-// FLOP/s that were kept under a key in the last 30 days, since machines get new kernels and cooling; 0: none. A key is
-// a line.
+// FLOP/s that were kept under a key (a line) in the last 30 days; 0: none.
 double cluster_machine_peak(const char *key);
-// Keeps them, where that is possible, in place of the key's own and of the oldest where there are too many. A failure
-// is not an error: they are measured again.
+// Keeps them, where that is possible, in place of the key's own. A failure is not an error: they are measured again.
 void cluster_machine_keep_peak(const char *key, double flops);
