@@ -207,10 +207,11 @@ static void follow(DeviceQueue *queue, DeviceEvent event) {
   enqueue(queue, w);
 }
 
-static const DeviceImplementation far_implementation = {
-    .allocate = allocate, .release = release,       .queue_create = queue_create, .queue_destroy = queue_destroy,
-    .bind = host_bind,    .run = run,               .copy = copy,                 .fill = fill,
-    .record = record,     .follow = follow,         .wait = wait_for,             .host_pointer = host_pointer_of};
+#define QUEUES_AND_MEMORY                                                                                             \
+  .allocate = allocate, .release = release, .queue_create = queue_create, .queue_destroy = queue_destroy,              \
+  .bind = host_bind, .run = run, .copy = copy, .fill = fill, .record = record, .follow = follow, .wait = wait_for
+static const DeviceImplementation far_implementation = {QUEUES_AND_MEMORY, .host_pointer = host_pointer_of},
+                                  out_of_reach = {QUEUES_AND_MEMORY};
 
 static Device with_queues(const Device *of) {
   Device d = *of;
@@ -224,6 +225,12 @@ static Device with_queues(const Device *of) {
 Device device_in_far(const Device *of) {
   Device d = with_queues(of);
   d.space[0].is_host = 0;
+  return d;
+}
+
+Device device_in_mirror(const Device *of) {
+  Device d = device_in_far(of);
+  d.implementation = &out_of_reach;
   return d;
 }
 
