@@ -5,6 +5,10 @@
 // The addresses that it hands out lie in the lower half of a window of address space, where nothing may be read or
 // written; the memory lies in the upper half, and only this file adds the distance. A queue is a thread that does what
 // is put into it in order.
+//
+// In the far space communicators reach the memory all the same, as those of a device's own would (host_pointer). In the
+// mirror space they do not, so that collectives go through host memory beside it (runtime/host_call.h): as far as
+// queues and memory are concerned, this is what a GPU's driver offers.
 #include "base/thread.h"
 #include "device/host.h"
 #include <errno.h>

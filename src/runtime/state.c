@@ -27,8 +27,9 @@ int64_t state_mirror_bytes(const Program *p, int64_t work_bytes) {
 }
 
 static int create_mirror(State *s, Error *error) {
-  int needed = s->program->mesh.ranks > 1 && device_needs_mirror(s->device),
-      code = needed ? host_reserve(s->in[0].bytes, &s->mirror, error) : PLAIT_OK;
+  int code = PLAIT_OK;
+  if (s->program->mesh.ranks > 1 && device_needs_mirror(s->device))
+    code = host_reserve(s->in[0].bytes, &s->mirror, error);
   if (code) error_name_rank(error, s->rank, NULL);
   return code;
 }
