@@ -152,3 +152,7 @@ const Program *job_program(const Job *j, int coordinate) { return j->list.data[0
 int64_t job_state_bytes(const Job *j, int coordinate) {
   return state_plan_bytes(job_program(j, coordinate), 0, j->work_bytes[coordinate]);
 }
+
+int64_t job_mirror_bytes(const Job *j, int coordinate) {
+  return state_mirror_bytes(job_program(j, coordinate), j->work_bytes[coordinate]);
+}

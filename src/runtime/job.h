@@ -70,3 +70,4 @@ int job_data_ranks(const Job *job);
 const Program *job_program(const Job *job, int coordinate);
 // Bytes that a rank allocates when it loads the job, in the device's first space: Variables and working memory.
 int64_t job_state_bytes(const Job *job, int coordinate);
+int64_t job_mirror_bytes(const Job *job, int coordinate); // of host memory beside it; 0: none
