@@ -98,10 +98,10 @@ static void compare_logits(const float *got, const float *expected, int64_t voca
     }
 }
 
-// An unmodified Hugging Face folder on one rank, or on the mesh that the keys say: PyTorch's logits, for chunks of any
-// size. The cache of the chunks before, of another size, is written again.
+// An unmodified Hugging Face folder on one rank, or on the mesh that the keys say: PyTorch's logits, and the
+// same bits for chunks of any size. The cache of the chunks before, of another size, is written again.
 static void check_logits(const char *name, const char *const *keys) {
-  static const int chunks[] = {SEQ, 1, 7};
+  static const int chunks[] = {1, SEQ, 7};
   Golden golden;
   Inference model;
   Launch launch = {.ranks = 1};
@@ -122,11 +122,16 @@ static void check_logits(const char *name, const char *const *keys) {
           *documents = batch_of(&golden, "documents", 0);
   int64_t vocab = golden.source.config.vocab;
   Ticks ticks = {tokens, positions, documents, .out = xcalloc((size_t)(BATCH * vocab), sizeof(float))};
+  size_t count = (size_t)(BATCH * vocab);
+  float *alone = xcalloc(SEQ * count, sizeof *alone); // of each position, when it is the only one of a tick
   Off off = {0};
   for (size_t c = 0; c < sizeof chunks / sizeof *chunks; c++)
     for (ticks.from = 0; ticks.from < SEQ; ticks.from = ticks.to) {
       ticks.to = ticks.from + chunks[c] < SEQ ? ticks.from + chunks[c] : SEQ;
       SUCCEED(session_run(model.session, run_tick, &ticks, &error));
+      float *same = alone + (size_t)(ticks.to - 1) * count;
+      if (chunks[c] == 1) memcpy(same, ticks.out, count * sizeof *same);
+      else assert_memory_equal(same, ticks.out, count * sizeof *same);
       compare_logits(ticks.out, golden_find(&golden, "logits"), vocab, ticks.to - 1, &off);
     }
   print_message("%s on %d ranks: logits up to %.3g, off by at most %.2g\n", name, session_ranks(model.session),
@@ -136,6 +141,7 @@ static void check_logits(const char *name, const char *const *keys) {
   free(positions);
   free(documents);
   free(ticks.out);
+  free(alone);
   inference_close(&model);
   golden_close(&golden);
 }
