@@ -38,7 +38,7 @@ static OpWork node_work(const Graph *g, const Node *n, const CompileOptions *o) 
 
 static double node_cost(const Graph *g, const Node *n, const CompileOptions *o) {
   OpWork work = node_work(g, n, o);
-  return FAULT(stages_by_flops, o->seconds, NULL) ? o->seconds(o->machine, o->step.precision, &work) : work.matrix;
+  return FAULT(stages_by_flops, o->seconds, NULL) ? o->seconds(o->times, o->step.precision, &work) : work.matrix;
 }
 
 // sum[l]: the cost of everything before layer l, the embedding included; sum[layers + 1]: of all, with the head.

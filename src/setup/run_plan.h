@@ -4,6 +4,7 @@
 // is loaded, or by train/precision.h for a run that continues.)
 #pragma once
 #include "machine/cluster.h"
+#include "machine/machine_times.h"
 #include "recipe/recipe.h"
 #include "runtime/job.h"
 #include "setup/recompute_auto.h"
@@ -27,6 +28,7 @@ typedef struct RunPlan {
   CompileOptions options;        // Step, mesh and Layout, stages, precision, sizes of batches, device
   JobOptions run;                // threads, seed, what is evaluated
   const Cluster *cluster;        // NULL: nothing had to be asked of one, or none is named
+  MachineTimes times;            // of the cluster, if it has a rate for the precision; options.times is this one
   Cluster *loaded;               // the cluster, where run_plan_free frees it
   RecomputeChoice *recompute;    // what parallel.recompute: auto chose and why; NULL: not auto, or not wanted
 } RunPlan;
