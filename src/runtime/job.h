@@ -42,8 +42,8 @@ typedef struct Job {
 } Job;
 
 // Compiles a model's graph for options->mode, and one Program for each pipeline rank; with training also an evaluation,
-// where run->evaluate_samples asks for it. PLAIT_INFEASIBLE or PLAIT_BAD_INPUT for what cannot be. The caller destroys
-// the job, after all sessions that have loaded it.
+// where run->evaluate_samples asks for it, and to generate a graph for several tokens and one for one. PLAIT_INFEASIBLE
+// or PLAIT_BAD_INPUT for what cannot be. The caller destroys the job, after all sessions that have loaded it.
 int job_create(const ModelConfig *config, const CompileOptions *options, const JobOptions *run, Job **out,
                Error *error);
 // The same for a graph of the user's own with its loss, for training. The graph is consumed, also when it fails.

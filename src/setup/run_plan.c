@@ -147,9 +147,15 @@ static int choose_overlap(RunPlan *plan, Error *error) {
   return PLAIT_OK;
 }
 
-// A token of each sequence: one microbatch.
-static void set_generation_batch(CompileOptions *o) {
-  o->step.batch.balance = (Balance){0};
+// Tokens of requests for each sequence, in one microbatch.
+static void set_generation_batch(CompileOptions *o, const RunSetting *s) {
+  StepBatch *batch = &o->step.batch;
+  int64_t context = s->context ? s->context : batch->length[DIM_SEQ], requests = s->requests ? s->requests : 1;
+  batch->balance = (Balance){0};
+  batch->page = s->page ? s->page : context;
+  batch->length[DIM_REQUEST] = requests;
+  batch->length[DIM_PAGE] = (context + batch->page - 1) / batch->page;
+  batch->length[DIM_CACHE] = requests * batch->length[DIM_PAGE] * batch->page;
   compile_set_batch(o, o->step.batch.micro * parallel_data_ranks(&o->parallel), o->step.batch.micro);
 }
 
@@ -175,7 +181,7 @@ int resolve(const Recipe *recipe, const ModelConfig *config, const RunSetting *s
   int code = read_options(plan, error);
   if (!code && setting->mode == MODEL_TRAIN) code = choose_overlap(plan, error);
   if (!code) code = setting->mode == MODEL_TRAIN ? choose_rest(plan, error) : choose_seconds(plan, error);
-  if (!code && setting->mode == MODEL_GENERATE) set_generation_batch(&plan->options);
+  if (!code && setting->mode == MODEL_GENERATE) set_generation_batch(&plan->options, setting);
   return code;
 }
 
