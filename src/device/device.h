@@ -139,8 +139,8 @@ struct DeviceImplementation {
   // at must stay.
   int (*bind)(const Device *device, const DeviceKernel *kernel, const KernelCall *call, Arena *arena,
               DeviceBound *bound, Error *error);
-  // These may return before the work is done. Host memory of a copy must stay until then; the KernelCall, its operands
-  // and parameters need not.
+  // These may return before the work is done, and are called by any thread. Host memory of a copy must stay until then;
+  // the KernelCall, its operands and parameters need not.
   void (*run)(DeviceQueue *queue, const DeviceBound *bound, const KernelCall *call);
   // Between two of its spaces, or DEVICE_HOST.
   void (*copy)(DeviceQueue *queue, int to_space, void *to, int from_space, const void *from, int64_t bytes);

@@ -52,8 +52,7 @@ static DeviceEvent copy_out(const Binding *b, const DeviceMemory *memory, int co
 }
 
 static void copy_in(const Binding *b, DeviceQueue *queue, const DeviceMemory *memory, int count) {
-  for (int i = 0; i < count && b->in; i++)
-    UNLESS_FAULT(results_stay_in_the_mirror)
+  for (int i = 0; i < FAULT(results_stay_in_the_mirror, count, 0) && b->in; i++)
     device_copy(queue, DEVICE_FROM_HOST, 0, memory[i].address, state_host_pointer(b->state, memory[i].address),
                 memory[i].bytes);
 }
@@ -137,9 +136,10 @@ int host_call_start(Binding *binding, Bound *b, Flight *flight, PlaitStream *str
 
 int host_call_wait(Binding *binding, Bound *b, Flight *flight) {
   int code = plait_event_wait(flight->done);
-  if (!code && binding->in)
+  if (!code && binding->in) {
     UNLESS_FAULT(kernels_come_before_results)
-  device_follow(binding->queue, b->host_call[flight - b->flight].arrived);
+    device_follow(binding->queue, b->host_call[flight - b->flight].arrived);
+  }
   return code;
 }
 
