@@ -1,6 +1,7 @@
 // tier 1 2; rooms device; numbers
-// A row has the same bits whatever else is computed with it: products and attention of 1 to 300 rows, and documents at
-// any offset of a row. Every SIMD level of this machine, every dtype, one thread and three.
+// A row has the same bits whatever else is computed with it: products and attention of 1 to 300 rows, the head with and
+// without gradients, and documents at any offset of a row. Every SIMD level of this machine, every dtype, one thread
+// and three.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -277,11 +278,84 @@ static void documents_at_offsets(CpuLevel level, Dtype dtype, Team *team) {
 
 static void documents_are_the_same_anywhere(void **state) { each_level(documents_at_offsets); }
 
+// ---- the head
+
+enum { WORDS = 600, EMBED = 600 };
+
+// One of the head's ops on the first `rows` rows of x, with w: LOGITS, STATISTICS, or the loss, which leaves dw to
+// WEIGHT.
+static Call head_of(CpuLevel level, Team *team, const Operand *x, const Operand *w, Op op, const CrossEntropyAttr *attr,
+                    int64_t rows) {
+  Dtype dtype = x->dtype;
+  Call c = {level, team, op, attr, op == OP_LOGITS ? 2 : 3, 3, {{0}}, {{0}}};
+  Dtype wide = op_statistics_dtype(dtype);
+  c.input[0] = op == OP_LOGITS ? OPERAND(dtype, rows, EMBED) : OPERAND(dtype, 1, rows, EMBED);
+  memcpy(c.input[0].data, x->data, (size_t)(rows * EMBED) * dtype_size(dtype));
+  c.input[1] = *w;
+  if (op != OP_LOGITS) {
+    c.input[2] = OPERAND(DTYPE_I32, 1, rows);
+    for (int64_t i = 0; i < rows; i++) ((int32_t *)c.input[2].data)[i] = (int32_t)(i * 37 % WORDS);
+  }
+  for (int k = 0; k < 3; k++) c.output[k] = op == OP_LOGITS ? OPERAND(wide, rows) : OPERAND(wide, 1, rows);
+  if (op == OP_LOGITS) c.output[0] = OPERAND(wide, rows, WORDS);
+  if (op == OP_LINEAR_CROSS_ENTROPY) {
+    c.input[c.ninput++] = OPERAND(DTYPE_F64, 1);
+    c.input[3].rank = 0;
+    operand_store(&c.input[3], 0, 1);
+    c.noutput = attr->gradient ? 4 : 1;
+    c.output[0] = OPERAND(DTYPE_F64, 1);
+    c.output[0].rank = 0;
+    c.output[1] = OPERAND(dtype, 1, rows, EMBED);
+    c.output[3] = OPERAND(wide, 1, rows);
+  }
+  run(&c);
+  c.input[1].data = NULL;
+  return c;
+}
+
+static void head_rows(CpuLevel level, Dtype dtype, Team *team) {
+  const CrossEntropyAttr trains = {.gradient = 1, .split = CROSS_ENTROPY_SUMS}, evaluates = {0};
+  Operand x = OPERAND(dtype, MOST_ROWS, EMBED), w = OPERAND(dtype, WORDS, EMBED);
+  fill_rows(&x, 1, 1, 0);
+  fill_rows(&w, 1, 2, 0);
+  Call one = head_of(level, NULL, &x, &w, OP_LOGITS, NULL, 1);
+  Call one_dx = head_of(level, NULL, &x, &w, OP_LINEAR_CROSS_ENTROPY, &trains, 1);
+  const int64_t most = test_tier() > 1 ? MOST_ROWS : 130;
+  for (int64_t rows = next_count(1); rows <= most; rows = next_count(rows + (test_tier() > 1 ? 10 : 60))) {
+    Call logits = head_of(level, team, &x, &w, OP_LOGITS, NULL, rows),
+         statistics = head_of(level, team, &x, &w, OP_CROSS_ENTROPY_STATISTICS, NULL, rows),
+         loss = head_of(level, team, &x, &w, OP_LINEAR_CROSS_ENTROPY, &trains, rows),
+         eval = head_of(level, team, &x, &w, OP_LINEAR_CROSS_ENTROPY, &evaluates, rows);
+    same_bits(&logits, &logits.output[0], 0, &one.output[0], 0, WORDS, "the first row of logits", rows);
+    for (int64_t row = 0; row < rows; row++)
+      same_bits(&logits, &logits.output[0], row * WORDS + row * 37 % WORDS, &statistics.output[2], row, 1,
+                "a target's logit", rows);
+    for (int k = 0; k < 2; k++) {
+      same_bits(&logits, &logits.output[1 + k], 0, &statistics.output[k], 0, rows, "a sum of logits, of statistics",
+                rows);
+      same_bits(&logits, &logits.output[1 + k], 0, &loss.output[2 + k], 0, rows, "a sum of logits, of training", rows);
+    }
+    same_bits(&loss, &loss.output[0], 0, &eval.output[0], 0, 1, "the loss of training, of evaluation", rows);
+    same_bits(&loss, &loss.output[1], 0, &one_dx.output[1], 0, EMBED, "the first row of dx", rows);
+    call_free(&logits);
+    call_free(&statistics);
+    call_free(&loss);
+    call_free(&eval);
+  }
+  call_free(&one);
+  call_free(&one_dx);
+  free(x.data);
+  free(w.data);
+}
+
+static void the_head_is_the_same_for_training_eval_and_generation(void **state) { each_level(head_rows); }
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(rows_of_products_do_not_depend_on_others),
       cmocka_unit_test(queries_do_not_depend_on_others),
       cmocka_unit_test(documents_are_the_same_anywhere),
+      cmocka_unit_test(the_head_is_the_same_for_training_eval_and_generation),
   };
   if (getenv("TEST_ONLY")) cmocka_set_test_filter(getenv("TEST_ONLY"));
   return cmocka_run_group_tests(tests, NULL, NULL);
