@@ -182,16 +182,22 @@ if(CMOCKA_FOUND)
   endforeach()
 
   # Again with memory that the host cannot touch (src/device/far.c): the parity sample, and what reads and writes Variables.
-  foreach(name test_parity_matrix test_graph_build test_session test_golden test_own_inputs)
-    file(GLOB source tests/*/${name}.c)
-    plait_test(far_${name} ${source} ${name} TIER 3 ENVIRONMENT ${own_tmp} PLAIT_SPACE=far)
+  foreach(space far mirror)
+    foreach(name test_parity_matrix test_graph_build test_session test_golden test_own_inputs)
+      file(GLOB source tests/*/${name}.c)
+      plait_test(${space}_${name} ${source} ${name} TIER 3 ENVIRONMENT ${own_tmp} PLAIT_SPACE=${space})
+    endforeach()
+    foreach(name test_resume test_stop_and_resume test_jobs test_non_finite test_inference)
+      file(GLOB script tests/*/${name}.sh)
+      plait_test(${space}_${name} ${script} ${script} TIER 3 ENVIRONMENT PLAIT_SPACE=${space})
+    endforeach()
   endforeach()
-  foreach(name test_resume test_stop_and_resume test_jobs test_non_finite test_inference)
-    file(GLOB script tests/*/${name}.sh)
-    plait_test(far_${name} ${script} ${script} TIER 3 ENVIRONMENT PLAIT_SPACE=far)
-  endforeach()
-  plait_test(far_few_layouts ${CMAKE_SOURCE_DIR}/tests/parity/test_parity_matrix.c test_parity_matrix TIER 2
-    ENVIRONMENT ${own_tmp} PLAIT_SPACE=far PARITY_SAMPLE=6 TEST_ONLY=fp64)
+  # A few layouts in .ci/run, with threads and with processes for ranks.
+  plait_test(mirror_few_layouts ${CMAKE_SOURCE_DIR}/tests/parity/test_parity_matrix.c test_parity_matrix TIER 2
+    ENVIRONMENT ${own_tmp} PLAIT_SPACE=mirror PARITY_SAMPLE=6 TEST_ONLY=fp64)
+  set(script ${CMAKE_SOURCE_DIR}/tests/net/parity_real.sh)
+  plait_test(mirror_processes ${script} ${script} TIER 2 TARGETS plait test_parity_matrix
+    ENVIRONMENT ${own_tmp} PLAIT_SPACE=mirror "PARITY_ONLY=dp 2 cp 2 tp 1 pp 2 micro 2")
   include(cmake/process-tests.cmake)
 endif()
 

@@ -1,9 +1,10 @@
 // The search for the fastest plan of a user's graph.
 #include "api/graph_patterns.h"
 #include "machine/devices.h"
-#include "machine/kernel_time.h"
+#include "machine/machine_times.h"
 #include "foresight/search_mesh.h"
 #include "base/fault.h"
+#include "sharding/zero_table.h"
 #include <math.h>
 #include <string.h>
 
@@ -34,7 +35,7 @@ static double stages_at_once(const GraphChoice *c) {
 }
 
 static void add_choice(GraphSearch *s, GraphChoice c) {
-  double parts = (double)c.pp * c.tp * (c.zero ? c.dp : 1);
+  double parts = (double)c.pp * c.tp * (zero_cuts(c.zero, 1, 0).storage ? c.dp : 1);
   double at_once = devices_share_cores(s->cluster) ? devices_at_once(s->cluster, s->ranks)
                                                    : stages_at_once(&c) * s->ranks / c.pp;
   QueuedPlan e = {.seconds = s->rate > 0 ? s->flops / (s->rate * at_once) : 0,
@@ -245,12 +246,6 @@ int graph_search_run(GraphSearch *s, Error *error) {
 
 // The start of a search -----------------------------------------------------------------------------------------------
 
-static double fastest_rate(const Cluster *c, Dtype dtype) {
-  double rate = product_rate(&c->device, dtype);
-  for (int i = 0; i < c->island.count; i++) rate = fmax(rate, product_rate(&c->island.data[i].device, dtype));
-  return FAULT(graph_bound_is_no_bound, rate, rate / 1e6);
-}
-
 // The step on one rank, from which bounds are computed.
 static int read_one_rank(GraphSearch *s, Error *error) {
   PlaitTrainingOptions o = s->asked;
@@ -262,7 +257,9 @@ static int read_one_rank(GraphSearch *s, Error *error) {
     const MemoryPlan *m = &job_train(one.by.job)->program[0]->memory;
     s->states = (double)(m->parameters + m->optimizer);
     s->flops = one.by.simulation->rank[0].flops;
-    s->rate = fastest_rate(s->cluster, s->graph->dtype);
+    const MachineTimes times = machine_times(s->cluster, NULL);
+    double rate = machine_rate(&times, s->graph->dtype);
+    s->rate = FAULT(graph_bound_is_no_bound, rate, rate / 1e6);
   }
   graph_prediction_free(&one);
   return code;

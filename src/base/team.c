@@ -16,7 +16,7 @@ enum { SPINS = 2000 }; // some 30 µs; most jobs of a step follow each other and
 static const uint64_t OPEN = (uint64_t)1 << 63;
 
 // A team's job, where helpers find it. It outlives the team, since a helper may be the last to touch it.
-typedef struct Desk {
+typedef struct SharedJob {
   _Alignas(64) _Atomic uint64_t
       state; // OPEN: helpers may come; bit i: helper i is at work, and what the job needs must stay
   _Alignas(64) _Atomic int64_t next, units; // the next unit that nobody has taken
@@ -25,20 +25,20 @@ typedef struct Desk {
   int first_slot;       // of helpers
   pthread_mutex_t lock; // these two: the owner sleeps until the last helper has left
   pthread_cond_t left;
-} Desk;
+} SharedJob;
 
 struct TeamGroup {
   int teams, helpers;
   atomic_int joined;
   _Alignas(64) atomic_int lending; // teams that have looked for others' work since their last job
-  Desk *desk; // (teams)
+  SharedJob *shared; // (teams)
 };
 
 struct Team {
   int threads, helpers;
-  TeamGroup *group; // NULL: the desk is the team's own
-  int place;        // of its desk in the group
-  Desk *desk;
+  TeamGroup *group; // NULL: the shared job is the team's own
+  int place;        // of its shared job in the group
+  SharedJob *shared;
   int lending;      // counted in the group's
   pthread_t *thread;
   struct Worker *worker; // (threads)
@@ -51,9 +51,9 @@ struct Team {
 
 typedef struct Worker { Team *team; int slot; } Worker;
 
-static int64_t take(Desk *d) { return atomic_fetch_add_explicit(&d->next, 1, memory_order_relaxed); }
+static int64_t take(SharedJob *d) { return atomic_fetch_add_explicit(&d->next, 1, memory_order_relaxed); }
 
-static void work(Desk *d, int slot) {
+static void work(SharedJob *d, int slot) {
   int64_t units = atomic_load_explicit(&d->units, memory_order_relaxed);
   for (int64_t i; (i = take(d)) < units;) d->body(d->argument, slot, i);
 }
@@ -69,7 +69,7 @@ static void *worker(void *argument) {
     if (t->stop) break;
     seen = t->job;
     pthread_mutex_unlock(&t->lock);
-    work(t->desk, w->slot);
+    work(t->shared, w->slot);
     pthread_mutex_lock(&t->lock);
     if (--t->busy == 0) pthread_cond_signal(&t->finish);
     pthread_mutex_unlock(&t->lock);
@@ -78,26 +78,26 @@ static void *worker(void *argument) {
   return NULL;
 }
 
-// Desks ---------------------------------------------------------------------------------------------------------------
+// Shared jobs ---------------------------------------------------------------------------------------------------------
 
-static Desk *desks_create(int n) {
-  size_t bytes = sizeof(Desk) * (size_t)n;
-  Desk *desk = aligned_alloc(_Alignof(Desk), bytes);
-  CHECK(desk, "out of memory");
-  memset(desk, 0, bytes);
+static SharedJob *shared_jobs_create(int n) {
+  size_t bytes = sizeof(SharedJob) * (size_t)n;
+  SharedJob *shared = aligned_alloc(_Alignof(SharedJob), bytes);
+  CHECK(shared, "out of memory");
+  memset(shared, 0, bytes);
   for (int i = 0; i < n; i++) {
-    pthread_mutex_init(&desk[i].lock, NULL);
-    pthread_cond_init(&desk[i].left, NULL);
+    pthread_mutex_init(&shared[i].lock, NULL);
+    pthread_cond_init(&shared[i].left, NULL);
   }
-  return desk;
+  return shared;
 }
 
-static void desks_free(Desk *desk, int n) {
+static void shared_jobs_free(SharedJob *shared, int n) {
   for (int i = 0; i < n; i++) {
-    pthread_cond_destroy(&desk[i].left);
-    pthread_mutex_destroy(&desk[i].lock);
+    pthread_cond_destroy(&shared[i].left);
+    pthread_mutex_destroy(&shared[i].lock);
   }
-  free(desk);
+  free(shared);
 }
 
 TeamGroup *team_group_create(int teams, int helpers) {
@@ -105,18 +105,18 @@ TeamGroup *team_group_create(int teams, int helpers) {
   CHECK(g, "out of memory");
   *g = (TeamGroup){.teams = teams,
                    .helpers = helpers < TEAM_MOST_HELPERS ? helpers : TEAM_MOST_HELPERS,
-                   .desk = desks_create(teams)};
+                   .shared = shared_jobs_create(teams)};
   return g;
 }
 
 void team_group_destroy(TeamGroup *g) {
   if (!g) return;
-  desks_free(g->desk, g->teams);
+  shared_jobs_free(g->shared, g->teams);
   free(g);
 }
 
 // Nobody comes any more; returns when the last helper has left.
-static void close_desk(Desk *d) {
+static void close_shared_job(SharedJob *d) {
   if (atomic_fetch_and_explicit(&d->state, ~OPEN, memory_order_acquire) == OPEN) return;
   for (int spin = 0; spin < SPINS; spin++, cpu_pause())
     if (!atomic_load_explicit(&d->state, memory_order_acquire)) return;
@@ -125,13 +125,13 @@ static void close_desk(Desk *d) {
   pthread_mutex_unlock(&d->lock);
 }
 
-static int has_units(const Desk *d) {
+static int has_units(const SharedJob *d) {
   return atomic_load_explicit(&d->state, memory_order_relaxed) & OPEN &&
          atomic_load_explicit(&d->next, memory_order_relaxed) < atomic_load_explicit(&d->units, memory_order_relaxed);
 }
 
-// The helper's number; -1: the desk is closed, or has all the helpers that it may have.
-static int enter(Desk *d, int helpers) {
+// The helper's number; -1: the shared job is closed, or has all the helpers that it may have.
+static int enter(SharedJob *d, int helpers) {
   uint64_t state = atomic_load_explicit(&d->state, memory_order_relaxed);
   for (;;) {
     int i = 0;
@@ -143,7 +143,7 @@ static int enter(Desk *d, int helpers) {
   }
 }
 
-static void leave(Desk *d, int i) {
+static void leave(SharedJob *d, int i) {
   uint64_t bit = (uint64_t)1 << i;
   if (atomic_fetch_and_explicit(&d->state, ~bit, memory_order_release) != bit) return;
   pthread_mutex_lock(&d->lock);
@@ -151,7 +151,7 @@ static void leave(Desk *d, int i) {
   pthread_mutex_unlock(&d->lock);
 }
 
-static int help(Desk *d, int helpers) {
+static int help(SharedJob *d, int helpers) {
   int i = has_units(d) ? enter(d, helpers) : -1, helped = 0;
   if (i < 0) return 0;
   int64_t unit = take(d);
@@ -171,8 +171,8 @@ static Team *team_new(TeamGroup *group, int threads) {
     t->place = atomic_fetch_add(&group->joined, 1);
     CHECK(t->place < group->teams, "a group of %d teams gets another", group->teams);
   }
-  t->desk = group ? &group->desk[t->place] : desks_create(1);
-  t->desk->first_slot = threads;
+  t->shared = group ? &group->shared[t->place] : shared_jobs_create(1);
+  t->shared->first_slot = threads;
   t->thread = xcalloc((size_t)threads, sizeof *t->thread);
   t->worker = xcalloc((size_t)threads, sizeof *t->worker);
   t->threads = 1; // the caller
@@ -216,7 +216,7 @@ void team_destroy(Team *t) {
   pthread_cond_destroy(&t->start);
   pthread_cond_destroy(&t->finish);
   pthread_mutex_destroy(&t->lock);
-  if (!t->group) desks_free(t->desk, 1);
+  if (!t->group) shared_jobs_free(t->shared, 1);
   free(t->worker);
   free(t->thread);
   free(t);
@@ -247,7 +247,7 @@ static void await_workers(Team *t) {
 }
 
 static void run(Team *t, int64_t units, void (*body)(void *, int, int64_t), void *argument, int helpers) {
-  Desk *d = t->desk;
+  SharedJob *d = t->shared;
   d->body = body;
   d->argument = argument;
   atomic_store_explicit(&d->units, units, memory_order_relaxed);
@@ -255,7 +255,7 @@ static void run(Team *t, int64_t units, void (*body)(void *, int, int64_t), void
   if (t->threads > 1) wake_workers(t);
   if (helpers) atomic_store_explicit(&d->state, OPEN, memory_order_release);
   work(d, 0);
-  if (helpers) close_desk(d);
+  if (helpers) close_shared_job(d);
   if (t->threads > 1) await_workers(t);
 }
 
@@ -282,7 +282,7 @@ void team_run(Team *t, int tasks, void (*task)(void *, int), void *argument) {
 static int help_others(const Team *t) {
   const TeamGroup *g = t->group;
   for (int i = 1; i < g->teams; i++)
-    if (help(&g->desk[(t->place + i) % g->teams], g->helpers)) return 1;
+    if (help(&g->shared[(t->place + i) % g->teams], g->helpers)) return 1;
   return 0;
 }
 
@@ -298,7 +298,7 @@ int team_help(Team *t) {
   set_lending(t, 1);
   if (t->threads == 1) return help_others(t);
   int work = 0;
-  for (int i = 1; i < g->teams && !work; i++) work = has_units(&g->desk[(t->place + i) % g->teams]);
+  for (int i = 1; i < g->teams && !work; i++) work = has_units(&g->shared[(t->place + i) % g->teams]);
   Help h = {.team = t};
   if (work) run(t, t->threads, help_unit, &h, 0);
   return h.helped;

@@ -99,15 +99,15 @@ static Grouping group_dims(const Shape *s, int from) {
 }
 
 // One tensor of a line: its parts, and which row of them (-1: all of them).
-typedef struct Layout {
+typedef struct FileLayout {
   const char *text;
   const Line *line;
   int variable[MOST_PARTS];
   int64_t row;
-} Layout;
+} FileLayout;
 
 // The dims of the tensor before ^T, of all parts together.
-static int whole_dims(const HuggingfaceViews *v, const Layout *l, Grouping *whole, Error *error) {
+static int whole_dims(const HuggingfaceViews *v, const FileLayout *l, Grouping *whole, Error *error) {
   int dim = l->line->dim;
   for (int i = 0; i < l->line->parts; i++) {
     Grouping one = group_dims(&v->graph->variable.data[l->variable[i]].shape, l->row >= 0);
@@ -160,7 +160,7 @@ static HuggingfacePiece piece_of(const HuggingfaceViews *v, int variable, int64_
   return p;
 }
 
-static int add_tensor(HuggingfaceViews *v, const char *name, const Layout *l, Error *error) {
+static int add_tensor(HuggingfaceViews *v, const char *name, const FileLayout *l, Error *error) {
   Grouping whole = {0};
   int64_t stride[MAX_RANK], start = 0;
   int code = whole_dims(v, l, &whole, error), parts = l->line->parts, dim = l->line->dim;
@@ -179,7 +179,7 @@ static int add_tensor(HuggingfaceViews *v, const char *name, const Layout *l, Er
 }
 
 // The Variables of a line for one layer: 1 where the graph has them, 0 where it has none of them.
-static int find_parts(HuggingfaceViews *v, Layout *l, int64_t layer, Error *error) {
+static int find_parts(HuggingfaceViews *v, FileLayout *l, int64_t layer, Error *error) {
   int found = 0;
   for (int i = 0; i < l->line->parts; i++) {
     l->variable[i] = graph_find_variable(v->graph, fill_in(&v->graph->arena, l->line->part[i], 'N', layer));
@@ -195,7 +195,7 @@ static int find_parts(HuggingfaceViews *v, Layout *l, int64_t layer, Error *erro
 }
 
 static int add_layer(HuggingfaceViews *v, const char *text, const Line *line, int64_t layer, Error *error) {
-  Layout l = {.text = text, .line = line, .row = -1};
+  FileLayout l = {.text = text, .line = line, .row = -1};
   Arena *arena = &v->graph->arena;
   const char *name = arena_strdup(arena, fill_in(arena, line->tensor, 'N', layer));
   if (line->parts == 1 && !strcmp(line->part[0], "head")) v->head = name;

@@ -14,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { LONGEST_WINDOW = 512 }; // by default: every token runs it all
+enum { LONGEST_WINDOW = 4096 }; // by default: its keys and values take memory
 
 typedef struct Generate {
   const char *prompt, *tokenizer_path;
@@ -224,7 +224,8 @@ int cmd_generate(int argc, char **argv) {
        .kind = OPTION_INTEGER,
        .value = &g.window,
        .argument = "N",
-       .help = "tokens that the model looks back on; 0: as in training, at most 512",
+       .help = "the most tokens that the model looks back on; where they are full, the newer half stays; 0: as in "
+               "training, at most 4096",
        .least = 0,
        .most = 1 << 24},
       {.name = "tokenizer",

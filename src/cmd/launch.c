@@ -33,7 +33,7 @@ typedef struct Asked {
 
 // What the operands mean ---------------------------------------------------------------------------------------------
 
-typedef struct Job {
+typedef struct LaunchedJob {
   char self[PATH_MAX];
   char **argv;        // of a worker, ended by NULL
   const char *folder; // run.dir; NULL: a program
@@ -43,7 +43,7 @@ typedef struct Job {
   int ranks, unit;    // that the mesh has, or 0: a multiple of unit
   char *what;         // all that the machines must have in common (elastic/job_what.h)
   char number[20];    // of that
-} Job;
+} LaunchedJob;
 
 static bool sets(const Operands *o, const char *key) {
   size_t n = strlen(key);
@@ -98,7 +98,7 @@ static int check_mesh(const Recipe *r, bool is_fixed, const Asked *asked, int wo
 }
 
 // mesh.dp: auto takes any multiple of the ranks that one row of data ranks has; else there is one number.
-static void plan_ranks(Job *job) {
+static void plan_ranks(LaunchedJob *job) {
   const Recipe *r = &job->recipe;
   if (!r->dp_is_auto) job->ranks = recipe_rank_count(r);
   else job->unit = r->mesh.pp * r->mesh.cp * r->mesh.tp;
@@ -106,7 +106,7 @@ static void plan_ranks(Job *job) {
 
 // Ranks of several processes are net's, whatever the recipe says, which may be written for threads. Workers learn it by
 // a variable: the run's recipe.yaml keeps what the user wrote.
-static int plan_training(Job *job, const Asked *asked, const Operands *o, Error *error) {
+static int plan_training(LaunchedJob *job, const Asked *asked, const Operands *o, Error *error) {
   const Recipe *given = &job->given;
   int code = recipe_load(o->words[0], o->count - 1, o->words + 1, &job->given, error), n = 0;
   bool is_fixed = !code && given->plan == RECIPE_PLAN_FIXED && !given->dp_is_auto;
@@ -230,7 +230,7 @@ static int check(Asked *a, Error *error) {
   return check_rendezvous(a, error);
 }
 
-static int plan_program(Job *job, const Asked *asked, char **program, Error *error) {
+static int plan_program(LaunchedJob *job, const Asked *asked, char **program, Error *error) {
   if (!program[0]) return error_set(error, PLAIT_BAD_INPUT, "-- is not followed by a program");
   job->argv = program;
   return count_workers(asked->workers, cores_available(), &job->nproc, error);
@@ -260,7 +260,7 @@ static void describe_recipe(char *text, FILE *out) {
 }
 
 // All machines must run the same: the recipe with its keys, or the program with its arguments.
-static void name_what(Job *job, const Asked *a, char *const *program) {
+static void name_what(LaunchedJob *job, const Asked *a, char *const *program) {
   char *text = NULL;
   size_t size = 0;
   uint64_t hash = 14695981039346656037u;
@@ -283,7 +283,7 @@ static void name_what(Job *job, const Asked *a, char *const *program) {
 }
 
 static int launch(Asked *a, const Operands *operands, char **program, int *status, Error *error) {
-  Job job = {.nproc = 1, .unit = 1};
+  LaunchedJob job = {.nproc = 1, .unit = 1};
   int code = check(a, error);
   if (!code) code = program ? plan_program(&job, a, program, error) : plan_training(&job, a, operands, error);
   if (!code) name_what(&job, a, program);

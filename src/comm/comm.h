@@ -173,3 +173,6 @@ void stream_set_chaos(PlaitStream *stream, uint64_t seed);
 
 // Queues a call that has been issued (its arrays are copied); the event may be NULL.
 void stream_push(PlaitStream *stream, PlaitComm *comm, const CommCall *call, PlaitEvent *event);
+// Queues something else for the stream's thread: 0, or a negative code, with which the world must then have failed
+// (comm_fail_world). What has been queued before is done when it runs, but perhaps failed. The event may be NULL.
+int stream_run(PlaitStream *stream, int (*function)(void *argument), void *argument, PlaitEvent *event);

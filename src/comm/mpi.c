@@ -20,7 +20,7 @@ typedef struct MpiWorld {
   MPI_Comm everyone, control;
   MPI_Request arrival; // of a notice
   Notice incoming, outgoing;
-  Batch leaving;                 // of the outgoing notice
+  RequestBatch leaving;                 // of the outgoing notice
   int notified, received_notice; // this rank has sent the others a notice of failure; it has received one
   int *lengths;                  // (capacity) of the pieces of the message that is posted; their places
   MPI_Aint *places;

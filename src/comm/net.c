@@ -26,8 +26,8 @@ static uint64_t space_of(const char *path) {
   return stat(path, &space) ? 0 : (uint64_t)space.st_ino;
 }
 
-static Place find_place(void) {
-  Place here = {.processes = space_of("/proc/self/ns/pid"), .segments = space_of("/proc/self/ns/ipc"),
+static NetPlace find_place(void) {
+  NetPlace here = {.processes = space_of("/proc/self/ns/pid"), .segments = space_of("/proc/self/ns/ipc"),
                 .files = space_of("/proc/self/ns/mnt"), .user = (uint64_t)geteuid()};
   if (gethostname(here.host, sizeof here.host - 1)) strcpy(here.host, "unknown host");
   read_boot(here.boot, sizeof here.boot);
@@ -58,7 +58,7 @@ typedef struct Making { // of a world
   NetAddress address;  // of rank 0
   int listener;        // of its watch; -1: none
   Rendezvous *rendezvous; // NULL: not begun, or over
-  Place place;
+  NetPlace place;
   bool has_near, has_far, has_shared; // ranks to which Unix sockets, TCP or UCX carry messages
   bool all_share_memory;
   Record mine;
@@ -111,7 +111,7 @@ static void drop_records(Making *m) {
 
 static const char *const wire_names[] = {"auto", "sockets", "ucx", "tcp", "mixed"}; // of NetWireChoice
 
-static int refuse_choice(const Making *m, int rank, const Place *other, Error *error) {
+static int refuse_choice(const Making *m, int rank, const NetPlace *other, Error *error) {
   return error_set(error, PLAIT_BAD_INPUT, "run.wire is %s on rank %d, but %s on rank %d; it must be the same on all",
                    wire_names[other->wire], rank, wire_names[m->place.wire], m->options.rank);
 }
@@ -123,7 +123,7 @@ static int exchange_places(Making *m, NetWorld *w, Error *error) {
   w->carriers = xcalloc((size_t)m->options.ranks, sizeof *w->carriers);
   m->all_share_memory = !code;
   for (int r = 0; r < m->options.ranks && !code; r++) {
-    const Place *other = m->records[r];
+    const NetPlace *other = m->records[r];
     NetCarrier carrier = carrier_between(&m->place, m->options.rank, other, r);
     if (other->wire != m->place.wire) code = refuse_choice(m, r, other, error);
     w->carriers[r] = carrier;

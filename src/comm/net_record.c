@@ -6,26 +6,26 @@
 static bool is_text(const char *data, size_t size) { return memchr(data, 0, size) != NULL; }
 
 bool place_is_valid(const void *data, size_t bytes) {
-  const Place *p = data;
+  const NetPlace *p = data;
   return bytes == sizeof *p && is_text(p->host, sizeof p->host) && is_text(p->boot, sizeof p->boot) &&
          p->wire <= NET_WIRE_MIXED && p->has_ucx <= 1;
 }
 
-static bool are_same_system(const Place *a, const Place *b) {
+static bool are_same_system(const NetPlace *a, const NetPlace *b) {
   return *a->boot && !strcmp(a->boot, b->boot) && !strcmp(a->host, b->host);
 }
 
-bool places_share_memory(const Place *a, const Place *b) {
+bool places_share_memory(const NetPlace *a, const NetPlace *b) {
   bool same_spaces = a->processes && a->processes == b->processes && a->segments && a->segments == b->segments;
   return are_same_system(a, b) && FAULT(containers_share_memory, same_spaces, true);
 }
 
-bool places_share_files(const Place *a, const Place *b) {
+bool places_share_files(const NetPlace *a, const NetPlace *b) {
   bool same_files = a->files && a->files == b->files && a->user == b->user;
   return are_same_system(a, b) && FAULT(containers_share_files, same_files, true);
 }
 
-NetCarrier carrier_between(const Place *a, int rank, const Place *b, int other) {
+NetCarrier carrier_between(const NetPlace *a, int rank, const NetPlace *b, int other) {
   if (a->wire == NET_WIRE_UCX) return CARRIER_UCX;
   if (rank == other) return CARRIER_SELF;
   if (a->wire == NET_WIRE_TCP || (a->wire == NET_WIRE_MIXED && (rank + other) % 2)) return CARRIER_TCP;

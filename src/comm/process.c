@@ -29,7 +29,7 @@ PlaitComm *process_handle_create(ProcessWorld *w, WireContext context, uint64_t 
   c->sent = xcalloc(count, sizeof *c->sent);
   c->got = xcalloc(count, sizeof *c->got);
   c->inputs = xcalloc(count, sizeof *c->inputs);
-  Batch *batches[] = {&c->headers, &c->first[0], &c->first[1], &c->second[0], &c->second[1]};
+  RequestBatch *batches[] = {&c->headers, &c->first[0], &c->first[1], &c->second[0], &c->second[1]};
   for (size_t i = 0; i < sizeof batches / sizeof *batches; i++)
     batch_reserve(batches[i], 3 * n); // a header and two parts for each peer
   for (int i = 0; i < 2; i++) batch_reserve(&c->chain.passed[i], 1);

@@ -19,11 +19,11 @@ enum {
 };
 
 // Requests that are waited for together.
-typedef struct Batch {
+typedef struct RequestBatch {
   WireRequest *requests; // (capacity)
   int capacity, count;
   int done;              // of the first ones
-} Batch;
+} RequestBatch;
 
 // Precedes the elements from one rank to another, so that a mismatch becomes a sentence and not a hang.
 typedef struct Header {
@@ -45,7 +45,7 @@ typedef struct Departure {
 // A send whose receiver may not have copied yet.
 typedef struct OutgoingMessage {
   Header header;
-  Batch batch;
+  RequestBatch batch;
   int posted, copied;
   WireRequest requests[];
 } OutgoingMessage;
@@ -96,7 +96,7 @@ typedef struct ProcessWorld {
 
 // Of an all_reduce by a chain of groups under way.
 typedef struct ProcessChain {
-  Batch passed[2], rest; // sums on their way to the next group; results on their way to others
+  RequestBatch passed[2], rest; // sums on their way to the next group; results on their way to others
   char *staging[2];
   size_t staging_bytes;  // of each
 } ProcessChain;
@@ -113,7 +113,7 @@ typedef struct ProcessComm {
   uint64_t issued, finished; // collectives
   // Of the collective under way:
   Header *sent, *got;          // (size)
-  Batch headers, first[2], second[2];
+  RequestBatch headers, first[2], second[2];
   const void **inputs;       // (size)
   char *staging[2];
   size_t staging_bytes;      // of each
@@ -161,11 +161,11 @@ int process_failed(ProcessWorld *w, const char *doing, int status);
 // Without the lock: sends the other ranks the reason why the world failed, where this rank knew first.
 void process_notify(ProcessWorld *w);
 
-WireRequest *batch_add(Batch *batch); // room for one more
-void batch_reserve(Batch *batch, int requests);
-void batch_free(Batch *batch);
+WireRequest *batch_add(RequestBatch *batch); // room for one more
+void batch_reserve(RequestBatch *batch, int requests);
+void batch_free(RequestBatch *batch);
 // With the lock: are all done? 1, 0, or -1 with the wire's code in *status.
-int batch_test(ProcessWorld *w, Batch *batch, int *status);
+int batch_test(ProcessWorld *w, RequestBatch *batch, int *status);
 // Whom a wait is for: the ranks that a call needs, or a rank of the world; -1: for nobody who may have left.
 typedef struct Awaited {
   ProcessComm *comm;
@@ -174,8 +174,8 @@ typedef struct Awaited {
   const Waiter *waiter;
 } Awaited; // waiter: the thread
 // Waits for all requests of the batch, which is then empty. When the world fails its receives are cancelled.
-int process_wait(ProcessWorld *w, Batch *batch, Awaited whom);
-int process_wait_call(ProcessComm *c, const CommCall *call, Batch *batch);
+int process_wait(ProcessWorld *w, RequestBatch *batch, Awaited whom);
+int process_wait_call(ProcessComm *c, const CommCall *call, RequestBatch *batch);
 
 // Data (process_view.c) -----------------------------------------------------------------------------------------------
 
@@ -199,10 +199,10 @@ char *staging_take(size_t bytes);
 void pieces_reserve(ProcessWorld *w, size_t pieces);
 // Posts bytes [from, to) of the view to or from a peer, in messages of at most LARGEST_MESSAGE. With the lock. The
 // wire's code.
-int process_post(const ProcessComm *c, Batch *batch, const View *view, size_t from, size_t to, int peer, int tag,
+int process_post(const ProcessComm *c, RequestBatch *batch, const View *view, size_t from, size_t to, int peer, int tag,
                  int receive);
 // Posts a header as one message; likewise.
-int process_post_header(const ProcessComm *c, Batch *batch, WireKind kind, Header *header, int peer, int tag);
+int process_post_header(const ProcessComm *c, RequestBatch *batch, WireKind kind, Header *header, int peer, int tag);
 // In the control context, to or from a rank of the world (a receive also from any, -1).
 int control_post(ProcessWorld *w, WireKind kind, void *data, size_t bytes, int rank, int tag, WireRequest *request);
 

@@ -43,7 +43,7 @@ static View input_for(const Work *w, size_t k, int lane) {
 
 static int rank_of(const Work *w, int group, int lane) { return group * w->r.group + lane; }
 
-static int post(Work *w, Batch *batch, const View *view, size_t from, size_t to, int peer, int receive) {
+static int post(Work *w, RequestBatch *batch, const View *view, size_t from, size_t to, int peer, int receive) {
   ProcessWorld *world = (ProcessWorld *)w->c->base.world;
   if (from == to) return PLAIT_OK;
   process_lock(world);
@@ -52,7 +52,7 @@ static int post(Work *w, Batch *batch, const View *view, size_t from, size_t to,
   return !status ? PLAIT_OK : process_failed(world, comm_traits[w->call->kind].name, status);
 }
 
-static int post_elements(Work *w, Batch *batch, const View *view, size_t k, int lane, int peer, int receive) {
+static int post_elements(Work *w, RequestBatch *batch, const View *view, size_t k, int lane, int peer, int receive) {
   size_t from, to;
   range_of(w, k, lane, &from, &to);
   return post(w, batch, view, from * w->r.size, to * w->r.size, peer, receive);
@@ -60,7 +60,7 @@ static int post_elements(Work *w, Batch *batch, const View *view, size_t k, int 
 
 // What the sum of chunk k needs: this rank's elements go to the others of the group, theirs and the sums before come.
 static int post_inputs(Work *w, size_t k) {
-  Batch *batch = &w->c->first[k & 1];
+  RequestBatch *batch = &w->c->first[k & 1];
   size_t from, to;
   int code = PLAIT_OK;
   range_of(w, k, w->lane, &from, &to);
@@ -101,7 +101,7 @@ static void sum_chunk(Work *w, size_t k) {
 
 // The result of a chunk, which this rank has of its range, goes to the group before and to the others of this one.
 static int pass_result(Work *w, size_t k) {
-  Batch *rest = &w->c->chain.rest;
+  RequestBatch *rest = &w->c->chain.rest;
   int code = PLAIT_OK;
   if (w->own) code = post_elements(w, rest, &w->recv, k, w->lane, rank_of(w, w->own - 1, w->lane), 0);
   for (int i = 1; i < w->r.group && !code; i++) {
@@ -123,7 +123,7 @@ static int give_result(Work *w, size_t k) {
 }
 
 static int sum_and_pass(Work *w, size_t k) {
-  Batch *passed = &w->c->chain.passed[k & 1];
+  RequestBatch *passed = &w->c->chain.passed[k & 1];
   size_t from, to;
   int code = k + 1 < w->r.chunks ? post_inputs(w, k + 1) : PLAIT_OK;
   if (!code) code = process_wait_call(w->c, w->call, &w->c->first[k & 1]);
@@ -159,7 +159,7 @@ static int run_chunks(Work *w) {
     if (t < w->r.chunks) code = sum_and_pass(w, t);
     if (!code && lag && t >= lag) code = take_result(w, t - lag);
   }
-  Batch *all[] = {&w->c->first[0],  &w->c->first[1],        &w->c->chain.passed[0], &w->c->chain.passed[1],
+  RequestBatch *all[] = {&w->c->first[0],  &w->c->first[1],        &w->c->chain.passed[0], &w->c->chain.passed[1],
                   &w->c->second[0], &w->c->second[1],       &w->c->chain.rest};
   for (size_t i = 0; i < sizeof all / sizeof *all; i++) { // empties them, also after a failure
     int waited = process_wait_call(w->c, w->call, all[i]);

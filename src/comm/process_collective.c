@@ -121,7 +121,7 @@ static int all_gather(ProcessComm *c, const CommCall *call) {
 
 // Broadcast ---------------------------------------------------------------------------------------------------------
 
-static int send_to(ProcessComm *c, const CommCall *call, Batch *batch, const View *view, size_t from, size_t to,
+static int send_to(ProcessComm *c, const CommCall *call, RequestBatch *batch, const View *view, size_t from, size_t to,
                    int peer, int receive) {
   ProcessWorld *w = (ProcessWorld *)c->base.world;
   process_lock(w);
@@ -130,7 +130,8 @@ static int send_to(ProcessComm *c, const CommCall *call, Batch *batch, const Vie
   return !status ? PLAIT_OK : process_failed(w, comm_traits[call->kind].name, status);
 }
 
-static int post_header(ProcessComm *c, const CommCall *call, Batch *batch, Header *header, int peer, int receive) {
+static int post_header(ProcessComm *c, const CommCall *call, RequestBatch *batch, Header *header, int peer,
+                       int receive) {
   ProcessWorld *w = (ProcessWorld *)c->base.world;
   process_lock(w);
   int status = process_post_header(c, batch, receive ? WIRE_RECEIVE : WIRE_SEND, header, peer, process_tag(c, call));

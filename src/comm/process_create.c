@@ -8,7 +8,7 @@
 int control_wait(ProcessWorld *w, void *data, size_t bytes, int peer, int tag, int receive) {
   const Waiter waiter = {.alive = &world_last(&w->base, w->rank)->own_alive};
   WireRequest request;
-  Batch batch = {.requests = &request, .capacity = 1};
+  RequestBatch batch = {.requests = &request, .capacity = 1};
   process_lock(w);
   int status = control_post(w, receive ? WIRE_RECEIVE : WIRE_SEND, data, bytes, peer, tag, batch_add(&batch));
   process_unlock(w);

@@ -85,7 +85,7 @@ void message_issue(ProcessComm *c, CommCall *call, PlaitEvent *sent) {
     size_t requests = 1 + (comm_total(call) * comm_dtype_size(call->dtype) + LARGEST_MESSAGE - 1) / LARGEST_MESSAGE;
     OutgoingMessage *message =
         record_queue_add(&queue->messages, sizeof *message + requests * sizeof *message->requests);
-    message->batch = (Batch){.requests = message->requests, .capacity = (int)requests};
+    message->batch = (RequestBatch){.requests = message->requests, .capacity = (int)requests};
     message->posted = message->copied = 0;
     call->record = message;
     call->ticket = queue->sends++;
@@ -160,7 +160,7 @@ int message_receive(ProcessComm *c, const CommCall *call) {
   View view = view_call(call, 1, -1);
   Header header;
   WireRequest first[4];
-  Batch batch = {.requests = first, .capacity = 4};
+  RequestBatch batch = {.requests = first, .capacity = 4};
   int tag = process_tag(c, call), code = abort_code(&w->base.abort);
   if (code) return code;
   process_lock(w);
@@ -169,7 +169,7 @@ int message_receive(ProcessComm *c, const CommCall *call) {
   if (!status && !(code = process_wait_call(c, call, &batch)))
     code = header_check(c, call, call->root, &header);
   if (!status && !code) {
-    Batch *parts = &batch, many = {0};
+    RequestBatch *parts = &batch, many = {0};
     if (view.bytes > 3 * (size_t)LARGEST_MESSAGE) parts = &many;
     process_lock(w);
     status = process_post(c, parts, &view, 0, view.bytes, call->root, tag, 1);

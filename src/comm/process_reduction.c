@@ -20,7 +20,7 @@ static View input_for(const Work *w, int p) {
 
 static char *slot(const Work *w, size_t k, int p) { return w->c->staging[k & 1] + (size_t)p * w->r.share * w->r.size; }
 
-static int post(Work *w, Batch *batch, const View *view, size_t from, size_t to, int peer, int receive) {
+static int post(Work *w, RequestBatch *batch, const View *view, size_t from, size_t to, int peer, int receive) {
   ProcessWorld *world = (ProcessWorld *)w->c->base.world;
   if (from == to) return PLAIT_OK;
   process_lock(world);
@@ -81,7 +81,7 @@ static void reduce_chunk(Work *w, size_t k) {
 
 // Phase 2: the results go to everybody, or to the root.
 static int share_results(Work *w, size_t k) {
-  Batch *batch = &w->c->second[k & 1];
+  RequestBatch *batch = &w->c->second[k & 1];
   int code = PLAIT_OK, kind = (int)w->call->kind, to_all = kind == COMM_ALL_REDUCE;
   size_t from, to, shift;
   if (w->r.one_hop || kind == COMM_REDUCE_SCATTER) return PLAIT_OK;

@@ -69,7 +69,7 @@ char *staging_take(size_t bytes) {
   return memset(memory, 0, whole);
 }
 
-int process_post_header(const ProcessComm *c, Batch *batch, WireKind kind, Header *header, int peer, int tag) {
+int process_post_header(const ProcessComm *c, RequestBatch *batch, WireKind kind, Header *header, int peer, int tag) {
   ProcessWorld *w = (ProcessWorld *)c->base.world;
   WirePeer to = {c->context, peer, c->base.ranks[peer], tag};
   *(kind == WIRE_RECEIVE ? &c->count[peer].headers_received : &c->count[peer].headers_sent) += sizeof *header;
@@ -88,7 +88,7 @@ void pieces_reserve(ProcessWorld *w, size_t pieces) {
 
 // Messages are cut by the row of bytes alone, never by how one side's memory is cut: both sides must cut alike. Several
 // pieces of memory are one message, so that small tensors cost no latency of their own; the wire packs them.
-int process_post(const ProcessComm *c, Batch *batch, const View *v, size_t from, size_t to, int peer, int tag,
+int process_post(const ProcessComm *c, RequestBatch *batch, const View *v, size_t from, size_t to, int peer, int tag,
                  int receive) {
   ProcessWorld *w = (ProcessWorld *)c->base.world;
   WirePeer end = {c->context, peer, c->base.ranks[peer], tag};

@@ -68,27 +68,27 @@ int process_failed(ProcessWorld *w, const char *doing, int status) {
 
 // Waiting -----------------------------------------------------------------------------------------------------------
 
-void batch_reserve(Batch *batch, int requests) {
+void batch_reserve(RequestBatch *batch, int requests) {
   if (requests <= batch->capacity) return;
   batch->requests = xrealloc(batch->requests, (size_t)requests * sizeof *batch->requests);
   while (batch->capacity < requests)
     batch->requests[batch->capacity++] = (WireRequest){0}; // the pages are there from now on
 }
 
-WireRequest *batch_add(Batch *batch) {
+WireRequest *batch_add(RequestBatch *batch) {
   if (batch->count == batch->capacity) batch_reserve(batch, 2 * batch->capacity + 16);
   if (!batch->count) batch->done = 0;
   batch->requests[batch->count] = (WireRequest){0};
   return &batch->requests[batch->count++];
 }
 
-void batch_free(Batch *batch) {
+void batch_free(RequestBatch *batch) {
   free(batch->requests);
-  *batch = (Batch){0};
+  *batch = (RequestBatch){0};
 }
 
 // One after the other: the first that is not done yet makes it clear that not all are.
-int batch_test(ProcessWorld *w, Batch *batch, int *status) {
+int batch_test(ProcessWorld *w, RequestBatch *batch, int *status) {
   int done = 1;
   *status = 0;
   while (batch->done < batch->count && done) {
@@ -100,7 +100,7 @@ int batch_test(ProcessWorld *w, Batch *batch, int *status) {
 }
 
 // The caller's memory may be gone soon.
-static void give_up(ProcessWorld *w, Batch *batch) {
+static void give_up(ProcessWorld *w, RequestBatch *batch) {
   process_lock(w);
   for (int i = 0; i < batch->count; i++)
     if (batch->requests[i].pending) w->wire->forget(w, &batch->requests[i]);
@@ -108,11 +108,11 @@ static void give_up(ProcessWorld *w, Batch *batch) {
   batch->count = 0;
 }
 
-int process_wait_call(ProcessComm *c, const CommCall *call, Batch *batch) {
+int process_wait_call(ProcessComm *c, const CommCall *call, RequestBatch *batch) {
   return process_wait((ProcessWorld *)c->base.world, batch, (Awaited){c, call, -1, call->waiter});
 }
 
-int process_wait(ProcessWorld *w, Batch *batch, Awaited whom) {
+int process_wait(ProcessWorld *w, RequestBatch *batch, Awaited whom) {
   Backoff backoff = {0};
   int done = batch->count == 0, status, code = PLAIT_OK;
   unsigned moved = 0;

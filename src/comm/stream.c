@@ -9,8 +9,12 @@
 enum { FIRST_CALLS = 64, FIRST_BUFFERS = 256 }; // queued at once without an allocation
 
 typedef struct Task {
-  PlaitComm *comm; // NULL: only waits for `after`
-  PlaitEvent after;
+  PlaitComm *comm; // NULL: calls `function`, or where that is NULL only waits for `after`
+  int (*function)(void *argument);
+  union {
+    PlaitEvent after;
+    void *argument;
+  };
   CommCall call;         // its lists are copies, which follow, unless the stream borrows them
   PlaitBuffer buffers[]; // and then the counts and offsets
 } Task;
@@ -37,8 +41,9 @@ static void delay(PlaitStream *s) {
 }
 
 static int run_task(const PlaitStream *s, Task *task) {
-  PlaitTimeline *after = task->after.timeline;
   if (task->comm) return comm_run(task->comm, &task->call, s->timeline.stream);
+  if (task->function) return task->function(task->argument);
+  PlaitTimeline *after = task->after.timeline;
   return after ? after->wait(after, task->after.value, &s->waiter) : PLAIT_OK;
 }
 
@@ -140,8 +145,8 @@ static const size_t *copy_numbers(size_t **to, const size_t *from, size_t n) {
   return copy;
 }
 
-// Queues a call, or (comm NULL) a wait for `after`. With the lock held.
-static void store(PlaitStream *s, PlaitComm *comm, const CommCall *call, PlaitEvent after) {
+// Queues a call; comm NULL: nothing yet. With the lock held.
+static Task *store(PlaitStream *s, PlaitComm *comm, const CommCall *call) {
   size_t n = comm ? (size_t)comm->size : 0, buffers = 0, counts = 0;
   if (comm) { // the list of a _v call is always another function's
     buffers = s->borrows && !call->recv_counts ? 0 : call->nbuffers;
@@ -150,8 +155,9 @@ static void store(PlaitStream *s, PlaitComm *comm, const CommCall *call, PlaitEv
   Task *task = record_queue_add(&s->tasks, sizeof *task + buffers * sizeof *task->buffers + counts * sizeof(size_t));
   size_t *numbers = (size_t *)(void *)(task->buffers + buffers);
   task->comm = comm;
-  task->after = after;
-  if (!comm) return;
+  task->function = NULL;
+  task->after = (PlaitEvent){0};
+  if (!comm) return task;
   task->call = *call;
   task->call.waiter = &s->waiter;
   if (buffers) task->call.buffers = memcpy(task->buffers, call->buffers, buffers * sizeof *task->buffers);
@@ -159,23 +165,36 @@ static void store(PlaitStream *s, PlaitComm *comm, const CommCall *call, PlaitEv
   task->call.send_offsets = copy_numbers(&numbers, call->send_offsets, n);
   task->call.recv_counts = copy_numbers(&numbers, call->recv_counts, n);
   task->call.recv_offsets = copy_numbers(&numbers, call->recv_offsets, n);
+  return task;
 }
 
-static void push(PlaitStream *s, PlaitComm *comm, const CommCall *call, PlaitEvent after, PlaitEvent *event) {
-  monitor_lock(&s->finished);
-  store(s, comm, call, after);
+// What was stored last is complete, and the lock is given up.
+static void submit(PlaitStream *s, PlaitEvent *event) {
   s->issued++;
   if (event) *event = (PlaitEvent){&s->timeline, s->issued};
   pthread_cond_signal(&s->queued);
   monitor_unlock(&s->finished);
 }
 
-void stream_push(PlaitStream *stream, PlaitComm *comm, const CommCall *call, PlaitEvent *event) {
-  push(stream, comm, call, (PlaitEvent){0}, event);
+void stream_push(PlaitStream *s, PlaitComm *comm, const CommCall *call, PlaitEvent *event) {
+  monitor_lock(&s->finished);
+  store(s, comm, call);
+  submit(s, event);
 }
 
-int plait_stream_wait(PlaitStream *stream, PlaitEvent event) {
-  push(stream, NULL, NULL, event, NULL);
+int plait_stream_wait(PlaitStream *s, PlaitEvent event) {
+  monitor_lock(&s->finished);
+  store(s, NULL, NULL)->after = event;
+  submit(s, NULL);
+  return PLAIT_OK;
+}
+
+int stream_run(PlaitStream *s, int (*function)(void *argument), void *argument, PlaitEvent *event) {
+  monitor_lock(&s->finished);
+  Task *task = store(s, NULL, NULL);
+  task->function = function;
+  task->argument = argument;
+  submit(s, event);
   return PLAIT_OK;
 }
 

@@ -34,6 +34,7 @@ int compile_graph(const ModelConfig *config, const CompileOptions *o, Graph **ou
   Graph *g = graph_create();
   ModelOutputs outputs = {-1, -1};
   ModelOptions model = {.batch = o->micro_samples,
+                        .page = o->step.batch.page,
                         .mode = o->mode,
                         .capacity = o->step.transform.capacity,
                         .chunks = o->mode == MODEL_GENERATE ? 1 : o->step.transform.chunks,

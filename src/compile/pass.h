@@ -5,8 +5,9 @@
 #include "op/work.h"
 #include "parallel/parallel.h"
 
-// Seconds of one call of an op in a dtype on the device of `machine`.
-typedef double WorkSeconds(const void *machine, Dtype dtype, const OpWork *work);
+// Seconds of one call of an op in a dtype: machine_seconds (machine/machine_times.h), which passes may not include.
+struct MachineTimes;
+typedef double WorkSeconds(const struct MachineTimes *times, Dtype dtype, const OpWork *work);
 
 typedef struct CompileOptions {
   int mode;              // ModelMode
@@ -17,7 +18,7 @@ typedef struct CompileOptions {
                          // shares say (base/shares.h); by compile_set_batch
   int microbatches;      // of a step; by compile_set_batch
   WorkSeconds *seconds;  // by these layers are cut into stages; NULL: by FLOPs
-  const void *machine;   // for them; must outlive the compile
+  const struct MachineTimes *times; // for them; must outlive the compile
   VariableTest *far;     // storage of which Variables lies in the device's second space; NULL: of none. Tests set it
   uint64_t chaos;        // of the Programs: see runtime/chaos.h; 0: none
   const char *after;     // stop after this pass, for `plait explain`; NULL: all

@@ -38,7 +38,7 @@ static int check_divides(const Mesh *mesh, const Placement *p, const Shape *s, c
 static int place_parameters(Graph *g, const Mesh *mesh, const Layout *layout, Error *error) {
   for (int i = 0; i < g->variable.count; i++) {
     Variable *v = &g->variable.data[i];
-    if (v->kind == VARIABLE_OUTPUT) continue; // see store_outputs
+    if (v->kind == VARIABLE_OUTPUT || v->kind == VARIABLE_CACHE) continue; // see store_outputs, store_cache
     if (v->of && v->parameter < 0) continue; // the same everywhere, or an accumulator
     if (v->parameter < 0 && v->shape.rank > 0)
       return error_set(error, PLAIT_FAILED, "Variable %s has a shape but no parameter", user_name(v->name));
@@ -77,6 +77,15 @@ static int open_accumulator(const Graph *g, const Node *n) {
     if (t->variable >= 0 && !t->placement && g->variable.data[t->variable].kind != VARIABLE_OUTPUT) return t->variable;
   }
   return -1;
+}
+
+// A cache lies as what is written into it, with all positions and whole heads.
+static void store_cache(Graph *g, const Node *n, int variable) {
+  Placement p = *graph_tensor(g, n->input[1])->placement;
+  p.dim[1] = p.dim[3] = (AxisList){0};
+  p.partial = 0;
+  g->variable.data[variable].storage = placement_new(g, &p);
+  bind_placements(g);
 }
 
 static void widen_accumulator(Graph *g, const Mesh *mesh, const Node *n, int variable) {
@@ -213,7 +222,9 @@ int pass_place(Graph **graph, const CompileOptions *o, Error *error) {
     if (g->node.data[i].region != REGION_MICRO || g->node.data[i].update) continue;
     choose_algorithm(&g->node.data[i], &o->step);
     int variable = open_accumulator(g, &g->node.data[i]);
-    if (variable >= 0) {
+    if (variable >= 0 && g->variable.data[variable].kind == VARIABLE_CACHE) {
+      store_cache(g, &g->node.data[i], variable);
+    } else if (variable >= 0) {
       widen_accumulator(g, mesh, &g->node.data[i], variable);
       continue;
     }

@@ -38,7 +38,7 @@ static OpWork node_work(const Graph *g, const Node *n, const CompileOptions *o) 
 
 static double node_cost(const Graph *g, const Node *n, const CompileOptions *o) {
   OpWork work = node_work(g, n, o);
-  return FAULT(stages_by_flops, o->seconds, NULL) ? o->seconds(o->machine, o->step.precision, &work) : work.matrix;
+  return FAULT(stages_by_flops, o->seconds, NULL) ? o->seconds(o->times, o->step.precision, &work) : work.matrix;
 }
 
 // sum[l]: the cost of everything before layer l, the embedding included; sum[layers + 1]: of all, with the head.
@@ -88,13 +88,13 @@ static void stage_micro(Graph *g) {
 }
 
 // Scalars live everywhere, but one that an update in MICRO writes where that runs; what belongs to a parameter lives
-// where the parameter does; outputs live where they are made, as stage_micro has found.
+// where the parameter does; outputs and caches live where they are made, as stage_micro has found.
 static void stage_variables(Graph *g) {
   StageSet all = stages_below(g->stages);
   int everywhere = graph_stage_set(g, &all);
   for (int i = 0; i < g->variable.count; i++) {
     Variable *v = &g->variable.data[i];
-    if (variable_is_stored(v) || v->kind == VARIABLE_OUTPUT) continue;
+    if (variable_is_stored(v) || v->kind == VARIABLE_OUTPUT || v->kind == VARIABLE_CACHE) continue;
     v->stages = v->parameter >= 0 ? g->variable.data[v->parameter].stages : everywhere;
   }
   for (int i = 0; i < g->node.count; i++) {

@@ -8,6 +8,7 @@
 //   reference  reference kernels only
 //   far        the kernels of another device, but memory that the host cannot touch, and queues that run by
 //              themselves: for tests
+//   mirror     as far, but communicators of the host cannot reach its memory either: for tests
 //   null       another device's description, without memory, and kernels that do nothing: for planning, and for tests
 //              of thousands of ranks
 #pragma once
@@ -148,7 +149,7 @@ struct DeviceImplementation {
   void (*follow)(DeviceQueue *queue, DeviceEvent event); // what is put into the queue from now on comes after the event
   int (*wait)(DeviceEvent event, Error *error); // the calling thread; PLAIT_FAILED: what was done before it has failed
   // The pointer by which communicators, which are the host's, reach an address of the first space; the queue that wrote
-  // there has been waited for.
+  // there has been waited for. NULL: there is none, and they reach a mirror of it (State.mirror).
   void *(*host_pointer)(const Device *device, void *address);
 };
 
@@ -184,6 +185,11 @@ static inline int device_wait(DeviceEvent event, Error *error) {
 static inline int device_drain(DeviceQueue *q, Error *error) { return device_wait(device_record(q), error); }
 static inline void *device_host_pointer(const Device *d, void *address) {
   return d->space[0].is_host ? address : d->implementation->host_pointer(d, address);
+}
+
+// Whether communicators of the host cannot reach the memory of its first space.
+static inline int device_needs_mirror(const Device *d) {
+  return !d->space[0].is_host && d->implementation && !d->implementation->host_pointer;
 }
 
 // For devices that imitate another one, `own`: its kernels and its speed.

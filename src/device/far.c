@@ -5,6 +5,10 @@
 // The addresses that it hands out lie in the lower half of a window of address space, where nothing may be read or
 // written; the memory lies in the upper half, and only this file adds the distance. A queue is a thread that does what
 // is put into it in order.
+//
+// In the far space communicators reach the memory all the same, as those of a device's own would (host_pointer). In the
+// mirror space they do not, so that collectives go through host memory beside it (runtime/host_call.h): as far as
+// queues and memory are concerned, this is what a GPU's driver offers.
 #include "base/thread.h"
 #include "device/host.h"
 #include <errno.h>
@@ -207,10 +211,11 @@ static void follow(DeviceQueue *queue, DeviceEvent event) {
   enqueue(queue, w);
 }
 
-static const DeviceImplementation far_implementation = {
-    .allocate = allocate, .release = release,       .queue_create = queue_create, .queue_destroy = queue_destroy,
-    .bind = host_bind,    .run = run,               .copy = copy,                 .fill = fill,
-    .record = record,     .follow = follow,         .wait = wait_for,             .host_pointer = host_pointer_of};
+#define QUEUES_AND_MEMORY                                                                                             \
+  .allocate = allocate, .release = release, .queue_create = queue_create, .queue_destroy = queue_destroy,              \
+  .bind = host_bind, .run = run, .copy = copy, .fill = fill, .record = record, .follow = follow, .wait = wait_for
+static const DeviceImplementation far_implementation = {QUEUES_AND_MEMORY, .host_pointer = host_pointer_of},
+                                  out_of_reach = {QUEUES_AND_MEMORY};
 
 static Device with_queues(const Device *of) {
   Device d = *of;
@@ -224,6 +229,12 @@ static Device with_queues(const Device *of) {
 Device device_in_far(const Device *of) {
   Device d = with_queues(of);
   d.space[0].is_host = 0;
+  return d;
+}
+
+Device device_in_mirror(const Device *of) {
+  Device d = device_in_far(of);
+  d.implementation = &out_of_reach;
   return d;
 }
 

@@ -10,7 +10,7 @@ static int refused(int64_t bytes, int why, Error *error) {
                    strerror(why));
 }
 
-int host_map(char *within, int64_t bytes, char **address, Error *error) {
+static int map(char *within, int64_t bytes, char **address, Error *error) {
   const int protection = PROT_READ | PROT_WRITE, flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
   int64_t asked = within ? bytes : bytes + HOST_PAGE;
   errno = ENOMEM; // 32 bits cannot even ask for more than 4 GiB
@@ -21,17 +21,29 @@ int host_map(char *within, int64_t bytes, char **address, Error *error) {
   char *aligned = (char *)(((uintptr_t)raw + HOST_PAGE - 1) / HOST_PAGE * HOST_PAGE);
   if (aligned > raw) munmap(raw, (size_t)(aligned - raw));
   if (!within && aligned - raw < HOST_PAGE) munmap(aligned + bytes, (size_t)(HOST_PAGE - (aligned - raw)));
-  madvise(aligned, (size_t)bytes, MADV_HUGEPAGE);
-  memset(aligned, 0, (size_t)bytes);
   *address = aligned;
   return PLAIT_OK;
+}
+
+int host_map(char *within, int64_t bytes, char **address, Error *error) {
+  int code = map(within, bytes, address, error);
+  if (code) return code;
+  madvise(*address, (size_t)bytes, MADV_HUGEPAGE);
+  memset(*address, 0, (size_t)bytes);
+  return PLAIT_OK;
+}
+
+int host_reserve(int64_t bytes, char **address, Error *error) { return map(NULL, bytes, address, error); }
+
+void host_release(char *address, int64_t bytes) {
+  if (address) munmap(address, (size_t)bytes);
 }
 
 static int allocate(const Device *device, int space, int64_t bytes, char **address, Error *error) {
   return host_map(NULL, bytes, address, error);
 }
 
-static void release(const Device *device, int space, char *address, int64_t bytes) { munmap(address, (size_t)bytes); }
+static void release(const Device *device, int space, char *address, int64_t bytes) { host_release(address, bytes); }
 
 int host_queue_create(const Device *device, Team *team, DeviceQueue **queue, Error *error) {
   *queue = xcalloc(1, sizeof **queue);

@@ -21,3 +21,6 @@ void *host_pointer(const Device *device, void *address);
 // `bytes` at `*address`, aligned to 2 MiB, huge pages asked for, every page touched, all zero. within NULL: anywhere;
 // else there, where the caller has reserved room.
 int host_map(char *within, int64_t bytes, char **address, Error *error);
+// Aligned like it, for host memory of which perhaps only parts will be used: pages are taken when they are touched.
+int host_reserve(int64_t bytes, char **address, Error *error);
+void host_release(char *address, int64_t bytes); // NULL is fine

@@ -1,5 +1,4 @@
-// Time from counts: a rank's FLOPs at the measured peak, its other work by the bytes that it touches, its calls, and
-// the time that the pipeline's schedule leaves it without work.
+// Time from a simulation, or from one measured product (machine/machine_times.h), and what is said of it.
 #include "foresight/estimate.h"
 #include "base/fault.h"
 #include "base/cores.h"
@@ -7,49 +6,13 @@
 #include "machine/cluster.h"
 #include "machine/cluster_machine.h"
 #include "machine/devices.h"
-#include "machine/simulate.h"
-#include "program/cost.h"
-#include "program/traffic.h"
+#include "machine/machine_times.h"
 #include "recipe/recipe_device.h"
 #include "setup/setup.h"
 #include "foresight/peak.h"
 #include <string.h>
 
-// Calibrated by runs of models/*.json in fp32 and bf16 on one and two threads of an AMD EPYC with AVX-512 BF16: steps
-// of 2 ms to 2.6 s were met within a fifth. A machine with slower memory or more cores differs more: others took up to
-// 1.5 times as long.
-static const double OF_PEAK = 0.95;    // what products inside of a step reach
-static const double BYTES = 12e9;      // a second and thread, of operands, some of them in caches
-static const double CALL = 6e-6;       // seconds
-static const double REFERENCE = 200e6; // FLOPs or elements a second, of one thread
-static const double FORWARD = 0.35;    // of a step: an evaluation
-static const double MOST = 2;          // times as long at most, as is said of an estimate
-
 enum { DAY = 86400 };
-
-// Seconds of the kernels and collectives of a pipeline rank. share: the part of the threads that it has.
-static double rank_seconds(const Program *p, const Estimate *e, double share) {
-  ProgramCost cost = program_cost(p);
-  TrafficList traffic = {0};
-  int threads = e->threads < e->cores ? e->threads : e->cores;
-  double speed = threads * share; // in threads
-  program_traffic(p, &traffic);
-  for (int i = 0; i < traffic.count; i++) cost.bytes += 2 * traffic.data[i].bytes;
-  vec_free(&traffic);
-  return cost.flops / (OF_PEAK * e->peak * share) + cost.bytes / (BYTES * speed) + cost.calls * CALL +
-         cost.reference / (REFERENCE * (speed < 1 ? speed : 1));
-}
-
-// The part of the pipeline ranks' time in which the schedule has nothing for them, were all segments equally long.
-static double bubble(const Program *p) {
-  ScheduleSpans spans = {0};
-  Error ignored = {0};
-  double part = 0;
-  if (p->schedule->map.coordinates > 1 && !schedule_replay(p->schedule, p->segments, NULL, &spans, &ignored))
-    part = 1 - spans.busy / (p->schedule->map.coordinates * spans.total);
-  schedule_spans_free(&spans);
-  return part;
-}
 
 // The measurements that plait probe keeps of this machine; NULL: there are none, or they cannot be used.
 static Cluster *kept_machine(void) {
@@ -61,49 +24,40 @@ static Cluster *kept_machine(void) {
   return NULL;
 }
 
-// Seconds of a step as plait simulate says them for this machine; 0: it cannot.
-static double simulated_step(const Job *job) {
+// Whether the step was simulated by what is kept of this machine.
+static bool simulated_step(const Job *job, Estimate *e) {
   Cluster *cluster = kept_machine();
-  SimulateOptions options = {.cluster = cluster};
-  Simulation *simulation = NULL;
+  const MachineTimes times = machine_times(cluster, NULL);
   Error ignored = {0};
-  double step = 0;
-  if (cluster && !simulate(job_train(job)->program, &options, &simulation, &ignored)) step = simulation->step;
-  simulation_free(simulation);
+  bool known = cluster && !machine_step_seconds(&times, job_train(job)->program, &e->step_seconds, &ignored);
   cluster_free(cluster);
-  return step;
+  return known;
 }
 
-// From the peak.
-static double estimated_step(const Job *job, const Estimate *e, int processes) {
-  int ranks = processes ? 1 : job->options.parallel.mesh.ranks, pipeline = job_pipeline_ranks(job);
-  double sum = 0, most = 0;
-  for (int c = 0; c < pipeline; c++) {
-    double seconds = rank_seconds(job_train(job)->program[c], e, 1.0 / ranks);
-    sum += seconds;
-    most = seconds > most ? seconds : most;
-  }
-  // Ranks that help each other, or share cores, leave no core idle while another rank has work.
+// By the peak. Ranks that help each other, or share cores, leave no core idle while another rank has work.
+static void estimated_step(const Job *job, int processes, Estimate *e) {
+  int ranks = processes ? 1 : job->options.parallel.mesh.ranks, threads = e->threads < e->cores ? e->threads : e->cores;
   bool busy = !processes && (job->run.helpers || e->threads > e->cores);
-  return busy ? sum / pipeline : most / (1 - bubble(job_train(job)->program[0]));
+  const MachineTimes times = machine_times_of_peak(e->peak / ranks, (double)threads / ranks, busy);
+  machine_step_seconds(&times, job_train(job)->program, &e->step_seconds, NULL);
 }
 
 int estimate_run(const Recipe *r, const Job *job, int processes, int64_t steps, Estimate *e) {
   int ranks = processes ? 1 : job->options.parallel.mesh.ranks;
   *e = (Estimate){.threads = job->run.threads * ranks, .cores = cores_available()};
   if (!job->options.device->implementation) return 0;
-  e->step_seconds = processes ? 0 : simulated_step(job);
-  e->simulated = e->step_seconds > 0;
-  e->most = e->simulated ? 1 : FAULT(estimates_are_exact, MOST, 1);
+  e->simulated = !processes && simulated_step(job, e);
+  e->most = e->simulated ? 1 : FAULT(estimates_are_exact, constant(NULL, CONSTANT_ESTIMATE_MOST), 1);
   if (!e->simulated) {
     e->peak = peak_flops(job->options.device, (Dtype)r->precision, e->threads, processes > 1 ? processes : 1);
     if (!(e->peak > 0)) return 0;
-    e->step_seconds = estimated_step(job, e, processes);
+    estimated_step(job, processes, e);
   }
   e->tokens_per_s = (double)r->batch.global * r->data.seq_len / e->step_seconds;
   double evaluations = job_find(job, &role_evaluate) && r->eval.every ? (double)steps / (double)r->eval.every : 0;
   double measured = r->run.noise_scale ? (double)steps / (double)r->run.noise_scale : 0;
-  e->run_seconds = e->step_seconds * ((double)steps + measured + FORWARD * evaluations * r->eval.batches);
+  double forward = constant(NULL, CONSTANT_ESTIMATE_FORWARD) * evaluations * r->eval.batches;
+  e->run_seconds = e->step_seconds * ((double)steps + measured + forward);
   if (processes) e->peak *= job->options.parallel.mesh.ranks;
   return 1;
 }

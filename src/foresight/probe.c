@@ -132,7 +132,7 @@ int probe_kept(Cluster **out, Error *error) {
     return error_set(error, PLAIT_BAD_INPUT,
                      "neither XDG_CACHE_HOME nor HOME says where measurements of this machine "
                      "can be kept; name a cluster, or a file that plait probe --out has written");
-  if (file_exists(path)) {
+  if (cluster_machine_is_measured()) {
     Error damage = {0};
     int code = cluster_load(path, out, &damage);
     if (code != PLAIT_BAD_INPUT) {
@@ -151,18 +151,13 @@ int probe_kept(Cluster **out, Error *error) {
 }
 
 int probe_keep(const ProbeOptions *options, Cluster **out, Error *error) {
-  char *path = cluster_machine_path(), *folder = path ? xstrdup(path) : NULL;
+  char *path;
   *out = NULL;
-  int code = path ? PLAIT_OK
-                  : error_set(error, PLAIT_BAD_INPUT, "neither XDG_CACHE_HOME nor HOME says where measurements can be "
-                                                      "kept; say where, as in --out here.yaml");
-  if (folder) *strrchr(folder, '/') = 0;
-  if (!code) code = folder_create(folder, error);
+  int code = cluster_machine_prepare(&path, error);
   if (!code) code = probe(options, out, error);
-  if (!code) code = cluster_write(*out, NULL, path, error);
+  if (!code) code = cluster_machine_keep(*out, error);
   if (!code) (*out)->path = arena_strdup(&(*out)->arena, path);
   if (code) cluster_free(*out), *out = NULL;
   free(path);
-  free(folder);
   return code;
 }

@@ -5,8 +5,8 @@
 #include "ir/encoding.h"
 #include "op/optimizer.h"
 #include "sharding/zero_table.h"
-#include "machine/kernel_time.h"
 #include "machine/machine.h"
+#include "machine/machine_times.h"
 #include "machine/simulate.h"
 #include "setup/setup.h"
 #include "schedule/schedule.h"
@@ -16,13 +16,13 @@
 
 void bounds_create(const Space *space, const Cluster *cluster, Bounds *b) {
   const Recipe *r = &space->base;
-  *b = (Bounds){.space = space, .cluster = cluster, .unhosted = *cluster};
+  *b = (Bounds){.space = space, .cluster = cluster, .times = machine_times(cluster, NULL), .unhosted = *cluster};
   b->unhosted.device = *devices_fastest(cluster, (Dtype)r->precision); // of several kinds: nothing is faster
   b->unhosted.island.count = 0;
   b->unhosted.device.host = 0;
   b->flops =
       model_config_flops_per_token(space->config, r->data.seq_len) * (double)r->batch.global * (double)r->data.seq_len;
-  b->rate = product_rate(&b->unhosted.device, (Dtype)r->precision);
+  b->rate = machine_rate(&b->times, (Dtype)r->precision);
   b->parameters = (double)space->config->facts.parameters;
   b->multiplied = (double)space->config->facts.multiplied;
   memset(b->bucket, -1, sizeof b->bucket);
@@ -53,18 +53,14 @@ static ZeroCuts cuts_of(const Recipe *r) {
   return zero_cuts(r->parallel.zero, r->parallel.reshard, r->parallel.accumulate == RECIPE_ACCUMULATE_LOCAL);
 }
 
-typedef struct ParameterBytes { double stored, gradient, copy; } ParameterBytes; // of one
-
-static ParameterBytes parameter_bytes(const Recipe *r) {
+static ZeroBytes parameter_bytes(const Recipe *r) {
   double wide = r->precision == DTYPE_F64 ? 8 : 4, narrow = (double)dtype_size((Dtype)r->precision);
   bool applied = r->parallel.update == RECIPE_UPDATE_IN_BACKWARD;
-  ZeroCuts cuts = cuts_of(r);
-  bool copied = recipe_splits_masters(r) ? cuts.storage && !cuts.resident && r->mesh.dp * r->mesh.cp > 1
-                                         : narrow < wide || cuts.storage;
   double state = r->transform.states ? (double)encodings[r->transform.states].bits / 8 : wide;
-  return (ParameterBytes){wide + state * states_of(r),
-                          applied ? 0 : r->parallel.grad_dtype == DTYPE_BF16 ? 2 : wide,
-                          copied ? narrow : 0};
+  return (ZeroBytes){wide + state * states_of(r),
+                     applied ? 0 : r->parallel.grad_dtype == DTYPE_BF16 ? 2 : wide,
+                     narrow,
+                     FAULT(bounds_copy_all, narrow < wide && !recipe_splits_masters(r), 1)};
 }
 
 // Whether the Layout itself cuts weights over data ranks, beside what ZeRO does. Rows for samples do not cut weights.
@@ -81,14 +77,10 @@ static bool stores_over_data(const Recipe *r) {
 static double state_bytes(const Bounds *b, const Recipe *r) {
   double shards = (double)(r->parallel.shard_group ? r->parallel.shard_group : r->mesh.dp) * r->mesh.cp;
   double parts = (double)r->mesh.pp * r->mesh.tp;
-  ParameterBytes p = parameter_bytes(r);
+  const ZeroBytes p = parameter_bytes(r);
   if (experts_apart(b, r)) parts *= (double)r->mesh.dp * r->mesh.cp, shards = 1;
   if (stores_over_data(r)) parts *= r->mesh.dp, shards = 1;
-  ZeroCuts cuts = cuts_of(r);
-  if (cuts.storage) p.stored /= shards;
-  if (cuts.gradient) p.gradient /= shards;
-  if (cuts.resident) p.copy /= shards;
-  return b->parameters / parts * (p.stored + p.gradient + p.copy);
+  return b->parameters / parts * zero_bytes(cuts_of(r), &p, shards);
 }
 
 // With more, as many are in flight. Some schedules take multiples of the pipeline ranks only, and then so is this.
@@ -155,10 +147,6 @@ static GroupOnLinks group_over(Bounds *b, const Recipe *r, AxisId axis, AxisId o
   return memo.group;
 }
 
-static double collective(const Bounds *b, CollectiveKind kind, const GroupOnLinks *group, double bytes) {
-  return collective_seconds(b->cluster, kind, group, bytes).seconds;
-}
-
 // The table counts more than a step may need: gathers that forward and backward share at a pipeline's turn, heads that
 // are read once, groups over dp and cp whose sums are joined. Simulated steps went down to 0.91 of the table.
 static const double least_share = 0.85;
@@ -171,10 +159,10 @@ static double data_seconds(Bounds *b, const Recipe *r) {
   if (stores_over_data(r)) return 0;
   GroupOnLinks group = group_over(b, r, AXIS_DP, r->mesh.cp > 1 ? AXIS_CP : AXIS_OWN);
   double n = b->multiplied / ((double)r->mesh.pp * r->mesh.tp);
-  ParameterBytes p = parameter_bytes(r);
+  const ZeroBytes p = parameter_bytes(r);
   ZeroCuts cuts = cuts_of(r);
-  double reduced = collective(b, COLLECTIVE_REDUCE_SCATTER, &group, n * p.gradient);
-  double gathered = cuts.storage ? collective(b, COLLECTIVE_ALL_GATHER, &group, n * p.copy) : 0;
+  double reduced = machine_collective_seconds(&b->times, COLLECTIVE_REDUCE_SCATTER, &group, n * p.gradient);
+  double gathered = cuts.storage ? machine_collective_seconds(&b->times, COLLECTIVE_ALL_GATHER, &group, n * p.read) : 0;
   if (cuts.gradient) reduced *= m;
   if (cuts.resident) gathered *= 2 * m;
   return (reduced + gathered) * (r->mesh.cp > 1 || r->parallel.zero == 3 ? least_share : 1);
@@ -190,8 +178,8 @@ static double tensor_seconds(Bounds *b, const Recipe *r) {
   GroupOnLinks group = group_over(b, r, AXIS_TP, AXIS_OWN);
   double bytes = (double)r->batch.micro * r->data.seq_len / r->mesh.cp * (double)c->embed *
                  (double)dtype_size((Dtype)r->precision);
-  return 3 * collective(b, COLLECTIVE_ALL_REDUCE, &group, bytes) * floor(mean_microbatches(r)) * (double)c->layers /
-         r->mesh.pp;
+  return 3 * machine_collective_seconds(&b->times, COLLECTIVE_ALL_REDUCE, &group, bytes) * floor(mean_microbatches(r)) *
+         (double)c->layers / r->mesh.pp;
 }
 
 // The first microbatch goes through all stages before the last one works, and the last one's gradient comes back, in

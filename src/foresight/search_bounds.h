@@ -1,7 +1,7 @@
 // Lower bounds on the time and the memory of a plan, without compiling it: first by arithmetic alone, then with the
 // simulated times of a layer, of which many plans share one. No bound is above what the simulator says.
 #pragma once
-#include "machine/collective_time.h"
+#include "machine/machine_times.h"
 #include "foresight/search_space.h"
 
 // Of a layer and of the rest of the model (embedding, head), on one rank, for one microbatch.
@@ -19,6 +19,7 @@ enum { LAYER_BUCKETS = 4096 };
 typedef struct Bounds {
   const Space *space;
   const Cluster *cluster;
+  MachineTimes times;    // of the cluster
   Cluster unhosted;      // the same, launching kernels for free; borrows
   double flops;          // model FLOPs of a step
   double rate;           // of products

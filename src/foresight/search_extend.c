@@ -1,7 +1,7 @@
 // Estimates of plans from few layers.
 #include "foresight/search_extend.h"
 #include "foresight/predict.h"
-#include "machine/simulate.h"
+#include "machine/machine_times.h"
 #include "setup/setup.h"
 #include <math.h>
 #include <string.h>
@@ -62,20 +62,17 @@ static int compile_some(Extension *e, const Recipe *r, int64_t layers, Estimated
   ModelConfig config = *e->space->config;
   config.layers = layers;
   Job *job = NULL;
-  Simulation *s = NULL;
-  SimulateOptions options = {.cluster = e->cluster};
+  const MachineTimes times = machine_times(e->cluster, NULL);
+  *out = (Estimated){0};
   e->compiled++;
   int code = setup_job(r, &config, &(RunSetting){.sketch = true, .cluster = predict_cut(e->cluster)}, &job, error);
-  if (!code) code = simulate(job_train(job)->program, &options, &s, error);
-  if (code) return job_destroy(job), code;
-  *out = (Estimated){.seconds = s->step};
-  for (int c = 0; c < job_pipeline_ranks(job); c++) {
+  if (!code) code = machine_step_seconds(&times, job_train(job)->program, &out->seconds, error);
+  for (int c = 0; !code && c < job_pipeline_ranks(job); c++) {
     bytes[c] = (double)job_train(job)->program[c]->memory.total;
     out->bytes = fmax(out->bytes, bytes[c]);
   }
-  simulation_free(s);
   job_destroy(job);
-  return PLAIT_OK;
+  return code;
 }
 
 // With `less` layers fewer in every stage.

@@ -1,24 +1,36 @@
-// A window that slides over the tokens.
+// Ticks: the tokens that are new go through the model, and their keys and values into the cache.
 #include "infer/generator.h"
+#include "base/fault.h"
 #include <stdlib.h>
 #include <string.h>
+
+enum { TICK = 64, PAGE = 32 }; // tokens of a prompt at a time; positions of a page
 
 int generator_create(Generator *g, const ModelSource *source, const InferenceOptions *options,
                      const SampleOptions *sample, Launch *launch, Error *error) {
   InferenceOptions o = *options;
   *g = (Generator){.sample = *sample, .vocab = (int)source->config.vocab, .window = (int)options->seq};
+  g->tick = options->tick ? (int)options->tick : TICK;
+  if (g->tick > g->window) g->tick = g->window;
   o.mode = MODEL_GENERATE;
   o.rows = 1;
+  o.seq = g->tick;
+  o.context = g->window;
+  o.page = PAGE;
+  o.requests = 1;
   int code = inference_open(&g->model, source, &o, launch, error);
   if (code) return code;
-  size_t rows = (size_t)inference_local_rows(&g->model), all = rows * (size_t)g->window;
-  static const KnownInput windows[] = {INPUT_TOKENS, INPUT_POSITIONS, INPUT_DOCUMENTS};
-  for (size_t k = 0; k < sizeof windows / sizeof *windows; k++)
-    g->input[windows[k]] = xcalloc(all, sizeof **g->input);
-  g->input[INPUT_INDEX] = xcalloc(rows, sizeof **g->input);
+  const int64_t *length = g->model.job->options.step.batch.length, pages = length[DIM_PAGE];
+  int64_t rows = inference_local_rows(&g->model);
+  const int64_t sizes[INPUT_COUNT] = {[INPUT_TOKENS] = g->tick,     [INPUT_POSITIONS] = g->tick,
+                                      [INPUT_CACHE_ROWS] = g->tick, [INPUT_REQUESTS] = g->tick,
+                                      [INPUT_PAGES] = pages,        [INPUT_INDEX] = 1};
+  for (int id = 0; id < INPUT_COUNT; id++)
+    if (sizes[id]) g->input[id] = xcalloc((size_t)(rows * sizes[id]), sizeof **g->input);
+  for (int64_t i = 0; i < rows * pages; i++)
+    g->input[INPUT_PAGES][i] = (int32_t)(i % pages); // one request has them all
   g->logits = xcalloc((size_t)inference_rows(&g->model) * (size_t)g->vocab, sizeof *g->logits);
   g->scratch = xcalloc((size_t)g->vocab, sizeof *g->scratch);
-  for (size_t i = 0; i < all; i++) g->input[INPUT_POSITIONS][i] = (int32_t)(i % (size_t)g->window);
   return PLAIT_OK;
 }
 
@@ -50,34 +62,32 @@ int generator_push(Generator *g, const int32_t *ids, int64_t count, Error *error
   return PLAIT_OK;
 }
 
-// All data ranks compute the same text: they may be there to share the weights (parallel.zero), not the work.
-static void fill_window(Generator *g) {
-  int64_t n = g->count < g->window ? g->count : g->window;
+// The next tick: the tokens from `done` on, as many as fit. All data ranks compute the same text: they may be there to
+// share the weights (parallel.zero), not the work.
+static void fill_tick(Generator *g) {
+  int64_t left = g->count - g->done;
+  g->tokens = (int)(left < g->tick ? left : g->tick);
+  int64_t length = g->tokens == 1 ? 1 : g->tick;
   for (int64_t row = 0; row < inference_local_rows(&g->model); row++) {
-    memcpy(g->input[INPUT_TOKENS] + row * g->window, g->ids + g->count - n, sizeof *g->ids * (size_t)n);
-    g->input[INPUT_INDEX][row] = (int32_t)n - 1; // tokens after it are not seen: attention is causal
+    for (int64_t i = 0; i < length; i++) {
+      bool there = i < g->tokens;
+      int64_t at = row * length + i, position = there ? FAULT(chunks_begin_at_0, g->done - g->begin, 0) + i : 0;
+      g->input[INPUT_TOKENS][at] = there ? g->ids[g->done + i] : 0;
+      g->input[INPUT_POSITIONS][at] = (int32_t)position;
+      g->input[INPUT_CACHE_ROWS][at] = there ? (int32_t)position : -1;
+      g->input[INPUT_REQUESTS][at] = there ? 0 : -1;
+    }
+    g->input[INPUT_INDEX][row] = g->tokens - 1;
   }
 }
 
-// A rank's part of the windows' rows: (rows, window) → (rows, its positions); malloc'ed.
-static int32_t *part_of(const Generator *g, const WindowPart *part, const int32_t *whole) {
-  int64_t rows = inference_local_rows(&g->model), length = window_part_length(part, g->window);
-  int32_t *out = xcalloc((size_t)(rows * length), sizeof *out);
-  for (int64_t row = 0; row < rows; row++)
-    window_part_take(part, g->window, whole + row * g->window, out + row * length);
-  return out;
-}
-
-// The model's part of a token: each rank on its part of the windows.
-static int compute(Rank *r, const Generator *g, Error *error) {
-  WindowPart part = rank_window_part(r->job, r->rank);
-  StepInput of[INPUT_COUNT] = {[INPUT_INDEX] = {.base = g->input[INPUT_INDEX]}};
-  int32_t *mine[INPUT_COUNT] = {0};
-  for (int id = 0; id < INPUT_COUNT; id++)
-    if (g->input[id] && id != INPUT_INDEX) of[id].base = mine[id] = part_of(g, &part, g->input[id]);
-  int code = rank_run(r, &role_generate, &(StepInputs){.of = of, .count = INPUT_COUNT}, error);
-  for (int id = 0; id < INPUT_COUNT; id++) free(mine[id]);
-  return code;
+// The model's part of a tick.
+static int compute(Rank *r, void *generator, Error *error) {
+  const Generator *g = generator;
+  StepInput of[INPUT_COUNT] = {{0}};
+  for (int id = 0; id < INPUT_COUNT; id++) of[id].base = g->input[id];
+  return rank_run(r, g->tokens == 1 ? &role_generate : &role_prefill, &(StepInputs){.of = of, .count = INPUT_COUNT},
+                  error);
 }
 
 static int draw(Rank *r, void *generator, Error *error) {
@@ -94,11 +104,24 @@ static int draw(Rank *r, void *generator, Error *error) {
   return PLAIT_OK;
 }
 
+// Where the window is full, its later half is computed again as the beginning of a new one.
+static void make_room(Generator *g) {
+  if (g->count - g->begin <= g->window) return;
+  g->begin = g->count - (g->window + 1) / 2;
+  g->done = g->begin;
+}
+
 int generator_next(Generator *g, int32_t *id, Error *error) {
   CHECK(g->count > 0);
-  fill_window(g);
-  int code = session_run(g->model.session, draw, g, error);
+  make_room(g);
+  int code = PLAIT_OK;
+  for (fill_tick(g); !code && g->done + g->tokens < g->count; fill_tick(g)) {
+    code = session_run(g->model.session, compute, g, error);
+    g->done += g->tokens;
+  }
+  if (!code) code = session_run(g->model.session, draw, g, error);
   if (code) return code;
+  g->done += g->tokens;
   *id = g->next;
   if (*id < 0) return error_set(error, PLAIT_FAILED, "the model's logits are not finite: its weights are broken");
   append(g, *id);

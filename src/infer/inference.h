@@ -10,7 +10,10 @@ typedef struct InferenceOptions {
   ModelMode mode;      // MODEL_EVALUATE or MODEL_GENERATE
   const char *command; // for messages: "plait eval"
   const RecipeInstead *instead; // options of the command, for keys that it does not take; may be NULL
-  int64_t seq;         // tokens of a sequence
+  int64_t seq;         // tokens of a sequence; of MODEL_GENERATE of a tick
+  int64_t tick;        // of a Generator, whose seq is its window: the most tokens at a time; 0: 64
+  int64_t context, page, requests; // of MODEL_GENERATE: positions of a request, and of a page of the cache; requests of
+                                   // a sequence at a time. 0: seq, one page, one request
   int64_t rows;        // sequences at a time over all data ranks, at least
   int threads;         // of all ranks on this machine together, where the keys have no run.threads; 0: all cores
   int key_count;

@@ -305,6 +305,7 @@ int graph_read_apart(Graph *g, int variable) {
       !v->shape.rank                                                                               ? ROLE_SCALAR
       : v->kind == VARIABLE_PARAMETER || v->kind == VARIABLE_OPTIMIZER || v->kind == VARIABLE_PART ? ROLE_WEIGHT
       : v->kind == VARIABLE_GRADIENT ? ROLE_WEIGHT_GRADIENT
+      : v->kind == VARIABLE_CACHE    ? ROLE_INTERIOR
                                      : ROLE_SCALAR;
   return t;
 }
@@ -325,7 +326,7 @@ int graph_input(Graph *g, const char *name, Dtype dtype, Shape shape) {
 
 // The dim of a sequence by its letter in the table.
 static DimName input_sequence(char letter) {
-  static const struct { char letter; DimName dim; } sequences[] = {{'s', DIM_SEQ}};
+  static const struct { char letter; DimName dim; } sequences[] = {{'s', DIM_SEQ}, {'q', DIM_REQUEST}, {'p', DIM_PAGE}};
   size_t i = 0;
   while (sequences[i].letter != letter) CHECK(++i < sizeof sequences / sizeof *sequences, "no sequence is %c", letter);
   return sequences[i].dim;

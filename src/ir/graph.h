@@ -149,6 +149,8 @@ typedef enum VariableKind {
   VARIABLE_COUNTER, // step, loss scale …: part of a checkpoint
   VARIABLE_METRIC,  // read by the host after a step; not in checkpoints
   VARIABLE_PART,    // the rest of how another Variable is stored: State puts both together, and no checkpoint has it
+  VARIABLE_CACHE,   // keys or values of the tokens so far: MICRO writes and reads it, and it lives between calls. It
+                    // lies where it is made; it begins as 0 and is in no checkpoint
   VARIABLE_OUTPUT,  // a result of MICRO, such as logits, that the host reads after a run: lies where it is made,
                     // complete
 } VariableKind;

@@ -16,6 +16,7 @@ void cluster_free(Cluster *cluster); // NULL is fine
 // As a file that cluster_load reads to the same facts, bit by bit; measurements stand in it too. source: of all numbers
 // whose section has none ("measured by plait probe …"); NULL: "not known".
 int cluster_write(const Cluster *cluster, const char *source, const char *path, Error *error); // whole or not at all
+void cluster_print_file(const Cluster *cluster, const char *source, FILE *out); // the text of such a file
 
 // key=value as in `--what-if nvlink.bandwidth=2x`: a factor (2x), or a value. Keys: LEVEL.bandwidth, LEVEL.latency,
 // device.bandwidth, device.matrix, device.matrix.bf16, host.bandwidth, spread, base, …; islands keep what they have.

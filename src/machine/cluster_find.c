@@ -105,7 +105,7 @@ int cluster_find(const char *name, char **path, Error *error) {
   *path = NULL;
   if (!strcmp(name, "probe")) {
     *path = cluster_machine_path();
-    if (*path && file_exists(*path)) return PLAIT_OK;
+    if (*path && cluster_machine_is_measured()) return PLAIT_OK;
     free(*path);
     *path = NULL;
     return error_set(error, PLAIT_BAD_INPUT, "this machine has not been measured yet; run plait probe");

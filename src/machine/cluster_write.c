@@ -127,14 +127,18 @@ static void write_section(const Writer *writer, ClusterSection section, const vo
   }
 }
 
+void cluster_print_file(const Cluster *cluster, const char *source, FILE *out) {
+  Cluster counted = *cluster; // borrows all
+  counted.kernel_rows = cluster->kernel.count;
+  Writer writer = {&counted, source ? source : "not known", out};
+  fputs("# A cluster, written by plait; docs/clusters.md explains every key.\n", out);
+  write_section(&writer, CLUSTER_TOP, &counted, 0, false);
+}
+
 int cluster_write(const Cluster *cluster, const char *source, const char *path, Error *error) {
   AtomicFile file;
   int code = file_begin(&file, path, error);
   if (code < 0) return code;
-  Cluster counted = *cluster; // borrows all
-  counted.kernel_rows = cluster->kernel.count;
-  Writer writer = {&counted, source ? source : "not known", file.stream};
-  fputs("# A cluster, written by plait; docs/clusters.md explains every key.\n", file.stream);
-  write_section(&writer, CLUSTER_TOP, &counted, 0, false);
+  cluster_print_file(cluster, source, file.stream);
   return file_commit(&file, error);
 }

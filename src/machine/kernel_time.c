@@ -59,9 +59,4 @@ double kernel_seconds(const DeviceFacts *device, const SoftwareFacts *software, 
   return seconds + launches * device->launch;
 }
 
-double cluster_work_seconds(const void *cluster, Dtype dtype, const OpWork *work) {
-  const Cluster *c = cluster;
-  return kernel_seconds(&c->device, &c->software, dtype, work, 0, 0, c->constants);
-}
-
 double slowest_of(double sigma, double n) { return n > 1 ? 1 + sigma * sqrt(2 * log(n)) : 1; }

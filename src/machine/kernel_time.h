@@ -29,10 +29,6 @@ double attention_rate(const DeviceFacts *device, const SoftwareFacts *software, 
 double kernel_seconds(const DeviceFacts *device, const SoftwareFacts *software, Dtype dtype, const OpWork *work,
                       double in_cache, int held, const Constants *constants);
 
-// The same for passes (compile/pass.h): on the device of a cluster, with nothing in its cache. cluster: a const
-// Cluster *.
-double cluster_work_seconds(const void *cluster, Dtype dtype, const OpWork *work);
-
 // Seconds to move bytes between memory and the units, while collectives hold `held` of them.
 double memory_seconds(const DeviceFacts *device, double bytes, int held, const Constants *constants);
 // FLOP/s of products: the data sheet's, that of vectors where there is none, 0 without both.

@@ -114,6 +114,27 @@ int build_linear_residual(ModelBuild *m, const char *name, int x, int stream, do
   return y;
 }
 
+// A Variable of the layer with what all positions of a sample's requests have: (b, c, g, d).
+static int cache_of(ModelBuild *m, const char *name, int x) {
+  const Shape *s = &graph_tensor(m->g, x)->shape;
+  Shape shape = shape_of(4, (int64_t[]){s->size[0], m->options->length[DIM_CACHE], s->size[2], s->size[3]},
+                         (DimName[]){DIM_BATCH, DIM_CACHE, DIM_KV_HEADS, DIM_HEAD_DIM});
+  const char *full = arena_join(&m->g->arena, m->g->scope, name);
+  return graph_read(m->g, graph_variable(m->g, full, VARIABLE_CACHE, DTYPE_F32, shape, (Init){.kind = INIT_ZERO}));
+}
+
+// q (b, s, g, r, d), k and v (b, s, g, d) of new tokens → (b, s, g, r, d): attention to all positions of their requests
+// so far, with theirs.
+static int attend_to_cache(ModelBuild *m, int q, int k, int v, double scale) {
+  Graph *g = m->g;
+  int rows = build_input(m, INPUT_CACHE_ROWS);
+  CacheInputs in = {build_input(m, INPUT_REQUESTS), build_input(m, INPUT_POSITIONS), build_input(m, INPUT_PAGES)};
+  int keys = op_cache_write(g, "k.cache", cache_of(m, "k.cache", k), k, rows);
+  int values = op_cache_write(g, "v.cache", cache_of(m, "v.cache", v), v, rows);
+  return op_cache_attention(g, "attention", q, keys, values, &in,
+                            &(CacheAttr){.scale = scale, .page = m->options->page});
+}
+
 int build_attention(ModelBuild *m, int x) {
   const ModelConfig *c = m->config;
   const Extent query[] = {
@@ -135,6 +156,7 @@ int build_attention(ModelBuild *m, int x) {
       .scale = c->attention_scale, .dropout = build_dropout_rate(m, c->attention_dropout), .causal = 1};
   int64_t longest = FAULT(window_is_too_long, c->window, c->window + 1); // a token sees itself and window - 1 before it
   if (c->window) build_limit(m, c->window_key, longest, "attention within a window is not built yet");
+  if (m->options->mode == MODEL_GENERATE) return attend_to_cache(m, q, k, v, c->attention_scale);
   return op_attention(g, "attention", q, k, v, build_input(m, INPUT_DOCUMENTS), build_input(m, INPUT_DOCUMENTS), &attr);
 }
 
@@ -142,8 +164,15 @@ int build_attention(ModelBuild *m, int x) {
 static void text_inputs(ModelBuild *m) {
   build_input(m, INPUT_TOKENS);
   build_input(m, INPUT_POSITIONS);
-  build_input(m, INPUT_DOCUMENTS);
-  build_input(m, m->options->mode == MODEL_GENERATE ? INPUT_INDEX : INPUT_TARGETS);
+  if (m->options->mode == MODEL_GENERATE) {
+    build_input(m, INPUT_CACHE_ROWS);
+    build_input(m, INPUT_REQUESTS);
+    build_input(m, INPUT_PAGES);
+    build_input(m, INPUT_INDEX);
+  } else {
+    build_input(m, INPUT_DOCUMENTS);
+    build_input(m, INPUT_TARGETS);
+  }
 }
 
 int build_embedding(ModelBuild *m, int *wte) {

@@ -32,6 +32,8 @@ typedef enum ModelMode {
 typedef struct ModelOptions {
   int64_t batch;             // global shape of the graph: samples of one microbatch
   int64_t length[DIM_COUNT]; // of each sequence of a sample, by its dim
+  int64_t page; // of MODEL_GENERATE: positions in a page of the cache; length has DIM_CACHE, DIM_REQUEST and
+                // DIM_PAGE then
   int mode;                  // ModelMode
   double capacity;    // of experts, while training: times the even share of a sequence's choices; 0: no limit
   int router_bias;    // routers choose by probabilities and a bias that is not a parameter

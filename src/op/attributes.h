@@ -46,6 +46,11 @@ typedef struct AttentionAttr {
   int32_t wide;       // out, or dq, dk and dv, have the dtype of statistics: parts that will be merged or added
   uint64_t stream;    // philox_name of the forward node: its gradient draws the same mask
 } AttentionAttr;
+// CACHE_ATTENTION: rows of a page of the cache
+typedef struct CacheAttr {
+  double scale; // of q·k
+  int64_t page;
+} CacheAttr;
 typedef enum ActivationKind {
   ACTIVATION_GELU,
   ACTIVATION_GELU_TANH,

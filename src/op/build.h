@@ -16,6 +16,14 @@ int op_rope(Graph *g, const char *name, int x, int positions,
 // q (b, s, g, r, d), k and v (b, t, g, d), documents (b, s) of queries and (b, t) of keys → (b, s, g, r, d)
 int op_attention(Graph *g, const char *name, int q, int k, int v, int documents, int key_documents,
                  const AttentionAttr *attr);
+// The cache (b, c, g, d) of keys or values with x (b, s, g, d) in its rows (b, s), where these are not negative, in
+// place on a Variable's value.
+int op_cache_write(Graph *g, const char *name, int cache, int x, int rows);
+// q (b, s, g, r, d) attends to the positions of its request that are not after its own, in pages of a cache (b, c, g,
+// d) of keys and of values → (b, s, g, r, d).
+typedef struct CacheInputs { int requests, positions, pages; } CacheInputs; // (b, s), (b, s), (b, n, m)
+int op_cache_attention(Graph *g, const char *name, int q, int keys, int values, const CacheInputs *in,
+                       const CacheAttr *attr);
 // out (b, s, g, r, d) and logsumexp (b, g, r, s) of two parts of the keys, in this order → those of all, out first
 int op_merge(Graph *g, const char *name, const int part[4], int *logsumexp);
 // Experts; rows (b, s, x, …) are compact (ir/graph.h), a mask is (b, s, x) of u8. Logits (b, s, x), bias (x) or -1,

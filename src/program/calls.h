@@ -1,6 +1,6 @@
 // The calls that a rank issues in a step, in its order: collectives, waits for those in flight, and messages between
 // stages. The executor tells it (runtime/issued.h), and the simulator tells it (machine/simulate.h): by the same hash,
-// so that the simulation can be compared with the run. Ranks compare theirs by this hash too (runtime/agreement.h).
+// so that the simulation can be compared with the run. Ranks compare theirs by this hash too (runtime/desync.h).
 #pragma once
 #include "program/program.h"
 

@@ -10,7 +10,7 @@
 
 enum { MAX_KEYS = 128 };
 
-int loader_set_default(Loader *loader, const RecipeKey *key) {
+int loader_set_default(RecipeLoader *loader, const RecipeKey *key) {
   loader->recipe->where[key - recipe_keys] = NULL;
   loader->recipe->overridden[key - recipe_keys] = !loader->positions;
   if (!key->fallback) {
@@ -28,10 +28,10 @@ int loader_set_default(Loader *loader, const RecipeKey *key) {
   return code < 0 ? code : loader_set_value(loader, key, node);
 }
 
-static int apply(Loader *loader, const char *path, const YamlNode *at, const YamlNode *value);
+static int apply(RecipeLoader *loader, const char *path, const YamlNode *at, const YamlNode *value);
 
 // The value of a key by its old name: set as the new one, and a note says so.
-static int apply_renamed(Loader *loader, const RecipeAlias *alias, const YamlNode *at, const YamlNode *value) {
+static int apply_renamed(RecipeLoader *loader, const RecipeAlias *alias, const YamlNode *at, const YamlNode *value) {
   const RecipeKey *key = recipe_key_find(alias->path);
   YamlNode now = *value;
   const char *changed = "";
@@ -46,13 +46,13 @@ static int apply_renamed(Loader *loader, const RecipeAlias *alias, const YamlNod
   return code;
 }
 
-static int given_twice(Loader *loader, const RecipeKey *key, const YamlNode *at) {
+static int given_twice(RecipeLoader *loader, const RecipeKey *key, const YamlNode *at) {
   return error_set(loader->error, PLAIT_BAD_INPUT, "%s: %s is given a second time, once by its old name; keep one",
                    loader_place(loader, at), key->path);
 }
 
 // mesh=null: as if no key of the section had been given.
-static int set_section_default(Loader *loader, const char *section) {
+static int set_section_default(RecipeLoader *loader, const char *section) {
   int code = PLAIT_OK;
   size_t n = strlen(section);
   for (int i = 0; i < recipe_key_count && !code; i++)
@@ -61,7 +61,7 @@ static int set_section_default(Loader *loader, const char *section) {
   return code;
 }
 
-static int apply(Loader *loader, const char *path, const YamlNode *at, const YamlNode *value) {
+static int apply(RecipeLoader *loader, const char *path, const YamlNode *at, const YamlNode *value) {
   const RecipeAlias *alias = recipe_alias_find(path);
   if (alias) return apply_renamed(loader, alias, at, value);
   const RecipeKey *key = recipe_key_find(path);
@@ -91,7 +91,7 @@ static int apply(Loader *loader, const char *path, const YamlNode *at, const Yam
   return PLAIT_OK;
 }
 
-static int apply_file(Loader *loader, const char *text, size_t size) {
+static int apply_file(RecipeLoader *loader, const char *text, size_t size) {
   YamlNode *root;
   int code = yaml_tree_parse(loader->name, text, size, &loader->arena, &root, loader->error);
   if (code < 0) return code;
@@ -106,7 +106,7 @@ static int apply_file(Loader *loader, const char *text, size_t size) {
   return code;
 }
 
-static int apply_override(Loader *loader, const char *text, const char *folder) {
+static int apply_override(RecipeLoader *loader, const char *text, const char *folder) {
   const char *equals = strchr(text, '=');
   if (!equals || equals == text)
     return error_set(loader->error, PLAIT_BAD_INPUT,
@@ -122,9 +122,10 @@ static int apply_override(Loader *loader, const char *text, const char *folder) 
 
 // --- entry -----------------------------------------------------------------------------------------------------------
 
-int loader_begin(Loader *loader, const char *name, const char *folder, Recipe *recipe, Recipe *defaults, Error *error) {
+int loader_begin(RecipeLoader *loader, const char *name, const char *folder, Recipe *recipe, Recipe *defaults,
+                 Error *error) {
   *recipe = (Recipe){0};
-  *loader = (Loader){.recipe = recipe, .name = name, .positions = true, .error = error};
+  *loader = (RecipeLoader){.recipe = recipe, .name = name, .positions = true, .error = error};
   CHECK(recipe_key_count <= MAX_KEYS);
   if (!getcwd(loader->here, sizeof loader->here))
     return error_set(error, PLAIT_FAILED, "the current folder cannot be found: %s", strerror(errno));
@@ -139,7 +140,7 @@ int loader_begin(Loader *loader, const char *name, const char *folder, Recipe *r
   return code;
 }
 
-int loader_end(Loader *loader, int code) {
+int loader_end(RecipeLoader *loader, int code) {
   arena_free(&loader->arena);
   if (code < 0) recipe_free(loader->recipe);
   return code;
@@ -147,7 +148,7 @@ int loader_end(Loader *loader, int code) {
 
 int recipe_parse(const char *name, const char *text, size_t size, const char *folder, int override_count,
                  char **overrides, Recipe *recipe, Error *error) {
-  Loader loader;
+  RecipeLoader loader;
   Recipe defaults;
   int code = loader_begin(&loader, name, folder, recipe, &defaults, error);
   if (code == PLAIT_OK) code = apply_file(&loader, text, size);
@@ -190,7 +191,7 @@ int recipe_for_inference(const char *command, const RecipeInstead *instead, int 
                          int rows, Recipe *recipe, Error *error) {
   static const char nothing[] =
       "{model: {config: /none}, data: {train: /none}, run: {dir: /none}}"; // what every recipe must have
-  Loader loader;
+  RecipeLoader loader;
   Recipe defaults;
   int code = loader_begin(&loader, command, "/", recipe, &defaults, error);
   for (int i = 0; i < key_count && code == PLAIT_OK; i++) code = apply_override(&loader, keys[i], loader.here);

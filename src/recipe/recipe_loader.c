@@ -9,12 +9,12 @@
 
 enum { MAX_CORPORA = 4096 };
 
-const char *loader_place(Loader *loader, const YamlNode *node) {
+const char *loader_place(RecipeLoader *loader, const YamlNode *node) {
   if (!loader->positions) return loader->name;
   return arena_format(&loader->arena, "%s:%d:%d", loader->name, node->line, node->column);
 }
 
-const char *loader_before(Loader *loader, const char *path, const YamlNode *value) {
+const char *loader_before(RecipeLoader *loader, const char *path, const YamlNode *value) {
   size_t n = strlen(path);
   if (!loader->positions && !strncmp(loader->name, path, n) && loader->name[n] == '=') return "";
   return arena_format(&loader->recipe->arena, "%s: ", loader_place(loader, value));
@@ -23,7 +23,7 @@ const char *loader_before(Loader *loader, const char *path, const YamlNode *valu
 static bool read_real(const YamlNode *node, double *value);
 
 // "; the nearest is 64", for a number that is out of the range and whose nearest value is in it; or "".
-static const char *nearest_number(Loader *loader, const RecipeKey *key, const YamlNode *node) {
+static const char *nearest_number(RecipeLoader *loader, const RecipeKey *key, const YamlNode *node) {
   double value;
   bool number = key->kind == RECIPE_INT || key->kind == RECIPE_LONG || key->kind == RECIPE_REAL ||
                 key->kind == RECIPE_LR ||
@@ -35,7 +35,7 @@ static const char *nearest_number(Loader *loader, const RecipeKey *key, const Ya
   return "";
 }
 
-static int wrong(Loader *loader, const RecipeKey *key, const YamlNode *node) {
+static int wrong(RecipeLoader *loader, const RecipeKey *key, const YamlNode *node) {
   char allowed[512];
   recipe_key_allowed(key, allowed, sizeof allowed);
   const char *hint = "";
@@ -48,14 +48,14 @@ static int wrong(Loader *loader, const RecipeKey *key, const YamlNode *node) {
                    key->path, allowed, yaml_shown(node, &loader->arena), hint);
 }
 
-static int wrong_item(Loader *loader, const RecipeKey *key, const YamlNode *item) {
+static int wrong_item(RecipeLoader *loader, const RecipeKey *key, const YamlNode *item) {
   char allowed[512];
   recipe_key_allowed(key, allowed, sizeof allowed);
   return error_set(loader->error, PLAIT_BAD_INPUT, "%s%s must be %s, but it contains %s",
                    loader_before(loader, key->path, item), key->path, allowed, yaml_shown(item, &loader->arena));
 }
 
-static int not_built(Loader *loader, const RecipeKey *key, const YamlNode *node, const char *allowed) {
+static int not_built(RecipeLoader *loader, const RecipeKey *key, const YamlNode *node, const char *allowed) {
   return error_set(loader->error, PLAIT_BAD_INPUT, "%s%s: %s is not built yet; %s",
                    loader_before(loader, key->path, node), key->path,
                    node->kind == YAML_SCALAR ? node->text : "this key", allowed);
@@ -91,7 +91,7 @@ static bool is_auto(const RecipeKey *key, const YamlNode *node) {
   return key->has_auto && node->kind == YAML_SCALAR && !strcmp(node->text, recipe_auto_word(key));
 }
 
-static int set_integer(Loader *loader, const RecipeKey *key, const YamlNode *node, void *field) {
+static int set_integer(RecipeLoader *loader, const RecipeKey *key, const YamlNode *node, void *field) {
   int64_t value;
   if (is_auto(key, node)) value = key->automatic;
   else if (!read_integer(node, &value) || !in_range(key, (double)value)) return wrong(loader, key, node);
@@ -100,7 +100,7 @@ static int set_integer(Loader *loader, const RecipeKey *key, const YamlNode *nod
   return PLAIT_OK;
 }
 
-static int set_real(Loader *loader, const RecipeKey *key, const YamlNode *node, double *field) {
+static int set_real(RecipeLoader *loader, const RecipeKey *key, const YamlNode *node, double *field) {
   double value;
   if (is_auto(key, node)) value = (double)key->automatic;
   else if (!read_real(node, &value) || !in_range(key, value)) return wrong(loader, key, node);
@@ -109,7 +109,7 @@ static int set_real(Loader *loader, const RecipeKey *key, const YamlNode *node, 
 }
 
 // 3e-5, or "10 %".
-static int set_lr(Loader *loader, const RecipeKey *key, const YamlNode *node, double *field) {
+static int set_lr(RecipeLoader *loader, const RecipeKey *key, const YamlNode *node, double *field) {
   size_t n = node->kind == YAML_SCALAR ? strlen(node->text) : 0;
   if (!n || node->text[n - 1] != '%') return set_real(loader, key, node, field);
   for (n--; n && node->text[n - 1] == ' ';) n--;
@@ -121,7 +121,7 @@ static int set_lr(Loader *loader, const RecipeKey *key, const YamlNode *node, do
   return PLAIT_OK;
 }
 
-static int set_pair(Loader *loader, const RecipeKey *key, const YamlNode *node, double field[2]) {
+static int set_pair(RecipeLoader *loader, const RecipeKey *key, const YamlNode *node, double field[2]) {
   if (node->kind != YAML_LIST || node->count != 2) return wrong(loader, key, node);
   for (int i = 0; i < 2; i++) {
     double value;
@@ -131,7 +131,7 @@ static int set_pair(Loader *loader, const RecipeKey *key, const YamlNode *node, 
   return PLAIT_OK;
 }
 
-static int set_ints(Loader *loader, const RecipeKey *key, const YamlNode *node, RecipeInts *field) {
+static int set_ints(RecipeLoader *loader, const RecipeKey *key, const YamlNode *node, RecipeInts *field) {
   RecipeInts list = {0};
   int64_t one;
   const RecipeWord *word = node->kind == YAML_SCALAR ? recipe_word(key, node->text) : NULL;
@@ -155,7 +155,7 @@ static int set_ints(Loader *loader, const RecipeKey *key, const YamlNode *node, 
   return PLAIT_OK;
 }
 
-static int wrong_axis(Loader *loader, const RecipeKey *key, const YamlNode *item) {
+static int wrong_axis(RecipeLoader *loader, const RecipeKey *key, const YamlNode *item) {
   const char *names[LAYOUT_WORDS];
   for (int i = 0; i < LAYOUT_WORDS; i++) names[i] = axis_names[layout_axes_named[i]];
   const char *nearest = item->kind == YAML_SCALAR ? nearest_word(item->text, names, LAYOUT_WORDS) : NULL;
@@ -172,7 +172,7 @@ static int wrong_axis(Loader *loader, const RecipeKey *key, const YamlNode *item
 }
 
 // "auto", or [tp]: names of axes, each once.
-static int set_axes(Loader *loader, const RecipeKey *key, const YamlNode *node, LayoutWords *field) {
+static int set_axes(RecipeLoader *loader, const RecipeKey *key, const YamlNode *node, LayoutWords *field) {
   LayoutWords list = {.count = -1};
   if (node->kind == YAML_SCALAR && !strcmp(node->text, "auto")) return *field = list, PLAIT_OK;
   if (node->kind != YAML_LIST) return wrong(loader, key, node);
@@ -193,14 +193,14 @@ static int set_axes(Loader *loader, const RecipeKey *key, const YamlNode *node, 
   return *field = list, PLAIT_OK;
 }
 
-static int set_bool(Loader *loader, const RecipeKey *key, const YamlNode *node, bool *field) {
+static int set_bool(RecipeLoader *loader, const RecipeKey *key, const YamlNode *node, bool *field) {
   if (node->kind != YAML_SCALAR || !node->plain) return wrong(loader, key, node);
   if (strcmp(node->text, "true") && strcmp(node->text, "false")) return wrong(loader, key, node);
   *field = node->text[0] == 't';
   return PLAIT_OK;
 }
 
-static const char *built_words(Loader *loader, const RecipeKey *key) {
+static const char *built_words(RecipeLoader *loader, const RecipeKey *key) {
   const char *text = NULL;
   for (const RecipeWord *word = key->words; word->name; word++) {
     if (word->later) continue;
@@ -210,7 +210,7 @@ static const char *built_words(Loader *loader, const RecipeKey *key) {
   return text;
 }
 
-static int set_choice(Loader *loader, const RecipeKey *key, const YamlNode *node, int *field) {
+static int set_choice(RecipeLoader *loader, const RecipeKey *key, const YamlNode *node, int *field) {
   if (node->kind != YAML_SCALAR) return wrong(loader, key, node);
   const RecipeWord *word = recipe_word(key, node->text);
   if (!word) return wrong(loader, key, node);
@@ -219,7 +219,7 @@ static int set_choice(Loader *loader, const RecipeKey *key, const YamlNode *node
   return PLAIT_OK;
 }
 
-static int set_mb(Loader *loader, const RecipeKey *key, const YamlNode *node, int *field) {
+static int set_mb(RecipeLoader *loader, const RecipeKey *key, const YamlNode *node, int *field) {
   if (node->kind != YAML_SCALAR || recipe_word(key, node->text)) return set_choice(loader, key, node, field);
   char digits[16];
   size_t n = strspn(node->text, "0123456789");
@@ -232,7 +232,7 @@ static int set_mb(Loader *loader, const RecipeKey *key, const YamlNode *node, in
   return PLAIT_OK;
 }
 
-static int set_bytes(Loader *loader, const RecipeKey *key, const YamlNode *node, int64_t *field) {
+static int set_bytes(RecipeLoader *loader, const RecipeKey *key, const YamlNode *node, int64_t *field) {
   static const struct {
     const char *name;
     double scale;
@@ -269,7 +269,7 @@ static bool list_text(const YamlNode *node, FILE *out) {
   return true;
 }
 
-static int set_word_or_list(Loader *loader, const RecipeKey *key, const YamlNode *node, RecipeWordOrList *field) {
+static int set_word_or_list(RecipeLoader *loader, const RecipeKey *key, const YamlNode *node, RecipeWordOrList *field) {
   RecomputeList list;
   Error problem = {0};
   if (node->kind == YAML_MAP) return wrong(loader, key, node);
@@ -324,7 +324,7 @@ char *absolute_path(Arena *arena, const char *folder, const char *text) {
   return path;
 }
 
-static int set_path(Loader *loader, const RecipeKey *key, const YamlNode *node, char **field) {
+static int set_path(RecipeLoader *loader, const RecipeKey *key, const YamlNode *node, char **field) {
   if (node->kind != YAML_SCALAR || !*node->text) return wrong(loader, key, node);
   if (recipe_word(key, node->text)) return *field = arena_strdup(&loader->recipe->arena, node->text), PLAIT_OK;
   if (!strncmp(node->text, "~/", 2))
@@ -337,7 +337,7 @@ static int set_path(Loader *loader, const RecipeKey *key, const YamlNode *node, 
 }
 
 // "h200-node" is a name, "h200-node.yaml" and "clusters/mine" are paths.
-static int set_name_or_path(Loader *loader, const RecipeKey *key, const YamlNode *node, char **field) {
+static int set_name_or_path(RecipeLoader *loader, const RecipeKey *key, const YamlNode *node, char **field) {
   size_t n = node->kind == YAML_SCALAR ? strlen(node->text) : 0;
   if (!n || strchr(node->text, '/') || (n > 5 && !strcmp(node->text + n - 5, ".yaml")))
     return set_path(loader, key, node, field);
@@ -345,7 +345,7 @@ static int set_name_or_path(Loader *loader, const RecipeKey *key, const YamlNode
   return PLAIT_OK;
 }
 
-static int set_corpus(Loader *loader, const RecipeKey *key, const YamlNode *node, RecipeCorpus *corpus) {
+static int set_corpus(RecipeLoader *loader, const RecipeKey *key, const YamlNode *node, RecipeCorpus *corpus) {
   corpus->weight = 1;
   if (node->kind != YAML_MAP) return set_path(loader, key, node, &corpus->prefix);
   for (int i = 0; i < node->count; i++) {
@@ -365,7 +365,7 @@ static int set_corpus(Loader *loader, const RecipeKey *key, const YamlNode *node
                    loader_before(loader, key->path, node), key->path);
 }
 
-static int set_corpora(Loader *loader, const RecipeKey *key, const YamlNode *node, RecipeCorpora *field) {
+static int set_corpora(RecipeLoader *loader, const RecipeKey *key, const YamlNode *node, RecipeCorpora *field) {
   bool list = node->kind == YAML_LIST;
   int count = list ? node->count : 1;
   if (count < 1 || node->kind == YAML_MAP) return wrong(loader, key, node);
@@ -381,7 +381,7 @@ static int set_corpora(Loader *loader, const RecipeKey *key, const YamlNode *nod
   return PLAIT_OK;
 }
 
-int loader_set_value(Loader *loader, const RecipeKey *key, const YamlNode *node) {
+int loader_set_value(RecipeLoader *loader, const RecipeKey *key, const YamlNode *node) {
   void *field = (char *)loader->recipe + key->offset;
   switch (key->kind) {
   case RECIPE_INT:

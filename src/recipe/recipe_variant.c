@@ -26,7 +26,7 @@ static int settle(Recipe *r, const RecipeKey *key, Error *error) {
   return recipe_settle_data_ranks(r, error);
 }
 
-static int set_key(Loader *loader, const char *text) {
+static int set_key(RecipeLoader *loader, const char *text) {
   const char *equals = strchr(text, '='), *where;
   const RecipeKey *key =
       equals ? recipe_key_find(arena_format(&loader->arena, "%.*s", (int)(equals - text), text)) : NULL;
@@ -52,7 +52,7 @@ static void begin(const Recipe *of, Recipe *variant) {
 }
 
 static int judge(int check(Recipe *, const Recipe *, Error *), Recipe *variant, Error *error) {
-  Loader loader;
+  RecipeLoader loader;
   Recipe none, defaults;
   int code = loader_begin(&loader, "", "/", &none, &defaults, error);
   if (!code) code = check(variant, &defaults, error);
@@ -63,7 +63,7 @@ static int judge(int check(Recipe *, const Recipe *, Error *), Recipe *variant, 
 
 static int set_keys(const Recipe *of, const char *keys, Recipe *variant, Error *error) {
   begin(of, variant);
-  Loader loader = {.recipe = variant, .folder = "/", .error = error};
+  RecipeLoader loader = {.recipe = variant, .folder = "/", .error = error};
   int code = PLAIT_OK;
   for (char *at = arena_strdup(&loader.arena, keys), *end; *at && !code; at = end) {
     end = word_end(at);

@@ -3,6 +3,8 @@
 #include "base/fault.h"
 #include "comm/comm.h"
 #include "program/in_flight.h"
+#include "runtime/host_call.h"
+#include "runtime/mask_rows.h"
 #include "runtime/pieces.h"
 #include <string.h>
 
@@ -146,23 +148,6 @@ static void bind_rows(Binding *binding, Bound *b) {
   if (!any || b->node->region != REGION_MICRO) b->rows = NULL;
 }
 
-// Masks are numbered as compact tensors name them.
-static void bind_masks(Binding *b) {
-  const Graph *g = b->program->graph;
-  int count = 0;
-  b->mask = arena_array(&b->arena, int, g->tensor.count + 1);
-  for (int i = 0; i < g->tensor.count; i++)
-    if (tensor_is_compact(&g->tensor.data[i]) && !b->mask[g->tensor.data[i].mask])
-      b->mask[g->tensor.data[i].mask] = ++count;
-  const Schedule *s = b->program->schedule;
-  b->mask_rows = arena_array(&b->arena, int64_t, s->steps * count * s->microbatches + 1);
-}
-
-int64_t *binding_mask_rows(const Binding *b, int mask, int microbatch) {
-  const Schedule *s = b->program->schedule;
-  return &b->mask_rows[((int64_t)mask * s->steps + b->turn.step % s->steps) * s->microbatches + microbatch];
-}
-
 static void bind_compact(Binding *binding, Bound *b) {
   const Graph *g = binding->program->graph;
   int *compact = arena_array(&binding->arena, int, b->ninput + b->node->noutput + 1);
@@ -239,6 +224,7 @@ static int bind_node(Binding *binding, const Instruction *instruction, Bound *b,
   b->comm = binding->group.data[group_find(&binding->group, p->graph, &p->mesh, n)].comm;
   pieces_bind(binding, b);
   if (b->comm) reserve_collective(b);
+  host_call_bind(binding, b);
   return PLAIT_OK;
 }
 
@@ -280,7 +266,8 @@ int binding_make(Binding *b, const Program *p, State *state, DeviceQueue *queue,
   for (int i = 0; i < p->graph->input.count; i++)
     b->input_rows[i] = rows_of(p, graph_tensor(p->graph, p->graph->input.data[i].tensor), state->rank);
   int code = bind_variables(b, error);
-  bind_masks(b);
+  if (!code) code = host_call_create(b, error);
+  mask_rows_bind(b);
   if (!code && p->mesh.ranks > 1) code = create_groups(b, world, error);
   if (!code) code = bind_body(b, &p->begin, &b->begin, error);
   if (!code) code = bind_body(b, &p->end, &b->end, error);
@@ -295,6 +282,7 @@ int binding_make(Binding *b, const Program *p, State *state, DeviceQueue *queue,
 void binding_free(Binding *b) {
   for (int i = 0; i < b->group.count; i++) plait_comm_destroy(b->group.data[i].comm);
   for (int i = 0; i < 2; i++) plait_comm_destroy(b->pipe[i]);
+  host_call_destroy(b);
   vec_free(&b->group);
   arena_free(&b->arena);
 }

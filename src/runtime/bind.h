@@ -26,13 +26,20 @@ typedef struct Flight {
 
 typedef struct BoundMove { int from_space, to_space; int64_t bytes; } BoundMove;
 
+// Of a collective of a device that is not the host: see host_call.h.
+typedef struct HostCall HostCall;
+typedef struct MaskCopy MaskCopy; // see mask_rows.h
+
 // An instruction. Its operands have addresses only while it runs: see binding_address.
 typedef struct Bound {
   const Node *node;
   const Instruction *instruction; // of the Program
   int left_to_owner;      // other ranks have all that it works on
   int communicates;       // a collective; else the device computes it, or moves it (bound_moves)
-  DeviceBound kernel;
+  union {
+    DeviceBound kernel;
+    HostCall *host_call;   // of a collective (as many as `flight`); NULL: the device's memory is the host's
+  };
   KernelCall call;        // of the kernel; its scratch is that of the microbatch, its operands are these:
   int ninput;             // terms that live here, see stage
   int late;               // it reads an input that is filled while the forward pass runs
@@ -75,6 +82,7 @@ struct Binding {
   const Program *program;
   State *state;
   DeviceQueue *queue;         // in which its kernels run
+  DeviceQueue *out, *in;      // of copies from and to the State's mirror; NULL: it has none
   int *variable;              // Variable of this graph → of the State's graph
   BoundInputs *input;         // (steps under way) by binding_inputs
   Rows *input_rows;           // (graph inputs)
@@ -86,6 +94,7 @@ struct Binding {
   BoundBody begin, end, (*micro)[PHASE_COUNT]; // [stage]
   int *mask;           // (tensors) 1 + its number among the masks of compact tensors, else 0
   int64_t *mask_rows;  // (masks, steps under way, microbatches) how many rows each lets through, on this rank
+  MaskCopy *mask_copy; // (masks) NULL: the host reads the device's memory
   GroupList group;
   PlaitComm *pipe[2];         // backward and forward direction over the pp axis
   Arena arena;
@@ -104,8 +113,6 @@ void graph_groups(const Graph *graph, const Mesh *mesh, GroupList *groups);
 int group_find(const GroupList *groups, const Graph *g, const Mesh *mesh,
                const Node *node); // index of a collective's group
 
-// How many rows the compact tensors of a mask have in a microbatch; counted when the mask has been written.
-int64_t *binding_mask_rows(const Binding *binding, int mask, int microbatch);
 // Where a tensor lies for a microbatch of the step of `turn`, as an address of the device's; NULL where it has no
 // memory here.
 char *binding_address(const Binding *binding, int tensor, int microbatch, Turn turn);

@@ -19,7 +19,6 @@ static int64_t piece_elements(const Binding *binding, const Bound *b, const Piec
 // The buffers as they are bound now, without empty ones; returns how many. A gather, scatter or exchange has a part of
 // each rank in a buffer.
 static size_t find_buffers(const Binding *binding, Bound *b) {
-  const Device *device = binding->queue->device;
   const CommTraits *traits = node_comm(b->node);
   int64_t parts = traits->send_parts || traits->recv_parts ? plait_comm_size(b->comm) : 1;
   size_t n = 0;
@@ -28,8 +27,8 @@ static size_t find_buffers(const Binding *binding, Bound *b) {
     int64_t count = piece_elements(binding, b, p);
     if (!count) continue;
     b->called += count * parts * (int64_t)dtype_size(b->input[p->input].dtype);
-    b->buffer[n++] = (PlaitBuffer){device_host_pointer(device, (char *)b->input[p->input].data + p->send),
-                                   device_host_pointer(device, (char *)b->output[p->output].data + p->recv),
+    b->buffer[n++] = (PlaitBuffer){state_host_pointer(binding->state, (char *)b->input[p->input].data + p->send),
+                                   state_host_pointer(binding->state, (char *)b->output[p->output].data + p->recv),
                                    (size_t)count, p->send_stride, p->recv_stride};
   }
   return n;
@@ -38,7 +37,6 @@ static size_t find_buffers(const Binding *binding, Bound *b) {
 // Gathers or scatters a batch of which ranks have different numbers of rows: from, or to, one rank after the other.
 // `done` is that of the last, as they are done in order; none where no rank has a row.
 static int call_for_each_rank(const Binding *binding, Bound *b, PlaitStream *stream, PlaitEvent *done) {
-  const Device *device = binding->queue->device;
   int ranks = plait_comm_size(b->comm), me = plait_comm_rank(b->comm), gathers = node_comm(b->node)->gathers, code = 0;
   size_t size = dtype_size(b->input[0].dtype);
   PlaitBuffer *buffer = b->buffer;
@@ -52,8 +50,8 @@ static int call_for_each_rank(const Binding *binding, Bound *b, PlaitStream *str
       size_t count = (size_t)shares_rows(binding->program->shares, (int)binding->parameters.microbatch,
                                          rows.first + r * share, share) *
                      row;
-      char *part = device_host_pointer(device, (char *)whole->data + at * size),
-           *mine = device_host_pointer(device, own->data);
+      char *part = state_host_pointer(binding->state, (char *)whole->data + at * size),
+           *mine = state_host_pointer(binding->state, own->data);
       at += FAULT(gathered_rows_have_holes, count, (size_t)(share * binding->program->shares->bound) * row);
       b->called += (int64_t)(count * size);
       if (!count) continue;
@@ -69,7 +67,6 @@ static int call_for_each_rank(const Binding *binding, Bound *b, PlaitStream *str
 // Exchanges rows of the batch for parts of another dim, where ranks have different numbers of rows: to, or from, one
 // rank after the other, whose rows these are. Pieces of a row follow each other.
 static int exchange_for_each_rank(const Binding *binding, Bound *b, PlaitStream *stream, PlaitEvent *done) {
-  const Device *device = binding->queue->device;
   int ranks = plait_comm_size(b->comm), me = plait_comm_rank(b->comm), code = 0;
   PlaitDtype dtype = (PlaitDtype)b->input[0].dtype;
   int64_t size = (int64_t)dtype_size(b->input[0].dtype);
@@ -90,7 +87,7 @@ static int exchange_for_each_rank(const Binding *binding, Bound *b, PlaitStream 
         const Piece *p = &piece[i];
         char *send = (char *)in->data + p->send + (gathers ? 0 : at * row),
              *recv = (char *)out->data + p->recv + (gathers ? at * row : 0);
-        *buffer++ = (PlaitBuffer){device_host_pointer(device, send), device_host_pointer(device, recv),
+        *buffer++ = (PlaitBuffer){state_host_pointer(binding->state, send), state_host_pointer(binding->state, recv),
                                   (size_t)p->count, gathers ? p->send_stride : 0, gathers ? 0 : p->recv_stride};
       }
       at += FAULT(exchanged_rows_have_holes, rows, share * binding->program->shares->bound);
@@ -105,13 +102,12 @@ static int exchange_for_each_rank(const Binding *binding, Bound *b, PlaitStream 
 
 // Rows of experts: how many go to, and come from, each rank say the masks before and after.
 static int exchange_rows(const Binding *binding, Bound *b, PlaitStream *stream, PlaitEvent *done) {
-  const Device *device = binding->queue->device;
   const RowParts *parts = &((const ExchangeAttr *)(const void *)b->node->attr)->parts;
   int ranks = plait_comm_size(b->comm), home = parts->home;
   int64_t row = operand_extent(&b->input[0], 1, b->input[0].rank), count[2][ROW_PARTS_MOST] = {{0}};
   for (int side = 0; side < 2; side++) { // sent, received
     Operand mask = b->input[1 + side];
-    mask.data = device_host_pointer(device, mask.data);
+    mask.data = state_host_pointer(binding->state, mask.data);
     if (side == !home) {
       int first = b->rows && b->rows[1 + side].count ? b->rows[1 + side].first : 0;
       row_parts_count(parts, &mask, &binding->parameters, first, count[side]);
@@ -126,8 +122,8 @@ static int exchange_rows(const Binding *binding, Bound *b, PlaitStream *stream, 
     for (int before = FAULT(exchange_lies_reversed, 0, r + 1); before < FAULT(exchange_lies_reversed, r, ranks);)
       offset[r] += received[before++];
   }
-  return plait_all_to_all_v(b->comm, device_host_pointer(device, b->input[0].data), b->counts, NULL,
-                            device_host_pointer(device, b->output[0].data), received, offset,
+  return plait_all_to_all_v(b->comm, state_host_pointer(binding->state, b->input[0].data), b->counts, NULL,
+                            state_host_pointer(binding->state, b->output[0].data), received, offset,
                             (PlaitDtype)b->input[0].dtype, stream, done);
 }
 

@@ -6,7 +6,9 @@
 #include "program/calls.h"
 #include "runtime/chaos.h"
 #include "runtime/collective.h"
+#include "runtime/host_call.h"
 #include "runtime/fault_collective.h"
+#include "runtime/mask_rows.h"
 #include "program/in_flight.h"
 #include "runtime/trace.h"
 #include <string.h>
@@ -88,7 +90,7 @@ static int make_streams(Executor *e, Error *error) {
     if (!most.calls) continue;
     stream_set_chaos(e->stream[axis], p->chaos * ((uint64_t)axis + 1));
     if (!most.copies) stream_borrow_lists(e->stream[axis]); // those of Bound.buffer
-    stream_reserve(e->stream[axis], (size_t)most.calls, (size_t)most.buffers);
+    stream_reserve(e->stream[axis], (size_t)(most.calls * (1 + host_call_tasks(&e->binding))), (size_t)most.buffers);
   }
   return PLAIT_OK;
 }
@@ -133,10 +135,6 @@ void executor_destroy(Executor *e) {
 
 // Collectives -------------------------------------------------------------------------------------------------------
 
-// Communicators work on the host's threads: what kernels write for them is waited for. (One of the device's own, as
-// NCCL's, would follow the queue instead.)
-static int finish_kernels(const Executor *e) { return device_drain(e->queue, e->error); }
-
 static int comm_failed(const Executor *e, const Bound *b) {
   return comm_failure_in(b->comm, e->error, "%s", b->node->name);
 }
@@ -147,27 +145,6 @@ static void announce_collective(const Executor *e, const Bound *b) {
   OBSERVE(e, COLLECTIVE, .node = b->node, .microbatch = (int)e->binding.parameters.microbatch, .elements = elements);
 }
 
-// Masks have been written: how many rows they let through is how long their compact tensors are from now on.
-static int count_rows(Executor *e, const Bound *b) {
-  enum { AT_ONCE = 1 << 12 };
-  uint8_t piece[AT_ONCE];
-  for (int k = 0; k < b->node->noutput; k++) {
-    int mask = e->binding.mask[b->node->output[k]] - 1;
-    if (mask < 0) continue;
-    int64_t rows = 0, n = operand_elements(&b->output[k]);
-    for (int64_t from = 0; from < n; from += AT_ONCE) {
-      int64_t count = n - from < AT_ONCE ? n - from : AT_ONCE;
-      device_copy(e->queue, DEVICE_TO_HOST, 0, piece, (const char *)b->output[k].data + from, count);
-      int code = device_drain(e->queue, e->error);
-      if (code) return code;
-      for (int64_t i = 0; i < count; i++) rows += piece[i];
-    }
-    *binding_mask_rows(&e->binding, mask, (int)e->binding.parameters.microbatch) =
-        FAULT(one_row_too_few, rows, rows > 0 ? rows - 1 : 0);
-  }
-  return PLAIT_OK;
-}
-
 // Of the step of the action under way.
 static Flight *flight_of(const Executor *e, const Bound *b) {
   return &b->flight[b->node->region == REGION_END ? e->binding.turn.step % e->program->sums_under_way : 0];
@@ -175,14 +152,12 @@ static Flight *flight_of(const Executor *e, const Bound *b) {
 
 // On the communication stream of its axis: until wait_collective. action: the REDUCE that starts it, or NULL.
 static int start_collective(Executor *e, Bound *b, const Action *action) {
-  int code = finish_kernels(e);
-  if (code) return code;
   Flight *flight = flight_of(e, b);
   flight->started = 1;
   flight->issued = clock_seconds();
   announce_collective(e, b);
   int stream = collective_stream(&e->program->mesh, b->node);
-  code = collective_call(&e->binding, b, e->stream[stream], &flight->done);
+  int code = host_call_start(&e->binding, b, flight, e->stream[stream]);
   OBSERVE(e, ISSUED, .node = b->node, .microbatch = (int)e->binding.parameters.microbatch, .bytes = b->called,
           .stream = stream, .action = action);
   return code ? comm_failed(e, b) : PLAIT_OK;
@@ -191,13 +166,13 @@ static int start_collective(Executor *e, Bound *b, const Action *action) {
 static int wait_collective(Executor *e, Bound *b) {
   double start = clock_seconds();
   Flight *flight = flight_of(e, b);
-  int code = plait_event_wait(flight->done);
+  int code = host_call_wait(&e->binding, b, flight);
   e->comm_seconds += clock_seconds() - start;
   flight->started = 0;
   OBSERVE(e, LANDED, .node = b->node, .microbatch = (int)e->binding.parameters.microbatch, .issued = flight->issued,
           .on = e->program->mesh.axis[collective_stream(&e->program->mesh, b->node)].name);
   if (code) return comm_failed(e, b);
-  return b->masks ? count_rows(e, b) : PLAIT_OK;
+  return b->masks ? mask_rows_count(&e->binding, b, e->error) : PLAIT_OK;
 }
 
 // In a body: does the collective, starts it, or waits for the one that a REDUCE started. The wait is exposed
@@ -213,14 +188,15 @@ static int run_collective(Executor *e, Bound *b) {
   if (flight_of(e, b)->started) return wait_collective(e, b);
   if (b->until && !e->synchronous) return start_collective(e, b, NULL);
   announce_collective(e, b);
-  int code = finish_kernels(e);
-  if (code) return code;
+  int code = host_call_open(&e->binding, b);
   double start = clock_seconds();
-  code = collective_call(&e->binding, b, NULL, NULL);
+  if (!code) code = collective_call(&e->binding, b, NULL, NULL);
   e->comm_seconds += clock_seconds() - start;
   OBSERVE(e, ISSUED, .node = b->node, .microbatch = (int)e->binding.parameters.microbatch, .bytes = b->called,
           .stream = CALL_ALONE);
-  return code ? comm_failed(e, b) : PLAIT_OK;
+  if (code) return comm_failed(e, b);
+  host_call_close(&e->binding, b);
+  return PLAIT_OK;
 }
 
 // Kernels come after it in wait_move; the copy comes after the kernels that there are now.
@@ -256,7 +232,19 @@ static int lacks(const Program *p, const Node *n, int input, int microbatch) {
   return FAULT(first_microbatch_adds, program_call_lacks(p, n, input, microbatch), 0);
 }
 
-static void point_operands(const Executor *e, Bound *b, int microbatch) {
+// The rows of compact operands, as their masks say.
+static int pack_operands(Executor *e, Bound *b, int microbatch) {
+  int code = PLAIT_OK;
+  for (int k = 0; b->compact && k < b->ninput + b->node->noutput && !code; k++) {
+    int64_t rows;
+    if (!b->compact[k]) continue;
+    code = mask_rows(&e->binding, b->compact[k] - 1, microbatch, &rows, e->error);
+    rows_pack(k < b->ninput ? &b->input[k] : &b->output[k - b->ninput], rows);
+  }
+  return code;
+}
+
+static int point_operands(Executor *e, Bound *b, int microbatch) {
   Turn turn = e->binding.turn;
   const Instruction *of = b->instruction;
   turn.newest += b->newest;
@@ -272,10 +260,7 @@ static void point_operands(const Executor *e, Bound *b, int microbatch) {
   for (int k = 0; b->rows && k < b->ninput + b->node->noutput; k++)
     if (b->rows[k].count)
       rows_set(e->program, b->rows[k], microbatch, k < b->ninput ? &b->input[k] : &b->output[k - b->ninput]);
-  for (int k = 0; b->compact && k < b->ninput + b->node->noutput; k++)
-    if (b->compact[k])
-      rows_pack(k < b->ninput ? &b->input[k] : &b->output[k - b->ninput],
-                *binding_mask_rows(&e->binding, b->compact[k] - 1, microbatch));
+  return pack_operands(e, b, microbatch);
 }
 
 #ifdef PLAIT_FAULTS
@@ -310,15 +295,16 @@ static void leave_to_owner(const Executor *e, const Bound *b) {
 
 static int run_instruction(Executor *e, Bound *b, int microbatch) {
   int code = b->late ? binding_wait_inputs(&e->binding, e->error) : PLAIT_OK;
+  if (!code) code = point_operands(e, b, microbatch);
   if (code) return code;
-  point_operands(e, b, microbatch);
   OBSERVE(e, INSTRUCTION, .node = b->node, .microbatch = microbatch, .left_to_owner = b->left_to_owner);
   if (b->left_to_owner && b->communicates) announce_left(e, b, NULL);
   if (b->left_to_owner) leave_to_owner(e, b);
   else if (b->communicates) code = run_collective(e, b);
   else if (bound_moves(b)) start_move(e, b);
   else run_kernel(e, b);
-  if (!code && b->masks && !(b->communicates && flight_of(e, b)->started)) code = count_rows(e, b);
+  if (!code && b->masks && !(b->communicates && flight_of(e, b)->started))
+    code = mask_rows_count(&e->binding, b, e->error);
   if (code) return code;
   OBSERVE(e, INSTRUCTION_END, .node = b->node, .microbatch = microbatch, .left_to_owner = b->left_to_owner,
           .input = b->input, .output = b->output, .tensor = b->tensor, .ninput = b->ninput, .queue = e->queue);
@@ -352,8 +338,8 @@ static int run_reduce(Executor *e, const Action *a) {
   Bound *b = &end->bound[i];
   if (b->left_to_owner) announce_left(e, b, a);
   if (b->left_to_owner || fault_drops(&e->program->mesh, b->node, b->piece[0].count)) return PLAIT_OK;
-  point_operands(e, b, 0);
-  return start_collective(e, b, a);
+  int code = point_operands(e, b, 0);
+  return code ? code : start_collective(e, b, a);
 }
 
 // In a stream the same SEND is run again from another buffer before the message from the first has been received.
@@ -363,16 +349,18 @@ static PlaitEvent *sent(const Executor *e, int action, int buffer) {
 
 static int run_transfer(Executor *e, const Action *a) {
   const Tensor *t = graph_tensor(e->program->graph, a->tensor);
-  UNLESS_FAULT(message_comes_before_kernels) if (finish_kernels(e)) return PLAIT_FAILED;
-  char *address = binding_address(&e->binding, a->tensor, a->microbatch, e->binding.turn),
-       *data = device_host_pointer(e->queue->device, address);
-  PlaitBuffer buffer = {data, data, (size_t)rows_elements(e->program, t, e->binding.state->rank, a->microbatch)};
+  char *address = binding_address(&e->binding, a->tensor, a->microbatch, e->binding.turn);
   int send = a->kind == ACTION_SEND, peer = stage_coordinate(a->peer, e->program->schedule->map),
       direction = send ? a->peer > a->stage : a->stage > a->peer;
+  int64_t count = rows_elements(e->program, t, e->binding.state->rank, a->microbatch),
+          bytes = count * (int64_t)dtype_size(t->dtype);
+  void *data;
+  int code = host_call_open_message(&e->binding, address, bytes, send, &data, e->error);
+  if (code) return code;
+  PlaitBuffer buffer = {data, data, (size_t)count};
   OBSERVE(e, TRANSFER, .action = a, .microbatch = a->microbatch, .peer = peer, .direction = direction,
-          .bytes = (int64_t)(buffer.count * dtype_size(t->dtype)), .offset = address - e->binding.state->in[0].work);
+          .bytes = bytes, .offset = address - e->binding.state->in[0].work);
   PlaitComm *pipe = e->binding.pipe[direction];
-  int code;
   if (send) {
     int buffers = (a->kept ? &e->program->slots[a->stage] : &e->program->staging[a->stage][a->phase])->count;
     code = plait_send(pipe, &buffer, 1, (PlaitDtype)t->dtype, peer, NULL,
@@ -381,6 +369,7 @@ static int run_transfer(Executor *e, const Action *a) {
     double start = clock_seconds();
     code = plait_recv(pipe, &buffer, 1, (PlaitDtype)t->dtype, peer, NULL, NULL);
     e->stalled_seconds += clock_seconds() - start;
+    if (!code) host_call_close_message(&e->binding, address, bytes);
   }
   if (!code) return PLAIT_OK;
   return comm_failure_in(e->world, e->error, "stage %d, microbatch %d", a->stage, a->microbatch);

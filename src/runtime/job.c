@@ -122,7 +122,13 @@ int job_create(const ModelConfig *config, const CompileOptions *options, const J
                Error *error) {
   Job *j = job_new(options, run);
   const JobRole *role = role_of((ModelMode)options->mode);
+  if (options->mode == MODEL_GENERATE) role = &role_prefill;
   int code = add(j, role, shares_of(j, &options->step.batch), options, config, NULL, -1, error);
+  if (!code && options->mode == MODEL_GENERATE) {
+    CompileOptions o = options_beside(j, options, &role_generate);
+    o.step.batch.length[DIM_SEQ] = 1;
+    code = add(j, &role_generate, shares_of(j, &o.step.batch), &o, config, NULL, -1, error);
+  }
   if (!code && options->mode == MODEL_TRAIN && run->evaluate_samples) {
     CompileOptions o = options_beside(j, options, &role_evaluate);
     compile_set_batch(&o, run->evaluate_samples, o.step.batch.micro);
@@ -151,4 +157,8 @@ const Program *job_program(const Job *j, int coordinate) { return j->list.data[0
 
 int64_t job_state_bytes(const Job *j, int coordinate) {
   return state_plan_bytes(job_program(j, coordinate), 0, j->work_bytes[coordinate]);
+}
+
+int64_t job_mirror_bytes(const Job *j, int coordinate) {
+  return state_mirror_bytes(job_program(j, coordinate), j->work_bytes[coordinate]);
 }

@@ -42,8 +42,8 @@ typedef struct Job {
 } Job;
 
 // Compiles a model's graph for options->mode, and one Program for each pipeline rank; with training also an evaluation,
-// where run->evaluate_samples asks for it. PLAIT_INFEASIBLE or PLAIT_BAD_INPUT for what cannot be. The caller destroys
-// the job, after all sessions that have loaded it.
+// where run->evaluate_samples asks for it, and to generate a graph for several tokens and one for one. PLAIT_INFEASIBLE
+// or PLAIT_BAD_INPUT for what cannot be. The caller destroys the job, after all sessions that have loaded it.
 int job_create(const ModelConfig *config, const CompileOptions *options, const JobOptions *run, Job **out,
                Error *error);
 // The same for a graph of the user's own with its loss, for training. The graph is consumed, also when it fails.
@@ -70,3 +70,4 @@ int job_data_ranks(const Job *job);
 const Program *job_program(const Job *job, int coordinate);
 // Bytes that a rank allocates when it loads the job, in the device's first space: Variables and working memory.
 int64_t job_state_bytes(const Job *job, int coordinate);
+int64_t job_mirror_bytes(const Job *job, int coordinate); // of host memory beside it; 0: none

@@ -90,8 +90,8 @@ int rank_load(Rank *r, const Job *job, Error *error) {
     if (!code) stream_reserve(r->signals, 1, 0);
   }
   if (code || !job->run.check || !r->train) return code;
-  r->agreement = agreement_create(job_train(job)->program[c], r->state, r->world);
-  executor_observe(r->train, OBSERVER_AGREEMENT, r->agreement);
+  r->desync = desync_create(job_train(job)->program[c], r->state, r->world);
+  executor_observe(r->train, OBSERVER_DESYNC, r->desync);
   return PLAIT_OK;
 }
 
@@ -122,7 +122,7 @@ void rank_unload(Rank *r) {
   loader_close(r->evaluation);
   plait_stream_destroy(r->signals);
   destroy_executors(r);
-  agreement_destroy(r->agreement);
+  desync_destroy(r->desync);
   device_queue_destroy(r->queue);
   state_destroy(r->state);
   trace_destroy(r->trace);
@@ -478,7 +478,7 @@ int rank_step_on(Rank *r, int64_t step, const double *learning_rate, int64_t goe
   read_result(r, result);
   if (!code && (!rank_under_way(r) || result->skipped)) code = settle_signals(r, error);
   if (!code && result->skipped) code = after_skip(r, step, learning_rate, counters, result, error);
-  if (!code && !rank_under_way(r)) code = agreement_check(r->agreement, step, error);
+  if (!code && !rank_under_way(r)) code = desync_check(r->desync, step, error);
   result->communicated = executor_comm_seconds(r->train) - communicated;
   result->computed = clock_seconds() - begin - result->communicated - (executor_stalled_seconds(r->train) - stalled);
   release_batch(r);

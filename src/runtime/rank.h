@@ -2,7 +2,7 @@
 // them.
 #pragma once
 #include "data/loader.h"
-#include "runtime/agreement.h"
+#include "runtime/desync.h"
 #include "runtime/executor.h"
 #include "runtime/finite.h"
 #include "runtime/trace.h"
@@ -35,7 +35,7 @@ typedef struct Rank {
   DeviceQueue *queue;     // in which the kernels of all its Programs run
   Executor **executor;   // (graphs of the job)
   Executor *train;       // of these; NULL: the job does not train
-  Agreement *agreement;   // NULL: ranks do not compare
+  Desync *desync;   // NULL: ranks do not compare
   // By rank_open_data, rank_open_evaluation, rank_trace:
   Loader *loader, *evaluation;
   PlaitStream *signals;  // of a stream: on which the ranks tell each other of signals

@@ -1,6 +1,7 @@
 // A rank's memory: access to parts of Variables for code outside kernels, and init rules.
 #include "runtime/encoding.h"
 #include "base/fault.h"
+#include "device/host.h"
 #include <string.h>
 
 int64_t program_work_bytes(const Program *p) { return program_input_offset(p) + p->input_bytes; }
@@ -21,12 +22,25 @@ static int create_in(State *s, int space, int64_t work_bytes, Error *error) {
   return code;
 }
 
+int64_t state_mirror_bytes(const Program *p, int64_t work_bytes) {
+  return p->mesh.ranks > 1 && device_needs_mirror(p->device) ? state_plan_bytes(p, 0, work_bytes) : 0;
+}
+
+static int create_mirror(State *s, Error *error) {
+  int code = PLAIT_OK;
+  if (s->program->mesh.ranks > 1 && device_needs_mirror(s->device))
+    code = host_reserve(s->in[0].bytes, &s->mirror, error);
+  if (code) error_name_rank(error, s->rank, NULL);
+  return code;
+}
+
 int state_create(const Program *program, const Device *device, int64_t work_bytes, int rank, State **out,
                  Error *error) {
   State *s = xcalloc(1, sizeof *s);
   *s = (State){.program = program, .device = device, .rank = rank, .changes = 1};
   int code = PLAIT_OK;
   for (int space = 0; space < device->spaces && !code; space++) code = create_in(s, space, work_bytes, error);
+  if (!code) code = create_mirror(s, error);
   if (!code) code = device_queue_create(device, NULL, &s->queue, error);
   if (code) {
     state_destroy(s);
@@ -41,6 +55,7 @@ void state_destroy(State *s) {
   device_queue_destroy(s->queue);
   for (int space = 0; space < s->device->spaces; space++)
     device_release(s->device, space, s->in[space].memory, s->in[space].bytes);
+  host_release(s->mirror, s->in[0].bytes);
   free(s);
 }
 

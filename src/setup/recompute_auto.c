@@ -4,8 +4,6 @@
 #include "op/op.h"
 #include "base/units.h"
 #include "machine/chain.h"
-#include "machine/cluster.h"
-#include "machine/kernel_time.h"
 #include "program/cost.h"
 #include "program/memory.h"
 #include "recipe/recipe_keys.h"
@@ -40,7 +38,7 @@ typedef struct Search {
   const ModelConfig *config;
   const CompileOptions *options;
   const JobOptions *run;
-  const Cluster *cluster; // NULL: by FLOPs and bytes
+  const MachineTimes *times;
   Rank *rank;
   int ranks;
   int microbatches;
@@ -50,17 +48,10 @@ typedef struct Search {
 
 // Times --------------------------------------------------------------------------------------------------------------
 
-// Without a cluster: a device of 10^12 FLOP/s whose memory is as slow, beside its products, as that of its kind.
-static double plain_seconds(const Device *device, const OpWork *work) {
-  double flops_a_byte = device->implementation ? 16 : 150;
-  return 1e-12 * fmax(work->matrix, flops_a_byte * (work->read + work->written)) + 8e-12 * work->vector;
-}
-
 static double node_seconds(const Search *s, const Program *p, const Node *n) {
   if (op_def(n->op)->communicates) return 0;
   OpWork work = program_work(p, n, 0);
-  return s->cluster ? cluster_work_seconds(s->cluster, node_dtype(p->graph, n), &work)
-                    : plain_seconds(p->device, &work);
+  return machine_seconds(s->times, node_dtype(p->graph, n), &work);
 }
 
 // Measures -----------------------------------------------------------------------------------------------------------
@@ -452,10 +443,10 @@ static void free_search(Search *s) {
   free(s);
 }
 
-int recompute_auto(const Recipe *recipe, const ModelConfig *config, const Cluster *cluster, CompileOptions *options,
-                   const JobOptions *run, RecomputeChoice *choice, Error *error) {
+int recompute_auto(const Recipe *recipe, const ModelConfig *config, const MachineTimes *times,
+                   CompileOptions *options, const JobOptions *run, RecomputeChoice *choice, Error *error) {
   Search *s = xcalloc(1, sizeof *s);
-  *s = (Search){.recipe = recipe, .config = config, .options = options, .run = run, .cluster = cluster};
+  *s = (Search){.recipe = recipe, .config = config, .options = options, .run = run, .times = times};
   int code = PLAIT_OK;
   if (config->layers > RECOMPUTE_BLOCKS)
     code = error_set(error, PLAIT_BAD_INPUT, "%sparallel.recompute is auto, which takes at most %d blocks, not %lld",
@@ -469,7 +460,7 @@ int recompute_auto(const Recipe *recipe, const ModelConfig *config, const Cluste
     *choice = (RecomputeChoice){.chosen = point_of(s, &s->tried[best]),
                                 .kept = point_of(s, &s->tried[0]),
                                 .least = point_of(s, &s->tried[least_of(s)]),
-                                .by_seconds = s->cluster != NULL};
+                                .by_seconds = s->times->cluster != NULL};
     fill_points(s, choice);
   }
   if (!code) options->step.recompute.list = s->tried[best].list;

@@ -6,7 +6,7 @@
 // below, more.
 #pragma once
 #include "compile/compile.h"
-#include "machine/cluster.h"
+#include "machine/machine_times.h"
 #include "recipe/recipe.h"
 #include "runtime/job.h"
 
@@ -28,8 +28,7 @@ typedef struct RecomputeChoice {
   bool by_seconds;             // of a cluster; else by FLOPs and bytes
 } RecomputeChoice;
 
-// Fills in options->step.recompute.list. cluster: whose seconds count; NULL: FLOPs and bytes. options and run are of
-// the job that would be made else. choice: NULL, or what plans print, with points. PLAIT_INFEASIBLE: no list that was
-// found needs as little as parallel.memory.
-int recompute_auto(const Recipe *recipe, const ModelConfig *config, const Cluster *cluster,
+// Fills in options->step.recompute.list. options and run are of the job that would be made else. choice: NULL, or what
+// plans print, with points. PLAIT_INFEASIBLE: no list that was found needs as little as parallel.memory.
+int recompute_auto(const Recipe *recipe, const ModelConfig *config, const MachineTimes *times,
                    CompileOptions *options, const JobOptions *run, RecomputeChoice *choice, Error *error);

@@ -3,8 +3,6 @@
 #include "base/cores.h"
 #include "base/fault.h"
 #include "machine/cluster.h"
-#include "machine/kernel_time.h"
-#include "machine/simulate.h"
 #include "recipe/recipe_device.h"
 #include "recipe/recipe_keys.h"
 #include "runtime/chaos.h"
@@ -82,29 +80,32 @@ static int find_cluster(RunPlan *plan, Error *error) {
   return code ? error_prefix(error, "%srun.cluster", recipe_where(plan->recipe, "run.cluster")) : PLAIT_OK;
 }
 
-// The cluster, if it has a rate for the precision; a cluster without one is left to whoever needs its times.
-static const Cluster *with_times(const RunPlan *plan) {
-  const Cluster *c = plan->cluster;
-  return c && product_rate(&c->device, plan->options.step.precision) > 0 ? c : NULL;
+// plan->times; a cluster without a rate for the precision is left to whoever needs its times.
+static int find_times(RunPlan *plan, Error *error) {
+  CompileOptions *o = &plan->options;
+  int code = find_cluster(plan, error);
+  bool known = plan->cluster && product_rate(&plan->cluster->device, o->step.precision) > 0;
+  plan->times = machine_times(known ? plan->cluster : NULL, o->device);
+  return code;
 }
 
 // Layers are cut by seconds where a cluster is named and something is left to cut.
 static int choose_seconds(RunPlan *plan, Error *error) {
   CompileOptions *o = &plan->options;
   if (o->parallel.pipeline.stages == 1 || o->parallel.pipeline.cut_given) return PLAIT_OK;
-  int code = find_cluster(plan, error);
-  if (code || !with_times(plan)) return code;
-  o->seconds = cluster_work_seconds;
-  o->machine = plan->cluster;
+  int code = find_times(plan, error);
+  if (code || !plan->times.cluster) return code;
+  o->seconds = machine_seconds;
+  o->times = &plan->times;
   return PLAIT_OK;
 }
 
 static int choose_recompute(RunPlan *plan, Error *error) {
   if (plan->recipe->parallel.recompute.word != RECIPE_RECOMPUTE_AUTO) return PLAIT_OK;
-  int code = find_cluster(plan, error);
+  int code = find_times(plan, error);
   return code ? code
-              : recompute_auto(plan->recipe, plan->config, with_times(plan), &plan->options, &plan->run,
-                               plan->recompute, error);
+              : recompute_auto(plan->recipe, plan->config, &plan->times, &plan->options, &plan->run, plan->recompute,
+                               error);
 }
 
 // What follows from overlap.
@@ -121,17 +122,15 @@ static void set_overlap(CompileOptions *o, bool on) {
 // Seconds of a step of the plan, which lets communication overlap, or does not; INFINITY: they cannot be told.
 static double step_seconds(const RunPlan *plan, bool overlap) {
   RunPlan other = *plan; // not decided yet; shares the cluster
-  SimulateOptions options = {.cluster = plan->cluster};
-  Simulation *simulation = NULL;
+  const MachineTimes times = machine_times(plan->cluster, NULL);
+  double seconds = INFINITY;
   Job *job = NULL;
   Error ignored = {0};
   other.recompute = NULL;
   set_overlap(&other.options, overlap);
   int code = choose_rest(&other, &ignored);
   if (!code) code = run_plan_job(&other, &job, &ignored);
-  if (!code) code = simulate(job_train(job)->program, &options, &simulation, &ignored);
-  double seconds = code ? INFINITY : simulation->step;
-  simulation_free(simulation);
+  if (!code) machine_step_seconds(&times, job_train(job)->program, &seconds, &ignored);
   job_destroy(job);
   return seconds;
 }
@@ -148,9 +147,15 @@ static int choose_overlap(RunPlan *plan, Error *error) {
   return PLAIT_OK;
 }
 
-// A token of each sequence: one microbatch.
-static void set_generation_batch(CompileOptions *o) {
-  o->step.batch.balance = (Balance){0};
+// Tokens of requests for each sequence, in one microbatch.
+static void set_generation_batch(CompileOptions *o, const RunSetting *s) {
+  StepBatch *batch = &o->step.batch;
+  int64_t context = s->context ? s->context : batch->length[DIM_SEQ], requests = s->requests ? s->requests : 1;
+  batch->balance = (Balance){0};
+  batch->page = s->page ? s->page : context;
+  batch->length[DIM_REQUEST] = requests;
+  batch->length[DIM_PAGE] = (context + batch->page - 1) / batch->page;
+  batch->length[DIM_CACHE] = requests * batch->length[DIM_PAGE] * batch->page;
   compile_set_batch(o, o->step.batch.micro * parallel_data_ranks(&o->parallel), o->step.batch.micro);
 }
 
@@ -176,7 +181,7 @@ int resolve(const Recipe *recipe, const ModelConfig *config, const RunSetting *s
   int code = read_options(plan, error);
   if (!code && setting->mode == MODEL_TRAIN) code = choose_overlap(plan, error);
   if (!code) code = setting->mode == MODEL_TRAIN ? choose_rest(plan, error) : choose_seconds(plan, error);
-  if (!code && setting->mode == MODEL_GENERATE) set_generation_batch(&plan->options);
+  if (!code && setting->mode == MODEL_GENERATE) set_generation_batch(&plan->options, setting);
   return code;
 }
 
@@ -188,7 +193,7 @@ void run_plan_free(RunPlan *plan) {
 
 int run_plan_job(const RunPlan *plan, Job **job, Error *error) {
   int code = job_create(plan->config, &plan->options, &plan->run, job, error);
-  if (!code) (*job)->options.seconds = NULL, (*job)->options.machine = NULL; // its graphs are cut
+  if (!code) (*job)->options.seconds = NULL, (*job)->options.times = NULL; // its graphs are cut
   return code;
 }
 

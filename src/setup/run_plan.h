@@ -4,6 +4,7 @@
 // is loaded, or by train/precision.h for a run that continues.)
 #pragma once
 #include "machine/cluster.h"
+#include "machine/machine_times.h"
 #include "recipe/recipe.h"
 #include "runtime/job.h"
 #include "setup/recompute_auto.h"
@@ -11,6 +12,8 @@
 // What is asked besides the recipe. All zero: training by ranks that are threads of this process.
 typedef struct RunSetting {
   ModelMode mode;
+  int64_t context, page, requests; // of MODEL_GENERATE: positions of a request, and of a page of the cache; requests of
+                                   // a sequence at a time. 0: data.seq_len, one page, one request
   int threads, helpers; // of each rank; helpers: threads of other ranks that may help it. threads 0: both follow
                         // run.threads and run.work_stealing
   const Cluster *cluster;        // by whose seconds layers are cut into stages, and auto is decided; NULL: that of
@@ -27,6 +30,7 @@ typedef struct RunPlan {
   CompileOptions options;        // Step, mesh and Layout, stages, precision, sizes of batches, device
   JobOptions run;                // threads, seed, what is evaluated
   const Cluster *cluster;        // NULL: nothing had to be asked of one, or none is named
+  MachineTimes times;            // of the cluster, if it has a rate for the precision; options.times is this one
   Cluster *loaded;               // the cluster, where run_plan_free frees it
   RecomputeChoice *recompute;    // what parallel.recompute: auto chose and why; NULL: not auto, or not wanted
 } RunPlan;

@@ -49,6 +49,7 @@ int64_t setup_copy_bytes(const Recipe *recipe, const Job *job, int coordinate, i
 
 int64_t setup_rank_bytes(const Recipe *recipe, const ModelConfig *config, const Job *job, int coordinate) {
   int64_t sum;
-  return job_state_bytes(job, coordinate) + setup_loader_bytes(recipe, config, job) +
-         rank_bound_bytes(job, coordinate) + setup_copy_bytes(recipe, job, coordinate, &sum);
+  return job_state_bytes(job, coordinate) + job_mirror_bytes(job, coordinate) +
+         setup_loader_bytes(recipe, config, job) + rank_bound_bytes(job, coordinate) +
+         setup_copy_bytes(recipe, job, coordinate, &sum);
 }

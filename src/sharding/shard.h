@@ -2,7 +2,7 @@
 // held in several runs (zigzag: the first and the last part of a sequence), so a shard may be several boxes; so may a
 // range of rows (Placement.rows), which begins and ends within other dims. Padding is in none of them.
 //
-// Checkpoints, gathers, agreement between ranks and initialisation go through these boxes; nobody else takes IndexMaps
+// Checkpoints, gathers, the desync check and initialisation go through these boxes; nobody else takes IndexMaps
 // apart.
 #pragma once
 #include "base/box.h"

@@ -22,7 +22,9 @@ static json_t *memory_json(const Recipe *recipe, const ModelConfig *config, cons
   for (int c = 0; c < recipe->mesh.pp; c++) {
     json_t *column = json_pack("{s:i}", "pp", c);
     *all += plan_rows(recipe, job, c, loader, row);
-    for (int i = 0; i < PLAN_ROW_COUNT; i++) json_object_set_new(column, plan_row_traits[i].key, json_integer(row[i]));
+    for (int i = 0; i < PLAN_ROW_COUNT; i++)
+      if (i != PLAN_ROW_MIRROR || row[i])
+        json_object_set_new(column, plan_row_traits[i].key, json_integer(row[i]));
     json_array_append_new(list, column);
   }
   return list;

@@ -157,8 +157,10 @@ static int64_t print_memory(const Plan *plan) {
     fprintf(plan->out, plan->exact ? "            pp %-2d" : "        pp %-2d", c);
   fputc('\n', plan->out);
   for (int r = 0; r < PLAN_ROW_COUNT; r++) {
-    if ((r == PLAN_ROW_EVALUATION || r == PLAN_ROW_VERSIONS || r == PLAN_ROW_COPY || r == PLAN_ROW_GAPS) && !sum[r])
-      continue; // training's memory is enough; none are kept; none is made
+    if ((r == PLAN_ROW_EVALUATION || r == PLAN_ROW_VERSIONS || r == PLAN_ROW_MIRROR || r == PLAN_ROW_COPY ||
+         r == PLAN_ROW_GAPS) &&
+        !sum[r])
+      continue; // training's memory is enough; none are kept; none is needed; none is made
     fprintf(plan->out, "%s%-22s", r == PLAN_ROW_ARENA || r == PLAN_ROW_TOTAL ? "= " : "  ", plan_row_traits[r].name);
     for (int c = 0; c < columns; c++) print_cell(plan, column[c][r]);
     fputc('\n', plan->out);

@@ -27,9 +27,11 @@ int64_t plan_rows(const Recipe *recipe, const Job *job, int coordinate, int64_t 
   for (int i = 0; i < PLAN_ROW_ROUNDING; i++) row[PLAN_ROW_ROUNDING] -= row[i];
   row[PLAN_ROW_LOADER] = loader;
   row[PLAN_ROW_EXECUTORS] = rank_bound_bytes(job, coordinate);
+  row[PLAN_ROW_MIRROR] = job_mirror_bytes(job, coordinate);
   int64_t sum;
   row[PLAN_ROW_COPY] = setup_copy_bytes(recipe, job, coordinate, &sum);
-  row[PLAN_ROW_TOTAL] = row[PLAN_ROW_ARENA] + row[PLAN_ROW_LOADER] + row[PLAN_ROW_EXECUTORS] + row[PLAN_ROW_COPY];
+  row[PLAN_ROW_TOTAL] = row[PLAN_ROW_ARENA];
+  for (int i = PLAN_ROW_LOADER; i < PLAN_ROW_TOTAL; i++) row[PLAN_ROW_TOTAL] += row[i];
   int ranks = job->options.parallel.mesh.ranks / recipe->mesh.pp;
   return (row[PLAN_ROW_TOTAL] - row[PLAN_ROW_COPY]) * ranks + sum;
 }

@@ -93,6 +93,7 @@ static int median_step(const char *folder, int steps, double *seconds, Error *er
   return code;
 }
 
+// The child is forked without a new program, since the parent has no threads by then.
 int tune_run(const Recipe *recipe, int steps, const char *folder, double *seconds, Error *error) {
   int pipes[2], status = 0;
   Recipe plan;

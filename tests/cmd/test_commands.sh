@@ -61,7 +61,7 @@ refuse 2 'n_positions is 48, but data.seq_len is 49; take at most 48' "$PLAIT" p
 refuse 2 'nothere.json' "$PLAIT" plan recipe.yaml model.config=nothere.json
 refuse 2 'no.yaml' "$PLAIT" plan no.yaml
 refuse 2 'backend' "$PLAIT" plan recipe.yaml run.backend=abacus
-PLAIT_SPACE=moon refuse 2 '^plait: PLAIT_SPACE is "moon"; allowed: host, and far for tests' "$PLAIT" plan recipe.yaml
+PLAIT_SPACE=moon refuse 2 '^plait: PLAIT_SPACE is "moon"; allowed: host, and far or mirror for tests' "$PLAIT" plan recipe.yaml
 
 sed 's/"n_layer": 2/"n_layer": 1200/' config.json >deep.json
 refuse 2 '^plait plan: mesh.pp is 1100, but at most 1024 stages are built; the nearest mesh.pp is 1024' "$PLAIT" plan recipe.yaml mesh.pp=1100 model.config=deep.json

@@ -147,7 +147,7 @@ static void machines(void **state) {
 
 // Places --------------------------------------------------------------------------------------------------------------
 
-static const Place place = {.host = "node1", .boot = "0d1c", .processes = 4026531836, .segments = 4026531839,
+static const NetPlace place = {.host = "node1", .boot = "0d1c", .processes = 4026531836, .segments = 4026531839,
                             .files = 4026531840, .user = 1000, .has_ucx = 1};
 
 static void places(void **state) {
@@ -157,9 +157,9 @@ static void places(void **state) {
     assert_false(place_is_valid(part, n));
     free(part);
   }
-  struct { Place place; char more; } longer = {.place = place};
+  struct { NetPlace place; char more; } longer = {.place = place};
   assert_false(place_is_valid(&longer, sizeof place + 1));
-  Place endless = place;
+  NetPlace endless = place;
   memset(endless.host, 'x', sizeof endless.host);
   assert_false(place_is_valid(&endless, sizeof endless));
   endless = place;
@@ -176,7 +176,7 @@ static void places(void **state) {
 // Ranks share memory where all of it is known and the same.
 static void shared_memory(void **state) {
   enum { WAYS = 4 };
-  Place other[WAYS] = {place, place, place, place}, unknown[WAYS] = {place, place, place, place};
+  NetPlace other[WAYS] = {place, place, place, place}, unknown[WAYS] = {place, place, place, place};
   other[0].host[0] = 'x'; // a clone of a machine has its boot's number
   other[1].boot[0] = 'x';
   other[2].processes++;   // containers of one machine
@@ -193,7 +193,7 @@ static void shared_memory(void **state) {
   }
 }
 
-static NetCarrier carrier(Place a, Place b, NetWireChoice wire) {
+static NetCarrier carrier(NetPlace a, NetPlace b, NetWireChoice wire) {
   a.wire = b.wire = wire;
   assert_int_equal(carrier_between(&a, 1, &b, 3), carrier_between(&b, 3, &a, 1));
   return carrier_between(&a, 1, &b, 3);
@@ -201,7 +201,7 @@ static NetCarrier carrier(Place a, Place b, NetWireChoice wire) {
 
 // What carries messages: shared memory where it can, a Unix socket where that can, else TCP.
 static void carriers(void **state) {
-  Place other = place, none = place, container = place, user = place;
+  NetPlace other = place, none = place, container = place, user = place;
   other.host[0] = 'x';
   none.has_ucx = 0;
   container.files++;

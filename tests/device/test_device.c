@@ -166,18 +166,35 @@ static void programs_of_1000_ranks(void **state) {
 static int load(Rank *r, void *job, Error *e) { return rank_load(r, job, e); }
 
 // What the plan counts is what binding takes.
-static void planned_binding_is_the_real_one(void **state) {
+static void plan_is_real(const Device *device, int mirrored) {
   Job *job;
   Session *session;
-  SUCCEED(compile("mesh.pp=2 mesh.dp=2 parallel.zero=3 batch.micro=1 batch.global=4", NULL, &job));
+  SUCCEED(compile("mesh.pp=2 mesh.dp=2 parallel.zero=3 batch.micro=1 batch.global=4", device, &job));
   SUCCEED(session_open(&(SessionOptions){.ranks = 4}, &session, &error));
   SUCCEED(session_run(session, load, job, &error));
   for (int rank = 0; rank < 4; rank++) {
     const Rank *r = session_rank(session, rank);
     int64_t bytes = executor_host_bytes(r->train) + executor_host_bytes(rank_executor(r, &role_evaluate));
-    assert_int_equal(bytes, rank_bound_bytes(job, mesh_pipeline_coordinate(&job->options.parallel.mesh, rank)));
+    int c = mesh_pipeline_coordinate(&job->options.parallel.mesh, rank);
+    assert_int_equal(bytes, rank_bound_bytes(job, c));
+    assert_int_equal(r->state->in[0].bytes, job_state_bytes(job, c));
+    assert_int_equal(job_mirror_bytes(job, c), mirrored ? r->state->in[0].bytes : 0);
+    assert_int_equal(!!r->state->mirror, mirrored);
   }
   session_close(session);
+  job_destroy(job);
+}
+
+static void planned_binding_is_the_real_one(void **state) {
+  plan_is_real(NULL, device_needs_mirror(device_cpu()));
+}
+
+static void mirrors_are_planned(void **state) {
+  Device mirrored = device_in_mirror(device_cpu());
+  Job *job;
+  plan_is_real(&mirrored, 1);
+  SUCCEED(compile("batch.micro=1 batch.global=4", &mirrored, &job));
+  assert_int_equal(job_mirror_bytes(job, 0), 0); // one rank has nobody to talk to
   job_destroy(job);
 }
 
@@ -343,6 +360,7 @@ int main(void) {
                                      cmocka_unit_test(what_has_no_implementation_can_be_planned),
                                      cmocka_unit_test(programs_of_1000_ranks),
                                      cmocka_unit_test(planned_binding_is_the_real_one),
+      cmocka_unit_test(mirrors_are_planned),
                                      cmocka_unit_test(far_memory_is_out_of_reach),
                                      cmocka_unit_test(far_queues_keep_their_order),
                                      cmocka_unit_test(parts_are_read_and_written)};

@@ -30,12 +30,15 @@ static void spaces_have_names(void **state) {
   setenv("PLAIT_SPACE", "far", 1);
   assert_int_equal(device_space_wish(text, sizeof text), 1);
   assert_false(device_cpu()->space[0].is_host);
+  setenv("PLAIT_SPACE", "mirror", 1);
+  assert_int_equal(device_space_wish(text, sizeof text), 2);
+  assert_true(device_needs_mirror(device_cpu()));
   setenv("PLAIT_SPACE", "host", 1);
   assert_int_equal(device_space_wish(text, sizeof text), 0);
   assert_true(device_cpu()->space[0].is_host);
   setenv("PLAIT_SPACE", "moon", 1);
   assert_int_equal(device_space_wish(text, sizeof text), -1);
-  assert_string_equal(text, "PLAIT_SPACE is \"moon\"; allowed: host, and far for tests");
+  assert_string_equal(text, "PLAIT_SPACE is \"moon\"; allowed: host, and far or mirror for tests");
   if (before) setenv("PLAIT_SPACE", before, 1);
   else unsetenv("PLAIT_SPACE");
   free(before);

@@ -12,7 +12,7 @@ refuse 2 'run.cluster.*this machine has not been measured yet; run plait probe|m
 
 refuse 2 'batch.micro=1: the only words beside options are keys of a recipe, as in --for my.yaml batch.micro=2' "$PLAIT" probe --quick batch.micro=1
 expect 0 'products +fp32 [0-9.]+ [GT]FLOP/s' "$PLAIT" probe --quick --for recipe.yaml
-kept=$(echo cache/plait/probe-*.yaml)
+kept=$(echo cache/plait/machine-*.yaml)
 [ -s "$kept" ] || fail "nothing is kept in cache/plait: $(ls -R cache)"
 for word in 'backend: cpu' 'kernels: |' '  matmul,fp32,1,1,' '  adamw,fp32,1,1,' '  attention,fp32,' '  linear_cross_entropy,fp32,'; do
   grep -qF -- "$word" "$kept" || fail "$kept lacks: $word"
@@ -48,9 +48,9 @@ seconds() { "$PLAIT" simulate recipe.yaml --json "$@" 2>/dev/null | sed -n 's/.*
 # what a run is expected to take is simulated too, and plan and train need not measure a product for it
 expect 0 '^  the run +.*; simulated by what plait probe measured of this machine$' "$PLAIT" plan recipe.yaml schedule.steps=1000000
 grep -q 'plait probe measures' output && fail "plan says how to measure what is measured"
-planned=$(sed -n 's/^  the run  *\(.*\)   1000000 steps.*/\1/p' output)
+planned=$(sed -n 's/^  the run  *about \(.*\)   1000000 steps.*/\1/p' output)
 simulated=$("$PLAIT" simulate recipe.yaml schedule.steps=1000000 eval.every=0 2>/dev/null | sed -n 's/^  the run  *\(.*\), 1000000 steps/\1/p')
-[ -n "$planned" ] && [ "$("$PLAIT" plan recipe.yaml schedule.steps=1000000 eval.every=0 | sed -n 's/^  the run  *\(.*\)   1000000 steps.*/\1/p')" = "$simulated" ] ||
+[ -n "$planned" ] && [ "$("$PLAIT" plan recipe.yaml schedule.steps=1000000 eval.every=0 | sed -n 's/^  the run  *about \(.*\)   1000000 steps.*/\1/p')" = "$simulated" ] ||
   fail "plan: $planned, simulate: $simulated"
 expect 0 '^expected: about .* for 4 steps, .* tokens/s \(simulated by what plait probe measured of this machine\)$' "$PLAIT" train recipe.yaml run.dir=short schedule.steps=4 schedule.warmup=0
 faster=$(seconds --what-if device.matrix=10x) slower=$(seconds --what-if device.matrix=0.1x)

@@ -213,6 +213,24 @@ static void bounds_hold_where_all_is_open(void **state) {
   assert_true(all.checked > 40);
 }
 
+// Parameters that MICRO reads where they are stored, in the same dtype, have no copy, and little else takes memory
+// here.
+static void bounds_count_no_copy_in_fp32(void **state) {
+  static const char *const zero[] = {"mesh.dp=4", "mesh.dp=1"}, *const stage[] = {"parallel.zero=3", "parallel.zero=1"};
+  Judged all = {.of = NULL};
+  for (int i = 0; i < 2; i++) {
+    const char *keys[] = {"precision=fp32", zero[i], stage[i], "mesh.pp=1", "mesh.tp=1", "mesh.cp=1", "batch.global=4",
+                          "batch.micro=1", "data.seq_len=8", "parallel.recompute=full", "parallel.tensor=1d"};
+    uint32_t drawn = 0;
+    Case c = {.ranks = i ? 1 : 4, .cluster = random_cluster(&drawn)};
+    load_config(24, &c.config);
+    load_recipe(keys, sizeof keys / sizeof *keys, &c.recipe);
+    judge_case(&c, 1, &all);
+  }
+  assert_int_equal(all.wrong, 0);
+  assert_true(all.checked > 1);
+}
+
 static void bound_one(void *context, const Candidate *candidate, const Recipe *r) {
   Judged *j = context;
   PlanBound bound = bound_by_arithmetic(&j->bounds, candidate, r);
@@ -520,6 +538,7 @@ static void a_search_that_stops_says_so(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(bounds_are_below_and_estimates_near),
                                      cmocka_unit_test(bounds_hold_where_all_is_open),
+                                     cmocka_unit_test(bounds_count_no_copy_in_fp32),
                                      cmocka_unit_test(many_microbatches_are_bounded),
                                      cmocka_unit_test(as_good_as_trying_all),
                                      cmocka_unit_test(few_plans_are_all_compiled),

@@ -43,7 +43,7 @@ static void read_record(const uint8_t *data, size_t size) {
 }
 
 static void read_place(const uint8_t *data, size_t size) {
-  Place *p = calloc(1, size ? size : 1); // aligned
+  NetPlace *p = calloc(1, size ? size : 1); // aligned
   CHECK(p);
   if (size) memcpy(p, data, size);
   if (place_is_valid(p, size)) {

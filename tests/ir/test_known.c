@@ -183,14 +183,17 @@ static void generation_misses_no_input(void **state) {
   Rank *r = session_rank(session, 0);
   int32_t zeroes[SEQ] = {0};
   StepInput of[INPUT_COUNT] = {
-      [INPUT_TOKENS] = {zeroes}, [INPUT_POSITIONS] = {zeroes}, [INPUT_DOCUMENTS] = {zeroes}, [INPUT_INDEX] = {zeroes}};
+      [INPUT_TOKENS] = {zeroes},   [INPUT_POSITIONS] = {zeroes}, [INPUT_CACHE_ROWS] = {zeroes},
+      [INPUT_REQUESTS] = {zeroes}, [INPUT_PAGES] = {zeroes},     [INPUT_INDEX] = {zeroes}};
   const StepInputs all = {.of = of, .count = INPUT_COUNT};
   static const struct { KnownInput known; const char *name;
   } table[] = {{INPUT_TOKENS, "input tokens ("},
                {INPUT_POSITIONS, "input positions ("},
-               {INPUT_DOCUMENTS, "input documents ("},
+               {INPUT_CACHE_ROWS, "input cache_rows ("},
+               {INPUT_REQUESTS, "input requests ("},
+               {INPUT_PAGES, "input pages ("},
                {INPUT_INDEX, "input index ("}};
-  for (int i = 0; i < 4; i++) {
+  for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
     of[table[i].known].base = NULL;
     Error e = {0};
     assert_int_equal(rank_run(r, &role_generate, &all, &e), PLAIT_FAILED);

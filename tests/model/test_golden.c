@@ -51,22 +51,57 @@ static int32_t *batch_of(const Golden *golden, const char *name, int step) {
 
 // ---- logits --------------------------------------------------------------------------------------------------------
 
-typedef struct Logits { StepInput of[INPUT_COUNT]; float *out; } Logits;
+// Documents of a row are requests, which lie in pages of the cache in no order. A tick has the tokens [from, to).
+enum { REQUESTS = 8, PAGE = 4, PAGES = SEQ / PAGE };
+typedef struct Ticks {
+  const int32_t *tokens, *positions, *documents; // (BATCH, SEQ)
+  int from, to;
+  float *out;
+} Ticks;
 
-static int run_logits(Rank *r, void *logits, Error *e) {
-  const Logits *l = logits;
-  StepInput mine[INPUT_COUNT]; // the rows of this data rank
-  memcpy(mine, l->of, sizeof mine);
-  int64_t first = r->data_rank * (BATCH / r->data_ranks);
-  for (int k = 0; k < INPUT_COUNT; k++)
-    if (mine[k].base)
-      mine[k].base = (const int32_t *)mine[k].base + first * (k == INPUT_INDEX ? 1 : SEQ);
-  int code = rank_run(r, &role_generate, &(StepInputs){.of = mine, .count = INPUT_COUNT}, e);
-  return code ? code : inference_logits(r, l->out, e);
+static int32_t page_of(int request, int page) { return (int32_t)((request * PAGES + page) * 5 % (REQUESTS * PAGES)); }
+
+static int run_tick(Rank *r, void *ticks, Error *e) {
+  const Ticks *t = ticks;
+  int one = t->to - t->from == 1, length = one ? 1 : SEQ, rows = (int)(BATCH / r->data_ranks),
+      first = (int)r->data_rank * rows;
+  int32_t in[INPUT_COUNT][BATCH * SEQ + BATCH * REQUESTS * PAGES];
+  StepInput of[INPUT_COUNT] = {{0}};
+  for (int b = 0; b < rows; b++) {
+    for (int i = 0; i < length; i++) {
+      int at = b * length + i, from = (first + b) * SEQ + t->from + i, there = t->from + i < t->to;
+      int request = there ? t->documents[from] : -1, position = there ? t->positions[from] : 0;
+      in[INPUT_TOKENS][at] = there ? t->tokens[from] : 0;
+      in[INPUT_POSITIONS][at] = position;
+      in[INPUT_REQUESTS][at] = request;
+      in[INPUT_CACHE_ROWS][at] = there ? page_of(request, position / PAGE) * PAGE + position % PAGE : -1;
+    }
+    for (int i = 0; i < REQUESTS * PAGES; i++)
+      in[INPUT_PAGES][b * REQUESTS * PAGES + i] = page_of(i / PAGES, i % PAGES);
+    in[INPUT_INDEX][b] = t->to - t->from - 1;
+  }
+  for (int id = 0; id < INPUT_COUNT; id++) of[id].base = in[id];
+  int code = rank_run(r, one ? &role_generate : &role_prefill, &(StepInputs){.of = of, .count = INPUT_COUNT}, e);
+  return code ? code : inference_logits(r, t->out, e);
 }
 
-// An unmodified Hugging Face folder on one rank, or on the mesh that the keys say: PyTorch's logits.
+typedef struct Off { double worst, largest; } Off;
+
+static void compare_logits(const float *got, const float *expected, int64_t vocab, int s, Off *off) {
+  for (int b = 0; b < BATCH; b++)
+    for (int v = 0; v < vocab; v++) {
+      float wanted;
+      memcpy(&wanted, expected + ((size_t)b * SEQ + (size_t)s) * (size_t)vocab + v, sizeof wanted);
+      double by = fabs((double)got[b * vocab + v] - (double)wanted);
+      off->worst = by <= off->worst ? off->worst : by; // a NaN stays
+      off->largest = fmax(off->largest, fabs((double)wanted));
+    }
+}
+
+// An unmodified Hugging Face folder on one rank, or on the mesh that the keys say: PyTorch's logits, and the
+// same bits for chunks of any size. The cache of the chunks before, of another size, is written again.
 static void check_logits(const char *name, const char *const *keys) {
+  static const int chunks[] = {1, SEQ, 7};
   Golden golden;
   Inference model;
   Launch launch = {.ranks = 1};
@@ -74,6 +109,9 @@ static void check_logits(const char *name, const char *const *keys) {
   InferenceOptions options = {.mode = MODEL_GENERATE,
                               .command = "test",
                               .seq = SEQ,
+                              .context = SEQ,
+                              .page = PAGE,
+                              .requests = REQUESTS,
                               .rows = BATCH,
                               .threads = THREADS,
                               .keys = (char **)(uintptr_t)keys};
@@ -83,33 +121,27 @@ static void check_logits(const char *name, const char *const *keys) {
   int32_t *tokens = batch_of(&golden, "tokens", 0), *positions = batch_of(&golden, "positions", 0),
           *documents = batch_of(&golden, "documents", 0);
   int64_t vocab = golden.source.config.vocab;
-  const float *expected = golden_find(&golden, "logits");
-  float *got = xcalloc((size_t)(BATCH * vocab), sizeof *got);
-  double worst = 0, largest = 0;
-  for (int s = 0; s < SEQ; s++) {
-    int32_t index[BATCH] = {s, s, s};
-    Logits run = {{[INPUT_TOKENS] = {tokens},
-                   [INPUT_POSITIONS] = {positions},
-                   [INPUT_DOCUMENTS] = {documents},
-                   [INPUT_INDEX] = {index}},
-                  got};
-    SUCCEED(session_run(model.session, run_logits, &run, &error));
-    for (int b = 0; b < BATCH; b++)
-      for (int v = 0; v < vocab; v++) {
-        float wanted;
-        memcpy(&wanted, expected + ((size_t)b * SEQ + (size_t)s) * (size_t)vocab + v, sizeof wanted);
-        double off = fabs((double)got[b * vocab + v] - (double)wanted);
-        worst = off <= worst ? worst : off; // a NaN stays
-        largest = fmax(largest, fabs((double)wanted));
-      }
-  }
-  print_message("%s on %d ranks: logits up to %.3g, off by at most %.2g\n", name, session_ranks(model.session), largest,
-                worst);
-  assert_true(worst < 1e-4 && largest > 0.1);
+  Ticks ticks = {tokens, positions, documents, .out = xcalloc((size_t)(BATCH * vocab), sizeof(float))};
+  size_t count = (size_t)(BATCH * vocab);
+  float *alone = xcalloc(SEQ * count, sizeof *alone); // of each position, when it is the only one of a tick
+  Off off = {0};
+  for (size_t c = 0; c < sizeof chunks / sizeof *chunks; c++)
+    for (ticks.from = 0; ticks.from < SEQ; ticks.from = ticks.to) {
+      ticks.to = ticks.from + chunks[c] < SEQ ? ticks.from + chunks[c] : SEQ;
+      SUCCEED(session_run(model.session, run_tick, &ticks, &error));
+      float *same = alone + (size_t)(ticks.to - 1) * count;
+      if (chunks[c] == 1) memcpy(same, ticks.out, count * sizeof *same);
+      else assert_memory_equal(same, ticks.out, count * sizeof *same);
+      compare_logits(ticks.out, golden_find(&golden, "logits"), vocab, ticks.to - 1, &off);
+    }
+  print_message("%s on %d ranks: logits up to %.3g, off by at most %.2g\n", name, session_ranks(model.session),
+                off.largest, off.worst);
+  assert_true(off.worst < 1e-4 && off.largest > 0.1);
   free(tokens);
   free(positions);
   free(documents);
-  free(got);
+  free(ticks.out);
+  free(alone);
   inference_close(&model);
   golden_close(&golden);
 }
@@ -132,8 +164,9 @@ static void check_generator(const char *name) {
   SampleOptions greedy = {.top_p = 1};
   golden_open(&golden, name, "golden");
   Launch launch = {.ranks = 1};
-  SUCCEED(generator_create(&g, &golden.source, &(InferenceOptions){.command = "test", .seq = SEQ, .threads = THREADS},
-                           &greedy, &launch, &error));
+  SUCCEED(generator_create(&g, &golden.source,
+                           &(InferenceOptions){.command = "test", .seq = SEQ, .tick = 5, .threads = THREADS}, &greedy,
+                           &launch, &error));
   int32_t *tokens = batch_of(&golden, "tokens", 0), *documents = batch_of(&golden, "documents", 0);
   int n = 0;
   while (n < SEQ - 3 && documents[n] == 0) n++; // the first document: later ones of ragged cases are cut off
@@ -147,7 +180,7 @@ static void check_generator(const char *name) {
     if (expected[v] > expected[best]) best = v;
   }
   assert_int_equal(id, best);
-  for (int i = 0; i < 2 * SEQ; i++) { // the window slides
+  for (int i = 0; i < 2 * SEQ; i++) { // where the window is full its later half is kept
     SUCCEED(generator_next(&g, &id, &error));
     assert_in_range(id, 0, g.vocab - 1);
   }

@@ -18,10 +18,19 @@ static void load(const char *name, ModelConfig *c) {
   free(path);
 }
 
+enum { REQUESTS = 8, PAGE = 4, PAGES = SEQ / PAGE }; // of a cache
+
 static Graph *build(const ModelConfig *c, int mode, ModelOutputs *outputs) {
   Graph *g = graph_create();
   Error error = {0};
-  if (model_build(g, c, &(ModelOptions){.batch = BATCH, .length = {[DIM_SEQ] = SEQ}, .mode = mode}, outputs, &error))
+  ModelOptions options = {.batch = BATCH,
+                          .length = {[DIM_SEQ] = SEQ,
+                                     [DIM_REQUEST] = REQUESTS,
+                                     [DIM_PAGE] = PAGES,
+                                     [DIM_CACHE] = REQUESTS * PAGES * PAGE},
+                          .page = PAGE,
+                          .mode = mode};
+  if (model_build(g, c, &options, outputs, &error))
     fail_msg("%s", error.message);
   if (graph_verify(g, "model", &error)) fail_msg("%s", error.message);
   return g;
@@ -101,7 +110,8 @@ static void test_structure(void **state) {
       for (int l = 0; l < layers; l++) moe += model_layer_has_experts(&c, l);
       assert_int_equal(g->layers, layers);
       assert_int_equal(count_op(g, OP_DROPOUT), mode == MODEL_TRAIN && learned ? 5 : 0);
-      assert_int_equal(count_op(g, OP_ATTENTION), layers);
+      assert_int_equal(count_op(g, mode == MODEL_GENERATE ? OP_CACHE_ATTENTION : OP_ATTENTION), layers);
+      assert_int_equal(count_op(g, OP_CACHE_WRITE), mode == MODEL_GENERATE ? 2 * layers : 0);
       assert_int_equal(count_op(g, OP_ROPE), learned ? 0 : 2 * layers);
       assert_int_equal(count_op(g, OP_RMS_NORM), learned ? 0 : (c.head_norm ? 4 : 2) * layers + 1);
       assert_int_equal(count_op(g, OP_ROUTE), moe);
@@ -114,7 +124,7 @@ static void test_structure(void **state) {
       assert_int_equal(count_op(g, OP_EINSUM), c.shared_ffn ? moe : 0);
       assert_int_equal(count_op(g, OP_LINEAR_CROSS_ENTROPY), mode != MODEL_GENERATE);
       assert_int_equal(g->known[KNOWN_GRADIENT_SEED] >= 0, mode == MODEL_TRAIN);
-      assert_int_equal(g->input.count, 4);
+      assert_int_equal(g->input.count, mode == MODEL_GENERATE ? 6 : 4);
       int layer = -1;
       for (int k = 0; k < g->node.count; k++) {
         const Node *n = &g->node.data[k];
@@ -196,6 +206,17 @@ static void fill(Evaluation *e, const char *folder, const ModelConfig *c, const 
   }
 }
 
+// Documents are requests; their pages follow each other.
+static void fill_requests(Evaluation *e, const Safetensors *data) {
+  const int32_t *positions = evaluation_input(e, INPUT_POSITIONS);
+  const int32_t *documents = (const void *)safetensors_find(data, "documents")->data;
+  int32_t *rows = evaluation_input(e, INPUT_CACHE_ROWS), *requests = evaluation_input(e, INPUT_REQUESTS),
+          *pages = evaluation_input(e, INPUT_PAGES);
+  memcpy(requests, documents, sizeof(int32_t) * BATCH * SEQ);
+  for (int i = 0; i < BATCH * SEQ; i++) rows[i] = requests[i] * PAGES * PAGE + positions[i];
+  for (int i = 0; i < BATCH * REQUESTS * PAGES; i++) pages[i] = i % (REQUESTS * PAGES);
+}
+
 static void compare_logits(const char *folder, const ModelConfig *c, const Safetensors *data) {
   static const int positions[] = {0, 1, 7, 15, 23};
   ModelOutputs outputs;
@@ -203,6 +224,7 @@ static void compare_logits(const char *folder, const ModelConfig *c, const Safet
   Evaluation e;
   evaluation_begin(&e, g);
   fill(&e, folder, c, data);
+  fill_requests(&e, data);
   const SafetensorsEntry *logits = safetensors_find(data, "logits");
   double worst = 0;
   for (int p = 0; p < 5; p++) {

@@ -16,6 +16,8 @@
 //   l  the lower half, of uint16
 //   i  ids in [-1, n), as in "i37 b2 s5"
 //   j  such ids, of which a run of 32 and two of three others are -1
+//   u  ids in [0, n)
+//   w  rows of a cache of n, each at most once, and every fourth -1; n is not a multiple of 5
 //   p  positions
 //   t  text documents
 //   m  a mask of u8, in "m2 b2 s5 x3" of 2 experts a token, but of every seventh token, which lost one

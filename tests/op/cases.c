@@ -15,7 +15,7 @@ static const Row *row_at(int i) {
 const char *op_case_name(int i) { return row_at(i)->name; }
 
 static DimName dim_of(char letter) {
-  static const char letters[] = "-bsegrdfvpx"; // "-2": a dim without a name
+  static const char letters[] = "-bsegrdfvpxycnm"; // "-2": a dim without a name
   const char *at = strchr(letters, letter);
   CHECK(at, "dim letter %c", letter);
   return (DimName)(at - letters); // the order of dims.def
@@ -31,7 +31,7 @@ static int add_input(Graph *g, const char *text, int k, Dtype dtype) {
   }
   char name[32];
   snprintf(name, sizeof name, "input%d", k);
-  Dtype of = strchr("ijpt", *text)   ? DTYPE_I32
+  Dtype of = strchr("ijptuw", *text)   ? DTYPE_I32
              : strchr("mkq", *text)  ? DTYPE_U8
              : *text == 'z'         ? DTYPE_F32
              : *text == 'h'         ? DTYPE_BF16
@@ -69,6 +69,8 @@ static double number(const char *text, const Operand *x, PhiloxKey key, int64_t 
   case 'O': return 1;
   case 'i': return (double)(r[0] % (uint32_t)(strtol(text + 1, NULL, 10) + 1)) - 1;
   case 'j': return (double)(i / 32 == 1 || r[1] % 3 ? 0 : r[0] % (uint32_t)strtol(text + 1, NULL, 10) + 1) - 1;
+  case 'u': return r[0] % (uint32_t)strtol(text + 1, NULL, 10);
+  case 'w': return column % 4 == 3 ? -1 : (double)((column * 5 + row) % strtol(text + 1, NULL, 10));
   case 'k': return r[2] % 10 < (uint32_t)strtol(text + 1, NULL, 10);
   case 'p': return (double)(column < (row + 1) * 2 ? column : column - (row + 1) * 2); // restarts once
   case 'm': return chosen(key, row, column, width, (int)strtol(text + 1, NULL, 10));

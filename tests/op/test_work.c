@@ -56,6 +56,8 @@ static const struct { Op op; int own; } own_work[] = {
     {OP_EMBEDDING, BYTES},                       // some rows of a table
     {OP_EMBEDDING_GRAD, BYTES},
     {OP_TAKE, BYTES},
+    {OP_CACHE_WRITE, BYTES}, // the rows that are new
+    {OP_CACHE_ATTENTION, PRODUCTS},
     {OP_SLICE, BYTES},        // a part of the input
     {OP_FILL, BYTES},         // nothing is read
     {OP_NEXT_VERSION, BYTES}, // one of three is read
@@ -125,7 +127,7 @@ static void check_case(const OpCase *c) {
     close_to(c->name, "bytes read", w.read, bytes_of(c->input, c->ninput));
     close_to(c->name, "bytes written", w.written, bytes_of(c->output, c->noutput));
   }
-  int adds_rows = c->op == OP_EMBEDDING_GRAD && c->ninput == 3; // to an accumulator
+  int adds_rows = (c->op == OP_EMBEDDING_GRAD && c->ninput == 3) || c->op == OP_CACHE_WRITE; // to what is there
   if (!adds_rows && w.written < bytes_of(c->output, c->noutput))
     fail_msg("%s: %g bytes written are fewer than its outputs'", c->name, w.written);
 }

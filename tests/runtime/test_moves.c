@@ -114,7 +114,8 @@ static int run_step(const Walk *w, const RedistributeStep *step, const Placement
   memcpy(node.attr, &attr, sizeof attr);
   Program program = {.graph = g, .mesh = w->mesh, .shares = &w->shares, .device = device_cpu()};
   DeviceQueue queue = {.device = program.device};
-  Binding binding = {.program = &program, .queue = &queue, .parameters.microbatch = microbatch};
+  State state = {.device = program.device};
+  Binding binding = {.program = &program, .state = &state, .queue = &queue, .parameters.microbatch = microbatch};
   Operand input, output;
   Rows rows[2];
   int even = w->shares.even;

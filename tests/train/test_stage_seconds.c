@@ -110,7 +110,7 @@ static void all_have_one_cut(void **state) {
   assert_int_equal(first_stage(&c.recipe, &c.config), by_seconds);
   if (setup_job(&c.recipe, &c.config, NULL, &job, &error)) fail_msg("%s", error.message);
   assert_int_equal(job_train(job)->graph->cut[1], by_seconds);
-  assert_null(job->options.machine);
+  assert_null(job->options.times);
   job_destroy(job);
   unlink(path);
   assert_int_equal(setup_job(&c.recipe, &c.config, NULL, &job, &error), PLAIT_BAD_INPUT);

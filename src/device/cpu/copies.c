@@ -1,4 +1,5 @@
-// Kernels that only copy rows, for all levels and dtypes: REORDER_ROWS, SPLIT_POSITIONS and JOIN_POSITIONS.
+// Kernels that only copy rows, for all levels and dtypes: REORDER_ROWS, SPLIT_POSITIONS, JOIN_POSITIONS and
+// CACHE_WRITE.
 #include "device/cpu/copies.h"
 #include "base/fault.h"
 #include "op/expert_rows.h"
@@ -114,9 +115,39 @@ static void join_positions(const KernelCall *call) {
   copy_parts(call, (PartsJob){.whole = call->output, .part = call->input, .parts = call->ninput, .joins = 1});
 }
 
+// ---- rows of new tokens into a cache, which may have a dtype of its own
+
+static void cache_unit(void *argument, int slot, int64_t unit) {
+  const KernelCall *call = argument;
+  const Operand *cache = &call->output[0], *x = &call->input[1];
+  int64_t width = operand_extent(x, 2, 4);
+  RowRange range = row_range(x->size[0] * x->size[1], width, unit);
+  for (int64_t t = range.from; t < range.to; t++) {
+    int64_t row = integer_load(&call->input[2], t), to = (t / x->size[1] * cache->size[1] + row) * width;
+    if (row < 0 || FAULT(first_row_is_not_cached, 0, row == 0)) continue;
+    size_t bytes = dtype_size(x->dtype);
+    if (cache->dtype == x->dtype)
+      memcpy((char *)cache->data + (size_t)to * bytes, (const char *)x->data + (size_t)(t * width) * bytes,
+             (size_t)width * bytes);
+    else
+      for (int64_t i = 0; i < width; i++) operand_store(cache, to + i, operand_load(x, t * width + i));
+  }
+}
+
+static void cache_write(const KernelCall *call) {
+  const Operand *x = &call->input[1];
+  int64_t width = operand_extent(x, 2, 4);
+  if (call->input[0].data != call->output[0].data) {
+    op_def(OP_CACHE_WRITE)->reference(call);
+    return;
+  }
+  team_each(call_team(call), row_units(x->size[0] * x->size[1], width), cache_unit, (void *)call);
+}
+
 const KernelEntry cpu_copies[] = {
     {OP_REORDER_ROWS, DTYPE_COUNT, reorder_rows, reorder_workspace},
     {OP_SPLIT_POSITIONS, DTYPE_COUNT, split_positions, NULL},
     {OP_JOIN_POSITIONS, DTYPE_COUNT, join_positions, NULL},
+    {OP_CACHE_WRITE, DTYPE_COUNT, cache_write, NULL},
     {OP_COUNT, DTYPE_COUNT, NULL, NULL},
 };

@@ -8,6 +8,7 @@
 #include "device/cpu/matmul.h"
 #include "device/cpu/attention_tiles.h"
 #include "device/cpu/attention.h"
+#include "device/cpu/cache_attention.h"
 #include "device/cpu/merge.h"
 #include "device/cpu/cross_entropy.h"
 #include "device/cpu/elementwise.h"

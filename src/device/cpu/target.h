@@ -2,6 +2,7 @@
 // LEVEL_BYTES: vector size; LEVEL: suffix; LEVEL_BF16 (bf16 kernels only): 0 no bf16 instructions, 1 AVX512_BF16, 2 and
 // AMX.
 #include "device/cpu/cpu.h"
+#include "op/cache.h"
 #include "op/formula.h"
 #include "op/orthogonalize.h"
 #include <float.h>

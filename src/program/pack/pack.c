@@ -65,13 +65,13 @@ static Owned *owned_of(OwnedList *list, const PackItem *item) {
 }
 
 // Bytes needed from `time` on until the next step, on the rank that needs the most.
-typedef struct Step { int time; int64_t live; } Step;
-typedef Vec(Step) StepList;
+typedef struct LiveStep { int time; int64_t live; } LiveStep;
+typedef Vec(LiveStep) LiveSteps;
 
-static StepList find_steps(const PackProblem *p) {
+static LiveSteps find_steps(const PackProblem *p) {
   EdgeList edges = find_edges(p);
   OwnedList owned = {0};
-  StepList steps = {0};
+  LiveSteps steps = {0};
   int64_t live = 0;
   vec_reserve(&steps, edges.count + 1);
   for (int i = 0; i < edges.count; i++) {
@@ -81,7 +81,7 @@ static StepList find_steps(const PackProblem *p) {
     if (i + 1 < edges.count && edges.data[i + 1].time == edges.data[i].time) continue;
     for (int k = 0; k < owned.count; k++)
       if (owned.data[k].live > largest) largest = owned.data[k].live;
-    vec_push(&steps, (Step){edges.data[i].time, live + largest});
+    vec_push(&steps, (LiveStep){edges.data[i].time, live + largest});
   }
   vec_free(&edges);
   vec_free(&owned);
@@ -89,7 +89,7 @@ static StepList find_steps(const PackProblem *p) {
 }
 
 int64_t pack_bound(const PackProblem *p, int *at) {
-  StepList steps = find_steps(p);
+  LiveSteps steps = find_steps(p);
   int64_t most = 0;
   if (at) *at = 0;
   for (int i = 0; i < steps.count; i++)
@@ -101,7 +101,7 @@ int64_t pack_bound(const PackProblem *p, int *at) {
   return most;
 }
 
-static int step_at(const StepList *steps, int time) {
+static int step_at(const LiveSteps *steps, int time) {
   int low = 0, count = steps->count;
   while (count > 0) {
     int half = count / 2;
@@ -113,7 +113,7 @@ static int step_at(const StepList *steps, int time) {
 
 // most[level * steps + i]: of the steps i … i + 2^level − 1. Two of these cover any stretch.
 int64_t *pack_loads(const PackProblem *p) {
-  StepList steps = find_steps(p);
+  LiveSteps steps = find_steps(p);
   size_t n = (size_t)steps.count;
   int levels = 1;
   while (n >> levels) levels++;

@@ -1,5 +1,5 @@
 // Desync check: hashes of what a rank issued and holds, compared with those of its peers.
-#include "runtime/agreement.h"
+#include "runtime/desync.h"
 #include "comm/comm.h"
 #include "base/fault.h"
 #include "base/hash.h"
@@ -15,7 +15,7 @@ typedef struct Log { Vec(Entry) entry; uint64_t chain; } Log;
 // One for a Variable's storage or Copy that may have replicas.
 typedef struct Item { int variable, copy; } Item;
 
-struct Agreement {
+struct Desync {
   const Program *p;
   const State *state;
   PlaitComm *world;
@@ -30,7 +30,7 @@ struct Agreement {
 enum { HASH_AT_ONCE = 1 << 15 };
 
 // Which part of it a rank holds, as a number above 0; the same part, the same number.
-static uint64_t box_of(const Agreement *a, const Variable *v, const Placement *placement, int rank) {
+static uint64_t box_of(const Desync *a, const Variable *v, const Placement *placement, int rank) {
   const Mesh *mesh = &a->p->mesh;
   if (!mesh_runs_stages(mesh, mesh_pipeline_coordinate(mesh, rank), graph_stages(a->p->graph, v->stages)) ||
       !placement_here(mesh, placement, rank))
@@ -44,7 +44,7 @@ static uint64_t box_of(const Agreement *a, const Variable *v, const Placement *p
 }
 
 // Accumulators are partial sums, or scattered and of no use after END.
-static void find_items(Agreement *a) {
+static void find_items(Desync *a) {
   const Graph *g = a->p->graph;
   for (int i = 0; i < g->variable.count; i++) {
     const Variable *v = &g->variable.data[i];
@@ -62,11 +62,11 @@ static void find_items(Agreement *a) {
     }
 }
 
-Agreement *agreement_create(const Program *p, const State *state, PlaitComm *world) {
+Desync *desync_create(const Program *p, const State *state, PlaitComm *world) {
   CHECK(p == state->program, "ranks compare the Variables of the State's own Program");
   if (!world || p->mesh.ranks == 1) return NULL;
-  Agreement *a = xcalloc(1, sizeof *a);
-  *a = (Agreement){.p = p, .state = state, .world = world, .rank = state->rank, .ranks = p->mesh.ranks};
+  Desync *a = xcalloc(1, sizeof *a);
+  *a = (Desync){.p = p, .state = state, .world = world, .rank = state->rank, .ranks = p->mesh.ranks};
   a->pp = mesh_pipeline_ranks(&p->mesh);
   graph_groups(p->graph, &p->mesh, &a->group);
   a->logs = a->group.count + 4 * a->pp;
@@ -76,7 +76,7 @@ Agreement *agreement_create(const Program *p, const State *state, PlaitComm *wor
   return a;
 }
 
-void agreement_destroy(Agreement *a) {
+void desync_destroy(Desync *a) {
   if (!a) return;
   for (int i = 0; i < a->logs; i++) vec_free(&a->log[i].entry);
   vec_free(&a->item);
@@ -92,7 +92,7 @@ static void note(Log *log, Entry e) {
   vec_push(&log->entry, e);
 }
 
-static void note_collective(Agreement *a, const Node *n, int microbatch, int64_t elements) {
+static void note_collective(Desync *a, const Node *n, int microbatch, int64_t elements) {
   Entry e = {.microbatch = n->region == REGION_MICRO ? microbatch : -1};
   snprintf(e.what, sizeof e.what, "%s of %s", op_def(n->op)->name, n->name);
   Call call = {.node = n, .microbatch = e.microbatch};
@@ -101,11 +101,11 @@ static void note_collective(Agreement *a, const Node *n, int microbatch, int64_t
   note(&a->log[group_find(&a->group, a->p->graph, &a->p->mesh, n)], e);
 }
 
-static int transfer_log(const Agreement *a, int direction, int peer, int send) {
+static int transfer_log(const Desync *a, int direction, int peer, int send) {
   return a->group.count + (direction * a->pp + peer) * 2 + send;
 }
 
-static void note_transfer(Agreement *a, const Action *action, int direction, int peer) {
+static void note_transfer(Desync *a, const Action *action, int direction, int peer) {
   Entry e = {.microbatch = action->microbatch};
   snprintf(e.what, sizeof e.what, "transfer of %s", graph_tensor(a->p->graph, action->tensor)->name);
   Call call = {.kind = CALL_SEND, .tensor = action->tensor, .microbatch = action->microbatch}; // the same on both sides
@@ -118,15 +118,15 @@ static void see(void *self, const Observation *o) {
   else note_transfer(self, o->action, o->direction, o->peer);
 }
 
-const ObserverDef observer_agreement = {"agreement", OBSERVES(COLLECTIVE) | OBSERVES(TRANSFER), 0, see};
+const ObserverDef observer_desync = {"desync", OBSERVES(COLLECTIVE) | OBSERVES(TRANSFER), 0, see};
 
 // Comparing ---------------------------------------------------------------------------------------------------------
 
-static int failed(const Agreement *a, Error *error) {
+static int failed(const Desync *a, Error *error) {
   return plait_comm_failure(a->world, error);
 }
 
-static const char *rank_text(const Agreement *a, int rank, char *text, size_t size) {
+static const char *rank_text(const Desync *a, int rank, char *text, size_t size) {
   const Mesh *mesh = &a->p->mesh;
   size_t n = (size_t)snprintf(text, size, "rank %d (", rank);
   for (int i = 0, first = 1; i < mesh->naxis && n < size; i++) {
@@ -140,7 +140,7 @@ static const char *rank_text(const Agreement *a, int rank, char *text, size_t si
 }
 
 // The log of `rank` in every rank's memory; freed by the caller.
-static int spread_log(Agreement *a, int log, int rank, Entry **out, int *count, Error *error) {
+static int spread_log(Desync *a, int log, int rank, Entry **out, int *count, Error *error) {
   int64_t n = a->log[log].entry.count;
   if (plait_broadcast(a->world, &(PlaitBuffer){&n, &n, 1}, 1, PLAIT_INT64, rank, NULL, NULL)) return failed(a, error);
   Entry *list = xcalloc((size_t)n + 1, sizeof *list);
@@ -158,7 +158,7 @@ static void entry_text(const Entry *list, int count, int at, char *text, size_t 
   else snprintf(text, size, "%s, microbatch %d", list[at].what, list[at].microbatch);
 }
 
-static int name_order(Agreement *a, int64_t step, int x_rank, int x_log, int y_rank, int y_log, Error *error) {
+static int name_order(Desync *a, int64_t step, int x_rank, int x_log, int y_rank, int y_log, Error *error) {
   Entry *x = NULL, *y = NULL;
   int nx = 0, ny = 0, at = 0;
   int code = spread_log(a, x_log, x_rank, &x, &nx, error);
@@ -179,7 +179,7 @@ static int name_order(Agreement *a, int64_t step, int x_rank, int x_log, int y_r
 }
 
 // Every rank looks through all ranks' chains in the same order, so that all find the same fault.
-static int check_groups(Agreement *a, int64_t step, const uint64_t *chain, Error *error) {
+static int check_groups(Desync *a, int64_t step, const uint64_t *chain, Error *error) {
   Arena scratch = {0};
   int *ranks = arena_array(&scratch, int, a->ranks), code = PLAIT_OK, pp = mesh_pipeline(&a->p->mesh);
   for (int k = 0; k < a->group.count && !code; k++)
@@ -194,7 +194,7 @@ static int check_groups(Agreement *a, int64_t step, const uint64_t *chain, Error
   return code;
 }
 
-static int check_transfers(Agreement *a, int64_t step, const uint64_t *chain, Error *error) {
+static int check_transfers(Desync *a, int64_t step, const uint64_t *chain, Error *error) {
   const Mesh *mesh = &a->p->mesh;
   int pp = mesh_pipeline(mesh), code = PLAIT_OK, ranks[MAX_STAGES];
   for (int r = 0; r < a->ranks && !code && a->pp > 1; r++) {
@@ -210,7 +210,7 @@ static int check_transfers(Agreement *a, int64_t step, const uint64_t *chain, Er
   return code;
 }
 
-static int check_order(Agreement *a, int64_t step, Error *error) {
+static int check_order(Desync *a, int64_t step, Error *error) {
   size_t n = (size_t)a->logs;
   uint64_t *mine = xcalloc(n, sizeof *mine), *all = xcalloc(n * (size_t)a->ranks, sizeof *all);
   for (int i = 0; i < a->logs; i++) mine[i] = a->log[i].chain;
@@ -241,7 +241,7 @@ static uint64_t hash_bytes(const char *data, size_t bytes) {
 }
 
 // Of what exists globally: padding may hold anything. Ranks that hold the same box go through the same pieces.
-static uint64_t hash_item(const Agreement *a, const Item *item) {
+static uint64_t hash_item(const Desync *a, const Item *item) {
   size_t size = dtype_size(state_dtype(a->state, item->variable, item->copy));
   uint64_t h = 1;
   for (ShardBoxes b = state_boxes(a->state, item->variable, item->copy); shard_next(&b);) {
@@ -254,7 +254,7 @@ static uint64_t hash_item(const Agreement *a, const Item *item) {
   return h;
 }
 
-static int check_replicas(Agreement *a, int64_t step, Error *error) {
+static int check_replicas(Desync *a, int64_t step, Error *error) {
   int n = a->item.count, code = PLAIT_OK;
   uint64_t *mine = xcalloc((size_t)n + 1, sizeof *mine), *all = xcalloc((size_t)n * (size_t)a->ranks + 1, sizeof *all);
   for (int i = 0; i < n; i++) mine[i] = hash_item(a, &a->item.data[i]);
@@ -278,7 +278,7 @@ static int check_replicas(Agreement *a, int64_t step, Error *error) {
   return code;
 }
 
-int agreement_check(Agreement *a, int64_t step, Error *error) {
+int desync_check(Desync *a, int64_t step, Error *error) {
   if (!a) return PLAIT_OK;
   int code = FAULT(check_of_order, check_order(a, step, error), PLAIT_OK);
   return code ? code : FAULT(check_of_replicas, check_replicas(a, step, error), PLAIT_OK);

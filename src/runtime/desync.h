@@ -5,13 +5,13 @@
 #include "plait/comm.h"
 #include "runtime/state.h"
 
-typedef struct Agreement Agreement;
+typedef struct Desync Desync;
 
 // An observer of the executor that runs the Program; it remembers the collectives and transfers of a step. Everything
 // is borrowed. NULL for a world of one rank (world NULL): then there is nothing to compare.
-Agreement *agreement_create(const Program *p, const State *state, PlaitComm *world);
-void agreement_destroy(Agreement *a);
+Desync *desync_create(const Program *p, const State *state, PlaitComm *world);
+void desync_destroy(Desync *a);
 
 // After a step, collective over the world: PLAIT_FAILED on every rank, with two ranks, the step and the first
 // collective or the Variable in which these differ, else PLAIT_OK. Forgets the step. Nothing to do for NULL.
-int agreement_check(Agreement *a, int64_t step, Error *error);
+int desync_check(Desync *a, int64_t step, Error *error);

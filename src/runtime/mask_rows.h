@@ -1,0 +1,15 @@
+// How many rows the masks of compact tensors let through: counted on the host when a mask has been written, and asked
+// for by the operands of its compact tensors.
+//
+// Where the host reads the device's memory they are counted at once. Else the mask is copied to the host, in the queue
+// of the kernels, and the copy is waited for when the number is asked for: kernels that do not need it are put into the
+// queue meanwhile.
+#pragma once
+#include "runtime/bind.h"
+
+// Gives masks their numbers, and takes memory for what follows.
+void mask_rows_bind(Binding *binding);
+// The masks that an instruction has just written, for the microbatch under way.
+int mask_rows_count(Binding *binding, const Bound *b, Error *error);
+// Of a mask, by its number, in a microbatch of the step under way.
+int mask_rows(Binding *binding, int mask, int microbatch, int64_t *rows, Error *error);
