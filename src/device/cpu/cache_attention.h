@@ -1,5 +1,5 @@
-// CACHE_ATTENTION in the tiles of attention.h: per query the arithmetic, and so the bits, of ATTENTION over a document. The query heads of a key-value head, of tokens of one request that follow each
-// other, are the queries of a tile.
+// CACHE_ATTENTION in the tiles of attention.h: per query the arithmetic, and so the bits, of ATTENTION over a document.
+// The query heads of a key-value head, of tokens of one request that follow each other, are the queries of a tile.
 
 // Tokens of one request, and which query heads of each key-value head.
 typedef struct TYPED(CacheRun) { int64_t token, tokens, head, heads; } TYPED(CacheRun);
