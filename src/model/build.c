@@ -191,7 +191,7 @@ void build_head(ModelBuild *m, int x, int wte, ModelOutputs *outputs) {
   *outputs = (ModelOutputs){.loss_sum = -1, .logits = -1};
   if (m->options->mode == MODEL_GENERATE) {
     int logits = outputs->logits =
-        op_matmul(m->g, "logits", op_take(m->g, "take", x, build_input(m, INPUT_INDEX)), w, 1);
+        op_logits(m->g, "logits", op_take(m->g, "take", x, build_input(m, INPUT_INDEX)), w);
     int kept = graph_known_output(m->g, KNOWN_LOGITS, DTYPE_F32, graph_tensor(m->g, logits)->shape);
     graph_bind(m->g, op_identity(m->g, "logits.kept", logits), kept, -1);
   } else {

@@ -53,6 +53,10 @@ void op_to_move(Node *node); // a node whose operands are filled in becomes a MO
 int op_dropout(Graph *g, const char *name, int x, double probability);       // returns x when probability is 0
 int op_take(Graph *g, const char *name, int x, int index);                   // (b, s, e…), (b) → (b, e…)
 // x (b, s, e), w (v, e), targets (b, s), seed () → loss sum (), and as further outputs dx, dw when `gradient`
+// For `lower` over a sharded vocabulary: statistics, a rank's maximum and its sum of exp(logit - maximum), become those
+// of all ranks of `axes`.
+void op_combine_sums(Graph *g, const Node *like, uint32_t axes, int *statistics);
+int op_logits(Graph *g, const char *name, int x, int w);                       // (b, e), (v, e) → (b, v)
 int op_linear_cross_entropy(Graph *g, const char *name, int x, int w, int targets, int seed, int gradient);
 // logits (a…, v), target (a…) labels or (a…, v) probabilities, seed () → loss sum (), and as a further output dlogits.
 // The target must be data: it gets no gradient

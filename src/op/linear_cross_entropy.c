@@ -284,23 +284,30 @@ static int append_all_reduce(Graph *g, const Node *node, const char *suffix, int
   return g->node.data[n].output[0];
 }
 
+void op_combine_sums(Graph *g, const Node *like, uint32_t axes, int *statistics) {
+  Node node = *like;
+  int maximum = append_all_reduce(g, &node, "all_reduce_maximum", statistics[0], axes, 1);
+  int n = graph_node(g, OP_CROSS_ENTROPY_RESCALE, op_derived_name(g, &node, "rescale"),
+                     (int[]){statistics[0], maximum, statistics[1]}, 3, NULL, 0);
+  statistics[0] = maximum;
+  statistics[1] = append_all_reduce(g, &node, "all_reduce_sum", g->node.data[n].output[0], axes, 0);
+}
+
 static void loss_lower(Graph *g, const Node *like, uint32_t axes, int ranks, const int *input, int *output) {
   Node node = *like;
   int n = graph_node(g, OP_CROSS_ENTROPY_STATISTICS, op_derived_name(g, &node, "statistics"), input, 3, NULL, 0);
-  const int *statistics = g->node.data[n].output;
-  int local = statistics[0], sum = statistics[1], target = statistics[2];
-  int maximum = append_all_reduce(g, &node, "all_reduce_maximum", local, axes, 1);
-  n = graph_node(g, OP_CROSS_ENTROPY_RESCALE, op_derived_name(g, &node, "rescale"), (int[]){local, maximum, sum}, 3,
-                 NULL, 0);
-  sum = append_all_reduce(g, &node, "all_reduce_sum", g->node.data[n].output[0], axes, 0);
-  target = append_all_reduce(g, &node, "all_reduce_target", target, axes, 0);
-  int all[] = {input[0], input[1], input[2], input[3], maximum, sum, target};
+  int local[3], statistics[2];
+  memcpy(local, g->node.data[n].output, sizeof local);
+  memcpy(statistics, local, sizeof statistics);
+  op_combine_sums(g, &node, axes, statistics);
+  int target = append_all_reduce(g, &node, "all_reduce_target", local[2], axes, 0);
+  int all[] = {input[0], input[1], input[2], input[3], statistics[0], statistics[1], target};
   n = graph_node(g, OP_CROSS_ENTROPY_APPLY, op_derived_name(g, &node, "apply"), all, 7, node.attr,
                  sizeof(CrossEntropyAttr));
   for (int k = 0; k < g->node.data[n].noutput; k++) output[k] = g->node.data[n].output[k];
   if (node.noutput < 4) return;
-  output[2] = maximum;
-  output[3] = FAULT(head_keeps_the_sum_of_a_shard, sum, statistics[1]);
+  output[2] = statistics[0];
+  output[3] = FAULT(head_keeps_the_sum_of_a_shard, statistics[1], local[1]);
 }
 
 const OpDef op_def_linear_cross_entropy = {
@@ -308,8 +315,7 @@ const OpDef op_def_linear_cross_entropy = {
     .meaning = "x (b, s, e), w (v, e), targets (b, s), seed () → loss_sum () = Σ over targets >= 0 of -log softmax(x "
                "wᵀ)[target], "
                "dx, dw = seed · its gradients; with `split` instead of dw dlogits (b, s, v), or, for "
-               "cross_entropy_weight, relative_to (b, s), the row's greatest logit or one at most 30 below it, and sum "
-               "(b, s) of "
+               "cross_entropy_weight, relative_to (b, s), the row's greatest logit, and sum (b, s) of "
                "exp(logit - relative_to), both 0 of rows without a target",
     .shape = loss_shape,
     .gradient = loss_gradient,

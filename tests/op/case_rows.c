@@ -302,6 +302,7 @@ const Row case_rows[] = {
      OP_CROSS_ENTROPY_WEIGHT,
      {"f b4 s6 e6", "f v37 e6", "j37 b4 s6", "D", "R b4 s6", "R b4 s6"},
      ATTR(CrossEntropyAttr, .gradient = 1)},
+    {"logits", OP_LOGITS, {"f b5 e6", "f v37 e6"}, NONE},
     {"cross_entropy_statistics", OP_CROSS_ENTROPY_STATISTICS, {"f b2 s5 e6", "f v37 e6", "i37 b2 s5"}, NONE},
     {"cross_entropy_statistics few targets",
      OP_CROSS_ENTROPY_STATISTICS,

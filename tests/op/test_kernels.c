@@ -56,6 +56,7 @@ static int make_sharded(OpCase *c) {
   switch (c->op) {
   case OP_EMBEDDING: shard_rows(&c->input[0], 1); return 1;
   case OP_EMBEDDING_GRAD: shard_rows(&c->output[0], 0); return 1;
+  case OP_LOGITS:
   case OP_LINEAR_CROSS_ENTROPY:
   case OP_CROSS_ENTROPY_STATISTICS:
   case OP_CROSS_ENTROPY_WEIGHT:
@@ -163,6 +164,7 @@ static double reduction(const OpCase *c) {
   case OP_MATMUL: return sqrt(n * (double)operand_elements(b) / (double)operand_elements(&c->output[0]));
   case OP_ATTENTION:
   case OP_ATTENTION_GRAD: return (double)(a->size[1] * a->size[3] + a->size[4]);
+  case OP_LOGITS: return (double)(b->size[0] + b->size[1]);
   case OP_LINEAR_CROSS_ENTROPY:
   case OP_CROSS_ENTROPY_STATISTICS:
   case OP_CROSS_ENTROPY_WEIGHT:

@@ -47,6 +47,7 @@ static const struct { Op op; int own; } own_work[] = {
     {OP_GROUPED_WEIGHT, PRODUCTS},
     {OP_ATTENTION, PRODUCTS},
     {OP_ATTENTION_GRAD, PRODUCTS},
+    {OP_LOGITS, PRODUCTS},
     {OP_CROSS_ENTROPY_STATISTICS, PRODUCTS},
     {OP_LINEAR_CROSS_ENTROPY, PRODUCTS | BYTES}, // rows of logits go through memory
     {OP_CROSS_ENTROPY_APPLY, PRODUCTS | BYTES},

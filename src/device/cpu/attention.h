@@ -130,8 +130,7 @@ static void TYPED(tile_scores)(const ATTENTION *a, TILE_STATE *t, const PLACE *a
   TYPED(tile_product)(keys, a->d, at->key->count, a->d, transposed, n, t->score, TILE, 0);
   for (int64_t k = 0; visible != 2 && k < at->key->count; k++)
     TYPED(mask_row)
-    (t->score + k * TILE, n, 0, a->attr->causal, at->key->position[k], at->key->document[k], at->query->position,
-     at->query->document);
+    (t->score + k * TILE, n, 0, a->attr->causal, at->key->position[k], at->query->position);
 }
 
 // Vectors of queries that a loop over keys holds in registers. Loops work on whole ones: values after the last query
@@ -185,46 +184,39 @@ static void TYPED(forward_tile)(const ATTENTION *a, TILE_STATE *t, const PLACE *
   (t->score, 0, at->query->count, at->key->count, t->values, a->d, accumulator, t->width, 1);
 }
 
-// A few tiles of queries of one head against all keys.
-static void TYPED(attention_unit)(void *argument, int slot, int64_t unit) {
-  const ATTENTION *a = argument;
-  TILE_STATE *t = TYPED(attention_state)(a, 0, slot);
-  int64_t groups = (a->tiles + a->unit_tiles - 1) / a->unit_tiles, head = unit / groups;
-  int64_t first = unit % groups * a->unit_tiles, left = a->tiles - first,
-          count = left < a->unit_tiles ? left : a->unit_tiles;
-  PLACE at = {.b = head / a->r / a->g, .g = head / a->r % a->g, .r = head % a->r, .key = t->key};
+// `count` tiles of queries, those of t->query, of one head against all keys.
+static void TYPED(attention_queries)(const ATTENTION *a, TILE_STATE *t, PLACE *at, int64_t count) {
   memset(t->accumulator, 0, sizeof(REAL) * (size_t)(count * TILE * t->width));
   for (int64_t i = 0; i < count * TILE; i++) {
     t->maximum[i] = (REAL)-INFINITY;
     t->sum[i] = 0;
   }
   for (int64_t i = 0; i < count; i++) {
-    TYPED(set_queries)(a, at.b, first + i, &t->query[i]);
-    at.query = &t->query[i];
+    at->query = &t->query[i];
     TYPED(transpose_tile)
-    (t->transposed + i * TILE * a->d, a->q + TYPED(query_at)(a, &at), a->q_row, at.query->count, a->d,
+    (t->transposed + i * TILE * a->d, a->q + TYPED(query_at)(a, at), a->q_row, at->query->count, a->d,
      (REAL)a->attr->scale);
   }
-  for (int64_t j = 0; j < a->key_tiles; j++) {
+  for (int64_t j = 0; j < a->t; j += t->key->count) {
     int copied = 0;
-    TYPED(set_keys)(a, at.b, j, t->key);
+    TYPED(set_keys)(a, at->b, j, t->key);
     for (int64_t i = 0; i < count; i++) {
-      at.query = &t->query[i];
-      int visible = TYPED(tile_visible)(a, &at);
+      at->query = &t->query[i];
+      int visible = TYPED(tile_visible)(a, at);
       if (!visible) continue;
       if (!copied) {
-        TYPED(copy_tile)(t->keys, a->k + TYPED(keys_at)(a, &at), a->k_row, t->key->count, a->d);
-        TYPED(panel_tile)(t->values, a->v + TYPED(keys_at)(a, &at), a->k_row, t->key->count, a->d);
+        TYPED(copy_tile)(t->keys, a->k + TYPED(keys_at)(a, at), a->k_row, t->key->count, a->d);
+        TYPED(panel_tile)(t->values, a->v + TYPED(keys_at)(a, at), a->k_row, t->key->count, a->d);
       }
       copied = 1;
-      TYPED(forward_tile)(a, t, &at, i, visible);
+      TYPED(forward_tile)(a, t, at, i, visible);
     }
   }
   for (int64_t i = 0; i < count; i++) {
-    at.query = &t->query[i];
-    REAL *out = (REAL *)a->call->output[0].data + TYPED(query_at)(a, &at),
-         *rows = (REAL *)a->call->output[1].data + TYPED(rows_at)(a, &at), *o = t->accumulator + i * TILE * t->width;
-    for (int64_t k = 0; k < at.query->count; k++, o += t->width) {
+    at->query = &t->query[i];
+    REAL *out = (REAL *)a->call->output[0].data + TYPED(query_at)(a, at),
+         *rows = (REAL *)a->call->output[1].data + TYPED(rows_at)(a, at), *o = t->accumulator + i * TILE * t->width;
+    for (int64_t k = 0; k < at->query->count; k++, o += t->width) {
       REAL sum = t->sum[i * TILE + k], inverse = sum > 0 ? 1 / sum : 0;
       TYPED(scale_row)(out + k * a->q_row, o, a->d, inverse, 0);
       rows[k] = t->maximum[i * TILE + k] + (REAL)log((double)sum);
@@ -232,13 +224,26 @@ static void TYPED(attention_unit)(void *argument, int slot, int64_t unit) {
   }
 }
 
+// The tiles of queries that begin in the unit's rows, of one head, a few at a time.
+static void TYPED(attention_unit)(void *argument, int slot, int64_t unit) {
+  const ATTENTION *a = argument;
+  TILE_STATE *t = TYPED(attention_state)(a, 0, slot);
+  int64_t units = (a->s + a->unit_rows - 1) / a->unit_rows, head = unit / units, row = unit % units * a->unit_rows,
+          end = a->s - row < a->unit_rows ? a->s : row + a->unit_rows, count;
+  PLACE at = {.b = head / a->r / a->g, .g = head / a->r % a->g, .r = head % a->r, .key = t->key};
+  int64_t from = TYPED(tile_at)(&a->call->input[3], at.b, a->s, row);
+  while ((count = TYPED(take_queries)(a, at.b, &from, end, t->query, QUERY_TILES)))
+    TYPED(attention_queries)(a, t, &at, count);
+}
+
 static void TYPED(attention)(const KernelCall *call) {
   ATTENTION a = TYPED(attention_of)(call);
   Team *team = call_team(call);
   a.slot_bytes = TYPED(attention_slot)(&a, 0, NULL);
-  a.unit_tiles = QUERY_TILES;
-  while (a.unit_tiles > 1 && a.b * a.g * a.r * (a.tiles / a.unit_tiles) < 4 * team_size(team)) a.unit_tiles /= 2;
-  team_each(team, a.b * a.g * a.r * ((a.tiles + a.unit_tiles - 1) / a.unit_tiles), TYPED(attention_unit), &a);
+  int64_t heads = a.b * a.g * a.r, tiles = (a.s + TILE - 1) / TILE, of_unit = QUERY_TILES;
+  while (of_unit > 1 && heads * (tiles / of_unit) < 4 * team_size(team)) of_unit /= 2;
+  a.unit_rows = of_unit * TILE;
+  team_each(team, heads * ((a.s + a.unit_rows - 1) / a.unit_rows), TYPED(attention_unit), &a);
 }
 
 // From scores and dp in dscore: score = p, with dropout for dv, and dscore = p (dp - delta).
@@ -289,12 +294,10 @@ static void TYPED(gradient_begin)(const ATTENTION *a, TILE_STATE *t, const PLACE
   }
 }
 
-// Tile `tile` of queries against the `count` tiles of a block of keys. dq is stored by the first block, and then
-// added to.
-static void TYPED(gradient_queries)(const ATTENTION *a, TILE_STATE *t, PLACE *at, int64_t tile, int64_t count,
-                                    int first) {
+// The tile of queries in t->query against the `count` tiles of a block of keys. dq is stored by the first block, and
+// then added to.
+static void TYPED(gradient_queries)(const ATTENTION *a, TILE_STATE *t, PLACE *at, int64_t count, int first) {
   int begun = 0;
-  TYPED(set_queries)(a, at->b, tile, t->query);
   for (int64_t j = 0; j < count; j++) {
     at->key = &t->key[j];
     int visible = TYPED(tile_visible)(a, at);
@@ -313,10 +316,9 @@ static void TYPED(gradient_queries)(const ATTENTION *a, TILE_STATE *t, PLACE *at
     else if (first) memset(dq, 0, sizeof(REAL) * (size_t)a->d);
 }
 
-// `count` tiles of keys from tile j on, of one key-value head, against all queries.
-static void TYPED(gradient_block)(const ATTENTION *a, TILE_STATE *t, PLACE *at, int64_t j, int64_t count) {
+// The tiles of keys of t->key, of one key-value head, against all queries.
+static void TYPED(gradient_block)(const ATTENTION *a, TILE_STATE *t, PLACE *at, int64_t count) {
   for (int64_t i = 0; i < count; i++) {
-    TYPED(set_keys)(a, at->b, j + i, &t->key[i]);
     at->key = &t->key[i];
     const REAL *k = a->k + TYPED(keys_at)(a, at), *v = a->v + TYPED(keys_at)(a, at);
     TYPED(copy_tile)(t->keys + i * TILE * a->d, k, a->k_row, at->key->count, a->d);
@@ -326,7 +328,10 @@ static void TYPED(gradient_block)(const ATTENTION *a, TILE_STATE *t, PLACE *at, 
   memset(t->dk, 0, sizeof(REAL) * (size_t)(count * TILE * t->width));
   memset(t->dv, 0, sizeof(REAL) * (size_t)(count * TILE * t->width));
   for (at->r = 0; at->r < a->r; at->r++)
-    for (int64_t i = 0; i < a->tiles; i++) TYPED(gradient_queries)(a, t, at, i, count, j == 0);
+    for (int64_t i = 0; i < a->s; i += t->query->count) {
+      TYPED(set_queries)(a, at->b, i, t->query);
+      TYPED(gradient_queries)(a, t, at, count, t->key->from == 0);
+    }
   for (int64_t i = 0; i < count; i++) {
     at->key = &t->key[i];
     for (int64_t k = 0; k < at->key->count; k++) {
@@ -355,9 +360,16 @@ static void TYPED(attention_grad_unit)(void *argument, int slot, int64_t unit) {
       int64_t row = TYPED(query_at)(a, &at) + i * a->q_row;
       t->deltas[at.r * a->s + i] = TYPED(dot)(a->dout + row, a->out + row, a->d);
     }
-  if (FAULT(no_keys_leave_dq, !a->key_tiles, 0)) TYPED(no_keys)(a, &at);
-  for (int64_t j = 0; j < a->key_tiles; j += KEY_TILES)
-    TYPED(gradient_block)(a, t, &at, j, a->key_tiles - j < KEY_TILES ? a->key_tiles - j : KEY_TILES);
+  if (FAULT(no_keys_leave_dq, !a->t, 0)) TYPED(no_keys)(a, &at);
+  for (int64_t j = 0; j < a->t;) { // a block has tiles of one document, so that sums of dq are its own
+    int64_t count = 0;
+    do {
+      TYPED(set_keys)(a, at.b, j, &t->key[count]);
+      j += t->key[count++].count;
+    } while (count < KEY_TILES && j < a->t && t->key[count - 1].count == TILE &&
+             integer_load(&a->call->input[4], at.b * a->t + j) == t->key->document);
+    TYPED(gradient_block)(a, t, &at, count);
+  }
 }
 
 static void TYPED(attention_grad)(const KernelCall *call) {

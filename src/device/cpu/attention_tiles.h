@@ -1,5 +1,10 @@
 // The parts of attention in tiles of queries × keys that do not depend on the dtype: which tile is where, what it can
 // see, dropout.
+//
+// A tile is up to TILE queries or keys of one document that follow each other. Tiles begin at the document's first
+// token in the row, and the last one of a document has fewer. Keys are met in rising order. So the result of a document
+// is the same bits wherever it lies in a row, and alone. Which queries share a tile does not matter: each is a column
+// of its own (bf16: a row).
 
 enum { TYPED(TILE) = 64 };
 #define TILE TYPED(TILE)
@@ -7,8 +12,8 @@ enum { TYPED(TILE) = 64 };
 typedef struct TYPED(Attention) {
   const KernelCall *call;
   const AttentionAttr *attr;
-  int64_t b, s, t, g, r, d, tiles, key_tiles; // tiles: of s, of t
-  int64_t unit_tiles;                         // tiles of queries that one unit of work has
+  int64_t b, s, t, g, r, d;
+  int64_t unit_rows; // queries whose tiles a unit of the forward pass has: those that begin there
   const ELEMENT *q, *k, *v, *out, *dout; // (b, s, g, r, d), (b, t, g, d) twice, (b, s, g, r, d) twice
   const REAL *logsumexp;                 // (b, g, r, s)
   ELEMENT *dq, *dk, *dv;
@@ -25,8 +30,8 @@ typedef struct TYPED(Extent) { INTEGER least, most; } TYPED(Extent);
 // One side of a tile: up to TILE queries or keys that follow each other.
 typedef struct TYPED(TileSide) {
   int64_t from, count;
-  INTEGER position[TILE], document[TILE];
-  TYPED(Extent) positions, documents;
+  INTEGER position[TILE], document;
+  TYPED(Extent) positions;
   int aligned; // its positions follow each other from a multiple of 4
 } TYPED(TileSide);
 #define SIDE TYPED(TileSide)
@@ -41,8 +46,6 @@ typedef struct TYPED(TilePlace) {
 static ATTENTION TYPED(attention_sizes)(const Operand *input) {
   const int64_t *q = input[0].size;
   ATTENTION a = {.b = q[0], .s = q[1], .t = input[1].size[1], .g = q[2], .r = q[3], .d = q[4]};
-  a.tiles = (a.s + TILE - 1) / TILE;
-  a.key_tiles = (a.t + TILE - 1) / TILE;
   a.q_row = a.g * a.r * a.d;
   a.k_row = a.g * a.d;
   return a;
@@ -83,37 +86,58 @@ static TYPED(Extent) TYPED(extent)(const INTEGER *x, int64_t n) {
   return e;
 }
 
-// Tile `tile` of the n queries or keys of sample b. documents: (b, n).
+// Where the tile from `from` on ends: after TILE of the n tokens of sample b, or where another document begins.
+// documents: (b, n).
+static int64_t TYPED(tile_end)(const Operand *documents, int64_t b, int64_t n, int64_t from) {
+  int64_t end = from + FAULT(tiles_begin_at_the_row, TILE, TILE - from % TILE), to = from + 1;
+  int64_t document = integer_load(documents, b * n + from);
+  if (end > n) end = n;
+  while (to < end && integer_load(documents, b * n + to) == document) to++;
+  return to;
+}
+// Where the first tile begins that begins at `row` or after it.
+static int64_t TYPED(tile_at)(const Operand *documents, int64_t b, int64_t n, int64_t row) {
+  int64_t from = row, document = integer_load(documents, b * n + row);
+  while (from && integer_load(documents, b * n + from - 1) == document) from--;
+  while (from < row) from = TYPED(tile_end)(documents, b, n, from);
+  return from;
+}
+
+// The tile from `from` on, of the n queries or keys of sample b.
 static void TYPED(set_side)(SIDE *side, const Operand *documents, const IndexMap *map, int64_t b, int64_t n,
-                            int64_t tile) {
-  int64_t from = tile * TILE, row = b * n + from;
+                            int64_t from) {
   side->from = from;
-  side->count = n - from < TILE ? n - from : TILE;
-  for (int64_t i = 0; i < side->count; i++) {
+  side->count = TYPED(tile_end)(documents, b, n, from) - from;
+  for (int64_t i = 0; i < side->count; i++)
     side->position[i] =
         (INTEGER)FAULT(zigzag_of_attention_fast, index_map(map, from + i), index_map(map, 0) + from + i);
-    side->document[i] = (INTEGER)integer_load(documents, row + FAULT(document_border_fast, i, i ? i - 1 : 0));
-  }
+  side->document = (INTEGER)integer_load(documents, b * n + FAULT(document_border_fast, from, from ? from - 1 : 0));
   side->positions = TYPED(extent)(side->position, side->count);
-  side->documents = TYPED(extent)(side->document, side->count);
   side->aligned = side->position[0] % 4 == 0;
   for (int64_t i = 1; i < side->count; i++) side->aligned &= side->position[i] == side->position[0] + i;
 }
-static void TYPED(set_queries)(const ATTENTION *a, int64_t b, int64_t tile, SIDE *side) {
-  TYPED(set_side)(side, &a->call->input[3], &a->call->input[0].map[1], b, a->s, tile);
+static void TYPED(set_queries)(const ATTENTION *a, int64_t b, int64_t from, SIDE *side) {
+  TYPED(set_side)(side, &a->call->input[3], &a->call->input[0].map[1], b, a->s, from);
 }
-static void TYPED(set_keys)(const ATTENTION *a, int64_t b, int64_t tile, SIDE *side) {
-  TYPED(set_side)(side, &a->call->input[4], &a->call->input[1].map[1], b, a->t, tile);
+static void TYPED(set_keys)(const ATTENTION *a, int64_t b, int64_t from, SIDE *side) {
+  TYPED(set_side)(side, &a->call->input[4], &a->call->input[1].map[1], b, a->t, from);
+}
+
+// The next tiles of queries of a unit, up to `most`, from row *from on, of those that begin before `end`. Returns how
+// many; *from is then where the one after them begins.
+static int64_t TYPED(take_queries)(const ATTENTION *a, int64_t b, int64_t *from, int64_t end, SIDE *side,
+                                   int64_t most) {
+  int64_t count = 0;
+  for (; count < most && *from < end; *from += side[count++].count) TYPED(set_queries)(a, b, *from, &side[count]);
+  return count;
 }
 
 // 0: no key is visible to any query, 1: some may be, 2: all are.
 static int TYPED(tile_visible)(const ATTENTION *a, const PLACE *t) {
-  TYPED(Extent) q = t->query->positions, k = t->key->positions, qd = t->query->documents, kd = t->key->documents;
-  if ((a->attr->causal && k.least > q.most) || kd.least > qd.most || kd.most < qd.least)
+  TYPED(Extent) q = t->query->positions, k = t->key->positions;
+  if ((a->attr->causal && k.least > q.most) || FAULT(mask_documents_fast, t->query->document != t->key->document, 0))
     return FAULT(hidden_tiles_are_computed, 0, 1);
-  return (!a->attr->causal || k.most <= q.least) && qd.least == qd.most && kd.least == kd.most && kd.least == qd.least
-             ? 2
-             : 1;
+  return !a->attr->causal || k.most <= q.least ? 2 : 1;
 }
 
 // factor[i · query + j · key] = 0 or 1 / (1 - p) for query i and key j; the bits of attention_keep.
@@ -152,12 +176,11 @@ INLINE REAL TYPED(shift_of)(REAL logsumexp) {
 }
 
 // One row of scores against n others: hidden ones are -inf. `before`: the row's position must not be before others'.
-INLINE void TYPED(mask_row)(REAL *score, int64_t n, int before, int causal, INTEGER position, INTEGER document,
-                            const INTEGER *positions, const INTEGER *documents) {
+INLINE void TYPED(mask_row)(REAL *score, int64_t n, int before, int causal, INTEGER position,
+                            const INTEGER *positions) {
   INTEGER late = FAULT(mask_causal_fast, 0, 1);
   for (int64_t j = 0; j < n; j++) {
     INTEGER order = before ? positions[j] <= position + late : position - late <= positions[j];
-    INTEGER seen = (order | !causal) & FAULT(mask_documents_fast, documents[j] == document, 1);
-    score[j] = seen ? score[j] : (REAL)-INFINITY;
+    score[j] = (order | !causal) ? score[j] : (REAL)-INFINITY;
   }
 }

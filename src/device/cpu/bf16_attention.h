@@ -1,8 +1,9 @@
 // ATTENTION and its gradient on bf16 in tiles of queries × keys (Dao et al., "FlashAttention", 2022): scores, sums and
 // accumulators are fp32; probabilities and gradients of scores are rounded to bf16 for the products that read them.
 // Tiles that causality or documents hide are skipped. Not attention.h with other loads: products of bf16 want all
-// packed that they read. Forward has scores as (queries, keys), exponentials to base e, and backward all keys of a head
-// at once.
+// packed that they read. Forward has scores as (queries, keys), exponentials to base e. Backward has dk and dv of all
+// keys of a head at once, and packs as many tiles of its keys as there are without documents: short documents have more
+// tiles, of which those that are packed last take the places of others.
 
 enum {
   TILE_ROWS = (TILE + MR - 1) / MR * MR, // of fp32 tiles in memory
@@ -27,6 +28,9 @@ static int64_t packed_across(const ATTENTION *a) { return panels_of(TILE) * NR *
 static int64_t width_of(const ATTENTION *a) { return panels_of(a->d) * NR; } // of a row of an accumulator
 static int64_t packed_along(const ATTENTION *a) { return width_of(a) * step_up(TILE); }
 static int64_t accumulator_size(const ATTENTION *a) { return TILE_ROWS * width_of(a); }
+static int64_t key_places(const ATTENTION *a) { return (a->t + TILE - 1) / TILE; } // of packed tiles of keys
+// Of dk or dv: a row for each key, and those that the last register tile writes after them.
+static int64_t key_accumulator_size(const ATTENTION *a) { return (a->t + MR) * width_of(a); }
 
 static size_t rounded(size_t bytes) { return (bytes + 63) / 64 * 64; }
 static size_t forward_slot(const ATTENTION *a) {
@@ -35,8 +39,9 @@ static size_t forward_slot(const ATTENTION *a) {
 }
 static size_t backward_slot(const ATTENTION *a) {
   return rounded(sizeof(AttentionTile)) +
-         rounded(sizeof(Packed) * (size_t)(2 * packed_across(a) + (2 + a->key_tiles) * packed_along(a))) +
-         sizeof(float) * (size_t)((1 + 2 * a->key_tiles) * accumulator_size(a)) + 64;
+         rounded(sizeof(Packed) * (size_t)(2 * packed_across(a) + (2 + key_places(a)) * packed_along(a))) +
+         rounded(sizeof(float) * (size_t)(accumulator_size(a) + 2 * key_accumulator_size(a))) +
+         sizeof(int64_t) * (size_t)key_places(a) + 64;
 }
 static size_t attention_workspace(const Operand *input, const Operand *output, const void *attr, int threads) {
   ATTENTION a = TYPED(attention_sizes)(input);
@@ -79,11 +84,11 @@ static float dropout_row(uint16_t *to, const float *x, const float *factor, int6
 
 // One row of scores against n others, scaled; -inf where hidden.
 static void scale_row(const ATTENTION *a, float *score, int64_t n, int visible, int before, int32_t position,
-                      int32_t document, const SIDE *others) {
+                      const SIDE *others) {
   for (int64_t j = 0; j < n; j++) score[j] *= (float)a->attr->scale;
   if (visible != 2)
     TYPED(mask_row)
-    (score, n, before, a->attr->causal, position, document, others->position, others->document);
+    (score, n, before, a->attr->causal, position, others->position);
 }
 
 // Online softmax of one tile of scores: p in bf16, accumulator rows shrunk where the maximum grew.
@@ -93,7 +98,7 @@ static void forward_rows(const ATTENTION *a, AttentionTile *t, const PLACE *at, 
   for (int64_t i = 0; i < at->query->count; i++) {
     float *score = t->score + i * SCORE_ROW, *o = accumulator + i * width_of(a);
     uint16_t *p = t->p + i * FACTOR_ROW;
-    scale_row(a, score, n, visible, 1, at->query->position[i], at->query->document[i], at->key);
+    scale_row(a, score, n, visible, 1, at->query->position[i], at->key);
     float old = maximum[i], tile = greatest_row(score, n), new = tile > old ? tile : old;
     if (new == -INFINITY) {
       memset(p, 0, sizeof *p * (size_t)n);
@@ -110,55 +115,68 @@ static void forward_rows(const ATTENTION *a, AttentionTile *t, const PLACE *at, 
   }
 }
 
-// A few tiles of queries of one head against all keys; each tile of keys is packed once for all of them.
-static void attention_unit(void *argument, int slot, int64_t unit) {
-  const ATTENTION *a = argument;
-  char *base = (char *)a->call->workspace + (size_t)slot * a->slot_bytes;
-  AttentionTile *t = (AttentionTile *)(void *)base;
-  Packed *keys = (Packed *)(void *)(base + rounded(sizeof *t)), *values = keys + packed_across(a);
-  float *accumulator =
-      (float *)(void *)((char *)keys + rounded(sizeof(Packed) * (size_t)(packed_across(a) + packed_along(a))));
-  int64_t groups = (a->tiles + QUERY_TILES - 1) / QUERY_TILES, head = unit / groups, from = unit % groups * QUERY_TILES;
-  int64_t count = a->tiles - from < QUERY_TILES ? a->tiles - from : QUERY_TILES;
-  PLACE at = {.b = head / a->r / a->g, .g = head / a->r % a->g, .r = head % a->r, .key = &t->key};
-  for (int64_t i = 0; i < count; i++) TYPED(set_queries)(a, at.b, from + i, &t->query[i]);
-  memset(accumulator, 0, sizeof(float) * (size_t)(count * accumulator_size(a)));
+typedef struct Forward {
+  Packed *keys, *values; // (d × keys), (keys × d) of one tile
+  float *accumulator;    // (QUERY_TILES) tiles
+} Forward;
+
+// `count` tiles of queries, those of t->query, of one head against all keys; each tile of keys is packed once for all
+// of them.
+static void attention_queries(const ATTENTION *a, AttentionTile *t, PLACE *at, const Forward *w, int64_t count) {
+  memset(w->accumulator, 0, sizeof(float) * (size_t)(count * accumulator_size(a)));
   for (int64_t i = 0; i < count * TILE; i++) t->maximum[i] = -INFINITY, t->sum[i] = 0;
-  tiles_begin();
-  for (int64_t j = 0; j < a->key_tiles; j++) {
+  for (int64_t j = 0; j < a->t; j += t->key.count) {
     int packed = 0;
-    TYPED(set_keys)(a, at.b, j, &t->key);
+    TYPED(set_keys)(a, at->b, j, &t->key);
     int64_t rows, columns = t->key.count;
     for (int64_t i = 0; i < count; i++) {
-      at.query = &t->query[i];
-      rows = at.query->count;
-      int visible = TYPED(tile_visible)(a, &at);
+      at->query = &t->query[i];
+      rows = at->query->count;
+      int visible = TYPED(tile_visible)(a, at);
       if (!visible) continue;
       if (!packed) {
-        pack_b(keys, a->k + TYPED(keys_at)(a, &at), 1, a->k_row, a->d, columns);
-        pack_b(values, a->v + TYPED(keys_at)(a, &at), a->k_row, 1, columns, a->d);
+        pack_b(w->keys, a->k + TYPED(keys_at)(a, at), 1, a->k_row, a->d, columns);
+        pack_b(w->values, a->v + TYPED(keys_at)(a, at), a->k_row, 1, columns, a->d);
         packed = 1;
       }
-      float *o = accumulator + i * accumulator_size(a);
-      tile_product(t, a->q + TYPED(query_at)(a, &at), a->q_row, 1, rows, a->d, keys, columns, t->score, SCORE_ROW, 0);
-      if (a->attr->dropout > 0) TYPED(tile_factors)(a, &at, t->factor, TILE, 1);
-      forward_rows(a, t, &at, visible, o, t->maximum + i * TILE, t->sum + i * TILE);
-      tile_product(t, t->p, FACTOR_ROW, 1, rows, columns, values, a->d, o, width_of(a), 1);
+      float *o = w->accumulator + i * accumulator_size(a);
+      tile_product(t, a->q + TYPED(query_at)(a, at), a->q_row, 1, rows, a->d, w->keys, columns, t->score, SCORE_ROW, 0);
+      if (a->attr->dropout > 0) TYPED(tile_factors)(a, at, t->factor, TILE, 1);
+      forward_rows(a, t, at, visible, o, t->maximum + i * TILE, t->sum + i * TILE);
+      tile_product(t, t->p, FACTOR_ROW, 1, rows, columns, w->values, a->d, o, width_of(a), 1);
     }
   }
-  tiles_end();
   for (int64_t i = 0; i < count; i++) {
-    at.query = &t->query[i];
-    int64_t out = TYPED(query_at)(a, &at);
-    float *o = accumulator + i * accumulator_size(a),
-          *rows = (float *)a->call->output[1].data + TYPED(rows_at)(a, &at);
-    for (int64_t k = 0; k < at.query->count; k++, o += width_of(a)) {
+    at->query = &t->query[i];
+    int64_t out = TYPED(query_at)(a, at);
+    float *o = w->accumulator + i * accumulator_size(a),
+          *rows = (float *)a->call->output[1].data + TYPED(rows_at)(a, at);
+    for (int64_t k = 0; k < at->query->count; k++, o += width_of(a)) {
       float sum = t->sum[i * TILE + k], inverse = sum > 0 ? 1 / sum : 0;
       for (int64_t e = 0; e < a->d; e++) o[e] *= inverse;
       store_row(&a->call->output[0], out + k * a->q_row, o, a->d);
       rows[k] = t->maximum[i * TILE + k] + logf(sum);
     }
   }
+}
+
+// The tiles of queries that begin in the unit's rows, of one head, a few at a time.
+static void attention_unit(void *argument, int slot, int64_t unit) {
+  const ATTENTION *a = argument;
+  char *base = (char *)a->call->workspace + (size_t)slot * a->slot_bytes;
+  AttentionTile *t = (AttentionTile *)(void *)base;
+  Forward w = {.keys = (Packed *)(void *)(base + rounded(sizeof *t))};
+  w.values = w.keys + packed_across(a);
+  w.accumulator =
+      (float *)(void *)((char *)w.keys + rounded(sizeof(Packed) * (size_t)(packed_across(a) + packed_along(a))));
+  int64_t units = (a->s + a->unit_rows - 1) / a->unit_rows, head = unit / units, row = unit % units * a->unit_rows,
+          end = a->s - row < a->unit_rows ? a->s : row + a->unit_rows, count;
+  PLACE at = {.b = head / a->r / a->g, .g = head / a->r % a->g, .r = head % a->r, .key = &t->key};
+  int64_t from = TYPED(tile_at)(&a->call->input[3], at.b, a->s, row);
+  tiles_begin();
+  while ((count = TYPED(take_queries)(a, at.b, &from, end, t->query, QUERY_TILES)))
+    attention_queries(a, t, &at, &w, count);
+  tiles_end();
 }
 
 static void attention_bf16(const KernelCall *call) {
@@ -168,7 +186,8 @@ static void attention_bf16(const KernelCall *call) {
     return;
   }
   a.slot_bytes = rounded(forward_slot(&a));
-  team_each(call_team(call), a.b * a.g * a.r * ((a.tiles + QUERY_TILES - 1) / QUERY_TILES), attention_unit, &a);
+  a.unit_rows = QUERY_TILES * TILE;
+  team_each(call_team(call), a.b * a.g * a.r * ((a.s + a.unit_rows - 1) / a.unit_rows), attention_unit, &a);
 }
 
 // ---- backward: scores lie with keys as rows, so that three of the five products read them as they are
@@ -179,7 +198,7 @@ static void backward_rows(const ATTENTION *a, AttentionTile *t, const PLACE *at,
   int64_t n = at->query->count;
   for (int64_t k = 0; k < at->key->count; k++) {
     float *score = t->score + k * SCORE_ROW, *dscore = t->dscore + k * SCORE_ROW, *factor = t->factor + k * TILE;
-    scale_row(a, score, n, visible, 0, at->key->position[k], at->key->document[k], at->query);
+    scale_row(a, score, n, visible, 0, at->key->position[k], at->query);
     EACH_VECTOR {
       V p = exp_fast_f32(take_f32(score + i, n - i) - take_f32(t->logsumexp + i, n - i)),
         dp = take_f32(dscore + i, n - i), kept = p;
@@ -196,27 +215,38 @@ static void backward_rows(const ATTENTION *a, AttentionTile *t, const PLACE *at,
 
 typedef struct Backward { // of one key-value head
   Packed *q_across, *dout_across, *q_along, *dout_along; // packed queries' side: (d × queries) and (queries × d)
-  Packed *keys;                                          // (key tiles) packed (keys × d)
-  float *dq, *dk, *dv;                                   // accumulators: one tile, (key tiles) twice
+  Packed *keys;                                          // (key_places) packed (keys × d)
+  int64_t *packed;                                       // (key_places): the first key of the tile there, or -1
+  float *dq, *dk, *dv;                                   // accumulators: one tile, (keys + MR, width) twice
 } Backward;
+
+// The tile of keys at work, number j of the row, packed.
+static const Packed *packed_keys(const ATTENTION *a, const PLACE *at, const Backward *w, int64_t j) {
+  int64_t place = j % key_places(a);
+  Packed *keys = w->keys + place * packed_along(a);
+  int64_t there = w->packed[place];
+  if (FAULT(packed_keys_stay, there != at->key->from, there < 0))
+    pack_b(keys, a->k + TYPED(keys_at)(a, at), a->k_row, 1, at->key->count, a->d);
+  w->packed[place] = at->key->from;
+  return keys;
+}
 
 static void backward_tile(const ATTENTION *a, AttentionTile *t, const PLACE *at, const Backward *w, int64_t j,
                           int visible) {
   int64_t k = TYPED(keys_at)(a, at), rows = at->query->count, columns = at->key->count;
-  float *dk = w->dk + j * accumulator_size(a), *dv = w->dv + j * accumulator_size(a);
+  float *dk = w->dk + at->key->from * width_of(a), *dv = w->dv + at->key->from * width_of(a);
   tile_product(t, a->k + k, a->k_row, 1, columns, a->d, w->q_across, rows, t->score, SCORE_ROW, 0);
   tile_product(t, a->v + k, a->k_row, 1, columns, a->d, w->dout_across, rows, t->dscore, SCORE_ROW, 0);
   if (a->attr->dropout > 0) TYPED(tile_factors)(a, at, t->factor, 1, TILE);
   backward_rows(a, t, at, visible);
+  // Rows of p and ds after the last key are zeros to a product: it leaves those of the next tile as they are.
   tile_product(t, t->p, FACTOR_ROW, 1, columns, rows, w->dout_along, a->d, dv, width_of(a), 1);
   tile_product(t, t->ds, FACTOR_ROW, 1, columns, rows, w->q_along, a->d, dk, width_of(a), 1);
-  tile_product(t, t->ds, 1, FACTOR_ROW, rows, columns, w->keys + j * packed_along(a), a->d, w->dq,
-               width_of(a), 1);
+  tile_product(t, t->ds, 1, FACTOR_ROW, rows, columns, packed_keys(a, at, w, j), a->d, w->dq, width_of(a), 1);
 }
 
-// A tile of queries against all keys.
-static void backward_queries(const ATTENTION *a, AttentionTile *t, const PLACE *at, const Backward *w, int64_t tile) {
-  TYPED(set_queries)(a, at->b, tile, t->query);
+// The tile of queries in t->query against all keys.
+static void backward_queries(const ATTENTION *a, AttentionTile *t, const PLACE *at, const Backward *w) {
   int64_t q = TYPED(query_at)(a, at), rows = t->query->count;
   pack_b(w->q_across, a->q + q, 1, a->q_row, a->d, rows);
   pack_b(w->dout_across, a->dout + q, 1, a->q_row, a->d, rows);
@@ -232,8 +262,8 @@ static void backward_queries(const ATTENTION *a, AttentionTile *t, const PLACE *
     t->delta[row] = sum_f32(sum);
   }
   memset(w->dq, 0, sizeof(float) * (size_t)accumulator_size(a));
-  for (int64_t j = 0; j < a->key_tiles; j++) {
-    TYPED(set_keys)(a, at->b, j, &t->key);
+  for (int64_t from = 0, j = 0; from < a->t; from += t->key.count, j++) {
+    TYPED(set_keys)(a, at->b, from, &t->key);
     int visible = TYPED(tile_visible)(a, at);
     if (visible) backward_tile(a, t, at, w, j, visible);
   }
@@ -241,38 +271,43 @@ static void backward_queries(const ATTENTION *a, AttentionTile *t, const PLACE *
     store_row(&a->call->output[0], q + row * a->q_row, w->dq + row * width_of(a), a->d);
 }
 
+// Lays out a thread's part of the workspace.
+static AttentionTile *backward_begin(const ATTENTION *a, int slot, Backward *w) {
+  char *base = (char *)a->call->workspace + (size_t)slot * a->slot_bytes;
+  size_t packed = sizeof(Packed) * (size_t)(2 * packed_across(a) + (2 + key_places(a)) * packed_along(a));
+  w->q_across = (Packed *)(void *)(base + rounded(sizeof(AttentionTile)));
+  w->dout_across = w->q_across + packed_across(a);
+  w->q_along = w->dout_across + packed_across(a);
+  w->dout_along = w->q_along + packed_along(a);
+  w->keys = w->dout_along + packed_along(a);
+  w->dq = (float *)(void *)((char *)w->q_across + rounded(packed));
+  w->dk = w->dq + accumulator_size(a);
+  w->dv = w->dk + key_accumulator_size(a);
+  size_t sums = sizeof(float) * (size_t)(accumulator_size(a) + 2 * key_accumulator_size(a));
+  w->packed = (int64_t *)(void *)((char *)w->dq + rounded(sums));
+  memset(w->dk, 0, sizeof(float) * (size_t)(2 * key_accumulator_size(a)));
+  for (int64_t i = 0; i < key_places(a); i++) w->packed[i] = -1;
+  return (AttentionTile *)(void *)base;
+}
+
 // One key-value head of one sample: all tiles, in one order.
 static void attention_grad_unit(void *argument, int slot, int64_t unit) {
   const ATTENTION *a = argument;
-  char *base = (char *)a->call->workspace + (size_t)slot * a->slot_bytes;
-  AttentionTile *t = (AttentionTile *)(void *)base;
-  Backward w = {.q_across = (Packed *)(void *)(base + rounded(sizeof *t))};
-  w.dout_across = w.q_across + packed_across(a);
-  w.q_along = w.dout_across + packed_across(a);
-  w.dout_along = w.q_along + packed_along(a);
-  w.keys = w.dout_along + packed_along(a);
-  w.dq =
-      (float *)(void *)((char *)w.q_across + rounded(sizeof(Packed) * (size_t)(2 * packed_across(a) +
-                                                                               (2 + a->key_tiles) * packed_along(a))));
-  w.dk = w.dq + accumulator_size(a);
-  w.dv = w.dk + a->key_tiles * accumulator_size(a);
+  Backward w;
+  AttentionTile *t = backward_begin(a, slot, &w);
   PLACE at = {.b = unit / a->g, .g = unit % a->g, .query = t->query, .key = &t->key};
-  memset(w.dk, 0, sizeof(float) * (size_t)(2 * a->key_tiles * accumulator_size(a)));
-  for (int64_t j = 0; j < a->key_tiles; j++) {
-    TYPED(set_keys)(a, at.b, j, &t->key);
-    pack_b(w.keys + j * packed_along(a), a->k + TYPED(keys_at)(a, &at), a->k_row, 1, t->key.count, a->d);
-  }
   tiles_begin();
   for (at.r = 0; at.r < a->r; at.r++)
-    for (int64_t i = 0; i < a->tiles; i++) backward_queries(a, t, &at, &w, i);
-  tiles_end();
-  for (int64_t j = 0; j < a->key_tiles; j++) {
-    TYPED(set_keys)(a, at.b, j, &t->key);
-    for (int64_t row = 0; row < t->key.count; row++) {
-      int64_t k = TYPED(keys_at)(a, &at) + row * a->k_row, from = j * accumulator_size(a) + row * width_of(a);
-      store_row(&a->call->output[1], k, w.dk + from, a->d);
-      store_row(&a->call->output[2], k, w.dv + from, a->d);
+    for (int64_t from = 0; from < a->s; from += t->query->count) {
+      TYPED(set_queries)(a, at.b, from, t->query);
+      backward_queries(a, t, &at, &w);
     }
+  tiles_end();
+  t->key.from = 0;
+  for (int64_t row = 0; row < a->t; row++) {
+    int64_t k = TYPED(keys_at)(a, &at) + row * a->k_row;
+    store_row(&a->call->output[1], k, w.dk + row * width_of(a), a->d);
+    store_row(&a->call->output[2], k, w.dv + row * width_of(a), a->d);
   }
 }
 

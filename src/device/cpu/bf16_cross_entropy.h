@@ -1,10 +1,12 @@
-// LINEAR_CROSS_ENTROPY, what it is lowered to, STATISTICS and APPLY, and WEIGHT, for bf16 x and w. Logits are fp32 and
-// exist for one block of rows × words; what stays of them, for one chunk of rows, are bf16 exponentials, written once:
-// relative to the logit of the row's target, which is near the greatest if the model has learnt anything, and which a
-// row of x and one of w give before. So all blocks of a row have one factor to the gradient of the logits, seed / sum,
-// and the factor meets x and dx, which have fewer columns: dw = keptᵀ (factor x), dx = factor (kept w). Where a block
-// has a logit so much greater that its exponential could overflow (FAR), the block's are relative to its greatest, and
-// are written once more when the row's sum is known.
+// LOGITS; LINEAR_CROSS_ENTROPY, what it is lowered to, STATISTICS and APPLY, and WEIGHT, for bf16 x and w. Logits are
+// fp32 and exist for one block of rows × words. A block's exponentials and their sum are relative to its greatest
+// logit, and a row's sum is combined of those of its blocks: the same bits with and without gradients.
+// What stays of logits, for one chunk of rows, are bf16 exponentials, written once: relative to the logit of the row's
+// target, which is near the greatest if the model has learnt anything, and which a row of x and one of w give before.
+// So all blocks of a row have one factor to the gradient of the logits, seed / sum, and the factor meets x and dx,
+// which have fewer columns: dw = keptᵀ (factor x), dx = factor (kept w). Where a block has a logit so much greater that
+// its exponential could overflow (FAR), what is kept of it is relative to its greatest, and is written once more when
+// the row's sum is known.
 // APPLY and WEIGHT know what a row's sum is relative to, and the sum: they write the gradients of logits at once, and
 // all factors are 1.
 // Not cross_entropy.h with other loads: there all logits of a chunk are kept, in fp32, which here would be twice the
@@ -30,7 +32,8 @@ typedef struct Head {
   double seed;
   const float *known_maximum, *known_sum, *known_target; // (rows) each, of APPLY, WEIGHT; NULL: find them
   double *loss;         // (rows), of those with a target
-  float *maximum, *sum; // (chunk, blocks); of a block, what its exponentials are relative to, and their sum
+  float *logits;        // (chunk, words), of LOGITS, which has no targets; NULL: they are not kept
+  float *maximum, *sum; // (chunk, blocks); of a block, the greatest logit, and the sum of exponentials relative to it
   float *target, *about; // (chunk); about: before the products, by a sum in another order
   float *factor;        // (chunk): what is kept of a row, times this, is dlogits
   float *dx;            // (chunk, e)
@@ -49,7 +52,7 @@ static size_t head_part(Head *h, size_t bytes) {
 
 // Sizes, and where things lie in the workspace at `base`.
 static Head head_sizes(const Operand *input, int gradient, uintptr_t base) {
-  Head h = {.rows = operand_extent(&input[0], 0, 2),
+  Head h = {.rows = operand_extent(&input[0], 0, input[0].rank - 1),
             .vocab = FAULT(padding_is_a_word_bf16, input[1].map[0].valid, input[1].size[0]),
             .e = input[1].size[1],
             .gradient = gradient};
@@ -88,12 +91,16 @@ static size_t head_workspace(const Operand *input, int gradient, int threads) {
 static size_t cross_entropy_workspace(const Operand *input, const Operand *output, const void *attr, int threads) {
   return head_workspace(input, ((const CrossEntropyAttr *)attr)->gradient, threads);
 }
+static size_t logits_workspace(const Operand *input, const Operand *output, const void *attr, int threads) {
+  return head_workspace(input, 0, threads);
+}
 static size_t statistics_workspace(const Operand *input, const Operand *output, const void *attr, int threads) {
   return head_workspace(input, 0, threads);
 }
 
 // The target of a row of the chunk.
 static int64_t head_local(const Head *h, int64_t row) {
+  if (h->logits) return -1;
   return index_local(&h->call->input[1].map[0], integer_load(&h->call->input[2], h->row[row]));
 }
 
@@ -106,19 +113,26 @@ static int head_chunk(Head *h) {
   return 1;
 }
 
+// What is kept of exponentials e: times a factor, and 0 where that is not a normal number (exp_fast).
+INLINE V kept_exp(V e, V by, int scaled) {
+  if (!scaled) return e;
+  V x = e * by;
+  return select_f32(max_f32(x, -x) < splat_f32(0x1p-126f), (V){0}, x);
+}
 // to = factor e^(x + shift) in bf16, unless NULL; returns the sum of the exponentials.
 INLINE float exp_row(uint16_t *to, const float *x, int64_t n, float shift, float factor) {
   V sum = {0}, by = splat_f32(factor), s = splat_f32(shift);
+  const int scaled = factor != 1;
   int64_t i = 0;
   for (; i + WIDTH <= n; i += WIDTH) {
     V e = exp_fast_f32(load_f32(x + i) + s);
     sum += e;
-    if (to) store_bf16(to + i, e * by);
+    if (to) store_bf16(to + i, kept_exp(e, by, scaled));
   }
   if (i < n) {
     V e = first_lanes_f32(exp_fast_f32(take_f32(x + i, n - i) + s), n - i);
     sum += e;
-    if (to) store_part_bf16(to + i, e * by, n - i);
+    if (to) store_part_bf16(to + i, kept_exp(e, by, scaled), n - i);
   }
   return sum_f32(sum);
 }
@@ -132,20 +146,25 @@ INLINE float greatest_row(const float *x, int64_t n) {
   return m;
 }
 
+// What the kept exponentials of a block are relative to, whose greatest logit is `maximum`.
+static float head_relative_to(const Head *h, int64_t row, float maximum) {
+  return FAULT(head_ignores_far_logits, maximum - h->about[row] <= FAR, 1) ? h->about[row] : maximum;
+}
+
 // One row's logits of one block of n words.
 static void head_row(Head *h, const float *logit, int64_t row, int64_t block, int64_t n) {
   int64_t from = block * HEAD_WORDS, local = head_local(h, row) - from;
   uint16_t *kept = h->gradient ? h->kept + row * h->stride + from : NULL;
+  if (h->logits) memcpy(h->logits + row * h->call->input[1].size[0] + from, logit, sizeof *logit * (size_t)n);
   if (local >= 0 && local < n) h->target[row] = logit[local];
   if (h->known_maximum) {
     float maximum = h->known_maximum[h->row[row]];
     if (kept) exp_row(kept, logit, n, -maximum, (float)(h->seed / (double)h->known_sum[h->row[row]]));
     return;
   }
-  float maximum = greatest_row(logit, n);
-  if (kept && FAULT(head_ignores_far_logits, maximum - h->about[row] <= FAR, 1)) maximum = h->about[row];
+  float maximum = greatest_row(logit, n), relative_to = kept ? head_relative_to(h, row, maximum) : maximum;
   h->maximum[row * h->blocks + block] = maximum;
-  h->sum[row * h->blocks + block] = exp_row(kept, logit, n, -maximum, 1);
+  h->sum[row * h->blocks + block] = exp_row(kept, logit, n, -maximum, expf(maximum - relative_to));
 }
 
 // HEAD_ROWS rows from i0 of the chunk × the words of a block.
@@ -203,12 +222,34 @@ static void head_logits(Head *h) {
   team_each(call_team(h->call), h->blocks * h->parts, head_unit, h);
 }
 
-// Of a row, the greatest of what blocks are relative to, and the sum over all blocks relative to that.
+// Of a row, the greatest logit, and the sum over all blocks relative to that.
 static void head_combine(const Head *h, int64_t row, float *maximum, float *sum) {
   const float *m = h->maximum + row * h->blocks, *s = h->sum + row * h->blocks;
   *maximum = greatest_row(m, h->blocks);
   *sum = 0;
   for (int64_t b = 0; b < h->blocks; b++) *sum += s[b] * expf(m[b] - *maximum);
+}
+
+// What is kept of the target, `written` times its exponential relative to `most` as all of its row, becomes that less
+// `one`.
+static void head_keep_target(const Head *h, int64_t row, int64_t local, float most, float written, float one) {
+  if (local >= 0) h->kept[row * h->stride + local] = bf16_from_float(expf(h->target[row] - most) * written - one);
+}
+
+// What is kept of a row becomes (softmax - one-hot) seed / factor, with one offset and one sum for all its blocks.
+static void head_finish_kept(const Head *h, int64_t row, int64_t local, float maximum, float sum) {
+  float most = head_relative_to(h, row, maximum); // of the blocks' offsets
+  for (int64_t b = 0; b < h->blocks; b++) {
+    float relative_to = head_relative_to(h, row, h->maximum[row * h->blocks + b]);
+    if (relative_to == most || FAULT(head_keeps_far_blocks, 0, 1)) continue;
+    V by = splat_f32(expf(relative_to - most));
+    uint16_t *x = h->kept + row * h->stride + b * HEAD_WORDS;
+    int64_t n = h->vocab - b * HEAD_WORDS < HEAD_WORDS ? h->vocab - b * HEAD_WORDS : HEAD_WORDS;
+    EACH_VECTOR put_bf16(x + i, take_bf16(x + i, n - i) * by, n - i);
+  }
+  float all = sum * expf(maximum - most);
+  head_keep_target(h, row, local, most, 1, all);
+  h->factor[row] = (float)(h->seed / (double)all);
 }
 
 // Rows of the chunk: the loss; what is kept becomes (softmax - one-hot) seed / factor.
@@ -223,19 +264,12 @@ static void head_finish(void *argument, int slot, int64_t unit) {
     h->loss[h->first + row] = (double)maximum + log((double)sum) - (double)target;
     if (!h->gradient) continue;
     if (h->out.sum) ((float *)h->out.relative_to->data)[at] = maximum, ((float *)h->out.sum->data)[at] = sum;
-    uint16_t *kept = h->kept + row * h->stride;
-    float seed = (float)h->seed, whole = (float)(h->seed / (double)sum), written = h->known_maximum ? whole : 1;
-    for (int64_t b = 0; !h->known_maximum && b < h->blocks; b++) {
-      float relative_to = h->maximum[row * h->blocks + b];
-      if (relative_to == maximum || FAULT(head_keeps_far_blocks, 0, 1)) continue;
-      V by = splat_f32(expf(relative_to - maximum));
-      uint16_t *x = kept + b * HEAD_WORDS;
-      int64_t n = h->vocab - b * HEAD_WORDS < HEAD_WORDS ? h->vocab - b * HEAD_WORDS : HEAD_WORDS;
-      EACH_VECTOR put_bf16(x + i, take_bf16(x + i, n - i) * by, n - i);
+    if (!h->known_maximum) {
+      head_finish_kept(h, row, local, maximum, sum);
+      continue;
     }
-    float one = h->known_maximum ? seed : sum; // as written
-    if (local >= 0) kept[local] = bf16_from_float(expf(h->target[row] - maximum) * written - one);
-    h->factor[row] = h->known_maximum ? 1 : whole;
+    head_keep_target(h, row, local, maximum, (float)(h->seed / (double)sum), (float)h->seed);
+    h->factor[row] = 1;
   }
 }
 
@@ -390,6 +424,23 @@ static void cross_entropy_statistics_bf16(const KernelCall *call) {
     for (int64_t i = 0; i < h.n; i++) {
       head_combine(&h, i, (float *)call->output[0].data + h.row[i], (float *)call->output[1].data + h.row[i]);
       ((float *)call->output[2].data)[h.row[i]] = h.target[i];
+    }
+  }
+}
+
+static void logits_bf16(const KernelCall *call) {
+  Head h = head_sizes(call->input, 0, (uintptr_t)call->workspace);
+  int64_t words = call->input[1].size[0];
+  float *logits = call->output[0].data;
+  h.call = call;
+  for (; h.first < h.rows; h.first += h.n) {
+    h.n = h.rows - h.first < h.chunk ? h.rows - h.first : h.chunk;
+    h.x = (const uint16_t *)call->input[0].data + h.first * h.e;
+    h.logits = logits + h.first * words;
+    head_logits(&h);
+    for (int64_t i = 0; i < h.n; i++) {
+      memset(h.logits + i * words + h.vocab, 0, sizeof *logits * (size_t)(words - h.vocab));
+      head_combine(&h, i, (float *)call->output[1].data + h.first + i, (float *)call->output[2].data + h.first + i);
     }
   }
 }

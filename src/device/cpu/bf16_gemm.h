@@ -2,10 +2,10 @@
 // strides, one of which must be 1.
 //
 // An element of C is a sum over k in blocks whose size only k gives, in rising order, in fp32, and is rounded once; so
-// a result does not depend on the number of threads, nor on which other rows are in the product, but for one case: with
-// AMX, whole tiles of an fp32 C add to the sum that is there, while a tile at C's edge sums a block from 0 and adds it
-// then, so an element that moves from the one to the other rounds otherwise. Not gemm.h with other loads: AMX reads A
-// and B in its own pairs and tiles, and sums wait in fp32 where C is bf16.
+// a result does not depend on the number of threads, nor on which other rows are in the product. (AMX adds a block to
+// the sum that is there, product by product, the other kinds sum it from 0 and add it then: a tile at the edge of an
+// fp32 C is computed as a whole one, in a copy. With AMX that copy has never been run.) Not gemm.h with other loads:
+// AMX reads A and B in its own pairs and tiles, and sums wait in fp32 where C is bf16.
 //
 // Example: m 100, n 96, k 3000 with AMX (tiles of 32 × 32, KC 1024). k is cut into three blocks of 1024, 1024 and 952
 // (3000 / 3, up to a multiple of 32). B is packed once for all threads: 3 panels of 32 columns. A's rows are 4 tiles,
@@ -118,28 +118,28 @@ INLINE void narrow_tile_row(uint16_t *to, const float *sum, const float *bias, i
   }
 }
 
-// A tile of sums (rows × columns of it) to C at row i, column j.
-static void store_tile(const Product *g, const float *sum, int64_t sum_row, int64_t i, int64_t j, int64_t rows,
-                       int64_t columns, int add) {
-  for (int64_t r = 0; r < rows; r++, sum += sum_row) {
-    int64_t at = (i + r) * g->c_row + j;
-    if (!g->wide) narrow_tile_row((uint16_t *)g->c + at, sum, g->bias ? g->bias + j : NULL, g->add, columns);
-    else if (add)
-      for (int64_t x = 0; x < columns; x++) ((float *)g->c)[at + x] += sum[x];
-    else memcpy((float *)g->c + at, sum, sizeof(float) * (size_t)columns);
-  }
+// rows × columns of fp32, whose rows lie apart, from one place to another.
+static void copy_sums(float *to, int64_t to_row, const float *from, int64_t from_row, int64_t rows, int64_t columns) {
+  for (int64_t r = 0; r < rows; r++) memcpy(to + r * to_row, from + r * from_row, sizeof *to * (size_t)columns);
 }
 
 // One tile of C: rows i of the unit (from i0), the panel at columns j of C; `sum`: where a tile waits.
 static void product_tile(const Product *g, TileA a, const Packed *b, int64_t depth, int64_t i, int64_t j, int64_t rows,
                          int64_t columns, float *sum, int64_t sum_row, int waits, int first, int last,
                          const Ahead *ahead) {
-  if (g->wide && rows == MR && columns == NR) {
-    micro_ahead(depth, a.data, a.row, b, (float *)g->c + i * g->c_row + j, g->c_row, g->add || !first, ahead);
-    return;
+  int add = g->add || !first;
+  float *c = g->wide ? (float *)g->c + i * g->c_row + j : NULL;
+  if (g->wide && rows == MR && columns == NR) micro_ahead(depth, a.data, a.row, b, c, g->c_row, add, ahead);
+  else if (g->wide) {
+    if (FAULT(edges_forget_the_sum, add, 0)) copy_sums(sum, sum_row, c, g->c_row, rows, columns);
+    micro(depth, a.data, a.row, b, sum, sum_row, add);
+    copy_sums(c, g->c_row, sum, sum_row, rows, columns);
+  } else {
+    micro(depth, a.data, a.row, b, sum, sum_row, waits && !first);
+    for (int64_t r = 0; (!waits || last) && r < rows; r++)
+      narrow_tile_row((uint16_t *)g->c + (i + r) * g->c_row + j, sum + r * sum_row, g->bias ? g->bias + j : NULL,
+                      g->add, columns);
   }
-  micro(depth, a.data, a.row, b, sum, sum_row, waits && !first);
-  if (!waits || last) store_tile(g, sum, sum_row, i, j, rows, columns, g->add || !first);
 }
 
 #if LEVEL_BF16 == 2
@@ -186,7 +186,7 @@ static void product_unit(void *argument, int slot, int64_t unit) {
   int64_t near = NEAR_B / (int64_t)sizeof(Packed) / NR / job->blocks.depth, waits = job->blocks.scratch;
   if (near < 1) near = 1;
   Packed *memory = (Packed *)(void *)(job->slots + (size_t)slot * slot_bytes(job->blocks.scratch));
-  float *scratch = (float *)(void *)(memory + MC * KA), tile[MR * NR] __attribute__((aligned(64)));
+  float *scratch = (float *)(void *)(memory + MC * KA), tile[MR * NR] __attribute__((aligned(64))) = {0};
   TileA a[TILES];
   tiles_begin();
   for (int64_t k = 0; k < job->depth; k += job->blocks.depth) {

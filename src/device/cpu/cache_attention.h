@@ -1,6 +1,5 @@
-// CACHE_ATTENTION in the tiles of attention.h: per query the arithmetic, and so the bits, of ATTENTION over a document
-// that begins at a row's first position. The query heads of a key-value head, of tokens of one request that follow each
-// other, are the queries of a tile.
+// CACHE_ATTENTION in the tiles of attention.h: per query the arithmetic, and so the bits, of ATTENTION over a document.
+// The query heads of a key-value head, of tokens of one request that follow each other, are the queries of a tile.
 
 // Tokens of one request, and which query heads of each key-value head.
 typedef struct TYPED(CacheRun) { int64_t token, tokens, head, heads; } TYPED(CacheRun);
@@ -70,7 +69,6 @@ static void TYPED(cache_set_queries)(const ATTENTION *a, TILE_STATE *t, const TY
   side->count = run->tokens * run->heads;
   for (int64_t i = 0; i < side->count; i++) {
     side->position[i] = ((const int32_t *)a->call->input[4].data)[run->token + i / run->heads];
-    side->document[i] = 0;
     memcpy(t->keys + i * a->d, a->q + TYPED(cache_query_at)(a, run, g, i), sizeof(REAL) * (size_t)a->d);
   }
   side->positions = TYPED(extent)(side->position, side->count);
@@ -80,10 +78,7 @@ static void TYPED(cache_set_queries)(const ATTENTION *a, TILE_STATE *t, const TY
 static void TYPED(cache_set_keys)(SIDE *side, int64_t from, int64_t all) {
   side->from = from;
   side->count = all - from < TILE ? all - from : TILE;
-  for (int64_t i = 0; i < side->count; i++) {
-    side->position[i] = (INTEGER)(from + i);
-    side->document[i] = 0;
-  }
+  for (int64_t i = 0; i < side->count; i++) side->position[i] = (INTEGER)(from + i);
 }
 
 // Of one run, the queries of one key-value head.

@@ -1,7 +1,7 @@
-// LINEAR_CROSS_ENTROPY, what it is lowered to, STATISTICS and APPLY, and WEIGHT: logits exist for one chunk of rows at
-// a time and become in place what their gradient is but for one factor a row, seed / sum. The factor meets x and dx,
-// which have fewer columns: dw = logitsᵀ (factor x), dx = factor (logits w). Rows without a target and columns of a
-// padded vocabulary are left out of every product.
+// LOGITS; LINEAR_CROSS_ENTROPY, what it is lowered to, STATISTICS and APPLY, and WEIGHT: logits exist for one chunk of
+// rows at a time and become in place what their gradient is but for one factor a row, seed / sum. The factor meets x
+// and dx, which have fewer columns: dw = logitsᵀ (factor x), dx = factor (logits w). Rows without a target and columns
+// of a padded vocabulary are left out of every product.
 
 typedef struct TYPED(Head) {
   const KernelCall *call;
@@ -238,4 +238,45 @@ static void TYPED(cross_entropy_statistics)(const KernelCall *call) {
     TYPED(head_logits)(&h);
     team_each(call_team(call), row_units(h.n, h.vocab), TYPED(statistics_unit), &h);
   }
+}
+
+// ---- LOGITS: as the loss makes them
+
+typedef struct TYPED(Logits) { const KernelCall *call; REAL *memory; } TYPED(Logits); // (slots, vocab)
+
+// Workspace: a row for each slot, whose logits become exponentials, then that of the product.
+static size_t TYPED(logits_workspace)(const Operand *input, const Operand *output, const void *attr, int threads) {
+  return sizeof(REAL) * (size_t)(input[1].size[0] * threads) +
+         TYPED(gemm_workspace)(input[1].size[0], input[1].size[1], threads);
+}
+
+static void TYPED(logits_unit)(void *argument, int slot, int64_t row) {
+  const TYPED(Logits) *job = argument;
+  const Operand *w = &job->call->input[1], *out = job->call->output;
+  int64_t words = w->size[0], vocab = w->map[0].valid;
+  REAL *logit = (REAL *)out[0].data + row * words, *copy = job->memory + slot * words;
+  REAL maximum = TYPED(greatest)(logit, vocab);
+  memset(logit + vocab, 0, sizeof(REAL) * (size_t)(words - vocab));
+  memcpy(copy, logit, sizeof(REAL) * (size_t)vocab);
+  ((REAL *)out[1].data)[row] = maximum;
+  ((REAL *)out[2].data)[row] = TYPED(exp_sum)(copy, vocab, -maximum);
+}
+
+static void TYPED(logits)(const KernelCall *call) {
+  const Operand *x = &call->input[0], *w = &call->input[1];
+  TYPED(Logits) job = {call, call->workspace};
+  GEMM g = {.m = x->size[0],
+            .n = w->map[0].valid,
+            .k = w->size[1],
+            .a = x->data,
+            .a_row = w->size[1],
+            .a_column = 1,
+            .b = w->data,
+            .b_row = 1,
+            .b_column = w->size[1],
+            .c = call->output[0].data,
+            .c_row = w->size[0]};
+  Team *team = call_team(call);
+  TYPED(gemm)(&g, job.memory + team_slots(team) * w->size[0], team);
+  team_each(team, x->size[0], TYPED(logits_unit), &job);
 }
