@@ -67,7 +67,7 @@ static void run(Call *c) {
 
 static void call_free(Call *c) {
   for (int k = 0; k < c->ninput; k++) free(c->input[k].data);
-  for (int k = 0; k < c->noutput; k++) free(c->output[k].data);
+  for (int k = 0; k < 5; k++) free(c->output[k].data); // some ops make fewer than there is room for
 }
 
 // `n` elements from `at` on of one operand, and from `other_at` on of another.
@@ -299,9 +299,11 @@ static Call head_of(CpuLevel level, Team *team, const Operand *x, const Operand 
     c.input[2] = OPERAND(DTYPE_I32, 1, rows);
     for (int64_t i = 0; i < rows; i++) ((int32_t *)c.input[2].data)[i] = (int32_t)(i * 37 % WORDS);
   }
-  for (int k = 0; k < 3; k++) c.output[k] = op == OP_LOGITS ? OPERAND(wide, rows) : OPERAND(wide, 1, rows);
+  int loss = op == OP_LINEAR_CROSS_ENTROPY;
+  for (int k = loss ? 2 : op == OP_LOGITS; k < 3; k++)
+    c.output[k] = op == OP_LOGITS ? OPERAND(wide, rows) : OPERAND(wide, 1, rows);
   if (op == OP_LOGITS) c.output[0] = OPERAND(wide, rows, WORDS);
-  if (op == OP_LINEAR_CROSS_ENTROPY) {
+  if (loss) {
     c.input[c.ninput++] = OPERAND(DTYPE_F64, 1);
     c.input[3].rank = 0;
     operand_store(&c.input[3], 0, 1);
