@@ -74,7 +74,7 @@ int rank_load(Rank *r, const Job *job, Error *error) {
   find_data_rank(r);
   const Device *device;
   int number = FAULT(ranks_share_an_instance, r->rank % plait_world_local_size(r->world->world), 0);
-  int code = device_instance(job->options.device, number, &device, error);
+  int code = device_instance(job->options.device, device_number(&job->run.devices, number), &device, error);
   if (!code && (job->run.threads > 1 || job->teams))
     code = team_create_in(job->teams, job->run.threads, &r->team, error);
   if (!code && lends(job)) comm_set_idle(r->world, (Idle){lend, r->team});

@@ -2,7 +2,9 @@
 #include "runtime/encoding.h"
 #include "base/fault.h"
 #include "device/host.h"
+#include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 int64_t program_work_bytes(const Program *p) { return program_input_offset(p) + p->input_bytes; }
 
@@ -87,9 +89,15 @@ static void copy_bytes(const State *s, DeviceCopy kind, Place place, int64_t at,
         (void)memcpy(to, from, (size_t)bytes));
 }
 
+// A device that has failed takes the process along: what it holds can neither be read nor computed with any more, and
+// whoever reads a Variable must not write what was not read into a checkpoint.
 static void drain(const State *s) {
   Error error = {0};
-  CHECK(!device_drain(s->queue, &error), "%s", error.message);
+  if (!device_drain(s->queue, &error)) return;
+  error_name_rank(&error, s->rank, NULL);
+  fprintf(stderr, "plait: %s\n", error.message);
+  fflush(NULL);
+  _exit(1);
 }
 
 // The same of `n` numbers of a few bits each, number `first` on: of the bytes at both ends, others have a part.
