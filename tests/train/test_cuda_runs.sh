@@ -4,7 +4,7 @@
 # Runs with run.backend=cuda on the emulated driver: with all ops on the host they are the CPU's runs to the bit, and what is missing is
 # one sentence.
 . "$SOURCE/tests/train/harness.sh" || exit 1
-export PLAIT_CUDA_DRIVER=$FOLDER/libemulated_cuda.so
+export PLAIT_CUDA_DRIVER=${PLAIT%/*}/libemulated_cuda.so
 sed 's/"vocab_size": 512/"vocab_size": 300/' "$SOURCE/models/llama-tiny.json" >llama.json
 short='schedule.steps=3 schedule.warmup=1 checkpoint.every=2 eval.every=3'
 
