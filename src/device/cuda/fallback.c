@@ -78,7 +78,7 @@ static int find_stretches(const Operand *operand, int count, Stretch *stretch, s
       stretch[n++] = (Stretch){operand[i].data, (char *)operand[i].data + bytes_of(&operand[i]), NULL};
   qsort(stretch, (size_t)n, sizeof *stretch, by_address);
   for (int i = 1; i < n; i++)
-    if (FAULT(operands_in_place_are_apart, stretch[i].from < stretch[last].to, 0)) {
+    if (stretch[i].from < stretch[last].to) {
       if (stretch[i].to > stretch[last].to) stretch[last].to = stretch[i].to;
     } else stretch[++last] = stretch[i];
   n = n ? last + 1 : 0;
@@ -126,7 +126,7 @@ static int copy_in(CudaQueue *q, const Stretch *stretch, int count, const char *
 }
 
 static void copy_out(CudaQueue *q, const Operand *device, const Operand *host, int count, const char *op) {
-  for (int i = 0; i < count; i++)
+  for (int i = 0; i < FAULT(last_output_stays_on_the_host, count, count - 1); i++)
     if (bytes_of(&device[i]) > 0 &&
         cuda_noted(q,
                    q->instance->driver->cuMemcpyHtoDAsync_v2((CudaPointer)(uintptr_t)device[i].data, host[i].data,
