@@ -64,13 +64,6 @@ char *host_bytes(const char *call, const void *memory, size_t bytes) {
 
 int is_pinned(const void *memory) { return holds(memory) != NULL; }
 
-CudaResult cuDeviceTotalMem_v2(size_t *bytes, CudaDevice device) {
-  enter(__func__, NEEDS_INIT, NULL);
-  check_device(__func__, device);
-  *bytes = device_memory();
-  return leave(CUDA_OK);
-}
-
 CudaResult cuMemGetInfo_v2(size_t *available, size_t *total) {
   CudaContext context;
   CudaResult result = enter(__func__, NEEDS_CONTEXT, &context);

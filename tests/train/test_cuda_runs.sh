@@ -40,7 +40,7 @@ if [ "$tier" -gt 1 ]; then
   same_run gpt.cpu own
   # processes; each rank has a device of its process's emulator
   for way in cpu cuda; do
-    PLAIT_CUDA_HOST=all expect 0 'step +3/3' "$PLAIT" launch --workers 2 -- recipe.yaml $short precision=bf16 run.backend=$way run.dir=net.$way
+    PLAIT_CUDA_HOST=all expect 0 'step +3/3' "$PLAIT" launch --nproc-per-node 2 recipe.yaml $short precision=bf16 run.backend=$way run.dir=net.$way
   done
   same_run net.cpu net.cuda
   # from a checkpoint of either the other continues
