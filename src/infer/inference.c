@@ -30,7 +30,7 @@ static int compile(Inference *i, const InferenceOptions *o, Launch *launch, Erro
   if (!code) code = launch_threads(launch, given, recipe_rank_count(&i->recipe), &threads, error);
   if (code) return code;
   RunSetting setting = {.mode = o->mode, .threads = threads, .context = o->context, .page = o->page,
-                        .requests = o->requests};
+                        .requests = o->requests, .pages = o->pages, .logits = o->logits};
   if (!launch->world) setting.helpers = setup_helpers(&i->recipe, threads);
   return setup_job(&i->recipe, &i->source->config, &setting, &i->job, error);
 }
@@ -68,10 +68,10 @@ int inference_speaks(const Rank *r) {
   return 1;
 }
 
-int inference_logits(Rank *r, float *out, Error *error) {
+int inference_output(Rank *r, KnownVariable output, float *out, Error *error) {
   CheckpointTensor *mine;
   Gathered all = {0};
-  int n = state_tensor(r->state, r->state->program->graph->known[KNOWN_LOGITS], &mine);
+  int n = state_tensor(r->state, r->state->program->graph->known[output], &mine);
   int code = gather_boxes(r->world, mine, n, &all, error);
   free(mine);
   for (int k = 0; k < all.count && !code && r->rank == 0; k++)

@@ -12,8 +12,7 @@ typedef struct InferenceOptions {
   const RecipeInstead *instead; // options of the command, for keys that it does not take; may be NULL
   int64_t seq;         // tokens of a sequence; of MODEL_GENERATE of a tick
   int64_t tick;        // of a Generator, whose seq is its window: the most tokens at a time; 0: 64
-  int64_t context, page, requests; // of MODEL_GENERATE: positions of a request, and of a page of the cache; requests of
-                                   // a sequence at a time. 0: seq, one page, one request
+  int64_t context, page, requests, pages, logits; // of MODEL_GENERATE, as in RunSetting
   int64_t rows;        // sequences at a time over all data ranks, at least
   int threads;         // of all ranks on this machine together, where the keys have no run.threads; 0: all cores
   int key_count;
@@ -39,6 +38,6 @@ int64_t inference_local_rows(const Inference *inference);
 // Is this rank the one that speaks for its part of the batch? Ranks that differ in no data axis have the same part.
 int inference_speaks(const Rank *r);
 
-// Collects what the role generate has left in the Variable KNOWN_LOGITS as fp32 (rows, vocab) in rank 0's `out`; NULL
-// on the others. Collective, in a task.
-int inference_logits(Rank *r, float *out, Error *error);
+// Collects what the role generate has left in an OUTPUT as fp32 in rank 0's `out`, NULL on the others: KNOWN_LOGITS
+// (rows, logits, vocab), or the maxima or sums (rows, logits). Collective, in a task.
+int inference_output(Rank *r, KnownVariable output, float *out, Error *error);

@@ -1,22 +1,38 @@
-// Choosing the next token from logits: temperature, top-k, top-p; deterministic in (seed, position).
+// Choosing the next token from logits: penalties, temperature, top-k, top-p, min-p; deterministic in (seed, position).
 #pragma once
 #include <stdint.h>
 
+typedef struct SampleBias { int32_t id; float bias; } SampleBias;
+
+// All zero: the most likely token.
 typedef struct SampleOptions {
   double temperature; // 0: the most likely token
   int64_t top_k;      // only the k most likely tokens; 0: all
-  double top_p; // of these the fewest that together have this probability, in (0, 1]. Holtzman et al., "The curious
-                // case of neural text degeneration", 2019
+  double top_p; // of these the fewest that together have this probability, in (0, 1]; 0: all. Holtzman et al., "The
+                // curious case of neural text degeneration", 2019
+  double min_p; // only tokens with at least this share of the most likely one's probability, in [0, 1]. Nguyen et al.,
+                // "Turning up the heat: Min-p sampling for creative and coherent LLM outputs", 2024
+  double repetition; // of a token that the text has, prompt included, a positive logit is divided by this and a
+                     // negative one multiplied; 0: 1. Keskar et al., "CTRL", 2019
+  double presence, frequency; // what a logit loses if its token was drawn before, and for each time that it was
+  const SampleBias *bias;     // (biases) added to logits first; borrowed
+  int biases;
   uint64_t seed;
 } SampleOptions;
 
-typedef struct SampleCandidate {
-  double logit, probability;
-  int32_t id;
-} SampleCandidate;
+// A text so far: ids (count), of which the first `prompt` were given and the others drawn.
+typedef struct SampleText { const int32_t *ids; int64_t count, prompt; } SampleText;
 
-// Draws from logits (count). allowed (count) may be NULL; ids with allowed[id] == 0 are never drawn. Ties go to the
-// lowest id. scratch: room for `count` candidates. Philox at (seed, position): the same token on every machine that
-// has the same logits. -1 when no allowed logit is finite or one is NaN.
-int32_t sample_token(const float *logits, int count, const uint8_t *allowed, const SampleOptions *options,
-                     uint64_t position, SampleCandidate *scratch);
+typedef struct SampleScratch {
+  int count;
+  float *value, *weight; // (count): logits, and probabilities over that of the most likely token
+  int32_t *order;        // (count)
+} SampleScratch;
+void sample_scratch_create(SampleScratch *scratch, int count);
+void sample_scratch_destroy(SampleScratch *scratch);
+
+// Draws the token that follows the text from logits (scratch->count). allowed (count) may be NULL; ids with
+// allowed[id] == 0 are never drawn. Ties go to the lowest id. Philox at (seed, text->count): the same token on every
+// machine that has the same logits. -1 when no allowed logit is finite or one is NaN.
+int32_t sample_token(const float *logits, const uint8_t *allowed, const SampleOptions *options, const SampleText *text,
+                     SampleScratch *scratch);

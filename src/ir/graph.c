@@ -326,7 +326,8 @@ int graph_input(Graph *g, const char *name, Dtype dtype, Shape shape) {
 
 // The dim of a sequence by its letter in the table.
 static DimName input_sequence(char letter) {
-  static const struct { char letter; DimName dim; } sequences[] = {{'s', DIM_SEQ}, {'q', DIM_REQUEST}, {'p', DIM_PAGE}};
+  static const struct { char letter; DimName dim; } sequences[] = {{'s', DIM_SEQ}, {'q', DIM_REQUEST}, {'p', DIM_PAGE},
+                                                                 {'l', DIM_LOGITS}};
   size_t i = 0;
   while (sequences[i].letter != letter) CHECK(++i < sizeof sequences / sizeof *sequences, "no sequence is %c", letter);
   return sequences[i].dim;

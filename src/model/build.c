@@ -190,10 +190,15 @@ void build_head(ModelBuild *m, int x, int wte, ModelOutputs *outputs) {
   int w = c->tied ? wte : build_matrix(m, "head", c->initializer_range, 2, table);
   *outputs = (ModelOutputs){.loss_sum = -1, .logits = -1};
   if (m->options->mode == MODEL_GENERATE) {
-    int logits = outputs->logits =
-        op_logits(m->g, "logits", op_take(m->g, "take", x, build_input(m, INPUT_INDEX)), w);
-    int kept = graph_known_output(m->g, KNOWN_LOGITS, DTYPE_F32, graph_tensor(m->g, logits)->shape);
-    graph_bind(m->g, op_identity(m->g, "logits.kept", logits), kept, -1);
+    static const KnownVariable kept[] = {KNOWN_LOGITS, KNOWN_LOGITS_MAXIMUM, KNOWN_LOGITS_SUM};
+    static const char *const names[] = {"logits.kept", "logits.maximum.kept", "logits.sum.kept"};
+    int index = build_input(m, INPUT_INDEX), out[3];
+    op_logits(m->g, "logits", op_take(m->g, "take", x, index), w, index, out);
+    outputs->logits = out[0];
+    for (int k = 0; k < 3; k++) {
+      int variable = graph_known_output(m->g, kept[k], DTYPE_F32, graph_tensor(m->g, out[k])->shape);
+      graph_bind(m->g, op_identity(m->g, names[k], out[k]), variable, -1);
+    }
   } else {
     int train = m->options->mode == MODEL_TRAIN;
     int seed = train ? graph_read(m->g, graph_known(m->g, KNOWN_GRADIENT_SEED)) : -1;

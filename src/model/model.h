@@ -42,7 +42,7 @@ typedef struct ModelOptions {
 
 typedef struct ModelOutputs {
   int loss_sum; // tensor () : sum over targets >= 0 of the cross entropy; -1 in MODEL_GENERATE
-  int logits;   // tensor (b, vocab), in MODEL_GENERATE, which is also stored in the Variable KNOWN_LOGITS; else -1
+  int logits;   // tensor (b, l, vocab), in MODEL_GENERATE, which is also stored in the Variable KNOWN_LOGITS; else -1
 } ModelOutputs;
 
 // Appends the model's forward nodes to g (region MICRO, phase FORWARD) and creates its Variables, all fp32; Variables

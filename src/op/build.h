@@ -56,7 +56,8 @@ int op_take(Graph *g, const char *name, int x, int index);                   // 
 // For `lower` over a sharded vocabulary: statistics, a rank's maximum and its sum of exp(logit - maximum), become those
 // of all ranks of `axes`.
 void op_combine_sums(Graph *g, const Node *like, uint32_t axes, int *statistics);
-int op_logits(Graph *g, const char *name, int x, int w);                       // (b, e), (v, e) → (b, v)
+// x (b, l, e), w (v, e), index (b, l) → logits (b, l, v), maximum (b, l), sum (b, l)
+void op_logits(Graph *g, const char *name, int x, int w, int index, int output[3]);
 int op_linear_cross_entropy(Graph *g, const char *name, int x, int w, int targets, int seed, int gradient);
 // logits (a…, v), target (a…) labels or (a…, v) probabilities, seed () → loss sum (), and as a further output dlogits.
 // The target must be data: it gets no gradient

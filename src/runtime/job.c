@@ -22,6 +22,17 @@ Compiled *job_find(const Job *j, const JobRole *role) {
   return NULL;
 }
 
+int job_find_tick(const Job *j, int64_t tokens) {
+  int best = -1;
+  for (int i = 0; i < j->list.count; i++) {
+    const Compiled *c = j->list.data[i];
+    if (c->role == &role_generate && c->tokens >= tokens && (best < 0 || c->tokens < j->list.data[best]->tokens))
+      best = i;
+  }
+  CHECK(best >= 0, "the job generates for fewer than %lld tokens", (long long)tokens);
+  return best;
+}
+
 Compiled *job_train(const Job *j) {
   Compiled *c = job_find(j, &role_train);
   CHECK(c, "the job does not train");
@@ -70,9 +81,9 @@ static Shares shares_of(const Job *j, const StepBatch *batch) {
 // Adds a graph, of the model where there is a config, else `built` with its loss.
 static int add(Job *j, const JobRole *role, Shares shares, const CompileOptions *o, const ModelConfig *config,
                Graph *built, int loss_sum, Error *error) {
-  CHECK(!job_find(j, role), "the job has a graph of the role %s", role->name);
+  CHECK(role == &role_generate || !job_find(j, role), "the job has a graph of the role %s", role->name);
   Compiled *c = xcalloc(1, sizeof *c);
-  *c = (Compiled){.role = role, .shares = shares};
+  *c = (Compiled){.role = role, .tokens = o->step.batch.length[DIM_SEQ], .shares = shares};
   int code = config ? compile_graph(config, o, &c->graph, error) : compile_built(built, loss_sum, o, &c->graph, error);
   if (!code) code = create_programs(j, c, error);
   if (code) compiled_free(j, c);
@@ -123,13 +134,12 @@ int job_create(const ModelConfig *config, const CompileOptions *options, const J
                Error *error) {
   Job *j = job_new(options, run);
   const JobRole *role = role_of((ModelMode)options->mode);
-  if (options->mode == MODEL_GENERATE) role = &role_prefill;
   j->options.never_trains = FAULT(inference_has_masters, options->mode != MODEL_TRAIN, 0);
   int code = add(j, role, shares_of(j, &options->step.batch), &j->options, config, NULL, -1, error);
-  if (!code && options->mode == MODEL_GENERATE) {
-    CompileOptions o = options_beside(j, &j->options, &role_generate);
-    o.step.batch.length[DIM_SEQ] = 1;
-    code = add(j, &role_generate, shares_of(j, &o.step.batch), &o, config, NULL, -1, error);
+  for (int64_t n = 1; !code && options->mode == MODEL_GENERATE && n < options->step.batch.length[DIM_SEQ]; n *= 2) {
+    CompileOptions o = options_beside(j, &j->options, role);
+    o.step.batch.length[DIM_SEQ] = n;
+    code = add(j, role, shares_of(j, &o.step.batch), &o, config, NULL, -1, error);
   }
   if (!code && options->mode == MODEL_TRAIN && run->evaluate_samples) {
     CompileOptions o = options_beside(j, &j->options, &role_evaluate);

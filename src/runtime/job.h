@@ -18,6 +18,7 @@ typedef struct JobRole {
 // The result of compiling one graph: a Program for each pipeline rank.
 typedef struct Compiled {
   const JobRole *role;
+  int64_t tokens;    // of a sequence
   Graph *graph;      // partitioned
   Program **program; // (pipeline ranks)
   Shares shares;     // which rows of a step's microbatches each data rank has
@@ -35,15 +36,15 @@ typedef struct JobOptions {
 typedef struct Job {
   CompileOptions options;
   JobOptions run;
-  Vec(Compiled *) list; // each role at most once. A rank's State has the Variables of the first, and the others share
-                        // them
+  Vec(Compiled *) list; // each role at most once, but `generate` for several numbers of tokens, the most first. A
+                        // rank's State has the Variables of the first, and the others share them
   int64_t *work_bytes; // (pipeline ranks) memory beside the Variables: the most that any of a rank's Programs needs
   TeamGroup *teams;    // of the ranks that help each other; NULL: none
 } Job;
 
 // Compiles a model's graph for options->mode, and one Program for each pipeline rank; with training also an evaluation,
-// where run->evaluate_samples asks for it, and to generate a graph for several tokens and one for one. PLAIT_INFEASIBLE
-// or PLAIT_BAD_INPUT for what cannot be. The caller destroys the job, after all sessions that have loaded it.
+// where run->evaluate_samples asks for it, and to generate graphs for 1, 2, 4 … tokens. PLAIT_INFEASIBLE or
+// PLAIT_BAD_INPUT for what cannot be. The caller destroys the job, after all sessions that have loaded it.
 int job_create(const ModelConfig *config, const CompileOptions *options, const JobOptions *run, Job **out,
                Error *error);
 // The same for a graph of the user's own with its loss, for training. The graph is consumed, also when it fails.
@@ -55,7 +56,9 @@ int job_create_built(Graph *g, int loss_sum, const CompileOptions *options, cons
 int job_add(Job *job, const JobRole *role, Graph *g, int loss_sum, Error *error);
 void job_destroy(Job *job); // NULL is fine
 
-Compiled *job_find(const Job *job, const JobRole *role); // NULL: the job has none
+Compiled *job_find(const Job *job, const JobRole *role); // the first; NULL: the job has none
+// The place in the list of the graph that generates for the fewest tokens among those with room for `tokens`.
+int job_find_tick(const Job *job, int64_t tokens);
 Compiled *job_train(const Job *job);                     // of a job that trains
 
 // Other shares of the batch for the data ranks, in rows (job_data_ranks), between two steps: of training and of what

@@ -520,3 +520,8 @@ int rank_run(Rank *r, const JobRole *role, const StepInputs *inputs, Error *erro
   watchdog_enter(r->watchdog, r->rank, role->activity, 0);
   return executor_run(rank_executor(r, role), 0, inputs, 0, error);
 }
+
+int rank_run_tick(Rank *r, int64_t tokens, const StepInputs *inputs, Error *error) {
+  watchdog_enter(r->watchdog, r->rank, role_generate.activity, 0);
+  return executor_run(r->executor[job_find_tick(r->job, tokens)], 0, inputs, 0, error);
+}

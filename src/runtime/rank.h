@@ -104,4 +104,6 @@ int rank_evaluate(Rank *r, int64_t batches, EvaluationVisitor visit, void *conte
 
 // Runs the graph of a role that does not train once, on this rank's part of the inputs.
 int rank_run(Rank *r, const JobRole *role, const StepInputs *inputs, Error *error);
+// The same for the graph of role `generate` that job_find_tick finds.
+int rank_run_tick(Rank *r, int64_t tokens, const StepInputs *inputs, Error *error);
 Executor *rank_executor(const Rank *r, const JobRole *role); // NULL: the job has none

@@ -155,7 +155,8 @@ static void set_generation_batch(CompileOptions *o, const RunSetting *s) {
   batch->page = s->page ? s->page : context;
   batch->length[DIM_REQUEST] = requests;
   batch->length[DIM_PAGE] = (context + batch->page - 1) / batch->page;
-  batch->length[DIM_CACHE] = requests * batch->length[DIM_PAGE] * batch->page;
+  batch->length[DIM_CACHE] = (s->pages ? s->pages : requests * batch->length[DIM_PAGE]) * batch->page;
+  batch->length[DIM_LOGITS] = s->logits ? s->logits : 1;
   compile_set_batch(o, o->step.batch.micro * parallel_data_ranks(&o->parallel), o->step.batch.micro);
 }
 

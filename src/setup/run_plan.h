@@ -12,8 +12,10 @@
 // What is asked besides the recipe. All zero: training by ranks that are threads of this process.
 typedef struct RunSetting {
   ModelMode mode;
-  int64_t context, page, requests; // of MODEL_GENERATE: positions of a request, and of a page of the cache; requests of
-                                   // a sequence at a time. 0: data.seq_len, one page, one request
+  // Of MODEL_GENERATE: positions of a request, and of a page of the cache; requests of a sequence at a time; its pages;
+  // positions of a tick whose logits are wanted. 0: data.seq_len, one page, one request, all that these requests can
+  // need, one
+  int64_t context, page, requests, pages, logits;
   int threads, helpers; // of each rank; helpers: threads of other ranks that may help it. threads 0: both follow
                         // run.threads and run.work_stealing
   const Cluster *cluster;        // by whose seconds layers are cut into stages, and auto is decided; NULL: that of

@@ -11,8 +11,12 @@ enum { COUNT = 6, DRAWS = 20000 };
 static const float logits[COUNT] = {0.5f, 2.0f, -1.0f, 2.0f, 1.0f, 0.0f};
 
 static int32_t draw(const float *x, const uint8_t *allowed, SampleOptions o, uint64_t position) {
-  SampleCandidate scratch[COUNT];
-  return sample_token(x, COUNT, allowed, &o, position, scratch);
+  SampleScratch scratch;
+  const SampleText text = {.count = (int64_t)position, .prompt = (int64_t)position};
+  sample_scratch_create(&scratch, COUNT);
+  int32_t id = sample_token(x, allowed, &o, &text, &scratch);
+  sample_scratch_destroy(&scratch);
+  return id;
 }
 
 static void count(SampleOptions o, const uint8_t *allowed, int *n) {
@@ -59,6 +63,76 @@ static void test_cuts(void **state) {
   assert_int_equal(n[0] + n[5], DRAWS);
 }
 
+static void test_min_p(void **state) {
+  int n[COUNT];
+  count((SampleOptions){.temperature = 1, .min_p = 0.3}, NULL,
+        n); // e^-1 of the most likely one passes, e^-1.5 does not
+  assert_true(n[4] > 0.1 * DRAWS);
+  assert_int_equal(n[1] + n[3] + n[4], DRAWS);
+  count((SampleOptions){.temperature = 1, .min_p = 1}, NULL, n);
+  assert_int_equal(n[1] + n[3], DRAWS);
+}
+
+// A text whose prompt is 1, and in which 3 was drawn twice and 2 once.
+static int32_t draw_after(SampleOptions o) {
+  static const int32_t ids[] = {1, 3, 2, 3};
+  SampleScratch scratch;
+  sample_scratch_create(&scratch, COUNT);
+  int32_t id = sample_token(logits, NULL, &o, &(SampleText){ids, 4, 1}, &scratch);
+  sample_scratch_destroy(&scratch);
+  return id;
+}
+
+static void test_penalties(void **state) {
+  assert_int_equal(draw_after((SampleOptions){0}), 1);
+  assert_int_equal(draw_after((SampleOptions){.presence = 0.5}), 1);    // 1 was not drawn, but given
+  assert_int_equal(draw_after((SampleOptions){.repetition = 1.9}), 1);  // 2 / 1.9 > 1
+  assert_int_equal(draw_after((SampleOptions){.repetition = 2.1}), 4);  // 2 / 2.1 < 1
+  const SampleBias no[] = {{1, -100}}, and_2[] = {{1, -100}, {2, 2.75f}};
+  SampleOptions o = {.bias = no, .biases = 1};
+  assert_int_equal(draw_after(o), 3);
+  o.presence = 0.9; // 3 has 1.1, more than 4
+  assert_int_equal(draw_after(o), 3);
+  o.presence = 1.1;
+  assert_int_equal(draw_after(o), 4);
+  o.presence = 0;
+  o.frequency = 0.45; // twice
+  assert_int_equal(draw_after(o), 3);
+  o.frequency = 0.55;
+  assert_int_equal(draw_after(o), 4);
+  o = (SampleOptions){.bias = and_2, .biases = 2, .frequency = 0.35}; // 3 has 1.3, 2 has 1.4
+  assert_int_equal(draw_after(o), 2);
+  o.repetition = 1.5; // then 3 has 0.63, and 2 0.82, which is less than 4 has
+  assert_int_equal(draw_after(o), 4);
+}
+
+// A large vocabulary: cuts by top-p keep what sorting all would keep.
+static void test_large(void **state) {
+  enum { MANY = 5000 };
+  static float x[MANY], sorted[MANY];
+  SampleScratch scratch;
+  sample_scratch_create(&scratch, MANY);
+  for (int i = 0; i < MANY; i++) sorted[i] = x[i] = (float)((i * 2654435761u >> 8) % 10000) / 500;
+  for (double p = 0.1; p < 1; p += 0.2) {
+    double total = 0, kept = 0, floor = 20;
+    for (int i = 0; i < MANY; i++) total += exp(x[i] - 20);
+    while (kept < p * total * (1 - 1e-6)) { // by levels of 1 / 500
+      for (int i = 0; i < MANY; i++)
+        if (fabs(x[i] - floor) < 1e-4) kept += exp(x[i] - 20);
+      floor -= 0.002;
+    }
+    double least = 20;
+    for (int64_t at = 0; at < 3000; at++) {
+      int32_t id = sample_token(x, NULL, &(SampleOptions){.temperature = 1, .top_p = p}, &(SampleText){.count = at},
+                                &scratch);
+      least = fmin(least, x[id]);
+    }
+    assert_true(least > floor && least < floor + 0.5);
+  }
+  assert_memory_equal(x, sorted, sizeof x);
+  sample_scratch_destroy(&scratch);
+}
+
 static void test_seeds(void **state) {
   const SampleOptions a = {.temperature = 1, .top_p = 1, .seed = 1}, b = {.temperature = 1, .top_p = 1, .seed = 2};
   int same = 0;
@@ -81,7 +155,9 @@ static void test_broken_logits(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(test_most_likely), cmocka_unit_test(test_frequencies),
-                                     cmocka_unit_test(test_cuts), cmocka_unit_test(test_seeds),
+                                     cmocka_unit_test(test_cuts), cmocka_unit_test(test_min_p),
+                                     cmocka_unit_test(test_penalties), cmocka_unit_test(test_large),
+                                     cmocka_unit_test(test_seeds),
                                      cmocka_unit_test(test_broken_logits)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

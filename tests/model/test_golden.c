@@ -7,7 +7,7 @@
 #include <stddef.h>
 #include <cmocka.h>
 #include "golden.h"
-#include "infer/generator.h"
+#include "infer/engine.h"
 #include "runtime/session.h"
 #include "runtime/state_tensors.h"
 
@@ -81,8 +81,8 @@ static int run_tick(Rank *r, void *ticks, Error *e) {
     in[INPUT_INDEX][b] = t->to - t->from - 1;
   }
   for (int id = 0; id < INPUT_COUNT; id++) of[id].base = in[id];
-  int code = rank_run(r, one ? &role_generate : &role_prefill, &(StepInputs){.of = of, .count = INPUT_COUNT}, e);
-  return code ? code : inference_logits(r, t->out, e);
+  int code = rank_run_tick(r, length, &(StepInputs){.of = of, .count = INPUT_COUNT}, e);
+  return code ? code : inference_output(r, KNOWN_LOGITS, t->out, e);
 }
 
 typedef struct Off { double worst, largest; } Off;
@@ -157,42 +157,48 @@ static void test_logits(void **state) {
     for (size_t k = 0; k < sizeof keys / sizeof *keys; k++) check_logits(cases[i], keys[k]);
 }
 
-// The generator's first step: a prompt shorter than the window, unpadded positions, one document.
-static void check_generator(const char *name) {
+// The first token that an engine draws, after a prompt shorter than the window: unpadded positions, one document.
+static void check_engine(const char *name) {
   Golden golden;
-  Generator g;
-  SampleOptions greedy = {.top_p = 1};
+  Engine *engine;
   golden_open(&golden, name, "golden");
   Launch launch = {.ranks = 1};
-  SUCCEED(generator_create(&g, &golden.source,
-                           &(InferenceOptions){.command = "test", .seq = SEQ, .tick = 5, .threads = THREADS}, &greedy,
-                           &launch, &error));
+  const EngineOptions options = {.model = {.command = "test", .context = SEQ, .threads = THREADS}, .tokens = 5};
+  SUCCEED(engine_open(&engine, &golden.source, &options, &launch, &error));
   int32_t *tokens = batch_of(&golden, "tokens", 0), *documents = batch_of(&golden, "documents", 0);
-  int n = 0;
+  int n = 0, drawn = 0;
   while (n < SEQ - 3 && documents[n] == 0) n++; // the first document: later ones of ragged cases are cut off
-  SUCCEED(generator_push(&g, tokens, n, &error));
-  int32_t id;
-  SUCCEED(generator_next(&g, &id, &error));
-  const float *expected = (const float *)golden_find(&golden, "logits") + (size_t)(n - 1) * (size_t)g.vocab;
+  RequestOptions request = {.prompt = tokens, .count = n, .most = 2 * SEQ, .logprobs = 1};
+  int64_t number, vocab = golden.source.config.vocab;
+  SUCCEED(engine_submit(engine, &request, &number, &error));
+  const float *expected = (const float *)golden_find(&golden, "logits") + (size_t)(n - 1) * (size_t)vocab;
   int best = 0;
-  for (int v = 0; v < g.vocab; v++) {
-    assert_true(fabs((double)g.logits[v] - (double)expected[v]) < 1e-4);
+  double sum = 0;
+  for (int v = 0; v < vocab; v++) {
+    sum += exp((double)expected[v]);
     if (expected[v] > expected[best]) best = v;
   }
-  assert_int_equal(id, best);
-  for (int i = 0; i < 2 * SEQ; i++) { // where the window is full its later half is kept
-    SUCCEED(generator_next(&g, &id, &error));
-    assert_in_range(id, 0, g.vocab - 1);
+  while (!engine_is_idle(engine)) { // where the window is full its later half is kept
+    EngineEvent e;
+    SUCCEED(engine_tick(engine, &error));
+    while (engine_poll(engine, &e)) {
+      if (e.id < 0) continue;
+      if (!drawn++) {
+        assert_int_equal(e.id, best);
+        assert_true(fabs(e.logprob - ((double)expected[best] - log(sum))) < 1e-4);
+      }
+      assert_true(e.id < vocab && e.top == 1 && e.top_ids[0] == e.id && e.top_logprobs[0] == e.logprob);
+    }
   }
-  assert_int_equal(g.count, n + 1 + 2 * SEQ);
+  assert_int_equal(drawn, 2 * SEQ);
   free(tokens);
   free(documents);
-  generator_destroy(&g);
+  engine_close(engine);
   golden_close(&golden);
 }
 
-static void test_generator(void **state) {
-  for (int i = 0; i < CASES; i = next_case(i)) check_generator(cases[i]);
+static void test_engine(void **state) {
+  for (int i = 0; i < CASES; i = next_case(i)) check_engine(cases[i]);
 }
 
 // ---- training ------------------------------------------------------------------------------------------------------
@@ -294,7 +300,7 @@ static void test_lion(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_logits), cmocka_unit_test(test_generator),
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_logits), cmocka_unit_test(test_engine),
                                      cmocka_unit_test(test_training), cmocka_unit_test(test_accumulation),
                                      cmocka_unit_test(test_training_fp64), cmocka_unit_test(test_lion)};
   return cmocka_run_group_tests(tests, NULL, NULL);

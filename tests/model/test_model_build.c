@@ -27,7 +27,8 @@ static Graph *build(const ModelConfig *c, int mode, ModelOutputs *outputs) {
                           .length = {[DIM_SEQ] = SEQ,
                                      [DIM_REQUEST] = REQUESTS,
                                      [DIM_PAGE] = PAGES,
-                                     [DIM_CACHE] = REQUESTS * PAGES * PAGE},
+                                     [DIM_CACHE] = REQUESTS * PAGES * PAGE,
+                                     [DIM_LOGITS] = 1},
                           .page = PAGE,
                           .mode = mode};
   if (model_build(g, c, &options, outputs, &error))
@@ -147,8 +148,8 @@ static void test_structure(void **state) {
       assert_int_equal(layer, layers);
       if (mode == MODEL_GENERATE) {
         const Shape *s = &graph_tensor(g, outputs.logits)->shape;
-        assert_true(outputs.loss_sum == -1 && s->rank == 2 && s->size[0] == BATCH && s->size[1] == c.vocab &&
-                    s->dim[1] == DIM_VOCAB);
+        assert_true(outputs.loss_sum == -1 && s->rank == 3 && s->size[0] == BATCH && s->size[2] == c.vocab &&
+                    s->dim[2] == DIM_VOCAB);
       } else {
         assert_true(outputs.logits == -1 && graph_tensor(g, outputs.loss_sum)->shape.rank == 0);
       }

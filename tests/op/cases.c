@@ -15,7 +15,7 @@ static const Row *row_at(int i) {
 const char *op_case_name(int i) { return row_at(i)->name; }
 
 static DimName dim_of(char letter) {
-  static const char letters[] = "-bsegrdfvpxycnm"; // "-2": a dim without a name
+  static const char letters[] = "-bsegrdfvpxycnml"; // "-2": a dim without a name
   const char *at = strchr(letters, letter);
   CHECK(at, "dim letter %c", letter);
   return (DimName)(at - letters); // the order of dims.def

@@ -290,19 +290,16 @@ enum { WORDS = 600, EMBED = 600 };
 static Call head_of(CpuLevel level, Team *team, const Operand *x, const Operand *w, Op op, const CrossEntropyAttr *attr,
                     int64_t rows) {
   Dtype dtype = x->dtype;
-  Call c = {level, team, op, attr, op == OP_LOGITS ? 2 : 3, 3, {{0}}, {{0}}};
+  Call c = {level, team, op, attr, 3, 3, {{0}}, {{0}}};
   Dtype wide = op_statistics_dtype(dtype);
-  c.input[0] = op == OP_LOGITS ? OPERAND(dtype, rows, EMBED) : OPERAND(dtype, 1, rows, EMBED);
+  c.input[0] = OPERAND(dtype, 1, rows, EMBED);
   memcpy(c.input[0].data, x->data, (size_t)(rows * EMBED) * dtype_size(dtype));
   c.input[1] = *w;
-  if (op != OP_LOGITS) {
-    c.input[2] = OPERAND(DTYPE_I32, 1, rows);
-    for (int64_t i = 0; i < rows; i++) ((int32_t *)c.input[2].data)[i] = (int32_t)(i * 37 % WORDS);
-  }
+  c.input[2] = OPERAND(DTYPE_I32, 1, rows); // targets, or positions that are wanted
+  for (int64_t i = 0; i < rows; i++) ((int32_t *)c.input[2].data)[i] = (int32_t)(i * 37 % WORDS);
   int loss = op == OP_LINEAR_CROSS_ENTROPY;
-  for (int k = loss ? 2 : op == OP_LOGITS; k < 3; k++)
-    c.output[k] = op == OP_LOGITS ? OPERAND(wide, rows) : OPERAND(wide, 1, rows);
-  if (op == OP_LOGITS) c.output[0] = OPERAND(wide, rows, WORDS);
+  for (int k = loss ? 2 : op == OP_LOGITS; k < 3; k++) c.output[k] = OPERAND(wide, 1, rows);
+  if (op == OP_LOGITS) c.output[0] = OPERAND(wide, 1, rows, WORDS);
   if (loss) {
     c.input[c.ninput++] = OPERAND(DTYPE_F64, 1);
     c.input[3].rank = 0;

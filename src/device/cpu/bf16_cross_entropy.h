@@ -454,17 +454,23 @@ static void cross_entropy_statistics_bf16(const KernelCall *call) {
 
 static void logits_bf16(const KernelCall *call) {
   Head h = head_sizes(call->input, 0, (uintptr_t)call->workspace);
-  int64_t words = call->input[1].size[0];
-  float *logits = call->output[0].data;
+  int64_t words = call->input[1].size[0], wanted = call->input[0].size[1];
+  float *logits = call->output[0].data, *maximum = call->output[1].data, *sum = call->output[2].data;
   h.call = call;
-  for (; h.first < h.rows; h.first += h.n) {
-    h.n = h.rows - h.first < h.chunk ? h.rows - h.first : h.chunk;
-    h.x = (const uint16_t *)call->input[0].data + h.first * h.e;
-    h.logits = logits + h.first * words;
-    head_logits(&h);
-    for (int64_t i = 0; i < h.n; i++) {
-      memset(h.logits + i * words + h.vocab, 0, sizeof *logits * (size_t)(words - h.vocab));
-      head_combine(&h, i, (float *)call->output[1].data + h.first + i, (float *)call->output[2].data + h.first + i);
+  for (int64_t b = 0; b < call->input[0].size[0]; b++) {
+    int64_t end = b * wanted + cpu_wanted_rows(call, b);
+    for (h.first = b * wanted; h.first < end; h.first += h.n) {
+      h.n = end - h.first < h.chunk ? end - h.first : h.chunk;
+      h.x = (const uint16_t *)call->input[0].data + h.first * h.e;
+      h.logits = logits + h.first * words;
+      head_logits(&h);
+      for (int64_t i = 0; i < h.n; i++) head_combine(&h, i, maximum + h.first + i, sum + h.first + i);
     }
+  }
+  for (int64_t row = 0; row < h.rows; row++) {
+    int there = integer_load(&call->input[2], row) >= 0;
+    int64_t from = there ? h.vocab : 0;
+    memset(logits + row * words + from, 0, sizeof *logits * (size_t)(words - from));
+    if (!there) maximum[row] = sum[row] = 0;
   }
 }

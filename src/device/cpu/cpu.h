@@ -106,6 +106,14 @@ static inline int cpu_targets_adjoin(const CpuTargets *t, int64_t first, int64_t
 const void *cpu_targets_pack(const CpuTargets *t, int64_t first, int64_t n, void *memory);
 void cpu_targets_clear(const CpuTargets *t, const Operand *x); // rows (b, s, …) without a target become 0
 
+// Rows of sample b whose logits LOGITS has to make: up to the last one that is wanted.
+static inline int64_t cpu_wanted_rows(const KernelCall *call, int64_t b) {
+  const Operand *index = &call->input[2];
+  int64_t n = index->size[1];
+  while (n && integer_load(index, b * index->size[1] + n - 1) < 0) n--;
+  return n;
+}
+
 // The outputs of a call of LINEAR_CROSS_ENTROPY, CROSS_ENTROPY_APPLY or CROSS_ENTROPY_WEIGHT. NULL: it does not have
 // it.
 typedef struct CpuHeadOutputs { const Operand *loss, *dx, *dw, *dlogits, *relative_to, *sum; } CpuHeadOutputs;

@@ -255,6 +255,11 @@ static void TYPED(logits_unit)(void *argument, int slot, int64_t row) {
   const Operand *w = &job->call->input[1], *out = job->call->output;
   int64_t words = w->size[0], vocab = w->map[0].valid;
   REAL *logit = (REAL *)out[0].data + row * words, *copy = job->memory + slot * words;
+  if (integer_load(&job->call->input[2], row) < 0) {
+    memset(logit, 0, sizeof(REAL) * (size_t)words);
+    ((REAL *)out[1].data)[row] = ((REAL *)out[2].data)[row] = 0;
+    return;
+  }
   REAL maximum = TYPED(greatest)(logit, vocab);
   memset(logit + vocab, 0, sizeof(REAL) * (size_t)(words - vocab));
   memcpy(copy, logit, sizeof(REAL) * (size_t)vocab);
@@ -265,18 +270,21 @@ static void TYPED(logits_unit)(void *argument, int slot, int64_t row) {
 static void TYPED(logits)(const KernelCall *call) {
   const Operand *x = &call->input[0], *w = &call->input[1];
   TYPED(Logits) job = {call, call->workspace};
-  GEMM g = {.m = x->size[0],
-            .n = w->map[0].valid,
+  int64_t wanted = x->size[1];
+  GEMM g = {.n = w->map[0].valid,
             .k = w->size[1],
-            .a = x->data,
             .a_row = w->size[1],
             .a_column = 1,
             .b = w->data,
             .b_row = 1,
             .b_column = w->size[1],
-            .c = call->output[0].data,
             .c_row = w->size[0]};
   Team *team = call_team(call);
-  TYPED(gemm)(&g, job.memory + team_slots(team) * w->size[0], team);
-  team_each(team, x->size[0], TYPED(logits_unit), &job);
+  for (int64_t b = 0; b < x->size[0]; b++) {
+    g.a = (const ELEMENT *)x->data + b * wanted * w->size[1];
+    g.c = (REAL *)call->output[0].data + b * wanted * w->size[0];
+    g.m = cpu_wanted_rows(call, b);
+    if (g.m) TYPED(gemm)(&g, job.memory + team_slots(team) * w->size[0], team);
+  }
+  team_each(team, x->size[0] * wanted, TYPED(logits_unit), &job);
 }

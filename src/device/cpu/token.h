@@ -90,10 +90,11 @@ static void TYPED(rope)(const KernelCall *call) {
 static void TYPED(take_positions)(const KernelCall *call) {
   const Operand *x = &call->input[0];
   size_t bytes = sizeof(ELEMENT) * (size_t)operand_extent(x, 2, x->rank);
-  for (int64_t b = 0; b < x->size[0]; b++) {
-    int64_t s = index_local(&x->map[1], integer_load(&call->input[1], b));
-    char *to = (char *)call->output[0].data + (size_t)b * bytes;
+  int64_t wanted = call->input[1].size[1];
+  for (int64_t i = 0; i < x->size[0] * wanted; i++) {
+    int64_t s = index_local(&x->map[1], integer_load(&call->input[1], i));
+    char *to = (char *)call->output[0].data + (size_t)i * bytes;
     if (s < 0) memset(to, 0, bytes);
-    else memcpy(to, (const char *)x->data + (size_t)(b * x->size[1] + s) * bytes, bytes);
+    else memcpy(to, (const char *)x->data + (size_t)(i / wanted * x->size[1] + s) * bytes, bytes);
   }
 }

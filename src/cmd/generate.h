@@ -1,0 +1,33 @@
+// plait generate: what its two ways of working have in common, one prompt (generate.c) and a file of them
+// (generate_file.c).
+#pragma once
+#include "infer/engine.h"
+#include "infer/text_setup.h"
+#include "tokenizer/tokenizer.h"
+#include <jansson.h>
+
+typedef struct Generate {
+  const char *prompt, *prompts, *out_path, *tokenizer_path;
+  int64_t max_tokens, window, seed, top_k, threads, requests, speculate, logprobs;
+  double temperature, top_p, min_p, repetition;
+  bool ignore_eos, stop_at_end, verbose;
+  ModelSource source;
+  Tokenizer *tokenizer;
+  TextSetup text;
+  Engine *engine;
+  uint8_t *allowed; // (vocab) ids that stand for something
+} Generate;
+
+// The request that the options describe, without a prompt; its ends are borrowed from g->text.
+RequestOptions generate_request(const Generate *g);
+// Appends a prompt's ids, after what the tokenizer puts before a text (BOS); an empty one starts after an end of text.
+// *missed: bytes of it that the vocabulary lacks. PLAIT_BAD_INPUT: there is no id.
+int generate_encode(const Generate *g, const char *prompt, IdVector *ids, int64_t *missed, Error *error);
+// A stream of the text that follows these ids: some tokenizers drop the first token's space.
+void generate_stream(const Generate *g, const IdVector *ids, TokenizerStream *stream);
+// On stderr, with --verbose: tokens/s and what else the engine has counted.
+void generate_print_speed(const Generate *g, bool ended);
+
+// Answers all lines of g->prompts that g->out_path has no answer to yet. PLAIT_BAD_INPUT, with a sentence, at the end
+// where some could not be answered, which their answers say.
+int generate_file(Generate *g, Error *error);

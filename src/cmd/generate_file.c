@@ -1,0 +1,313 @@
+// Lines of prompts in, lines of answers out, in the same order; many requests at once.
+#include "cmd/generate.h"
+#include "base/clock.h"
+#include "base/file.h"
+#include "base/json_read.h"
+#include "base/signals.h"
+#include <errno.h>
+#include <limits.h>
+#include <string.h>
+#include <unistd.h>
+
+typedef struct Item {
+  int64_t line, request; // request -1: it is answered
+  json_t *answer;
+  json_t *logprobs;      // NULL: not asked for
+  TokenizerStream stream;
+  ByteVector text;
+  int64_t tokens;
+} Item;
+
+typedef struct Lines {
+  Generate *g;
+  FILE *in, *out;
+  int64_t count, answered, refused; // lines in all; answers that are written
+  int64_t next;                     // line to read
+  Vec(Item) items;                  // from line `answered` on, in order
+  char *line;
+  size_t capacity;
+  double said;
+} Lines;
+
+static const char *const end_words[] = {
+    [REQUEST_STOPPED] = "stop", [REQUEST_IS_FULL] = "length", [REQUEST_CANCELLED] = "cancelled"};
+
+static int failed(const Lines *l, const char *path, const char *doing, Error *error) {
+  return error_set(error, PLAIT_FAILED, "%s: cannot be %s: %s", path, doing, strerror(errno));
+}
+
+// ---- a line becomes a request
+
+static int number_at(const json_t *line, const char *key, double *value, Error *error) {
+  const json_t *v = json_object_get(line, key);
+  if (!v) return PLAIT_OK;
+  if (!json_is_number(v)) return error_set(error, PLAIT_BAD_INPUT, "%s is not a number", key);
+  *value = json_number_value(v);
+  return PLAIT_OK;
+}
+
+static int integer_at(const json_t *line, const char *key, int64_t *value, Error *error) {
+  const json_t *v = json_object_get(line, key);
+  if (!v) return PLAIT_OK;
+  if (!json_is_integer(v)) return error_set(error, PLAIT_BAD_INPUT, "%s is not a whole number", key);
+  *value = json_integer_value(v);
+  return PLAIT_OK;
+}
+
+static int check_keys(json_t *line, Error *error) {
+  static const char *const known[] = {"prompt", "id", "max_tokens", "temperature", "top_k", "top_p", "min_p",
+                                      "repetition_penalty", "presence_penalty", "frequency_penalty", "seed"};
+  const char *key;
+  json_t *value;
+  json_object_foreach(line, key, value) {
+    size_t i = 0;
+    while (i < sizeof known / sizeof *known && strcmp(known[i], key) != 0) i++;
+    if (i == sizeof known / sizeof *known)
+      return error_set(error, PLAIT_BAD_INPUT,
+                       "%s is not a key of a prompt; keys: prompt, id, max_tokens, temperature, top_k, top_p, min_p, "
+                       "repetition_penalty, presence_penalty, frequency_penalty, seed",
+                       key);
+  }
+  return PLAIT_OK;
+}
+
+static int read_request(const json_t *line, RequestOptions *o, Error *error) {
+  SampleOptions *s = &o->sample;
+  int64_t seed = (int64_t)s->seed;
+  int code = integer_at(line, "max_tokens", &o->most, error);
+  if (!code) code = number_at(line, "temperature", &s->temperature, error);
+  if (!code) code = integer_at(line, "top_k", &s->top_k, error);
+  if (!code) code = number_at(line, "top_p", &s->top_p, error);
+  if (!code) code = number_at(line, "min_p", &s->min_p, error);
+  if (!code) code = number_at(line, "repetition_penalty", &s->repetition, error);
+  if (!code) code = number_at(line, "presence_penalty", &s->presence, error);
+  if (!code) code = number_at(line, "frequency_penalty", &s->frequency, error);
+  if (!code) code = integer_at(line, "seed", &seed, error);
+  s->seed = (uint64_t)seed;
+  return code;
+}
+
+static int submit(Lines *l, Item *item, json_t *line, Error *error) {
+  Generate *g = l->g;
+  RequestOptions o = generate_request(g);
+  IdVector ids = {0};
+  int64_t missed = 0;
+  const json_t *prompt = json_object_get(line, "prompt");
+  if (!json_is_string(prompt)) return error_set(error, PLAIT_BAD_INPUT, "it has no text under the key prompt");
+  json_object_set_new(item->answer, "prompt", json_copy((json_t *)(uintptr_t)prompt));
+  if (json_object_get(line, "id")) json_object_set(item->answer, "id", json_object_get(line, "id"));
+  int code = check_keys(line, error);
+  if (!code) code = read_request(line, &o, error);
+  if (!code) code = generate_encode(g, json_string_value(prompt), &ids, &missed, error);
+  o.prompt = ids.data;
+  o.count = ids.count;
+  if (!code) code = engine_submit(g->engine, &o, &item->request, error);
+  if (!code) generate_stream(g, &ids, &item->stream);
+  if (!code && missed) json_object_set_new(item->answer, "missed_bytes", json_integer(missed));
+  if (!code && o.logprobs >= 0) item->logprobs = json_array();
+  vec_free(&ids);
+  return code;
+}
+
+// Reads a line and asks for its answer; one that cannot be asked for is answered with the reason.
+static int read_line(Lines *l, Error *error) {
+  ssize_t bytes = getline(&l->line, &l->capacity, l->in);
+  if (bytes < 0) return failed(l, l->g->prompts, "read", error);
+  Error why = {0};
+  json_t *line = NULL;
+  vec_push(&l->items, (Item){.line = l->next++, .request = -1, .answer = json_object()});
+  Item *item = &l->items.data[l->items.count - 1];
+  json_object_set_new(item->answer, "line", json_integer(item->line + 1));
+  int code = json_read(l->line, (size_t)bytes, "", &line, &why);
+  if (code) { // the line of its sentence would always be 1
+    why = (Error){0};
+    error_set(&why, code, "it is not valid JSON");
+  }
+  if (!code && !json_is_object(line)) code = error_set(&why, PLAIT_BAD_INPUT, "it is not a JSON object");
+  if (!code) code = submit(l, item, line, &why);
+  json_decref(line);
+  if (!code) return PLAIT_OK;
+  item->request = -1;
+  l->refused++;
+  json_object_set_new(item->answer, "error", json_string(why.message));
+  return PLAIT_OK;
+}
+
+// ---- answers
+
+static Item *item_of(Lines *l, int64_t request) {
+  for (int i = 0; i < l->items.count; i++)
+    if (l->items.data[i].request == request) return &l->items.data[i];
+  return NULL;
+}
+
+static void add_logprob(const Lines *l, Item *item, const EngineEvent *e) {
+  json_t *top = json_object();
+  for (int i = 0; i < e->top; i++) {
+    char id[16];
+    snprintf(id, sizeof id, "%d", e->top_ids[i]);
+    json_object_set_new(top, id, json_real(e->top_logprobs[i]));
+  }
+  json_t *entry = json_pack("{s:i, s:f}", "id", e->id, "logprob", e->logprob);
+  if (e->top) json_object_set(entry, "top", top);
+  json_decref(top);
+  json_array_append_new(item->logprobs, entry);
+}
+
+// Bytes that no tokenizer would have made a character of become U+FFFD.
+static json_t *json_of_text(const ByteVector *text) {
+  ByteVector valid = {0};
+  for (size_t at = 0, bytes = (size_t)text->count; at < bytes;) {
+    size_t whole = utf8_prefix(text->data + at, bytes - at);
+    bytes_append(&valid, text->data + at, whole);
+    at += whole;
+    if (at < bytes) bytes_append(&valid, "\xef\xbf\xbd", 3), at++;
+  }
+  json_t *string = json_stringn(valid.data ? valid.data : "", (size_t)valid.count);
+  vec_free(&valid);
+  return string;
+}
+
+static void finish(Lines *l, Item *item, RequestEnd end) {
+  tokenizer_stream_end(&item->stream, &item->text);
+  if (end == REQUEST_BROKEN) {
+    json_object_set_new(item->answer, "error",
+                        json_string("the model's logits are not finite: its weights are broken"));
+    l->refused++;
+  } else {
+    json_object_set_new(item->answer, "text", json_of_text(&item->text));
+    json_object_set_new(item->answer, "tokens", json_integer(item->tokens));
+    json_object_set_new(item->answer, "end", json_string(end_words[end]));
+    if (item->logprobs) json_object_set(item->answer, "logprobs", item->logprobs);
+  }
+  item->request = -1;
+}
+
+static void read_events(Lines *l) {
+  EngineEvent e;
+  while (engine_poll(l->g->engine, &e)) {
+    Item *item = item_of(l, e.request);
+    if (!item) continue;
+    if (e.id < 0) {
+      finish(l, item, e.end);
+      continue;
+    }
+    tokenizer_stream_push(&item->stream, e.id, &item->text);
+    item->tokens++;
+    if (item->logprobs) add_logprob(l, item, &e);
+  }
+}
+
+static void free_item(Item *item) {
+  json_decref(item->answer);
+  json_decref(item->logprobs);
+  vec_free(&item->text);
+}
+
+// Those at the front that are answered.
+static int write_answers(Lines *l, Error *error) {
+  int n = 0, code = PLAIT_OK;
+  for (; n < l->items.count && l->items.data[n].request < 0 && !code; n++) {
+    Item *item = &l->items.data[n];
+    if (json_dumpf(item->answer, l->out, JSON_COMPACT) || fputc('\n', l->out) == EOF || fflush(l->out))
+      code = failed(l, l->g->out_path, "written", error);
+    else l->answered++;
+    free_item(item);
+  }
+  l->items.count -= n;
+  memmove(l->items.data, l->items.data + n, sizeof *l->items.data * (size_t)l->items.count);
+  return code;
+}
+
+static void say_progress(Lines *l, bool last) {
+  double now = clock_seconds();
+  if (!last && now - l->said < 2) return;
+  EngineTimes t = engine_times(l->g->engine);
+  fprintf(stderr, "%s%lld of %lld prompts, %lld tokens, %.1f tokens/s%s", isatty(2) ? "\r" : "",
+          (long long)l->answered, (long long)l->count, (long long)t.drawn_tokens,
+          t.seconds > 0 ? (double)t.drawn_tokens / t.seconds : 0.0, isatty(2) && !last ? "  " : "\n");
+  l->said = now;
+}
+
+// ---- files
+
+// Where an earlier run stopped: its whole lines stay, and the prompt of the last of them must be that of its line here.
+static int resume(Lines *l, Error *error) {
+  int64_t whole = 0, bytes = 0;
+  json_t *last = NULL;
+  for (ssize_t n; (n = getline(&l->line, &l->capacity, l->out)) > 0 && l->line[n - 1] == '\n'; whole++, bytes += n) {
+    Error ignored = {0};
+    json_decref(last);
+    last = NULL;
+    if (json_read(l->line, (size_t)n, "line", &last, &ignored) ||
+        json_integer_value(json_object_get(last, "line")) != whole + 1) {
+      json_decref(last);
+      return error_set(error, PLAIT_BAD_INPUT,
+                       "%s: line %lld is not an answer to line %lld of a file of prompts; give --out another name",
+                       l->g->out_path, (long long)whole + 1, (long long)whole + 1);
+    }
+  }
+  clearerr(l->out);
+  json_t *prompt = json_incref(json_object_get(last, "prompt"));
+  json_decref(last);
+  int code = PLAIT_OK;
+  if (ftruncate(fileno(l->out), bytes) || fseeko(l->out, bytes, SEEK_SET))
+    code = failed(l, l->g->out_path, "written", error);
+  for (; !code && l->next < whole; l->next++) {
+    ssize_t n = getline(&l->line, &l->capacity, l->in);
+    Error ignored = {0};
+    json_t *line = NULL;
+    if (n > 0 && l->next + 1 == whole) json_read(l->line, (size_t)n, "line", &line, &ignored);
+    if (n < 0 || (l->next + 1 == whole && prompt && !json_equal(json_object_get(line, "prompt"), prompt)))
+      code = error_set(error, PLAIT_BAD_INPUT, "%s: line %lld answers another prompt than line %lld of %s has",
+                       l->g->out_path, (long long)whole, (long long)whole, l->g->prompts);
+    json_decref(line);
+  }
+  json_decref(prompt);
+  l->answered = whole;
+  return code;
+}
+
+static int open_files(Lines *l, Error *error) {
+  Generate *g = l->g;
+  if (!(l->in = fopen(g->prompts, "re"))) return failed(l, g->prompts, "read", error);
+  while (getline(&l->line, &l->capacity, l->in) > 0) l->count++;
+  rewind(l->in);
+  if (!(l->out = fopen(g->out_path, "r+e")) && !(errno == ENOENT && (l->out = fopen(g->out_path, "w+e"))))
+    return failed(l, g->out_path, "written", error);
+  return resume(l, error);
+}
+
+static int answer(Lines *l, Error *error) {
+  Generate *g = l->g;
+  int64_t ahead = 2 * g->requests * inference_rows(engine_model(g->engine));
+  int code = PLAIT_OK;
+  while (!code && l->answered < l->count && !signals_stop()) {
+    int open = 0;
+    for (int i = 0; i < l->items.count; i++) open += l->items.data[i].request >= 0;
+    for (; !code && open < ahead && l->next < l->count; open++) code = read_line(l, error);
+    if (!code) code = engine_tick(g->engine, error);
+    if (!code) {
+      read_events(l);
+      code = write_answers(l, error);
+    }
+    if (!code) say_progress(l, l->answered == l->count);
+  }
+  return code;
+}
+
+int generate_file(Generate *g, Error *error) {
+  Lines l = {.g = g};
+  int code = open_files(&l, error);
+  l.said = clock_seconds();
+  if (!code) code = answer(&l, error);
+  for (int i = 0; i < l.items.count; i++) free_item(&l.items.data[i]);
+  vec_free(&l.items);
+  free(l.line);
+  if (l.in) fclose(l.in);
+  if (l.out && fclose(l.out) && !code) code = failed(&l, g->out_path, "written", error);
+  if (!code && l.refused)
+    code = error_set(error, PLAIT_BAD_INPUT, "%lld of the prompts in %s have no answer; %s says why",
+                     (long long)l.refused, g->prompts, g->out_path);
+  return code;
+}

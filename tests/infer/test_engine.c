@@ -1,0 +1,273 @@
+// tier 1 2; rooms model op program runtime device; numbers
+// The engine on golden models: a request's tokens and log-probabilities have the same bits alone and in any batch, for
+// chunks of any size, prefixes found, guesses verified and requests preempted; and they are those of an evaluation of
+// the text.
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <cmocka.h>
+#include "infer/engine.h"
+#include "model/golden.h"
+#include "runtime/session.h"
+
+enum { REQUESTS = 12, MOST = 20, TOP = 3 };
+
+typedef struct Answer { int count; int32_t ids[MOST]; double logprobs[MOST], top[MOST][TOP]; } Answer;
+
+static void source_of(const char *name, ModelSource *source) {
+  char *folder = xformat("%s/model/golden/%s", TESTS_FOLDER, name);
+  SUCCEED(model_source_open(source, folder, &error));
+  free(folder);
+}
+
+// Prompts that share beginnings; some are sampled, some greedy.
+static RequestOptions request_of(int number, int32_t *prompt, int vocab) {
+  int n = 1 + number * 5 % 13, stem = number % 3;
+  for (int i = 0; i < n; i++) prompt[i] = (int32_t)((i < 8 ? stem * 7 + i * i : number + i) % vocab);
+  return (RequestOptions){.prompt = prompt,
+                          .count = n,
+                          .most = 3 + number * 7 % (MOST - 2),
+                          .logprobs = TOP,
+                          .sample = {.temperature = number % 2 ? 0.7 : 0, .top_p = 0.9, .seed = (uint64_t)number}};
+}
+
+static void read_events(Engine *engine, const int *request_at, Answer *answers) {
+  EngineEvent e;
+  while (engine_poll(engine, &e)) {
+    if (e.id < 0) continue;
+    Answer *a = &answers[request_at[e.request]];
+    assert_in_range(a->count, 0, MOST - 1);
+    a->ids[a->count] = e.id;
+    a->logprobs[a->count] = e.logprob;
+    memcpy(a->top[a->count++], e.top_logprobs, sizeof *a->top);
+  }
+}
+
+static Engine *open_engine(const ModelSource *source, const EngineOptions *like, const char *keys) {
+  static Launch launch;
+  Engine *engine;
+  EngineOptions o = *like;
+  char *words[8], *copy = xstrdup(keys);
+  launch = (Launch){.ranks = 1};
+  o.model.command = "test";
+  o.model.threads = 2;
+  o.model.keys = words;
+  for (char *at = strtok(copy, " "); at; at = strtok(NULL, " ")) words[o.model.key_count++] = at;
+  SUCCEED(engine_open(&engine, source, &o, &launch, &error));
+  free(copy);
+  return engine;
+}
+
+// Requests come while others run: `at_once` to begin with, then one a tick.
+static void ask(Engine *engine, const int *order, int at_once, Answer *answers) {
+  int request_at[2 * REQUESTS] = {0}, next = 0;
+  const int vocab = (int)engine_model(engine)->source->config.vocab;
+  memset(answers, 0, sizeof *answers * REQUESTS);
+  while (next < REQUESTS || !engine_is_idle(engine)) {
+    for (int n = next ? 1 : at_once; n > 0 && next < REQUESTS; n--, next++) {
+      int32_t prompt[SEQ];
+      int64_t number;
+      RequestOptions o = request_of(order[next], prompt, vocab);
+      SUCCEED(engine_submit(engine, &o, &number, &error));
+      request_at[number] = order[next];
+    }
+    SUCCEED(engine_tick(engine, &error));
+    read_events(engine, request_at, answers);
+  }
+}
+
+static void expect_same(const Answer *a, const Answer *b, const char *what) {
+  for (int i = 0; i < REQUESTS; i++)
+    if (memcmp(&a[i], &b[i], sizeof *a) != 0)
+      for (int k = 0; k < MOST; k++)
+        if (a[i].ids[k] != b[i].ids[k] || a[i].logprobs[k] != b[i].logprobs[k])
+          fail_msg("%s: request %d, token %d: %d with %.17g, alone %d with %.17g", what, i, k, b[i].ids[k],
+                   b[i].logprobs[k], a[i].ids[k], a[i].logprobs[k]);
+}
+
+static int64_t guessed, accepted; // tokens, in all engines
+
+// One at a time, whole prompts, nothing kept.
+static void ask_alone(const ModelSource *source, const char *keys, Answer *answers) {
+  int order[REQUESTS];
+  const EngineOptions alone = {.model = {.context = SEQ, .requests = 1}, .tokens = SEQ, .page = 4, .no_prefix = true};
+  for (int i = 0; i < REQUESTS; i++) order[i] = i;
+  Engine *engine = open_engine(source, &alone, keys);
+  ask(engine, order, 1, answers);
+  engine_close(engine);
+}
+
+static void check_model(const char *name, const char *keys, int variants) {
+  static const EngineOptions together[] = {
+      {.model = {.requests = 5}, .tokens = 16, .page = 4, .speculate = 3, .pages = 14},
+      {.model = {.requests = 8}, .tokens = 8, .page = 4},
+      {.model = {.requests = 3}, .tokens = 7, .page = 3, .speculate = 16},
+      {.model = {.requests = 12}, .tokens = 50, .page = 32, .no_prefix = true},
+      {.model = {.requests = 1}, .tokens = 1, .page = 1},
+  };
+  static Answer alone[REQUESTS], answers[REQUESTS];
+  ModelSource source;
+  source_of(name, &source);
+  ask_alone(&source, keys, alone);
+  int order[REQUESTS], drawn = 0;
+  for (int i = 0; i < REQUESTS; i++) order[i] = i * 5 % REQUESTS, drawn += alone[i].count;
+  assert_true(drawn > 100);
+  for (int k = 0; k < variants; k++) {
+    EngineOptions o = together[k];
+    o.model.context = SEQ;
+    Engine *engine = open_engine(&source, &o, keys);
+    for (int again = 0; again < 2; again++) { // then prefixes are there
+      char *what = xformat("%s %s, variant %d%s", name, keys, k, again ? " again" : "");
+      ask(engine, order, again ? REQUESTS : 3, answers);
+      expect_same(alone, answers, what);
+      free(what);
+    }
+    EngineTimes t = engine_times(engine);
+    if (o.pages && !strstr(keys, "dp")) assert_true(t.preempted > 0);
+    if (!o.no_prefix && o.page < 5) assert_true(t.reused_tokens > 0);
+    guessed += t.guessed;
+    accepted += t.accepted;
+    engine_close(engine);
+  }
+  model_source_close(&source);
+}
+
+static void same_bits_in_any_batch(void **state) {
+  static const char *const models[] = {"llama-tied", "gpt2-untied", "qwen3_moe-untied"};
+  static const char *const keys[] = {"",
+                                     "precision=bf16",
+                                     "mesh.tp=2 layout.heads=[]",
+                                     "mesh.dp=2",
+                                     "mesh.pp=2",
+                                     "precision=fp16",
+                                     "precision=fp64",
+                                     "mesh.tp=2 layout.heads=[] mesh.pp=2",
+                                     "mesh.dp=2 mesh.pp=2",
+                                     "mesh.dp=2 parallel.zero=3"};
+  int all = test_tier() > 1;
+  for (size_t m = 0; m < sizeof models / sizeof *models; m++)
+    for (size_t k = 0; k < sizeof keys / sizeof *keys; k++)
+      if (all || k == 0 || (m == 0 && k < 5)) check_model(models[m], keys[k], all ? 5 : 2);
+  if (all) check_model("qwen3_moe-untied", "mesh.dp=7 parallel.ep=7", 5);
+  print_message("%d of %d guesses were right\n", (int)accepted, (int)guessed);
+  assert_true(accepted > 0 && guessed > accepted);
+}
+
+// ---- as an evaluation has it
+
+typedef struct Line { int32_t tokens[SEQ], targets[SEQ], positions[SEQ], documents[SEQ]; double loss; } Line;
+
+static int evaluate(Rank *r, void *line, Error *e) {
+  Line *l = line;
+  StepInput of[INPUT_COUNT] = {[INPUT_TOKENS] = {l->tokens},       [INPUT_POSITIONS] = {l->positions},
+                               [INPUT_DOCUMENTS] = {l->documents}, [INPUT_TARGETS] = {l->targets},
+                               [INPUT_STEP_TARGETS] = {l->targets}};
+  int code = rank_run(r, &role_evaluate, &(StepInputs){.of = of, .count = INPUT_COUNT}, e);
+  l->loss = state_scalar(r->state, KNOWN_LOSS);
+  return code;
+}
+
+// Each token that a request has drawn within its window: minus its log-probability is the loss of the text so far.
+static void check_against_evaluation(const char *name, const char *keys) {
+  static Answer alone[REQUESTS];
+  ModelSource source;
+  Inference model;
+  Launch launch = {.ranks = 1};
+  char *words[] = {(char *)(uintptr_t)keys};
+  source_of(name, &source);
+  ask_alone(&source, keys, alone);
+  const InferenceOptions options = {.mode = MODEL_EVALUATE, .command = "test", .seq = SEQ, .rows = 1, .threads = 2,
+                                    .key_count = *keys != 0, .keys = words};
+  SUCCEED(inference_open(&model, &source, &options, &launch, &error));
+  int compared = 0;
+  for (int i = 0; i < REQUESTS; i++) {
+    int32_t prompt[SEQ];
+    RequestOptions o = request_of(i, prompt, (int)source.config.vocab);
+    for (int k = 0; k < alone[i].count && o.count + k <= SEQ; k++, compared++) {
+      Line line = {.documents = {0}};
+      int n = (int)o.count + k;
+      for (int t = 0; t < SEQ; t++) {
+        line.tokens[t] = t < o.count ? prompt[t] : t < n ? alone[i].ids[t - o.count] : 0;
+        line.targets[t] = t == n - 1 ? alone[i].ids[k] : -1;
+        line.positions[t] = t < n ? t : t - n;
+        line.documents[t] = t >= n;
+      }
+      SUCCEED(session_run(model.session, evaluate, &line, &error));
+      if (line.loss != -alone[i].logprobs[k])
+        fail_msg("%s %s: request %d, token %d: %.17g, evaluated %.17g", name, keys, i, k, -alone[i].logprobs[k],
+                 line.loss);
+    }
+  }
+  assert_true(compared > 60);
+  inference_close(&model);
+  model_source_close(&source);
+}
+
+static void as_an_evaluation_has_it(void **state) {
+  check_against_evaluation("llama-tied", "");
+  check_against_evaluation("gpt2-untied", "");
+  check_against_evaluation("qwen3_moe-untied", "");
+}
+
+// ---- wrong input
+
+static void refused(Engine *engine, RequestOptions o, const char *sentence) {
+  Error e = {0};
+  int64_t number;
+  assert_int_equal(engine_submit(engine, &o, &number, &e), PLAIT_BAD_INPUT);
+  assert_string_equal(e.message, sentence);
+}
+
+static void wrong_requests_change_nothing(void **state) {
+  ModelSource source;
+  source_of("llama-tied", &source);
+  Engine *engine = open_engine(&source, &(EngineOptions){.model = {.context = SEQ, .requests = 2}}, "");
+  int32_t ids[] = {1, 1000};
+  const SampleBias bias = {-3, 1};
+  refused(engine, (RequestOptions){.prompt = ids, .most = 1, .logprobs = -1}, "the prompt has no tokens");
+  refused(engine, (RequestOptions){.prompt = ids, .count = 1, .logprobs = -1}, "max_tokens is 0; allowed: 1 or more");
+  RequestOptions o = {.prompt = ids, .count = 1, .most = 5, .logprobs = -1};
+  o.sample.temperature = -1;
+  refused(engine, o, "temperature is -1; allowed: 0 to 100");
+  o.sample = (SampleOptions){.top_p = 1.5};
+  refused(engine, o, "top_p is 1.5; allowed: above 0, to 1");
+  o.sample = (SampleOptions){.min_p = NAN};
+  refused(engine, o, "min_p is nan; allowed: 0 to 1");
+  o.sample = (SampleOptions){.bias = &bias, .biases = 1};
+  char *sentence = xformat("logit_bias names token -3; allowed: 0 to %d, with a finite number",
+                           (int)source.config.vocab - 1);
+  refused(engine, o, sentence);
+  free(sentence);
+  o.sample = (SampleOptions){0};
+  o.count = 2;
+  sentence = xformat("token 1000 is not in the model's vocabulary of %d: the tokenizer belongs to another model",
+                     (int)source.config.vocab);
+  refused(engine, o, sentence);
+  free(sentence);
+  assert_true(engine_is_idle(engine));
+  o.count = 1;
+  int64_t kept, cancelled;
+  SUCCEED(engine_submit(engine, &o, &cancelled, &error));
+  SUCCEED(engine_submit(engine, &o, &kept, &error));
+  SUCCEED(engine_tick(engine, &error));
+  engine_cancel(engine, cancelled);
+  engine_cancel(engine, 77);
+  int tokens[2] = {0}, ends[2] = {0};
+  while (!engine_is_idle(engine)) {
+    EngineEvent e;
+    SUCCEED(engine_tick(engine, &error));
+    while (engine_poll(engine, &e))
+      if (e.id >= 0) tokens[e.request == kept]++;
+      else ends[e.request == kept] = (int)e.end;
+  }
+  assert_true(tokens[0] == 1 && tokens[1] == 5 && ends[0] == REQUEST_CANCELLED && ends[1] == REQUEST_IS_FULL);
+  engine_close(engine);
+  model_source_close(&source);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {cmocka_unit_test(same_bits_in_any_batch),
+                                     cmocka_unit_test(as_an_evaluation_has_it),
+                                     cmocka_unit_test(wrong_requests_change_nothing)};
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
