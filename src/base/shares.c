@@ -146,6 +146,14 @@ int64_t shares_first(const Shares *s, int microbatch, int rank) {
   return start + rank * (rows / s->ranks) + (rank < extra ? rank : extra);
 }
 
+void shares_begins(const Shares *s, int microbatch, int64_t *begins) {
+  begins[0] = 0;
+  for (int r = 0; r < s->ranks; r++)
+    begins[r + 1] = s->weighed
+                        ? begins[r] + weighed_before(s, microbatch + 1, r) - weighed_before(s, microbatch, r)
+                        : shares_first(s, microbatch, r + 1) - shares_first(s, microbatch, 0);
+}
+
 int64_t shares_rows_before(const Shares *s, int microbatch, int rank, int count) {
   if (s->even) return microbatch * s->bound * count;
   int64_t rows = 0;

@@ -49,6 +49,8 @@ int64_t shares_first(const Shares *shares, int microbatch, int rank);
 static inline int64_t shares_rows(const Shares *s, int microbatch, int rank, int count) {
   return shares_first(s, microbatch, rank + count) - shares_first(s, microbatch, rank);
 }
+// Where the rows of each rank begin in a microbatch, counted from its first: (ranks + 1), of which the last is its end.
+void shares_begins(const Shares *shares, int microbatch, int64_t *begins);
 int64_t shares_rows_before(const Shares *s, int microbatch, int rank,
                            int count); // the same ranks' rows in the microbatches before
 // Do all ranks have as many rows in one microbatch as in the other?

@@ -452,16 +452,16 @@ static int widest_then_name(const void *a, const void *b) {
 
 // One tensor: its primary pieces, which lie side by side in the sorted list; `end` is the index after its other pieces,
 // too.
-typedef struct Group { const CheckpointTensor *const *pieces; int count, end; } Group;
+typedef struct TensorPieces { const CheckpointTensor *const *pieces; int count, end; } TensorPieces;
 
-static Group group_at(const CheckpointTensor *const *pieces, int count, int begin) {
-  Group group = {.pieces = pieces + begin, .end = begin};
+static TensorPieces group_at(const CheckpointTensor *const *pieces, int count, int begin) {
+  TensorPieces group = {.pieces = pieces + begin, .end = begin};
   for (; group.end < count && !strcmp(pieces[group.end]->name, pieces[begin]->name); group.end++)
     group.count += pieces[group.end]->primary != 0;
   return group;
 }
 
-static int check_group(const char *path, const Group *group, Error *error) {
+static int check_group(const char *path, const TensorPieces *group, Error *error) {
   const CheckpointTensor *first = group->pieces[0];
   Box *boxes = xcalloc((size_t)group->count, sizeof *boxes);
   int code = PLAIT_OK;
@@ -477,7 +477,7 @@ static int check_group(const char *path, const Group *group, Error *error) {
   return code;
 }
 
-static int write_group(SafetensorsWriter *w, const Group *group, Error *error) {
+static int write_group(SafetensorsWriter *w, const TensorPieces *group, Error *error) {
   const CheckpointTensor *first = group->pieces[0];
   Box whole = {.rank = first->rank};
   memcpy(whole.local, first->global, sizeof whole.local);
@@ -496,14 +496,14 @@ static int write_groups(const char *path, const CheckpointTensor *const *pieces,
   SafetensorsWriter w = {0};
   int n = 0, code = PLAIT_OK;
   for (int i = 0; i < count && !code;) {
-    Group group = group_at(pieces, count, i);
+    TensorPieces group = group_at(pieces, count, i);
     code = check_group(path, &group, error);
     entries[n++] = piece_entry(pieces[i], pieces[i]->name, pieces[i]->global);
     i = group.end;
   }
   if (!code) code = safetensors_write_begin(&w, path, entries, n, metadata, error);
   for (int i = 0; i < count && !code;) {
-    Group group = group_at(pieces, count, i);
+    TensorPieces group = group_at(pieces, count, i);
     code = write_group(&w, &group, error);
     i = group.end;
   }

@@ -119,7 +119,10 @@ static int read_line(Lines *l, Error *error) {
   Item *item = &l->items.data[l->items.count - 1];
   json_object_set_new(item->answer, "line", json_integer(item->line + 1));
   int code = json_read(l->line, (size_t)bytes, "", &line, &why);
-  if (code) error_set(&why, code, "it is not valid JSON"); // the line's number is the answer's
+  if (code) { // the line of its sentence would always be 1
+    why = (Error){0};
+    error_set(&why, code, "it is not valid JSON");
+  }
   if (!code && !json_is_object(line)) code = error_set(&why, PLAIT_BAD_INPUT, "it is not a JSON object");
   if (!code) code = submit(l, item, line, &why);
   json_decref(line);

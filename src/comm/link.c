@@ -7,7 +7,7 @@
 #include <sys/socket.h>
 #include <sys/uio.h>
 
-LinkMessage link_message(const Piece *pieces, size_t n) {
+LinkMessage link_message(const WirePiece *pieces, size_t n) {
   LinkMessage m = {.pieces = pieces, .n = n};
   for (size_t i = 0; i < n; i++) m.bytes += pieces[i].bytes;
   return m;

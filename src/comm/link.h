@@ -26,7 +26,7 @@ typedef enum LinkKind { LINK_RECEIVE, LINK_ARRIVED, LINK_OWN_SEND } LinkKind; //
 typedef struct LinkMessage {
   MatchEntry entry;         // of a receive, and of a send to this rank itself
   struct LinkMessage *next; // in the queue of a connection
-  const Piece *pieces;      // (n) borrowed
+  const WirePiece *pieces;      // (n) borrowed
   size_t n, piece, within;  // where it is: piece `piece`, `within` bytes into it
   size_t bytes, moved;      // in all; that have gone or come
   uint64_t tag;
@@ -37,7 +37,7 @@ typedef struct LinkMessage {
   bool done;
 } LinkMessage;
 
-LinkMessage link_message(const Piece *pieces, size_t n);
+LinkMessage link_message(const WirePiece *pieces, size_t n);
 
 typedef struct LinkQueue { LinkMessage *first, *last; } LinkQueue;
 

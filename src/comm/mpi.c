@@ -74,7 +74,7 @@ static void mpi_reserve(ProcessWorld *base, size_t pieces, size_t messages) {
 }
 
 // MPI packs several pieces by a datatype, which stays until the message is done.
-static int mpi_post(ProcessWorld *base, WireKind kind, const WirePeer *peer, const Piece *pieces, size_t n,
+static int mpi_post(ProcessWorld *base, WireKind kind, const WirePeer *peer, const WirePiece *pieces, size_t n,
                     WireRequest *request) {
   MpiWorld *w = (MpiWorld *)base;
   MPI_Datatype type;

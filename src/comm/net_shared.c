@@ -23,8 +23,9 @@
 #include <string.h>
 
 enum { MOVES_PER_LOOK = 16 }; // about a MiB of TCP's: UCX_TCP_RX_SEG_SIZE each
-_Static_assert(sizeof(Piece) == sizeof(ucp_dt_iov_t) && offsetof(Piece, data) == offsetof(ucp_dt_iov_t, buffer) &&
-                   offsetof(Piece, bytes) == offsetof(ucp_dt_iov_t, length),
+_Static_assert(sizeof(WirePiece) == sizeof(ucp_dt_iov_t) &&
+                   offsetof(WirePiece, data) == offsetof(ucp_dt_iov_t, buffer) &&
+                   offsetof(WirePiece, bytes) == offsetof(ucp_dt_iov_t, length),
                "pieces of the wire are UCX's");
 
 typedef struct SharedPeer {
@@ -188,7 +189,7 @@ static ucp_tag_t tag_of(uint64_t context, int tag, int sender) {
 static const ucp_tag_t any_sender = ~((((ucp_tag_t)1 << RANK_BITS) - 1) << TAG_BITS);
 
 // How a message of these pieces is described: its memory, and how many elements of the datatype there are.
-static void *describe(const Piece *pieces, size_t n, ucp_request_param_t *how, size_t *count) {
+static void *describe(const WirePiece *pieces, size_t n, ucp_request_param_t *how, size_t *count) {
   *how = (ucp_request_param_t){.op_attr_mask = UCP_OP_ATTR_FIELD_MEMORY_TYPE, .memory_type = UCS_MEMORY_TYPE_HOST};
   *count = n == 1 ? pieces->bytes : n;
   if (n == 1) return pieces->data;
@@ -202,7 +203,7 @@ static int begun(void *result, void **request) {
   return *request ? UCS_OK : UCS_PTR_RAW_STATUS(result);
 }
 
-int net_shared_post(NetShared *s, WireKind kind, int rank, uint64_t context, int tag, const Piece *pieces, size_t n,
+int net_shared_post(NetShared *s, WireKind kind, int rank, uint64_t context, int tag, const WirePiece *pieces, size_t n,
                     void **request) {
   ucp_request_param_t how;
   size_t count;
@@ -221,7 +222,7 @@ int net_shared_post(NetShared *s, WireKind kind, int rank, uint64_t context, int
                request);
 }
 
-int net_shared_take(NetShared *s, uint64_t context, int tag, const Piece *pieces, size_t n, void **request) {
+int net_shared_take(NetShared *s, uint64_t context, int tag, const WirePiece *pieces, size_t n, void **request) {
   ucp_request_param_t how;
   ucp_tag_recv_info_t info;
   size_t count;

@@ -28,10 +28,10 @@ void net_shared_close(NetShared *shared, bool abandon); // abandon: it may not b
 
 // Tags: the context and the call's, of TAG_BITS; UCX has the sender in its own.
 // 0: *request is NULL where it is done, or is to be tested. Below: a code of UCX. rank: -1 receives from any.
-int net_shared_post(NetShared *shared, WireKind kind, int rank, uint64_t context, int tag, const Piece *pieces,
+int net_shared_post(NetShared *shared, WireKind kind, int rank, uint64_t context, int tag, const WirePiece *pieces,
                     size_t n, void **request);
 // Has a message of this tag come from any rank? Then it goes to where the pieces say. 1; 0: none; below: a code.
-int net_shared_take(NetShared *shared, uint64_t context, int tag, const Piece *pieces, size_t n, void **request);
+int net_shared_take(NetShared *shared, uint64_t context, int tag, const WirePiece *pieces, size_t n, void **request);
 int net_shared_test(NetShared *shared, void *request, int rank, int *done); // frees one that is done
 void net_shared_forget(NetShared *shared, void *request, bool receives);
 unsigned net_shared_progress(NetShared *shared); // how often something has moved

@@ -17,11 +17,11 @@ int net_shared_address(NetShared *shared, void **address, size_t *bytes, Error *
 void net_shared_set_peer(NetShared *shared, int rank, const void *address, size_t bytes) {}
 void net_shared_begin(NetShared *shared, const Secret *secret) {}
 void net_shared_close(NetShared *shared, bool abandon) {}
-int net_shared_post(NetShared *shared, WireKind kind, int rank, uint64_t context, int tag, const Piece *pieces,
+int net_shared_post(NetShared *shared, WireKind kind, int rank, uint64_t context, int tag, const WirePiece *pieces,
                     size_t n, void **request) {
   return -1;
 }
-int net_shared_take(NetShared *shared, uint64_t context, int tag, const Piece *pieces, size_t n, void **request) {
+int net_shared_take(NetShared *shared, uint64_t context, int tag, const WirePiece *pieces, size_t n, void **request) {
   return 0;
 }
 int net_shared_test(NetShared *shared, void *request, int rank, int *done) { return -1; }

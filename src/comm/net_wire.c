@@ -38,7 +38,7 @@ static int size_for(size_t pieces) {
 }
 
 static void make_pieces(NetWorld *w, int size) {
-  size_t bytes = sizeof(NetPieces) + ((size_t)1 << size) * sizeof(Piece);
+  size_t bytes = sizeof(NetPieces) + ((size_t)1 << size) * sizeof(WirePiece);
   NetPieces *more = xcalloc(1, bytes);
   memset(more, 0, bytes); // the pages are there from now on
   *more = (NetPieces){w->free_pieces[size], w->pieces, size};
@@ -55,7 +55,7 @@ static NetPieces *take_pieces(NetWorld *w, size_t n) {
   return pieces;
 }
 
-static NetRequest *take_request(NetWorld *w, const Piece *pieces, size_t n) {
+static NetRequest *take_request(NetWorld *w, const WirePiece *pieces, size_t n) {
   if (!w->idle) make_requests(w);
   NetRequest *r = w->idle;
   w->idle = r->next;
@@ -64,7 +64,7 @@ static NetRequest *take_request(NetWorld *w, const Piece *pieces, size_t n) {
   return r;
 }
 
-static const Piece *pieces_of(const NetRequest *r) { return r->pieces ? r->pieces->list : &r->one; }
+static const WirePiece *pieces_of(const NetRequest *r) { return r->pieces ? r->pieces->list : &r->one; }
 
 static void drop_request(NetWorld *w, NetRequest *r) {
   if (r->pieces) {
@@ -159,7 +159,7 @@ static int look(NetWorld *w, NetRequest *r, bool *done) {
   return broken && !w->leaves ? blame(w, rank, NET_BROKEN, broken) : 0;
 }
 
-static int net_post(ProcessWorld *base, WireKind kind, const WirePeer *peer, const Piece *pieces, size_t n,
+static int net_post(ProcessWorld *base, WireKind kind, const WirePeer *peer, const WirePiece *pieces, size_t n,
                     WireRequest *request) {
   NetWorld *w = (NetWorld *)base;
   *request = (WireRequest){0};

@@ -12,7 +12,7 @@
 typedef struct NetPieces {
   struct NetPieces *next, *all; // of those that no message has; of all
   int size;                     // room for 2^size
-  Piece list[];
+  WirePiece list[];
 } NetPieces;
 
 // A send or receive under way. It stays where it is, and is used again.
@@ -24,7 +24,7 @@ typedef struct NetRequest {
   LinkMessage link;         // of the links
   uint64_t context;
   int tag;
-  Piece one;
+  WirePiece one;
   NetPieces *pieces;        // NULL: one
   size_t count;
 } NetRequest;

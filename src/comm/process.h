@@ -79,7 +79,7 @@ typedef struct ProcessWorld {
   WireContext everyone, control; // the wire's
   Heartbeat heartbeat, heartbeats[HEARTBEATS]; // received; sent to ranks 0 …
   WireRequest heartbeat_in, heartbeat_out[HEARTBEATS];
-  Piece *pieces;            // (pieces_capacity) of the message that is posted
+  WirePiece *pieces;            // (pieces_capacity) of the message that is posted
   size_t pieces_capacity;
   struct ProcessComm *handles; // that are not destroyed
   uint64_t created;         // communicators of which this rank is the lowest

@@ -73,17 +73,18 @@ int process_post_header(const ProcessComm *c, RequestBatch *batch, WireKind kind
   ProcessWorld *w = (ProcessWorld *)c->base.world;
   WirePeer to = {c->context, peer, c->base.ranks[peer], tag};
   *(kind == WIRE_RECEIVE ? &c->count[peer].headers_received : &c->count[peer].headers_sent) += sizeof *header;
-  return w->wire->post(w, kind, &to, &(Piece){header, sizeof *header}, 1, batch_add(batch));
+  return w->wire->post(w, kind, &to, &(WirePiece){header, sizeof *header}, 1, batch_add(batch));
 }
 
 int control_post(ProcessWorld *w, WireKind kind, void *data, size_t bytes, int rank, int tag, WireRequest *request) {
-  return w->wire->post(w, kind, &(WirePeer){w->control, rank, rank, tag}, &(Piece){data, bytes}, 1, request);
+  return w->wire->post(w, kind, &(WirePeer){w->control, rank, rank, tag}, &(WirePiece){data, bytes}, 1, request);
 }
 
 void pieces_reserve(ProcessWorld *w, size_t pieces) {
   if (pieces <= w->pieces_capacity) return;
   w->pieces = xrealloc(w->pieces, pieces * sizeof *w->pieces);
-  while (w->pieces_capacity < pieces) w->pieces[w->pieces_capacity++] = (Piece){0}; // the pages are there from now on
+  while (w->pieces_capacity < pieces)
+    w->pieces[w->pieces_capacity++] = (WirePiece){0}; // the pages are there from now on
 }
 
 // Messages are cut by the row of bytes alone, never by how one side's memory is cut: both sides must cut alike. Several

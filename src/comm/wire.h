@@ -28,7 +28,7 @@ typedef struct WirePeer {
 } WirePeer;
 
 // A piece of the memory of a message.
-typedef struct Piece { void *data; size_t bytes; } Piece;
+typedef struct WirePiece { void *data; size_t bytes; } WirePiece;
 
 // Why a world has failed, on its way to the other ranks.
 // silent: nothing comes of the rank that is to blame, though its connections have not ended.
@@ -41,7 +41,7 @@ typedef struct Wire {
   int ends;         // world_destroy of a world that has failed ends the process
   // A message in n pieces of memory (the list is copied, the memory is borrowed until it is done), of LARGEST_MESSAGE
   // bytes at most. Both sides may cut it into other pieces.
-  int (*post)(struct ProcessWorld *world, WireKind kind, const WirePeer *peer, const Piece *pieces, size_t n,
+  int (*post)(struct ProcessWorld *world, WireKind kind, const WirePeer *peer, const WirePiece *pieces, size_t n,
               WireRequest *request);
   // Of one that is done: done. Whoever gets an error calls process_failed.
   int (*test)(struct ProcessWorld *world, WireRequest *request, int *done);

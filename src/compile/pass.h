@@ -11,6 +11,7 @@ typedef double WorkSeconds(const struct MachineTimes *times, Dtype dtype, const 
 
 typedef struct CompileOptions {
   int mode;              // ModelMode
+  int never_trains;      // no graph of its job does: parameters are stored in the dtype in which MICRO reads them
   const Device *device;  // passes read its description only
   Step step;             // what is computed; of other modes than MODEL_TRAIN its forward pass
   Parallel parallel;     // what follows from step.parallel

@@ -38,7 +38,7 @@ static int check_divides(const Mesh *mesh, const Placement *p, const Shape *s, c
 static int place_parameters(Graph *g, const Mesh *mesh, const Layout *layout, Error *error) {
   for (int i = 0; i < g->variable.count; i++) {
     Variable *v = &g->variable.data[i];
-    if (v->kind == VARIABLE_OUTPUT || v->kind == VARIABLE_CACHE) continue; // see store_outputs, store_cache
+    if (variable_follows_its_maker(v)) continue; // see store_outputs, store_cache
     if (v->of && v->parameter < 0) continue; // the same everywhere, or an accumulator
     if (v->parameter < 0 && v->shape.rank > 0)
       return error_set(error, PLAIT_FAILED, "Variable %s has a shape but no parameter", user_name(v->name));

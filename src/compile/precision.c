@@ -9,6 +9,9 @@
 // With split masters (bf16) matrices have no Copy: their storage is the bf16 that MICRO reads, and the bits that make
 // fp32 of it are a Variable that only the update reads (ENCODING_SPLIT).
 //
+// Where nothing trains (CompileOptions.never_trains) there are no masters either: matrices are stored in the narrow
+// dtype. Loading rounds them as the cast of a Copy would, so that MICRO reads the same bits.
+//
 // Gradients may be narrower than that: what a microbatch adds is then rounded before it is reduced, and added in bf16.
 #include "base/fault.h"
 #include "ir/encoding.h"
@@ -42,6 +45,15 @@ static void follow_storage(Graph *g) {
     Tensor *t = &g->tensor.data[i];
     if (t->variable >= 0 && t->copy < 0) t->dtype = g->variable.data[t->variable].dtype;
   }
+}
+
+// Parameters are what narrow Copies would be.
+static void store_narrow(Graph *g, Dtype compute) {
+  for (int i = 0; i < g->variable.count; i++) {
+    Variable *v = &g->variable.data[i];
+    if (variable_is_stored(v) && FAULT(vectors_are_stored_narrow, v->narrow_copy, 1)) v->dtype = compute;
+  }
+  follow_storage(g);
 }
 
 // Older versions of a parameter need no more than what MICRO reads.
@@ -208,7 +220,8 @@ int pass_precision(Graph **graph, const CompileOptions *o, Error *error) {
   case DTYPE_F64: widen(g, o->step.precision); break;
   case DTYPE_BF16:
   case DTYPE_F16:
-    if (split) split_masters(g);
+    if (o->never_trains) store_narrow(g, o->step.precision);
+    else if (split) split_masters(g);
     else narrow_parameters(g, o->step.precision);
     break;
   default:

@@ -94,7 +94,7 @@ static void stage_variables(Graph *g) {
   int everywhere = graph_stage_set(g, &all);
   for (int i = 0; i < g->variable.count; i++) {
     Variable *v = &g->variable.data[i];
-    if (variable_is_stored(v) || v->kind == VARIABLE_OUTPUT || v->kind == VARIABLE_CACHE) continue;
+    if (variable_is_stored(v) || variable_follows_its_maker(v)) continue;
     v->stages = v->parameter >= 0 ? g->variable.data[v->parameter].stages : everywhere;
   }
   for (int i = 0; i < g->node.count; i++) {

@@ -97,6 +97,7 @@ static void do_run(const Device *device, Work *w) {
   Operand *operand = (Operand *)(uintptr_t)w->call.input;
   for (int i = 0; i < w->call.ninput + w->call.noutput; i++) operand[i].data = pointer_to(device, 0, operand[i].data);
   w->call.workspace = pointer_to(device, 0, w->call.workspace);
+  w->parameters.rank_begins = pointer_to(device, 0, w->parameters.rank_begins);
   w->bound.host(&w->call);
 }
 

@@ -342,6 +342,10 @@ static inline int variable_is_trained(const Variable *v) {
 static inline int variable_is_weight(const Variable *v) { return v->kind == VARIABLE_PARAMETER || v->version; }
 // ZeRO divides its storage over data ranks, and MICRO reads a Copy where it does. Gradients and moments follow it.
 static inline int variable_is_sharded_by_zero(const Variable *v) { return v->kind == VARIABLE_PARAMETER; }
+// It lies where the nodes that write it run, and as they make it.
+static inline int variable_follows_its_maker(const Variable *v) {
+  return v->kind == VARIABLE_OUTPUT || v->kind == VARIABLE_CACHE;
+}
 // A checkpoint has it.
 static inline int variable_is_saved(const Variable *v) {
   return v->kind == VARIABLE_PARAMETER || v->kind == VARIABLE_OPTIMIZER || v->kind == VARIABLE_COUNTER;

@@ -113,7 +113,7 @@ static double collective_end(Simulator *s, int c, const Cost *cost, const Meetin
 }
 
 // 1: it is known when the flight begins; 0: others have not come yet.
-static int begin(Simulator *s, int c, int stream, Flight *f) {
+static int begin(Simulator *s, int c, int stream, SimulatedFlight *f) {
   Meeting *m = meeting_of(s, c, f->node, f->number, f->cost);
   if (!isfinite(f->ready)) {
     f->ready = fmax(f->issued, s->rank[c].stream[stream].free);
@@ -131,9 +131,9 @@ static int begin(Simulator *s, int c, int stream, Flight *f) {
 
 // Flights of a stream take place one after the other, in the order of issue.
 static void resolve(Simulator *s, int c, int i) {
-  Stream *stream = &s->rank[c].stream[i];
+  SimulatedStream *stream = &s->rank[c].stream[i];
   while (stream->next < stream->flight.count) {
-    Flight *f = stream->flight.data[stream->next];
+    SimulatedFlight *f = stream->flight.data[stream->next];
     if (!f->flies && !meets(s, f->cost)) f->start = f->ready = fmax(f->issued, stream->free);
     else if (!f->flies && !begin(s, c, i, f)) return;
     f->flies = 1;
@@ -162,7 +162,7 @@ static int body_index(const Program *p, const Action *a) {
   return action_runs_body(a) ? 2 + a->stage * PHASE_COUNT + (int)action_phase(a) : 1;
 }
 
-static Flight *flight_of(const Simulator *s, int c, const Action *a, int instruction) {
+static SimulatedFlight *flight_of(const Simulator *s, int c, const Action *a, int instruction) {
   const SimulatedRank *r = &s->rank[c];
   int body = body_index(r->program, a), instance = body == 1 ? a->step % s->instances : 0;
   return &r->flight[body][(body == 1 ? r->program->end.count * instance : 0) + instruction];
@@ -177,8 +177,8 @@ static int stream_at(const Simulator *s, int axis) {
 
 static void issue(Simulator *s, int c, const Action *a, int instruction, const Node *n, const Cost *cost, double now) {
   SimulatedRank *r = &s->rank[c];
-  Flight *f = flight_of(s, c, a, instruction);
-  *f = (Flight){.cost = cost, .node = n, .number = number_of(r, a, n), .issued = now, .ready = INFINITY};
+  SimulatedFlight *f = flight_of(s, c, a, instruction);
+  *f = (SimulatedFlight){.cost = cost, .node = n, .number = number_of(r, a, n), .issued = now, .ready = INFINITY};
   int axis = collective_stream(&r->program->mesh, n), stream = stream_at(s, axis);
   vec_push(&r->stream[stream].flight, f);
   note_call(s, c, cost);
@@ -189,7 +189,7 @@ static void issue(Simulator *s, int c, const Action *a, int instruction, const N
 
 // Until the collective is done. For ranks of other stages the device is idle; of its own coordinate's collectives, for
 // those that come later than itself.
-static void wait_for_flight(Simulator *s, int c, const Flight *f, double *now) {
+static void wait_for_flight(Simulator *s, int c, const SimulatedFlight *f, double *now) {
   const Cost *cost = f->cost;
   double before = *now;
   if (s->critical && meets(s, cost) && f->end > *now && (cost->crossing || f->start > f->ready))
@@ -203,7 +203,7 @@ static void wait_for_flight(Simulator *s, int c, const Flight *f, double *now) {
 }
 
 // 1: the flight has landed, or there was none; 0: other ranks are not there yet.
-static int land(Simulator *s, int c, const Action *a, Flight *f, double *now) {
+static int land(Simulator *s, int c, const Action *a, SimulatedFlight *f, double *now) {
   if (!f->cost) return 1;
   if (!f->resolved) return 0;
   if (FAULT(simulated_overlap_is_free, 1, 0)) wait_for_flight(s, c, f, now);
@@ -263,8 +263,8 @@ static double kernel_end(const SimulatedRank *r, const Cost *cost, double now, d
 // A flight beside which kernels are slower, and of which nobody knows yet when it lands.
 static int flies_on(const SimulatedRank *r) {
   for EACH_STREAM(i, r) {
-    const Stream *stream = &r->stream[i];
-    const Flight *f = stream->next < stream->flight.count ? stream->flight.data[stream->next] : NULL;
+    const SimulatedStream *stream = &r->stream[i];
+    const SimulatedFlight *f = stream->next < stream->flight.count ? stream->flight.data[stream->next] : NULL;
     if (f && f->flies && !f->cost->crossing) return 1;
   }
   return 0;
@@ -284,7 +284,7 @@ static int kernel_ends(SimulatedRank *r, const Cost *cost, double *end) {
 // coordinate are the same, so they need nothing for it that this rank does later.
 static int beside_is_known(const Simulator *s, int c) {
   for EACH_STREAM(i, &s->rank[c]) {
-    const Stream *stream = &s->rank[c].stream[i];
+    const SimulatedStream *stream = &s->rank[c].stream[i];
     if (stream->next < stream->flight.count && !stream->flight.data[stream->next]->cost->crossing) return 0;
   }
   return 1;
@@ -325,7 +325,7 @@ static int run_instruction(Simulator *s, int c, const Action *a, const Body *bod
   if (cost[i].left) return 1;
   if (!cost[i].ranks) return beside_is_known(s, c) && run_kernel(s, c, a, n, &cost[i], now);
   if (cost[i].ranks == 1) return 1;
-  Flight *f = flight_of(s, c, a, i);
+  SimulatedFlight *f = flight_of(s, c, a, i);
   if (f->cost) return land(s, c, a, f, now); // that a REDUCE has started
   if (body->instruction[i].wait || FAULT(simulated_end_overlaps, 0, n->region == REGION_END))
     return issue(s, c, a, i, n, &cost[i], *now), 1;
@@ -488,8 +488,8 @@ static int next_kernel(const Simulator *s, double *end) {
 static void look_at_links(Simulator *s, int c) {
   SimulatedRank *r = &s->rank[c];
   for EACH_STREAM(i, r) {
-    Stream *stream = &r->stream[i];
-    Flight *f = stream->next < stream->flight.count ? stream->flight.data[stream->next] : NULL;
+    SimulatedStream *stream = &r->stream[i];
+    SimulatedFlight *f = stream->next < stream->flight.count ? stream->flight.data[stream->next] : NULL;
     if (!f || !f->flies || isnan(transfers_end(s->transfers, f->transfer - 1))) continue;
     resolve(s, c, i);
     if (!r->kernel.waits || f->cost->crossing || f->end <= r->kernel.since) continue;
@@ -538,12 +538,13 @@ static void make_rank(Simulator *s, int c, const Program *p, Costs *costs, Arena
   r->costs = costs;
   r->rank = s->options->all_ranks ? c : -1;
   r->coordinate = p->coordinate;
-  r->flight = arena_array(arena, Flight *, bodies);
-  r->flight[0] = arena_array(arena, Flight, p->begin.count + 1);
-  r->flight[1] = arena_array(arena, Flight, p->end.count * s->instances + 1);
+  r->flight = arena_array(arena, SimulatedFlight *, bodies);
+  r->flight[0] = arena_array(arena, SimulatedFlight, p->begin.count + 1);
+  r->flight[1] = arena_array(arena, SimulatedFlight, p->end.count * s->instances + 1);
   for EACH_PROGRAM_STAGE(stage, p)
     for (int phase = 0; phase < PHASE_COUNT; phase++)
-      r->flight[2 + stage * PHASE_COUNT + phase] = arena_array(arena, Flight, p->micro[stage][phase].count + 1);
+      r->flight[2 + stage * PHASE_COUNT + phase] =
+          arena_array(arena, SimulatedFlight, p->micro[stage][phase].count + 1);
   r->out = arena_array(arena, Outgoing, s->coordinates * 2);
   r->messages = arena_array(arena, MessagesOnLinks, s->coordinates);
   r->first = arena_array(arena, int, costs->group.count + 1);

@@ -9,7 +9,7 @@
 #include "machine/transfers.h"
 
 // A collective in flight, of an instruction: issued on a stream, where those before it come first.
-typedef struct Flight {
+typedef struct SimulatedFlight {
   const Cost *cost;        // NULL: none
   const Node *node;
   int number, resolved;    // number: as Meeting's
@@ -18,15 +18,15 @@ typedef struct Flight {
   double issued, ready;    // ready: when those before it are done; INFINITY: not known yet
   double start, end;       // once it is resolved
   int last;                // rank that came last
-} Flight;
+} SimulatedFlight;
 
 // A communication stream of a rank, as the executor has one for each axis.
-typedef struct Stream {
-  Vec(Flight *) flight; // in the order of issue; those before `next` are resolved
+typedef struct SimulatedStream {
+  Vec(SimulatedFlight *) flight; // in the order of issue; those before `next` are resolved
   int next;
   double free, busy;    // until its last collective; until that beside which kernels are slower: of those resolved
   int waits_next;       // of those that wait for the same meeting: the next one, as Meeting.waiting
-} Stream;
+} SimulatedStream;
 
 // Messages to one coordinate in one direction take place one after the other. Where links are shared, the end of one is
 // known only when time has passed.
@@ -47,8 +47,8 @@ typedef struct SimulatedRank {
   const Action *action;    // under way, at instruction `at`
   int at, due;             // due: next instruction whose collectives have been waited for
   double host;             // when the host has launched all kernels so far
-  Stream stream[MAX_AXES]; // by axis; see EACH_STREAM
-  Flight **flight;         // (bodies) of each instruction; END's are of `instances` steps
+  SimulatedStream stream[MAX_AXES]; // by axis; see EACH_STREAM
+  SimulatedFlight **flight;         // (bodies) of each instruction; END's are of `instances` steps
   Outgoing *out;           // (coordinates, 2) to each other coordinate, by direction
   Vec(int) sending;        // those of `out` with messages that are not there yet
   int alone;               // the collective that it waits for by itself, as Meeting.transfer

@@ -1,7 +1,6 @@
 // Rows of compact tensors for the ops of experts: in which order they lie, and how many each expert has.
 #pragma once
 #include "base/fault.h"
-#include "base/shares.h"
 #include "op/op.h"
 
 // A mask as a kernel gets it: (tokens = b·s, experts), 1 where the token goes to the expert.
@@ -37,9 +36,9 @@ static inline int row_parts(const RowParts *p) { return p->batch * p->zigzag * p
 
 // The samples of a mask: how many each of the parts has, or, where they are uneven, where the ranks' begin.
 typedef struct RowSamples {
-  int64_t each; // samples of a part, where all have as many (more than there are: one part); 0: as `shares` says
-  const Shares *shares;
-  int microbatch, parts;
+  int64_t each; // samples of a part, where all have as many (more than there are: one part); 0: as `begins` says
+  const int64_t *begins; // CallParameters.rank_begins
+  int parts;
   int rank, ranks;             // the first data rank, and how many a part has
   int64_t first;               // of the microbatch
 } RowSamples;
@@ -48,14 +47,13 @@ typedef struct RowSamples {
 // of their number.
 static inline RowSamples row_samples(const RowParts *p, const Operand *mask, const CallParameters *call, int rank) {
   RowSamples s = {.parts = p->batch, .ranks = p->ranks > 1 ? p->ranks : 1};
-  if (p->batch == 1 || !call || !call->shares || call->shares->even || !mask->size[0]) {
+  if (p->batch == 1 || !call || !call->rank_begins || !mask->size[0]) {
     s.each = p->batch == 1 || !mask->size[0] ? mask->size[0] + 1 : mask->size[0] / p->batch;
     return s;
   }
-  s.shares = call->shares;
-  s.microbatch = (int)call->microbatch;
-  s.first = shares_first(s.shares, s.microbatch, 0) + index_map(&mask->map[0], 0);
-  while (rank < 0 && shares_first(s.shares, s.microbatch, s.rank + 1) <= s.first) s.rank++;
+  s.begins = call->rank_begins;
+  s.first = index_map(&mask->map[0], 0);
+  while (rank < 0 && s.begins[s.rank + 1] <= s.first) s.rank++;
   s.rank = rank >= 0 ? rank : s.rank - s.rank % (s.parts * s.ranks);
   return s;
 }
@@ -64,7 +62,7 @@ static inline RowSamples row_samples(const RowParts *p, const Operand *mask, con
 static inline int row_part_of_sample(const RowSamples *s, int64_t sample) {
   if (s->each) return (int)(sample / s->each);
   int rank = s->rank;
-  while (shares_first(s->shares, s->microbatch, rank + 1) <= s->first + sample) rank++;
+  while (s->begins[rank + 1] <= s->first + sample) rank++;
   CHECK(rank - s->rank < s->parts * s->ranks);
   return FAULT(part_has_one_rank, (rank - s->rank) / s->ranks, (rank - s->rank) % s->parts);
 }

@@ -74,7 +74,9 @@ typedef struct CallParameters {
   uint64_t step;
   int64_t microbatch;
   int64_t sample_base; // add to index_map of a batch dim: position of the microbatch in the global batch
-  const struct Shares *shares; // which data ranks have which rows of it; NULL: all as many
+  const int64_t *rank_begins; // (data ranks + 1) where each data rank's rows begin in the microbatch, counted from its
+                              // first; an address of the device's memory. NULL: all have as many
+  int64_t data_ranks;         // of rank_begins
 } CallParameters;
 
 // One operand on one rank: contiguous, row-major, local shape. data is NULL for an absent optional input.

@@ -237,6 +237,8 @@ void memory_place_inputs(Program *p) {
     p->input_offset[i] = p->input_bytes;
     p->input_bytes += bytes * microbatches;
   }
+  p->begins_offset = p->input_bytes;
+  p->input_bytes += round_up(program_begins_bytes(p), p->device->space[0].alignment);
   p->input_bytes *= p->schedule->steps; // that are under way
 }
 

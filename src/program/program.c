@@ -233,6 +233,10 @@ Place program_place(const Program *p, int tensor, int number, int64_t step) {
   int instance = at->first + (int)((at->area == AREA_COMM ? step : number) % at->count);
   return (Place){.area = at->area, .offset = p->offset[instance]};
 }
+int64_t program_begins_bytes(const Program *p) {
+  return p->shares->even ? 0 : (int64_t)sizeof(int64_t) * p->schedule->microbatches * (p->shares->ranks + 1);
+}
+
 int64_t program_input_offset(const Program *p) { return p->arena_bytes; }
 
 int64_t program_input_bytes(const Program *p, int input, int *microbatches) {

@@ -120,6 +120,7 @@ struct Program {
   Packed packed;
   int64_t arena_bytes, input_bytes; // in this order in a rank's working memory; all instances together
   int64_t *input_offset; // per input of the graph, into the last of these; NULL: the device reads the host's memory
+  int64_t begins_offset; // likewise, of the table of data ranks' rows (runtime/inputs.h), where the batch is uneven
   MemoryPlan memory;
   Arena arena;
 };
@@ -161,6 +162,9 @@ Place program_variable_place(const Program *p, int variable, int copy, Turn turn
 // Where a tensor of the working memory lies, for microbatch `number` (through all steps of a stream) of step `step`;
 // offset -1: it is a Variable's or an input's.
 Place program_place(const Program *p, int tensor, int number, int64_t step);
+// Bytes of the table of where data ranks' rows begin, (microbatches, data ranks + 1) int64 for a step; 0: all have as
+// many.
+int64_t program_begins_bytes(const Program *p);
 int64_t program_input_offset(const Program *p); // of the inputs' copies: after all else
 // Bytes of a graph input that a step reads, and how many microbatches these are (1 in BEGIN and END).
 int64_t program_input_bytes(const Program *p, int input, int *microbatches);

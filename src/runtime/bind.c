@@ -260,8 +260,10 @@ static int bind_variables(Binding *b, Error *error) {
 int binding_make(Binding *b, const Program *p, State *state, DeviceQueue *queue, PlaitComm *world, Error *error) {
   *b = (Binding){.program = p, .state = state, .queue = queue};
   b->input = arena_array(&b->arena, BoundInputs, p->schedule->steps);
-  for (int set = 0; set < p->schedule->steps; set++)
+  for (int set = 0; set < p->schedule->steps; set++) {
     b->input[set].of = arena_array(&b->arena, StepInput, p->graph->input.count + 1);
+    if (program_begins_bytes(p)) b->input[set].begins = arena_alloc(&b->arena, (size_t)program_begins_bytes(p));
+  }
   b->input_rows = arena_array(&b->arena, Rows, p->graph->input.count + 1);
   for (int i = 0; i < p->graph->input.count; i++)
     b->input_rows[i] = rows_of(p, graph_tensor(p->graph, p->graph->input.data[i].tensor), state->rank);

@@ -105,12 +105,14 @@ static int exchange_rows(const Binding *binding, Bound *b, PlaitStream *stream, 
   const RowParts *parts = &((const ExchangeAttr *)(const void *)b->node->attr)->parts;
   int ranks = plait_comm_size(b->comm), home = parts->home;
   int64_t row = operand_extent(&b->input[0], 1, b->input[0].rank), count[2][ROW_PARTS_MOST] = {{0}};
+  CallParameters call = binding->parameters;
+  if (call.rank_begins) call.rank_begins = binding_host_begins(binding, (int)call.microbatch);
   for (int side = 0; side < 2; side++) { // sent, received
     Operand mask = b->input[1 + side];
     mask.data = state_host_pointer(binding->state, mask.data);
     if (side == !home) {
       int first = b->rows && b->rows[1 + side].count ? b->rows[1 + side].first : 0;
-      row_parts_count(parts, &mask, &binding->parameters, first, count[side]);
+      row_parts_count(parts, &mask, &call, first, count[side]);
     } else {
       expert_parts_count(&mask, ranks, count[side]);
     }

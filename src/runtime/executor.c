@@ -101,7 +101,6 @@ int executor_create(const Program *p, State *state, DeviceQueue *queue, PlaitCom
   *e = (Executor){.program = p, .queue = queue, .world = world};
   int code = binding_make(&e->binding, p, state, queue, world, error);
   e->binding.parameters.seed = seed;
-  e->binding.parameters.shares = p->shares;
   if (!code) code = make_streams(e, error);
   if (!code && queue->device->spaces > 1) code = device_queue_create(queue->device, NULL, &e->moves, error);
   if (code) {
@@ -316,6 +315,8 @@ static int run_body(Executor *e, BoundBody *body, const Action *a) {
   int end = a->to ? a->to : body->count, code = PLAIT_OK;
   if (FAULT(weights_of_a_microbatch_are_left_out, 0, a->kind == ACTION_WEIGHT && a->microbatch == 1)) return PLAIT_OK;
   e->binding.parameters.microbatch = a->microbatch;
+  e->binding.parameters.rank_begins = binding_rank_begins(&e->binding, a->microbatch);
+  e->binding.parameters.data_ranks = e->program->shares->ranks;
   e->binding.parameters.sample_base =
       FAULT(address_of_microbatch, shares_first(e->program->shares, a->microbatch, 0), 0);
   if (!a->from) OBSERVE(e, BODY, .action = a, .microbatch = a->microbatch);

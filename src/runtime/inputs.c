@@ -28,13 +28,50 @@ const char *binding_input_address(const Binding *b, int input, int set, int micr
   return (const char *)in->base + offset;
 }
 
+static int set_of_turn(const Binding *b) { return (int)(b->turn.step % b->program->schedule->steps); }
+
+static char *copies_of_set(const Binding *b, int set) {
+  const Program *p = b->program;
+  return b->state->in[0].work + program_input_offset(p) + set * (p->input_bytes / p->schedule->steps);
+}
+
+// Where data ranks' rows begin ---------------------------------------------------------------------------------------
+
+static int64_t begins_at(const Binding *b, int microbatch) {
+  return FAULT(begins_are_of_the_first_microbatch, microbatch, 0) * (int64_t)(b->program->shares->ranks + 1);
+}
+
+const int64_t *binding_host_begins(const Binding *b, int microbatch) {
+  const int64_t *begins = b->input[set_of_turn(b)].begins;
+  return begins ? begins + begins_at(b, microbatch) : NULL;
+}
+
+const int64_t *binding_rank_begins(const Binding *b, int microbatch) {
+  const int64_t *host = binding_host_begins(b, microbatch);
+  if (!host || FAULT(begins_stay_on_the_host, b->program->device->space[0].is_host, 1)) return host;
+  const char *copy = copies_of_set(b, set_of_turn(b)) + b->program->begins_offset;
+  return (const int64_t *)(const void *)copy + begins_at(b, microbatch);
+}
+
+// They may have changed since the last step.
+static void find_begins(Binding *b, int set) {
+  const Program *p = b->program;
+  int64_t *begins = b->input[set].begins;
+  for (int m = 0; begins && m < p->schedule->microbatches; m++)
+    shares_begins(p->shares, m, begins + m * (p->shares->ranks + 1));
+  if (begins && !p->device->space[0].is_host)
+    device_copy(b->state->queue, DEVICE_FROM_HOST, 0, copies_of_set(b, set) + p->begins_offset, begins,
+                program_begins_bytes(p));
+}
+
+// Inputs of the graph ------------------------------------------------------------------------------------------------
+
 // The copies have a separate queue; kernels come after them.
 static void copy_input(Binding *b, int set, int i) {
   const Program *p = b->program;
   int microbatches;
   int64_t bytes = program_input_bytes(p, i, &microbatches), stride = round_up(bytes, p->device->space[0].alignment);
-  char *to =
-      b->state->in[0].work + program_input_offset(p) + set * (p->input_bytes / p->schedule->steps) + p->input_offset[i];
+  char *to = copies_of_set(b, set) + p->input_offset[i];
   StepInput from = b->input[set].of[i];
   int in_micro = p->graph->input.data[i].region == REGION_MICRO;
   for (int m = 0; m < microbatches && from.base; m++) {
@@ -58,13 +95,14 @@ int binding_inputs(Binding *b, const StepInputs *given, int64_t step, Error *err
   int set = (int)(step % b->program->schedule->steps);
   int code = find_inputs(b, given, b->input[set].of, error);
   if (code) return code;
+  find_begins(b, set);
   copy_inputs(b, set, FILLED_BEFORE);
   b->input[set].late = &given->late;
   return PLAIT_OK;
 }
 
 int binding_wait_inputs(Binding *b, Error *error) {
-  int set = (int)(b->turn.step % b->program->schedule->steps), code = PLAIT_OK;
+  int set = set_of_turn(b), code = PLAIT_OK;
   const LateInputs *late = b->input[set].late;
   if (!late) return PLAIT_OK;
   if (late->wait) code = FAULT(late_input_is_not_awaited, late->wait(late->self, error), PLAIT_OK);

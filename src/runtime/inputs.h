@@ -32,9 +32,11 @@ typedef struct StepInputs {
 } StepInputs;
 
 // Those of the graph, as addresses of the device's.
+// And where the rows of each data rank begin (CallParameters.rank_begins), which kernels of experts read.
 typedef struct BoundInputs {
   StepInput *of;          // (inputs of the graph)
   const LateInputs *late; // to be waited for; NULL: nothing is
+  int64_t *begins;        // (microbatches, data ranks + 1) the host's; NULL: all ranks have as many
 } BoundInputs;
 
 typedef struct Binding Binding;
@@ -46,6 +48,10 @@ int binding_inputs(Binding *binding, const StepInputs *given, int64_t step, Erro
 // Waits for the late inputs of the step of binding->turn, and copies them likewise; does nothing where that has been
 // done. After an error the next call waits again.
 int binding_wait_inputs(Binding *binding, Error *error);
+// Where the rows of each data rank begin in a microbatch of the step of binding->turn: as an address of the device's,
+// and the host's. NULL: all have as many.
+const int64_t *binding_rank_begins(const Binding *binding, int microbatch);
+const int64_t *binding_host_begins(const Binding *binding, int microbatch);
 // Where an input lies for a microbatch, as an address of the device's. set: the step's number modulo the steps that may
 // run at once.
 const char *binding_input_address(const Binding *binding, int input, int set, int microbatch);

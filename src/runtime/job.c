@@ -1,5 +1,6 @@
 // Jobs: graphs and Programs of a model in one parallel configuration.
 #include "runtime/job.h"
+#include "base/fault.h"
 #include "runtime/state.h"
 
 #define JOB_ROLE(name, mode, activity, what) const JobRole role_##name = {#name, MODEL_##mode, ACTIVITY_##activity};
@@ -133,14 +134,15 @@ int job_create(const ModelConfig *config, const CompileOptions *options, const J
                Error *error) {
   Job *j = job_new(options, run);
   const JobRole *role = role_of((ModelMode)options->mode);
-  int code = add(j, role, shares_of(j, &options->step.batch), options, config, NULL, -1, error);
+  j->options.never_trains = FAULT(inference_has_masters, options->mode != MODEL_TRAIN, 0);
+  int code = add(j, role, shares_of(j, &options->step.batch), &j->options, config, NULL, -1, error);
   for (int64_t n = 1; !code && options->mode == MODEL_GENERATE && n < options->step.batch.length[DIM_SEQ]; n *= 2) {
-    CompileOptions o = options_beside(j, options, role);
+    CompileOptions o = options_beside(j, &j->options, role);
     o.step.batch.length[DIM_SEQ] = n;
     code = add(j, role, shares_of(j, &o.step.batch), &o, config, NULL, -1, error);
   }
   if (!code && options->mode == MODEL_TRAIN && run->evaluate_samples) {
-    CompileOptions o = options_beside(j, options, &role_evaluate);
+    CompileOptions o = options_beside(j, &j->options, &role_evaluate);
     compile_set_batch(&o, run->evaluate_samples, o.step.batch.micro);
     code = add(j, &role_evaluate, shares_of(j, &o.step.batch), &o, config, NULL, -1, error);
   }

@@ -8,14 +8,14 @@
 //   pp 1  prologue  F0 B0 F1 B1  body  SUMS f0 b0 f1 b1 END
 #include "schedule/schedule.h"
 
-typedef struct Stream { ActionList *list; int stage, warm, microbatches; } Stream;
+typedef struct Writer { ActionList *list; int stage, warm, microbatches; } Writer;
 
-static void push(const Stream *s, ListPart part, ActionKind kind, int step, int microbatch) {
+static void push(const Writer *s, ListPart part, ActionKind kind, int step, int microbatch) {
   vec_push(s->list, (Action){.kind = kind, .stage = s->stage, .microbatch = microbatch, .part = part, .step = step});
 }
 
 // All forwards of a step, and the backwards that take turns with them.
-static void forwards(const Stream *s, ListPart part, int step) {
+static void forwards(const Writer *s, ListPart part, int step) {
   int late = s->microbatches - s->warm;
   push(s, part, ACTION_BEGIN, step, 0);
   for (int k = 0; k < s->microbatches; k++) {
@@ -28,7 +28,7 @@ static void forwards(const Stream *s, ListPart part, int step) {
 
 void schedule_2bw(StageMap map, int stages, int microbatches, int coordinate, ActionList *list) {
   CHECK(stages == map.coordinates && microbatches >= stages, "2bw runs one stage a pipeline rank");
-  Stream s = {list, coordinate, map.coordinates - 1 - coordinate, microbatches};
+  Writer s = {list, coordinate, map.coordinates - 1 - coordinate, microbatches};
   forwards(&s, LIST_PROLOGUE, 0);
   if (!s.warm) push(&s, LIST_BODY, ACTION_SUMS, 0, 0);
   forwards(&s, LIST_BODY, 1);

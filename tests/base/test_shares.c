@@ -7,6 +7,16 @@
 #include <cmocka.h>
 #include "base/shares.h"
 
+// Where ranks begin in a microbatch, all at once and one by one.
+static void check_begins(const Shares *s) {
+  int64_t begins[SHARES_MOST_WEIGHED + 1];
+  for (int m = 0; m < s->microbatches; m++) {
+    shares_begins(s, m, begins);
+    for (int r = 0; r <= s->ranks; r++)
+      assert_int_equal(shares_first(s, m, 0) + begins[r], shares_first(s, m, r));
+  }
+}
+
 static void check(int64_t global, int ranks, int64_t micro) {
   Shares s = shares_create(global, ranks, micro);
   int64_t at = 0, most = 0, all = 0;
@@ -19,6 +29,7 @@ static void check(int64_t global, int ranks, int64_t micro) {
       at += rows;
       all |= rows != s.bound;
     }
+  check_begins(&s);
   assert_int_equal(at, global);
   assert_int_equal(most, s.bound);
   assert_int_equal(s.even, !all);
@@ -70,6 +81,7 @@ static void check_weighed(const Shares *s, int64_t micro) {
       at += rows;
       rows_of_step[r] += rows;
     }
+  check_begins(s);
   assert_int_equal(at, s->global);
   assert_int_equal(shares_first(s, s->microbatches, 0), s->global);
   for (int r = 0; r < s->ranks; r++) assert_int_equal(rows_of_step[r], s->rows[r]);

@@ -62,19 +62,19 @@ static void turn(Pair *p) {
 // A message and the receive that it is for.
 typedef struct Item {
   LinkMessage send, receive;
-  Piece from[PIECES], to[PIECES];
+  WirePiece from[PIECES], to[PIECES];
   unsigned char *data, *got;
   size_t bytes;
   uint64_t tag;
   bool posted, received;
 } Item;
 
-static void cut(Piece *pieces, unsigned char *data, size_t bytes) {
+static void cut(WirePiece *pieces, unsigned char *data, size_t bytes) {
   size_t first = bytes ? draw((unsigned)bytes + 1) : 0,
          second = bytes - first ? draw((unsigned)(bytes - first) + 1) : 0;
-  pieces[0] = (Piece){data, first};
-  pieces[1] = (Piece){data + first, second};
-  pieces[2] = (Piece){data + first + second, bytes - first - second};
+  pieces[0] = (WirePiece){data, first};
+  pieces[1] = (WirePiece){data + first, second};
+  pieces[2] = (WirePiece){data + first + second, bytes - first - second};
 }
 
 static void item_make(Item *item, uint64_t tag, size_t bytes) {
@@ -259,7 +259,7 @@ static void test_wrong_order(void **context) {
   static unsigned char memory[LINK_FIRST + 100];
   for (int i = 0; i < 4; i++) {
     Pair p = pair_open(true, NULL, 0);
-    Piece piece = {memory, 100};
+    WirePiece piece = {memory, 100};
     LinkMessage m = link_message(&piece, 1);
     memset(memory, 0xee, sizeof memory);
     link_receive(p.match, &m, 1, 0);
@@ -310,7 +310,7 @@ static void test_any_bytes(void **context) {
   static unsigned char memory[1000], noise[4000];
   for (int round = 0; round < 3000; round++) {
     Pair p = pair_open(true, NULL, 0);
-    Piece piece = {memory, sizeof memory};
+    WirePiece piece = {memory, sizeof memory};
     LinkMessage m = link_message(&piece, 1);
     memset(memory, 0xee, sizeof memory);
     link_receive(p.match, &m, 1, 0);
@@ -344,7 +344,7 @@ static void test_wrong_answers(void **context) {
   };
   for (size_t i = 0; i < sizeof answers / sizeof *answers; i++) {
     int fd[2];
-    Piece piece = {memory, sizeof memory};
+    WirePiece piece = {memory, sizeof memory};
     LinkMessage m = link_message(&piece, 1);
     assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, fd), 0);
     LinkOut *o = link_out_create(channel_open(fd[0], false, NULL), false, 1);

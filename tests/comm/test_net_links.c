@@ -68,11 +68,11 @@ static void until_done(Ranks *r, const LinkMessage *m) {
 static void exchange(Ranks *r, size_t bytes) {
   unsigned char *memory = xcalloc(2 * MOST * MOST, bytes);
   LinkMessage sent[MOST][MOST], got[MOST][MOST];
-  Piece from[MOST][MOST], to[MOST][MOST];
+  WirePiece from[MOST][MOST], to[MOST][MOST];
   for (int i = 0; i < r->n; i++)
     for (int k = 0; k < r->n; k++) {
-      from[i][k] = (Piece){memory + (size_t)(MOST * i + k) * bytes, bytes};
-      to[i][k] = (Piece){memory + (size_t)(MOST * MOST + MOST * i + k) * bytes, bytes};
+      from[i][k] = (WirePiece){memory + (size_t)(MOST * i + k) * bytes, bytes};
+      to[i][k] = (WirePiece){memory + (size_t)(MOST * MOST + MOST * i + k) * bytes, bytes};
       memset(from[i][k].data, 1 + MOST * i + k, bytes);
       sent[i][k] = link_message(&from[i][k], 1);
       got[i][k] = link_message(&to[i][k], 1);
@@ -284,7 +284,7 @@ static void flood(void **state) {
 static void malformed(void **state) {
   Ranks r = ranks_open(2, false, false);
   unsigned char memory[64] = {0};
-  Piece piece = {memory, sizeof memory};
+  WirePiece piece = {memory, sizeof memory};
   LinkMessage m = link_message(&piece, 1);
   links_receive(r.links[1], &m, 0, 5);
   int fd = connect_to(&r.address[1]), rank = 1;
@@ -308,7 +308,7 @@ static void another_listens(void **state) {
   NetAddress at = loopback();
   LinkAddress told = {0};
   unsigned char memory[64] = {0};
-  Piece piece = {memory, sizeof memory};
+  WirePiece piece = {memory, sizeof memory};
   LinkMessage m = link_message(&piece, 1);
   ProofTerms terms = {.secret = &secret, .purpose = "plait: messages between two ranks", .words = {2, 0}};
   Proof proof;
@@ -334,7 +334,7 @@ static void another_listens(void **state) {
 static void nobody_listens(void **state) {
   Ranks r = ranks_open(2, false, false);
   unsigned char memory[64] = {0};
-  Piece piece = {memory, sizeof memory};
+  WirePiece piece = {memory, sizeof memory};
   LinkMessage m = link_message(&piece, 1);
   int rank = 1;
   links_destroy(r.links[1]);
@@ -350,7 +350,7 @@ static void nobody_listens(void **state) {
 static void busy(void **state) {
   Ranks r = ranks_open(2, false, false);
   unsigned char from[64] = {1}, to[64] = {0};
-  Piece out = {from, sizeof from}, in = {to, sizeof to};
+  WirePiece out = {from, sizeof from}, in = {to, sizeof to};
   LinkMessage sent = link_message(&out, 1), got = link_message(&in, 1);
   int fd[LINKS_GUESTS];
   links_send(r.links[0], &sent, 1, 5, false);

@@ -12,7 +12,7 @@ typedef struct HubMessage {
   int from, tag; // from -1: any
   size_t bytes, n;
   char *data;    // of a send
-  Piece *pieces; // (n) of a receive
+  WirePiece *pieces; // (n) of a receive
   int done;
 } HubMessage;
 
@@ -69,18 +69,18 @@ static HubMessage *hub_take(HubMessage **list, uint64_t context, int from, int t
   return NULL;
 }
 
-static void hub_deliver(const char *data, size_t bytes, const Piece *pieces, size_t n, size_t room) {
+static void hub_deliver(const char *data, size_t bytes, const WirePiece *pieces, size_t n, size_t room) {
   CHECK(bytes == room, "a message of %zu bytes where %zu are expected", bytes, room);
   for (size_t i = 0; i < n; data += pieces[i++].bytes) memcpy(pieces[i].data, data, pieces[i].bytes);
 }
 
-static char *hub_pack(const Piece *pieces, size_t n, size_t bytes) {
+static char *hub_pack(const WirePiece *pieces, size_t n, size_t bytes) {
   char *data = xcalloc(bytes + 1, 1), *to = data;
   for (size_t i = 0; i < n; to += pieces[i++].bytes) memcpy(to, pieces[i].data, pieces[i].bytes);
   return data;
 }
 
-static int hub_post(ProcessWorld *base, WireKind kind, const WirePeer *peer, const Piece *pieces, size_t n,
+static int hub_post(ProcessWorld *base, WireKind kind, const WirePeer *peer, const WirePiece *pieces, size_t n,
                            WireRequest *request) {
   Hub *hub = ((HubWorld *)base)->hub;
   size_t bytes = 0;

@@ -29,11 +29,11 @@ static void receive(int fd[2], const uint8_t *data, size_t size) {
   Match *match = xcalloc(1, sizeof *match);
   LinkIn *in = link_in_create(channel_open(fd[1], true, NULL), false, 0, match);
   unsigned char memory[TAGS][BYTES + 2];
-  Piece piece[TAGS];
+  WirePiece piece[TAGS];
   LinkMessage m[TAGS];
   memset(memory, 0xee, sizeof memory);
   for (uint64_t tag = 0; tag < TAGS; tag++) {
-    piece[tag] = (Piece){memory[tag] + 1, BYTES};
+    piece[tag] = (WirePiece){memory[tag] + 1, BYTES};
     m[tag] = link_message(&piece[tag], 1);
     link_receive(match, &m[tag], tag, tag % 2 ? 0 : MATCH_ANY);
   }
@@ -48,7 +48,7 @@ static void receive(int fd[2], const uint8_t *data, size_t size) {
 
 static void answer(int fd[2], const uint8_t *data, size_t size) {
   static unsigned char memory[LINK_FIRST + 10];
-  Piece piece = {memory, sizeof memory}, small = {memory, 4};
+  WirePiece piece = {memory, sizeof memory}, small = {memory, 4};
   LinkMessage one = link_message(&piece, 1), other = link_message(&small, 1);
   LinkOut *out = link_out_create(channel_open(fd[1], false, NULL), false, 1);
   other.answer = true;

@@ -207,7 +207,7 @@ static void at_the_links(void **state) {
   Error error = {0};
   Crowd crowd;
   unsigned char *from = xcalloc(BYTES, 1), *to = xcalloc(BYTES, 1);
-  Piece out = {from, BYTES}, in = {to, BYTES};
+  WirePiece out = {from, BYTES}, in = {to, BYTES};
   assert_int_equal(net_resolve("127.0.0.1", 0, &at, NULL), PLAIT_OK);
   for (int r = 0; r < RANKS; r++) {
     links[r] = links_create(r, RANKS);

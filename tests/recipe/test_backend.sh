@@ -1,7 +1,7 @@
 #!/bin/bash
 # tier 1; rooms device machine
 # run.backend: cuda, commands that plan take it on any machine, and commands that run refuse it in one sentence where there is
-# no driver, before anything is searched or written. What runs: test_cuda_runs.sh.
+# no driver, before anything is searched or written. (Runs: test_cuda_runs.sh.)
 . "$SOURCE/tests/train/harness.sh" || exit 1
 cuda=run.backend=cuda
 

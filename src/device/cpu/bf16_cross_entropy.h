@@ -183,12 +183,36 @@ static void head_rows(Head *h, int64_t i0, int64_t block, int64_t n, const Packe
   for (int64_t i = 0; i < m; i++) head_row(h, logit + i * HEAD_ROW, i0 + i, block, n);
 }
 
+// A block of words by few rows, which is read where it lies (few_rows.h).
+static void head_few(Head *h, int64_t block, int64_t n) {
+  enum { COLUMNS = FEW_COLUMNS_bf16 };
+  float logit[FEW_MOST_bf16 * HEAD_ROW], sums[FEW_MOST_bf16 * COLUMNS];
+  const uint16_t *words = (const uint16_t *)h->call->input[1].data + block * HEAD_WORDS * h->e;
+  for (int64_t j = 0; j < n; j += COLUMNS)
+    for (int64_t k = 0; k < h->e; k += KC) {
+      int64_t columns = n - j < COLUMNS ? n - j : COLUMNS;
+      few_rows_bf16(&(FewRows_bf16){.rows = h->n, .depth = h->e - k < KC ? h->e - k : KC, .a = h->x + k,
+                                    .a_row = h->e, .b = words + j * h->e + k, .b_column = h->e, .columns = columns,
+                                    .fetch = j + 2 * COLUMNS <= n}, sums);
+      for (int64_t i = 0; i < h->n; i++)
+        for (int64_t c = 0; c < columns; c++) {
+          float *to = logit + i * HEAD_ROW + j + c, sum = sums[i * COLUMNS + c];
+          *to = k ? *to + sum : sum;
+        }
+    }
+  for (int64_t i = 0; i < h->n; i++) head_row(h, logit + i * HEAD_ROW, i, block, n);
+}
+
 // A block of words, packed into the thread's memory where it stays near, with a part of the chunk's rows.
 static void head_unit(void *argument, int slot, int64_t unit) {
   Head *h = argument;
   int64_t block = unit / h->parts, part = unit % h->parts, j0 = block * HEAD_WORDS,
           n = h->vocab - j0 < HEAD_WORDS ? h->vocab - j0 : HEAD_WORDS;
   int64_t groups = (h->n + HEAD_ROWS - 1) / HEAD_ROWS, to = groups * (part + 1) / h->parts;
+  if (!LEVEL_BF16 && h->n <= FEW_MOST_bf16) {
+    head_few(h, block, n);
+    return;
+  }
   Packed *words = (Packed *)(void *)(h->product + (size_t)slot * head_slot_bytes(h->e)),
          *memory = words + HEAD_WORDS * step_up(h->e);
   float *logit = (float *)(void *)(memory + HEAD_ROWS * KA);

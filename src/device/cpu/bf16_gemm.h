@@ -243,6 +243,48 @@ static void product_together(const Product *g, void *workspace, int64_t room, Te
   }
 }
 
+// Few rows: units of panels, each read and multiplied at once (few_rows.h). Not with bf16 instructions, which add
+// pairs.
+typedef struct FewJob { const Product *g; int64_t panels, each, depth; } FewJob; // depth: of a block
+
+static int product_is_few(const Product *g) {
+  return !LEVEL_BF16 && g->m > 0 && g->m <= FEW_MOST_bf16 && g->k > 0 && g->b_row == 1 && g->a_column == 1;
+}
+
+static void product_few_panel(const FewJob *job, int64_t j) {
+  enum { COLUMNS = FEW_COLUMNS_bf16 };
+  const Product *g = job->g;
+  float sums[FEW_MOST_bf16 * COLUMNS], before[FEW_MOST_bf16 * COLUMNS];
+  int64_t columns = g->n - j < COLUMNS ? g->n - j : COLUMNS;
+  for (int64_t k = 0; k < g->k; k += job->depth) {
+    int last = k + job->depth >= g->k;
+    few_rows_bf16(&(FewRows_bf16){.rows = g->m, .depth = last ? g->k - k : job->depth, .a = g->a + k,
+                                  .a_row = g->a_row, .b = g->b + j * g->b_column + k, .b_column = g->b_column,
+                                  .columns = columns, .fetch = j + 2 * COLUMNS <= g->n}, sums);
+    for (int64_t r = 0; r < g->m; r++) {
+      float *sum = sums + r * COLUMNS, *c = g->wide ? (float *)g->c + r * g->c_row + j : before + r * COLUMNS;
+      int add = g->wide ? g->add || k : k > 0;
+      for (int64_t i = 0; i < columns; i++) c[i] = add ? c[i] + sum[i] : sum[i];
+      if (!g->wide && last)
+        narrow_tile_row((uint16_t *)g->c + r * g->c_row + j, c, g->bias ? g->bias + j : NULL, g->add, columns);
+    }
+  }
+}
+
+static void product_few_unit(void *argument, int slot, int64_t unit) {
+  const FewJob *job = argument;
+  int64_t end = (unit + 1) * job->each < job->panels ? (unit + 1) * job->each : job->panels;
+  for (int64_t p = unit * job->each; p < end; p++) product_few_panel(job, p * FEW_COLUMNS_bf16);
+}
+
+static void product_few(const Product *g, Team *team) {
+  FewJob job = {.g = g,
+                .panels = (g->n + FEW_COLUMNS_bf16 - 1) / FEW_COLUMNS_bf16,
+                .depth = blocks_of(g->n, g->k, g->wide, PACKED_B).depth};
+  job.each = few_unit_panels_bf16(job.panels, team);
+  team_each(team, (job.panels + job.each - 1) / job.each, product_few_unit, &job);
+}
+
 static void product_part(void *argument, int slot, int64_t part) {
   const CpuParts *p = argument;
   Product g = *(const Product *)p->product;
@@ -267,6 +309,10 @@ static void product_part(void *argument, int slot, int64_t part) {
 // larger of them is parted. Not where rows of A are contiguous (NT, NN): by fp32 arithmetic, products of C's shape lost
 // 1 to 6 points of their share of the peak, since packing turns rows into columns there, and was done twice.
 static void product(const Product *g, void *workspace, Team *team) {
+  if (product_is_few(g)) {
+    product_few(g, team);
+    return;
+  }
   int size = team_size(team), slots = team_slots(team), by_rows = g->m > g->n;
   int64_t step = by_rows ? MR : NR, all = by_rows ? g->m : g->n, tiles = (all + step - 1) / step;
   if (g->a_column == 1 || size == 1 || slots > CPU_MOST_PARTING || !g->k || tiles < 2 * size) {

@@ -47,6 +47,8 @@
 #include "device/cpu/norm.h"
 #include "device/cpu/token.h"
 #include "device/cpu/bf16_tile.h"
+#define FEW_PAIRS
+#include "device/cpu/few_rows.h"
 #include "device/cpu/bf16_gemm.h"
 #include "device/cpu/bf16_groups.h"
 #include "device/cpu/bf16_matmul.h"

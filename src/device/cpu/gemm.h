@@ -364,6 +364,42 @@ static void TYPED(gemm_together)(const GEMM *g, void *workspace, int64_t room, T
   }
 }
 
+// Few rows: units of panels, each read and multiplied at once (few_rows.h).
+typedef struct TYPED(FewJob) { const GEMM *g; int64_t panels, each; } TYPED(FewJob);
+
+static void TYPED(gemm_few_panel)(const GEMM *g, int64_t j) {
+  enum { COLUMNS = TYPED(FEW_COLUMNS) };
+  REAL sums[TYPED(FEW_MOST) * COLUMNS];
+  int64_t columns = g->n - j < COLUMNS ? g->n - j : COLUMNS;
+  for (int64_t k = 0; k < g->k; k += KC) {
+    TYPED(few_rows)(&(TYPED(FewRows)){.rows = g->m, .depth = g->k - k < KC ? g->k - k : KC, .a = g->a + k,
+                                      .a_row = g->a_row, .b = g->b + j * g->b_column + k, .b_column = g->b_column,
+                                      .columns = columns, .fetch = j + 2 * COLUMNS <= g->n}, sums);
+    const REAL *bias = g->bias && !k ? g->bias + j : NULL;
+    for (int64_t r = 0; r < g->m; r++) {
+      REAL *c = g->c + r * g->c_row + j, *sum = sums + r * COLUMNS;
+      for (int64_t i = 0; bias && i < columns; i++) sum[i] += bias[i];
+      for (int64_t i = 0; i < columns; i++) c[i] = g->add || k ? c[i] + sum[i] : sum[i];
+    }
+  }
+}
+
+static void TYPED(gemm_few_unit)(void *argument, int slot, int64_t unit) {
+  const TYPED(FewJob) *job = argument;
+  int64_t end = (unit + 1) * job->each < job->panels ? (unit + 1) * job->each : job->panels;
+  for (int64_t p = unit * job->each; p < end; p++) TYPED(gemm_few_panel)(job->g, p * TYPED(FEW_COLUMNS));
+}
+
+static int TYPED(gemm_is_few)(const GEMM *g) {
+  return g->m > 0 && g->m <= TYPED(FEW_MOST) && g->k > 0 && g->b_row == 1 && g->a_column == 1;
+}
+
+static void TYPED(gemm_few)(const GEMM *g, Team *team) {
+  TYPED(FewJob) job = {.g = g, .panels = (g->n + TYPED(FEW_COLUMNS) - 1) / TYPED(FEW_COLUMNS)};
+  job.each = TYPED(few_unit_panels)(job.panels, team);
+  team_each(team, (job.panels + job.each - 1) / job.each, TYPED(gemm_few_unit), &job);
+}
+
 static void TYPED(gemm_part)(void *argument, int slot, int64_t part) {
   const CpuParts *p = argument;
   GEMM g = *(const GEMM *)p->product;
@@ -391,6 +427,10 @@ static void TYPED(gemm_part)(void *argument, int slot, int64_t part) {
 static void TYPED(gemm)(const GEMM *g, void *workspace, Team *team) {
   enum { MOST_PARTS = 4, LEAST_COLUMNS = 256, LEAST_PACKED = 768 }; // of a thread; of a part, which packs all of A or B
   int size = team_size(team), slots = team_slots(team), is_packed = g->a_column != 1;
+  if (TYPED(gemm_is_few)(g)) {
+    TYPED(gemm_few)(g, team);
+    return;
+  }
   int by_rows = is_packed && g->m > g->n, least = is_packed ? LEAST_PACKED : LEAST_COLUMNS;
   int64_t all = by_rows ? g->m : g->n, tiles = by_rows ? (all + MR - 1) / MR : (all + NR - 1) / NR;
   if (size == 1 || slots > CPU_MOST_PARTING || !g->k || tiles < (by_rows ? 4 : 2) * size) {

@@ -4,6 +4,7 @@
 #include "device/cpu/simd.h"
 #include "device/cpu/vmath.h"
 #include "device/cpu/activation.h"
+#include "device/cpu/few_rows.h"
 #include "device/cpu/gemm.h"
 #include "device/cpu/matmul.h"
 #include "device/cpu/attention_tiles.h"

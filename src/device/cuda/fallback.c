@@ -135,10 +135,18 @@ static void copy_out(CudaQueue *q, const Operand *device, const Operand *host, i
       return;
 }
 
+// The table that kernels of experts read, as if it were one more operand; absent where the call has none.
+static Operand begins_of(const KernelCall *call) {
+  const CallParameters *p = call->parameters;
+  if (!p || !p->rank_begins) return (Operand){0};
+  return (Operand){
+      .data = (void *)(uintptr_t)p->rank_begins, .dtype = DTYPE_F64, .rank = 1, .size = {p->data_ranks + 1}};
+}
+
 void fallback_run(CudaQueue *q, const DeviceBound *bound, const KernelCall *call) {
   const Fallback *f = bound->own;
   const char *op = op_name(f->op);
-  int count = call->ninput + call->noutput;
+  int begins = call->ninput + call->noutput, count = begins + 1;
   if (cuda_has_failed(q)) return;
   size_t bytes, workspace = workspace_of(f, call);
   if (workspace < f->workspace_bytes) workspace = f->workspace_bytes;
@@ -146,6 +154,7 @@ void fallback_run(CudaQueue *q, const DeviceBound *bound, const KernelCall *call
   Stretch *stretch = xcalloc((size_t)count + 1, sizeof *stretch);
   memcpy(operand, call->input, (size_t)call->ninput * sizeof *operand);
   memcpy(operand + call->ninput, call->output, (size_t)call->noutput * sizeof *operand);
+  operand[begins] = begins_of(call);
   int stretches = find_stretches(operand, count, stretch, &bytes);
   if (grow(q, bytes + workspace + 1, op)) {
     for (int i = 0; i < stretches; i++) stretch[i].host = q->host + (uintptr_t)stretch[i].host;
@@ -158,6 +167,9 @@ void fallback_run(CudaQueue *q, const DeviceBound *bound, const KernelCall *call
     here.input = host;
     here.output = host + call->ninput;
     here.queue = &q->host_queue;
+    CallParameters parameters = call->parameters ? *call->parameters : (CallParameters){0};
+    parameters.rank_begins = host[begins].data;
+    if (call->parameters) here.parameters = &parameters;
     here.workspace = workspace ? q->host + bytes : NULL;
     here.workspace_size = workspace;
     if (copy_in(q, stretch, stretches, op)) {
