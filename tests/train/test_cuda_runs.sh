@@ -33,6 +33,9 @@ if [ "$tier" -gt 1 ]; then
   same pp $one mesh.pp=2 precision=fp32
   same zero3 parallel.zero=3 precision=bf16
   same fp16 $one precision=fp16
+  sed 's/"vocab_size": [0-9]*/"vocab_size": 300/; s/"hidden_size": [0-9]*/"hidden_size": 32/
+    s/"intermediate_size": [0-9]*/"intermediate_size": 48/; s/"num_hidden_layers": [0-9]*/"num_hidden_layers": 2/' "$SOURCE/models/moe-demo.json" >moe.json
+  same moe model.config=moe.json precision=fp32 'batch.balance=[3,1]' # kernels of experts read where data ranks' rows begin
   same muon $one precision=fp32 optimizer.name=muon
   PLAIT_EMULATED_DEVICES=3 same devices mesh.dp=4 'run.devices=[2,0]' precision=fp32
   # without the CPU's graph, in fp32: sums are joined otherwise, and none of them rounds apart
