@@ -25,7 +25,7 @@ static int check_positions(const Recipe *r, Error *error) {
                    ranks);
 }
 
-// Pages of a cache of so many bytes: keys and values of all layers, in fp32, or fp64 as the model.
+// Pages of a cache of o->kv_memory bytes: keys and values of all layers, in fp32, or fp64 as the model.
 static int pages_in(const Inference *i, const InferenceOptions *o, int64_t *pages, Error *error) {
   const ModelConfig *c = &i->source->config;
   double token = 2.0 * (double)(c->layers * c->kv_heads * c->head_dim) * (i->recipe.precision == DTYPE_F64 ? 8 : 4);
