@@ -20,6 +20,7 @@ same() {
     for part in "$name.cpu"/checkpoints/step-*/part-*; do cmp "$part" "$name.$seed${part#"$name.cpu"}" || fail "$name: $part"; done
   done
 }
+without_time() { sed -E 's/, [0-9.]+ m?s\)$/)/' "$1"; }
 one='mesh.dp=1 parallel.zero=0'
 # shellcheck disable=SC2086 # words on purpose, here and below
 same gpt $one precision=fp32
@@ -56,7 +57,7 @@ if [ "$tier" -gt 1 ]; then
   for command in "eval gpt.1 --data valid" "generate gpt.1 --prompt ba --seed 3 --max-tokens 8"; do
     "$PLAIT" $command run.backend=cpu >cpu 2>err || fail "$command on the CPU: $(cat err)"
     PLAIT_CUDA_HOST=all "$PLAIT" $command run.backend=cuda >cuda 2>err || fail "$command on cuda: $(cat err)"
-    diff <(sed 's/[0-9.]*k* tokens\/s.*//; s/[0-9.]* m*s$//' cpu) <(sed 's/[0-9.]*k* tokens\/s.*//; s/[0-9.]* m*s$//' cuda) || fail "$command differs"
+    diff <(without_time cpu) <(without_time cuda) || fail "$command differs"
   done
 fi
 
