@@ -47,7 +47,7 @@ static void follow_storage(Graph *g) {
   }
 }
 
-// What would be narrow Copies are the parameters themselves.
+// The parameters themselves are narrow, as their Copies would be.
 static void store_narrow(Graph *g, Dtype compute) {
   for (int i = 0; i < g->variable.count; i++) {
     Variable *v = &g->variable.data[i];

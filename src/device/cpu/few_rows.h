@@ -56,7 +56,7 @@ static void TYPED(few_edge)(V line[TYPED(FEW_DEPTH)], const ELEMENT *b, int64_t 
   }
 }
 
-// Each row of x (rows, FEW_DEPTH) by the lines: sums of a vector of columns, FEW_VECTORS apart, go on.
+// Each row of x (rows, FEW_DEPTH) by the lines, added to sums of a vector of columns, FEW_VECTORS apart.
 INLINE void TYPED(few_chains)(V *sum, const REAL *x, const V *line, int64_t depth, int64_t rows) {
   for (int64_t r = 0; r < rows; r++, x += TYPED(FEW_DEPTH)) {
     V t = sum[r * TYPED(FEW_VECTORS)];
@@ -95,7 +95,7 @@ INLINE void TYPED(few_step)(V *sum, const TYPED(FewRows) *q, TYPED(FewAhead) *ah
   }
 }
 
-// What is left of k.
+// The rest of k.
 static void TYPED(few_rest)(V *sum, const TYPED(FewRows) *q, int64_t k) {
   for (int v = 0; v * WIDTH < q->columns; v++) {
     V line[TYPED(FEW_DEPTH)];
