@@ -21,7 +21,7 @@ static double measure(const Job *job, const Device *device, const StepInputs *in
   if (!code) code = state_create(job_program(job, 0), device, job->work_bytes[0], 0, &state, error);
   if (!code) code = device_queue_create(device, team, &queue, error);
   if (!code) code = executor_create(job_train(job)->program[0], state, queue, NULL, 1, &executor, error);
-  if (!code) state_init(state, 1, every_one);
+  if (!code) state_init(state, 1, every_one, NULL);
   for (int i = 0; i < repeat && !code; i++) {
     double start = clock_seconds();
     code = executor_run(executor, (uint64_t)i + 1, inputs, 0, error);

@@ -163,6 +163,9 @@ if(CMOCKA_FOUND)
     set_property(SOURCE tests/comm/stranger.c APPEND PROPERTY COMPILE_DEFINITIONS PLAIT_UCX=1)
     set_property(SOURCE tests/comm/stranger.c APPEND PROPERTY INCLUDE_DIRECTORIES ${UCX_INCLUDE_DIRS})
   endif()
+  foreach(name test_cuda test_emulator) # they load it
+    add_dependencies(${name} emulated_cuda)
+  endforeach()
   target_link_options(test_parity_bits PRIVATE -Wl,--wrap=team_each) # it watches who comes to a job
   target_link_options(test_steady_memory PRIVATE -Wl,--wrap=xcalloc,--wrap=xrealloc) # it counts them
 
@@ -173,7 +176,7 @@ if(CMOCKA_FOUND)
     if(script MATCHES "/examples/" AND TARGET examples) # scripts/fuzz builds none
       list(APPEND targets examples)
     endif()
-    file(STRINGS ${script} program LIMIT_COUNT 1 REGEX "^# needs test_[a-z_]+$") # a program of tests/ that it runs
+    file(STRINGS ${script} program LIMIT_COUNT 1 REGEX "^# needs (test|emulated)_[a-z_]+$") # what it runs, or loads
     if(program)
       string(REPLACE "# needs " "" program ${program})
       list(APPEND targets ${program})

@@ -1,6 +1,7 @@
 // plait doctor: what plait uses of this machine and build, what is missing, what that is good for and how to get
 // it.
 #include "device/cpu/cpu.h"
+#include "device/cuda/facts.h"
 #include "base/control_group.h"
 #include "base/file.h"
 #include "base/memory_usage.h"
@@ -197,18 +198,46 @@ static int nvidia_devices(void) {
   return count;
 }
 
-static void tell_gpus(void) {
+// Where there is a GPU but no driver for plait, what nvidia-smi says of it.
+static void tell_no_driver(const char *why) {
   char line[256] = "";
   int count = nvidia_devices();
   if (on_path("nvidia-smi"))
     output_of("nvidia-smi --query-gpu=name,memory.total,driver_version --format=csv,noheader", line, sizeof line);
-  if (count || strchr(line, ',')) {
-    say(LOOK, "GPU", "%d NVIDIA GPU%s%s%s, which this version of plait cannot use yet: it computes on CPUs only",
-        count ? count : 1, count > 1 ? "s" : "", *line ? ", the first: " : "", line);
+  if (!count && !strchr(line, ',')) {
+    say(GOOD, "GPU", "none%s; run.backend: cuda needs one by NVIDIA (%s)",
+        file_exists("/dev/kfd") ? " by NVIDIA (one by AMD)" : "", why);
     return;
   }
-  say(GOOD, "GPU", "none%s; this version of plait computes on CPUs only",
-      file_exists("/dev/kfd") ? " by NVIDIA (one by AMD)" : "");
+  say(MISSING, "GPU", "%d by NVIDIA%s%s, but %s", count ? count : 1, *line ? ", the first: " : "", line, why);
+  advice("run.backend: cuda (docs/cuda.md)", "install NVIDIA's driver, 525 or a newer one");
+}
+
+static void tell_gpu(int number) {
+  CudaFacts f;
+  Error error = {0};
+  if (cuda_facts(number, &f, &error)) {
+    say(LOOK, "GPU", "%s", error.message);
+    return;
+  }
+  say(GOOD, "GPU", "%d: %s, compute capability %d.%d, %d multiprocessors, %s of %s free", number, f.name, f.major,
+      f.minor, f.multiprocessors, units_bytes((double)f.available).s, units_bytes((double)f.total).s);
+}
+
+static void tell_gpus(void) {
+  Error error = {0};
+  int version, devices;
+  const char *driver;
+  if (cuda_driver_facts(&driver, &version, &devices, &error)) {
+    tell_no_driver(error.message);
+    return;
+  }
+  say(GOOD, "CUDA", "the driver %s is one for CUDA %d.%d and older, with %d device%s", driver, version / 1000,
+      version % 1000 / 10, devices, devices == 1 ? "" : "s");
+  for (int i = 0; i < devices; i++) tell_gpu(i);
+  say(LOOK, "CUDA",
+      "this version has no kernels for GPUs: with run.backend: cuda tensors lie there, and all ops run on the "
+      "host; cuBLAS and cuDNN are not used (docs/cuda.md)");
 }
 
 // The wheel ----------------------------------------------------------------------------------------------------------

@@ -21,12 +21,10 @@ const char *device_kind_name(DeviceKind kind) { return kinds[kind].name; }
 int device_shares_host(DeviceKind kind) { return kinds[kind].shares_host; }
 
 const Device *device_describe(DeviceKind kind) {
-  const Device *instance;
-  Error ignored = {0};
-  if (kind != DEVICE_AUTO) return kinds[kind].describe();
-  for (int k = 0; k < DEVICE_KINDS; k++)
-    if (!device_instance(kinds[k].describe(), 0, &instance, &ignored)) return kinds[k].describe();
-  CHECK(0, "no device can run");
+  int k = kind;
+  if (kind == DEVICE_AUTO)
+    for (k = 0; !kinds[k].shares_host;) k++;
+  return kinds[k].describe();
 }
 
 int device_space_wish(char *text, size_t size) {
@@ -60,6 +58,16 @@ static int cannot_run(const Device *device, Error *error) {
   if (device->implementation) return PLAIT_OK;
   return error_set(error, PLAIT_INFEASIBLE, "this build of plait can plan for the device %s, but not run it",
                    device->name);
+}
+
+int device_present(const Device *device, Error *error) {
+  int code = cannot_run(device, error);
+  return code || !device->implementation->present ? code : device->implementation->present(error);
+}
+
+int device_ready(const Device *device, const DeviceNumbers *numbers, Error *error) {
+  int code = cannot_run(device, error);
+  return code || !device->implementation->ready ? code : device->implementation->ready(device, numbers, error);
 }
 
 int device_instance(const Device *device, int number, const Device **instance, Error *error) {

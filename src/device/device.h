@@ -21,7 +21,7 @@ typedef enum DeviceKind {
 #define DEVICE(id, name, shares) DEVICE_##id,
 #include "device/devices.def"
   DEVICE_KINDS,
-  DEVICE_AUTO = DEVICE_KINDS // the first one that this build can run and this process has
+  DEVICE_AUTO = DEVICE_KINDS // the host's own
 } DeviceKind;
 
 // Description --------------------------------------------------------------------------------------------------------
@@ -52,6 +52,7 @@ typedef struct DeviceKernel {
   Dtype dtype;
   Kernel host;      // a function that the CPU runs; NULL: the implementation has its own
   int is_reference; // the op's reference kernel, for lack of a faster one
+  int on_host;      // the device has none: operands are copied to the host, where the CPU's kernel runs, and back
   // Bytes of workspace for one call, from local shapes; NULL: none. An upper bound over `threads` threads. Reads
   // operands that the node may lack: input and output end with DEVICE_OPTIONAL_OPERANDS empty ones.
   size_t (*workspace)(const Operand *input, const Operand *output, const void *attr, int threads);
@@ -83,7 +84,7 @@ struct Device {
 
 // The descriptions of devices.def. device_cpu: the portable and SIMD kernels of src/device/cpu; picks by the machine at
 // run time (PLAIT_SIMD=reference|portable|avx2|avx512|avx512_bf16|amx); its memory lies where PLAIT_SPACE says.
-// device_cuda: a GPU that runs CUDA, without an implementation, for plans and predictions.
+// device_cuda: a GPU that runs CUDA (docs/cuda.md); a description needs none, and asks no driver.
 #define DEVICE(id, name, shares) const Device *device_##name(void);
 #include "device/devices.def"
 // Reference kernels only; PLAIT_SPACE counts here too.
@@ -118,6 +119,13 @@ struct DeviceQueue {
 // The state of a queue when it was recorded: done when all that had been put into it is.
 typedef struct DeviceEvent { DeviceQueue *queue; uint64_t number; } DeviceEvent;
 
+// Which devices of the kind ranks take in turn; count 0: all that there are.
+enum { DEVICE_MOST_NUMBERS = 64 };
+typedef struct DeviceNumbers { int count, number[DEVICE_MOST_NUMBERS]; } DeviceNumbers;
+static inline int device_number(const DeviceNumbers *numbers, int rank) {
+  return numbers->count ? numbers->number[rank % numbers->count] : rank;
+}
+
 typedef enum DeviceCopy { DEVICE_FROM_HOST, DEVICE_TO_HOST } DeviceCopy;
 enum { DEVICE_HOST = -1 }; // in the place of a space's number: an address is a pointer of the host's
 
@@ -130,6 +138,11 @@ struct DeviceImplementation {
   // Where a process may have several of the kind: the one for rank `number` among those of this machine, which stays
   // until the process ends. PLAIT_FAILED, with a sentence: there is none. NULL: the description is its only instance.
   int (*instance)(const Device *device, int number, const Device **instance, Error *error);
+  // As device_present and device_ready; NULL: there is nothing to ask.
+  int (*present)(Error *error);
+  int (*ready)(const Device *device, const DeviceNumbers *numbers, Error *error);
+  // Bytes of an instance's memory that are free, and all of them; NULL: it is the host's.
+  int (*room)(const Device *instance, int64_t *available, int64_t *total, Error *error);
   // Memory of `bytes` in a space, a multiple of its page, all zero. PLAIT_NO_MEMORY with the reason.
   int (*allocate)(const Device *device, int space, int64_t bytes, char **address, Error *error);
   void (*release)(const Device *device, int space, char *address, int64_t bytes);
@@ -152,6 +165,12 @@ struct DeviceImplementation {
   // there has been waited for. NULL: there is none, and they reach a mirror of it (State.mirror).
   void *(*host_pointer)(const Device *device, void *address);
 };
+
+// Whether this machine has what it takes to run such a device, as far as can be asked by a process that will fork; and
+// whether these devices are there and can be used, by the process that will use them. PLAIT_INFEASIBLE, with a
+// sentence.
+int device_present(const Device *device, Error *error);
+int device_ready(const Device *device, const DeviceNumbers *numbers, Error *error);
 
 // What rank `number` among those of this machine computes on: a device with the description of this one, to which
 // memory and queues belong.

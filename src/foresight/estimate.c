@@ -45,7 +45,7 @@ static void estimated_step(const Job *job, int processes, Estimate *e) {
 int estimate_run(const Recipe *r, const Job *job, int processes, int64_t steps, Estimate *e) {
   int ranks = processes ? 1 : job->options.parallel.mesh.ranks;
   *e = (Estimate){.threads = job->run.threads * ranks, .cores = cores_available()};
-  if (!job->options.device->implementation) return 0;
+  if (!device_shares_host(job->options.device->kind)) return 0;
   e->simulated = !processes && simulated_step(job, e);
   e->most = e->simulated ? 1 : FAULT(estimates_are_exact, constant(NULL, CONSTANT_ESTIMATE_MOST), 1);
   if (!e->simulated) {

@@ -68,7 +68,6 @@ Request *scheduler_submit(Scheduler *s, const RequestOptions *o) {
 // The last pages first: without those before them they cannot be found.
 static void release_pages(Scheduler *s, Request *r) {
   while (r->pages.count) page_release(&s->pool[r->row], r->pages.data[--r->pages.count]);
-  r->done = FAULT(preempted_keep_their_place, r->begin, r->done);
 }
 
 static void leave(Scheduler *s, Request *r) {
@@ -118,7 +117,7 @@ static Request *youngest(const Scheduler *s, int row) {
 
 // Where the context is full, the newer half is computed again as the beginning of a new one.
 static void renew_window(const Scheduler *s, Request *r) {
-  if (r->ids.count - r->begin <= s->options.context) return;
+  if (r->ids.count - r->begin <= FAULT(windows_are_too_long, s->options.context, s->options.context + 1)) return;
   r->begin = r->done = r->ids.count - (s->options.context + 1) / 2;
 }
 

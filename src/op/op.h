@@ -76,6 +76,7 @@ typedef struct CallParameters {
   int64_t sample_base; // add to index_map of a batch dim: position of the microbatch in the global batch
   const int64_t *rank_begins; // (data ranks + 1) where each data rank's rows begin in the microbatch, counted from its
                               // first; an address of the device's memory. NULL: all have as many
+  int64_t data_ranks;         // of rank_begins
 } CallParameters;
 
 // One operand on one rank: contiguous, row-major, local shape. data is NULL for an absent optional input.

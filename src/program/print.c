@@ -60,6 +60,7 @@ static int print_body(const Program *p, const char *title, const Body *b, const 
     print_operands(p, n, n->input, n->ninput, only, out);
     if (b->instruction[i].wait) fprintf(out, " until %d", b->instruction[i].wait);
     if (node_by_reference(p->graph, n, p->device)) fprintf(out, " (reference kernel)");
+    if (node_on_host(p->graph, n, p->device)) fprintf(out, " (on the host)");
     fprintf(out, "%s   # %s\n", n->refreshes ? " where it is stale" : "", n->name);
   }
   return count;

@@ -255,23 +255,46 @@ static int has_work(const Graph *g, const Node *n) {
   return 0;
 }
 
-int node_by_reference(const Graph *g, const Node *n, const Device *device) {
-  DeviceKernel kernel = {0};
-  return node_has_kernel(n) && has_work(g, n) && device->find(device, n->op, node_dtype(g, n), &kernel) &&
-         kernel.is_reference;
+static int find_kernel(const Graph *g, const Node *n, const Device *device, DeviceKernel *kernel) {
+  *kernel = (DeviceKernel){.host = NULL};
+  return node_has_kernel(n) && has_work(g, n) && device->find(device, n->op, node_dtype(g, n), kernel);
 }
 
-void graph_reference_ops(const Graph *g, const Device *device, char *text, size_t size) {
+int node_by_reference(const Graph *g, const Node *n, const Device *device) {
+  DeviceKernel kernel;
+  return find_kernel(g, n, device, &kernel) && kernel.is_reference;
+}
+
+int node_on_host(const Graph *g, const Node *n, const Device *device) {
+  DeviceKernel kernel;
+  return find_kernel(g, n, device, &kernel) && kernel.on_host;
+}
+
+// The ops of nodes that fulfil a test, each once, and with its dtype; returns how many nodes with kernels do not.
+static int list_ops(const Graph *g, const Device *device, int (*test)(const Graph *, const Node *, const Device *),
+                    char *text, size_t size) {
   char seen[OP_COUNT][DTYPE_COUNT] = {{0}};
+  int others = 0;
   *text = 0;
   for (int i = 0; i < g->node.count; i++) {
     const Node *n = &g->node.data[i];
     Dtype dtype = node_dtype(g, n);
     size_t used = strlen(text);
-    if (seen[n->op][dtype] || !node_by_reference(g, n, device)) continue;
+    int listed = test(g, n, device);
+    others += !listed && node_has_kernel(n) && has_work(g, n);
+    if (!listed || seen[n->op][dtype]) continue;
     seen[n->op][dtype] = 1;
     snprintf(text + used, size - used, "%s%s in %s", used ? ", " : "", op_name(n->op), dtype_name(dtype));
   }
+  return others;
+}
+
+void graph_reference_ops(const Graph *g, const Device *device, char *text, size_t size) {
+  list_ops(g, device, node_by_reference, text, size);
+}
+
+void graph_host_ops(const Graph *g, const Device *device, char *text, size_t size) {
+  if (!list_ops(g, device, node_on_host, text, size) && *text) snprintf(text, size, "all ops");
 }
 
 // On a microbatch; -1: in BEGIN and END. Without what each owner does alone (program_owned).

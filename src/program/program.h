@@ -172,6 +172,9 @@ int64_t program_input_bytes(const Program *p, int input, int *microbatches);
 // such ops of a graph: "dropout in fp64, …", or "".
 int node_by_reference(const Graph *g, const Node *n, const Device *device);
 void graph_reference_ops(const Graph *g, const Device *device, char *text, size_t size);
+// The same of nodes that a device leaves to the host: "all ops" where it has no kernel for any.
+int node_on_host(const Graph *g, const Node *n, const Device *device);
+void graph_host_ops(const Graph *g, const Device *device, char *text, size_t size);
 int64_t tensor_local_elements(const Graph *g, const Tensor *tensor); // on one rank
 // FLOPs of all kernels of a step on one rank; and of a stage's body on one microbatch.
 double program_flops(const Program *p);

@@ -152,6 +152,7 @@ typedef struct Recipe {
     int wire;     // RecipeWire
     double silence; // seconds after which a rank of net that says nothing counts as dead
     int backend;  // DeviceKind
+    RecipeInts devices; // numbers of those that ranks take in turn; count 0: all
     char *cluster; // the name of a shipped cluster, or the absolute path of a file, or NULL
     int threads;  // of all ranks on this machine together; 0: auto
     bool work_stealing; // local ranks that wait help others

@@ -360,6 +360,7 @@ int recipe_check_keys(Recipe *r, const Recipe *defaults, Error *error) {
   if (!is_open(r)) code = check_needs(r, defaults, error);
   if (!code && !is_open(r)) code = check_memory(r, error);
   if (!code) code = check_rollback(r, error);
+  if (!code) code = recipe_check_devices(r, error);
   return code || is_open(r) ? code : note_idle(r, defaults);
 }
 

@@ -31,6 +31,7 @@ static const RecipeWord accumulate_words[] = {
     {"reduced", RECIPE_ACCUMULATE_REDUCED, false}, {"local", RECIPE_ACCUMULATE_LOCAL, false}, {0}};
 static const RecipeWord update_words[] = {
     {"end", RECIPE_UPDATE_END, false}, {"in_backward", RECIPE_UPDATE_IN_BACKWARD, false}, {0}};
+static const RecipeWord device_words[] = {{"auto", 0, false}, {0}};
 static const RecipeWord balance_words[] = {{"even", 0, false}, {"measured", RECIPE_BALANCE_MEASURED, false}, {0}};
 static const RecipeWord context_words[] = {
     {"auto", ALGORITHM_NONE, false},
@@ -464,11 +465,16 @@ const RecipeKey recipe_keys[] = {
             "With `run.comm: net`: how many seconds a rank may say nothing before it counts as dead. Its process, not "
             "its computing, says ten times in that time that it is alive."),
     KEY("run.backend", RECIPE_CHOICE, run.backend, "auto", .words = backend_words, .example = "auto", .inference = true,
+        .doc = "The device that computes: `cpu`, or `cuda`, an NVIDIA GPU (docs/cuda.md says what of it was tried on a "
+               "card: so "
+               "far nothing, and its kernels are those of the CPU). `auto` is the CPU until a card has shown that "
+               "`cuda` is "
+               "right and fast."),
+    KEY("run.devices", RECIPE_INTS, run.devices, "auto", .words = device_words, .least = 0,
+        .most = DEVICE_MOST_NUMBERS - 1, .inference = true,
         .doc =
-            "The device that computes: `cpu`, or with `auto` the first that this build can run and this process has. "
-            "`cuda` is a GPU that plait knows "
-            "by its "
-            "description only: plan, simulate, compare, explain and recipe take it, and commands that run refuse it."),
+            "With run.backend: cuda: the numbers of the devices that the ranks of a machine take in turn, as `[0, 2]`. "
+            "`auto`: all of them. Several ranks may share one."),
     KEY("run.cluster", RECIPE_NAME_OR_PATH, run.cluster,
         .doc = "The cluster that `plait plan` and `plait simulate` predict for where `--cluster` is missing, "
                "and that `plan: auto` plans for: the name of one that comes with plait (`plait cluster` lists them), "

@@ -316,6 +316,7 @@ static int run_body(Executor *e, BoundBody *body, const Action *a) {
   if (FAULT(weights_of_a_microbatch_are_left_out, 0, a->kind == ACTION_WEIGHT && a->microbatch == 1)) return PLAIT_OK;
   e->binding.parameters.microbatch = a->microbatch;
   e->binding.parameters.rank_begins = binding_rank_begins(&e->binding, a->microbatch);
+  e->binding.parameters.data_ranks = e->program->shares->ranks;
   e->binding.parameters.sample_base =
       FAULT(address_of_microbatch, shares_first(e->program->shares, a->microbatch, 0), 0);
   if (!a->from) OBSERVE(e, BODY, .action = a, .microbatch = a->microbatch);

@@ -30,6 +30,7 @@ typedef struct JobOptions {
   uint64_t seed;
   int64_t evaluate_samples; // beside training: global batch of an evaluation step; 0: there is none
   int sketch;               // see ProgramOptions
+  DeviceNumbers devices;    // that the ranks of a machine take in turn
   int check;                // run.desync_check: after each step ranks compare what they issued and hold
 } JobOptions;
 

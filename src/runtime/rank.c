@@ -74,14 +74,14 @@ int rank_load(Rank *r, const Job *job, Error *error) {
   find_data_rank(r);
   const Device *device;
   int number = FAULT(ranks_share_an_instance, r->rank % plait_world_local_size(r->world->world), 0);
-  int code = device_instance(job->options.device, number, &device, error);
+  int code = device_instance(job->options.device, device_number(&job->run.devices, number), &device, error);
   if (!code && (job->run.threads > 1 || job->teams))
     code = team_create_in(job->teams, job->run.threads, &r->team, error);
   if (!code && lends(job)) comm_set_idle(r->world, (Idle){lend, r->team});
   if (!code) code = state_create(job_program(job, c), device, job->work_bytes[c], r->rank, &r->state, error);
   if (!code) code = device_queue_create(device, r->team, &r->queue, error);
   if (code) return code;
-  state_init(r->state, job->run.seed, is_not_loaded);
+  state_init(r->state, job->run.seed, is_not_loaded, r->team);
   code = create_executors(r, c, error);
   if (!code && r->train) r->batch = xcalloc((size_t)rank_most_ahead(r) + 1, sizeof(Batch *));
   if (!code) create_inputs(r);
@@ -113,7 +113,7 @@ int64_t rank_bound_bytes(const Job *job, int coordinate) {
   return bytes;
 }
 
-void rank_initialise(Rank *r) { state_init(r->state, r->job->run.seed, variable_is_loaded); }
+void rank_initialise(Rank *r) { state_init(r->state, r->job->run.seed, variable_is_loaded, r->team); }
 
 void rank_unload(Rank *r) {
   if (!r->job) return;

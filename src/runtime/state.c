@@ -2,7 +2,9 @@
 #include "runtime/encoding.h"
 #include "base/fault.h"
 #include "device/host.h"
+#include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 int64_t program_work_bytes(const Program *p) { return program_input_offset(p) + p->input_bytes; }
 
@@ -87,9 +89,15 @@ static void copy_bytes(const State *s, DeviceCopy kind, Place place, int64_t at,
         (void)memcpy(to, from, (size_t)bytes));
 }
 
+// A device that has failed takes the process along: what it holds can neither be read nor computed with any more, and
+// whoever reads a Variable must not write what was not read into a checkpoint.
 static void drain(const State *s) {
   Error error = {0};
-  CHECK(!device_drain(s->queue, &error), "%s", error.message);
+  if (!device_drain(s->queue, &error)) return;
+  error_name_rank(&error, s->rank, NULL);
+  fprintf(stderr, "plait: %s\n", error.message);
+  fflush(NULL);
+  _exit(1);
 }
 
 // The same of `n` numbers of a few bits each, number `first` on: of the bytes at both ends, others have a part.
@@ -171,28 +179,50 @@ double state_scalar(const State *s, KnownVariable known) {
 
 // Initialisation ----------------------------------------------------------------------------------------------------
 
+// A piece of a Variable, whose elements a team's threads make in parts.
+typedef struct InitPiece {
+  const Variable *variable;
+  PhiloxKey key;
+  const Box *box;
+  void *out;
+} InitPiece;
+enum { INIT_PART = 1 << 12 }; // elements
+
 // The elements of one row of the last dim, whose first has the global index `first`.
-static void init_row(const Variable *v, PhiloxKey key, int64_t first, int64_t count, void *out, int64_t at) {
+static void init_row(const InitPiece *p, int64_t first, int64_t count, int64_t at) {
+  const Variable *v = p->variable;
   for (int64_t i = 0; i < count; i++) {
     double x = v->init.value;
-    if (v->init.kind == INIT_NORMAL) x *= philox_normal(key, (uint64_t)(first + i));
-    dtype_store(out, variable_dtype(v), at + i, x);
+    if (v->init.kind == INIT_NORMAL) x *= philox_normal(p->key, (uint64_t)(first + i));
+    dtype_store(p->out, variable_dtype(v), at + i, x);
   }
 }
 
-static void init_piece(const Variable *v, PhiloxKey key, const Box *piece, void *out) {
-  int rank = v->shape.rank;
-  int64_t width = rank ? piece->local[rank - 1] : 1, rows = box_elements(piece) / width, index[BOX_MAX_RANK] = {0};
-  for (int64_t r = 0; r < rows; r++) {
-    int64_t first = 0;
-    for (int d = 0; d < rank; d++)
-      first = first * FAULT(address_of_init, v->shape.size[d], piece->local[d]) + piece->offset[d] + index[d];
-    init_row(v, key, first, width, out, r * width);
-    for (int d = rank - 2; d >= 0 && ++index[d] == piece->local[d]; d--) index[d] = 0;
+// The global index of an element of the box, by its place there.
+static int64_t global_index(const InitPiece *p, int64_t at) {
+  int64_t index = 0, stride = 1;
+  for (int d = p->variable->shape.rank - 1; d >= 0; d--) {
+    index += (p->box->offset[d] + at % p->box->local[d]) * stride;
+    at /= p->box->local[d];
+    stride *= FAULT(address_of_init, p->variable->shape.size[d], p->box->local[d]);
+  }
+  return index;
+}
+
+static void init_part(void *argument, int slot, int64_t part) {
+  const InitPiece *p = argument;
+  int rank = p->variable->shape.rank;
+  int64_t width = rank ? p->box->local[rank - 1] : 1, at = part * INIT_PART, end = at + INIT_PART;
+  if (end > box_elements(p->box)) end = box_elements(p->box);
+  while (at < end) {
+    int64_t count = width - at % width;
+    if (count > end - at) count = end - at;
+    init_row(p, global_index(p, at), count, at);
+    at += FAULT(init_parts_end_at_rows, count, width);
   }
 }
 
-void state_init(State *s, uint64_t seed, VariableTest *wanted) {
+void state_init(State *s, uint64_t seed, VariableTest *wanted, Team *team) {
   enum { AT_ONCE = 1 << 16 };
   const Graph *g = s->program->graph;
   double *memory = xcalloc(AT_ONCE, sizeof *memory);
@@ -203,7 +233,8 @@ void state_init(State *s, uint64_t seed, VariableTest *wanted) {
     for (ShardBoxes b = state_boxes(s, i, -1); shard_next(&b);) {
       BoxPieces pieces = {.whole = b.box, .most = AT_ONCE};
       while (box_next_piece(&pieces)) {
-        init_piece(v, key, &pieces.piece, memory);
+        InitPiece piece = {v, key, &pieces.piece, memory};
+        team_each(team, (box_elements(&pieces.piece) + INIT_PART - 1) / INIT_PART, init_part, &piece);
         state_write(s, i, -1, &pieces.piece, memory);
       }
     }

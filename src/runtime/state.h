@@ -65,5 +65,6 @@ double state_scalar(const State *s, KnownVariable known);
 int state_has(const State *s, KnownVariable known);
 
 // Init rules of the Variables that are asked for, addressed by (seed, name, global index): the same bits under every
-// parallel configuration. Variables that no rule fills stay as they are: zero at first.
-void state_init(State *s, uint64_t seed, VariableTest *wanted);
+// parallel configuration and with any number of threads. team: NULL for none. Variables that no rule fills stay as they
+// are: zero at first.
+void state_init(State *s, uint64_t seed, VariableTest *wanted, Team *team);

@@ -143,7 +143,7 @@ static LaunchComm launch_comm(const Recipe *r) {
 int setup_launch(Launch *launch, const Recipe *r, Error *error) {
   char mesh[96];
   snprintf(mesh, sizeof mesh, "pp %d × dp %d × cp %d × tp %d", r->mesh.pp, r->mesh.dp, r->mesh.cp, r->mesh.tp);
-  int code = recipe_check_runs(r, error);
+  int code = recipe_check_ready(r, error);
   if (!code && r->dp_is_auto && launch_comm(r) != LAUNCH_LOCAL)
     code = launch_use(launch, recipe_rank_count(r), error);
   if (launch->idle) return code;

@@ -49,7 +49,8 @@ int64_t setup_copy_bytes(const Recipe *recipe, const Job *job, int coordinate, i
 
 int64_t setup_rank_bytes(const Recipe *recipe, const ModelConfig *config, const Job *job, int coordinate) {
   int64_t sum;
-  return job_state_bytes(job, coordinate) + job_mirror_bytes(job, coordinate) +
+  bool is_host = device_shares_host(job->options.device->kind); // else its memory is another one than the mirror's
+  return job_state_bytes(job, coordinate) + (is_host ? job_mirror_bytes(job, coordinate) : 0) +
          setup_loader_bytes(recipe, config, job) + rank_bound_bytes(job, coordinate) +
          setup_copy_bytes(recipe, job, coordinate, &sum);
 }

@@ -254,6 +254,13 @@ static void print_reference(const Plan *plan) {
   char text[1024];
   graph_reference_ops(job_train(plan->job)->graph, plan->job->options.device, text, sizeof text);
   if (*text) fprintf(plan->out, "kernels    no fast kernel for %s: these use a plain, slower one\n", text);
+  graph_host_ops(job_train(plan->job)->graph, plan->job->options.device, text, sizeof text);
+  if (*text)
+    fprintf(
+        plan->out,
+        "kernels    run on the host, for %s has none for them: %s. Each operand is copied there and back, through host "
+        "memory that is not in this plan (docs/cuda.md)\n",
+        plan->job->options.device->name, text);
 }
 
 // How the layers are shared out over pipeline ranks, and how evenly.
@@ -359,7 +366,7 @@ static void print_time(const Plan *plan) {
   int processes = recipe_has_processes(r);
   int64_t steps = r->schedule.steps;
   Estimate e;
-  if (!plan->job->options.device->implementation)
+  if (!device_shares_host(plan->job->options.device->kind))
     fprintf(plan->out, "\ntime\n  plait simulate predicts it for %s, on a cluster\n", plan->job->options.device->name);
   if (!estimate_run(r, plan->job, processes, steps, &e)) return;
   fprintf(plan->out, "\ntime\n  %-22s %12s   %s tokens/s%s\n", "per step", estimate_duration(&e, e.step_seconds).s,

@@ -107,6 +107,10 @@ int trainer_announce(const Trainer *t, Error *error) {
   char reference[1024];
   graph_reference_ops(job_train(t->job)->graph, t->job->options.device, reference, sizeof reference);
   if (*reference) fprintf(t->out, "note: no fast kernel for %s: these use a plain, slower one\n", reference);
+  graph_host_ops(job_train(t->job)->graph, t->job->options.device, reference, sizeof reference);
+  if (*reference)
+    fprintf(t->out, "note: run on the host, for %s has no kernels for them: %s\n", t->job->options.device->name,
+            reference);
   if (r->notes) fputs(r->notes, t->out);
   fputs(lend, t->out);
   fputs(t->precision, t->out);

@@ -11,6 +11,7 @@
 #include "train/plan_print.h"
 #include "train/resume.h"
 #include "train/run_text.h"
+#include "setup/device_room.h"
 #include "setup/setup.h"
 #include "setup/setup_memory.h"
 #include "runtime/machine_state.h"
@@ -74,9 +75,13 @@ static int compare_memory(const Trainer *t, Error *error) {
   Recipe planned;
   int code = trainer_planned(t, &planned, error);
   if (code) return code;
-  int64_t bytes = bytes_here(t, &planned);
+  int here = is_process(t) ? plait_world_local_size(t->launch->world) : t->job->options.parallel.mesh.ranks,
+      first = is_process(t) ? t->launch->rank / here * here : 0;
+  int64_t bytes = bytes_here(t, &planned) - device_bytes_here(t->job, first, here);
   MemoryAvailable have = memory_usage_available_in("");
   recipe_free(&planned);
+  code = device_check_room(t->job, first, here, error);
+  if (code) return code;
   if (have.bytes < 0 || bytes <= have.bytes) return PLAIT_OK;
   return error_set(
       error, PLAIT_NO_MEMORY,

@@ -176,7 +176,7 @@ case $(text run) in 'int add1'*) ;; *) fail "the prompt does not come first" ;; 
 same "no tokens" "$("$PLAIT" generate run --prompt 'int ' --max-tokens 0)" 'int '
 expect 0 '.' "$PLAIT" generate run --prompt '' --max-tokens 3
 refuse 2 'top-p must be' "$PLAIT" generate run --prompt x --top-p 2
-refuse 2 'prompt TEXT must be given' "$PLAIT" generate run
+refuse 2 'give one of --prompt TEXT and --prompts FILE' "$PLAIT" generate run
 refuse 2 'n_positions is 48, but --window is 49; take at most 48' "$PLAIT" generate run --prompt x --window 49
 # SIGINT ends it cleanly (a script's background jobs ignore it, unless told otherwise)
 env --default-signal=INT "$PLAIT" generate run --prompt 'int ' --max-tokens 2000000000 >endless.txt 2>&1 &

@@ -180,6 +180,21 @@ static void run_processes(Training *t, int ranks) {
   if (failed) fail_msg("%s: %d of %d processes failed", t->proof->keys, failed, ranks);
 }
 
+static void run_apart(Training *t, int ranks) {
+  int status = 1;
+  fflush(stdout);
+  pid_t child = fork();
+  if (!child) {
+    Error e = {0};
+    alarm((unsigned)test_seconds(60));
+    if (run_session(t, &(SessionOptions){.ranks = ranks}, &e)) printf("%s\n", e.message);
+    fflush(stdout);
+    _exit(e.code != PLAIT_OK);
+  }
+  waitpid(child, &status, 0);
+  if (status) fail_msg("%s: the process failed", t->proof->keys);
+}
+
 const ProofResult *proof_run(const Proof *p) {
   ProofResult *result = mmap(NULL, sizeof *result, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   Training t;
@@ -187,6 +202,7 @@ const ProofResult *proof_run(const Proof *p) {
   int ranks = recipe_rank_count(&t.recipe);
   assert_true(ranks <= PROOF_RANKS);
   if (p->net) run_processes(&t, ranks);
+  else if (p->apart) run_apart(&t, ranks);
   else SUCCEED(run_session(&t, &(SessionOptions){.ranks = ranks}, &error));
   close_training(&t);
   return result;

@@ -11,6 +11,7 @@ typedef struct Proof {
   const Device *device;         // NULL: device_cpu()
   void (*set)(CompileOptions *); // changes what is compiled; may be NULL
   int net;                      // ranks are processes over net, else threads
+  int apart;                    // threads in a process of their own: for a device that does not outlive a fork
   int first, last;              // steps; of a first above 1 the checkpoint of the step before is loaded
   const char *folder;           // of checkpoints; NULL: the last step is not saved
 } Proof;

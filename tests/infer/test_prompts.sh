@@ -30,6 +30,16 @@ done
 [ "$("$PLAIT" generate run --prompt 'ba do ki 2' --max-tokens 23 --temperature 0)" = "ba do ki 2$(sed -n '3s/.*"text":"\(.*\)","tokens".*/\1/p' one.jsonl)" ] ||
   fail "alone: another text than $(sed -n 3p one.jsonl | cut -c 1-100)"
 
+# The example over plait/infer.h, several prompts at once.
+example=$(dirname "$PLAIT")/examples/generate
+if [ -x "$example" ]; then
+  "$example" run tokenizer.json 'ba do' 'ki' >many.txt 2>log || fail "the example: $(cat log)"
+  for prompt in 'ba do' ki; do "$PLAIT" generate run --prompt "$prompt" --max-tokens 40 --temperature 0; done >alone.txt
+  cmp alone.txt many.txt || fail "the example prints $(cat many.txt), alone $(cat alone.txt)"
+  "$example" run tokenizer.json '' 2>log && fail "the example takes an empty prompt"
+  grep -qx 'the prompt has no tokens' log || fail "an empty prompt: $(cat log)"
+fi
+
 # Processes: one rank's texts, up to rounding of log-probabilities.
 texts() { sed 's/,"logprobs".*//; s/}$//' "$1"; }
 "$PLAIT" launch --nproc-per-node 2 -- "$PLAIT" generate run --prompts prompts.jsonl --out two.jsonl --requests 4 mesh.dp=2 >log 2>&1 || fail "two processes: $(cat log)"

@@ -85,7 +85,7 @@ static int32_t draw_after(SampleOptions o) {
 
 static void test_penalties(void **state) {
   assert_int_equal(draw_after((SampleOptions){0}), 1);
-  assert_int_equal(draw_after((SampleOptions){.presence = 0.5}), 1);    // 1 was not drawn, but given
+  assert_int_equal(draw_after((SampleOptions){.presence = 1.1}), 1);    // 1 was not drawn, but given
   assert_int_equal(draw_after((SampleOptions){.repetition = 1.9}), 1);  // 2 / 1.9 > 1
   assert_int_equal(draw_after((SampleOptions){.repetition = 2.1}), 4);  // 2 / 2.1 < 1
   const SampleBias no[] = {{1, -100}}, and_2[] = {{1, -100}, {2, 2.75f}};

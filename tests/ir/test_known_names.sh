@@ -1,6 +1,6 @@
 #!/bin/bash
 # Names of ir/known.def and ir/inputs.def stand in no other file of src: whoever means such a Variable or input uses its handle, which cannot be
-# misspelt. Allowed is the same word for something else: a node, an output of an op, an op, a key of a file, a word of a recipe.
+# misspelt. Allowed is the same word for something else: a node, an output of an op, an op, a key of a file, a word of a recipe, an option.
 # SOURCE: the repository.
 set -u
 work=$(mktemp -d) || exit 1
@@ -18,7 +18,8 @@ literals() {
     sed -E -e 's,//.*,,' \
       -e "s/(op_[a-z_]+|graph_output|graph_node)\([^\"]*\"($names|$prefixes)\"//g" \
       -e "s/(metrics_(real|integer)|add_field|json_object_get|json_object_set_new)\([^\"]*\"($names)\"//g" -e "s/json_pack\(.*//" \
-      -e "s/g->scope = .*//" -e "s,^(\./op/[a-z_]+\.c:[0-9]+:) *\.name = .*,\1," |
+      -e "s/g->scope = .*//" -e "s,^(\./op/[a-z_]+\.c:[0-9]+:) *\.name = .*,\1," \
+      -e "s/\{\.name = \"($names)\",//" |
     grep -E "\"(($names)\"|($prefixes)[\".])"
 }
 # Calls that find a Variable by its name, outside the files where a name is data: graph.*, which has the list of names; bind.c, where

@@ -1,7 +1,7 @@
 #!/bin/bash
 # tier 1; rooms device machine
-# run.backend: cuda, a device that plait can describe and not run: commands that plan take it, commands that run refuse it in one
-# sentence, before anything is searched or written.
+# run.backend: cuda, commands that plan take it on any machine, and commands that run refuse it in one sentence where there is
+# no driver, before anything is searched or written. (Runs: test_cuda_runs.sh.)
 . "$SOURCE/tests/train/harness.sh" || exit 1
 cuda=run.backend=cuda
 
@@ -33,7 +33,9 @@ sed 's/^run: *{/run: {backend: cuda, /' recipe.yaml >gpu.yaml
 refuse 2 '^plait simulate: gpu.yaml:[0-9]+:[0-9]+: run.backend: cuda' "$PLAIT" simulate gpu.yaml
 [ ! -e cache ] || fail "this machine was measured for another one's times"
 
-sentence='run.backend is cuda, which plait can plan and simulate for, but not run yet; to run, take run.backend=cpu$'
+# without a driver
+export PLAIT_CUDA_DRIVER=/nowhere/libcuda.so.1
+sentence='run.backend is cuda: there is no CUDA driver here \(/nowhere/libcuda.so.1: cannot open .*\); NVIDIA.s driver packages have it$'
 refuse 2 "^plait train: $sentence" "$PLAIT" train recipe.yaml $cuda
 refuse 2 "^plait train: $sentence" "$PLAIT" train recipe.yaml $cuda plan=auto run.cluster=h200-node mesh=null
 refuse 2 "^plait tune: $sentence" "$PLAIT" tune recipe.yaml $cuda --cluster h200-node
@@ -42,4 +44,6 @@ refuse 2 '^plait train: gpu.yaml:[0-9]+:[0-9]+: run.backend is cuda' "$PLAIT" tr
 expect 0 'step +1/1' "$PLAIT" train recipe.yaml schedule.steps=1 schedule.warmup=0
 refuse 2 "$sentence" "$PLAIT" eval run --data valid $cuda
 refuse 2 "$sentence" "$PLAIT" generate run --prompt ba $cuda
+expect 0 '^(ok|--)  GPU  .*(none|by NVIDIA)' "$PLAIT" doctor
+expect 0 'run.devices .*no numbers|run.devices is .*run.backend' "$PLAIT" plan recipe.yaml 'run.devices=[1]'
 finish

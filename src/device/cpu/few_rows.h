@@ -56,7 +56,7 @@ static void TYPED(few_edge)(V line[TYPED(FEW_DEPTH)], const ELEMENT *b, int64_t 
   }
 }
 
-// Each row of x (rows, FEW_DEPTH) by the lines, added to sums of a vector of columns, FEW_VECTORS apart.
+// Each row of x (rows, FEW_DEPTH) by the lines: sums of a vector of columns, FEW_VECTORS apart, continue.
 INLINE void TYPED(few_chains)(V *sum, const REAL *x, const V *line, int64_t depth, int64_t rows) {
   for (int64_t r = 0; r < rows; r++, x += TYPED(FEW_DEPTH)) {
     V t = sum[r * TYPED(FEW_VECTORS)];

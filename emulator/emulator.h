@@ -1,0 +1,71 @@
+// An emulated CUDA driver, see README.md. One lock guards all of it: each entry begins with enter and ends with leave.
+#pragma once
+#include "device/cuda/abi.h"
+#include <stdint.h>
+
+#define CUDA_ENTRY(name, parameters) name##_entry name;
+#include "device/cuda/entries.def"
+#undef CUDA_ENTRY
+
+enum { MOST_DEVICES = 64 };
+
+// A device's primary context.
+struct CUctx_st {
+  int device;
+  CudaResult failed; // what every call returns from then on; CUDA_OK: nothing has failed
+  size_t used;       // bytes of device memory
+};
+
+// A place in a stream: done when all that was put into it before is. Events and streams that wait hold it.
+typedef struct Marker { int done, holders; } Marker;
+
+typedef enum WorkKind { WORK_COPY, WORK_FILL, WORK_MARK, WORK_FOLLOW } WorkKind;
+typedef struct Work {
+  struct Work *next;
+  WorkKind kind;
+  char *to, *from; // pointers that may be followed
+  size_t bytes;
+  int byte;        // FILL
+  char *early;     // COPY: what the driver has read when it was called; freed with this
+  Marker *marker;  // MARK, FOLLOW
+  int fails;
+} Work;
+
+struct CUstream_st {
+  CudaStream next;
+  CudaContext context;
+  int alive;
+  Work *first, *last;
+};
+
+struct CUevent_st {
+  CudaEvent next;
+  CudaContext context;
+  int alive;
+  Marker *marker; // of the newest record; NULL: never
+};
+
+// Ends the program with a sentence that names the call.
+_Noreturn void wrong(const char *call, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+typedef enum Needs { NEEDS_NOTHING, NEEDS_INIT, NEEDS_CONTEXT } Needs;
+// Checks who calls; what it returns, other than CUDA_OK, the entry returns. context: the thread's; NULL: not wanted.
+CudaResult enter(const char *call, Needs needs, CudaContext *context);
+CudaResult leave(CudaResult result);
+CudaContext primary_context(CudaDevice device);
+void set_current(CudaContext context);
+int check_device(const char *call, CudaDevice device); // its number
+int emulated_devices(void);
+uint64_t draw(uint64_t below);
+// Whether this is the call that PLAIT_EMULATED_FAILS names: "copy 3" is the third.
+int fails_now(const char *kind);
+
+// memory.c: bytes of the device's memory as a pointer; ends the program where they are not all of one allocation.
+char *device_bytes(const char *call, CudaPointer address, size_t bytes);
+char *host_bytes(const char *call, const void *memory, size_t bytes);
+int is_pinned(const void *memory);
+int memory_leaks(char *text, size_t size); // how many; the first in words
+
+// streams.c
+int pending_in(const char *memory, size_t bytes); // whether work waits that reads or writes there
+int stream_leaks(char *text, size_t size);

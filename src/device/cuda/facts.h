@@ -1,0 +1,15 @@
+// A CUDA driver about itself and its devices, for plait doctor.
+#pragma once
+#include "base/error.h"
+#include <stdint.h>
+
+// version: 13000 is CUDA 13.0. PLAIT_INFEASIBLE: as cuda_driver.
+int cuda_driver_facts(const char **driver, int *version, int *devices, Error *error);
+
+typedef struct CudaFacts {
+  char name[64];
+  int major, minor; // compute capability
+  int multiprocessors;
+  int64_t available, total; // bytes of memory
+} CudaFacts;
+int cuda_facts(int number, CudaFacts *facts, Error *error); // or why it cannot be used

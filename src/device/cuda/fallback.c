@@ -1,0 +1,182 @@
+// An op without a kernel for the device: its operands come to the host, the CPU's kernel runs, its outputs go back.
+#include "device/cuda/cuda_device.h"
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { ALIGNMENT = 256 }; // addresses on the host are those of the device modulo this
+
+typedef struct Fallback {
+  Op op;
+  Kernel kernel;
+  size_t (*workspace)(const Operand *input, const Operand *output, const void *attr, int threads);
+  size_t workspace_bytes; // as for the operands with which it was bound
+} Fallback;
+
+// Operands that overlap, as an update in place has them, lie together on the host too.
+typedef struct Stretch { char *from, *to, *host; } Stretch;
+
+int fallback_find(Op op, Dtype dtype, DeviceKernel *kernel) {
+  return device_cpu()->find(device_cpu(), op, dtype, kernel);
+}
+
+int fallback_takes_all(void) {
+  const char *wish = getenv("PLAIT_CUDA_HOST");
+  return wish && !strcmp(wish, "all");
+}
+
+int fallback_check_wish(Error *error) {
+  char list[1024], *rest = list, *name;
+  snprintf(list, sizeof list, "%s", getenv("PLAIT_CUDA_HOST") ? getenv("PLAIT_CUDA_HOST") : "");
+  while ((name = strsep(&rest, ","))) {
+    int known = !*name || fallback_takes_all();
+    for (int op = 0; op < OP_COUNT && !known; op++) known = !strcmp(name, op_name((Op)op));
+    if (!known)
+      return error_set(error, PLAIT_BAD_INPUT, "PLAIT_CUDA_HOST names \"%.40s\", which is neither an op nor all", name);
+  }
+  return PLAIT_OK;
+}
+
+static size_t workspace_of(const Fallback *f, const KernelCall *call) {
+  if (!f->workspace) return 0;
+  size_t inputs = (size_t)call->ninput, outputs = (size_t)call->noutput;
+  Operand *operand = xcalloc(inputs + outputs + 2 * DEVICE_OPTIONAL_OPERANDS, sizeof *operand);
+  memcpy(operand, call->input, inputs * sizeof *operand);
+  Operand *output = operand + inputs + DEVICE_OPTIONAL_OPERANDS;
+  memcpy(output, call->output, outputs * sizeof *operand);
+  size_t bytes = f->workspace(operand, output, call->attr, team_slots(call->queue->team));
+  free(operand);
+  return bytes;
+}
+
+int fallback_bind(const DeviceKernel *kernel, const KernelCall *call, Arena *arena, DeviceBound *bound, Error *error) {
+  DeviceKernel host = {0};
+  if (!fallback_find(kernel->op, kernel->dtype, &host))
+    return error_set(error, PLAIT_INFEASIBLE, "the CPU has no kernel for the op %s either", op_name(kernel->op));
+  Fallback *f = arena_array(arena, Fallback, 1);
+  *f = (Fallback){.op = kernel->op, .kernel = host.host, .workspace = host.workspace};
+  f->workspace_bytes = workspace_of(f, call);
+  *bound = (DeviceBound){.own = f};
+  return PLAIT_OK;
+}
+
+static int64_t bytes_of(const Operand *x) {
+  return x->data ? operand_elements(x) * (int64_t)dtype_size(x->dtype) : 0;
+}
+
+static int by_address(const void *a, const void *b) {
+  const Stretch *x = a, *y = b;
+  return x->from < y->from ? -1 : x->from > y->from;
+}
+
+// The stretches of device memory that operands lie in, from low to high addresses; gives each its offset from the
+// beginning of the host's memory (as `host`), and *bytes, which all of them need.
+static int find_stretches(const Operand *operand, int count, Stretch *stretch, size_t *bytes) {
+  int n = 0, last = 0;
+  for (int i = 0; i < count; i++)
+    if (bytes_of(&operand[i]) > 0)
+      stretch[n++] = (Stretch){operand[i].data, (char *)operand[i].data + bytes_of(&operand[i]), NULL};
+  qsort(stretch, (size_t)n, sizeof *stretch, by_address);
+  for (int i = 1; i < n; i++)
+    if (stretch[i].from < stretch[last].to) {
+      if (stretch[i].to > stretch[last].to) stretch[last].to = stretch[i].to;
+    } else stretch[++last] = stretch[i];
+  n = n ? last + 1 : 0;
+  *bytes = 0;
+  for (int i = 0; i < n; i++) {
+    stretch[i].host = (char *)(*bytes + (uintptr_t)stretch[i].from % ALIGNMENT);
+    size_t end = (size_t)(uintptr_t)stretch[i].host + (size_t)(stretch[i].to - stretch[i].from);
+    *bytes = (end + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+  }
+  return n;
+}
+
+static char *host_address(const Stretch *stretch, int count, const void *address) {
+  for (int i = 0; i < count; i++)
+    if ((const char *)address >= stretch[i].from && (const char *)address < stretch[i].to)
+      return stretch[i].host + ((const char *)address - stretch[i].from);
+  return NULL;
+}
+
+// At least so much pinned memory; nothing waits that uses what there was.
+static int grow(CudaQueue *q, size_t bytes, const char *op) {
+  const CudaDriver *driver = q->instance->driver;
+  void *memory = NULL;
+  if (bytes <= q->host_bytes) return 1;
+  if (cuda_noted(q, driver->cuStreamSynchronize(q->stream), "cuStreamSynchronize", op)) return 0;
+  if (q->host && cuda_noted(q, driver->cuMemFreeHost(q->host), "cuMemFreeHost", op)) return 0;
+  q->host = NULL;
+  q->host_bytes = 0;
+  if (cuda_noted(q, driver->cuMemHostAlloc(&memory, bytes, CUDA_HOST_FOR_ALL), "cuMemHostAlloc", op)) return 0;
+  q->host = memory;
+  q->host_bytes = bytes;
+  return 1;
+}
+
+static int copy_in(CudaQueue *q, const Stretch *stretch, int count, const char *op) {
+  const CudaDriver *driver = q->instance->driver;
+  for (int i = 0; i < count; i++)
+    if (cuda_noted(q,
+                   driver->cuMemcpyDtoHAsync_v2(stretch[i].host, (CudaPointer)(uintptr_t)stretch[i].from,
+                                                (size_t)(stretch[i].to - stretch[i].from), q->stream),
+                   "cuMemcpyDtoHAsync", op))
+      return 0;
+  return !cuda_noted(q, FAULT(fallback_reads_early, driver->cuStreamSynchronize(q->stream), CUDA_OK),
+                     "cuStreamSynchronize", op);
+}
+
+static void copy_out(CudaQueue *q, const Operand *device, const Operand *host, int count, const char *op) {
+  for (int i = 0; i < FAULT(last_output_stays_on_the_host, count, count - 1); i++)
+    if (bytes_of(&device[i]) > 0 &&
+        cuda_noted(q,
+                   q->instance->driver->cuMemcpyHtoDAsync_v2((CudaPointer)(uintptr_t)device[i].data, host[i].data,
+                                                             (size_t)bytes_of(&device[i]), q->stream),
+                   "cuMemcpyHtoDAsync", op))
+      return;
+}
+
+// The table that kernels of experts read, as if it were one more operand; absent where the call has none.
+static Operand begins_of(const KernelCall *call) {
+  const CallParameters *p = call->parameters;
+  if (!p || !p->rank_begins) return (Operand){0};
+  return (Operand){
+      .data = (void *)(uintptr_t)p->rank_begins, .dtype = DTYPE_F64, .rank = 1, .size = {p->data_ranks + 1}};
+}
+
+void fallback_run(CudaQueue *q, const DeviceBound *bound, const KernelCall *call) {
+  const Fallback *f = bound->own;
+  const char *op = op_name(f->op);
+  int begins = call->ninput + call->noutput, count = begins + 1;
+  if (cuda_has_failed(q)) return;
+  size_t bytes, workspace = workspace_of(f, call);
+  if (workspace < f->workspace_bytes) workspace = f->workspace_bytes;
+  Operand *operand = xcalloc(2 * (size_t)count + 1, sizeof *operand), *host = operand + count;
+  Stretch *stretch = xcalloc((size_t)count + 1, sizeof *stretch);
+  memcpy(operand, call->input, (size_t)call->ninput * sizeof *operand);
+  memcpy(operand + call->ninput, call->output, (size_t)call->noutput * sizeof *operand);
+  operand[begins] = begins_of(call);
+  int stretches = find_stretches(operand, count, stretch, &bytes);
+  if (grow(q, bytes + workspace + 1, op)) {
+    for (int i = 0; i < stretches; i++) stretch[i].host = q->host + (uintptr_t)stretch[i].host;
+    memcpy(host, operand, (size_t)count * sizeof *host);
+    // an operand without elements is there all the same
+    for (int i = 0; i < count; i++)
+      if (operand[i].data)
+        host[i].data = bytes_of(&operand[i]) > 0 ? host_address(stretch, stretches, operand[i].data) : q->host;
+    KernelCall here = *call;
+    here.input = host;
+    here.output = host + call->ninput;
+    here.queue = &q->host_queue;
+    CallParameters parameters = call->parameters ? *call->parameters : (CallParameters){0};
+    parameters.rank_begins = host[begins].data;
+    if (call->parameters) here.parameters = &parameters;
+    here.workspace = workspace ? q->host + bytes : NULL;
+    here.workspace_size = workspace;
+    if (copy_in(q, stretch, stretches, op)) {
+      f->kernel(&here);
+      copy_out(q, operand + call->ninput, host + call->ninput, call->noutput, op);
+    }
+  }
+  free(stretch);
+  free(operand);
+}

@@ -1,0 +1,199 @@
+// tier 1
+// The emulated driver refuses what a card forgives, or fails at much later: each wrong call ends the program with a
+// sentence that names it.
+#include "device/cuda/driver.h"
+#include "tier.h"
+#include <dlfcn.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <pthread.h>
+#include <unistd.h>
+// cmocka wants some of the above first
+#include <cmocka.h>
+
+// Each case begins with these, in a child.
+static const CudaDriver *d;
+static CudaContext context;
+static CudaStream stream;
+static CudaEvent event;
+static CudaPointer memory;
+static char host[4096];
+enum { BYTES = 1000 };
+
+static void begin(void) {
+  Error error = {0};
+  int bad = cuda_driver(&d, &error);
+  bad = bad || d->cuDevicePrimaryCtxRetain(&context, 0) || d->cuCtxSetCurrent(context) ||
+        d->cuStreamCreate(&stream, CUDA_STREAM_OF_ITS_OWN) || d->cuEventCreate(&event, CUDA_EVENT_WITHOUT_TIME) ||
+        d->cuMemAlloc_v2(&memory, BYTES);
+  if (bad) fprintf(stderr, "cannot begin: %s\n", error.message), _exit(3);
+}
+
+static void end(void) {
+  d->cuMemFree_v2(memory);
+  d->cuEventDestroy_v2(event);
+  d->cuStreamDestroy_v2(stream);
+}
+
+static void all_well(void) {
+  char back[BYTES];
+  memset(host, 7, BYTES);
+  d->cuMemsetD8Async(memory, 1, BYTES, stream);
+  d->cuMemcpyHtoDAsync_v2(memory + 10, host, 100, stream);
+  d->cuEventRecord(event, stream);
+  d->cuMemcpyDtoHAsync_v2(back, memory, BYTES, stream);
+  if (d->cuStreamSynchronize(stream) || back[9] != 1 || back[10] != 7 || back[109] != 7 || back[110] != 1) _exit(4);
+  end();
+}
+
+static void *without_context(void *unused) {
+  d->cuStreamSynchronize(stream);
+  return NULL;
+}
+static void in_thread(void) {
+  pthread_t thread;
+  pthread_create(&thread, NULL, without_context, NULL);
+  pthread_join(thread, NULL);
+}
+static void in_fork(void) {
+  if (!fork()) d->cuCtxSetCurrent(context);
+  int status = 0;
+  wait(&status);
+  if (WIFSIGNALED(status)) abort();
+}
+static void dead_event(void) {
+  d->cuEventDestroy_v2(event);
+  d->cuEventRecord(event, stream);
+}
+static void dead_stream(void) {
+  d->cuStreamDestroy_v2(stream);
+  d->cuStreamSynchronize(stream);
+}
+static void no_stream(void) { d->cuStreamSynchronize((CudaStream)host); }
+static void default_stream(void) { d->cuMemsetD8Async(memory, 0, 1, NULL); }
+static void waiting_stream(void) { d->cuStreamCreate(&stream, 0); }
+static void too_long(void) { d->cuMemsetD8Async(memory + 1, 0, BYTES, stream); }
+static void too_long_copy(void) { d->cuMemcpyDtoHAsync_v2(host, memory + BYTES - 8, 9, stream); }
+static void host_for_device(void) { d->cuMemcpyHtoDAsync_v2((CudaPointer)(uintptr_t)host, host + 100, 8, stream); }
+static void device_for_host(void) { d->cuMemcpyHtoDAsync_v2(memory, (void *)(uintptr_t)memory, 8, stream); }
+static void null_host(void) { d->cuMemcpyHtoDAsync_v2(memory, NULL, 8, stream); }
+static void onto_itself(void) { d->cuMemcpyDtoDAsync_v2(memory + 4, memory, 8, stream); }
+static void freed_twice(void) { d->cuMemFree_v2(memory), d->cuMemFree_v2(memory); }
+static void freed_early(void) {
+  for (int i = 0; i < 50; i++) d->cuMemsetD8Async(memory, 0, 8, stream);
+  d->cuMemFree_v2(memory);
+}
+static void destroyed_early(void) {
+  for (int i = 0; i < 50; i++) d->cuMemsetD8Async(memory, 0, 8, stream);
+  d->cuStreamDestroy_v2(stream);
+}
+static void never_recorded(void) { d->cuStreamWaitEvent(stream, event, 0); }
+static void touches(void) { *(volatile char *)(uintptr_t)memory = 1; }
+static void old_name(void) {
+  void *library = dlopen(d->path, RTLD_NOW);
+  void (*allocate)(void *, unsigned) =
+      library ? (void (*)(void *, unsigned))(uintptr_t)dlsym(library, "cuMemAlloc") : NULL;
+  if (allocate) allocate(&memory, 8);
+}
+static void launch(unsigned grid, unsigned block, unsigned shared) {
+  d->cuLaunchKernel((CudaFunction)host, grid, 1, 1, block, 1, 1, shared, stream, NULL, NULL);
+}
+static void empty_grid(void) { launch(0, 32, 0); }
+static void large_block(void) { launch(1, 1025, 0); }
+static void much_shared(void) { launch(1, 32, 49153); }
+static void no_module(void) { launch(1, 32, 0); }
+static void leaks_memory(void) { d->cuEventDestroy_v2(event), d->cuStreamDestroy_v2(stream); }
+static void leaks_stream(void) { d->cuEventDestroy_v2(event), d->cuMemFree_v2(memory); }
+static void leaks_event(void) { d->cuStreamDestroy_v2(stream), d->cuMemFree_v2(memory); }
+// Everything fails after the second copy, and then nothing need be given back.
+static void second_copy_fails(void) {
+  for (int i = 0; i < 2; i++) d->cuMemcpyHtoDAsync_v2(memory, host, 8, stream);
+  CudaResult first = d->cuStreamSynchronize(stream), then = d->cuMemsetD8Async(memory, 0, 8, stream);
+  fprintf(stderr, "first %u then %u", first, then);
+}
+static void second_allocation_fails(void) {
+  CudaPointer more = 0;
+  fprintf(stderr, "second %u", d->cuMemAlloc_v2(&more, 8));
+  end();
+}
+
+enum { FINE, DIES, FAULTS };
+static const struct { void (*body)(void); int how; const char *text, *fails; } cases[] = {
+    {all_well, FINE, "", ""},
+    {in_thread, DIES, "cuStreamSynchronize: the calling thread has no current context", ""},
+    {in_fork, DIES, "cuCtxSetCurrent: called in a child of the process that has called cuInit", ""},
+    {dead_event, DIES, "is an event that was destroyed", ""},
+    {dead_stream, DIES, "is a stream that was destroyed", ""},
+    {no_stream, DIES, "is not a stream", ""},
+    {default_stream, DIES, "cuMemsetD8Async: the stream is NULL", ""},
+    {waiting_stream, DIES, "cuStreamCreate: flags are 0", ""},
+    {too_long, DIES, "cuMemsetD8Async: 1000 bytes from byte 1 on reach beyond an allocation of 1000 bytes", ""},
+    {too_long_copy, DIES, "cuMemcpyDtoHAsync_v2: 9 bytes from byte 992 on reach beyond", ""},
+    {host_for_device, DIES, "is not an address in a device's memory", ""},
+    {device_for_host, DIES, "is an address of a device's, and stands for one of the host's", ""},
+    {null_host, DIES, "cuMemcpyHtoDAsync_v2: the host's address is NULL", ""},
+    {onto_itself, DIES, "cuMemcpyDtoDAsync_v2: 8 bytes are copied onto themselves", ""},
+    {freed_twice, DIES, "cuMemFree_v2: 0x", ""},
+    {freed_early, DIES, "cuMemFree_v2: 1000 bytes are freed while a stream has not done what it does there", ""},
+    {destroyed_early, DIES, "cuStreamDestroy_v2: the stream has not done its work", ""},
+    {never_recorded, DIES, "cuStreamWaitEvent: the event was never recorded", ""},
+    {touches, FAULTS, "", ""},
+    {old_name, DIES, "cuMemAlloc: the driver's first, 32-bit interface", ""},
+    {empty_grid, DIES, "cuLaunchKernel: a grid of 0 × 1 × 1 blocks of 32 × 1 × 1 threads is empty", ""},
+    {large_block, DIES, "cuLaunchKernel: a block of 1025 × 1 × 1 threads is too large", ""},
+    {much_shared, DIES, "cuLaunchKernel: 49153 bytes of shared memory are more than the 49152", ""},
+    {no_module, DIES, "is not a function: no module is loaded", ""},
+    {leaks_memory, DIES, "exit: 1 not given back, as 1000 bytes of device memory", ""},
+    {leaks_stream, DIES, "exit: 1 not given back, as a stream", ""},
+    {leaks_event, DIES, "exit: 1 not given back, as an event", ""},
+    {second_copy_fails, FINE, "first 700 then 700", "copy 2"},
+    {second_allocation_fails, FINE, "second 2", "alloc 2"},
+};
+
+static void wrong_calls_are_named(void **state) {
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    char text[2048];
+    size_t n = 0;
+    int ends[2], status;
+    assert_false(pipe(ends));
+    fflush(NULL);
+    pid_t child = fork();
+    if (!child) {
+      dup2(ends[1], 2);
+      close(ends[1]);
+      signal(SIGSEGV, SIG_DFL), signal(SIGABRT, SIG_DFL); // cmocka's
+      alarm((unsigned)test_seconds(20));
+      if (*cases[i].fails) setenv("PLAIT_EMULATED_FAILS", cases[i].fails, 1);
+      begin();
+      cases[i].body();
+      exit(0);
+    }
+    close(ends[1]);
+    for (ssize_t got; n + 1 < sizeof text && (got = read(ends[0], text + n, sizeof text - 1 - n)) > 0;)
+      n += (size_t)got;
+    text[n] = 0;
+    close(ends[0]);
+    waitpid(child, &status, 0);
+    int how = status == 0 ? FINE : WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT ? DIES
+              : WIFSIGNALED(status) && WTERMSIG(status) == SIGSEGV ? FAULTS : -1;
+#ifdef __SANITIZE_ADDRESS__ // ends the program itself, with a report
+    if (how == -1 && cases[i].how == FAULTS && strstr(text, "SEGV")) how = FAULTS, *text = 0;
+#endif
+    if (how != cases[i].how || !strstr(text, cases[i].text) || (!*cases[i].text && *text))
+      fail_msg("case %zu (\"%s\"): status %#x, \"%s\"", i, cases[i].text, status, text);
+  }
+}
+
+int main(void) {
+  char *driver = xformat("%s/libemulated_cuda.so", getenv("FOLDER") ? getenv("FOLDER") : ".");
+  setenv("PLAIT_CUDA_DRIVER", driver, 1);
+  free(driver);
+  const struct CMUnitTest tests[] = {cmocka_unit_test(wrong_calls_are_named)};
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}

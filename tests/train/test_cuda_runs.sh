@@ -1,0 +1,83 @@
+#!/bin/bash
+# tier 1 2; rooms device recipe setup runtime infer; numbers
+# needs emulated_cuda
+# Runs with run.backend=cuda on the emulated driver: with all ops on the host they are the CPU's runs to the bit, and what is missing is
+# one sentence.
+. "$SOURCE/tests/train/harness.sh" || exit 1
+export PLAIT_CUDA_DRIVER=${PLAIT%/*}/libemulated_cuda.so
+sed 's/"vocab_size": 512/"vocab_size": 300/' "$SOURCE/models/llama-tiny.json" >llama.json
+short='schedule.steps=3 schedule.warmup=1 checkpoint.every=2 eval.every=3'
+
+# same NAME KEYS…: three steps on the CPU and on emulated devices, with two seeds of their order
+same() {
+  local name=$1 seed
+  shift
+  "$PLAIT" train recipe.yaml $short run.backend=cpu run.dir="$name.cpu" "$@" >log 2>&1 || { tail -5 log; fail "$name on the CPU"; }
+  for seed in 1 2; do
+    [ "$tier" -gt 1 ] || [ $seed = 1 ] || continue
+    PLAIT_EMULATED_SEED=$seed PLAIT_CUDA_HOST=all expect 0 'step +3/3' "$PLAIT" train recipe.yaml $short run.backend=cuda run.dir="$name.$seed" "$@"
+    same_run "$name.cpu" "$name.$seed"
+    for part in "$name.cpu"/checkpoints/step-*/part-*; do cmp "$part" "$name.$seed${part#"$name.cpu"}" || fail "$name: $part"; done
+  done
+}
+one='mesh.dp=1 parallel.zero=0'
+# shellcheck disable=SC2086 # words on purpose, here and below
+same gpt $one precision=fp32
+grep -q 'note: run on the host, for cuda has no kernels for them: all ops' output || fail "a run does not say where its ops run"
+PLAIT_EMULATED_DEVICES=2 same dp precision=bf16
+if [ "$tier" -gt 1 ]; then
+  same gpt-bf16 $one precision=bf16
+  same llama $one model.config=llama.json precision=fp32
+  same llama-bf16 $one model.config=llama.json precision=bf16
+  same tp $one mesh.tp=2 precision=bf16
+  same pp $one mesh.pp=2 precision=fp32
+  same zero3 parallel.zero=3 precision=bf16
+  same fp16 $one precision=fp16
+  same muon $one precision=fp32 optimizer.name=muon
+  PLAIT_EMULATED_DEVICES=3 same devices mesh.dp=4 'run.devices=[2,0]' precision=fp32
+  # without the CPU's graph, in fp32: sums are joined otherwise, and none of them rounds apart
+  expect 0 'step +3/3' "$PLAIT" train recipe.yaml $short $one precision=fp32 run.backend=cuda run.dir=own
+  same_run gpt.cpu own
+  # processes; each rank has a device of its process's emulator
+  for way in cpu cuda; do
+    PLAIT_CUDA_HOST=all expect 0 'step +3/3' "$PLAIT" launch --nproc-per-node 2 recipe.yaml $short precision=bf16 run.backend=$way run.dir=net.$way
+  done
+  same_run net.cpu net.cuda
+  # from a checkpoint of either the other continues
+  for way in cpu cuda; do
+    other=$([ $way = cpu ] && echo cuda || echo cpu)
+    cp -r gpt.$([ $way = cpu ] && echo cpu || echo 1) moved.$way
+    PLAIT_CUDA_HOST=all expect 0 'resuming' "$PLAIT" train recipe.yaml schedule.steps=6 schedule.warmup=1 checkpoint.every=2 eval.every=3 $one precision=fp32 run.backend=$other run.dir=moved.$way
+  done
+  same_run moved.cpu moved.cuda
+  for command in "eval gpt.1 --data valid" "generate gpt.1 --prompt ba --seed 3 --max-tokens 8"; do
+    "$PLAIT" $command run.backend=cpu >cpu 2>err || fail "$command on the CPU: $(cat err)"
+    PLAIT_CUDA_HOST=all "$PLAIT" $command run.backend=cuda >cuda 2>err || fail "$command on cuda: $(cat err)"
+    diff <(sed 's/[0-9.]*k* tokens\/s.*//; s/[0-9.]* m*s$//' cpu) <(sed 's/[0-9.]*k* tokens\/s.*//; s/[0-9.]* m*s$//' cuda) || fail "$command differs"
+  done
+fi
+
+# what is missing or wrong, before anything is written
+cuda='run.backend=cuda run.dir=refused'
+PLAIT_CUDA_DRIVER=/nowhere.so refuse 2 '^plait train: run.backend is cuda: there is no CUDA driver here \(/nowhere.so: ' "$PLAIT" train recipe.yaml $cuda
+PLAIT_EMULATED_DEVICES=0 refuse 2 '^plait train: run.backend is cuda: the CUDA driver has no device: ' "$PLAIT" train recipe.yaml $cuda
+PLAIT_EMULATED_CAPABILITY=7.0 refuse 2 '^plait train: run.backend is cuda: CUDA device 0 .*has compute capability 7.0' "$PLAIT" train recipe.yaml $cuda
+refuse 2 '^plait train: run.backend is cuda: there is no CUDA device 3: this machine has 1, numbered from 0$' "$PLAIT" train recipe.yaml $cuda 'run.devices=[0,3]'
+refuse 2 '^plait train: run.devices names device 0 twice' "$PLAIT" train recipe.yaml $cuda 'run.devices=[0,0]'
+PLAIT_CUDA_HOST=matmull refuse 2 '^plait train: run.backend is cuda: PLAIT_CUDA_HOST names "matmull", which is neither' "$PLAIT" train recipe.yaml $cuda
+PLAIT_EMULATED_MEMORY=2500000 refuse 1 '^plait train: 2 ranks on the cuda device of rank 0 need [0-9.]+ MB of its memory, but only 2.50 MB of 2.50 MB are free' \
+  "$PLAIT" train recipe.yaml $cuda
+[ ! -e refused ] || fail "a refused run has a folder"
+# plans ask no driver
+for command in "plan" "explain"; do
+  PLAIT_CUDA_DRIVER=/nowhere.so expect 0 '.' "$PLAIT" $command recipe.yaml run.backend=cuda
+done
+PLAIT_CUDA_DRIVER=/nowhere.so expect 0 'run on the host, for cuda has none for them: all ops' "$PLAIT" plan recipe.yaml run.backend=cuda
+
+expect 0 '^ok  CUDA ' env PLAIT_EMULATED_DEVICES=2 "$PLAIT" doctor
+tr -s ' \n' ' ' <output | grep -qE 'libemulated_cuda.so is one for CUDA 12.0 and older, with 2 devices .*ok GPU 1: emulated device, compute capability 9.0, 2 multiprocessors, 4.29 GB of' || fail "doctor does not show the second device: $(cat output)"
+expect 0 'compute *capability 7.5|capability *7.5' env PLAIT_EMULATED_CAPABILITY=7.5 "$PLAIT" doctor
+
+# a device that fails in the middle ends the job with one sentence
+PLAIT_EMULATED_FAILS='copy 3000' refuse 1 'CUDA device 0 \(emulated device\): .*CUDA_ERROR_ILLEGAL_ADDRESS' "$PLAIT" train recipe.yaml $short run.backend=cuda run.dir=broken
+finish
