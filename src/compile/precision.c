@@ -47,11 +47,7 @@ static void follow_storage(Graph *g) {
   }
 }
 
-<<<<<<< HEAD
-// The parameters themselves are narrow, as their Copies would be.
-=======
 // Parameters are what narrow Copies would be.
->>>>>>> main
 static void store_narrow(Graph *g, Dtype compute) {
   for (int i = 0; i < g->variable.count; i++) {
     Variable *v = &g->variable.data[i];
