@@ -26,7 +26,8 @@ typedef struct PlaitEngineOptions {
   int64_t requests;  // that are computed at a time, of each data rank [8]
   int64_t tokens;    // of a data rank in a tick at most [64, or as many as requests]
   int64_t page;      // tokens of a page of the cache [32]
-  int64_t pages;     // of a data rank [enough for all requests]
+  int64_t pages;     // of a data rank [as many as kv_memory has room for]
+  double kv_memory;  // bytes of a data rank's cache of keys and values [enough for all requests]
   int64_t speculate; // tokens that are guessed for a request in a tick, at most 16 [0]
   int forget;        // not 0: a prompt's keys are not kept for later requests that begin with the same tokens
   int threads;       // of all ranks together [all cores]

@@ -33,6 +33,7 @@ int plait_engine_open(const char *model, int override_count, const char *const *
                            .model = {.command = "plait_engine_open",
                                      .context = code || options->context ? options->context : usual_context(&e->source),
                                      .requests = options->requests ? options->requests : REQUESTS,
+                                     .kv_memory = options->kv_memory,
                                      .threads = options->threads ? options->threads : cores_available(),
                                      .key_count = override_count,
                                      .keys = (char **)(uintptr_t)overrides}}; // reads them only

@@ -9,7 +9,7 @@
 typedef struct Generate {
   const char *prompt, *prompts, *out_path, *tokenizer_path;
   int64_t max_tokens, window, seed, top_k, threads, requests, speculate, logprobs;
-  double temperature, top_p, min_p, repetition;
+  double temperature, top_p, min_p, repetition, kv_memory;
   bool ignore_eos, stop_at_end, verbose;
   ModelSource source;
   Tokenizer *tokenizer;

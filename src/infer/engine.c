@@ -104,6 +104,7 @@ int engine_open(Engine **engine, const ModelSource *source, const EngineOptions 
   code = inference_open(&e->model, source, &model, launch, error);
   if (code) return code;
   e->failed = false;
+  s.pages = (int)(e->model.job->options.step.batch.length[DIM_CACHE] / s.page);
   e->rows = s.rows = (int)inference_rows(&e->model);
   e->local_rows = (int)inference_local_rows(&e->model);
   scheduler_create(&e->scheduler, &s);

@@ -1,5 +1,7 @@
 // Keys → recipe → job → session → weights.
 #include "infer/inference.h"
+#include "base/fault.h"
+#include "base/units.h"
 #include "runtime/gather.h"
 #include "setup/setup.h"
 #include "runtime/state_tensors.h"
@@ -23,6 +25,21 @@ static int check_positions(const Recipe *r, Error *error) {
                    ranks);
 }
 
+// Pages of a cache of o->kv_memory bytes: keys and values of all layers, in fp32, or fp64 as the model.
+static int pages_in(const Inference *i, const InferenceOptions *o, int64_t *pages, Error *error) {
+  const ModelConfig *c = &i->source->config;
+  double token = 2.0 * (double)(c->layers * c->kv_heads * c->head_dim) * (i->recipe.precision == DTYPE_F64 ? 8 : 4);
+  int64_t needed = (o->context + o->page - 1) / o->page, all = o->requests * needed;
+  double fit = o->kv_memory / (token * (double)o->page);
+  if (FAULT(small_caches_are_taken, fit < (double)needed, 0))
+    return error_set(error, PLAIT_BAD_INPUT,
+                     "a cache of %s has room for %lld tokens, and one request may have %lld: that takes %s",
+                     units_bytes(o->kv_memory).s, (long long)fit * (long long)o->page, (long long)o->context,
+                     units_bytes((double)(needed * o->page) * token).s);
+  *pages = fit < (double)all ? (int64_t)fit : all;
+  return PLAIT_OK;
+}
+
 static int compile(Inference *i, const InferenceOptions *o, Launch *launch, Error *error) {
   int threads = 1, given = i->recipe.run.threads ? i->recipe.run.threads : o->threads;
   int code = o->mode == MODEL_GENERATE ? check_positions(&i->recipe, error) : PLAIT_OK;
@@ -31,6 +48,8 @@ static int compile(Inference *i, const InferenceOptions *o, Launch *launch, Erro
   if (code) return code;
   RunSetting setting = {.mode = o->mode, .threads = threads, .context = o->context, .page = o->page,
                         .requests = o->requests, .pages = o->pages, .logits = o->logits};
+  if (o->kv_memory > 0) code = pages_in(i, o, &setting.pages, error);
+  if (code) return code;
   if (!launch->world) setting.helpers = setup_helpers(&i->recipe, threads);
   return setup_job(&i->recipe, &i->source->config, &setting, &i->job, error);
 }

@@ -13,6 +13,7 @@ typedef struct InferenceOptions {
   int64_t seq;         // tokens of a sequence; of MODEL_GENERATE of a tick
   int64_t tick;        // of a Generator, whose seq is its window: the most tokens at a time; 0: 64
   int64_t context, page, requests, pages, logits; // of MODEL_GENERATE, as in RunSetting
+  double kv_memory; // bytes of a data rank's cache, on all ranks that share it; pages follow from it. 0: from `pages`
   int64_t rows;        // sequences at a time over all data ranks, at least
   int threads;         // of all ranks on this machine together, where the keys have no run.threads; 0: all cores
   int key_count;

@@ -14,7 +14,7 @@ generate --out one.jsonl --requests 1 --logprobs 2
 [ "$(wc -l <one.jsonl)" -eq 20 ] && grep -q '^{"line":1,"prompt":"ba do ki 0","id":"n0","text":".*","tokens":5,"end":"length","logprobs":\[{"id":.*"top":{' one.jsonl ||
   fail "answers: $(head -2 one.jsonl)"
 grep -q '^20 of 20 prompts, [0-9]* tokens, ' log || fail "progress: $(cat log)"
-for options in '--requests 8' '--requests 3 --speculate 4' '--requests 20 --window 20'; do
+for options in '--requests 8' '--requests 20 --kv-memory 0.2' '--requests 3 --speculate 4' '--requests 20 --window 20'; do
   # shellcheck disable=SC2086 # words on purpose
   generate --out "many.jsonl" --logprobs 2 $options
   if [[ $options = *window* ]]; then
@@ -76,6 +76,8 @@ refuse 2 '^plait generate: 5 of the prompts in wrong.jsonl have no answer; answe
 6 it is not a JSON object" ] || fail "wrong lines: $(cat answers.jsonl)"
 diff <(texts one.jsonl | sed -n '1p;2s/"line":2/"line":7/p') <(texts answers.jsonl | sed -n '1p;7p') || fail "beside wrong lines: other answers"
 
+refuse 2 '^plait generate: a cache of 10\.0 kB has room for [0-9]* tokens, and one request may have 40: that takes [0-9.]* kB$' \
+  "$PLAIT" generate run --prompt a --window 40 --kv-memory 0.01
 refuse 2 '^plait generate: give one of --prompt TEXT and --prompts FILE$' "$PLAIT" generate run
 refuse 2 '^plait generate: give one of --prompt TEXT and --prompts FILE$' "$PLAIT" generate run --prompt a --prompts b --out c
 refuse 2 '^plait generate: --prompts FILE and --out FILE need each other$' "$PLAIT" generate run --prompts prompts.jsonl
