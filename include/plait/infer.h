@@ -24,7 +24,7 @@ typedef struct PlaitEngineOptions {
   int64_t context;   // tokens that a request looks back on at most; where they are full, the newer half stays [as in
                      // training, at most 4,096]
   int64_t requests;  // that are computed at a time, of each data rank [8]
-  int64_t tokens;    // of a data rank in a tick at most [64, or as many as requests]
+  int64_t tokens;    // of a data rank in a tick at most [256, or as many as requests]
   int64_t page;      // tokens of a page of the cache [32]
   int64_t pages;     // of a data rank [as many as kv_memory has room for]
   double kv_memory;  // bytes of a data rank's cache of keys and values [enough for all requests]

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { TOKENS = 64, PAGE = 32, LEAST_PROMPT = 8, MOST_DRAWN = REQUEST_MOST_DRAFTS + 1, SIZES = 32 };
+enum { TOKENS = 256, PAGE = 32, LEAST_PROMPT = 8, MOST_DRAWN = REQUEST_MOST_DRAFTS + 1, SIZES = 32 };
 
 // All that every process has to know of a tick, followed by its inputs, for all rows.
 typedef struct Header { int32_t stop, tokens, sums, count; } Header; // tokens: of the graph; count: of the inputs

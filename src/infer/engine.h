@@ -8,7 +8,7 @@
 typedef struct EngineOptions {
   InferenceOptions model; // mode, seq, rows, tick, page, pages and logits are filled in; context: what a request looks
                           // back on at most; requests: of a data rank at a time; kv_memory: of its cache
-  int64_t tokens;    // of a data rank in a tick at most; 0: 64, or as many as requests
+  int64_t tokens;    // of a data rank in a tick at most; 0: 256, or as many as requests
   int64_t page;      // tokens of a page of the cache; 0: 32
   int64_t pages;     // of a data rank; 0: as many as kv_memory says, else enough for all its requests
   int64_t speculate; // tokens guessed for a request in a tick, 0 … REQUEST_MOST_DRAFTS

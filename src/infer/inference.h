@@ -10,8 +10,7 @@ typedef struct InferenceOptions {
   ModelMode mode;      // MODEL_EVALUATE or MODEL_GENERATE
   const char *command; // for messages: "plait eval"
   const RecipeInstead *instead; // options of the command, for keys that it does not take; may be NULL
-  int64_t seq;         // tokens of a sequence; of MODEL_GENERATE of a tick
-  int64_t tick;        // of a Generator, whose seq is its window: the most tokens at a time; 0: 64
+  int64_t seq;         // tokens of a sequence; of MODEL_GENERATE of a tick at most
   int64_t context, page, requests, pages, logits; // of MODEL_GENERATE, as in RunSetting
   double kv_memory; // bytes of a data rank's cache, on all ranks that share it; pages follow from it. 0: from `pages`
   int64_t rows;        // sequences at a time over all data ranks, at least
