@@ -50,10 +50,10 @@ RequestOptions generate_request(const Generate *g) {
                                      .seed = (uint64_t)g->seed}};
 }
 
-int generate_encode(const Generate *g, const char *prompt, IdVector *ids, int64_t *missed, Error *error) {
+int generate_encode(const Generate *g, const char *prompt, size_t bytes, IdVector *ids, int64_t *missed, Error *error) {
   for (int i = 0; i < g->text.before.count; i++) vec_push(ids, g->text.before.data[i]);
   TokenizerScratch *scratch = tokenizer_scratch_create(g->tokenizer);
-  int code = tokenizer_encode_with(g->tokenizer, scratch, prompt, strlen(prompt), 0, ids, error);
+  int code = tokenizer_encode_with(g->tokenizer, scratch, prompt, bytes, 0, ids, error);
   *missed = code ? 0 : tokenizer_missed(scratch).bytes;
   tokenizer_scratch_destroy(scratch);
   if (!code && !ids->count && g->text.bos >= 0) vec_push(ids, g->text.bos);
@@ -124,10 +124,15 @@ static int generate_one(Generate *g, Error *error) {
   RequestOptions o = generate_request(g);
   int64_t missed = 0, request;
   bool ended = false;
-  int code = generate_encode(g, g->prompt, &ids, &missed, error);
+  int code = generate_encode(g, g->prompt, strlen(g->prompt), &ids, &missed, error);
   if (!code && missed)
     fprintf(stderr, "plait generate: warning: the tokenizer's vocabulary lacks %lld byte%s of the prompt\n",
             (long long)missed, missed > 1 ? "s" : "");
+  if (!code && ids.count > g->window)
+    fprintf(stderr,
+            "plait generate: note: the model looks back on %lld tokens (--window), so that it reads the last of the "
+            "prompt's %d\n",
+            (long long)g->window, ids.count);
   o.prompt = ids.data;
   o.count = ids.count;
   if (!code && o.most) code = engine_submit(g->engine, &o, &request, error);

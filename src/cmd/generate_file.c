@@ -5,9 +5,12 @@
 #include "base/json_read.h"
 #include "base/signals.h"
 #include <errno.h>
-#include <limits.h>
+#include <math.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
+
+enum { MOST_ITEMS = 4096 }; // answers that wait for one before them
 
 typedef struct Item {
   int64_t line, request; // request -1: it is answered
@@ -49,9 +52,18 @@ static int number_at(const json_t *line, const char *key, double *value, Error *
 static int integer_at(const json_t *line, const char *key, int64_t *value, Error *error) {
   const json_t *v = json_object_get(line, key);
   if (!v) return PLAIT_OK;
-  if (!json_is_integer(v)) return error_set(error, PLAIT_BAD_INPUT, "%s is not a whole number", key);
-  *value = json_integer_value(v);
+  double real = json_is_number(v) ? json_number_value(v) : 0.5;
+  if (real != floor(real) || fabs(real) > 0x1p53)
+    return error_set(error, PLAIT_BAD_INPUT, "%s is not a whole number of at most 2^53", key);
+  *value = (int64_t)real;
   return PLAIT_OK;
+}
+
+// Zero stands for what an option leaves out; a line that has the key means it.
+static int not_zero(const json_t *line, const char *key, const char *allowed, Error *error) {
+  const json_t *v = json_object_get(line, key);
+  if (!v || json_number_value(v) != 0) return PLAIT_OK;
+  return error_set(error, PLAIT_BAD_INPUT, "%s is 0; allowed: %s", key, allowed);
 }
 
 static int check_keys(json_t *line, Error *error) {
@@ -84,6 +96,9 @@ static int read_request(const json_t *line, RequestOptions *o, Error *error) {
   if (!code) code = number_at(line, "frequency_penalty", &s->frequency, error);
   if (!code) code = integer_at(line, "seed", &seed, error);
   s->seed = (uint64_t)seed;
+  if (!code && seed < 0) code = error_set(error, PLAIT_BAD_INPUT, "seed is %lld; allowed: 0 or more", (long long)seed);
+  if (!code) code = not_zero(line, "top_p", "above 0, to 1", error);
+  if (!code) code = not_zero(line, "repetition_penalty", "above 0, to 100", error);
   return code;
 }
 
@@ -98,12 +113,14 @@ static int submit(Lines *l, Item *item, json_t *line, Error *error) {
   if (json_object_get(line, "id")) json_object_set(item->answer, "id", json_object_get(line, "id"));
   int code = check_keys(line, error);
   if (!code) code = read_request(line, &o, error);
-  if (!code) code = generate_encode(g, json_string_value(prompt), &ids, &missed, error);
+  if (!code) code = generate_encode(g, json_string_value(prompt), json_string_length(prompt), &ids, &missed, error);
   o.prompt = ids.data;
   o.count = ids.count;
   if (!code) code = engine_submit(g->engine, &o, &item->request, error);
   if (!code) generate_stream(g, &ids, &item->stream);
   if (!code && missed) json_object_set_new(item->answer, "missed_bytes", json_integer(missed));
+  if (!code && ids.count > g->window)
+    json_object_set_new(item->answer, "unread_tokens", json_integer(ids.count - g->window));
   if (!code && o.logprobs >= 0) item->logprobs = json_array();
   vec_free(&ids);
   return code;
@@ -231,45 +248,80 @@ static void say_progress(Lines *l, bool last) {
 
 // ---- files
 
-// Where an earlier run stopped: its whole lines stay, and the prompt of the last of them must be that of its line here.
-static int resume(Lines *l, Error *error) {
-  int64_t whole = 0, bytes = 0;
-  json_t *last = NULL;
-  for (ssize_t n; (n = getline(&l->line, &l->capacity, l->out)) > 0 && l->line[n - 1] == '\n'; whole++, bytes += n) {
-    Error ignored = {0};
-    json_decref(last);
-    last = NULL;
-    if (json_read(l->line, (size_t)n, "line", &last, &ignored) ||
-        json_integer_value(json_object_get(last, "line")) != whole + 1) {
-      json_decref(last);
-      return error_set(error, PLAIT_BAD_INPUT,
-                       "%s: line %lld is not an answer to line %lld of a file of prompts; give --out another name",
-                       l->g->out_path, (long long)whole + 1, (long long)whole + 1);
-    }
-  }
-  clearerr(l->out);
-  json_t *prompt = json_incref(json_object_get(last, "prompt"));
-  json_decref(last);
-  int code = PLAIT_OK;
-  if (ftruncate(fileno(l->out), bytes) || fseeko(l->out, bytes, SEEK_SET))
-    code = failed(l, l->g->out_path, "written", error);
-  for (; !code && l->next < whole; l->next++) {
-    ssize_t n = getline(&l->line, &l->capacity, l->in);
-    Error ignored = {0};
-    json_t *line = NULL;
-    if (n > 0 && l->next + 1 == whole) json_read(l->line, (size_t)n, "line", &line, &ignored);
-    if (n < 0 || (l->next + 1 == whole && prompt && !json_equal(json_object_get(line, "prompt"), prompt)))
-      code = error_set(error, PLAIT_BAD_INPUT, "%s: line %lld answers another prompt than line %lld of %s has",
-                       l->g->out_path, (long long)whole, (long long)whole, l->g->prompts);
-    json_decref(line);
-  }
-  json_decref(prompt);
-  l->answered = whole;
+// Reads a line of the prompts and one of the answers; the answer must be one to it.
+static int check_answer(Lines *l, const json_t *answer, Error *error) {
+  const char *path = l->g->out_path, *prompts = l->g->prompts;
+  Error ignored = {0};
+  json_t *line = NULL;
+  ssize_t n = getline(&l->line, &l->capacity, l->in);
+  if (n < 0)
+    return error_set(error, PLAIT_BAD_INPUT, "%s has more answers than %s has prompts", path, prompts);
+  const json_t *prompt = json_object_get(answer, "prompt");
+  if (prompt) json_read(l->line, (size_t)n, "", &line, &ignored);
+  int same = !prompt || json_equal(json_object_get(line, "prompt"), prompt);
+  json_decref(line);
+  if (same) return PLAIT_OK;
+  return error_set(error, PLAIT_BAD_INPUT, "%s: line %lld answers another prompt than line %lld of %s has", path,
+                   (long long)l->answered + 1, (long long)l->answered + 1, prompts);
+}
+
+static int no_answers(const Lines *l, Error *error) {
+  return error_set(error, PLAIT_BAD_INPUT,
+                   "%s: line %lld is not an answer to line %lld of a file of prompts; give --out another name",
+                   l->g->out_path, (long long)l->answered + 1, (long long)l->answered + 1);
+}
+
+static int check_line(Lines *l, ssize_t bytes, Error *error) {
+  Error ignored = {0};
+  json_t *answer = NULL;
+  json_read(l->line, (size_t)bytes, "", &answer, &ignored);
+  int code = json_integer_value(json_object_get(answer, "line")) == l->answered + 1 ? check_answer(l, answer, error)
+                                                                                 : no_answers(l, error);
+  if (!code) l->answered++;
+  if (!code && json_object_get(answer, "error")) l->refused++;
+  json_decref(answer);
   return code;
+}
+
+// Where an earlier run stopped: its whole lines stay, and the beginning of another one goes.
+static int resume(Lines *l, Error *error) {
+  int64_t bytes = 0;
+  int code = PLAIT_OK;
+  ssize_t n;
+  for (; !code && (n = getline(&l->line, &l->capacity, l->out)) > 0 && l->line[n - 1] == '\n'; bytes += n)
+    code = check_line(l, n, error);
+  char begin[40];
+  size_t known = (size_t)snprintf(begin, sizeof begin, "{\"line\":%lld,", (long long)l->answered + 1);
+  if (!code && n > 0 && strncmp(l->line, begin, (size_t)n < known ? (size_t)n : known) != 0)
+    code = no_answers(l, error);
+  clearerr(l->out);
+  if (!code && (ftruncate(fileno(l->out), bytes) || fseeko(l->out, bytes, SEEK_SET)))
+    code = failed(l, l->g->out_path, "written", error);
+  l->next = l->answered;
+  if (!code && l->answered)
+    fprintf(stderr,
+            "%lld of %lld prompts were answered before; their answers stay, also where model or options have changed\n",
+            (long long)l->answered, (long long)l->count);
+  return code;
+}
+
+// Both are read and written in pieces, and must be two files.
+static int check_files(const Lines *l, Error *error) {
+  const char *prompts = l->g->prompts, *out = l->g->out_path;
+  struct stat in, to;
+  if (stat(prompts, &in)) return failed(l, prompts, "read", error);
+  if (!S_ISREG(in.st_mode)) return error_set(error, PLAIT_BAD_INPUT, "--prompts %s is not a file", prompts);
+  if (stat(out, &to)) return PLAIT_OK;
+  if (!S_ISREG(to.st_mode)) return error_set(error, PLAIT_BAD_INPUT, "--out %s is not a file", out);
+  if (in.st_dev == to.st_dev && in.st_ino == to.st_ino)
+    return error_set(error, PLAIT_BAD_INPUT, "--prompts and --out are the same file, %s", out);
+  return PLAIT_OK;
 }
 
 static int open_files(Lines *l, Error *error) {
   Generate *g = l->g;
+  int code = check_files(l, error);
+  if (code) return code;
   if (!(l->in = fopen(g->prompts, "re"))) return failed(l, g->prompts, "read", error);
   while (getline(&l->line, &l->capacity, l->in) > 0) l->count++;
   rewind(l->in);
@@ -285,7 +337,8 @@ static int answer(Lines *l, Error *error) {
   while (!code && l->answered < l->count && !signals_stop()) {
     int open = 0;
     for (int i = 0; i < l->items.count; i++) open += l->items.data[i].request >= 0;
-    for (; !code && open < ahead && l->next < l->count; open++) code = read_line(l, error);
+    for (; !code && open < ahead && l->items.count < MOST_ITEMS && l->next < l->count; open++)
+      code = read_line(l, error);
     if (!code) code = engine_tick(g->engine, error);
     if (!code) {
       read_events(l);
@@ -306,7 +359,10 @@ int generate_file(Generate *g, Error *error) {
   free(l.line);
   if (l.in) fclose(l.in);
   if (l.out && fclose(l.out) && !code) code = failed(&l, g->out_path, "written", error);
-  if (!code && l.refused)
+  if (!code && l.answered < l.count)
+    fprintf(stderr, "%lld of %lld prompts are answered; the same command continues\n", (long long)l.answered,
+            (long long)l.count);
+  if (!code && l.refused && l.answered == l.count)
     code = error_set(error, PLAIT_BAD_INPUT, "%lld of the prompts in %s have no answer; %s says why",
                      (long long)l.refused, g->prompts, g->out_path);
   return code;

@@ -2,6 +2,7 @@
 #include "infer/engine.h"
 #include "base/clock.h"
 #include "base/fault.h"
+#include <limits.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -75,6 +76,12 @@ static int check_options(const ModelConfig *config, const EngineOptions *o, Erro
   else if (o->pages && o->pages < (o->model.context + page - 1) / page) name = "the cache has no room for one request";
   else if (o->speculate < 0 || o->speculate > REQUEST_MOST_DRAFTS) name = "at most 16 tokens can be guessed";
   if (name) return error_set(error, PLAIT_BAD_INPUT, "%s", name);
+  int64_t most = INT32_MAX / (o->model.context / page + 1) / page;
+  if (requests > most && !o->pages && !(o->model.kv_memory > 0))
+    return error_set(error, PLAIT_BAD_INPUT,
+                     "a cache for %lld requests of %lld tokens is larger than plait can number; take at most %lld "
+                     "requests, or say how much memory it may have",
+                     (long long)requests, (long long)o->model.context, (long long)most);
   return model_check_length(config, "the context", o->model.context, error);
 }
 
@@ -203,9 +210,9 @@ static int compute_tick(Rank *r, void *engine, Error *error) {
   if (!code && e->header.sums) code = inference_output(r, KNOWN_LOGITS_MAXIMUM, e->maximum, error);
   if (!code && e->header.sums) code = inference_output(r, KNOWN_LOGITS_SUM, e->sum, error);
   if (!code && r->rank == 0) {
-    e->times.model_seconds -= clock_seconds(); // drawing is not the model's
+    e->times.model_seconds += clock_seconds(); // drawing is not the model's
     team_each(r->team, e->scheduler.tick.parts.count, draw_part, e);
-    e->times.model_seconds += clock_seconds();
+    e->times.model_seconds -= clock_seconds();
   }
   return code;
 }
@@ -437,7 +444,8 @@ static int check_sample(const SampleOptions *s, int vocab, Error *error) {
 
 static int check_request(const Engine *e, const RequestOptions *o, Error *error) {
   if (o->count < 1) return error_set(error, PLAIT_BAD_INPUT, "the prompt has no tokens");
-  if (o->most < 1) return out_of_range(error, "max_tokens", (double)o->most, "1 or more");
+  if (o->most < 1 || o->most > INT32_MAX)
+    return out_of_range(error, "max_tokens", (double)o->most, "1 to 2147483647");
   if (o->logprobs > e->vocab || o->logprobs > 100)
     return out_of_range(error, "logprobs", (double)o->logprobs, "at most 100, and the vocabulary");
   for (int64_t i = 0; i < o->count; i++)

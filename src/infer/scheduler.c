@@ -188,12 +188,12 @@ static bool decodes(const Request *r) { return r->ids.count - r->done == 1; }
 // The tokens that followed the last three, or two, when they were met before (Saxena, "Prompt lookup decoding", 2023).
 static void guess(Scheduler *s, TickPart *part, int most) {
   const Request *r = part->request;
-  int64_t left = r->options.count + r->options.most - r->ids.count - 1,
+  int64_t left = r->options.most - (r->ids.count - r->options.count) - 1,
           window = r->begin + s->options.context - r->ids.count;
   if (most > left) most = (int)left;
   if (most > window) most = (int)window;
   int64_t count = r->ids.count;
-  for (int n = 3; n >= 2 && most > 0; n--)
+  for (int n = 3; n >= 2 && most > 0 && !part->drafts; n--)
     for (int64_t at = count - n - 1; at >= r->begin; at--) {
       if (memcmp(r->ids.data + at, r->ids.data + count - n, sizeof(int32_t) * (size_t)n) != 0) continue;
       for (int64_t i = at + n; i < count && part->drafts < most; i++) part->draft[part->drafts++] = r->ids.data[i];
@@ -250,12 +250,14 @@ static void add_prompt(Scheduler *s, Request *r) {
   if (left > 0) add_part(s, r, (int)left);
 }
 
-// Pages that nobody uses and that no running request needs for the tokens that it has.
+// Pages that nobody uses and that no running request needs for the tokens that it has. (One with wrong guesses may hold
+// a page more.)
 static int64_t free_pages(const Scheduler *s, int row) {
   int64_t n = s->pool[row].unused;
   for (int i = 0; i < s->options.requests; i++) {
     const Request *r = s->slot[row * s->options.requests + i];
-    if (r) n -= pages_for(s, r->ids.count - r->begin) - r->pages.count;
+    int64_t needed = r ? pages_for(s, r->ids.count - r->begin) - r->pages.count : 0;
+    if (needed > 0) n -= needed;
   }
   return n;
 }

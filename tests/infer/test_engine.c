@@ -225,7 +225,8 @@ static void wrong_requests_change_nothing(void **state) {
   int32_t ids[] = {1, 1000};
   const SampleBias bias = {-3, 1};
   refused(engine, (RequestOptions){.prompt = ids, .most = 1, .logprobs = -1}, "the prompt has no tokens");
-  refused(engine, (RequestOptions){.prompt = ids, .count = 1, .logprobs = -1}, "max_tokens is 0; allowed: 1 or more");
+  refused(engine, (RequestOptions){.prompt = ids, .count = 1, .logprobs = -1},
+          "max_tokens is 0; allowed: 1 to 2147483647");
   RequestOptions o = {.prompt = ids, .count = 1, .most = 5, .logprobs = -1};
   o.sample.temperature = -1;
   refused(engine, o, "temperature is -1; allowed: 0 to 100");

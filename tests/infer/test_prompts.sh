@@ -54,8 +54,19 @@ cmp one.jsonl rest.jsonl || fail "with nothing left to do: other answers"
 sed '7s/ba do/bo da/' prompts.jsonl >others.jsonl
 head -7 one.jsonl >seven.jsonl
 refuse 2 '^plait generate: seven.jsonl: line 7 answers another prompt than line 7 of others.jsonl has$' "$PLAIT" generate run --prompts others.jsonl --out seven.jsonl
-refuse 2 '^plait generate: prompts.jsonl: line 1 is not an answer to line 1 of a file of prompts; give --out another name$' \
-  "$PLAIT" generate run --prompts prompts.jsonl --out prompts.jsonl
+sed '3s/ba do/bo da/' prompts.jsonl >others.jsonl
+refuse 2 '^plait generate: seven.jsonl: line 3 answers another prompt than line 3 of others.jsonl has$' "$PLAIT" generate run --prompts others.jsonl --out seven.jsonl
+head -5 prompts.jsonl >five.jsonl
+refuse 2 '^plait generate: seven.jsonl has more answers than five.jsonl has prompts$' "$PLAIT" generate run --prompts five.jsonl --out seven.jsonl
+refuse 2 '^plait generate: --prompts and --out are the same file, prompts.jsonl$' "$PLAIT" generate run --prompts prompts.jsonl --out prompts.jsonl
+printf 'my notes' >notes.txt
+for out in others.jsonl notes.txt; do
+  cp $out before
+  refuse 2 "^plait generate: $out: line 1 is not an answer to line 1 of a file of prompts; give --out another name\$" "$PLAIT" generate run --prompts prompts.jsonl --out $out
+  cmp before $out || fail "a refused file has changed: $out"
+done
+refuse 2 '^plait generate: --out /dev/null is not a file$' "$PLAIT" generate run --prompts prompts.jsonl --out /dev/null
+refuse 2 '^plait generate: --prompts /dev/null is not a file$' "$PLAIT" generate run --prompts /dev/null --out o.jsonl
 diff <(head -7 one.jsonl) seven.jsonl || fail "a refused file has changed"
 
 # Wrong lines are answered with what is wrong; the others as ever.
@@ -67,13 +78,22 @@ diff <(head -7 one.jsonl) seven.jsonl || fail "a refused file has changed"
   echo '{"prompt": 3}'
   echo '["ba"]'
   sed -n 2p prompts.jsonl
+  echo '{"prompt": "ba", "top_p": 0}'
+  echo '{"prompt": "ba", "seed": -3}'
+  echo '{"prompt": "ba", "max_tokens": 1.5}'
+  echo '{"prompt": "ba\u0000do", "max_tokens": 1.0, "temperature": 0}'
 } >wrong.jsonl
-refuse 2 '^plait generate: 5 of the prompts in wrong.jsonl have no answer; answers.jsonl says why$' "$PLAIT" generate run --prompts wrong.jsonl --out answers.jsonl
+for again in 1 2; do
+  refuse 2 '^plait generate: 8 of the prompts in wrong.jsonl have no answer; answers.jsonl says why$' "$PLAIT" generate run --prompts wrong.jsonl --out answers.jsonl
+done
 [ "$(sed -n 's/^{"line":\([0-9]*\).*"error":"\([^"]*\).*/\1 \2/p' answers.jsonl | cut -c 1-60)" = "2 temprature is not a key of a prompt; keys: prompt, id, max
 3 it is not valid JSON
 4 top_p is 2; allowed: above 0, to 1
 5 it has no text under the key prompt
-6 it is not a JSON object" ] || fail "wrong lines: $(cat answers.jsonl)"
+6 it is not a JSON object
+8 top_p is 0; allowed: above 0, to 1
+9 seed is -3; allowed: 0 or more
+10 max_tokens is not a whole number of at most 2^53" ] || fail "wrong lines: $(cat answers.jsonl)"
 diff <(texts one.jsonl | sed -n '1p;2s/"line":2/"line":7/p') <(texts answers.jsonl | sed -n '1p;7p') || fail "beside wrong lines: other answers"
 
 refuse 2 '^plait generate: a cache of 10\.0 kB has room for [0-9]* tokens, and one request may have 40: that takes [0-9.]* kB$' \
