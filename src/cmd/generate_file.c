@@ -231,6 +231,7 @@ static int write_answers(Lines *l, Error *error) {
     else l->answered++;
     free_item(item);
   }
+  if (!n) return code;
   l->items.count -= n;
   memmove(l->items.data, l->items.data + n, sizeof *l->items.data * (size_t)l->items.count);
   return code;

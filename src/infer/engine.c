@@ -380,6 +380,7 @@ static void take_tick(Engine *e) {
 }
 
 static void forget_read(Engine *e) {
+  if (!e->read) return;
   e->events.count -= e->read;
   memmove(e->events.data, e->events.data + e->read, sizeof *e->events.data * (size_t)e->events.count);
   e->read = 0;

@@ -2,6 +2,7 @@
 #include "runtime/encoding.h"
 #include "base/fault.h"
 #include "device/host.h"
+#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -92,8 +93,10 @@ static void copy_bytes(const State *s, DeviceCopy kind, Place place, int64_t at,
 // A device that has failed takes the process along: what it holds can neither be read nor computed with any more, and
 // whoever reads a Variable must not write what was not read into a checkpoint.
 static void drain(const State *s) {
+  static pthread_mutex_t last_words = PTHREAD_MUTEX_INITIALIZER;
   Error error = {0};
   if (!device_drain(s->queue, &error)) return;
+  pthread_mutex_lock(&last_words); // one rank says it; those that fail beside it wait for the end
   error_name_rank(&error, s->rank, NULL);
   fprintf(stderr, "plait: %s\n", error.message);
   fflush(NULL);
