@@ -10,12 +10,7 @@ struct PlaitEngine {
   Engine *engine;
 };
 
-enum { LONGEST_CONTEXT = 4096, REQUESTS = 8 };
-
-static int64_t usual_context(const ModelSource *source) {
-  int64_t length = source->has_recipe ? source->recipe.data.seq_len : model_usual_length(&source->config);
-  return length < LONGEST_CONTEXT ? length : LONGEST_CONTEXT;
-}
+enum { REQUESTS = 8 };
 
 int plait_engine_open(const char *model, int override_count, const char *const *overrides,
                       const PlaitEngineOptions *options, PlaitEngine **engine, PlaitError *error) {
@@ -25,18 +20,19 @@ int plait_engine_open(const char *model, int override_count, const char *const *
   e->launch.ranks = 1;
   *engine = NULL;
   int code = model_source_open(&e->source, model, error);
-  const EngineOptions o = {.tokens = options->tokens,
-                           .page = options->page,
-                           .pages = options->pages,
-                           .speculate = options->speculate,
-                           .no_prefix = options->forget != 0,
-                           .model = {.command = "plait_engine_open",
-                                     .context = code || options->context ? options->context : usual_context(&e->source),
-                                     .requests = options->requests ? options->requests : REQUESTS,
-                                     .kv_memory = options->kv_memory,
-                                     .threads = options->threads ? options->threads : cores_available(),
-                                     .key_count = override_count,
-                                     .keys = (char **)(uintptr_t)overrides}}; // reads them only
+  const EngineOptions o = {
+      .tokens = options->tokens,
+      .page = options->page,
+      .pages = options->pages,
+      .speculate = options->speculate,
+      .no_prefix = options->forget != 0,
+      .model = {.command = "plait_engine_open",
+                .context = code || options->context ? options->context : engine_usual_context(&e->source),
+                .requests = options->requests ? options->requests : REQUESTS,
+                .kv_memory = options->kv_memory,
+                .threads = options->threads ? options->threads : cores_available(),
+                .key_count = override_count,
+                .keys = (char **)(uintptr_t)overrides}}; // reads them only
   if (!code) code = engine_open(&e->engine, &e->source, &o, &e->launch, error);
   if (code) plait_engine_close(e);
   else *engine = e;

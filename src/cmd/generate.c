@@ -12,8 +12,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { LONGEST_WINDOW = 4096 }; // by default: its keys and values take memory
-
 static int open_tokenizer(Generate *g, Error *error) {
   const char *path = g->tokenizer_path ? g->tokenizer_path : g->source.tokenizer;
   if (!path)
@@ -31,8 +29,7 @@ static int open_tokenizer(Generate *g, Error *error) {
 static int choose_window(Generate *g, Error *error) {
   const ModelConfig *c = &g->source.config;
   if (g->window) return model_check_length(c, "--window", g->window, error);
-  g->window = g->source.has_recipe ? g->source.recipe.data.seq_len : model_usual_length(c);
-  if (g->window > LONGEST_WINDOW) g->window = LONGEST_WINDOW;
+  g->window = engine_usual_context(&g->source);
   return PLAIT_OK;
 }
 

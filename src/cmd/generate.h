@@ -21,7 +21,7 @@ typedef struct Generate {
 // The request that the options describe, without a prompt; its ends are borrowed from g->text.
 RequestOptions generate_request(const Generate *g);
 // Appends a prompt's ids, after what the tokenizer puts before a text (BOS); an empty one starts after an end of text.
-// *missed: bytes of it that the vocabulary lacks. PLAIT_BAD_INPUT: there is no id.
+// *missed: bytes of it that the vocabulary lacks. PLAIT_BAD_INPUT: it has no tokens.
 int generate_encode(const Generate *g, const char *prompt, size_t bytes, IdVector *ids, int64_t *missed, Error *error);
 // A stream of the text that follows these ids: some tokenizers drop the first token's space.
 void generate_stream(const Generate *g, const IdVector *ids, TokenizerStream *stream);

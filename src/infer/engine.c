@@ -7,7 +7,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { TOKENS = 256, PAGE = 32, LEAST_PROMPT = 8, MOST_DRAWN = REQUEST_MOST_DRAFTS + 1, SIZES = 32 };
+enum {
+  TOKENS = 256,
+  PAGE = 32,
+  LEAST_PROMPT = 8,
+  MOST_DRAWN = REQUEST_MOST_DRAFTS + 1,
+  SIZES = 32,
+  LONGEST_CONTEXT = 4096
+};
 
 // All that every process has to know of a tick, followed by its inputs, for all rows.
 typedef struct Header { int32_t stop, tokens, sums, count; } Header; // tokens: of the graph; count: of the inputs
@@ -44,6 +51,11 @@ struct Engine {
 };
 
 // ---- open and close
+
+int64_t engine_usual_context(const ModelSource *source) {
+  int64_t length = source->has_recipe ? source->recipe.data.seq_len : model_usual_length(&source->config);
+  return length < LONGEST_CONTEXT ? length : LONGEST_CONTEXT;
+}
 
 static int fill_options(const EngineOptions *o, SchedulerOptions *s, InferenceOptions *m) {
   *m = o->model;

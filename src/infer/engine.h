@@ -33,6 +33,10 @@ typedef struct EngineTimes {
 
 typedef struct Engine Engine;
 
+// The context where nobody says one: as in training, or as the model's config says, at most 4,096, since keys and
+// values take memory.
+int64_t engine_usual_context(const ModelSource *source);
+
 // Collective where ranks are processes, as is engine_close. The caller closes *engine, also after an error.
 int engine_open(Engine **engine, const ModelSource *source, const EngineOptions *options, Launch *launch, Error *error);
 void engine_close(Engine *engine); // NULL is fine
