@@ -4,7 +4,6 @@
 #include "infer/engine.h"
 #include "infer/text_setup.h"
 #include "tokenizer/tokenizer.h"
-#include <jansson.h>
 
 typedef struct Generate {
   const char *prompt, *prompts, *out_path, *tokenizer_path;

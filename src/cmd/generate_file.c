@@ -5,6 +5,7 @@
 #include "base/json_read.h"
 #include "base/signals.h"
 #include <errno.h>
+#include <jansson.h>
 #include <math.h>
 #include <string.h>
 #include <sys/stat.h>

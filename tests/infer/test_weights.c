@@ -1,9 +1,9 @@
 // tier 1
 // Weights where nothing trains: stored in the dtype in which the model computes, without masters. The loss has the bits
 // that an evaluation beside training has, whose weights are Copies of masters, and a rank's memory is less by those.
+#include "job_of_text.h"
 #include "program/memory.h"
 #include "runtime/session.h"
-#include "setup/setup.h"
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -29,20 +29,12 @@ static const char *const layouts[] = {"", "mesh.tp=2", "mesh.dp=2 parallel.zero=
 enum { LAYOUTS = sizeof layouts / sizeof *layouts };
 
 static Job *job_of(ModelMode mode, const char *precision, const char *layout) {
-  char text[] = "{model: {config: /none}, data: {train: /none, valid: /none, seq_len: 8}, run: {dir: /none}, "
-                "batch: {global: 4, micro: 2}}";
-  char *key[8], *word = xformat("precision=%s %s", precision, layout), *rest = word;
-  int count = 0;
-  while ((key[count] = strtok_r(rest, " ", &rest))) count++;
-  Recipe recipe;
-  ModelConfig config;
+  static const char text[] = "{model: {config: /none}, data: {train: /none, valid: /none, seq_len: 8}, "
+                             "run: {dir: /none}, batch: {global: 4, micro: 2}}";
+  char *keys = xformat("precision=%s %s", precision, layout);
   Job *job;
-  SUCCEED(recipe_parse("test", text, strlen(text), "/", count, key, &recipe, &error));
-  SUCCEED(model_config_parse(&config, model, strlen(model), "model", &error));
-  SUCCEED(setup_job(&recipe, &config, &(RunSetting){.mode = mode, .threads = 1}, &job, &error));
-  recipe_free(&recipe);
-  model_config_free(&config);
-  free(word);
+  SUCCEED(job_of_text(text, model, keys, mode, &job, &error));
+  free(keys);
   return job;
 }
 

@@ -1,8 +1,8 @@
 // The handles of ir/known.def: every pass keeps them, an input that nothing gives is an error, and a scalar that a
 // Program lacks is never 0.
+#include "job_of_text.h"
 #include "runtime/bind.h"
 #include "runtime/session.h"
-#include "setup/setup.h"
 #include "runtime/state_tensors.h"
 #include <math.h>
 #include <setjmp.h>
@@ -30,19 +30,9 @@ static const char model[] =
 
 // A job of a tiny GPT-2, with the given keys of a recipe.
 static Job *job_of(ModelMode mode, const char *keys) {
-  char text[] = "{model: {config: /none}, data: {train: /none, seq_len: 6}, run: {dir: /none}}";
-  char *key[16], *word = xstrdup(keys), *rest = word;
-  int count = 0;
-  while ((key[count] = strtok_r(rest, " ", &rest))) count++;
-  Recipe recipe;
-  ModelConfig config;
   Job *job;
-  SUCCEED(recipe_parse("test", text, strlen(text), "/", count, key, &recipe, &error));
-  SUCCEED(model_config_parse(&config, model, strlen(model), "model", &error));
-  SUCCEED(setup_job(&recipe, &config, &(RunSetting){.mode = mode, .threads = 1}, &job, &error));
-  recipe_free(&recipe);
-  model_config_free(&config);
-  free(word);
+  SUCCEED(job_of_text("{model: {config: /none}, data: {train: /none, seq_len: 6}, run: {dir: /none}}", model, keys,
+                      mode, &job, &error));
   return job;
 }
 
