@@ -19,7 +19,9 @@ typedef struct EngineOptions {
 typedef struct EngineEvent {
   int64_t request;
   int32_t id;     // -1: the request has ended, with `end`
+  bool scored;    // it is a token of the prompt, from the second one on
   RequestEnd end;
+  int64_t reused; // with its end: tokens of its prompt that the cache had; -1: it has not begun
   double logprob; // of the token, where the request asked for it: natural logarithm
   int top;        // of the most likely tokens, in order: (top)
   const int32_t *top_ids;       // valid until the next engine_tick
@@ -30,6 +32,9 @@ typedef struct EngineTimes {
   int64_t ticks, prompt_tokens, drawn_tokens, reused_tokens, preempted, guessed, accepted;
   double seconds, model_seconds; // of ticks, and of these in the model and between ranks
 } EngineTimes;
+
+// Of now: requests that run and that wait, and pages of all data ranks.
+typedef struct EngineLoad { int running, waiting, pages, pages_used; } EngineLoad;
 
 typedef struct Engine Engine;
 
@@ -55,4 +60,5 @@ int engine_tick(Engine *engine, Error *error);
 // are to be read before that.
 bool engine_poll(Engine *engine, EngineEvent *event);
 EngineTimes engine_times(const Engine *engine);
+EngineLoad engine_load(const Engine *engine);
 const Inference *engine_model(const Engine *engine);

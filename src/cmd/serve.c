@@ -1,0 +1,2 @@
+#include "cmd/cmd.h"
+int cmd_serve(int argc, char **argv) { return 0; }
