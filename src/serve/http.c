@@ -328,7 +328,7 @@ static int listen_at(Http *h, const HttpPlace *place, Error *error) {
   freeaddrinfo(found);
   if (h->socket < 0)
     return error_set(error, why == EADDRNOTAVAIL ? PLAIT_BAD_INPUT : PLAIT_FAILED,
-                     "cannot listen at --host %s --port %d: %s", place->host, place->port, strerror(why));
+                     "--host %s --port %d: cannot listen there: %s", place->host, place->port, strerror(why));
   h->port = find_port(h->socket);
   return PLAIT_OK;
 }

@@ -40,6 +40,25 @@ typedef struct ServerEndpoint {
   void (*answer)(ModelServer *, HttpExchange *);
 } ServerEndpoint;
 
+#define ENDPOINT(path, method, who, function) static void function(ModelServer *s, HttpExchange *x);
+#include "serve/endpoints.def"
+#undef ENDPOINT
+
+static const ServerEndpoint endpoints[] = {
+#define OPEN false
+#define KEY true
+#define ENDPOINT(path, method, who, function) {path, method, who, function},
+#include "serve/endpoints.def"
+#undef ENDPOINT
+};
+enum { ENDPOINTS = sizeof endpoints / sizeof *endpoints };
+
+static int find_endpoint(const char *path) {
+  int i = 0;
+  while (i < ENDPOINTS && strcmp(endpoints[i].path, path) != 0) i++;
+  return i;
+}
+
 // ---- answers
 
 static void reply_text(ModelServer *s, HttpExchange *x, int status, const char *type, const char *text, size_t bytes) {
@@ -50,6 +69,7 @@ static void reply_text(ModelServer *s, HttpExchange *x, int status, const char *
     headers[n++] = "Vary", headers[n++] = "Origin";
   }
   if (status == 429 || status == 503) headers[n++] = "Retry-After", headers[n++] = status == 429 ? "1" : "5";
+  if (status == 405) headers[n++] = "Allow", headers[n++] = endpoints[find_endpoint(x->path)].method;
   if (status == 401) headers[n++] = "WWW-Authenticate", headers[n++] = "Bearer";
   http_reply(x, status, type, text, bytes, headers);
 }
@@ -325,18 +345,7 @@ static void answer_page(ModelServer *s, HttpExchange *x) {
   http_reply(x, 200, "text/html; charset=utf-8", serve_page, strlen(serve_page), headers);
 }
 
-static void answer_metrics(ModelServer *s, HttpExchange *x);
-
 // ---- who gets what
-
-static const ServerEndpoint endpoints[] = {
-#define OPEN false
-#define KEY true
-#define ENDPOINT(path, method, who, function) {path, method, who, function},
-#include "serve/endpoints.def"
-#undef ENDPOINT
-};
-enum { ENDPOINTS = sizeof endpoints / sizeof *endpoints };
 
 static void answer_metrics(ModelServer *s, HttpExchange *x) {
   const char *names[ENDPOINTS + 1];
@@ -346,12 +355,6 @@ static void answer_metrics(ModelServer *s, HttpExchange *x) {
   metrics_print(&s->metrics, &s->queue, names, &out);
   reply_text(s, x, 200, "text/plain; version=0.0.4", out.data, (size_t)out.count);
   vec_free(&out);
-}
-
-static int find_endpoint(const char *path) {
-  int i = 0;
-  while (i < ENDPOINTS && strcmp(endpoints[i].path, path) != 0) i++;
-  return i;
 }
 
 static bool is_method(const ServerEndpoint *e, const char *method) {
