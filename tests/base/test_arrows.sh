@@ -13,6 +13,7 @@ net=''
 worker='' # between a worker and its supervisor
 comm='net worker'
 tokenizer=''
+chat='tokenizer' # messages to ids
 data='ir tokenizer'
 checkpoint='ir model tokenizer worker'
 elastic='net worker comm checkpoint'
@@ -28,7 +29,7 @@ train='sharding worker comm data tokenizer checkpoint model parallel program run
 infer='data tokenizer checkpoint model recipe runtime setup'
 api='ir op sharding schedule tokenizer checkpoint machine runtime setup foresight train infer'
 cli='recipe'
-cmd="$api recipe net worker comm data tokenizer device elastic model parallel compile program cli"
+cmd="$api chat recipe net worker comm data tokenizer device elastic model parallel compile program cli"
 failures=0
 for path in */; do
   folder=${path%/}
