@@ -43,7 +43,7 @@ static int open_tokenizer(Serve *s, Error *error) {
   s->allowed = xcalloc((size_t)s->source.config.vocab, 1);
   for (int64_t i = 0; i < s->source.config.vocab && i < tokenizer_vocab_size(s->tokenizer); i++)
     s->allowed[i] = tokenizer_token(s->tokenizer, (int32_t)i) != NULL;
-  return chat_open(&s->chat, s->source.path, s->template_path, s->tokenizer, error);
+  return chat_open_files(&s->chat, s->source.files, s->source.path, s->template_path, s->tokenizer, error);
 }
 
 static int choose_window(Serve *s, Error *error) {
