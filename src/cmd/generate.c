@@ -41,16 +41,7 @@ RequestOptions generate_request(const Generate *g) {
 }
 
 int generate_encode(const Generate *g, const char *prompt, size_t bytes, IdVector *ids, int64_t *missed, Error *error) {
-  for (int i = 0; i < g->text.before.count; i++) vec_push(ids, g->text.before.data[i]);
-  TokenizerScratch *scratch = tokenizer_scratch_create(g->tokenizer);
-  int code = tokenizer_encode_with(g->tokenizer, scratch, prompt, bytes, 0, ids, error);
-  *missed = code ? 0 : tokenizer_missed(scratch).bytes;
-  tokenizer_scratch_destroy(scratch);
-  if (!code && !ids->count && g->text.bos >= 0) vec_push(ids, g->text.bos);
-  if (!code && !ids->count)
-    code = error_set(error, PLAIT_BAD_INPUT,
-                     "the prompt is empty, and the tokenizer has no end-of-text token to start from");
-  return code;
+  return text_setup_encode(&g->text, g->tokenizer, prompt, bytes, ids, missed, error);
 }
 
 void generate_stream(const Generate *g, const IdVector *ids, TokenizerStream *stream) {

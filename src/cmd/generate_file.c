@@ -177,12 +177,7 @@ static void add_logprob(const PromptFile *l, Item *item, const EngineEvent *e) {
 // Bytes that no tokenizer would have made a character of become U+FFFD.
 static json_t *json_of_text(const ByteVector *text) {
   ByteVector valid = {0};
-  for (size_t at = 0, bytes = (size_t)text->count; at < bytes;) {
-    size_t whole = utf8_prefix(text->data + at, bytes - at);
-    bytes_append(&valid, text->data + at, whole);
-    at += whole;
-    if (at < bytes) bytes_append(&valid, "\xef\xbf\xbd", 3), at++;
-  }
+  utf8_append(&valid, text->data, (size_t)text->count);
   json_t *string = json_stringn(valid.data ? valid.data : "", (size_t)valid.count);
   vec_free(&valid);
   return string;

@@ -24,8 +24,8 @@ typedef struct Drawn {
   int count;
   int32_t id[MOST_DRAWN];
   double logprob[MOST_DRAWN];
-  int32_t *top_ids; // (MOST_DRAWN, logprobs) where the request asks for them
-  double *top_logprobs;
+  int32_t *top_ids; // (MOST_DRAWN + scores, logprobs) where the request asks for them: scores come last
+  double *top_logprobs, *score; // score: (scores) of tokens of the prompt
 } Drawn;
 
 struct Engine {
@@ -136,22 +136,24 @@ int engine_compile(Engine **engine, const ModelSource *source, const EngineOptio
   s.pages = (int)(e->model.job->options.step.batch.length[DIM_CACHE] / s.page);
   e->rows = s.rows = (int)inference_rows(&e->model);
   e->local_rows = (int)inference_local_rows(&e->model);
-  e->wanted = (int)m.logits;
+  e->wanted = s.logits = (int)m.logits;
   e->pages_of_request = (s.context + s.page - 1) / s.page;
   scheduler_create(&e->scheduler, &s);
   return PLAIT_OK;
 }
 
-int engine_open(Engine **engine, const ModelSource *source, const EngineOptions *options, Launch *launch,
-                Error *error) {
-  int code = engine_compile(engine, source, options, launch, error);
-  Engine *e = *engine;
-  code = launch_agree(launch, code, error);
-  if (!code) code = inference_start(&e->model, launch, error);
+int engine_start(Engine *e, Error *error) {
+  int code = inference_start(&e->model, e->launch, error);
   if (code) return code;
   e->failed = false;
-  if (launch->rank == 0) create_rank_0(e);
+  if (e->launch->rank == 0) create_rank_0(e);
   return PLAIT_OK;
+}
+
+int engine_open(Engine **engine, const ModelSource *source, const EngineOptions *options, Launch *launch,
+                Error *error) {
+  int code = launch_agree(launch, engine_compile(engine, source, options, launch, error), error);
+  return code ? code : engine_start(*engine, error);
 }
 
 static void place_inputs(Engine *e, int tokens) {
@@ -210,6 +212,15 @@ static void find_top(const Engine *e, int row, int n, int32_t *ids, double *logp
   for (int i = 0; i < count; i++) logprobs[i] = logprob_of(e, row, ids[i]);
 }
 
+static void score_part(const Engine *e, const TickPart *part, int row, Drawn *d) {
+  const Request *r = part->request;
+  int n = r->options.logprobs;
+  for (int i = 0; i < part->scores; i++) {
+    d->score[i] = logprob_of(e, row + i, r->ids.data[part->from + i + FAULT(scores_are_of_other_tokens, 1, 0)]);
+    find_top(e, row + i, n, d->top_ids + (MOST_DRAWN + i) * n, d->top_logprobs + (MOST_DRAWN + i) * n);
+  }
+}
+
 // Ids that are drawn stand after the request's own until scheduler_took takes them.
 static void draw_part(void *engine, int slot, int64_t index) {
   Engine *e = engine;
@@ -218,9 +229,10 @@ static void draw_part(void *engine, int slot, int64_t index) {
   Drawn *d = &e->drawn.data[index];
   const RequestOptions *o = &r->options;
   int64_t have = r->ids.count;
-  bool more = part->drawn > 0;
+  bool more = part->drawn > part->scores;
+  score_part(e, part, e->first.data[index], d);
   for (int k = 0; more; k++) {
-    int row = FAULT(logits_of_other_rows, e->first.data[index], 0) + k;
+    int row = FAULT(logits_of_other_rows, e->first.data[index], 0) + part->scores + k;
     SampleText text = {r->ids.data, have + k, o->count};
     int32_t id = d->id[d->count++] =
         sample_token(e->logits + (int64_t)row * e->vocab, o->allowed, &o->sample, &text, &e->scratch[slot]);
@@ -270,6 +282,7 @@ void engine_close(Engine *e) {
   for (int i = 0; i < e->drawn.count; i++) {
     free(e->drawn.data[i].top_ids);
     free(e->drawn.data[i].top_logprobs);
+    free(e->drawn.data[i].score);
   }
   for (int i = 0; i < e->slots; i++) sample_scratch_destroy(&e->scratch[i]);
   free(e->scratch);
@@ -320,7 +333,8 @@ static void prepare_drawn(Engine *e, int index, const TickPart *part) {
   vec_reserve(&r->ids, r->ids.count + MOST_DRAWN);
   if (r->options.logprobs < 0) return;
   e->header.sums = 1;
-  size_t top = (size_t)(MOST_DRAWN * r->options.logprobs);
+  size_t top = (size_t)((MOST_DRAWN + part->scores) * r->options.logprobs);
+  d->score = xrealloc(d->score, sizeof *d->score * (size_t)(part->scores + 1));
   d->top_ids = xrealloc(d->top_ids, sizeof *d->top_ids * (top + 1));
   d->top_logprobs = xrealloc(d->top_logprobs, sizeof *d->top_logprobs * (top + 1));
 }
@@ -369,9 +383,23 @@ static int prompt_tokens(const Engine *e) {
   return n;
 }
 
+static void push_scores(Engine *e, const TickPart *part, const Drawn *d) {
+  const Request *r = part->request;
+  int n = r->options.logprobs;
+  for (int i = 0; i < part->scores; i++)
+    vec_push(&e->events, (EngineEvent){.request = r->number,
+                                       .id = r->ids.data[part->from + i + 1],
+                                       .scored = true,
+                                       .logprob = d->score[i],
+                                       .top = n,
+                                       .top_ids = d->top_ids + (MOST_DRAWN + i) * n,
+                                       .top_logprobs = d->top_logprobs + (MOST_DRAWN + i) * n});
+}
+
 static void push_events(Engine *e, const TickPart *part, const Drawn *d) {
   const Request *r = part->request;
   const RequestOptions *o = &r->options;
+  push_scores(e, part, d);
   for (int k = 0; k < d->count; k++) {
     if (d->id[k] < 0 || request_ends_with(r, d->id[k])) return;
     EngineEvent event = {.request = r->number, .id = d->id[k]};
@@ -394,7 +422,7 @@ static void forget_open(Engine *e, const Request *r) {
 }
 
 static void end_event(Engine *e, Request *r) {
-  vec_push(&e->events, (EngineEvent){.request = r->number, .id = -1, .end = r->end});
+  vec_push(&e->events, (EngineEvent){.request = r->number, .id = -1, .end = r->end, .reused = r->reused});
   forget_open(e, r);
   scheduler_free(&e->scheduler, r);
 }
@@ -406,7 +434,7 @@ static void take_tick(Engine *e) {
     const Drawn *d = &e->drawn.data[i];
     push_events(e, part, d);
     int known = part->tokens - part->drafts;
-    e->times.prompt_tokens += part->drawn ? known - 1 : known;
+    e->times.prompt_tokens += part->drawn > part->scores ? known - 1 : known;
     e->times.guessed += part->drafts;
     e->times.accepted += d->count > 1 ? d->count - 1 : 0;
     scheduler_took(&e->scheduler, part, d->id, d->count);
@@ -455,6 +483,16 @@ EngineTimes engine_times(const Engine *e) {
   return t;
 }
 
+EngineLoad engine_load(const Engine *e) {
+  const Scheduler *s = &e->scheduler;
+  EngineLoad load = {.running = s->running, .waiting = s->waiting.count};
+  for (int i = 0; i < s->options.rows; i++) {
+    load.pages += s->pool[i].count;
+    load.pages_used += s->pool[i].count - s->pool[i].unused;
+  }
+  return load;
+}
+
 // ---- requests
 
 static int out_of_range(Error *error, const char *name, double value, const char *allowed) {
@@ -484,6 +522,10 @@ static int check_request(const Engine *e, const RequestOptions *o, Error *error)
     return out_of_range(error, "max_tokens", (double)o->most, "1 to 2147483647");
   if (o->logprobs > e->vocab || o->logprobs > 100)
     return out_of_range(error, "logprobs", (double)o->logprobs, "at most 100, and the vocabulary");
+  if (o->score && (o->logprobs < 0 || o->count > e->scheduler.options.context))
+    return error_set(error, PLAIT_BAD_INPUT,
+                     "a prompt that is scored has log-probabilities, and at most the context's %d tokens",
+                     e->scheduler.options.context);
   for (int64_t i = 0; i < o->count; i++)
     if (o->prompt[i] < 0 || o->prompt[i] >= e->vocab)
       return error_set(error, PLAIT_BAD_INPUT,

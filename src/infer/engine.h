@@ -18,7 +18,9 @@ typedef struct EngineOptions {
 typedef struct EngineEvent {
   int64_t request;
   int32_t id;     // -1: the request has ended, with `end`
+  bool scored;    // it is a token of the prompt, from the second one on
   RequestEnd end;
+  int64_t reused; // with its end: tokens of its prompt that the cache had; -1: it has not begun
   double logprob; // of the token, where the request asked for it: natural logarithm
   int top;        // of the most likely tokens, in order: (top)
   const int32_t *top_ids;       // valid until the next engine_tick
@@ -30,14 +32,18 @@ typedef struct EngineTimes {
   double seconds, model_seconds; // of ticks, and of these in the model and between ranks
 } EngineTimes;
 
+// Of now: requests that run and that wait, and pages of all data ranks.
+typedef struct EngineLoad { int running, waiting, pages, pages_used; } EngineLoad;
+
 typedef struct Engine Engine;
 
 // Collective where ranks are processes, as is engine_close. The caller closes *engine, also after an error.
 int engine_open(Engine **engine, const ModelSource *source, const EngineOptions *options, Launch *launch, Error *error);
-// Its first half: all is compiled and known, and no rank has memory yet. Only engine_model, engine_options and
-// engine_close may follow.
+// Its halves. After the first all is known, and no rank has memory: engine_model, engine_options, and engine_start or
+// engine_close may follow. Where ranks are processes, they agree on its code before the second (launch_agree).
 int engine_compile(Engine **engine, const ModelSource *source, const EngineOptions *options, Launch *launch,
                    Error *error);
+int engine_start(Engine *engine, Error *error);
 void engine_close(Engine *engine); // NULL is fine
 
 // The rest is for the process of rank 0; the others call engine_follow, which returns when rank 0's closes its engine,
@@ -55,4 +61,5 @@ int engine_tick(Engine *engine, Error *error);
 bool engine_poll(Engine *engine, EngineEvent *event);
 EngineTimes engine_times(const Engine *engine);
 const SchedulerOptions *engine_options(const Engine *engine); // what the keys came to
+EngineLoad engine_load(const Engine *engine);
 const Inference *engine_model(const Engine *engine);

@@ -162,6 +162,58 @@ static void same_bits_in_any_batch(void **state) {
   assert_true(accepted > 0 && guessed > accepted);
 }
 
+// ---- prompts with scores
+
+// A text that was drawn alone, as a prompt: its tokens have the log-probabilities that they were drawn with.
+static void check_scores(const char *keys, int pages, const char *infer) {
+  static Answer alone[REQUESTS];
+  int scored[REQUESTS] = {0}, compared = 0;
+  int64_t number[REQUESTS], prompts[REQUESTS];
+  ModelSource source;
+  source_of("llama-tied", &source);
+  ask_alone(&source, keys, alone);
+  char *memory = kv_memory(&source, keys, 4, pages), *all = xformat("%s%s", infer, memory);
+  Engine *engine = open_engine(&source, keys, all);
+  free(all);
+  free(memory);
+  for (int i = 0; i < REQUESTS; i++) {
+    int32_t prompt[SEQ];
+    RequestOptions r = request_of(i, prompt, (int)source.config.vocab);
+    prompts[i] = r.count;
+    for (int k = 0; i % 4 && k < alone[i].count && r.count < SEQ; k++) prompt[r.count++] = alone[i].ids[k];
+    r.score = i % 4 > 0;
+    SUCCEED(engine_submit(engine, &r, &number[i], &error));
+  }
+  while (!engine_is_idle(engine)) {
+    EngineEvent e;
+    SUCCEED(engine_tick(engine, &error));
+    while (engine_poll(engine, &e)) {
+      if (!e.scored) continue;
+      int i = 0;
+      while (number[i] != e.request) i++;
+      int64_t k = ++scored[i] - prompts[i];
+      if (k < 0) continue;
+      assert_int_equal(e.id, alone[i].ids[k]);
+      if (e.logprob != alone[i].logprobs[k] || memcmp(e.top_logprobs, alone[i].top[k], sizeof alone[i].top[k]) != 0)
+        fail_msg("%s: request %d, token %d: %.17g, drawn with %.17g", keys, i, (int)k, e.logprob,
+                 alone[i].logprobs[k]);
+      compared++;
+    }
+  }
+  for (int i = 0; i < REQUESTS; i++) assert_true(!scored[i] == !(i % 4));
+  assert_true(compared > 40);
+  engine_close(engine);
+  model_source_close(&source);
+}
+
+static void scores_are_what_was_drawn(void **state) {
+  static const char preempted[] = "infer.requests=5 infer.tokens=16 infer.page=4 infer.speculate=3";
+  check_scores("", 14, preempted);
+  check_scores("", 0, "infer.requests=8 infer.tokens=8 infer.page=4");
+  check_scores("", 0, "infer.requests=1 infer.tokens=7");
+  check_scores("mesh.dp=2", 14, preempted);
+}
+
 // ---- as an evaluation has it
 
 typedef struct Line { int32_t tokens[SEQ], targets[SEQ], positions[SEQ], documents[SEQ]; double loss; } Line;
@@ -277,6 +329,7 @@ static void wrong_requests_change_nothing(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(same_bits_in_any_batch),
+                                     cmocka_unit_test(scores_are_what_was_drawn),
                                      cmocka_unit_test(as_an_evaluation_has_it),
                                      cmocka_unit_test(wrong_requests_change_nothing)};
   return cmocka_run_group_tests(tests, NULL, NULL);
