@@ -14,6 +14,7 @@ worker='' # between a worker and its supervisor
 comm='net worker'
 tokenizer=''
 data='ir tokenizer'
+grammar='tokenizer' # schemas and masks: no server, no engine
 checkpoint='ir model tokenizer worker'
 elastic='net worker comm checkpoint'
 parallel='ir op sharding schedule model'
