@@ -28,6 +28,13 @@ random.seed(seed)
 counts = collections.Counter()
 reasons = collections.Counter()
 findings = []
+
+
+def find(schema, problem, text):
+    findings.append(text)
+    print(problem, json.dumps(schema), "\n    ", text, flush=True)
+
+
 driver = subprocess.Popen([program, "drive"], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
 
 
@@ -122,6 +129,10 @@ def parts_of(schema, root, depth=0):
 def in_order(value, schema, root):
     """The value with its keys in the order of properties, then of required; None where orders differ."""
     parts = parts_of(schema, root)
+    for part in parts:
+        for option in [part.get("const")] + part.get("enum", []):
+            if isinstance(option, (dict, list)) and option == value:
+                return option
     if isinstance(value, list):
         out = []
         for i, v in enumerate(value):
@@ -144,10 +155,6 @@ def in_order(value, schema, root):
         rest = part.get("additionalProperties", True)
         for key in value:
             where.setdefault(key, rest)
-    for part in parts:
-        for option in [part.get("const")] + part.get("enum", []):
-            if isinstance(option, dict) and option == value:
-                return option
     keys = [k for k in order if k in value] + [k for k in value if k not in order]
     return {k: in_order(value[k], where.get(k, True), root) for k in keys}
 
@@ -240,19 +247,19 @@ def look_at(schema):
     counts["steps"] += answer["taken"]
     counts["documents"] += len(documents)
     if "wrong" in answer:
-        findings.append((schema, answer["wrong"], answer["texts"]))
+        find(schema, answer["wrong"], answer["texts"])
     for text in answer["texts"]:
         counts["walks"] += 1
         try:
             value = json.loads(text, object_pairs_hook=strict)
             if not validator.is_valid(value):
-                findings.append((schema, "let through", text))
+                find(schema, "let through", text)
         except (RecursionError, OverflowError):
             counts["not judged"] += 1
         except (ValueError, TypeError) as problem:
-            findings.append((schema, f"not JSON ({problem})", text))
+            find(schema, f"not JSON ({problem})", text)
     for text in answer["refused"][:1]:
-        findings.append((schema, "stopped", text))
+        find(schema, "stopped", text)
 
 
 batch = 0
@@ -269,8 +276,6 @@ while (counts["steps"] < steps_wanted or counts["schemas"] < steps_wanted // 500
     if "-v" in sys.argv:
         print(dict(counts), len(findings), file=sys.stderr, flush=True)
 
-for schema, what, text in findings:
-    print(what, json.dumps(schema), "\n    ", text)
 print(", ".join(f"{n} {name}" for name, n in counts.items()))
 if "-v" in sys.argv:
     print(reasons.most_common(30))

@@ -164,8 +164,8 @@ static void look_at_content(GrammarState *s, const Thread *t, const TokenTrie *t
     look_at_run(a, t, trie, mask);
     return;
   }
-  const Closer *closer = trie->closers[a->chars.shape[t->place]];
-  const Closer *end = closer + trie->closer_count[a->chars.shape[t->place]];
+  const Closer *closers = trie->closers[a->chars.shape[t->place]];
+  int closer = 0, end = trie->closer_count[a->chars.shape[t->place]];
   int states[TOKEN_BYTES + 1] = {t->state}, places[TOKEN_BYTES + 1] = {t->place};
   for (int i = 0; i < trie->all.nodes;) {
     int d = trie->all.depth[i], state = states[d], next = a->chars.next[places[d] * 256 + trie->all.byte[i]];
@@ -176,8 +176,9 @@ static void look_at_content(GrammarState *s, const Thread *t, const TokenTrie *t
       fits = state >= 0;
     } else if (fits) fits = string_is_live(a, state, next);
     else if (trie->all.byte[i] == '"' && !places[d] && a->out[state] != STRING_REFUSED) {
-      while (closer < end && closer->node < i) closer++;
-      for (; closer < end && closer->node < trie->all.skip[i]; closer++) mask[closer->token] = MASK_CLOSES;
+      while (closer < end && closers[closer].node < i) closer++;
+      for (; closer < end && closers[closer].node < trie->all.skip[i]; closer++)
+        mask[closers[closer].token] = MASK_CLOSES;
     }
     if (!fits) {
       i = trie->all.skip[i];

@@ -5,7 +5,7 @@
 
 Grammar *grammar_create(void) {
   Grammar *g = xcalloc(1, sizeof *g);
-  g->any = g->root = -1;
+  g->any = g->root = g->plain_string = g->plain_number[0] = g->plain_number[1] = -1;
   g->cache = mask_cache_create();
   return g;
 }
@@ -39,10 +39,21 @@ int grammar_string(Grammar *g, StringAutomaton a) {
 }
 
 int grammar_number(Grammar *g, bool integer, const NumberBounds *bounds) {
+  bool plain = !bounds->minimum && !bounds->maximum && !bounds->above && !bounds->below;
+  if (plain && g->plain_number[integer] >= 0) return g->plain_number[integer];
   NumberAutomaton a;
   number_automaton_make(&a, integer, bounds);
   vec_push(&g->numbers, a);
-  return grammar_add(g, (Node){.kind = NODE_NUMBER, .automaton = g->numbers.count - 1, .rest = -1});
+  int node = grammar_add(g, (Node){.kind = NODE_NUMBER, .automaton = g->numbers.count - 1, .rest = -1});
+  if (plain) g->plain_number[integer] = node;
+  return node;
+}
+
+int grammar_any_string(Grammar *g) {
+  StringAutomaton a;
+  if (g->plain_string >= 0) return g->plain_string;
+  string_automaton_any(&a, 0, -1);
+  return g->plain_string = grammar_string(g, a);
 }
 
 int grammar_union(Grammar *g, const int *parts, int count) {
@@ -53,10 +64,8 @@ int grammar_union(Grammar *g, const int *parts, int count) {
 
 int grammar_any(Grammar *g) {
   if (g->any >= 0) return g->any;
-  StringAutomaton strings;
-  string_automaton_any(&strings, 0, -1);
   g->any = grammar_union(g, (int[7]){0}, 7);
-  int parts[7] = {grammar_string(g, strings), grammar_number(g, false, &(NumberBounds){0}), grammar_word(g, "true", 4),
+  int parts[7] = {grammar_any_string(g), grammar_number(g, false, &(NumberBounds){0}), grammar_word(g, "true", 4),
                   grammar_word(g, "false", 5), grammar_word(g, "null", 4)};
   parts[5] = grammar_add(g, (Node){.kind = NODE_OBJECT, .rest = g->any, .max = -1});
   parts[6] = grammar_add(g, (Node){.kind = NODE_ARRAY, .rest = g->any, .max = -1});

@@ -40,7 +40,8 @@ struct Grammar {
   Vec(Node) nodes;
   Vec(StringAutomaton) strings;
   Vec(NumberAutomaton) numbers;
-  int root, any; // any: -1 until grammar_any has made it
+  int root;
+  int any, plain_string, plain_number[2]; // nodes that many schemas share; -1 until they are made
   MaskCache *cache;
 };
 
@@ -49,6 +50,7 @@ int grammar_add(Grammar *g, Node node);              // its index
 int grammar_word(Grammar *g, const char *text, size_t bytes); // copies the text
 int grammar_string(Grammar *g, StringAutomaton a);   // takes it over
 int grammar_number(Grammar *g, bool integer, const NumberBounds *bounds);
+int grammar_any_string(Grammar *g);
 int grammar_any(Grammar *g);                         // any JSON
 int grammar_union(Grammar *g, const int *parts, int count); // copies the list
 // After all nodes are there: says which are possible, drops what is not, flattens unions, makes automata of keys.

@@ -50,6 +50,7 @@ int schema_string(Schema *s, const json_t *schema) {
   if (pattern && !json_is_string(pattern)) return schema_refuse(s, ".pattern is not a string");
   if (pattern && format) return schema_refuse(s, ".format beside a pattern is not built");
   if (format && format_pattern(s, format, &text) < 0) return PLAIT_BAD_INPUT;
+  if (!pattern && !format && !min && max < 0) return grammar_any_string(s->g);
   if (!pattern && !format) {
     string_automaton_any(&a, min, max);
     return grammar_string(s->g, a);

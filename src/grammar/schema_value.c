@@ -22,7 +22,7 @@ static void write_real(double x, char *text, size_t size) {
 }
 
 static int number_node(Schema *s, const json_t *value) {
-  char text[64];
+  char text[400];
   if (json_is_integer(value)) {
     snprintf(text, sizeof text, "%" JSON_INTEGER_FORMAT, json_integer_value(value));
     return grammar_word(s->g, text, strlen(text));
@@ -30,7 +30,7 @@ static int number_node(Schema *s, const json_t *value) {
   double x = json_real_value(value);
   write_real(x, text, sizeof text);
   int real = grammar_word(s->g, text, strlen(text));
-  if (floor(x) != x || fabs(x) >= 1e16) return real;
+  if (floor(x) != x) return real;
   snprintf(text, sizeof text, "%.0f", x == 0 ? 0 : x);
   return grammar_union(s->g, (int[]){real, grammar_word(s->g, text, strlen(text))}, 2);
 }
