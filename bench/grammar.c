@@ -58,7 +58,7 @@ static TokenTrie *synthetic(int count) {
     list[i] = text[i];
     bytes[i] = (int)(to - text[i]);
   }
-  TokenTrie *trie = token_trie_of(list, bytes, count);
+  TokenTrie *trie = token_trie_of(list, bytes, NULL, count);
   free(text);
   free(list);
   free(bytes);

@@ -12,6 +12,7 @@ import random
 import re
 import subprocess
 import sys
+import unicodedata
 import warnings
 
 import jsonschema
@@ -184,7 +185,9 @@ def both_patterns(validator, pattern, text, schema):
     """Python's re and ECMA-262 must agree: classes of ASCII and of Unicode, and $ only at the end."""
     if isinstance(text, str):
         ends = pattern.replace("$", r"\Z")
-        if not (re.search(ends, text) and re.search(ends, text, re.ASCII)) or re.search("[\r\u2028\u2029\ufeff\x1c-\x1f\x85]", text):
+        if not (re.search(ends, text) and re.search(ends, text, re.ASCII)) or re.search("[\r\u2028\u2029\ufeff\x1c-\x1f\x85]", text) or any(
+            unicodedata.category(c) == "Cn" for c in text
+        ):
             yield jsonschema.ValidationError("not promised")
 
 

@@ -19,8 +19,9 @@ GrammarState *grammar_begin(const Grammar *g) {
   GrammarState *s = xcalloc(1, sizeof *s);
   frames_begin(&s->frames, g);
   s->starts = xcalloc(TOKEN_BYTES + 2, sizeof *s->starts);
-  s->now[0] = thread_first(&s->frames);
-  s->count = 1;
+  ThreadSet first = {s->now, 0};
+  threads_first(&s->frames, &first);
+  s->count = first.count;
   return s;
 }
 
@@ -71,10 +72,28 @@ bool grammar_take_bytes(GrammarState *s, const char *text, size_t bytes) {
   return true;
 }
 
+// Leaves only the places in text around JSON, where special tokens may stand.
+static void keep_text(GrammarState *s) {
+  int count = 0;
+  for (int i = 0; i < s->count; i++)
+    if (thread_is_text(&s->frames, &s->now[i])) s->now[count++] = s->now[i];
+  s->count = count;
+}
+
 bool grammar_take(GrammarState *s, const TokenTrie *trie, int32_t id) {
-  if (id < 0 || id >= trie->size || trie->special[id]) return false;
+  if (id < 0 || id >= trie->size) return false;
   size_t bytes = trie->start[id + 1] - trie->start[id];
-  return bytes > 0 && bytes <= TOKEN_BYTES && grammar_take_bytes(s, trie->text + trie->start[id], bytes);
+  const char *text = trie->text + trie->start[id];
+  if (!bytes || bytes > TOKEN_BYTES) return false;
+  if (!trie->special[id]) return grammar_take_bytes(s, text, bytes);
+  Thread all[MOST_THREADS];
+  int count = s->count;
+  memcpy(all, s->now, (size_t)count * sizeof *all);
+  keep_text(s);
+  if (s->count && grammar_take_bytes(s, text, bytes)) return true;
+  memcpy(s->now, all, (size_t)count * sizeof *all);
+  s->count = count;
+  return false;
 }
 
 // ---- masks ----------------------------------------------------------------------------------------------------------
@@ -228,14 +247,60 @@ static void allow_content(GrammarState *s, const Thread *t, const TokenTrie *tri
   allow_closers(s, t, trie, s->mask.data, allowed);
 }
 
+// The tokens that may follow in free text: all but those in which the trigger comes and something else than its part.
+static void look_at_text(GrammarState *s, const Thread *t, const TokenTrie *trie, uint8_t *mask) {
+  const Node *n = &s->frames.g->nodes.data[t->node];
+  Thread at[2] = {*t};
+  int states[TOKEN_BYTES + 1] = {t->state}, counts[TOKEN_BYTES + 1] = {t->count};
+  for (int i = 0; i < trie->all.nodes; i++) {
+    int d = trie->all.depth[i];
+    at->state = states[d];
+    at->count = counts[d];
+    if (text_step(n, at, trie->all.byte[i]) == 0) {
+      states[d + 1] = at->state;
+      counts[d + 1] = at->count;
+      allow(&trie->all, i, mask);
+      continue;
+    }
+    for (int end = trie->all.skip[i]; i < end; i++)
+      for (int id = trie->all.text[i]; id >= 0; id = trie->all.same[id])
+        mask[id] = leads_along(s, t, trie->text + trie->start[id], trie->start[id + 1] - trie->start[id]);
+    i--;
+  }
+}
+
+static void allow_text(GrammarState *s, const Thread *t, const TokenTrie *trie, uint8_t *allowed) {
+  MaskKey key = {trie, -1 - t->node, t->state, t->count};
+  vec_reserve(&s->mask, trie->size + 1);
+  if (!mask_cache_get(s->frames.g->cache, &key, s->mask.data, (size_t)trie->size)) {
+    memset(s->mask.data, 0, (size_t)trie->size);
+    look_at_text(s, t, trie, s->mask.data);
+    mask_cache_put(s->frames.g->cache, &key, s->mask.data, (size_t)trie->size);
+  }
+  for (int i = 0; i < trie->size; i++) allowed[i] |= s->mask.data[i];
+}
+
+// Allows special tokens, in text around JSON.
+static void allow_special(GrammarState *s, const Thread *t, const TokenTrie *trie, uint8_t *allowed) {
+  for (int i = 0; i < trie->special_count; i++) {
+    int id = trie->specials[i];
+    size_t bytes = trie->start[id + 1] - trie->start[id];
+    if (bytes && bytes <= TOKEN_BYTES && leads_along(s, t, trie->text + trie->start[id], bytes)) allowed[id] = 1;
+  }
+}
+
 void grammar_mask(GrammarState *s, const TokenTrie *trie, uint8_t *allowed, bool *may_end) {
   FramesMark mark = frames_mark(&s->frames);
   Thread others[MOST_THREADS];
   int count = 0;
   memset(allowed, 0, (size_t)trie->size);
-  for (int i = 0; i < s->count; i++)
-    if (thread_is_wide(&s->frames, &s->now[i])) allow_content(s, &s->now[i], trie, allowed);
-    else others[count++] = s->now[i];
+  for (int i = 0; i < s->count; i++) {
+    const Thread *t = &s->now[i];
+    if (thread_is_text(&s->frames, t)) allow_special(s, t, trie, allowed);
+    if (thread_is_wide(&s->frames, t)) allow_content(s, t, trie, allowed);
+    else if (t->mode == IN_TEXT && s->frames.g->nodes.data[t->node].free) allow_text(s, t, trie, allowed);
+    else others[count++] = *t;
+  }
   if (count) walk(s, others, count, &trie->all, allowed);
   frames_return(&s->frames, mark);
   *may_end = grammar_may_end(s);

@@ -16,12 +16,12 @@ int grammar_from_schema(Grammar **g, const json_t *schema, const char *where, Er
 Grammar *grammar_any_object(void); // any JSON object: response_format json_object
 void grammar_free(Grammar *g);     // NULL is fine
 
-// The vocabulary by the bytes that tokens stand for. Constant; made once for a tokenizer. Special tokens are not in it:
-// no grammar of a schema allows them.
+// The vocabulary by the bytes that tokens stand for. Constant; made once for a tokenizer. No grammar of a schema allows
+// special tokens; those of tools allow them in the text around calls.
 typedef struct TokenTrie TokenTrie;
 TokenTrie *token_trie_create(const Tokenizer *t);
-// The same of texts: token i is bytes[i] bytes at text[i]; NULL: there is no such token.
-TokenTrie *token_trie_of(const char *const *text, const int *bytes, int count);
+// The same of texts: token i is bytes[i] bytes at text[i]; NULL: there is no such token. special: NULL, none is.
+TokenTrie *token_trie_of(const char *const *text, const int *bytes, const bool *special, int count);
 void token_trie_free(TokenTrie *trie); // NULL is fine; after the grammars whose masks were asked for with it
 int token_trie_size(const TokenTrie *trie); // of the vocabulary: ids are below it
 

@@ -17,6 +17,7 @@ void grammar_free(Grammar *g) {
   vec_free(&g->strings);
   vec_free(&g->numbers);
   vec_free(&g->nodes);
+  vec_free(&g->one_of);
   arena_free(&g->arena);
   mask_cache_free(g->cache);
   free(g);
@@ -259,4 +260,19 @@ static bool leaves_meet(const Grammar *g, int a, int b, int depth) {
   }
 }
 
-bool grammar_nodes_meet(const Grammar *g, int a, int b) { return meet_deep(g, a, b, 0); }
+static int check_alternatives(const Grammar *g, const OneOf *one, Error *error) {
+  for (int a = 0; a < one->count; a++)
+    for (int b = 0; b < a; b++)
+      if (meet_deep(g, one->nodes[a], one->nodes[b], 0))
+        return error_set(error, PLAIT_BAD_INPUT,
+                         "%s has the alternatives %d and %d, and it is not plain that no document matches both; "
+                         "anyOf does not ask for that",
+                         one->path, b, a);
+  return PLAIT_OK;
+}
+
+int grammar_check_one_of(const Grammar *g, Error *error) {
+  for (int i = 0; i < g->one_of.count; i++)
+    if (check_alternatives(g, &g->one_of.data[i], error) < 0) return PLAIT_BAD_INPUT;
+  return PLAIT_OK;
+}

@@ -15,12 +15,13 @@ typedef enum NodeKind {
   NODE_OBJECT,   // parts are properties in order; rest: of other keys
   NODE_ARRAY,    // parts are the first elements; rest: of those after them
   NODE_SEQUENCE, // its parts one after another
-  NODE_UNTIL     // any text; after its text (the trigger) comes its only part, and then any text again
+  NODE_UNTIL     // text in which, after the trigger (its text), comes its part; without a part the trigger may not come
 } NodeKind;
 
 typedef struct Node {
   NodeKind kind;
   bool possible; // something matches it
+  bool is_call;  // of an OBJECT: the call of a tool
   int automaton; // of an OBJECT: of its keys
   const char *text;
   size_t bytes;
@@ -31,8 +32,13 @@ typedef struct Node {
   bool *required;       // (count) of an OBJECT
   StringWord *names;    // (count) of an OBJECT
   int *next_required;   // (count + 1) the first required property from one on; count: none
+  bool free, start, again; // of UNTIL: other text than the trigger may come; the trigger counts only where the text
+                           // begins; after the part it begins anew
+  bool blank;              // of UNTIL and SEQUENCE: one blank may stand before a part
   int *fallback;        // (bytes + 1) of UNTIL: the prefix of the trigger that remains after a mismatch
 } Node;
+
+typedef struct OneOf { int *nodes; int count; char *path; } OneOf; // alternatives that must not meet
 
 typedef struct MaskCache MaskCache;
 struct Grammar {
@@ -40,6 +46,7 @@ struct Grammar {
   Vec(Node) nodes;
   Vec(StringAutomaton) strings;
   Vec(NumberAutomaton) numbers;
+  Vec(OneOf) one_of;
   int root;
   int any, plain_string, plain_number[2]; // nodes that many schemas share; -1 until they are made
   MaskCache *cache;
@@ -56,4 +63,5 @@ int grammar_union(Grammar *g, const int *parts, int count); // copies the list
 // After all nodes are there: says which are possible, drops what is not, flattens unions, makes automata of keys.
 // PLAIT_BAD_INPUT: the keys of an object are too many, without a place.
 int grammar_finish(Grammar *g, Error *error);
-bool grammar_nodes_meet(const Grammar *g, int a, int b); // whether a document may match both; after grammar_finish
+// After grammar_finish: PLAIT_BAD_INPUT where alternatives of a oneOf may have a document in common.
+int grammar_check_one_of(const Grammar *g, Error *error);

@@ -233,7 +233,7 @@ static int compile_alternatives(Schema *s, const json_t *schema, const char *nam
   }
   if (!strcmp(name, "oneOf")) {
     OneOf one = {.nodes = parts, .count = (int)n, .path = arena_strdup(&s->g->arena, s->path)};
-    vec_push(&s->one_of, one);
+    vec_push(&s->g->one_of, one);
   }
   schema_leave(s, end);
   return grammar_union(s->g, parts, (int)n);
@@ -342,41 +342,32 @@ int schema_compile(Schema *s, const json_t *schema) {
   return mine;
 }
 
-static int check_one_of(Schema *s) {
-  for (int i = 0; i < s->one_of.count; i++) {
-    const OneOf *one = &s->one_of.data[i];
-    for (int a = 0; a < one->count; a++)
-      for (int b = 0; b < a; b++)
-        if (grammar_nodes_meet(s->g, one->nodes[a], one->nodes[b])) {
-          snprintf(s->path, sizeof s->path, "%s", one->path);
-          return schema_refuse(s, "has the alternatives %d and %d, and it is not plain that no document matches both; "
-                                  "anyOf does not ask for that", b, a);
-        }
-  }
-  return PLAIT_OK;
-}
-
-static int compile_root(Schema *s) {
-  Grammar *g = s->g;
-  g->root = schema_compile(s, s->root);
-  if (g->root < 0) return PLAIT_BAD_INPUT;
-  snprintf(s->path, sizeof s->path, "%s", s->where);
-  Error why = {0};
-  if (grammar_finish(g, &why) < 0) return schema_refuse(s, "is too large: %s", why.message);
-  if (!g->nodes.data[g->root].possible) return schema_refuse(s, "allows no document at all");
-  return check_one_of(s);
-}
-
-int grammar_from_schema(Grammar **g, const json_t *schema, const char *where, Error *error) {
-  Schema s = {.root = schema, .where = where, .error = error, .g = grammar_create()};
+int schema_add(Grammar *g, const json_t *schema, const char *where, Error *error) {
+  Schema s = {.root = schema, .where = where, .error = error, .g = g};
   snprintf(s.path, sizeof s.path, "%s", where);
-  int code = compile_root(&s);
+  int node = schema_compile(&s, schema);
   for (int i = 0; i < s.owned.count; i++) json_decref(s.owned.data[i]);
   vec_free(&s.owned);
   vec_free(&s.memo);
-  vec_free(&s.one_of);
   free(s.slots);
-  if (code < 0) grammar_free(s.g);
-  *g = code < 0 ? NULL : s.g;
+  return node;
+}
+
+static int finish_schema(Grammar *g, const char *where, Error *error) {
+  Error why = {0};
+  if (grammar_finish(g, &why) < 0)
+    return error_set(error, PLAIT_BAD_INPUT, "%s is too large: %s", where, why.message);
+  if (!g->nodes.data[g->root].possible)
+    return error_set(error, PLAIT_BAD_INPUT, "%s allows no document at all", where);
+  return grammar_check_one_of(g, error);
+}
+
+int grammar_from_schema(Grammar **g, const json_t *schema, const char *where, Error *error) {
+  *g = grammar_create();
+  (*g)->root = schema_add(*g, schema, where, error);
+  int code = (*g)->root < 0 ? PLAIT_BAD_INPUT : finish_schema(*g, where, error);
+  if (code >= 0) return code;
+  grammar_free(*g);
+  *g = NULL;
   return code;
 }

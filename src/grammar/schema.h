@@ -5,7 +5,6 @@
 enum { SCHEMA_PATH = 512, SCHEMA_DEPTH = 200, SCHEMA_NODES = 200000 };
 
 typedef struct SchemaMemo { const json_t *schema; int node; } SchemaMemo;
-typedef struct OneOf { int *nodes; int count; char *path; } OneOf; // alternatives that must not meet
 
 typedef struct Schema {
   Grammar *g;
@@ -13,9 +12,8 @@ typedef struct Schema {
   const char *where;
   char path[SCHEMA_PATH]; // of what is being compiled
   int depth;
-  Vec(SchemaMemo) memo;   // by open addressing is not needed: looked at from the end, few are alike
+  Vec(SchemaMemo) memo;
   Vec(json_t *) owned;    // schemas that were made by merging; alive until the end, as memo has their addresses
-  Vec(OneOf) one_of;
   int *slots;             // memo by address, open addressing; -1: empty
   int slot_count;
   Error *error;
@@ -27,7 +25,9 @@ int schema_refuse(Schema *s, const char *format, ...) __attribute__((format(prin
 size_t schema_enter(Schema *s, const char *name);
 void schema_leave(Schema *s, size_t end);
 
-// The node of a schema; negative: refused.
+// Adds a schema to a grammar: its node; negative: refused.
+int schema_add(Grammar *g, const json_t *schema, const char *where, Error *error);
+// The node of a schema within one; negative: refused.
 int schema_compile(Schema *s, const json_t *schema);
 
 // schema_merge.c: a schema that allows what both allow, owned by s; NULL: refused. Both are objects.

@@ -148,7 +148,7 @@ static Thread at_value(Frames *f, int stack, int node, int blanks) {
   const Node *n = node_of(f, node);
   if (n->kind == NODE_SEQUENCE) {
     int frame = push(f, (Frame){.parent = stack, .node = node, .depth = depth_of(f, stack), .used = -1});
-    return at_value(f, frame, n->parts[0], blanks);
+    return at_value(f, frame, n->parts[0], n->blank ? BLANKS_ONE : blanks);
   }
   return place(stack, node, n->kind == NODE_UNTIL ? IN_TEXT : AT_VALUE, blanks);
 }
@@ -158,9 +158,11 @@ static Thread completed(Frames *f, int stack) {
   for (; stack >= 0; stack = f->frames.data[stack].parent) {
     Frame frame = f->frames.data[stack];
     const Node *n = node_of(f, frame.node);
-    if (n->kind == NODE_UNTIL) return place(frame.parent, frame.node, IN_TEXT, BLANKS_NONE);
+    if (n->kind == NODE_UNTIL && n->again) return place(frame.parent, frame.node, IN_TEXT, BLANKS_NONE);
+    if (n->kind == NODE_UNTIL) continue;
     if (n->kind != NODE_SEQUENCE) break;
-    if (++frame.index < n->count) return at_value(f, push(f, frame), n->parts[frame.index], BLANKS_NONE);
+    if (++frame.index < n->count)
+      return at_value(f, push(f, frame), n->parts[frame.index], n->blank ? BLANKS_ONE : BLANKS_NONE);
   }
   return place(stack, 0, AFTER, stack < 0 ? BLANKS_NONE : BLANKS_ANY);
 }
@@ -194,6 +196,16 @@ static void step_string(Frames *f, const Thread *t, uint8_t byte, ThreadSet *to)
   if (a->out[t->state] == STRING_REFUSED || (a->any && t->count < a->min)) return;
   Thread next = thread_closed(f, t);
   add(to, &next);
+}
+
+int text_step(const Node *n, Thread *t, uint8_t byte) {
+  bool matches = (uint8_t)n->text[t->state] == byte && !t->count;
+  if (!matches && !n->free) return -1;
+  if (!matches && n->start) t->count = 1;
+  if (t->count) return t->state = 0;
+  while (t->state && (uint8_t)n->text[t->state] != byte) t->state = n->fallback[t->state];
+  if ((uint8_t)n->text[t->state] == byte) t->state++;
+  return (size_t)t->state == n->bytes;
 }
 
 static bool was_used(const Frames *f, int list, uint64_t hash) {
@@ -363,16 +375,17 @@ static void step_after(Frames *f, const Thread *t, uint8_t byte, ThreadSet *to) 
   } else if (closes && take_blank(&next, byte)) add(to, &next);
 }
 
-// Free text: the trigger may begin at each byte.
+// The trigger may begin at each byte, or only at the first one.
 static void step_text(Frames *f, const Thread *t, uint8_t byte, ThreadSet *to) {
   const Node *n = node_of(f, t->node);
   Thread next = *t;
-  while (next.state && (uint8_t)n->text[next.state] != byte) next.state = n->fallback[next.state];
-  if ((uint8_t)n->text[next.state] == byte) next.state++;
-  if ((size_t)next.state == n->bytes)
-    next =
-        at_value(f, push(f, (Frame){.parent = t->stack, .node = t->node, .depth = depth_of(f, t->stack), .used = -1}),
-                 n->parts[0], BLANKS_NONE);
+  int same = text_step(n, &next, byte);
+  if (same < 0) return;
+  if (same) {
+    if (!n->count) return;
+    Frame frame = {.parent = t->stack, .node = t->node, .depth = depth_of(f, t->stack), .used = -1};
+    next = at_value(f, push(f, frame), n->parts[0], n->blank ? BLANKS_ONE : BLANKS_NONE);
+  }
   add(to, &next);
 }
 
@@ -406,23 +419,40 @@ static void step(Frames *f, const Thread *t, uint8_t byte, ThreadSet *to) {
   }
 }
 
-Thread thread_first(Frames *f) { return at_value(f, -1, f->g->root, BLANKS_NONE); }
+// Free text beside calls is a place of its own, as it may end at once.
+void threads_first(Frames *f, ThreadSet *to) {
+  const Node *root = node_of(f, f->g->root);
+  bool text = false;
+  to->count = 0;
+  for (int i = 0; i < root->count && root->kind == NODE_UNION; i++)
+    text |= node_of(f, root->parts[i])->kind == NODE_UNTIL;
+  for (int i = 0; i < (text ? root->count : 1); i++) {
+    Thread t = at_value(f, -1, text ? root->parts[i] : f->g->root, BLANKS_NONE);
+    add(to, &t);
+  }
+}
 
 void threads_step(Frames *f, const Thread *from, int count, uint8_t byte, ThreadSet *to) {
   to->count = 0;
   for (int i = 0; i < count; i++) step(f, &from[i], byte, to);
 }
 
+bool thread_is_text(const Frames *f, const Thread *t) {
+  if (t->mode == IN_TEXT) return true;
+  const Node *n = t->mode == AT_VALUE ? node_of(f, t->node) : NULL;
+  return n && n->kind == NODE_WORD && t->stack >= 0 && node_of(f, f->frames.data[t->stack].node)->kind == NODE_SEQUENCE;
+}
+
 bool thread_may_end(const Frames *f, const Thread *t) {
-  int stack = t->stack;
-  if (t->mode == IN_NUMBER) {
-    if (!f->g->numbers.data[node_of(f, t->node)->automaton].ends[t->state]) return false;
-  } else if (t->mode == IN_TEXT) return true;
-  else if (t->mode != AFTER) return false;
-  for (; stack >= 0; stack = f->frames.data[stack].parent) { // after a number, sequences that end with it
+  const Node *own = node_of(f, t->node);
+  if (t->mode == IN_NUMBER && !f->g->numbers.data[own->automaton].ends[t->state]) return false;
+  if (t->mode == IN_TEXT && !own->free && t->state) return false;
+  if (t->mode == AFTER) return t->stack < 0;
+  if (t->mode != IN_NUMBER && t->mode != IN_TEXT) return false;
+  for (int stack = t->stack; stack >= 0; stack = f->frames.data[stack].parent) { // all that is open ends with it
     const Frame *x = &f->frames.data[stack];
     const Node *n = node_of(f, x->node);
-    if (t->mode == AFTER || n->kind != NODE_SEQUENCE || x->index + 1 < n->count) return n->kind == NODE_UNTIL;
+    if (n->kind != NODE_UNTIL && (n->kind != NODE_SEQUENCE || x->index + 1 < n->count)) return false;
   }
   return true;
 }

@@ -26,7 +26,7 @@ typedef enum Mode {
   IN_KEY,     // of the object on the stack
   AT_COLON,   // after a key whose value is of `node`
   AFTER,      // after a value, or at the end of all
-  IN_TEXT     // of an UNTIL, `state` bytes of its trigger done
+  IN_TEXT     // of an UNTIL, `state` bytes of its trigger done; count 1: it counts no more
 } Mode;
 
 // White space that may still come: none, one blank (after a colon), a blank or a new line, or the indent after a new
@@ -62,10 +62,12 @@ typedef struct FramesMark { int frames, used; } FramesMark;
 FramesMark frames_mark(const Frames *f);
 void frames_return(Frames *f, FramesMark mark); // forgets what was added since
 
-Thread thread_first(Frames *f);
+// The places before the first byte, of which there are at most MOST_THREADS.
+void threads_first(Frames *f, ThreadSet *to);
 // The places that a byte leads to from some: to->data has room for MOST_THREADS. Where there would be more, the later
 // ones are left out.
 void threads_step(Frames *f, const Thread *from, int count, uint8_t byte, ThreadSet *to);
+bool thread_is_text(const Frames *f, const Thread *t); // in text around JSON, where special tokens may stand
 bool thread_may_end(const Frames *f, const Thread *t);
 // Within a string or key, of which no prefix that is JSON leads to a dead end, but for its length.
 bool thread_is_wide(const Frames *f, const Thread *t);
@@ -76,6 +78,8 @@ const StringAutomaton *thread_string(const Frames *f, const Thread *t); // IN_ST
 bool thread_step_key(const StringAutomaton *a, Thread *t, uint8_t byte);
 int thread_key_word(const Frames *f, const Thread *t);
 Thread thread_after_other_key(Frames *f, const Thread *t);
+// Moves within the text of an UNTIL. 1: the trigger is complete; -1: the byte may not come.
+int text_step(const Node *n, Thread *t, uint8_t byte);
 // Moves within the string's content: false where the byte does not belong there (or ends it).
 bool thread_step_content(const StringAutomaton *a, Thread *t, uint8_t byte);
 bool thread_is_live(const Frames *f, const StringAutomaton *a, const Thread *t); // what was read may become a string

@@ -144,6 +144,7 @@ static TokenTrie *make(const char *const *text, const int *bytes, const bool *sp
   size_t all = 0;
   t->size = count;
   t->special = xcalloc((size_t)count + 1, sizeof *t->special);
+  t->specials = xcalloc((size_t)count + 1, sizeof *t->specials);
   t->start = xcalloc((size_t)count + 1, sizeof *t->start);
   for (int i = 0; i < count; i++) {
     t->start[i] = all;
@@ -153,6 +154,7 @@ static TokenTrie *make(const char *const *text, const int *bytes, const bool *sp
   t->text = xcalloc(all + 1, 1);
   for (int i = 0; i < count; i++) {
     t->special[i] = special && special[i];
+    if (t->special[i]) t->specials[t->special_count++] = i;
     if (!text[i] || !bytes[i]) continue;
     memcpy(t->text + t->start[i], text[i], (size_t)bytes[i]);
     Word w = {t->text + t->start[i], bytes[i], i};
@@ -165,8 +167,8 @@ static TokenTrie *make(const char *const *text, const int *bytes, const bool *sp
   return t;
 }
 
-TokenTrie *token_trie_of(const char *const *text, const int *bytes, int count) {
-  return make(text, bytes, NULL, count);
+TokenTrie *token_trie_of(const char *const *text, const int *bytes, const bool *special, int count) {
+  return make(text, bytes, special, count);
 }
 
 TokenTrie *token_trie_create(const Tokenizer *t) {
@@ -210,6 +212,7 @@ void token_trie_free(TokenTrie *t) {
   free(t->text);
   free(t->start);
   free(t->special);
+  free(t->specials);
   free(t->rest_has_key);
   free(t->needs);
   json_chars_free(&t->chars);

@@ -24,6 +24,8 @@ struct TokenTrie {
   char *text;      // all tokens' bytes
   size_t *start;   // (size + 1)
   bool *special;   // (size) not in the trie
+  int32_t *specials; // (special_count)
+  int special_count;
   JsonChars chars; // of one kind
   ByteTrie rests;  // what follows the quote in tokens that end a string
   int rest_count;

@@ -16,7 +16,7 @@ static TokenTrie *vocabulary(void) {
   int bytes[WORDS];
   for (int i = 0; i < 256; i++) single[i] = (char)i, text[i] = &single[i], bytes[i] = 1;
   for (int i = 256; i < WORDS; i++) text[i] = pieces[i - 256], bytes[i] = (int)strlen(text[i]);
-  return token_trie_of(text, bytes, WORDS);
+  return token_trie_of(text, bytes, NULL, WORDS);
 }
 
 static void take(const Grammar *g, const TokenTrie *trie, const char *text, size_t size) {

@@ -117,7 +117,7 @@ TokenTrie *walk_vocabulary(void) {
   const char *text[256 + PIECES];
   int bytes[256 + PIECES];
   for (int i = 0; i < 256 + PIECES; i++) text[i] = walk_token(i, &bytes[i]);
-  return token_trie_of(text, bytes, 256 + PIECES);
+  return token_trie_of(text, bytes, NULL, 256 + PIECES);
 }
 
 const char walk_is_endless[] = "the document does not end";
