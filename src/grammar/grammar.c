@@ -162,39 +162,22 @@ static void allow_key_closers(GrammarState *s, const Thread *key, const TokenTri
 
 enum { MASK_STAYS = 1, MASK_CLOSES = 2 }; // a token stays within the string; it ends the string where it may end
 
-// As look_at_content, where all characters may follow as far as tokens are long: only those that end the string matter.
-static void look_at_run(const StringAutomaton *a, const Thread *t, const TokenTrie *trie, uint8_t *mask) {
-  int place = a->chars.shape[t->place];
-  const uint8_t *needs = trie->needs + (size_t)place * (size_t)trie->size;
-  for (int i = 0; i < trie->size; i++) mask[i] = needs[i] < NEEDS_REFUSED ? MASK_STAYS : 0;
-  for (int i = 0; i < trie->closer_count[place]; i++) {
-    const Closer *c = &trie->closers[place][i];
-    Thread at = *t;
-    for (int k = 0; k < c->bytes; k++)
-      thread_step_content(a, &at, (uint8_t)trie->text[trie->start[c->token] + (size_t)k]);
-    if (a->out[at.state] != STRING_REFUSED) mask[c->token] = MASK_CLOSES;
-  }
-}
-
-// The tokens with which a string continues or ends that is not of any characters.
-static void look_at_content(GrammarState *s, const Thread *t, const TokenTrie *trie, uint8_t *mask) {
-  const StringAutomaton *a = thread_string(&s->frames, t);
-  if (a->run[t->state] >= trie->most_needs) {
-    look_at_run(a, t, trie, mask);
-    return;
-  }
+// The tokens with which a string continues that is not of any characters; and, where `closes`, with which it ends.
+// Those that need no more than `run` characters are left out.
+static void walk_content(const StringAutomaton *a, const Thread *t, const TokenTrie *trie, int run, bool closes,
+                         uint8_t *mask) {
   const Closer *closers = trie->closers[a->chars.shape[t->place]];
   int closer = 0, end = trie->closer_count[a->chars.shape[t->place]];
   int states[TOKEN_BYTES + 1] = {t->state}, places[TOKEN_BYTES + 1] = {t->place};
   for (int i = 0; i < trie->all.nodes;) {
     int d = trie->all.depth[i], state = states[d], next = a->chars.next[places[d] * 256 + trie->all.byte[i]];
-    bool fits = next >= 0;
-    if (next >= CHAR_DONE) {
+    bool fits = next >= 0 && trie->longest[i] > run;
+    if (fits && next >= CHAR_DONE) {
       state = a->next[state * a->kinds + next - CHAR_DONE];
       next = 0;
       fits = state >= 0;
     } else if (fits) fits = string_is_live(a, state, next);
-    else if (trie->all.byte[i] == '"' && !places[d] && a->out[state] != STRING_REFUSED) {
+    else if (closes && trie->all.byte[i] == '"' && !places[d] && a->out[state] != STRING_REFUSED) {
       while (closer < end && closers[closer].node < i) closer++;
       for (; closer < end && closers[closer].node < trie->all.skip[i]; closer++)
         mask[closers[closer].token] = MASK_CLOSES;
@@ -207,6 +190,47 @@ static void look_at_content(GrammarState *s, const Thread *t, const TokenTrie *t
     places[d + 1] = next;
     allow(&trie->all, i++, mask);
   }
+}
+
+// The tokens of which all characters are of kinds that may follow a state.
+static void look_at_class(GrammarState *s, const StringAutomaton *a, int state, const TokenTrie *trie, uint8_t *mask) {
+  MaskKey key = {trie, (int)(a - s->frames.g->strings.data), -1 - a->class[state], 0};
+  if (mask_cache_get(s->frames.g->cache, &key, mask, (size_t)trie->size)) return;
+  int places[TOKEN_BYTES + 1] = {0};
+  memset(mask, 0, (size_t)trie->size);
+  for (int i = 0; i < trie->all.nodes;) {
+    int d = trie->all.depth[i], next = a->chars.next[places[d] * 256 + trie->all.byte[i]];
+    bool fits = next >= CHAR_DONE ? a->next[state * a->kinds + next - CHAR_DONE] >= 0
+                                  : next >= 0 && string_is_live(a, state, next);
+    places[d + 1] = next >= CHAR_DONE ? 0 : next;
+    if (fits) allow(&trie->all, i++, mask);
+    else i = trie->all.skip[i];
+  }
+  mask_cache_put(s->frames.g->cache, &key, mask, (size_t)trie->size);
+}
+
+// As walk_content, from between two characters: a token that needs no more characters than the run of the state has
+// goes by its class; longer ones, and those that end the string, are looked at.
+static void look_at_run(GrammarState *s, const Thread *t, const TokenTrie *trie, uint8_t *mask) {
+  const StringAutomaton *a = thread_string(&s->frames, t);
+  int run = a->run[t->state] < NEEDS_REFUSED ? a->run[t->state] : NEEDS_REFUSED - 1;
+  look_at_class(s, a, t->state, trie, mask);
+  for (int i = 0; i < trie->size; i++) mask[i] &= trie->needs[i] <= run;
+  if (run < trie->most_needs) walk_content(a, t, trie, run, false, mask);
+  for (int i = 0; i < trie->closer_count[0]; i++) {
+    const Closer *c = &trie->closers[0][i];
+    const uint8_t *text = (const uint8_t *)trie->text + trie->start[c->token];
+    Thread at = *t;
+    int k = 0;
+    while (k < c->bytes && thread_step_content(a, &at, text[k])) k++;
+    if (k == c->bytes && a->out[at.state] != STRING_REFUSED) mask[c->token] = MASK_CLOSES;
+  }
+}
+
+static void look_at_content(GrammarState *s, const Thread *t, const TokenTrie *trie, uint8_t *mask) {
+  memset(mask, 0, (size_t)trie->size);
+  if (!t->place) look_at_run(s, t, trie, mask);
+  else walk_content(thread_string(&s->frames, t), t, trie, -1, true, mask);
 }
 
 // Allows the tokens that end a string, by what follows the quote. mask: NULL where the string has any characters.
@@ -239,7 +263,6 @@ static void allow_content(GrammarState *s, const Thread *t, const TokenTrie *tri
   MaskKey key = {trie, (int)(a - s->frames.g->strings.data), FAULT(masks_are_of_any_state, t->state, 0), t->place};
   vec_reserve(&s->mask, trie->size + 1);
   if (!mask_cache_get(s->frames.g->cache, &key, s->mask.data, (size_t)trie->size)) {
-    memset(s->mask.data, 0, (size_t)trie->size);
     look_at_content(s, t, trie, s->mask.data);
     mask_cache_put(s->frames.g->cache, &key, s->mask.data, (size_t)trie->size);
   }

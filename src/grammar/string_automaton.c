@@ -4,18 +4,43 @@
 #include "tokenizer/bpe.h"
 #include <string.h>
 
-enum { RUN_ENDLESS = 255, MOST_STATES = 65536, MOST_CELLS = 4000000 };
+enum { MOST_STATES = 65536, MOST_CELLS = 4000000 };
 
-// The greatest numbers with run = 1 + the least run of all next states.
+static bool same_kinds(const StringAutomaton *a, int s, int t) {
+  for (int k = 0; k < a->kinds; k++)
+    if ((a->next[s * a->kinds + k] < 0) != (a->next[t * a->kinds + k] < 0)) return false;
+  return true;
+}
+
+static void find_classes(StringAutomaton *a) {
+  int size = 64, count = 0;
+  while (size < 2 * a->states) size *= 2;
+  int *table = xcalloc((size_t)size, sizeof *table); // a state of the class, and 1
+  a->class = xcalloc((size_t)a->states + 1, sizeof *a->class);
+  for (int s = 0; s < a->states; s++) {
+    uint64_t h = 14695981039346656037u;
+    for (int k = 0; k < a->kinds; k++) h = (h ^ (a->next[s * a->kinds + k] < 0)) * 1099511628211u;
+    int at = (int)((h ^ h >> 32) % (uint64_t)size);
+    while (table[at] && !same_kinds(a, table[at] - 1, s)) at = (at + 1) % size;
+    if (!table[at]) a->class[s] = count++, table[at] = s + 1;
+    else a->class[s] = a->class[table[at] - 1];
+  }
+  free(table);
+}
+
+// The greatest numbers that are 1 more than the least of all next states; one of another class counts as 0.
 static void find_runs(StringAutomaton *a) {
+  find_classes(a);
   a->run = xcalloc((size_t)a->states + 1, 1);
   memset(a->run, RUN_ENDLESS, (size_t)a->states);
   for (bool changed = true; changed;) {
     changed = false;
     for (int s = a->states - 1; s >= 0; s--) {
       int least = RUN_ENDLESS;
-      for (int k = 0; k < a->kinds && least >= 0; k++) {
-        int next = a->next[s * a->kinds + k], run = next < 0 ? -1 : a->run[next];
+      for (int k = 0; k < a->kinds && least; k++) {
+        int next = a->next[s * a->kinds + k];
+        if (next < 0) continue;
+        int run = a->class[next] == a->class[s] ? a->run[next] : 0;
         if (run < least) least = run;
       }
       int run = least < RUN_ENDLESS - 1 ? least + 1 : least;
@@ -269,6 +294,7 @@ void string_automaton_free(StringAutomaton *a) {
   free(a->next);
   free(a->out);
   free(a->run);
+  free(a->class);
   free(a->word_start);
   free(a->words);
   *a = (StringAutomaton){0};

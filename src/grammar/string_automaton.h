@@ -3,7 +3,7 @@
 #include "base/error.h"
 #include "grammar/json_chars.h"
 
-enum { STRING_REFUSED = -1, STRING_OTHER = -2 };
+enum { STRING_REFUSED = -1, STRING_OTHER = -2, RUN_ENDLESS = 255 };
 
 // From every state of it a string that is accepted can be reached, but for bounds of lengths.
 typedef struct StringAutomaton {
@@ -13,7 +13,9 @@ typedef struct StringAutomaton {
   int32_t *next; // (states, kinds) a state or STRING_REFUSED; state 0 is the first one
   int32_t *out;  // (states) where a string may end: the word it is, 0 where there is no list; STRING_OTHER: it is none
                  // of the list; STRING_REFUSED: it may not end here
-  uint8_t *run;  // (states) characters that may follow whatever they are; 255: any number of them
+  int *class;    // (states) equal where the same kinds may follow
+  uint8_t *run;  // (states) at least 1: for as many characters, all states that are passed are of the same class, so
+                // that it alone says which may follow; RUN_ENDLESS: for all
   bool any;      // it has one state, which all characters lead to
   bool others;   // strings that the list does not have are accepted too
   int64_t min, max; // of characters, where `any`; max < 0: no bound

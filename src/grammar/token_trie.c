@@ -126,6 +126,19 @@ static void collect_rests(TokenTrie *t) {
   vec_free(&owners);
 }
 
+// Tokens that end the string have none: they are in a list of their own.
+static void find_longest(TokenTrie *t) {
+  t->longest = xcalloc((size_t)t->all.nodes + 1, 1);
+  for (int i = t->all.nodes - 1; i >= 0; i--) {
+    int most = 0;
+    for (int id = t->all.text[i]; id >= 0; id = t->all.same[id])
+      if (t->needs[id] < NEEDS_REFUSED && t->needs[id] > most) most = t->needs[id];
+    for (int k = i + 1; k < t->all.skip[i]; k = t->all.skip[k])
+      if (t->longest[k] > most) most = t->longest[k];
+    t->longest[i] = (uint8_t)most;
+  }
+}
+
 static void look_from_all(TokenTrie *t) {
   CharKinds one;
   CHECK(char_kinds_make(NULL, 0, &one) && json_chars_make(&one, &t->chars));
@@ -134,6 +147,7 @@ static void look_from_all(TokenTrie *t) {
   int *places = xcalloc(2 * (TOKEN_BYTES + 1), sizeof *places);
   for (int p = 0; p < t->chars.states; p++) look_from(t, p, places, places + TOKEN_BYTES + 1);
   free(places);
+  find_longest(t);
   collect_rests(t);
 }
 
@@ -215,6 +229,7 @@ void token_trie_free(TokenTrie *t) {
   free(t->specials);
   free(t->rest_has_key);
   free(t->needs);
+  free(t->longest);
   json_chars_free(&t->chars);
   free(t);
 }

@@ -32,6 +32,7 @@ struct TokenTrie {
   bool *rest_has_key; // (rest_count) it may have a whole key in it: two quotes
   // Of each place within a string (a state of chars):
   int most_needs;    // of all tokens that have a number
+  uint8_t *longest;  // (nodes of all) the most that tokens below need from between two characters
   uint8_t *needs;    // (places, size) characters that the string must have room for, so that it may have the token;
                      // NEEDS_REFUSED: the token ends the string, or does not belong there
   Closer *closers[CHAR_SHAPES]; // in the order of nodes
