@@ -27,9 +27,10 @@ setup='op sharding schedule worker data tokenizer compile program machine recipe
 foresight='ir op sharding schedule device model data comm program machine recipe runtime setup' # before a run: no trainer
 train='sharding worker comm data tokenizer checkpoint model parallel program runtime recipe setup foresight'
 infer='data tokenizer checkpoint model recipe runtime setup'
+serve='device tokenizer chat recipe runtime infer' # HTTP: not commands
 api='ir op sharding schedule tokenizer checkpoint machine runtime setup foresight train infer'
 cli='recipe'
-cmd="$api chat recipe net worker comm data tokenizer device elastic model parallel compile program cli"
+cmd="$api chat serve recipe net worker comm data tokenizer device elastic model parallel compile program cli"
 failures=0
 for path in */; do
   folder=${path%/}
