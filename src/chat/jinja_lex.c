@@ -259,6 +259,7 @@ int jinja_lex(JinjaTemplate *t, JinjaTokenVector *tokens, Error *error) {
     else i++;
   }
   if (!code && l.at < l.bytes) push(&l, TOKEN_DATA, l.s + l.at, l.bytes - l.at);
+  advance(&l, l.bytes);
   push(&l, TOKEN_END, "", 0);
   return code;
 }

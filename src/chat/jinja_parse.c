@@ -103,6 +103,7 @@ static JinjaNode *parse_statement(JinjaParser *p);
 static JinjaNode *parse_body(JinjaParser *p, const char *ends) {
   JinjaNode *body = jinja_node(p, NODE_BODY), *n;
   JinjaNodeVector v = {0};
+  int opened = p->opened;
   if (++p->depth > PARSE_DEPTH) jinja_no(p, "blocks are nested too deep");
   for (bool open = true; open && !p->code;) {
     const JinjaToken *t = p->token;
@@ -130,7 +131,7 @@ static JinjaNode *parse_body(JinjaParser *p, const char *ends) {
       break;
     default:
       if (t->kind == TOKEN_END && !*ends) open = false;
-      else if (t->kind == TOKEN_END) jinja_no(p, "the template ends before %s of line %d", ends, body->line);
+      else if (t->kind == TOKEN_END) jinja_no(p, "the template ends before %s of line %d", ends, opened);
       else expected(p, "text or a tag");
     }
   }
@@ -318,6 +319,7 @@ static JinjaNode *parse_leave(JinjaParser *p, JinjaNodeKind kind) {
 }
 
 static JinjaNode *parse_statement(JinjaParser *p) {
+  p->opened = p->token->line;
   if (jinja_take_name(p, "if")) return parse_if(p);
   if (jinja_take_name(p, "for")) return parse_for(p);
   if (jinja_take_name(p, "set")) return parse_set(p);

@@ -9,6 +9,7 @@ typedef struct JinjaParser {
   JinjaTemplate *t;
   const JinjaToken *token;
   int depth, loops;
+  int opened; // line of the tag that was read last
   int code; // not PLAIT_OK: it has failed
   Error *error;
 } JinjaParser;
