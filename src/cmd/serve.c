@@ -88,8 +88,10 @@ static int open_server(Serve *s, const Launch *launch, Error *error) {
 }
 
 static int open_engine(Serve *s, const Operands *words, Launch *launch, Error *error) {
-  static const RecipeInstead instead[] = {
-      {"data.seq_len", "--window N"}, {"data.tokenizer", "--tokenizer FILE"}, {"run.seed", "seed of a request"}, {NULL, NULL}};
+  static const RecipeInstead instead[] = {{"data.seq_len", "--window N"},
+                                          {"data.tokenizer", "--tokenizer FILE"},
+                                          {"run.seed", "seed of a request"},
+                                          {NULL, NULL}};
   const EngineOptions o = {.speculate = s->speculate,
                            .model = {.command = "plait serve",
                                      .instead = instead,
@@ -108,7 +110,8 @@ static int run(Serve *s, const Launch *launch, Error *error) {
   model_server_ready(s->server);
   bool v6 = strchr(s->host, ':') != NULL;
   printf("serving %s at http://%s%s%s:%d (context %lld, %s)\n", s->name, v6 ? "[" : "", s->host, v6 ? "]" : "",
-         model_server_port(s->server), (long long)s->window, s->chat ? "with a chat template" : "without a chat template");
+         model_server_port(s->server), (long long)s->window,
+         s->chat ? "with a chat template" : "without a chat template");
   fflush(stdout);
   int code = compute_run(model_server_queue(s->server), s->engine, s->drain, error);
   model_server_flush(s->server, FLUSH);
@@ -232,7 +235,8 @@ int cmd_serve(int argc, char **argv) {
   const CommandHelp help = {
       "serve", "[options] CHECKPOINT|RUN|FOLDER [key=value …]",
       "Answers requests of OpenAI's clients over HTTP with a model: a checkpoint, a run (its newest checkpoint) or a "
-      "Hugging Face folder. docs/serving.md has all fields of requests, metrics and limits. At the root there is a page "
+      "Hugging Face folder. docs/serving.md has all fields of requests, metrics and limits. At the root there is a "
+      "page "
       "to chat with the model.\n"
       "It computes in fp32, as one rank on all cores. Recipe keys after the model choose another mesh, Layout or "
       "precision.\n"

@@ -22,7 +22,8 @@ static int read_keys(Access *a, const char *path, Error *error) {
     line[strcspn(line, "\r\n")] = 0;
     if (strlen(line) > MOST_KEY - 1) {
       fclose(f);
-      return error_set(error, PLAIT_BAD_INPUT, "--api-key-file %s has a line of more than %d bytes", path, MOST_KEY - 1);
+      return error_set(error, PLAIT_BAD_INPUT, "--api-key-file %s has a line of more than %d bytes", path,
+                       MOST_KEY - 1);
     }
     if (*line) vec_push(&a->keys, xstrdup(line));
   }
@@ -77,7 +78,8 @@ static int check_origin(const Access *a, const HttpExchange *x, Refusal *f) {
   if (own && a->local) own = endpoint_parse(host, strlen(host), false, &to) && access_is_local(to.host);
   return FAULT(pages_of_others_may_ask, own, true)
              ? 0
-             : refusal_set(f, 403, "origin_not_allowed", NULL, "pages of %.200s may not ask; see --allow-origin", origin);
+             : refusal_set(f, 403, "origin_not_allowed", NULL, "pages of %.200s may not ask; see --allow-origin",
+                           origin);
 }
 
 int access_check(const Access *a, const HttpExchange *x, bool needs_key, Refusal *f) {

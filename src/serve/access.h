@@ -12,6 +12,7 @@ typedef struct Access {
 
 int access_open(Access *access, const char *host, const char *key_file, const char *allow_origin, Error *error);
 void access_close(Access *access);
-// -1 with a failure: 401 without a right key, which takes the same time for all wrong ones; 403 for another site's page.
+// -1 with a failure: 401 without a right key, which takes the same time for all wrong ones; 403 for another site's
+// page.
 int access_check(const Access *access, const HttpExchange *exchange, bool needs_key, Refusal *refusal);
 bool access_is_local(const char *host); // an address that only this machine reaches

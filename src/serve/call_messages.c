@@ -60,7 +60,8 @@ static int read_message(size_t i, json_t *message, json_t *out, int64_t *ignored
   json_object_foreach(message, key, value) {
     if (json_is_null(value) || !strcmp(key, "role") || !strcmp(key, "content")) continue;
     if (!is_kept(key)) ++*ignored;
-    else if (!json_is_string(value)) return wrong(i, "has a name, tool_call_id or reasoning_content that is no text", f);
+    else if (!json_is_string(value))
+      return wrong(i, "has a name, tool_call_id or reasoning_content that is not a text", f);
     else json_object_set(out, key, value);
   }
   return 0;
@@ -70,7 +71,8 @@ json_t *call_messages(const json_t *messages, bool *prefill, int64_t *ignored, R
   size_t i, count = json_array_size(messages);
   json_t *message, *list = json_array();
   int code = 0;
-  if (!count) code = refusal_set(f, 400, "missing_field", "messages", "messages must be a list of at least one message");
+  if (!count)
+    code = refusal_set(f, 400, "missing_field", "messages", "messages must be a list of at least one message");
   else if (count > MOST_MESSAGES)
     code = refusal_set(f, 400, "invalid_value", "messages", "there are at most %d messages", MOST_MESSAGES);
   json_array_foreach(messages, i, message) {

@@ -66,7 +66,7 @@ typedef struct HttpStream {
 void http_stream(HttpExchange *exchange, int status, const char *type, const HttpStream *stream,
                  const char *const *headers);
 
-// Waits until `wake`, an eventfd, is written (which reads it), or for so many seconds. LEFT: the client has closed its
-// connection.
+// Waits until `wake`, an eventfd, is written (which reads it), or this number of seconds. LEFT: the client has closed
+// its connection.
 typedef enum HttpWait { HTTP_WOKEN, HTTP_WAITED, HTTP_CLIENT_LEFT } HttpWait;
 HttpWait http_wait(int socket, int wake, double seconds);

@@ -361,7 +361,7 @@ static bool is_method(const ServerEndpoint *e, const char *method) {
   return !strcmp(e->method, method) || (!strcmp(e->method, "GET") && !strcmp(method, "HEAD"));
 }
 
-// What is wrong with a request by its headers.
+// Refuses a request by its headers.
 static int check(ModelServer *s, const HttpExchange *x, Refusal *f) {
   int i = find_endpoint(x->path);
   int code = access_check(&s->access, x, i == ENDPOINTS || endpoints[i].needs_key, f);
@@ -384,7 +384,7 @@ static bool wants(void *server, const HttpExchange *x) {
   return !check(s, x, &f);
 }
 
-// What a browser asks before it lets a page of another site ask.
+// The question of a browser before it lets a page of another site ask.
 static bool is_preflight(ModelServer *s, const HttpExchange *x) {
   return s->options.allow_origin && !strcmp(x->method, "OPTIONS");
 }

@@ -13,8 +13,8 @@ typedef struct ServeOptions {
 
 typedef struct ModelServer ModelServer;
 
-// Listens, and says that it loads until model_server_ready. Everything is borrowed. PLAIT_BAD_INPUT: the host, or the file of
-// keys.
+// Listens, and says that it loads until model_server_ready. Everything is borrowed. PLAIT_BAD_INPUT: the host, or the
+// file of keys.
 int model_server_open(ModelServer **server, const ServeOptions *options, const ServedModel *model, Error *error);
 void model_server_ready(ModelServer *server); // the model is loaded
 TicketQueue *model_server_queue(ModelServer *server);

@@ -25,7 +25,9 @@ static json_t *text_or_null(const char *text) {
 }
 
 char *refusal_print(const Refusal *f) {
-  const char *type = f->status >= 500 ? "server_error" : f->status == 429 ? "rate_limit_error" : "invalid_request_error";
+  const char *type = f->status >= 500   ? "server_error"
+                     : f->status == 429 ? "rate_limit_error"
+                                        : "invalid_request_error";
   json_t *error = json_pack("{s:{s:o, s:s, s:o, s:o}}", "error", "message", text_or_null(f->message), "type", type,
                             "param", text_or_null(f->param), "code", text_or_null(f->code));
   char *text = json_dumps(error, JSON_COMPACT);

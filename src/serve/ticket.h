@@ -43,7 +43,7 @@ void ticket_release(Ticket *ticket); // NULL is fine
 
 void ticket_push(Ticket *ticket, int choice, const EngineEvent *event);
 void ticket_end(Ticket *ticket, TicketState state, const Error *error);
-// What has come since the last call, and the state: *error is set where it is refused or has failed. Pointers into
+// All that has come since the last call, and the state: *error is set where it is refused or has failed. Pointers into
 // `mail` are valid until the next call.
 TicketState ticket_take(Ticket *ticket, Mail *mail, Error *error);
 void mail_free(Mail *mail);

@@ -197,9 +197,10 @@ static void check_scores(const char *keys, const EngineOptions *options) {
 }
 
 static void scores_are_what_was_drawn(void **state) {
-  static const EngineOptions options[] = {{.model = {.requests = 5}, .tokens = 16, .page = 4, .speculate = 3, .pages = 14},
-                                          {.model = {.requests = 8}, .tokens = 8, .page = 4},
-                                          {.model = {.requests = 1}, .tokens = 7}};
+  static const EngineOptions options[] = {
+      {.model = {.requests = 5}, .tokens = 16, .page = 4, .speculate = 3, .pages = 14},
+      {.model = {.requests = 8}, .tokens = 8, .page = 4},
+      {.model = {.requests = 1}, .tokens = 7}};
   for (size_t i = 0; i < sizeof options / sizeof *options; i++) check_scores("", &options[i]);
   check_scores("mesh.dp=2", &options[0]);
 }
