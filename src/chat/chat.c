@@ -28,7 +28,8 @@ int chat_open_files(Chat **chat, const json_t *files, const char *name, const ch
                     const Tokenizer *tokenizer, Error *error) {
   const char *config = json_string_value(json_object_get(files, "tokenizer_config.json"));
   *chat = NULL;
-  if (!template_path && !json_object_get(files, "chat_template.jinja") && !(config && strstr(config, "\"chat_template\"")))
+  if (!template_path && !json_object_get(files, "chat_template.jinja") &&
+      !(config && strstr(config, "\"chat_template\"")))
     return PLAIT_OK;
   *chat = xcalloc(1, sizeof **chat);
   (*chat)->tokenizer = tokenizer;

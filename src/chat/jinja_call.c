@@ -16,7 +16,8 @@ bool jinja_arguments(Jinja *j, const char *what, const JinjaArguments *a, const 
   }
   for (int i = 0; i < needed; i++)
     if (values[i].kind == JINJA_ABSENT)
-      return jinja_fail(j, "%s is given %d values and takes at least %d", what, a->count + a->named_count, needed), false;
+      return jinja_fail(j, "%s is given %d values and takes at least %d", what, a->count + a->named_count, needed),
+             false;
   return true;
 }
 
@@ -87,7 +88,10 @@ static JinjaValue dict_method(Jinja *j, const JinjaDict *d, const char *name, co
     return found ? *found : v[1].kind == JINJA_ABSENT ? jinja_none() : v[1];
   }
   if (!jinja_arguments(j, name, a, get, v, 0, 0)) return jinja_none();
-  if (!strcmp(name, "copy")) return make_dict(j, &(JinjaArguments){.items = &(JinjaValue){.kind = JINJA_DICT, .dict = (JinjaDict *)(uintptr_t)d}, .count = 1}, false);
+  if (!strcmp(name, "copy"))
+    return make_dict(
+        j, &(JinjaArguments){.items = &(JinjaValue){.kind = JINJA_DICT, .dict = (JinjaDict *)(uintptr_t)d}, .count = 1},
+        false);
   JinjaValue r = jinja_list(j, d->count, JINJA_LIST);
   for (int i = 0; i < d->count && jinja_step(j, 0); i++) {
     JinjaValue pair = name[0] == 'k' ? d->pairs[i].key : d->pairs[i].value;

@@ -61,7 +61,8 @@ bool jinja_take_name(JinjaParser *p, const char *name) {
 
 // What stands where something else should, for messages.
 static int expected(JinjaParser *p, const char *what) {
-  static const char *const kinds[] = {"text", "{{", "}}", "{%", "%}", 0, "a string", 0, 0, 0, "the end of the template"};
+  static const char *const kinds[] = {
+      "text", "{{", "}}", "{%", "%}", 0, "a string", 0, 0, 0, "the end of the template"};
   const JinjaToken *t = p->token;
   if (kinds[t->kind]) return jinja_no(p, "%s is expected, not %s", what, kinds[t->kind]);
   return jinja_no(p, "%s is expected, not \"%.*s\"", what, (int)(t->bytes < 40 ? t->bytes : 40), t->text);

@@ -318,7 +318,8 @@ static JinjaValue place(Jinja *j, const char *name, size_t bytes, const JinjaArg
   if (bytes && !isdigit((unsigned char)name[0])) {
     for (int i = 0; i < a->named_count; i++)
       if (strlen(a->names[i]) == bytes && !memcmp(a->names[i], name, bytes)) return a->named[i];
-    return jinja_fail(j, "the place {%.*s} of a format is not given, or not built", (int)(bytes < 40 ? bytes : 40), name);
+    return jinja_fail(j, "the place {%.*s} of a format is not given, or not built", (int)(bytes < 40 ? bytes : 40),
+                      name);
   }
   if (bytes) index = strtol(name, NULL, 10);
   else ++*next;
@@ -338,7 +339,10 @@ static void put_place(Jinja *j, JinjaText *t, JinjaValue v, const JinjaString *s
   if (left || (v.kind == JINJA_STRING && !right)) strcpy(flags, "-");
   int width = read_width(s, &at), precision = -1;
   if (at < end && s->text[at] == '.') at++, precision = read_width(s, &at);
-  char letter = at < end ? s->text[at++] : v.kind == JINJA_INTEGER ? 'd' : v.kind == JINJA_REAL && precision >= 0 ? 'g' : 's';
+  char letter = at < end                                 ? s->text[at++]
+                : v.kind == JINJA_INTEGER                ? 'd'
+                : v.kind == JINJA_REAL && precision >= 0 ? 'g'
+                                                         : 's';
   if (at != end || !strchr("sdxXofeg", letter)) jinja_fail(j, "this format of a place is not built");
   else put_formatted(j, t, flags, width < 0 ? 0 : width, precision, letter, v);
 }
@@ -410,7 +414,8 @@ static JinjaValue zfill(Jinja *j, const JinjaString *s, JinjaValue width) {
 }
 
 JinjaValue jinja_string_method(Jinja *j, const JinjaString *s, const char *name, const JinjaArguments *arguments) {
-  static const char *const none[] = {""}, *const splits[] = {"sep", "maxsplit"}, *const three[] = {"old", "new", "count"};
+  static const char *const none[] = {""}, *const splits[] = {"sep", "maxsplit"},
+                           *const three[] = {"old", "new", "count"};
   JinjaValue a[3], self = {.kind = JINJA_STRING, .string = s};
   bool is_strip = strstr(name, "strip"), is_split = !strcmp(name, "split") || !strcmp(name, "rsplit");
   if (!strcmp(name, "format")) return format_places(j, s, arguments);

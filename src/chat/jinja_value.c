@@ -69,7 +69,8 @@ JinjaValue *jinja_dict_find(Jinja *j, const JinjaDict *d, JinjaValue key) {
     if (k->kind == JINJA_STRING && key.kind == JINJA_STRING) {
       if (k->string->bytes == key.string->bytes && !memcmp(k->string->text, key.string->text, key.string->bytes))
         return &d->pairs[i].value;
-    } else if (k->kind != JINJA_STRING && key.kind != JINJA_STRING && jinja_equal(j, *k, key)) return &d->pairs[i].value;
+    } else if (k->kind != JINJA_STRING && key.kind != JINJA_STRING && jinja_equal(j, *k, key))
+      return &d->pairs[i].value;
   }
   return NULL;
 }

@@ -19,8 +19,8 @@ enum { FLUSH = 2 }; // seconds for the last answers
 
 typedef struct Serve {
   const char *host, *alias, *key_file, *allow_origin, *tokenizer_path, *template_path;
-  int64_t port, window, requests, queue, threads, speculate;
-  double drain, kv_memory;
+  int64_t port, queue, threads;
+  double drain;
   ModelSource source;
   Tokenizer *tokenizer;
   Chat *chat;
@@ -46,12 +46,6 @@ static int open_tokenizer(Serve *s, Error *error) {
   return chat_open_files(&s->chat, s->source.files, s->source.path, s->template_path, s->tokenizer, error);
 }
 
-static int choose_window(Serve *s, Error *error) {
-  if (s->window) return model_check_length(&s->source.config, "--window", s->window, error);
-  s->window = engine_usual_context(&s->source);
-  return PLAIT_OK;
-}
-
 // The last part of the path that the user gave.
 static char *name_of(const char *path) {
   size_t bytes = strlen(path);
@@ -69,9 +63,22 @@ static int describe_model(Serve *s, const char *path, Error *error) {
                            .chat = s->chat,
                            .allowed = s->allowed,
                            .name = s->name,
-                           .context = s->window,
+                           .context = engine_options(s->engine)->context,
                            .created = time(NULL)};
   return served_model_usual(&s->source, &s->model.usual, error);
+}
+
+static int compile_engine(Serve *s, const Operands *words, Launch *launch, Error *error) {
+  static const RecipeInstead instead[] = {{"data.seq_len", "infer.context"},
+                                          {"data.tokenizer", "--tokenizer FILE"},
+                                          {"run.seed", "seed in a request"},
+                                          {NULL, NULL}};
+  const EngineOptions o = {.command = "plait serve",
+                           .instead = instead,
+                           .threads = (int)s->threads,
+                           .key_count = words->count - 1,
+                           .keys = words->words + 1};
+  return engine_compile(&s->engine, &s->source, &o, launch, error);
 }
 
 static int open_server(Serve *s, const Launch *launch, Error *error) {
@@ -87,30 +94,13 @@ static int open_server(Serve *s, const Launch *launch, Error *error) {
   return code;
 }
 
-static int open_engine(Serve *s, const Operands *words, Launch *launch, Error *error) {
-  static const RecipeInstead instead[] = {{"data.seq_len", "--window N"},
-                                          {"data.tokenizer", "--tokenizer FILE"},
-                                          {"run.seed", "seed of a request"},
-                                          {NULL, NULL}};
-  const EngineOptions o = {.speculate = s->speculate,
-                           .model = {.command = "plait serve",
-                                     .instead = instead,
-                                     .context = s->window,
-                                     .requests = s->requests,
-                                     .kv_memory = 1e6 * s->kv_memory,
-                                     .threads = (int)s->threads,
-                                     .key_count = words->count - 1,
-                                     .keys = words->words + 1}};
-  return engine_open(&s->engine, &s->source, &o, launch, error);
-}
-
 static int run(Serve *s, const Launch *launch, Error *error) {
   if (launch->rank) return engine_follow(s->engine, error);
   fingerprint_of(engine_model(s->engine), s->model.fingerprint);
   model_server_ready(s->server);
   bool v6 = strchr(s->host, ':') != NULL;
   printf("serving %s at http://%s%s%s:%d (context %lld, %s)\n", s->name, v6 ? "[" : "", s->host, v6 ? "]" : "",
-         model_server_port(s->server), (long long)s->window,
+         model_server_port(s->server), (long long)s->model.context,
          s->chat ? "with a chat template" : "without a chat template");
   fflush(stdout);
   int code = compute_run(model_server_queue(s->server), s->engine, s->drain, error);
@@ -122,11 +112,11 @@ static int serve(Serve *s, const Operands *words, Launch *launch, Error *error) 
   int code = http_check(error);
   if (!code) code = model_source_open(&s->source, words->words[0], error);
   if (!code) code = open_tokenizer(s, error);
-  if (!code) code = choose_window(s, error);
+  if (!code) code = compile_engine(s, words, launch, error);
   if (!code) code = describe_model(s, words->words[0], error);
   if (!code) code = open_server(s, launch, error);
   code = launch_agree(launch, code, error);
-  if (!code) code = open_engine(s, words, launch, error);
+  if (!code) code = engine_start(s->engine, error);
   if (!code) code = run(s, launch, error);
   model_server_close(s->server);
   engine_close(s->engine);
@@ -140,7 +130,7 @@ static int serve(Serve *s, const Operands *words, Launch *launch, Error *error) 
 }
 
 int cmd_serve(int argc, char **argv) {
-  Serve s = {.host = "127.0.0.1", .port = 8080, .requests = 8, .queue = 256, .drain = 30, .threads = cores_available()};
+  Serve s = {.host = "127.0.0.1", .port = 8080, .queue = 256, .drain = 30, .threads = cores_available()};
   const Option options[] = {
       {.name = "host",
        .kind = OPTION_TEXT,
@@ -176,13 +166,6 @@ int cmd_serve(int argc, char **argv) {
        .help = "seconds that running requests have to finish after SIGTERM or SIGINT",
        .least = 0,
        .most = 86400},
-      {.name = "requests",
-       .kind = OPTION_INTEGER,
-       .value = &s.requests,
-       .argument = "N",
-       .help = "how many are computed at a time (of each data rank); answers do not depend on it",
-       .least = 1,
-       .most = 4096},
       {.name = "queue",
        .kind = OPTION_INTEGER,
        .value = &s.queue,
@@ -190,29 +173,6 @@ int cmd_serve(int argc, char **argv) {
        .help = "how many run or wait at most; more are told to try again",
        .least = 1,
        .most = 65536},
-      {.name = "kv-memory",
-       .kind = OPTION_REAL,
-       .value = &s.kv_memory,
-       .argument = "MB",
-       .help = "megabytes of the cache of keys and values of each data rank; requests that find no room in it wait",
-       .shown = "enough for all requests",
-       .least = 1e-6,
-       .most = 1e12},
-      {.name = "speculate",
-       .kind = OPTION_INTEGER,
-       .value = &s.speculate,
-       .argument = "N",
-       .help = "guess up to N tokens by what followed the last ones before, and verify them at once: the same text, "
-               "sooner where it repeats itself",
-       .least = 0,
-       .most = REQUEST_MOST_DRAFTS},
-      {.name = "window",
-       .kind = OPTION_INTEGER,
-       .value = &s.window,
-       .argument = "N",
-       .help = "the context: the most tokens of a prompt and its answer; 0: as in training, at most 4096",
-       .least = 0,
-       .most = 1 << 24},
       {.name = "tokenizer",
        .kind = OPTION_TEXT,
        .value = &s.tokenizer_path,

@@ -6,13 +6,12 @@
 #include "infer/scheduler.h"
 
 typedef struct EngineOptions {
-  InferenceOptions model; // mode, seq, rows, tick, page, pages and logits are filled in; context: what a request looks
-                          // back on at most; requests: of a data rank at a time; kv_memory: of its cache
-  int64_t tokens;    // of a data rank in a tick at most; 0: 256, or as many as requests
-  int64_t page;      // tokens of a page of the cache; 0: 32
-  int64_t pages;     // of a data rank; 0: as many as kv_memory says, else enough for all its requests
-  int64_t speculate; // tokens guessed for a request in a tick, 0 … REQUEST_MOST_DRAFTS
-  bool no_prefix;    // pages are not kept for later requests
+  const char *command;          // for messages, as in InferenceOptions
+  const RecipeInstead *instead;
+  int requests; // of a data rank at a time, where infer.requests is auto; 0: 8
+  int threads;  // of all ranks on this machine together, where the keys have no run.threads; 0: all cores
+  int key_count;
+  char **keys;  // how it computes, and infer.
 } EngineOptions;
 
 // A token that was drawn for a request, or its end.
@@ -38,12 +37,13 @@ typedef struct EngineLoad { int running, waiting, pages, pages_used; } EngineLoa
 
 typedef struct Engine Engine;
 
-// The context where nobody says one: as in training, or as the model's config says, at most 4,096, since keys and
-// values take memory.
-int64_t engine_usual_context(const ModelSource *source);
-
 // Collective where ranks are processes, as is engine_close. The caller closes *engine, also after an error.
 int engine_open(Engine **engine, const ModelSource *source, const EngineOptions *options, Launch *launch, Error *error);
+// Its halves. After the first all is known, and no rank has memory: engine_model, engine_options, and engine_start or
+// engine_close may follow. Where ranks are processes, they agree on its code before the second (launch_agree).
+int engine_compile(Engine **engine, const ModelSource *source, const EngineOptions *options, Launch *launch,
+                   Error *error);
+int engine_start(Engine *engine, Error *error);
 void engine_close(Engine *engine); // NULL is fine
 
 // The rest is for the process of rank 0; the others call engine_follow, which returns when rank 0's closes its engine,
@@ -60,5 +60,6 @@ int engine_tick(Engine *engine, Error *error);
 // are to be read before that.
 bool engine_poll(Engine *engine, EngineEvent *event);
 EngineTimes engine_times(const Engine *engine);
+const SchedulerOptions *engine_options(const Engine *engine); // what the keys came to
 EngineLoad engine_load(const Engine *engine);
 const Inference *engine_model(const Engine *engine);

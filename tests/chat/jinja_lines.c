@@ -20,7 +20,9 @@ json_t *jinja_line(const json_t *line) {
   int code = jinja_parse(source, strlen(source), "t", &t, &error);
   if (!code) code = jinja_run(t, variables, count, NULL, &output, &error);
   if (code) json_object_set_new(answer, "error", json_string(error.message));
-  else json_object_set_new(answer, "text", json_stringn(output.text.data ? output.text.data : "", (size_t)output.text.count));
+  else
+    json_object_set_new(answer, "text",
+                        json_stringn(output.text.data ? output.text.data : "", (size_t)output.text.count));
   json_t *parts = json_array();
   for (int i = 0; i < output.parts.count; i++)
     json_array_append_new(parts, json_pack("[i, i]", (int)output.parts.data[i].end, output.parts.data[i].origin));

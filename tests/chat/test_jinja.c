@@ -1,6 +1,6 @@
 // tier 1; rooms chat
-// The interpreter of Jinja against what Python's jinja2 has made of the same templates (scripts/golden_jinja.py), and what
-// templates may not do.
+// The interpreter of Jinja against what Python's jinja2 has made of the same templates (scripts/golden_jinja.py), and
+// what templates may not do.
 #include "jinja_lines.h"
 #include <setjmp.h>
 #include <stdarg.h>

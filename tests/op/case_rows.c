@@ -196,6 +196,11 @@ const Row case_rows[] = {
        {"f b2 s9 g2 r2 d3", "f b2 s6 g2 d3", "f b2 s6 g2 d3", "i3 b2 s9", "i3 b2 s6"},                                 \
        ATTR(AttentionAttr, 0.6, 0.3, 1, 0, 77),                                                                        \
        .backward = backward_flag},                                                                                     \
+      {name " keys are later", /* of document 2 queries begin at 4 and keys at 5: the first query sees none */         \
+       OP_ATTENTION,                                                                                                   \
+       {"f b2 s7 g2 r2 d3", "f b2 s9 g2 d3", "f b2 s9 g2 d3", "t b2 s7", "t b2 s9"},                                   \
+       ATTR(AttentionAttr, 0.6, 0, 1, 0, 7),                                                                           \
+       .backward = backward_flag},                                                                                     \
       {name " fewer queries",                                                                                          \
        OP_ATTENTION,                                                                                                   \
        {"f b2 s4 g1 r3 d5", "f b2 s7 g1 d5", "f b2 s7 g1 d5", "i4 b2 s4", "i4 b2 s7"},                                 \

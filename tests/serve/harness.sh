@@ -14,7 +14,7 @@ TEMPLATE
 # serve ARGUMENTS…: a server of the run with a long context, its process in $running, its port in $port, its output in server.log
 serve() {
   : >server.log
-  "$PLAIT" serve run --port 0 --window 2000 --template chat.jinja "$@" >server.log 2>&1 &
+  "$PLAIT" serve run --port 0 infer.context=2000 --template chat.jinja "$@" >server.log 2>&1 &
   running=$!
   wait_for grep -q '^serving ' server.log || die "no server: $(cat server.log)"
   port=$(sed -n 's/^serving .*:\([0-9]*\) (.*/\1/p' server.log)

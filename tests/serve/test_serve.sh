@@ -6,7 +6,7 @@
 for ((i = 0; i < 8; i++)); do
   echo "{\"prompt\": \"ba do ki ${i:0:1}\", \"id\": \"n$i\", \"max_tokens\": $((5 + i % 4 * 9)), \"seed\": $i, \"temperature\": $((i % 2))}"
 done >prompts.jsonl
-"$PLAIT" generate run --prompts prompts.jsonl --out answers.jsonl --window 2000 --top-p 1 >log 2>&1 || die "generate: $(cat log)"
+"$PLAIT" generate run --prompts prompts.jsonl --out answers.jsonl infer.context=2000 --top-p 1 >log 2>&1 || die "generate: $(cat log)"
 
 serve
 client requests "$port" answers.jsonl
@@ -15,13 +15,13 @@ client leaving "$port"
 client stopping "$port" "$running" whole
 wait "$running" || fail "SIGTERM: status $?, $(cat server.log)"
 running=''
-serve --drain 0 --speculate 3
+serve --drain 0 infer.speculate=3
 client stopping "$port" "$running" cut
 wait "$running" || fail "SIGTERM with --drain 0: status $?, $(cat server.log)"
 running=''
 
 printf 'first key\nsecond\n' >keys
-serve --api-key-file keys --alias other --queue 2 --allow-origin https://a.example --kv-memory 2
+serve --api-key-file keys --alias other --queue 2 --allow-origin https://a.example infer.kv_memory=2MB
 client access "$port"
 stop 0
 
