@@ -107,6 +107,7 @@ typedef struct Answer {
   ByteVector out; // events that are not sent yet
   int sent;       // of them
   double said;    // when something was sent last
+  double since;   // when the first token came that the events tell; 0: none
   bool over;
 } Answer;
 
@@ -184,6 +185,7 @@ static void fill_out(Answer *a) {
     reply_events(&a->reply, &a->out);
     a->over = reply_is_whole(&a->reply);
   }
+  if (a->reply.mail.events.count && a->out.count) a->since = a->reply.mail.since;
   static const char lives[] = ": waiting\n\n"; // a comment: clients that stop after silence do not
   if (!a->out.count && clock_seconds() - a->said > QUIET) bytes_append(&a->out, lives, sizeof lives - 1);
 }
@@ -200,6 +202,8 @@ static ssize_t read_answer(void *answer, char *out, size_t room) {
   memcpy(out, a->out.data + a->sent, n);
   a->sent += (int)n;
   a->said = clock_seconds();
+  if (a->since > 0) metrics_delivery(&a->server->metrics, a->said - a->since);
+  a->since = 0;
   return (ssize_t)n;
 }
 

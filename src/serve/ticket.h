@@ -17,6 +17,7 @@ typedef struct Mail {
   Vec(EngineEvent) events;
   Vec(int32_t) ids;      // of all events, one after the other
   Vec(double) logprobs;
+  double since;          // when the first of the events came
 } Mail;
 
 typedef struct Ticket {
