@@ -10,7 +10,7 @@
 typedef struct Http Http;
 
 typedef struct HttpLimits {
-  int connections;       // at a time; more wait until one ends
+  int connections;       // at a time; more are closed at once
   size_t body, bodies;   // bytes of a request's body, and of all that are held at a time
   double header_seconds; // from the begin of a connection until its first request's headers are there
   double idle_seconds;   // from an answer until the next request's headers are there
