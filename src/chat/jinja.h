@@ -39,6 +39,7 @@ typedef struct JinjaVariable {
   const json_t *value; // borrowed
   int origin;          // of its texts. Where `list` is set, item i of the array has origin i
   bool list;
+  bool (*own)(const char *key, const json_t *value); // of items of a list: whether a text of theirs is the template's
 } JinjaVariable;
 
 typedef struct JinjaLimits { int64_t steps; size_t memory, output; } JinjaLimits; // 0: 2e7 steps, 512 MiB, 64 MiB

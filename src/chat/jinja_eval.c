@@ -207,13 +207,30 @@ static JinjaValue repeat(Jinja *j, JinjaValue v, int64_t times) {
   return r;
 }
 
-static JinjaValue join_two(Jinja *j, JinjaValue a, JinjaValue b) {
-  if (a.kind == JINJA_STRING) {
-    JinjaText t = {0};
-    jinja_put_string(j, &t, a.string);
-    jinja_put_string(j, &t, b.string);
-    return jinja_text_end(j, &t);
+static void put_escaped(Jinja *j, JinjaText *t, const JinjaString *s) {
+  static const char marks[] = "&<>'\"", *const names[] = {"&amp;", "&lt;", "&gt;", "&#39;", "&#34;"};
+  size_t kept = 0;
+  for (size_t i = 0; i < s->bytes && !j->code; i++) {
+    const char *p = memchr(marks, s->text[i], 5);
+    if (!p) continue;
+    jinja_put_part(j, t, s, kept, i);
+    jinja_put(j, t, names[p - marks], strlen(names[p - marks]), jinja_origin(s, i));
+    kept = i + 1;
   }
+  jinja_put_part(j, t, s, kept, s->bytes);
+}
+
+static JinjaValue join_texts(Jinja *j, const JinjaString *a, const JinjaString *b) {
+  JinjaText t = {0};
+  if (a->safe == b->safe) jinja_put_string(j, &t, a), jinja_put_string(j, &t, b);
+  else if (a->safe) jinja_put_string(j, &t, a), put_escaped(j, &t, b);
+  else put_escaped(j, &t, a), jinja_put_string(j, &t, b);
+  JinjaValue v = jinja_text_end(j, &t);
+  return a->safe || b->safe ? jinja_safe(j, v) : v;
+}
+
+static JinjaValue join_two(Jinja *j, JinjaValue a, JinjaValue b) {
+  if (a.kind == JINJA_STRING) return join_texts(j, a.string, b.string);
   if (a.list->count > (1 << 24) - b.list->count) return jinja_fail(j, "a list becomes too long");
   JinjaValue r = jinja_list(j, a.list->count + b.list->count, a.kind);
   for (int i = 0; i < r.list->count && jinja_step(j, 0); i++)

@@ -34,6 +34,7 @@ static JinjaValue title(Jinja *j, JinjaValue v, const JinjaValue *a) {
 static JinjaValue capitalize(Jinja *j, JinjaValue v, const JinjaValue *a) {
   return jinja_case(j, jinja_str(j, v).string, "capitalize");
 }
+static JinjaValue safe(Jinja *j, JinjaValue v, const JinjaValue *a) { return jinja_safe(j, v); }
 static JinjaValue string(Jinja *j, JinjaValue v, const JinjaValue *a) { return jinja_str(j, v); }
 
 static JinjaValue replace(Jinja *j, JinjaValue v, const JinjaValue *a) {
@@ -282,7 +283,8 @@ static JinjaValue unique(Jinja *j, JinjaValue v, const JinjaValue *a) {
 
 // select, reject, selectattr, rejectattr: the first values are an attribute, where there is one, and a test.
 static JinjaValue choose(Jinja *j, const char *name, JinjaValue v, const JinjaArguments *a) {
-  const JinjaList *l = jinja_iterate(j, v);
+  static const JinjaList none;
+  const JinjaList *l = jinja_truth(v) ? jinja_iterate(j, v) : &none; // None is nothing, too
   bool keeps = name[0] == 's', by_attribute = strstr(name, "attr");
   int off = by_attribute;
   JinjaValue r = jinja_list(j, 0, JINJA_LIST);
@@ -304,7 +306,8 @@ static JinjaValue choose(Jinja *j, const char *name, JinjaValue v, const JinjaAr
 
 static JinjaValue map(Jinja *j, JinjaValue v, const JinjaArguments *a) {
   static const char *const names[] = {"attribute", "default"};
-  const JinjaList *l = jinja_iterate(j, v);
+  static const JinjaList none;
+  const JinjaList *l = jinja_truth(v) ? jinja_iterate(j, v) : &none;
   JinjaValue r = jinja_list(j, l->count, JINJA_LIST), b[2];
   JinjaArguments rest = *a;
   r.list->lazy = true;
@@ -351,7 +354,7 @@ static const struct {
     {"title", title},
     {"capitalize", capitalize},
     {"string", string},
-    {"safe", string},
+    {"safe", safe},
     {"replace", replace, {"old", "new", "count"}, 3, 2},
     {"indent", indent, {"width", "first", "blank"}, 3},
     {"int", to_int, {"default", "base"}, 2},

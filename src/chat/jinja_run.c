@@ -166,11 +166,23 @@ bool jinja_exec(Jinja *j, JinjaScope *scope, const JinjaNode *node) {
   return !j->code && !j->leaves;
 }
 
+// An item of a list: a message, of which some texts are words of the template (its role).
+static JinjaValue item_value(Jinja *j, const JinjaVariable *v, int i) {
+  const json_t *item = json_array_get(v->value, (size_t)i);
+  const char *key;
+  json_t *value;
+  if (!json_is_object(item) || !v->own) return jinja_from_json(j, item, i);
+  JinjaValue dict = jinja_dict(j);
+  json_object_foreach((json_t *)(uintptr_t)item, key, value)
+    jinja_dict_append(j, dict.dict, jinja_string(j, key, strlen(key), i),
+                      jinja_from_json(j, value, v->own(key, value) ? JINJA_TEMPLATE : i));
+  return dict;
+}
+
 static JinjaValue variable_value(Jinja *j, const JinjaVariable *v) {
   if (!v->list || !json_is_array(v->value)) return jinja_from_json(j, v->value, v->origin);
   JinjaValue list = jinja_list(j, (int)json_array_size(v->value), JINJA_LIST);
-  for (int i = 0; i < list.list->count; i++)
-    list.list->items[i] = jinja_from_json(j, json_array_get(v->value, (size_t)i), i);
+  for (int i = 0; i < list.list->count; i++) list.list->items[i] = item_value(j, v, i);
   return list;
 }
 

@@ -29,6 +29,7 @@ typedef struct JinjaString {
   size_t bytes;
   const JinjaPart *parts; // (part_count); none: all bytes have `origin`
   int part_count, origin;
+  bool safe; // it has gone through |safe: + escapes for HTML what it joins with such a text, as jinja2 does
 } JinjaString;
 
 typedef struct JinjaValue {
@@ -146,6 +147,7 @@ JinjaValue jinja_text_end(Jinja *j, JinjaText *t);             // the string; fr
 JinjaValue jinja_part(Jinja *j, const JinjaString *s, size_t from, size_t to);
 JinjaValue jinja_from_text(Jinja *j, JinjaValue text); // of JSON
 JinjaValue jinja_str(Jinja *j, JinjaValue v);                  // str(v): itself where it is a string
+JinjaValue jinja_safe(Jinja *j, JinjaValue v);                 // |safe
 int jinja_origin(const JinjaString *s, size_t at);             // of a byte
 char *jinja_real_text(double f, char text[40]);                // repr() of a float
 
