@@ -263,7 +263,11 @@ static int tokenize(ModelServer *s, const json_t *request, IdVector *ids, Refusa
   if (list) {
     json_t *messages = call_messages(list, &prefill, &ignored, f);
     if (!messages) return -1;
-    code = call_encode_chat(s->model, messages, json_object_get(request, "chat_template_kwargs"), prefill, ids, f);
+    const json_t *tools, *kwargs = json_object_get(request, "chat_template_kwargs");
+    code = call_tools(request, s->model, &tools, f);
+    const ChatPrompt chat = {
+        .messages = messages, .tools = tools, .kwargs = kwargs, .answer = !prefill, .prefill = prefill};
+    if (!code) code = call_encode_chat(s->model, &chat, ids, f);
     json_decref(messages);
     return code;
   }
