@@ -24,7 +24,8 @@ typedef struct Head {
   const Operand *x, *w;
   int64_t rows, words, e, row_bytes, first, count; // first, count: of the chunk
   HeadArguments a;
-  const Operand *loss, *dx, *dw, *dlogits, *added;
+  double *losses; // (rows), where there is a loss
+  const Operand *loss, *dx, *dw, *dlogits, *added, *stored[3];
 } Head;
 
 // Rows of an array that begins at the chunk.
@@ -50,22 +51,20 @@ static void make_logits(Head *h) {
 
 static void use_logits(Head *h) {
   static const char *const given[] = {"maximum", "sum", "target"}, *const stored[] = {"new maximum", "new sum", "new target"};
-  HeadArguments *a = &h->a;
+  HeadArguments a = h->a;
   const KernelCall *call = h->l->call;
   logits_of(h, CUDA_READS | CUDA_WRITES);
   launch_array(h->l, "targets", &call->input[2], CUDA_READS);
-  if (a->seed.data) launch_array(h->l, "seed", &call->input[3], CUDA_READS);
-  // what all rows have is written for those of the chunk
+  if (a.seed.data) launch_array(h->l, "seed", &call->input[3], CUDA_READS);
   for (int k = 0; k < 3; k++) {
-    int64_t size = (int64_t)dtype_size((Dtype)a->stored[k].dtype);
-    launch_bytes(h->l, given[k], a->given[k].data, h->rows * (int64_t)dtype_size((Dtype)a->given[k].dtype), CUDA_READS);
-    if (a->stored[k].data)
-      launch_bytes(h->l, stored[k], (char *)a->stored[k].data + h->first * size, h->count * size, CUDA_WRITES);
+    launch_bytes(h->l, given[k], a.given[k].data, h->rows * (int64_t)dtype_size((Dtype)a.given[k].dtype), CUDA_READS);
+    if (h->stored[k]) a.stored[k] = rows_from(h, h->stored[k], 1, stored[k], CUDA_WRITES);
   }
-  if (a->losses) launch_bytes(h->l, "losses", a->losses + h->first, h->count * (int64_t)sizeof(double), CUDA_WRITES);
-  if (h->dlogits) rows_from(h, h->dlogits, h->words, "dlogits", CUDA_WRITES);
-  a->first = h->first;
-  launch_kernel(h->l, CUDA_KERNEL_head, h->count, BLOCK_THREADS, a);
+  if (h->loss)
+    a.losses = launch_bytes(h->l, "losses", h->losses + h->first, h->count * (int64_t)sizeof(double), CUDA_WRITES);
+  if (h->dlogits) a.dlogits = rows_from(h, h->dlogits, h->words, "dlogits", CUDA_WRITES);
+  a.first = h->first;
+  launch_kernel(h->l, CUDA_KERNEL_head, h->count, BLOCK_THREADS, &a);
 }
 
 // dx = dlogits w, and dw (+)= dlogitsᵀ x
@@ -90,7 +89,7 @@ static void use_gradients(Head *h) {
 
 static void add_losses(Head *h) {
   SumArguments a = {.n = h->rows};
-  a.partial = launch_bytes(h->l, "losses", h->a.losses, h->rows * (int64_t)sizeof(double), CUDA_READS);
+  a.partial = launch_bytes(h->l, "losses", h->losses, h->rows * (int64_t)sizeof(double), CUDA_READS);
   a.out = launch_array(h->l, "loss", h->loss, CUDA_WRITES);
   launch_kernel(h->l, CUDA_KERNEL_sum, 1, BLOCK_THREADS, &a);
 }
@@ -112,13 +111,13 @@ static void name_operands(Head *h, Op op) {
   const Operand *in = call->input, *out = call->output;
   const CrossEntropyAttr *attr = call->attr;
   int statistics = op == OP_CROSS_ENTROPY_STATISTICS, weight = op == OP_CROSS_ENTROPY_WEIGHT;
-  for (int k = 0; k < 3 && statistics; k++) h->a.stored[k] = array_of(&out[k]);
+  for (int k = 0; k < 3 && statistics; k++) h->stored[k] = &out[k];
   if (statistics) return;
   int given = op == OP_CROSS_ENTROPY_APPLY ? 3 : weight ? 2 : 0;
   for (int k = 0; k < given; k++) h->a.given[k] = array_of(&in[4 + k]);
   if (!weight) h->loss = &out[0];
   if (!weight && call->noutput == 4)
-    for (int k = 0; k < 2; k++) h->a.stored[k] = array_of(&out[2 + k]);
+    for (int k = 0; k < 2; k++) h->stored[k] = &out[2 + k];
   if (!attr->gradient) return;
   h->a.mode = HEAD_GRADIENT;
   h->a.seed = array_of(&in[3]);
@@ -126,7 +125,6 @@ static void name_operands(Head *h, Op op) {
   if (attr->split == CROSS_ENTROPY_DLOGITS) h->dlogits = &out[2];
   if (!attr->split) h->dw = &out[weight ? 0 : 2];
   if (call_adds(call, attr->accumulate)) h->added = &in[call->ninput - 1];
-  if (h->dlogits) h->a.dlogits = array_of(h->dlogits);
 }
 
 // dw of no rows: what it is added to.
@@ -144,7 +142,7 @@ static void launch_head(Launch *l, Op op) {
   name_operands(&h, op);
   int64_t before = losses_bytes(h.rows), most = ((int64_t)l->call->workspace_size - before) / h.row_bytes;
   h.a.logits = (char *)l->call->workspace + before;
-  if (h.loss) h.a.losses = l->call->workspace;
+  if (h.loss) h.losses = l->call->workspace;
   if (!h.rows) no_rows(&h);
   CHECK(most > 0 || !h.rows, "%s has no workspace", l->op);
   for (h.first = 0; h.first < h.rows; h.first += h.count) {
@@ -167,7 +165,7 @@ void launch_logits(Launch *l) {
   h.count = h.rows;
   h.a.mode = HEAD_LOGITS;
   h.a.logits = launch_output(l, 0)->data;
-  for (int k = 0; k < 2; k++) h.a.stored[k] = array_of(launch_output(l, 1 + k));
+  for (int k = 0; k < 2; k++) h.stored[k] = launch_output(l, 1 + k);
   if (!h.rows) return;
   make_logits(&h);
   use_logits(&h);

@@ -108,8 +108,9 @@ typedef struct AttentionArguments {
 } AttentionArguments;
 
 typedef enum HeadMode { HEAD_LOSS, HEAD_GRADIENT, HEAD_LOGITS } HeadMode;
-// Rows of a chunk, from `first` on, of logits (chunk, words) of the dtype of sums. given: maximum, sum and target's logit
-// of whole rows; stored: those of these words. losses (rows); dlogits: a copy of what logits become.
+// A chunk of rows, from `first` on. logits (chunk, words), of the dtype of sums; targets, given: of all rows, the second
+// maximum, sum and target's logit of whole rows; stored: those of these words; dlogits: a copy of what logits become.
+// The latter, and losses, begin at the chunk.
 typedef struct HeadArguments {
   void *logits;
   double *losses;

@@ -17,9 +17,9 @@ KERNEL(NAME(head), HeadArguments) {
   }
   if (THREAD == 0) {
     for (int k = 0; k < 3; k++)
-      if (a.stored[k].data) PUT(a.stored[k], row, target < 0 ? (REAL)0 : statistics[k]);
+      if (a.stored[k].data) PUT(a.stored[k], BLOCK, target < 0 ? (REAL)0 : statistics[k]);
     const REAL loss = target < 0 ? (REAL)0 : statistics[0] + REAL_LOG(statistics[1]) - statistics[2];
-    if (a.losses) a.losses[row] = loss;
+    if (a.losses) a.losses[BLOCK] = loss;
   }
   if (a.mode == HEAD_LOSS) return;
   const REAL seed = a.seed.data ? (REAL)array_double(a.seed, 0) : (REAL)1;
@@ -28,7 +28,7 @@ KERNEL(NAME(head), HeadArguments) {
     if (target >= 0 && v < FAULT(kernel_padding_is_a_word, words, a.words))
       value = a.mode == HEAD_LOGITS ? logit[v] : (REAL_EXP(logit[v] - statistics[0]) / statistics[1] - (v == local)) * seed;
     logit[v] = value;
-    if (a.dlogits.data) PUT(a.dlogits, row * a.words + v, value);
+    if (a.dlogits.data) PUT(a.dlogits, BLOCK * a.words + v, value);
   }
 }
 
