@@ -164,8 +164,8 @@ static _Noreturn void apart(int first, int other) {
 
 static int same_place(int a, int b) { return fiber[a].state == fiber[b].state && fiber[a].line == fiber[b].line; }
 
-// Visits i of n in the order (start + i step) mod n, all once where step and n have no common divisor.
-typedef struct Order { int64_t start, step, n; } Order;
+// All of 0 … n - 1 once, from a place and in steps that are drawn: at + step, modulo n, where these have no common divisor.
+typedef struct Order { int64_t at, step, n; } Order;
 static Order drawn_order(int64_t n) {
   Order order = {(int64_t)draw((uint64_t)n), 1, n};
   for (int tries = 0; tries < 8 && n > 2; tries++) {
@@ -175,16 +175,19 @@ static Order drawn_order(int64_t n) {
   }
   return order;
 }
-static int64_t visited(const Order *order, int64_t i) {
-  return (int64_t)(((__int128)i * order->step + order->start) % order->n);
+static int64_t next_of(Order *order) {
+  int64_t at = order->at;
+  order->at += order->step;
+  if (order->at >= order->n) order->at -= order->n;
+  return at;
 }
 
 // The lanes of a warp until they wait at a barrier, or have ended.
 static void run_warp(int first, int lanes) {
   for (;;) {
-    Order order = drawn_order(lanes);
+    Order order = {(int64_t)draw((uint64_t)lanes), lanes == WARP ? 1 + 2 * (int64_t)draw(WARP / 2) : 1, lanes};
     for (int i = 0; i < lanes; i++) {
-      int thread = first + (int)visited(&order, i);
+      int thread = first + (int)next_of(&order);
       if (fiber[thread].state == FRESH || fiber[thread].state == RUNS) resume(thread);
     }
     int shuffles = 0;
@@ -224,7 +227,7 @@ static void run_block(int64_t block, int threads) {
   do {
     Order order = drawn_order(warps);
     for (int i = 0; i < warps; i++) {
-      int first = (int)visited(&order, i) * WARP;
+      int first = (int)next_of(&order) * WARP;
       run_warp(first, threads - first < WARP ? threads - first : WARP);
     }
   } while (pass_barrier(threads));
@@ -243,6 +246,6 @@ void fibers_run(const char *name, void (*kernel)(const void *arguments), const v
   running.arguments = arguments;
   emulated_here = (Here){.threads = threads, .blocks = blocks};
   Order order = drawn_order(blocks);
-  for (int64_t i = 0; i < blocks; i++) run_block(visited(&order, i), threads);
+  for (int64_t i = 0; i < blocks; i++) run_block(next_of(&order), threads);
   running.kernel = NULL;
 }

@@ -64,7 +64,7 @@ static void use_logits(Head *h) {
     a.losses = launch_bytes(h->l, "losses", h->losses + h->first, h->count * (int64_t)sizeof(double), CUDA_WRITES);
   if (h->dlogits) a.dlogits = rows_from(h, h->dlogits, h->words, "dlogits", CUDA_WRITES);
   a.first = h->first;
-  launch_kernel(h->l, CUDA_KERNEL_head, h->count, BLOCK_THREADS, &a);
+  launch_kernel(h->l, CUDA_KERNEL_head, h->count, block_threads(h->words), &a);
 }
 
 // dx = dlogits w, and dw (+)= dlogitsᵀ x
@@ -91,7 +91,7 @@ static void add_losses(Head *h) {
   SumArguments a = {.n = h->rows};
   a.partial = launch_bytes(h->l, "losses", h->losses, h->rows * (int64_t)sizeof(double), CUDA_READS);
   a.out = launch_array(h->l, "loss", h->loss, CUDA_WRITES);
-  launch_kernel(h->l, CUDA_KERNEL_sum, 1, BLOCK_THREADS, &a);
+  launch_kernel(h->l, CUDA_KERNEL_sum, 1, block_threads(h->rows), &a);
 }
 
 static Head head_of(Launch *l) {
