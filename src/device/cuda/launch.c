@@ -54,7 +54,7 @@ void kernels_run(CudaQueue *queue, const DeviceBound *bound, const KernelCall *c
 // What a launch needs -----------------------------------------------------------------------------------------------
 
 void *launch_bytes(Launch *l, const char *name, void *at, int64_t bytes, unsigned mode) {
-  if (!at || bytes <= 0) return at;
+  if (!at || bytes <= 0) return NULL;
   CHECK(l->operands < LAUNCH_OPERANDS, "%s has too many operands", l->op);
   l->operand[l->operands++] = (CudaOperand){name, (CudaPointer)(uintptr_t)at, (size_t)bytes, mode};
   return at;

@@ -16,7 +16,7 @@ typedef struct Launch {
   int operands;
 } Launch;
 
-// The address of an operand, which the next launch reads, writes or both (CUDA_READS …); NULL: it is absent.
+// The address of an operand, which the next launch reads, writes or both (CUDA_READS …); NULL: it is absent or empty.
 void *launch_operand(Launch *l, const char *name, const Operand *x, unsigned mode);
 Array launch_array(Launch *l, const char *name, const Operand *x, unsigned mode);
 // The same of `bytes` at an address.
@@ -36,7 +36,7 @@ RowMap launch_map(const IndexMap *map);
 // Valid elements, where these come first; -1: they do not.
 int64_t launch_valid(const Operand *x);
 
-// out = a b, without operands of `l`. a_mode …: as of launch_bytes, whose names are those of the arguments.
+// Of matrices that are operands of the launch already.
 void launch_product(Launch *l, const ProductArguments *arguments);
 
 #define OP_KERNEL(op, launch, fits, workspace)                                                                         \
