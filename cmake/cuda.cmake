@@ -26,8 +26,7 @@ add_custom_command(OUTPUT ${PLAIT_KERNELS_HASH} DEPENDS ${kernel_inputs} ${CMAKE
   COMMAND ${CMAKE_COMMAND} -DINPUTS=${joined} -DOUTPUT=${PLAIT_KERNELS_HASH} -P ${CMAKE_SOURCE_DIR}/cmake/hash.cmake VERBATIM)
 add_custom_target(kernels_hash DEPENDS ${PLAIT_KERNELS_HASH})
 
-# nvcc's flags, which a test takes from here
-set(PLAIT_NVCC_FLAGS -std=c++17 -O3 -I${CMAKE_SOURCE_DIR}/src -include ${PLAIT_KERNELS_HASH} -gencode arch=compute_80,code=[sm_80,compute_80]
+set(PLAIT_NVCC_FLAGS -std=c++17 -O3 -Xptxas -v -I${CMAKE_SOURCE_DIR}/src -include ${PLAIT_KERNELS_HASH} -gencode arch=compute_80,code=[sm_80,compute_80]
   -gencode arch=compute_90,code=sm_90)
 set(images "// Made by cmake/cuda.cmake.\n#include \"device/cuda/images.h\"\n#include \"${PLAIT_KERNELS_HASH}\"\n")
 set(rows)
@@ -36,8 +35,11 @@ foreach(source ${PLAIT_KERNELS})
   get_filename_component(name ${source} NAME_WE)
   if(PLAIT_NVCC)
     set(fatbin ${folder}/${name}.fatbin)
-    add_custom_command(OUTPUT ${fatbin} DEPENDS ${kernel_inputs} ${PLAIT_KERNELS_HASH} COMMENT "Building CUDA kernels ${name}.cu"
-      COMMAND ${PLAIT_NVCC} ${PLAIT_NVCC_FLAGS} -fatbin ${source} -o ${fatbin} VERBATIM)
+    # what ptxas says of each kernel stays in a file, which tests/device/test_cuda_ptxas.sh reads
+    add_custom_command(OUTPUT ${fatbin} DEPENDS ${kernel_inputs} ${PLAIT_KERNELS_HASH} ${CMAKE_SOURCE_DIR}/cmake/cuda.cmake
+      COMMENT "Building CUDA kernels ${name}.cu"
+      COMMAND sh -c "\"$@\" >${folder}/${name}.ptxas 2>&1 || { cat ${folder}/${name}.ptxas; exit 1; }" nvcc
+        ${PLAIT_NVCC} ${PLAIT_NVCC_FLAGS} -fatbin ${source} -o ${fatbin} VERBATIM)
     list(APPEND fatbins ${fatbin})
     string(APPEND images "extern const char image_${name}[] __attribute__((visibility(\"hidden\")));\n"
       "__asm__(\".section .rodata\\n.balign 64\\n.globl image_${name}\\n.hidden image_${name}\\nimage_${name}:\\n.incbin \\\"${fatbin}\\\"\\n\"\n"
