@@ -23,7 +23,7 @@ struct CUfunc_st {
 };
 static CudaFunction functions;
 
-// What plait offers before a launch; of the calling thread.
+// The operands that plait offers before a launch; of the calling thread.
 static _Thread_local CudaOperand offered[MOST_OPERANDS];
 static _Thread_local int offers;
 
@@ -194,7 +194,7 @@ static void translate(Launch *l) {
       word = s->own + (word - s->from);
       memcpy(l->arguments + at, &word, sizeof word);
     } else if (is_device_address(word))
-      wrong("cuLaunchKernel", "kernel %s: byte %zu of its arguments is an address in a device's memory that is no operand's",
+      wrong("cuLaunchKernel", "kernel %s: byte %zu of its arguments is an address in a device's memory outside of its operands",
             l->function->name, at);
   }
 }
@@ -213,7 +213,7 @@ static void on_fault(int signal_number, siginfo_t *info, void *unused) {
       wrong("cuLaunchKernel", "%s: reads or writes %lld bytes %s operand %s, which has %zu", where,
             (long long)(at < own ? own - at : at - own - (ptrdiff_t)x->bytes), at < own ? "before" : "past", x->name, x->bytes);
   }
-  wrong("cuLaunchKernel", "%s: reads or writes at %p, which is no operand's and not in its shared memory", where, (const void *)at);
+  wrong("cuLaunchKernel", "%s: reads or writes at %p, which belongs to none of its operands and shared arrays", where, (const void *)at);
 }
 
 void launch_run(Launch *l) {

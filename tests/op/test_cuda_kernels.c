@@ -164,7 +164,8 @@ static void same_bits_in_any_order(void **state) {
     assert_int_equal(pclose(output), 0);
     free(command);
     if (seed == 1) memcpy(first, digest_of, sizeof first);
-    else if (strcmp(first, digest_of) || !*first) fail_msg("seed %d gives other bits: %s and %s", seed, first, digest_of);
+    else if (strcmp(first, digest_of) || !*first)
+      fail_msg("seed %d gives other bits: %s and %s", seed, first, digest_of);
   }
 }
 

@@ -51,7 +51,7 @@ void kernels_run(CudaQueue *queue, const DeviceBound *bound, const KernelCall *c
   b->row->launch(&l);
 }
 
-// What a launch needs -----------------------------------------------------------------------------------------------
+// Parts of a launch ------------------------------------------------------------------------------------------------
 
 void *launch_bytes(Launch *l, const char *name, void *at, int64_t bytes, unsigned mode) {
   if (!at || bytes <= 0) return NULL;
@@ -128,7 +128,7 @@ int fits_first(const KernelCall *call, Dtype dtype) {
   return call->input[0].dtype == dtype && call->output[0].dtype == dtype;
 }
 
-// What is valid comes first.
+// Valid elements come first.
 int fits_prefix(const KernelCall *call, Dtype dtype) {
   return launch_valid(&call->input[0]) >= 0 && (!call->noutput || launch_valid(&call->output[0]) >= 0);
 }

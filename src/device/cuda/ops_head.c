@@ -50,7 +50,8 @@ static void make_logits(Head *h) {
 }
 
 static void use_logits(Head *h) {
-  static const char *const given[] = {"maximum", "sum", "target"}, *const stored[] = {"new maximum", "new sum", "new target"};
+  static const char *const given[] = {"maximum", "sum", "target"};
+  static const char *const stored[] = {"new maximum", "new sum", "new target"};
   HeadArguments a = h->a;
   const KernelCall *call = h->l->call;
   logits_of(h, CUDA_READS | CUDA_WRITES);
@@ -105,7 +106,7 @@ static Head head_of(Launch *l) {
 
 static Array array_of(const Operand *x) { return (Array){x->data, (int32_t)x->dtype}; }
 
-// What the op gives and is given, by its place among the operands (op/linear_cross_entropy.c).
+// Names what the op gives and is given, by its place among the operands (op/linear_cross_entropy.c).
 static void name_operands(Head *h, Op op) {
   const KernelCall *call = h->l->call;
   const Operand *in = call->input, *out = call->output;

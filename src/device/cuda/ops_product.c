@@ -12,9 +12,10 @@ static ProductArguments shape_of_product(const Operand *input, const MatmulAttr 
   int first = attr->m, second = nt || nn ? attr->n : attr->m; // dims before the other group
   int64_t a = operand_extent(x, 0, first), b = operand_extent(x, first, x->rank), c = operand_extent(w, 0, second),
           d = operand_extent(w, second, w->rank);
-  if (nt) return (ProductArguments){.rows = a, .columns = c, .depth = b, .a_row = b, .a_depth = 1, .b_column = d, .b_depth = 1};
-  if (nn) return (ProductArguments){.rows = a, .columns = d, .depth = b, .a_row = b, .a_depth = 1, .b_column = 1, .b_depth = d};
-  return (ProductArguments){.rows = b, .columns = d, .depth = a, .a_row = 1, .a_depth = b, .b_column = 1, .b_depth = d};
+  ProductArguments p = {.rows = a, .columns = d, .depth = b, .a_row = b, .a_depth = 1, .b_column = 1, .b_depth = d};
+  if (nt) p.columns = c, p.b_column = d, p.b_depth = 1;
+  if (!nt && !nn) p.rows = b, p.depth = a, p.a_row = 1, p.a_depth = b;
+  return p;
 }
 
 void launch_matmul(Launch *l) {

@@ -1,4 +1,4 @@
-// What kernels are called with: each has one struct by value, which the host fills (launch.h). Pointers are addresses
+// Arguments of kernels: each has one struct by value, which the host fills (launch.h). Pointers are addresses
 // in the device's memory. C11 and C++17, and laid out alike by both compilers.
 #pragma once
 #include "base/dtype.h"
@@ -34,7 +34,8 @@ typedef struct OptimizerArguments {
   int64_t n;
 } OptimizerArguments;
 
-// x, added, sum, y: (rows, width); gain, bias: (width); mean, rstd: (rows). added: what x is added to first, giving sum.
+// x, added, sum, y: (rows, width); gain, bias: (width); mean, rstd: (rows). added: what x is added to first, giving
+// sum.
 typedef struct NormArguments {
   const void *x, *added;
   void *y, *sum;
@@ -108,9 +109,9 @@ typedef struct AttentionArguments {
 } AttentionArguments;
 
 typedef enum HeadMode { HEAD_LOSS, HEAD_GRADIENT, HEAD_LOGITS } HeadMode;
-// A chunk of rows, from `first` on. logits (chunk, words), of the dtype of sums; targets, given: of all rows, the second
-// maximum, sum and target's logit of whole rows; stored: those of these words; dlogits: a copy of what logits become.
-// The latter, and losses, begin at the chunk.
+// A chunk of rows, from `first` on. logits (chunk, words), of the dtype of sums; targets, given: of all rows, the
+// second maximum, sum and target's logit of whole rows; stored: those of these words; dlogits: a copy of what logits
+// become. The latter, and losses, begin at the chunk.
 typedef struct HeadArguments {
   void *logits;
   double *losses;

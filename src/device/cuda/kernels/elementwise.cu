@@ -1,4 +1,4 @@
-// What reads and writes each element once.
+// Ops that read and write each element once.
 #include "device/cuda/kernels/kernel.h"
 #include "op/attributes.h"
 

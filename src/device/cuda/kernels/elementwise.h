@@ -4,7 +4,8 @@ typedef struct NAME(Pack) { ALIGNED16 ELEMENT e[16 / sizeof(ELEMENT)]; } NAME(Pa
 
 INLINE void NAME(take)(NAME(Pack) *pack, const void *from, int64_t at, int64_t n) {
   const ELEMENT *x = (const ELEMENT *)from + at;
-  if (at + FAULT(kernel_pack_past_the_end, NAME(PACK), 1) <= n && (uintptr_t)x % 16 == 0) *pack = *(const NAME(Pack) *)x;
+  const int whole = at + FAULT(kernel_pack_past_the_end, NAME(PACK), 1) <= n;
+  if (whole && (uintptr_t)x % 16 == 0) *pack = *(const NAME(Pack) *)x;
   else
     for (int i = 0; i < NAME(PACK); i++) pack->e[i] = at + i < n ? x[i] : (ELEMENT)0;
 }

@@ -1,4 +1,4 @@
-// What the head does with logits, which product.h has made.
+// The head: statistics, losses and gradients of logits, which product.h has made.
 #include "device/cuda/kernels/kernel.h"
 
 KERNEL_MARK(head)

@@ -26,7 +26,8 @@ KERNEL(NAME(head), HeadArguments) {
   for (int64_t v = THREAD; v < a.words; v += THREADS) {
     REAL value = 0;
     if (target >= 0 && v < FAULT(kernel_padding_is_a_word, words, a.words))
-      value = a.mode == HEAD_LOGITS ? logit[v] : (REAL_EXP(logit[v] - statistics[0]) / statistics[1] - (v == local)) * seed;
+      value = a.mode == HEAD_LOGITS ? logit[v]
+                                    : (REAL_EXP(logit[v] - statistics[0]) / statistics[1] - (v == local)) * seed;
     logit[v] = value;
     if (a.dlogits.data) PUT(a.dlogits, BLOCK * a.words + v, value);
   }

@@ -9,8 +9,8 @@ KERNEL(NAME(embedding), EmbeddingArguments) {
 }
 
 // Adds to the gradient of a table, which already holds what there is to add to. A block a token and BLOCK_THREADS
-// columns: the first token of a word adds all of its rows, in rising order; blocks of later ones end. Chunks of tokens in
-// which the word is not are passed over.
+// columns: the first token of a word adds all of its rows, in rising order; blocks of later ones end. Chunks of tokens
+// in which the word is not are passed over.
 KERNEL(NAME(embedding_grad), EmbeddingArguments) {
   SHARED(int64_t, id, BLOCK_THREADS);
   const int64_t blocks = (a.width + THREADS - 1) / THREADS, token = BLOCK / blocks,
