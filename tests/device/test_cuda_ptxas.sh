@@ -1,6 +1,6 @@
 #!/bin/bash
 # tier 1
-# What ptxas said of each kernel when this build compiled it: no register is spilled to memory, for any architecture, and all kernels are there.
+# By the words of ptxas when this build compiled each kernel: no register is spilled to memory, for any architecture, and all kernels are there.
 . "$SOURCE/tests/script.sh"
 folder=${PLAIT%/*}/cuda
 if ! ls "$folder"/*.ptxas >/dev/null 2>&1; then

@@ -106,7 +106,10 @@ PLAIT_CUDA_HOST=matmull refuse 2 '^plait train: run.backend is cuda: PLAIT_CUDA_
 sed 's/kernels_rows_h/kernels_rows_x/g' "$PLAIT_CUDA_DRIVER" >other.so # as one that was built from other sources
 PLAIT_CUDA_DRIVER=$work/other.so refuse 2 "^plait train: run.backend is cuda: $work/other.so has kernels of other sources than this plait" "$PLAIT" train recipe.yaml $cuda
 sed 's/emulated_operands/emulated_operandx/g' "$PLAIT_CUDA_DRIVER" >card.so # it is taken for a card's
-PLAIT_CUDA_DRIVER=$work/card.so refuse 2 'does not take the kernels of [a-z]*: CUDA_ERROR_INVALID_IMAGE|this plait was built without kernels for cards: ' "$PLAIT" train recipe.yaml $cuda
+PLAIT_EMULATED_VERSION=99000 PLAIT_CUDA_DRIVER=$work/card.so refuse 2 'does not take the kernels of [a-z]*: CUDA_ERROR_INVALID_IMAGE|this plait was built without kernels for cards: ' \
+  "$PLAIT" train recipe.yaml $cuda
+PLAIT_CUDA_DRIVER=$work/card.so refuse 2 'compiled by the nvcc of CUDA 1[3-9]\.[0-9], and the driver .*/card.so is one for CUDA 12.0: |CUDA_ERROR_INVALID_IMAGE|built without kernels' \
+  "$PLAIT" train recipe.yaml $cuda
 PLAIT_EMULATED_MEMORY=2500000 refuse 1 '^plait train: 2 ranks on the cuda device of rank 0 need [0-9.]+ MB of its memory, but only 2.50 MB of 2.50 MB are free' \
   "$PLAIT" train recipe.yaml $cuda
 [ ! -e refused ] || fail "a refused run has a folder"

@@ -52,9 +52,8 @@ void cuda_enter(const CudaInstance *instance);
 int cuda_noted(CudaQueue *queue, CudaResult result, const char *call, const char *what);
 int cuda_has_failed(CudaQueue *queue);
 
-// modules.c: whether this binary has code for cards; and loads it, once for an instance. PLAIT_INFEASIBLE: there is
-// none, the device does not take it, or the emulated driver's was made of other sources.
-int cuda_has_code(void);
+// modules.c: loads the kernels of an instance, once. PLAIT_INFEASIBLE: this binary has none for cards, the device does
+// not take them, or the emulated driver's are of other sources.
 int cuda_load_kernels(CudaInstance *instance, Error *error);
 
 // launch.c: ops with a kernel for the device. 0: it has none, or PLAIT_CUDA_HOST names it. bind and run are for ops on

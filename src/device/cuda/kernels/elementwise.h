@@ -4,15 +4,15 @@ typedef struct NAME(Pack) { ALIGNED16 ELEMENT e[16 / sizeof(ELEMENT)]; } NAME(Pa
 
 INLINE void NAME(take)(NAME(Pack) *pack, const void *from, int64_t at, int64_t n) {
   const ELEMENT *x = (const ELEMENT *)from + at;
-  const int whole = at + FAULT(kernel_pack_past_the_end, NAME(PACK), 1) <= n;
-  if (whole && (uintptr_t)x % 16 == 0) *pack = *(const NAME(Pack) *)x;
+  if (at + NAME(PACK) <= n && (uintptr_t)x % 16 == 0) *pack = *(const NAME(Pack) *)x;
   else
     for (int i = 0; i < NAME(PACK); i++) pack->e[i] = at + i < n ? x[i] : (ELEMENT)0;
 }
 
 INLINE void NAME(give)(void *to, const NAME(Pack) *pack, int64_t at, int64_t n) {
   ELEMENT *y = (ELEMENT *)to + at;
-  if (at + NAME(PACK) <= n && (uintptr_t)y % 16 == 0) *(NAME(Pack) *)y = *pack;
+  const int whole = at + FAULT(kernel_pack_past_the_end, NAME(PACK), 1) <= n;
+  if (whole && (uintptr_t)y % 16 == 0) *(NAME(Pack) *)y = *pack;
   else
     for (int i = 0; i < NAME(PACK) && at + i < n; i++) y[i] = pack->e[i];
 }
