@@ -14,6 +14,7 @@
 #include "comm/net_shared.h"
 #include "net/secret.h"
 #include "elastic/etcd_http.h"
+#include "serve/http.h"
 #include "base/cores.h"
 #include <ctype.h>
 #include <dirent.h>
@@ -348,6 +349,19 @@ static void tell_curl(void) {
          etcd_http_is_built() ? "apt-get install libcurl4" : "apt-get install libcurl4-openssl-dev, then make");
 }
 
+static void tell_http(void) {
+  const char *version = http_version();
+  if (version) {
+    say(GOOD, "microhttpd", "%s (plait serve)", version);
+    return;
+  }
+  say(MISSING, "microhttpd",
+      http_is_built() ? "plait was built with libmicrohttpd, but it cannot be loaded"
+                      : "plait was built without libmicrohttpd");
+  advice("answering requests of OpenAI's clients (plait serve)",
+         http_is_built() ? "apt-get install libmicrohttpd12" : "apt-get install libmicrohttpd-dev, then make");
+}
+
 static void tell_build(void) {
   char pcre[64] = "";
   pcre2_config(PCRE2_CONFIG_VERSION, pcre);
@@ -401,6 +415,7 @@ int cmd_doctor(int argc, char **argv) {
   tell_net();
   tell_tls();
   tell_curl();
+  tell_http();
   tell_build();
   puts("\nFor work on plait itself");
   tell_tools();

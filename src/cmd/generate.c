@@ -26,13 +26,6 @@ static int open_tokenizer(Generate *g, Error *error) {
   return PLAIT_OK;
 }
 
-static int choose_window(Generate *g, Error *error) {
-  const ModelConfig *c = &g->source.config;
-  if (g->window) return model_check_length(c, "--window", g->window, error);
-  g->window = engine_usual_context(&g->source);
-  return PLAIT_OK;
-}
-
 RequestOptions generate_request(const Generate *g) {
   return (RequestOptions){.most = g->max_tokens,
                           .ends = g->text.ends.data,
@@ -48,16 +41,7 @@ RequestOptions generate_request(const Generate *g) {
 }
 
 int generate_encode(const Generate *g, const char *prompt, size_t bytes, IdVector *ids, int64_t *missed, Error *error) {
-  for (int i = 0; i < g->text.before.count; i++) vec_push(ids, g->text.before.data[i]);
-  TokenizerScratch *scratch = tokenizer_scratch_create(g->tokenizer);
-  int code = tokenizer_encode_with(g->tokenizer, scratch, prompt, bytes, 0, ids, error);
-  *missed = code ? 0 : tokenizer_missed(scratch).bytes;
-  tokenizer_scratch_destroy(scratch);
-  if (!code && !ids->count && g->text.bos >= 0) vec_push(ids, g->text.bos);
-  if (!code && !ids->count)
-    code = error_set(error, PLAIT_BAD_INPUT,
-                     "the prompt is empty, and the tokenizer has no end-of-text token to start from");
-  return code;
+  return text_setup_encode(&g->text, g->tokenizer, prompt, bytes, ids, missed, error);
 }
 
 void generate_stream(const Generate *g, const IdVector *ids, TokenizerStream *stream) {
@@ -125,11 +109,12 @@ static int generate_one(Generate *g, Error *error) {
   if (!code && missed)
     fprintf(stderr, "plait generate: warning: the tokenizer's vocabulary lacks %lld byte%s of the prompt\n",
             (long long)missed, missed > 1 ? "s" : "");
-  if (!code && ids.count > g->window)
+  int context = engine_options(g->engine)->context;
+  if (!code && ids.count > context)
     fprintf(stderr,
-            "plait generate: note: the model looks back on %lld tokens (--window), so that it reads the last of the "
+            "plait generate: note: the model looks back on %d tokens (infer.context), so that it reads the last of the "
             "prompt's %d\n",
-            (long long)g->window, ids.count);
+            context, ids.count);
   o.prompt = ids.data;
   o.count = ids.count;
   if (!code && o.most) code = engine_submit(g->engine, &o, &request, error);
@@ -167,25 +152,26 @@ static int generate(Generate *g, const Operands *words, Launch *launch, Error *e
   int code = check_words(g, error);
   if (!code) code = model_source_open(&g->source, words->words[0], error);
   if (!code) code = open_tokenizer(g, error);
-  if (!code) code = choose_window(g, error);
+  if (!code && g->prompts && !launch->rank) code = generate_file_open(g, error);
   code = launch_agree(launch, code, error);
-  static const RecipeInstead instead[] = {{"data.seq_len", "--window N"},
+  static const RecipeInstead instead[] = {{"data.seq_len", "infer.context"},
                                           {"data.tokenizer", "--tokenizer FILE"},
                                           {"run.seed", "--seed N"},
                                           {NULL, NULL}};
-  if (!g->requests) g->requests = g->prompts ? 8 : 1;
-  const EngineOptions o = {.speculate = g->speculate,
-                           .model = {.command = "plait generate",
-                                     .instead = instead,
-                                     .context = g->window,
-                                     .requests = g->requests,
-                                     .kv_memory = 1e6 * g->kv_memory,
-                                     .threads = (int)g->threads,
-                                     .key_count = words->count - 1,
-                                     .keys = words->words + 1}};
+  char *context = xformat("infer.context=%lld", (long long)g->window), **keys = words->words;
+  int count = words->count - 1;
+  if (g->window) keys[0] = context; // the path was read; keys after it are stronger
+  const EngineOptions o = {.command = "plait generate",
+                           .instead = instead,
+                           .requests = g->prompts ? 0 : 1,
+                           .threads = (int)g->threads,
+                           .key_count = g->window ? count + 1 : count,
+                           .keys = g->window ? keys : keys + 1};
   if (!code) code = engine_open(&g->engine, &g->source, &o, launch, error);
   if (!code) code = run(g, launch, error);
   engine_close(g->engine);
+  free(context);
+  generate_file_close(g);
   text_setup_free(&g->text);
   tokenizer_destroy(g->tokenizer);
   model_source_close(&g->source);
@@ -218,22 +204,6 @@ int cmd_generate(int argc, char **argv) {
        .argument = "FILE",
        .help = "of --prompts: the file of answers, a line for each prompt in the same order; what an earlier run has "
                "answered stays"},
-      {.name = "requests",
-       .kind = OPTION_INTEGER,
-       .value = &g.requests,
-       .argument = "N",
-       .help = "of --prompts: how many are computed at a time (of each data rank); their answers do not depend on it",
-       .shown = "8",
-       .least = 1,
-       .most = 4096},
-      {.name = "kv-memory",
-       .kind = OPTION_REAL,
-       .value = &g.kv_memory,
-       .argument = "MB",
-       .help = "megabytes of the cache of keys and values of each data rank; requests that find no room in it wait",
-       .shown = "enough for all requests",
-       .least = 1e-6,
-       .most = 1e12},
       {.name = "logprobs",
        .kind = OPTION_INTEGER,
        .value = &g.logprobs,
@@ -284,14 +254,6 @@ int cmd_generate(int argc, char **argv) {
        .help = "divides positive logits of tokens that the text has already by R, and multiplies negative ones",
        .least = 0.01,
        .most = 100},
-      {.name = "speculate",
-       .kind = OPTION_INTEGER,
-       .value = &g.speculate,
-       .argument = "N",
-       .help = "guess up to N tokens by what followed the last ones before, and verify them at once: the same text, "
-               "sooner where it repeats itself",
-       .least = 0,
-       .most = REQUEST_MOST_DRAFTS},
       {.name = "seed",
        .kind = OPTION_INTEGER,
        .value = &g.seed,
@@ -309,8 +271,7 @@ int cmd_generate(int argc, char **argv) {
        .kind = OPTION_INTEGER,
        .value = &g.window,
        .argument = "N",
-       .help = "the most tokens that the model looks back on; where they are full, the newer half stays; 0: as in "
-               "training, at most 4096",
+       .help = "the key infer.context by its old name; 0: auto",
        .least = 0,
        .most = 1 << 24},
       {.name = "tokenizer",
@@ -340,7 +301,7 @@ int cmd_generate(int argc, char **argv) {
       "  plait generate runs/demo/checkpoints/best --prompt 'struct '   # of a run with checkpoint.best: true\n"
       "  plait generate SmolLM-135M --prompt 'Once upon a time' --top-k 40 --seed 7 --verbose\n"
       "  plait generate SmolLM-135M --prompt 'Once' mesh.tp=3 mesh.pp=2\n"
-      "  plait generate SmolLM-135M --prompts questions.jsonl --out answers.jsonl --requests 16\n",
+      "  plait generate SmolLM-135M --prompts questions.jsonl --out answers.jsonl infer.requests=16\n",
       .takes = TAKES_MODEL};
   Operands operands;
   int status = options_parse(&help, options, COUNT(options), 1, INT_MAX, argc, argv, &operands);

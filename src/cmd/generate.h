@@ -5,15 +5,18 @@
 #include "infer/text_setup.h"
 #include "tokenizer/tokenizer.h"
 
+typedef struct PromptFile PromptFile;
+
 typedef struct Generate {
   const char *prompt, *prompts, *out_path, *tokenizer_path;
-  int64_t max_tokens, window, seed, top_k, threads, requests, speculate, logprobs;
-  double temperature, top_p, min_p, repetition, kv_memory;
+  int64_t max_tokens, window, seed, top_k, threads, logprobs; // window: 0, or infer.context by its old name
+  double temperature, top_p, min_p, repetition;
   bool ignore_eos, stop_at_end, verbose;
   ModelSource source;
   Tokenizer *tokenizer;
   TextSetup text;
   Engine *engine;
+  PromptFile *file; // of --prompts, on rank 0
   uint8_t *allowed; // (vocab) ids that stand for something
 } Generate;
 
@@ -27,6 +30,9 @@ void generate_stream(const Generate *g, const IdVector *ids, TokenizerStream *st
 // On stderr, with --verbose: tokens/s and what else the engine has counted.
 void generate_print_speed(const Generate *g, bool ended);
 
-// Answers all lines of g->prompts that g->out_path has no answer to yet. PLAIT_BAD_INPUT, with a sentence, at the end
-// where some could not be answered, which their answers say.
+// Opens g->prompts and g->out_path, and finds what an earlier run has answered. The caller closes, also after an error.
+int generate_file_open(Generate *g, Error *error);
+void generate_file_close(Generate *g);
+// Answers all lines that have no answer yet. PLAIT_BAD_INPUT, with a sentence, at the end where some could not be
+// answered, which their answers say.
 int generate_file(Generate *g, Error *error);

@@ -163,8 +163,10 @@ static void check_engine(const char *name) {
   Engine *engine;
   golden_open(&golden, name, "golden");
   Launch launch = {.ranks = 1};
-  const EngineOptions options = {.model = {.command = "test", .context = SEQ, .threads = THREADS}, .tokens = 5};
+  char *keys[] = {xformat("infer.context=%d", SEQ), xstrdup("infer.requests=1"), xstrdup("infer.tokens=5")};
+  const EngineOptions options = {.command = "test", .threads = THREADS, .key_count = 3, .keys = keys};
   SUCCEED(engine_open(&engine, &golden.source, &options, &launch, &error));
+  for (int i = 0; i < 3; i++) free(keys[i]);
   int32_t *tokens = batch_of(&golden, "tokens", 0), *documents = batch_of(&golden, "documents", 0);
   int n = 0, drawn = 0;
   while (n < SEQ - 3 && documents[n] == 0) n++; // the first document: later ones of ragged cases are cut off
