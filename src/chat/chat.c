@@ -49,7 +49,8 @@ static int cut_prefill(JinjaOutput *o, int last, Error *error) {
   while (i > 0 && o->parts.data[i - 1].origin != last) i--;
   if (!i)
     return error_set(error, PLAIT_BAD_INPUT,
-                     "messages[%d].content, the beginning of the answer, is not in what the template makes of it", last);
+                     "messages[%d].content, the beginning of the answer, is not in what the template makes of it",
+                     last);
   o->parts.count = i;
   o->text.count = (int)o->parts.data[i - 1].end;
   return PLAIT_OK;
@@ -137,9 +138,10 @@ static void try_template(Chat *chat) {
       "\"tool_calls\": [{\"id\": \"callabcd1\", \"type\": \"function\", \"function\": {\"name\": \"trial\", "
       "\"arguments\": {\"argument_x\": \"value_x\"}}}]}, {\"role\": \"tool\", \"tool_call_id\": \"callabcd1\", "
       "\"name\": \"trial\", \"content\": \"a result\"}]";
-  static const char tools[] = "[{\"type\": \"function\", \"function\": {\"name\": \"trial\", \"description\": \"to try\", "
-                              "\"parameters\": {\"type\": \"object\", \"properties\": {\"argument_x\": {\"type\": "
-                              "\"string\"}}}}}]";
+  static const char tools[] =
+      "[{\"type\": \"function\", \"function\": {\"name\": \"trial\", \"description\": \"to try\", "
+      "\"parameters\": {\"type\": \"object\", \"properties\": {\"argument_x\": {\"type\": "
+      "\"string\"}}}}}]";
   ChatTraits *t = &chat->traits;
   t->developer = strstr(chat->source.text, "developer");
   if (!renders(chat, user, NULL, "a plain question", "'type'")) {
