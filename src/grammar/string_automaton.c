@@ -50,6 +50,20 @@ static void find_runs(StringAutomaton *a) {
   }
 }
 
+// endless: there is no bound of lengths, and a look at all states would say no more.
+static void find_most(StringAutomaton *a, bool endless) {
+  a->most = xcalloc((size_t)a->states + 1, 1);
+  memset(a->most, endless ? RUN_ENDLESS : 0, (size_t)a->states);
+  for (bool changed = !endless; changed;) {
+    changed = false;
+    for (int s = a->states - 1; s >= 0; s--)
+      for (int k = 0; k < a->kinds; k++) {
+        int next = a->next[s * a->kinds + k], most = next < 0 ? 0 : a->most[next] + (a->most[next] < RUN_ENDLESS);
+        if (most > a->most[s]) a->most[s] = (uint8_t)most, changed = true;
+      }
+  }
+}
+
 // Makes an automaton of a table and takes it over.
 static int finish(StringAutomaton *a, CharTable *table, Error *error) {
   a->states = table->states;
@@ -148,7 +162,9 @@ int string_automaton_pattern(StringAutomaton *a, const char *text, size_t bytes,
     code = count_characters(&table, min, max, error);
     if (code >= 0) drop_dead_ends(&table);
   }
-  if (code >= 0) return finish(a, &table, error);
+  if (code >= 0) code = finish(a, &table, error);
+  if (code >= 0) find_most(a, max < 0);
+  if (code >= 0) return code;
   char_table_free(&table);
   return code;
 }
@@ -251,7 +267,9 @@ int string_automaton_words(StringAutomaton *a, const StringWord *words, int coun
   a->states = table.states;
   a->next = table.next;
   list_words(a, &table.kinds, words, count);
-  return finish(a, &table, error);
+  if (finish(a, &table, error) < 0) return PLAIT_BAD_INPUT;
+  find_most(a, true);
+  return PLAIT_OK;
 }
 
 bool string_is_live(const StringAutomaton *a, int state, int place) {
@@ -294,6 +312,7 @@ void string_automaton_free(StringAutomaton *a) {
   free(a->next);
   free(a->out);
   free(a->run);
+  free(a->most);
   free(a->class);
   free(a->word_start);
   free(a->words);

@@ -16,6 +16,7 @@ typedef struct StringAutomaton {
   int *class;    // (states) equal where the same kinds may follow
   uint8_t *run;  // (states) at least 1: for as many characters, all states that are passed are of the same class, so
                 // that it alone says which may follow; RUN_ENDLESS: for all
+  uint8_t *most; // (states) characters that may follow at most; RUN_ENDLESS: that many, or more
   bool any;      // it has one state, which all characters lead to
   bool others;   // strings that the list does not have are accepted too
   int64_t min, max; // of characters, where `any`; max < 0: no bound
