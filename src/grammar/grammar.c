@@ -13,6 +13,7 @@ struct GrammarState {
   Vec(Thread) pool; // of a walk along the trie: the places at each depth, one after another
   int *starts;      // (TOKEN_BYTES + 2) where those of each depth begin in it
   Vec(uint8_t) mask, rests, ranks;
+  Vec(int) open;
 };
 
 GrammarState *grammar_begin(const Grammar *g) {
@@ -41,6 +42,7 @@ void grammar_end(GrammarState *s) {
   vec_free(&s->mask);
   vec_free(&s->rests);
   vec_free(&s->ranks);
+  vec_free(&s->open);
   free(s->starts);
   free(s);
 }
@@ -161,33 +163,33 @@ static void allow_key_closers(GrammarState *s, const Thread *key, const TokenTri
 
 enum { MASK_STAYS = 1, MASK_CLOSES = 2 }; // a token stays within the string; it ends the string where it may end
 
-// The tokens with which a string continues that is not of any characters; and, where `closes`, with which it ends.
-// Those that need no more than `run` characters are left out, and where `closes` is not set those that need too many.
-static void walk_content(const StringAutomaton *a, const Thread *t, const TokenTrie *trie, int run, bool closes,
+// The tokens with which a string continues that is not of any characters; and, where `open` is NULL, with which it
+// ends. open: (count + 1) how many tokens of lower ranks are to be looked at.
+static void walk_content(const StringAutomaton *a, const Thread *t, const TokenTrie *trie, const int *open,
                          uint8_t *mask) {
   const Closer *closers = trie->closers[a->chars.shape[t->place]];
-  int most = a->most[t->state], closer = 0, end = trie->closer_count[a->chars.shape[t->place]];
+  const ByteTrie *all = &trie->all;
+  int closer = 0, end = trie->closer_count[a->chars.shape[t->place]];
   int states[TOKEN_BYTES + 1] = {t->state}, places[TOKEN_BYTES + 1] = {t->place};
-  for (int i = 0; i < trie->all.nodes;) {
-    int d = trie->all.depth[i], state = states[d], next = a->chars.next[places[d] * 256 + trie->all.byte[i]];
-    bool fits = next >= 0 && trie->longest[i] > run && (closes || trie->shortest[i] <= most);
+  for (int i = 0; i < all->nodes;) {
+    int d = all->depth[i], state = states[d], next = a->chars.next[places[d] * 256 + all->byte[i]];
+    bool fits = next >= 0 && (!open || open[all->rank[all->skip[i]]] > open[all->rank[i]]);
     if (fits && next >= CHAR_DONE) {
       state = a->next[state * a->kinds + next - CHAR_DONE];
       next = 0;
       fits = state >= 0;
     } else if (fits) fits = string_is_live(a, state, next);
-    else if (closes && trie->all.byte[i] == '"' && !places[d] && a->out[state] != STRING_REFUSED) {
+    else if (!open && all->byte[i] == '"' && !places[d] && a->out[state] != STRING_REFUSED) {
       while (closer < end && closers[closer].node < i) closer++;
-      for (; closer < end && closers[closer].node < trie->all.skip[i]; closer++)
-        mask[closers[closer].token] = MASK_CLOSES;
+      for (; closer < end && closers[closer].node < all->skip[i]; closer++) mask[closers[closer].token] = MASK_CLOSES;
     }
     if (!fits) {
-      i = trie->all.skip[i];
+      i = all->skip[i];
       continue;
     }
     states[d + 1] = state;
     places[d + 1] = next;
-    allow(&trie->all, i++, mask);
+    allow(all, i++, mask);
   }
 }
 
@@ -208,14 +210,21 @@ static void look_at_class(GrammarState *s, const StringAutomaton *a, int state, 
   mask_cache_put(s->frames.g->cache, &key, mask, (size_t)trie->count);
 }
 
-// As walk_content, from between two characters: a token that needs no more characters than the run of the state has
-// goes by its class; longer ones, and those that end the string, are looked at.
+// As walk_content, from between two characters: a token that needs no more characters than the run of the state has may
+// follow if its class says so. Others are looked at, but for those that need more than may follow at all.
 static void look_at_run(GrammarState *s, const Thread *t, const TokenTrie *trie, uint8_t *mask) {
   const StringAutomaton *a = thread_string(&s->frames, t);
   int run = a->run[t->state] < NEEDS_REFUSED ? a->run[t->state] : NEEDS_REFUSED - 1;
+  int most = a->most[t->state] < NEEDS_REFUSED ? a->most[t->state] : NEEDS_REFUSED - 1;
+  vec_reserve(&s->open, trie->count + 1);
+  int *open = s->open.data;
   look_at_class(s, a, t->state, trie, mask);
-  for (int i = 0; i < trie->count; i++) mask[i] &= trie->needs[i] <= run;
-  if (run < trie->most_needs && run < a->most[t->state]) walk_content(a, t, trie, run, false, mask);
+  open[0] = 0;
+  for (int r = 0; r < trie->count; r++) {
+    mask[r] &= trie->needs[r] <= run;
+    open[r + 1] = open[r] + (!mask[r] & (trie->needs[r] <= most));
+  }
+  if (open[trie->count]) walk_content(a, t, trie, open, mask);
   for (int i = 0; i < trie->closer_count[0]; i++) {
     const Closer *c = &trie->closers[0][i];
     TokenText token = token_text(trie, trie->id[c->token]);
@@ -229,7 +238,7 @@ static void look_at_run(GrammarState *s, const Thread *t, const TokenTrie *trie,
 static void look_at_content(GrammarState *s, const Thread *t, const TokenTrie *trie, uint8_t *mask) {
   memset(mask, 0, (size_t)trie->count);
   if (!t->place) look_at_run(s, t, trie, mask);
-  else walk_content(thread_string(&s->frames, t), t, trie, -1, true, mask);
+  else walk_content(thread_string(&s->frames, t), t, trie, NULL, mask);
 }
 
 // Allows the tokens that end a string, by what follows the quote. mask: NULL where the string has any characters.

@@ -80,7 +80,6 @@ static void look_from(TokenTrie *t, int place, int *places, int *counts) {
     counts[d + 1] = counts[d] + (next >= CHAR_DONE);
     int need = counts[d + 1] + (places[d + 1] != 0);
     for (int r = t->all.rank[i]; r < t->all.rank[i + 1]; r++) needs[r] = (uint8_t)need;
-    if (need > t->most_needs) t->most_needs = need;
     i++;
   }
   t->closers[place] = closers.data;
@@ -122,22 +121,6 @@ static void collect_rests(TokenTrie *t) {
   vec_free(&owners);
 }
 
-// Tokens that end the string do not count: they are in a list of their own.
-static void find_lengths(TokenTrie *t) {
-  t->longest = xcalloc((size_t)t->all.nodes + 1, 1);
-  t->shortest = xcalloc((size_t)t->all.nodes + 1, 1);
-  for (int i = t->all.nodes - 1; i >= 0; i--) {
-    int r = t->all.rank[i], most = 0, least = NEEDS_REFUSED;
-    if (r < t->all.rank[i + 1] && t->needs[r] < NEEDS_REFUSED) most = least = t->needs[r];
-    for (int k = i + 1; k < t->all.skip[i]; k = t->all.skip[k]) {
-      if (t->longest[k] > most) most = t->longest[k];
-      if (t->shortest[k] < least) least = t->shortest[k];
-    }
-    t->longest[i] = (uint8_t)most;
-    t->shortest[i] = (uint8_t)least;
-  }
-}
-
 static void look_from_all(TokenTrie *t) {
   CharKinds one;
   CHECK(char_kinds_make(NULL, 0, &one) && json_chars_make(&one, &t->chars));
@@ -146,7 +129,6 @@ static void look_from_all(TokenTrie *t) {
   int *places = xcalloc(2 * (TOKEN_BYTES + 1), sizeof *places);
   for (int p = 0; p < t->chars.states; p++) look_from(t, p, places, places + TOKEN_BYTES + 1);
   free(places);
-  find_lengths(t);
   collect_rests(t);
 }
 
@@ -231,8 +213,6 @@ void token_trie_free(TokenTrie *t) {
   free(t->specials);
   free(t->rest_has_key);
   free(t->needs);
-  free(t->longest);
-  free(t->shortest);
   json_chars_free(&t->chars);
   free(t);
 }

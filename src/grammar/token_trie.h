@@ -31,9 +31,6 @@ struct TokenTrie {
   ByteTrie rests;  // what follows the quote in tokens that end a string
   int rest_count;
   bool *rest_has_key; // (rest_count) it may have a whole key in it: two quotes
-  int most_needs;     // of all tokens that have a number
-  uint8_t *longest,
-      *shortest; // (nodes of all) the most and the least that tokens below need from between two characters
   // Of each place within a string (a state of chars):
   uint8_t *needs; // (places, count) characters that the string must have room for, so that it may have the token;
                   // NEEDS_REFUSED: the token ends the string, or does not belong there
