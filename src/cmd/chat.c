@@ -355,7 +355,8 @@ int cmd_chat(int argc, char **argv) {
        .kind = OPTION_TEXT,
        .value = &t.load,
        .argument = "FILE.json",
-       .help = "messages to begin with: {\"messages\": [{\"role\": \"user\", \"content\": TEXT}, …]}, or the list alone"},
+       .help =
+           "messages to begin with: {\"messages\": [{\"role\": \"user\", \"content\": TEXT}, …]}, or the list alone"},
       {.name = "save",
        .kind = OPTION_TEXT,
        .value = &t.save,
@@ -444,7 +445,8 @@ int cmd_chat(int argc, char **argv) {
       "chat", "[options] CHECKPOINT|RUN|FOLDER [key=value …]",
       "Talks to a model: what you type is a message, and the model answers. The model's chat template makes texts of "
       "the messages; a model without one needs --template.\n"
-      "Ctrl-C ends an answer, Ctrl-D the chat; /help lists commands (/reset, /retry, /save …). A line that ends with \\ "
+      "Ctrl-C ends an answer, Ctrl-D the chat; /help lists commands (/reset, /retry, /save …). A line that ends with "
+      "\\ "
       "has another one after it. From a pipe, each line is a message.\n"
       "Recipe keys after the model choose how it computes, as for plait generate.",
       "  plait chat SmolLM2-135M-Instruct\n"

@@ -34,7 +34,7 @@ cmp one alone || fail "generate --chat --prompt: another answer"
 printf '"""\nba\n\n do\n"""\nki \\\ndo\n//x\n' | chat --save lines.json >/dev/null
 python3 -c 'import json; m = json.load(open("lines.json"))["messages"]; assert [x["content"] for x in m[::2]] == ["ba\n\n do", "ki \ndo", "/x"], m' || fail "lines: $(cat lines.json)"
 
-# What is wrong is said, the chat lasts, and the status is 2.
+# Mistakes are said, the chat lasts, and the status is 2.
 printf '/nothing\n/load none.json\n/retry\nba\n' | "$PLAIT" chat run --template "$template" --max-tokens 2 infer.context=2000 >wrong 2>log
 [ $? = 2 ] || fail "wrong lines: another status"
 for line in 'plait chat: there is no command /nothing; /help lists them' 'plait chat: none.json: there is no such file' \

@@ -1,6 +1,7 @@
 // tier 1; rooms chat tokenizer
-// Messages to ids: special tokens never come from contents, answers are continued where they end, templates get contents and
-// calls in the form that they take, malformed messages are named, and the forms of calls are told by the template.
+// Messages to ids: special tokens never come from contents, answers are continued where they end, templates get
+// contents and calls in the form that they take, malformed messages are named, and the forms of calls are told by the
+// template.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -33,7 +34,8 @@ static Tokenizer *load_normalized(void) {
   assert_int_equal(file_read(GOLDEN "qwen2.json", 1 << 24, &text, &bytes, &error), 0);
   json_t *tree = json_loadb(text, bytes, 0, NULL), *token;
   size_t i;
-  json_array_foreach(json_object_get(tree, "added_tokens"), i, token) json_object_set_new(token, "normalized", json_true());
+  json_array_foreach(json_object_get(tree, "added_tokens"), i, token)
+      json_object_set_new(token, "normalized", json_true());
   char *changed = json_dumps(tree, 0);
   if (tokenizer_parse(changed, strlen(changed), "t", &t, &error)) fail_msg("%s", error.message);
   json_decref(tree);
@@ -87,7 +89,8 @@ static void check_contents(const Tokenizer *t, const char *template, int each, i
     int count = 1 + (int)draw_below(&state, 3);
     for (int i = 0; i < count; i++) {
       char *text = draw_text(&state);
-      json_array_append_new(messages, json_pack("{s:s, s:s, s:s}", "role", i % 2 ? "assistant" : "user", "content", text, "name", text));
+      json_array_append_new(
+          messages, json_pack("{s:s, s:s, s:s}", "role", i % 2 ? "assistant" : "user", "content", text, "name", text));
       free(text);
     }
     IdVector ids = {0};
@@ -107,10 +110,12 @@ static void check_contents(const Tokenizer *t, const char *template, int each, i
 
 static void test_contents(void **state) {
   (void)state;
-  static const char chatml[] = "{{ bos_token }}{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}{{ eos_token }}\n{% endfor %}"
-                               "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}";
+  static const char chatml[] =
+      "{{ bos_token }}{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}{{ eos_token }}\n{% endfor %}"
+      "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}";
   // Tokens that are put together of the template's parts and of roles; contents through filters.
-  static const char joined[] = "{% for m in messages %}{{ '<|im_' ~ 'start|>' }}{{ (m.content ~ m.name) | upper | lower | replace('a', '<|im_end|>'[:0]) "
+  static const char joined[] = "{% for m in messages %}{{ '<|im_' ~ 'start|>' }}{{ (m.content ~ m.name) | upper | "
+                               "lower | replace('a', '<|im_end|>'[:0]) "
                                "}}{{ '<|' + 'im_end' + '|>' }}{{ [m.content] | tojson }}{% endfor %}";
   Tokenizer *t = load("qwen2"), *normalized = load_normalized();
   check_contents(t, chatml, 2, 2);
@@ -124,7 +129,9 @@ static void test_roles_make_tokens(void **state) {
   (void)state;
   static const char *const roles[] = {"user", "tool"};
   Tokenizer *t = load("qwen2");
-  Chat *chat = open_template("{% for m in messages %}{{ '<|im_' ~ ('start' if m.role == 'user' else m.role) ~ '|>' }}{{ m.content }}{% endfor %}{{ 'end' }}", t);
+  Chat *chat = open_template("{% for m in messages %}{{ '<|im_' ~ ('start' if m.role == 'user' else m.role) ~ '|>' "
+                             "}}{{ m.content }}{% endfor %}{{ 'end' }}",
+                             t);
   for (int i = 0; i < 2; i++) {
     json_t *messages = json_pack("[{s:s, s:s}]", "role", i ? "end" : roles[0], "content", "x");
     IdVector ids = {0};
@@ -147,7 +154,9 @@ static char *rendered(const Chat *chat, const char *messages, const char *tools,
   ByteVector text = {0};
   TextSpanVector spans = {0};
   Error error = {0};
-  char *out = chat_render(chat, &prompt, &text, &spans, &error) ? xformat("!%s", error.message) : xformat("%.*s", text.count, text.data ? text.data : "");
+  char *out = chat_render(chat, &prompt, &text, &spans, &error)
+                  ? xformat("!%s", error.message)
+                  : xformat("%.*s", text.count, text.data ? text.data : "");
   vec_free(&text);
   vec_free(&spans);
   json_decref(list);
@@ -163,22 +172,33 @@ static void expect(const Chat *chat, const char *messages, bool prefill, const c
 
 static void test_forms(void **state) {
   (void)state;
-  static const char hi[] = "[{\"role\": \"user\", \"content\": \"Hi\"}, {\"role\": \"assistant\", \"content\": \"Yes, \"}]";
-  static const char parts[] = "[{\"role\": \"developer\", \"content\": [{\"type\": \"text\", \"text\": \"a\"}, {\"type\": \"text\", \"text\": \"b\"}]}]";
-  static const char call[] = "[{\"role\": \"user\", \"content\": \"u\"}, {\"role\": \"assistant\", \"content\": null, \"tool_calls\": [{\"id\": \"abcdefghi\", "
+  static const char hi[] =
+      "[{\"role\": \"user\", \"content\": \"Hi\"}, {\"role\": \"assistant\", \"content\": \"Yes, \"}]";
+  static const char parts[] = "[{\"role\": \"developer\", \"content\": [{\"type\": \"text\", \"text\": \"a\"}, "
+                              "{\"type\": \"text\", \"text\": \"b\"}]}]";
+  static const char call[] = "[{\"role\": \"user\", \"content\": \"u\"}, {\"role\": \"assistant\", \"content\": null, "
+                             "\"tool_calls\": [{\"id\": \"abcdefghi\", "
                              "\"function\": {\"name\": \"f\", \"arguments\": \"{\\\"a\\\": [1]}\"}}]}]";
   Tokenizer *t = load("qwen2");
-  Chat *chat = open_template("{% for m in messages %}[{{ m.role }}:{{ m.content }}]{% endfor %}{% if add_generation_prompt %}[assistant:{% endif %}", t);
+  Chat *chat = open_template("{% for m in messages %}[{{ m.role }}:{{ m.content }}]{% endfor %}{% if "
+                             "add_generation_prompt %}[assistant:{% endif %}",
+                             t);
   expect(chat, hi, true, "[user:Hi][assistant:Yes, "); // continued: nothing after it, also no new turn
   expect(chat, parts, false, "[system:a\nb][assistant:");
   chat_close(chat);
-  chat = open_template("{% for m in messages %}{{ m.role }}{% for p in m.content %}<{{ p.text }}>{% endfor %}{% endfor %}{# developer #}", t);
+  chat = open_template("{% for m in messages %}{{ m.role }}{% for p in m.content %}<{{ p.text }}>{% endfor %}{% endfor "
+                       "%}{# developer #}",
+                       t);
   expect(chat, parts, false, "developer<a\nb>"); // contents must be lists
   chat_close(chat);
-  chat = open_template("{% for m in messages %}{{ m.content }}{% for c in m.tool_calls or [] %}{{ c.function.arguments | tojson }}{% endfor %}{% endfor %}", t);
+  chat = open_template("{% for m in messages %}{{ m.content }}{% for c in m.tool_calls or [] %}{{ c.function.arguments "
+                       "| tojson }}{% endfor %}{% endfor %}",
+                       t);
   expect(chat, call, false, "uNone{\"a\": [1]}");
   chat_close(chat);
-  chat = open_template("{% for m in messages %}{{ m.content + '' }}{% for c in m.tool_calls or [] %}{{ c.function.arguments + '.' }}{% endfor %}{% endfor %}", t);
+  chat = open_template("{% for m in messages %}{{ m.content + '' }}{% for c in m.tool_calls or [] %}{{ "
+                       "c.function.arguments + '.' }}{% endfor %}{% endfor %}",
+                       t);
   expect(chat, call, false, "u{\"a\": [1]}."); // arguments must be texts, and contents too
   chat_close(chat);
   chat = open_template("{% for m in messages if m.role == 'user' %}{{ m.content }}{% endfor %}", t);
@@ -194,13 +214,16 @@ static const struct {
     {"{}", "messages is not a list with at least one message"},
     {"[1]", "messages[0] is not an object"},
     {"[{\"content\": \"x\"}]", "messages[0].role is not a text"},
-    {"[{\"role\": \"usr\", \"content\": \"x\"}]", "messages[0].role is \"usr\"; allowed: system, developer, user, assistant, tool"},
+    {"[{\"role\": \"usr\", \"content\": \"x\"}]",
+     "messages[0].role is \"usr\"; allowed: system, developer, user, assistant, tool"},
     {"[{\"role\": \"user\"}]", "messages[0].content is missing"},
     {"[{\"role\": \"user\", \"content\": 3}]", "messages[0].content is neither a text nor a list of parts"},
-    {"[{\"role\": \"user\", \"content\": [{\"type\": \"image_url\"}]}]", "messages[0].content[0].type is \"image_url\"; plait reads parts of text"},
+    {"[{\"role\": \"user\", \"content\": [{\"type\": \"image_url\"}]}]",
+     "messages[0].content[0].type is \"image_url\"; plait reads parts of text"},
     {"[{\"role\": \"user\", \"content\": [{\"type\": \"text\"}]}]", "messages[0].content[0].text is not a text"},
     {"[{\"role\": \"user\", \"content\": \"x\", \"name\": 1}]", "messages[0].name is not a text"},
-    {"[{\"role\": \"assistant\", \"tool_calls\": [{\"function\": {}}]}]", "messages[0].tool_calls[0].function.name is not a text"},
+    {"[{\"role\": \"assistant\", \"tool_calls\": [{\"function\": {}}]}]",
+     "messages[0].tool_calls[0].function.name is not a text"},
     {"[{\"role\": \"assistant\", \"tool_calls\": [{\"function\": {\"name\": \"f\", \"arguments\": 1}}]}]",
      "messages[0].tool_calls[0].function.arguments is neither a text nor an object"},
     {"[{\"role\": \"assistant\", \"content\": \"\", \"tool_calls\": 1}]", "messages[0].tool_calls is not a list"}};
@@ -228,7 +251,10 @@ static void test_files(void **state) {
     const char *name;
     ChatForm form;
     bool reasoning;
-  } kinds[] = {{"tools_hermes.jinja", CHAT_HERMES, true}, {"headers.jinja", CHAT_LLAMA3}, {"instructions.jinja", CHAT_MISTRAL}, {"chatml.jinja", CHAT_NO_CALLS}};
+  } kinds[] = {{"tools_hermes.jinja", CHAT_HERMES, true},
+               {"headers.jinja", CHAT_LLAMA3},
+               {"instructions.jinja", CHAT_MISTRAL},
+               {"chatml.jinja", CHAT_NO_CALLS}};
   for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
     Chat *chat = open_file(kinds[i].name, t);
     assert_int_equal(chat_form(chat), kinds[i].form);
@@ -236,9 +262,10 @@ static void test_files(void **state) {
     chat_close(chat);
   }
   // A list of templates: the one for tools where there are some.
-  json_t *files = json_pack("{s:s}", "tokenizer_config.json",
-                            "{\"chat_template\": [{\"name\": \"default\", \"template\": \"plain {{ messages[0].content }}\"}, "
-                            "{\"name\": \"tool_use\", \"template\": \"tools {{ messages[0].content }}\"}]}");
+  json_t *files =
+      json_pack("{s:s}", "tokenizer_config.json",
+                "{\"chat_template\": [{\"name\": \"default\", \"template\": \"plain {{ messages[0].content }}\"}, "
+                "{\"name\": \"tool_use\", \"template\": \"tools {{ messages[0].content }}\"}]}");
   Chat *chat;
   Error error = {0};
   assert_int_equal(chat_open_files(&chat, files, "m", NULL, t, &error), 0);
@@ -266,7 +293,10 @@ static void test_files(void **state) {
 
 static void test_begins_reasoning(void **state) {
   (void)state;
-  static const struct { const char *text; bool begins; } prompts[] = {{"a<think>\n", true}, {"<think>", true}, {"<think> x", false}, {"", false}, {"think>", false}};
+  static const struct {
+    const char *text;
+    bool begins;
+  } prompts[] = {{"a<think>\n", true}, {"<think>", true}, {"<think> x", false}, {"", false}, {"think>", false}};
   for (size_t i = 0; i < sizeof prompts / sizeof *prompts; i++) {
     ByteVector text = {0};
     if (*prompts[i].text) bytes_append(&text, prompts[i].text, strlen(prompts[i].text));

@@ -39,7 +39,8 @@ static void test_goldens(void **state) {
     json_t *answer = jinja_line(line);
     const json_t *text = json_object_get(wanted, "text"), *got = json_object_get(answer, "text");
     if (text ? !json_equal(text, got) : got != NULL)
-      fail_msg("%s, chat %d:\n%s\nshould be\n%s", name, (int)chat, got ? json_string_value(got) : json_string_value(json_object_get(answer, "error")),
+      fail_msg("%s, chat %d:\n%s\nshould be\n%s", name, (int)chat,
+               got ? json_string_value(got) : json_string_value(json_object_get(answer, "error")),
                text ? json_string_value(text) : "an error");
     json_decref(answer);
     json_decref(line);
@@ -58,56 +59,60 @@ static json_t *render(const char *template, const char *variables) {
 
 static const struct {
   const char *template, *sentence;
-} refused[] = {
-    {"a\n{{ x", "t: line 2: {{ has no }}"},
-    {"{% if x %}\n\nb", "t: line 3: the template ends before elif|else|endif of line 1"},
-    {"{% if x %}{% endfor %}", "t: line 1: there is no tag {% endfor %} here"},
-    {"{% include 'x' %}", "t: line 1: the tag {% include %} is not built"},
-    {"{{ x | wordwrap(3) }}", "t: line 1: the filter \"wordwrap\" is not built"},
-    {"{{ x is escaped }}", "t: line 1: the test \"escaped\" is not built"},
-    {"{% for i in x recursive %}{% endfor %}", "t: line 1: a recursive loop is not built"},
-    {"{{ f(*x) }}", "t: line 1: arguments with * are not built"},
-    {"{{ 'a }}", "t: line 1: a string has no end, or an escape that is none"},
-    {"{{ (1 }}", "t: line 1: a bracket closes what is not open"},
-    {"{{ 1 1 }}", "t: line 1: }} is expected, not \"1\""},
-    {"{{ ? }}", "t: line 1: \"?\" is no part of an expression"},
-    {"{# x", "t: line 1: a comment {# has no #}"},
-    {"{% break %}", "t: line 1: break and continue stand in no loop"},
-    {"\n{{ nothing.a }}", "t: line 2: 'nothing' is undefined"},
-    {"{{ d.a.b }}", "t: line 1: 'a' is undefined"},
-    {"{{ 'a' + 1 }}", "t: line 1: + cannot be computed with values of types str and int"},
-    {"{{ 'a' < 1 }}", "t: line 1: values of types str and int have no order"},
-    {"{{ 1 // 0 }}", "t: line 1: a division by zero"},
-    {"{{ 9223372036854775807 + 1 }}", "t: line 1: a whole number exceeds 64 bits"},
-    {"{{ raise_exception('Roles must ' ~ 'alternate') }}", "Roles must alternate"},
-    {"{{ d.update({}) }}", "t: line 1: update changes a dict, which a template may not"},
-    {"{{ [1].sort() }}", "t: line 1: sort changes a list, which a template may not but by append and pop"},
-    {"{{ range(1000000) }}", "t: line 1: a range has over 100000 values"},
-    {"{% for a, b in [1] %}{% endfor %}", "t: line 1: a value of type int cannot be iterated over"},
-    {"{% set x = 1 %}{% set x.y = 2 %}", "t: line 1: x is no namespace, whose values alone can be set"},
-    {"{% macro f(a) %}{% endmacro %}{{ f(1, 2) }}", "t: line 1: f is given 2 values and takes 1"},
-    {"{{ f(1) }}", "t: line 1: 'f' is undefined"},
-    {"{{ d | tojson(index=2) }}", "t: line 1: tojson takes no index="},
-    // Without end, or without bounds
-    {"{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}", "t: line 1: the template, or a value in it, is nested too deep"},
-    {"{% for a in range(90000) %}{% for b in range(90000) %}{% endfor %}{% endfor %}",
-     "t: line 1: the template takes more than 256 MiB of memory"},
-    {"{% set n = namespace(s='0123456789') %}{% for a in range(90) %}{% set n.s = n.s + n.s %}{% endfor %}",
-     "t: line 1: a text becomes longer than 64 MiB"},
-    {"{% set n = namespace(s=[0, 1]) %}{% for a in range(90) %}{% set n.s = n.s + n.s %}{% endfor %}",
-     "t: line 1: the template takes more than 256 MiB of memory"},
-    {"{% set s = '0123456789' * 1000 %}{% for a in range(90000) %}{{ s }}{% endfor %}", "t: line 1: a text becomes longer than 64 MiB"},
-    {"{% set n = namespace(l=[]) %}{% for a in range(5000) %}{% set n.l = [n.l] %}{% endfor %}{{ n.l }}",
-     "t: line 1: the template, or a value in it, is nested too deep"},
-    {"{% set l = [] %}{% set _ = l.append(l) %}{{ l == [l] }}", "t: line 1: the template, or a value in it, is nested too deep"},
-    {"{% set l = [1] %}{% for a in l %}{% set _ = l.append(a) %}{% endfor %}", "t: line 1: the template takes more than 20000000 steps"}};
+} refused[] = {{"a\n{{ x", "t: line 2: {{ has no }}"},
+               {"{% if x %}\n\nb", "t: line 3: the template ends before elif|else|endif of line 1"},
+               {"{% if x %}{% endfor %}", "t: line 1: there is no tag {% endfor %} here"},
+               {"{% include 'x' %}", "t: line 1: the tag {% include %} is not built"},
+               {"{{ x | wordwrap(3) }}", "t: line 1: the filter \"wordwrap\" is not built"},
+               {"{{ x is escaped }}", "t: line 1: the test \"escaped\" is not built"},
+               {"{% for i in x recursive %}{% endfor %}", "t: line 1: a recursive loop is not built"},
+               {"{{ f(*x) }}", "t: line 1: arguments with * are not built"},
+               {"{{ 'a }}", "t: line 1: a string has no end, or an escape that is none"},
+               {"{{ (1 }}", "t: line 1: a bracket closes what is not open"},
+               {"{{ 1 1 }}", "t: line 1: }} is expected, not \"1\""},
+               {"{{ ? }}", "t: line 1: \"?\" does not belong into an expression"},
+               {"{# x", "t: line 1: a comment {# has no #}"},
+               {"{% break %}", "t: line 1: break and continue stand in no loop"},
+               {"\n{{ nothing.a }}", "t: line 2: 'nothing' is undefined"},
+               {"{{ d.a.b }}", "t: line 1: 'a' is undefined"},
+               {"{{ 'a' + 1 }}", "t: line 1: + cannot be computed with values of types str and int"},
+               {"{{ 'a' < 1 }}", "t: line 1: values of types str and int have no order"},
+               {"{{ 1 // 0 }}", "t: line 1: a division by zero"},
+               {"{{ 9223372036854775807 + 1 }}", "t: line 1: a whole number exceeds 64 bits"},
+               {"{{ raise_exception('Roles must ' ~ 'alternate') }}", "Roles must alternate"},
+               {"{{ d.update({}) }}", "t: line 1: update changes a dict, which a template may not"},
+               {"{{ [1].sort() }}", "t: line 1: sort changes a list, which a template may not but by append and pop"},
+               {"{{ range(1000000) }}", "t: line 1: a range has over 100000 values"},
+               {"{% for a, b in [1] %}{% endfor %}", "t: line 1: a value of type int cannot be iterated over"},
+               {"{% set x = 1 %}{% set x.y = 2 %}", "t: line 1: x is not a namespace; only values of those can be set"},
+               {"{% macro f(a) %}{% endmacro %}{{ f(1, 2) }}", "t: line 1: f is given 2 values and takes 1"},
+               {"{{ f(1) }}", "t: line 1: 'f' is undefined"},
+               {"{{ d | tojson(index=2) }}", "t: line 1: tojson takes no index="},
+               // Without end, or without bounds
+               {"{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}",
+                "t: line 1: the template, or a value in it, is nested too deep"},
+               {"{% for a in range(90000) %}{% for b in range(90000) %}{% endfor %}{% endfor %}",
+                "t: line 1: the template takes more than 256 MiB of memory"},
+               {"{% set n = namespace(s='0123456789') %}{% for a in range(90) %}{% set n.s = n.s + n.s %}{% endfor %}",
+                "t: line 1: a text becomes longer than 64 MiB"},
+               {"{% set n = namespace(s=[0, 1]) %}{% for a in range(90) %}{% set n.s = n.s + n.s %}{% endfor %}",
+                "t: line 1: the template takes more than 256 MiB of memory"},
+               {"{% set s = '0123456789' * 1000 %}{% for a in range(90000) %}{{ s }}{% endfor %}",
+                "t: line 1: a text becomes longer than 64 MiB"},
+               {"{% set n = namespace(l=[]) %}{% for a in range(5000) %}{% set n.l = [n.l] %}{% endfor %}{{ n.l }}",
+                "t: line 1: the template, or a value in it, is nested too deep"},
+               {"{% set l = [] %}{% set _ = l.append(l) %}{{ l == [l] }}",
+                "t: line 1: the template, or a value in it, is nested too deep"},
+               {"{% set l = [1] %}{% for a in l %}{% set _ = l.append(a) %}{% endfor %}",
+                "t: line 1: the template takes more than 256 MiB of memory"}};
 
 static void test_refusals(void **state) {
   (void)state;
   for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
     json_t *answer = render(refused[i].template, "{\"d\": {\"k\": 1}}");
     const char *why = json_string_value(json_object_get(answer, "error"));
-    if (!why || strcmp(why, refused[i].sentence)) fail_msg("%s: %s, should be %s", refused[i].template, why ? why : "no error", refused[i].sentence);
+    if (!why || strcmp(why, refused[i].sentence))
+      fail_msg("%s: %s, should be %s", refused[i].template, why ? why : "no error", refused[i].sentence);
     json_decref(answer);
   }
 }
@@ -115,10 +120,13 @@ static void test_refusals(void **state) {
 // Nested brackets, blocks and operators as deep as anybody may write them: a sentence, or a text.
 static void test_depth(void **state) {
   (void)state;
-  static const char *const parts[][3] = {{"{{ ", "(", "1"}, {"{{ ", "[", "1"}, {"{{ ", "-", "1"}, {"{{ ", "not ", "1"},
-                                         {"{{ 1", " + 1", ""}, {"{{ 1", "|abs", ""}, {"{{ 1", " if 1", ""}, {"{{ d", "[0]", ""},
-                                         {"", "{% if 1 %}", ""}, {"{% if 1 %}", "{% elif 1 %}", ""}, {"{{ 1", " and 1", ""},
-                                         {"{{ 1", " < 1", ""}, {"{{ 1", "~1", ""}, {"{{ ", "{1:", "1"}};
+  static const char *const parts[][3] = {{"{{ ", "(", "1"},      {"{{ ", "[", "1"},
+                                         {"{{ ", "-", "1"},      {"{{ ", "not ", "1"},
+                                         {"{{ 1", " + 1", ""},   {"{{ 1", "|abs", ""},
+                                         {"{{ 1", " if 1", ""},  {"{{ d", "[0]", ""},
+                                         {"", "{% if 1 %}", ""}, {"{% if 1 %}", "{% elif 1 %}", ""},
+                                         {"{{ 1", " and 1", ""}, {"{{ 1", " < 1", ""},
+                                         {"{{ 1", "~1", ""},     {"{{ ", "{1:", "1"}};
   for (size_t k = 0; k < sizeof parts / sizeof *parts; k++)
     for (int n = 10; n <= 100000; n *= 10) {
       size_t bytes = strlen(parts[k][1]);
@@ -157,8 +165,9 @@ static const struct {
 static void test_origins(void **state) {
   (void)state;
   for (size_t i = 0; i < sizeof origins / sizeof *origins; i++) {
-    json_t *answer = render(origins[i].template, "{\"g\": \"gg\", \"messages\": [{\"content\": \"xYz\"}, {\"content\": \"qq\"}, "
-                                                 "{\"content\": \"{\\\"k\\\": \\\"\\u00e9\\\"}\"}]}");
+    json_t *answer =
+        render(origins[i].template, "{\"g\": \"gg\", \"messages\": [{\"content\": \"xYz\"}, {\"content\": \"qq\"}, "
+                                    "{\"content\": \"{\\\"k\\\": \\\"\\u00e9\\\"}\"}]}");
     const char *text = json_string_value(json_object_get(answer, "text"));
     assert_string_equal(text ? text : json_string_value(json_object_get(answer, "error")), origins[i].text);
     char got[100] = "";
@@ -169,7 +178,8 @@ static void test_origins(void **state) {
       while (at < (size_t)json_integer_value(json_array_get(part, 0)))
         got[at++] = origin == JINJA_TEMPLATE ? 'T' : origin == JINJA_GIVEN ? 'G' : (char)('0' + origin);
     }
-    if (strcmp(got, origins[i].origins) != 0) fail_msg("%s: %s, should be %s", origins[i].template, got, origins[i].origins);
+    if (strcmp(got, origins[i].origins) != 0)
+      fail_msg("%s: %s, should be %s", origins[i].template, got, origins[i].origins);
     json_decref(answer);
   }
 }

@@ -1,4 +1,5 @@
-// Answers of models: what is told of a text does not depend on how it is cut into pieces, and nothing but marks is lost.
+// Answers of models: what is told of a text does not depend on how it is cut into pieces, and nothing but marks is
+// lost.
 #include "chat/chat_parser.h"
 #include "fuzz.h"
 #include <string.h>
@@ -45,7 +46,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   parse(&whole, o, data, size, 0);
   for (unsigned step = 1; step < 12; step += 5) {
     parse(&cut, o, data, size, step);
-    CHECK(cut.bytes.count == whole.bytes.count && (!cut.bytes.count || !memcmp(cut.bytes.data, whole.bytes.data, (size_t)cut.bytes.count)),
+    CHECK(cut.bytes.count == whole.bytes.count &&
+              (!cut.bytes.count || !memcmp(cut.bytes.data, whole.bytes.data, (size_t)cut.bytes.count)),
           "step %u", step);
     vec_free(&cut.bytes);
   }

@@ -1,14 +1,15 @@
-// Chat templates: whatever a template is, it ends with a text or a sentence; the parts of the text cover it, it is UTF-8, and
-// bytes of messages are never taken for the template's.
+// Chat templates: whatever a template is, it ends with a text or a sentence; the parts of the text cover it, it is
+// UTF-8, and bytes of messages are never taken for the template's.
 #include "chat/jinja.h"
 #include "fuzz.h"
 #include <jansson.h>
 #include <string.h>
 
 // Characters that no template has by chance.
-static const char chat[] = "[{\"role\": \"user\", \"content\": \"\xee\x84\xa3 a \xee\x84\xa4\"}, {\"role\": \"assistant\", "
-                           "\"content\": null, \"tool_calls\": [{\"function\": {\"name\": \"f\", \"arguments\": "
-                           "{\"\xee\x84\xa5\": [1, 2.5, true, \"\xee\x84\xa6\"]}}}]}, {\"role\": \"tool\", \"content\": \"3\"}]";
+static const char chat[] =
+    "[{\"role\": \"user\", \"content\": \"\xee\x84\xa3 a \xee\x84\xa4\"}, {\"role\": \"assistant\", "
+    "\"content\": null, \"tool_calls\": [{\"function\": {\"name\": \"f\", \"arguments\": "
+    "{\"\xee\x84\xa5\": [1, 2.5, true, \"\xee\x84\xa6\"]}}}]}, {\"role\": \"tool\", \"content\": \"3\"}]";
 
 static void check_output(const JinjaOutput *o, bool own) {
   size_t at = 0, bytes = (size_t)o->text.count;
@@ -16,7 +17,8 @@ static void check_output(const JinjaOutput *o, bool own) {
   for (int i = 0; i < o->parts.count; i++) {
     const JinjaPart *part = &o->parts.data[i];
     CHECK(part->end > at && part->end <= bytes && part->origin >= JINJA_GIVEN && part->origin < 3);
-    if (part->origin == JINJA_TEMPLATE && !own) CHECK(!memchr(o->text.data + at, 0xEE, part->end - at), "a message's byte");
+    if (part->origin == JINJA_TEMPLATE && !own)
+      CHECK(!memchr(o->text.data + at, 0xEE, part->end - at), "a message's byte");
     at = part->end;
   }
   CHECK(at == bytes);
