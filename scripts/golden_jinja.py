@@ -53,7 +53,7 @@ def environment():
     return env
 
 
-# What jinja2 cannot do and plait can: it has a list where jinja2 has a generator, compares where jinja2 hashes, and does not
+# jinja2 cannot do this and plait can: it has a list where jinja2 has a generator, compares where jinja2 hashes, and does not
 # take the `if` of "x is string if y" for an argument of the test.
 LENIENT = ["generator", "unhashable", "expected token ')', got"]
 COMPILED = {}

@@ -8,7 +8,7 @@
 #include <jansson.h>
 #include <stdbool.h>
 
-// Where bytes come from. What a template computes (a number in digits, quotes of JSON) is the template's.
+// Where bytes come from. Bytes that a template computes (a number in digits, quotes of JSON) are the template's.
 enum { JINJA_TEMPLATE = -1, JINJA_GIVEN = -2 }; // else the number of a message; GIVEN: other variables
 
 typedef struct JinjaPart { size_t end; int origin; } JinjaPart; // bytes from the end of the part before it to `end`

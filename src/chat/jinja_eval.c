@@ -129,7 +129,7 @@ JinjaValue jinja_slice(Jinja *j, JinjaValue v, JinjaValue from, JinjaValue to, J
   if (v.kind == JINJA_UNDEFINED) return jinja_fail(j, "'%.80s' is undefined", v.name);
   if (v.kind != JINJA_STRING && !jinja_is_list(v)) return jinja_undefined("a slice"); // as jinja2 has it
   if (by.kind != JINJA_ABSENT && by.kind != JINJA_NONE && (!jinja_whole(by, &step) || !step))
-    return jinja_fail(j, "the step of a slice is no whole number other than 0");
+    return jinja_fail(j, "the step of a slice is not a whole number other than 0");
   int64_t n = jinja_length(j, v), low = step > 0 ? 0 : -1, high = step > 0 ? n : n - 1;
   if (!bound(from, step > 0 ? low : high, low, high, n, &start) ||
       !bound(to, step > 0 ? high : low, low, high, n, &stop))

@@ -59,7 +59,7 @@ bool jinja_take_name(JinjaParser *p, const char *name) {
   return jinja_next(p), true;
 }
 
-// What stands where something else should, for messages.
+// For messages: the token that stands where something else should.
 static int expected(JinjaParser *p, const char *what) {
   static const char *const kinds[] = {
       "text", "{{", "}}", "{%", "%}", 0, "a string", 0, 0, 0, "the end of the template"};
@@ -355,7 +355,7 @@ static char *plain_lines(const char *source, size_t bytes) {
 int jinja_parse(const char *source, size_t bytes, const char *name, JinjaTemplate **out, Error *error) {
   *out = NULL;
   if (memchr(source, 0, bytes) || utf8_prefix(source, bytes) != bytes)
-    return error_set(error, PLAIT_BAD_INPUT, "%s: it is no text in UTF-8", name);
+    return error_set(error, PLAIT_BAD_INPUT, "%s: it is not a text in UTF-8", name);
   JinjaTemplate *t = xcalloc(1, sizeof *t);
   JinjaTokenVector tokens = {0};
   t->name = arena_strdup(&t->arena, name);

@@ -1,4 +1,4 @@
-// What the two files that parse templates share. For the files of the interpreter only.
+// Shared by the two files that parse templates. For the files of the interpreter only.
 #pragma once
 #include "chat/jinja_node.h"
 

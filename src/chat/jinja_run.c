@@ -9,7 +9,8 @@ static void assign(Jinja *j, JinjaScope *scope, const JinjaNode *target, JinjaVa
   if (target->kind == NODE_ATTRIBUTE) {
     JinjaValue of = jinja_eval(j, scope, target->a);
     if (j->code) return;
-    if (of.kind != JINJA_NAMESPACE) jinja_fail(j, "%s is no namespace, whose values alone can be set", target->a->name);
+    if (of.kind != JINJA_NAMESPACE)
+      jinja_fail(j, "%s is not a namespace; only values of those can be set", target->a->name);
     else jinja_dict_put(j, of.dict, jinja_string(j, target->name, strlen(target->name), JINJA_TEMPLATE), value);
     return;
   }
@@ -19,7 +20,7 @@ static void assign(Jinja *j, JinjaScope *scope, const JinjaNode *target, JinjaVa
   for (int i = 0; i < target->count && !j->code; i++) assign(j, scope, target->items[i], items->items[i]);
 }
 
-// What a body puts out, as a string.
+// The text that a body puts out.
 static JinjaValue capture(Jinja *j, JinjaScope *scope, const JinjaNode *body) {
   JinjaText text = {0}, *out = j->out;
   j->out = &text;
@@ -104,7 +105,7 @@ static void exec_call_block(Jinja *j, JinjaScope *scope, const JinjaNode *node) 
     items[call->count + i] = jinja_eval(j, scope, call->named[i]);
   if (j->code) return;
   JinjaArguments arguments = {items, call->count, call->names, items + call->count, call->named_count};
-  if (function.kind != JINJA_MACRO) jinja_fail(j, "{%% call %%} calls what is no macro");
+  if (function.kind != JINJA_MACRO) jinja_fail(j, "{%% call %%} calls something that is not a macro");
   else
     jinja_put_value(j, j->out,
                     jinja_call_macro(j, function.macro, &arguments, macro_value(j, scope, node->b)));

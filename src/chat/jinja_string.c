@@ -150,7 +150,7 @@ static JinjaValue split(Jinja *j, const JinjaString *s, JinjaValue by, JinjaValu
     return jinja_fail(j, "the number of splits is a %s", jinja_type(count));
   if (by.kind == JINJA_ABSENT || by.kind == JINJA_NONE) return split_spaces(j, s, most);
   if (by.kind != JINJA_STRING || !by.string->bytes)
-    return jinja_fail(j, "a text is split by a %s that is no text, or empty", jinja_type(by));
+    return jinja_fail(j, "a text is split by a %s; it must be a text that is not empty", jinja_type(by));
   JinjaValue r = jinja_list(j, 0, JINJA_LIST);
   size_t at = 0;
   const char *p;

@@ -164,7 +164,7 @@ bool jinja_equal(Jinja *j, JinjaValue a, JinjaValue b);
 int jinja_compare(Jinja *j, JinjaValue a, JinjaValue b); // below 0, 0, above 0; fails where Python has no order
 bool jinja_number(JinjaValue v, double *number);         // integers, reals and booleans
 bool jinja_whole(JinjaValue v, int64_t *number);         // integers and booleans
-// What a loop over it runs through, as a list; fails where it cannot be iterated over.
+// The items that a loop over it runs through; fails where it cannot be iterated over.
 const JinjaList *jinja_iterate(Jinja *j, JinjaValue v);
 bool jinja_contains(Jinja *j, JinjaValue in, JinjaValue item);
 int64_t jinja_length(Jinja *j, JinjaValue v);

@@ -2,6 +2,7 @@
 # tier 1; rooms chat cmd infer
 # plait chat from a pipe: history, /retry, /reset, --load and --save, several lines, what is wrong; plait generate --chat has the same
 # answers; Ctrl-C ends an answer and not the chat; an export carries the template on.
+command -v python3 >/dev/null || { echo "skipped: no python3"; exit 77; }
 . "$SOURCE/tests/train/harness.sh" || exit 1
 
 sed -i 's/"n_positions": *[0-9]*/"n_positions": 40000/' model.json
@@ -34,7 +35,7 @@ cmp one alone || fail "generate --chat --prompt: another answer"
 printf '"""\nba\n\n do\n"""\nki \\\ndo\n//x\n' | chat --save lines.json >/dev/null
 python3 -c 'import json; m = json.load(open("lines.json"))["messages"]; assert [x["content"] for x in m[::2]] == ["ba\n\n do", "ki \ndo", "/x"], m' || fail "lines: $(cat lines.json)"
 
-# What is wrong is said, the chat lasts, and the status is 2.
+# Mistakes are said, the chat lasts, and the status is 2.
 printf '/nothing\n/load none.json\n/retry\nba\n' | "$PLAIT" chat run --template "$template" --max-tokens 2 infer.context=2000 >wrong 2>log
 [ $? = 2 ] || fail "wrong lines: another status"
 for line in 'plait chat: there is no command /nothing; /help lists them' 'plait chat: none.json: there is no such file' \
