@@ -6,8 +6,7 @@
     /usr/bin/python3 scripts/golden_jinja.py --random N SEED TEST_JINJA  # N random templates; TEST_JINJA: build/test_jinja
     /usr/bin/python3 scripts/golden_jinja.py --folder FOLDER TEST_JINJA  # the .jinja files of a folder, with several chats
 
-The status is 1 where texts differ. Where jinja2 fails, plait must fail, too, but for what needs a list in the place
-of a generator.
+The status is 1 where texts differ. Where jinja2 fails, plait must fail, too (but see LENIENT).
 """
 import glob
 import json
@@ -54,6 +53,9 @@ def environment():
     return env
 
 
+# jinja2 cannot do this and plait can: it has a list where jinja2 has a generator, compares where jinja2 hashes, and does not
+# take the `if` of "x is string if y" for an argument of the test.
+LENIENT = ["generator", "unhashable", "expected token ')', got"]
 COMPILED = {}
 
 
@@ -85,8 +87,10 @@ def compare(program, cases):
         errors += "error" in want
         if want.get("text") == got.get("text"):
             continue
-        if "generator" in want.get("error", "") and "text" in got:
-            continue  # plait has a list where jinja2 has a generator, and can do more with it
+        if " object at 0x" in want.get("text", ""):
+            continue  # Python's name of an iterator
+        if "text" in got and any(word in want.get("error", "") for word in LENIENT):
+            continue
         wrong += 1
         if wrong <= 20:
             print("%s:\n  jinja2 %s\n  plait  %s" % (name, shorten(want, got), shorten(got, want)))
@@ -158,7 +162,143 @@ def folder_cases(folder):
             yield "%s chat %d" % (os.path.basename(path), i), template, variables
 
 
+def write_goldens():
+    env = environment()
+    some = [v for i, v in enumerate(chats()) if i % 7 in (0, 4)]  # each chat with and without tools, and so on
+    golden = {"chats": some, "cases": []}
+    for path in sorted(glob.glob(os.path.join(TESTS, "templates", "*.jinja"))):
+        with open(path, encoding="utf-8", newline="") as f:
+            template = f.read()
+        shown = set()
+        for i, variables in enumerate(some):
+            answer = render(env, template, variables)
+            if "error" in answer:
+                answer = {"fails": True}
+            if json.dumps(answer) in shown:
+                continue
+            shown.add(json.dumps(answer))
+            golden["cases"].append(dict({"template": os.path.basename(path), "chat": i}, **answer))
+    with open(os.path.join(TESTS, "golden.json"), "w", encoding="utf-8") as f:
+        f.write('{"chats": [\n' + ",\n".join(json.dumps(c, ensure_ascii=False) for c in some) + '],\n"cases": [\n')
+        f.write(",\n".join(json.dumps(c, ensure_ascii=False) for c in golden["cases"]) + "]}\n")
+    return 0
+
+
+# ---- random templates
+
+NAMES = ["a", "s", "n", "l", "d", "m", "x"]
+VARIABLES = {"a": "Abc déf, ghi", "s": "  x\n y ", "n": 7, "l": [3, 1, 2], "d": {"k": "v", "b": [1, "q"], "z": None},
+             "messages": [{"role": "user", "content": "Hi <there>"}, {"role": "assistant", "content": "Yo 'x'\n"}]}
+
+
+def text_expression(r, depth):
+    if depth <= 0:
+        return r.choice(["a", "s", "'lit\\n'", '"q"', "messages[0].content", "d.k", "messages[-1]['role']", "''"])
+    e = lambda: text_expression(r, depth - 1)
+    return r.choice([
+        lambda: "(%s + %s)" % (e(), e()), lambda: "%s ~ %s" % (e(), expression(r, depth - 1)),
+        lambda: "%s | %s" % (e(), r.choice(["trim", "upper", "lower", "title", "capitalize", "string", "reverse",
+                                            "replace('x', 'yy')", "replace('', '.', 3)", "indent(2)",
+                                            "indent(width=1, first=true, blank=true)", "default('z')", "tojson",
+                                            "first | default('e')", "last | default('e')", "trim('x')"])),
+        lambda: "(%s)[%s:%s]" % (e(), r.choice(["", "1", "-3", "9"]), r.choice(["", "2", "-1"])),
+        lambda: "(%s)[::%s]" % (e(), r.choice(["-1", "2", "-2"])),
+        lambda: "(%s).%s" % (e(), r.choice(["strip()", "lstrip()", "rstrip(' \\n')", "upper()", "title()", "split() | join('|')",
+                                            "split('x') | tojson", "replace('i', '')", "strip('aA')", "splitlines() | tojson",
+                                            "split(' ', 1) | join('/')", "capitalize()", "zfill(9)", "rsplit('e', 1) | tojson"])),
+        lambda: "(%s if %s else %s)" % (e(), condition(r, depth - 1), e()),
+        lambda: "%s | join(%s)" % (list_expression(r, depth - 1), e()),
+        lambda: "(%s * %d)" % (e(), r.randrange(3)), lambda: "'%%s-%%s' %% (%s, %s)" % (e(), expression(r, depth - 1)),
+    ])()
+
+
+def number_expression(r, depth):
+    if depth <= 0:
+        return r.choice(["n", "3", "-2", "0", "l | length", "a | length", "2.5", "l[0]", "1e3"])
+    e = lambda: number_expression(r, depth - 1)
+    return r.choice([
+        lambda: "(%s %s %s)" % (e(), r.choice(["+", "-", "*", "//", "%", "/"]), e()),
+        lambda: "(%s) | %s" % (e(), r.choice(["abs", "int", "float", "round", "round(1)", "round(0, 'floor')"])),
+        lambda: "(%s) | length" % list_expression(r, depth - 1), lambda: "-%s" % e(),
+        lambda: "%s | %s" % (list_expression(r, 0), r.choice(["sum", "min", "max", "first", "last", "length"])),
+        lambda: "(%s).find('e')" % text_expression(r, depth - 1), lambda: "(%s).count('i')" % text_expression(r, depth - 1),
+    ])()
+
+
+def list_expression(r, depth):
+    if depth <= 0:
+        return r.choice(["l", "[1, 2.0, 5]", "range(4) | list", "[n, 1]", "l[1:]", "d.b[:1]"])
+    e = lambda: list_expression(r, depth - 1)
+    return r.choice([
+        lambda: "(%s + %s)" % (e(), e()), lambda: "(%s)[%s:]" % (e(), r.choice(["1", "-1", ""])),
+        lambda: "[%s, %s]" % (expression(r, depth - 1), expression(r, depth - 1)),
+        lambda: "%s | %s" % (e(), r.choice(["sort", "list", "reverse | list", "unique | list", "map('string') | list",
+                                            "sort(reverse=true)", "select('number') | list", "reject('equalto', 1) | list"])),
+        lambda: "(%s).split('e')" % text_expression(r, depth - 1), lambda: "d.keys() | list", lambda: "d.values() | list",
+        lambda: "d | dictsort", lambda: "messages | map(attribute='role') | list",
+        lambda: "messages | selectattr('role', '%s', 'user') | list" % r.choice(["equalto", "ne", "in"]),
+        lambda: "(%s) | list" % text_expression(r, 0),
+    ])()
+
+
+def condition(r, depth):
+    if depth <= 0:
+        return r.choice(["true", "false", "a", "x", "none", "n > 3", "l", "d.q", "'k' in d"])
+    e = lambda: condition(r, depth - 1)
+    return r.choice([
+        lambda: "(%s and %s)" % (e(), e()), lambda: "(%s or %s)" % (e(), e()), lambda: "not %s" % e(),
+        lambda: "%s %s %s" % (number_expression(r, depth - 1), r.choice(["<", "<=", "==", "!=", ">", ">="]),
+                              number_expression(r, depth - 1)),
+        lambda: "(%s) is %s" % (expression(r, depth - 1), r.choice(
+            ["defined", "none", "string", "number", "mapping", "sequence", "iterable", "boolean", "not defined", "true",
+             "false", "float", "integer", "undefined", "not string", "equalto(1)", "in [1, 'a']"])),
+        lambda: "%s %s %s" % (text_expression(r, depth - 1), r.choice(["in", "not in", "==", "!="]), text_expression(r, depth - 1)),
+        lambda: "(%s).%s('%s')" % (text_expression(r, depth - 1), r.choice(["startswith", "endswith"]), r.choice("aAx ")),
+    ])()
+
+
+def expression(r, depth):
+    return r.choice([text_expression, text_expression, number_expression, list_expression, condition,
+                     lambda r, k: r.choice(["d | list", "d.b", "{'p': %s}" % text_expression(r, k - 1), "(1, a)", "d | tojson(indent=1)",
+                                            "d | items | list", "x"])])(r, depth)
+
+
+def statements(r, depth):
+    out = ""
+    for _ in range(r.randrange(1, 4)):
+        left, right = r.choice(["{%", "{%-", "{% "]), r.choice(["%}", "-%}", " %}", "%}\n"])
+        tag = lambda words: left + " " + words + " " + right
+        body = lambda: statements(r, depth - 1) if depth > 0 else "t"
+        out += r.choice(["text ", " \n  ", "\n", "", "<b>"])
+        out += r.choice([
+            lambda: r.choice(["{{ ", "{{- "]) + expression(r, 2) + r.choice([" }}", " -}}"]),
+            lambda: "{{ %s }}" % text_expression(r, 3),
+            lambda: tag("if " + condition(r, 2)) + body() + tag("elif " + condition(r, 1)) + body() + tag("else") + body() + tag("endif"),
+            lambda: tag("for i in " + list_expression(r, 1) + r.choice(["", " if loop is not defined", " if i"])) + "{{ i }}{{ loop.index ~ loop.last }}" +
+            r.choice(["", "{% if loop.first %}{% continue %}{% endif %}", "{% if loop.index == 2 %}{% break %}{% endif %}"]) + body() +
+            r.choice(["", tag("else") + "none"]) + tag("endfor"),
+            lambda: tag("set %s = %s" % (r.choice(["x", "y"]), expression(r, 2))),
+            lambda: tag("set x") + body() + tag("endset") + "{{ x }}",
+            lambda: tag("macro f(p, q=%d)" % r.randrange(9)) + "{{ p }}/{{ q }}" + tag("endmacro") + "{{ f(%s) }}" % expression(r, 1),
+            lambda: tag("set ns = namespace(v=%s)" % number_expression(r, 0)) + tag("for k, v in d.items()") + tag("set ns.v = ns.v ~ k") +
+            tag("endfor") + "{{ ns.v }}",
+            lambda: tag("for m in messages") + "{{ m.role }}:{{ m.content%s }}" % r.choice(["", "|trim", "[:3]"]) + tag("endfor"),
+            lambda: "{# c #}" + r.choice(["\n", " "]),
+        ])()
+    return out
+
+
+def random_cases(count, seed):
+    r = random.Random(seed)
+    for i in range(count):
+        yield "random %d" % i, statements(r, 2), VARIABLES
+
+
 def main(arguments):
+    if arguments == ["--write"]:
+        return write_goldens()
+    if arguments[:1] == ["--random"] and len(arguments) == 4:
+        return 1 if compare(arguments[3], list(random_cases(int(arguments[1]), int(arguments[2])))) else 0
     if arguments[:1] == ["--folder"] and len(arguments) == 3:
         cases = list(folder_cases(arguments[1]))
         return 1 if not cases or compare(arguments[2], cases) else 0

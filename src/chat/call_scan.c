@@ -2,7 +2,7 @@
 #include "chat/call_scan.h"
 #include <string.h>
 
-enum { MOST_BEFORE_NAME = 16384 }; // bytes of arguments that come before the name; else it is no call
+enum { MOST_BEFORE_NAME = 16384 }; // bytes of arguments that come before the name; else it is not a call
 
 typedef struct Scan {
   const char *s;

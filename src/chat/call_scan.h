@@ -17,7 +17,7 @@ typedef struct CallScan {
 } CallScan;
 
 // Reads {"name": …, "arguments" or "parameters": …} from its {. Other keys are passed over, but for id and type only
-// before the name is known: so text in JSON that is no call is told from one at its first key.
+// before the name is known: so JSON in a text that is not a call is told from one at its first key.
 CallScanStatus call_scan(const char *text, size_t bytes, CallScan *scan);
 
 // A value of JSON that comes in pieces.

@@ -16,7 +16,8 @@ struct Chat {
 
 // A role that all know is a word of the template, also where it makes a special token of it ("<|" + role + "|>").
 static bool is_own(const char *key, const json_t *value) {
-  return !strcmp(key, "role") && json_is_string(value) && chat_role_is_known(json_string_value(value));
+  bool known = json_is_string(value) && chat_role_is_known(json_string_value(value));
+  return FAULT(roles_are_contents, !strcmp(key, "role") && known, false);
 }
 
 static int run(const Chat *chat, const ChatPrompt *prompt, const json_t *messages, JinjaOutput *output, Error *error) {
@@ -46,10 +47,11 @@ static int run(const Chat *chat, const ChatPrompt *prompt, const json_t *message
 // An answer that is continued ends with the last byte of it: what the template puts after a message goes.
 static int cut_prefill(JinjaOutput *o, int last, Error *error) {
   int i = o->parts.count;
-  while (i > 0 && o->parts.data[i - 1].origin != last) i--;
+  UNLESS_FAULT(prefill_keeps_what_follows) while (i > 0 && o->parts.data[i - 1].origin != last) i--;
   if (!i)
     return error_set(error, PLAIT_BAD_INPUT,
-                     "messages[%d].content, the beginning of the answer, is not in what the template makes of it", last);
+                     "messages[%d].content, the beginning of the answer, is not in what the template makes of it",
+                     last);
   o->parts.count = i;
   o->text.count = (int)o->parts.data[i - 1].end;
   return PLAIT_OK;
@@ -117,7 +119,7 @@ static bool renders(const Chat *chat, const char *messages, const char *tools, c
   ByteVector text = {0};
   TextSpanVector spans = {0};
   Error ignored = {0};
-  CHECK(list, "a chat to try is no JSON");
+  CHECK(list, "a chat to try is not JSON");
   bool good = !chat_render(chat, &prompt, &text, &spans, &ignored) && text.count &&
               memmem(text.data, (size_t)text.count, wanted, strlen(wanted)) &&
               !memmem(text.data, (size_t)text.count, unwanted, strlen(unwanted));
@@ -137,9 +139,10 @@ static void try_template(Chat *chat) {
       "\"tool_calls\": [{\"id\": \"callabcd1\", \"type\": \"function\", \"function\": {\"name\": \"trial\", "
       "\"arguments\": {\"argument_x\": \"value_x\"}}}]}, {\"role\": \"tool\", \"tool_call_id\": \"callabcd1\", "
       "\"name\": \"trial\", \"content\": \"a result\"}]";
-  static const char tools[] = "[{\"type\": \"function\", \"function\": {\"name\": \"trial\", \"description\": \"to try\", "
-                              "\"parameters\": {\"type\": \"object\", \"properties\": {\"argument_x\": {\"type\": "
-                              "\"string\"}}}}}]";
+  static const char tools[] =
+      "[{\"type\": \"function\", \"function\": {\"name\": \"trial\", \"description\": \"to try\", "
+      "\"parameters\": {\"type\": \"object\", \"properties\": {\"argument_x\": {\"type\": "
+      "\"string\"}}}}}]";
   ChatTraits *t = &chat->traits;
   t->developer = strstr(chat->source.text, "developer");
   if (!renders(chat, user, NULL, "a plain question", "'type'")) {

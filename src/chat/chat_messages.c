@@ -34,8 +34,9 @@ static int text_of_content(const json_t *content, size_t i, json_t **text, Error
   json_array_foreach(content, k, part) {
     const json_t *type = json_object_get(part, "type"), *string = json_object_get(part, "text");
     if (json_is_string(type) && strcmp(json_string_value(type), "text") != 0)
-      code = error_set(error, PLAIT_BAD_INPUT, "messages[%zu].content[%zu].type is \"%.40s\"; plait reads parts of text",
-                       i, k, json_string_value(type));
+      code =
+          error_set(error, PLAIT_BAD_INPUT, "messages[%zu].content[%zu].type is \"%.40s\"; plait reads parts of text",
+                    i, k, json_string_value(type));
     else if (!json_is_string(string))
       code = error_set(error, PLAIT_BAD_INPUT, "messages[%zu].content[%zu].text is not a text", i, k);
     if (code) break;

@@ -168,7 +168,7 @@ static bool in_content(ChatParser *p, bool ended) {
   return become(p, BEFORE_CALL);
 }
 
-// What was taken for a call is none.
+// Something was taken for a call that is none.
 static bool no_call(ChatParser *p) {
   tell_held(p, CHAT_CONTENT, p->mark ? p->mark : p->held.count > 0);
   p->mark = 0;
@@ -248,7 +248,7 @@ static bool in_tail(ChatParser *p, bool ended) {
   return p->tail.ended && become(p, AFTER_CALL);
 }
 
-// What joins calls, or ends them.
+// Marks that join calls, or end them.
 static bool after_call(ChatParser *p, bool ended) {
   int at = spaces(p, 0), has;
   if (at == p->held.count) return false;

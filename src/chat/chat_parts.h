@@ -1,4 +1,4 @@
-// What the files of chats share: where templates are found, and messages as templates take them.
+// Shared by the files of chats: where templates are found, and messages as templates take them.
 #pragma once
 #include "chat/chat.h"
 #include "chat/jinja.h"
@@ -14,7 +14,7 @@ int chat_source_find(ChatSource *source, const json_t *files, const char *name, 
                      Error *error);
 void chat_source_free(ChatSource *source); // also safe twice, and zeroed
 
-// What a template can take, found out by trying it.
+// The forms that a template can take, found out by trying it.
 typedef struct ChatTraits {
   bool typed_content;   // contents must be lists of parts
   bool text_arguments;  // arguments of calls must be JSON in a text, not objects

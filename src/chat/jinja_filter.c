@@ -289,7 +289,7 @@ static JinjaValue choose(Jinja *j, const char *name, JinjaValue v, const JinjaAr
   int off = by_attribute;
   JinjaValue r = jinja_list(j, 0, JINJA_LIST);
   if (a->count < off || (a->count > off && a->items[off].kind != JINJA_STRING))
-    return jinja_fail(j, "%s is given no attribute, or a test that is no text", name);
+    return jinja_fail(j, "%s is given no attribute, or a test that is not a text", name);
   const char *test = a->count > off ? jinja_attribute_name(j, a->items[off]) : NULL;
   JinjaArguments rest = *a;
   rest.items += off + 1;
@@ -312,7 +312,7 @@ static JinjaValue map(Jinja *j, JinjaValue v, const JinjaArguments *a) {
   JinjaArguments rest = *a;
   r.list->lazy = true;
   if (a->count) {
-    if (a->items[0].kind != JINJA_STRING) return jinja_fail(j, "map is given a filter that is no text");
+    if (a->items[0].kind != JINJA_STRING) return jinja_fail(j, "map is given a filter that is not a text");
     const char *name = jinja_attribute_name(j, a->items[0]);
     rest.items++, rest.count--;
     for (int i = 0; i < l->count && !j->code; i++) r.list->items[i] = jinja_filter(j, name, l->items[i], &rest);

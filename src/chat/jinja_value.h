@@ -58,7 +58,8 @@ typedef struct JinjaDict { JinjaPair *pairs; int count, capacity; } JinjaDict; /
 typedef struct JinjaMethod { JinjaValue self; const char *name; } JinjaMethod;
 typedef struct JinjaLoop {
   const JinjaList *items;
-  int index, depth;
+  int index;
+  int depth; // 1, as in jinja2 where loops are not recursive
   JinjaValue changed; // what loop.changed was given last; ABSENT: nothing yet
 } JinjaLoop;
 
@@ -93,7 +94,6 @@ typedef struct Jinja {
   JinjaLimits limits;
   int64_t steps;
   int depth, line; // nesting; of the node that runs
-  int loops;       // nesting of loops
   int leaves;      // NODE_BREAK or NODE_CONTINUE on its way to its loop; 0: none
   int code;        // not PLAIT_OK: it has failed, and all functions return at once
   Error *error;
@@ -164,7 +164,7 @@ bool jinja_equal(Jinja *j, JinjaValue a, JinjaValue b);
 int jinja_compare(Jinja *j, JinjaValue a, JinjaValue b); // below 0, 0, above 0; fails where Python has no order
 bool jinja_number(JinjaValue v, double *number);         // integers, reals and booleans
 bool jinja_whole(JinjaValue v, int64_t *number);         // integers and booleans
-// What a loop over it runs through, as a list; fails where it cannot be iterated over.
+// The items that a loop over it runs through; fails where it cannot be iterated over.
 const JinjaList *jinja_iterate(Jinja *j, JinjaValue v);
 bool jinja_contains(Jinja *j, JinjaValue in, JinjaValue item);
 int64_t jinja_length(Jinja *j, JinjaValue v);

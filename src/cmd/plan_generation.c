@@ -49,8 +49,7 @@ static void find_memory(GenerationPlan *g) {
     g->weights = p->memory.parameters;
     g->working = arena - g->cache - g->weights;
   }
-  const ModelConfig *c = &g->source.config;
-  g->token = 2 * c->layers * c->kv_heads * c->head_dim * (g->recipe->precision == DTYPE_F64 ? 8 : 4);
+  g->token = inference_token_bytes(engine_model(g->engine));
 }
 
 // The smallest graph that has room for a data rank's tokens.
@@ -162,8 +161,7 @@ static void print_text(const GenerationPlan *g, bool exact, FILE *out) {
           units_count((double)model_config_parameters(c)).s, g->source.path);
   fprintf(out, "mesh       pp=%d dp=%d tp=%d: %d rank%s, %d thread%s each\n", r->mesh.pp, r->mesh.dp, r->mesh.tp, ranks,
           ranks > 1 ? "s" : "", g->job->run.threads, g->job->run.threads > 1 ? "s" : "");
-  fprintf(out, "precision  %s, the cache %s\n", dtype_name((Dtype)r->precision),
-          r->precision == DTYPE_F64 ? "fp64" : "fp32");
+  fprintf(out, "precision  %s\n", dtype_name((Dtype)r->precision));
   fprintf(out, "context    %d tokens\n", g->options->context);
   print_memory(g, exact, out);
   print_requests(g, out);

@@ -25,10 +25,14 @@ static int check_positions(const Recipe *r, Error *error) {
                    ranks);
 }
 
-// Pages of a cache of o->kv_memory bytes: keys and values of all layers, in fp32, or fp64 as the model.
-static int pages_in(const Inference *i, const InferenceOptions *o, int64_t *pages, Error *error) {
+int64_t inference_token_bytes(const Inference *i) {
   const ModelConfig *c = &i->source->config;
-  double token = 2.0 * (double)(c->layers * c->kv_heads * c->head_dim) * (i->recipe.precision == DTYPE_F64 ? 8 : 4);
+  return 2 * c->layers * c->kv_heads * c->head_dim * (int64_t)dtype_size((Dtype)i->recipe.precision);
+}
+
+// Pages of a cache of o->kv_memory bytes.
+static int pages_in(const Inference *i, const InferenceOptions *o, int64_t *pages, Error *error) {
+  double token = (double)inference_token_bytes(i);
   int64_t needed = (o->context + o->page - 1) / o->page, all = o->requests * needed;
   double fit = o->kv_memory / (token * (double)o->page);
   if (FAULT(small_caches_are_taken, fit < (double)needed, 0))

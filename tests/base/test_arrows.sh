@@ -15,6 +15,7 @@ comm='net worker'
 tokenizer=''
 chat='tokenizer' # messages to ids
 data='ir tokenizer'
+grammar='tokenizer' # schemas and masks: no server, no engine
 checkpoint='ir model tokenizer worker'
 elastic='net worker comm checkpoint'
 parallel='ir op sharding schedule model'

@@ -44,7 +44,8 @@ static const struct {
     {"Yes <think>x</think>", "C:Yes <think>x</think>", CHAT_HERMES, 1},
     {"<tool_call>\n{\"name\": \"f\", \"arguments\": {\"a\": \"}\\\"\"}}\n</tool_call>", "F:f|A:{\"a\": \"}\\\"\"}",
      CHAT_HERMES},
-    {"I ask.\n\n<tool_call>{\"name\": \"f\", \"arguments\": {}}</tool_call>\n<tool_call>\n{\"arguments\": [1, {}], \"name\": "
+    {"I ask.\n\n<tool_call>{\"name\": \"f\", \"arguments\": {}}</tool_call>\n<tool_call>\n{\"arguments\": [1, {}], "
+     "\"name\": "
      "\"g\\u00e9\"}</tool_call>\n",
      "C:I ask.|F:f|A:{}|F:gé|A:[1, {}]", CHAT_HERMES},
     {"<tool_call>{\"name\": \"f\", \"arguments\": \"{\\\"a\\\": 1}\"}</tool_call>", "F:f|A:{\"a\": 1}", CHAT_HERMES},
@@ -58,12 +59,14 @@ static const struct {
     {"<think>\nx\n</think>\n\n<tool_call>\n{\"name\": \"f\", \"arguments\": {\"x\": [1, 2]}}\n</tool_call>",
      "R:x|F:f|A:{\"x\": [1, 2]}", CHAT_HERMES, 1},
     {"{\"name\": \"f\", \"parameters\": {\"a\": {\"b\": \"c\"}}}", "F:f|A:{\"a\": {\"b\": \"c\"}}", CHAT_LLAMA3},
-    {"<|python_tag|>{\"type\": \"function\", \"name\": \"f\", \"parameters\": {}}; {\"name\": \"g\", \"parameters\": {}}",
+    {"<|python_tag|>{\"type\": \"function\", \"name\": \"f\", \"parameters\": {}}; {\"name\": \"g\", \"parameters\": "
+     "{}}",
      "F:f|A:{}|F:g|A:{}", CHAT_LLAMA3},
     {"<|python_tag|>brave.call(\"x\")", "C:<|python_tag|>brave.call(\"x\")", CHAT_LLAMA3},
     {"{\"answer\": 1}", "C:{\"answer\": 1}", CHAT_LLAMA3},
     {" Text {\"name\": \"f\", \"parameters\": {}}", "C: Text {\"name\": \"f\", \"parameters\": {}}", CHAT_LLAMA3},
-    {"[TOOL_CALLS][{\"name\": \"f\", \"arguments\": {\"a\": 1}, \"id\": \"abcdefghi\"}, {\"name\": \"g\", \"arguments\": {}}]",
+    {"[TOOL_CALLS][{\"name\": \"f\", \"arguments\": {\"a\": 1}, \"id\": \"abcdefghi\"}, {\"name\": \"g\", "
+     "\"arguments\": {}}]",
      "F:f|A:{\"a\": 1}|F:g|A:{}", CHAT_MISTRAL},
     {"[TOOL_CALLS]f[ARGS]{\"a\": 1}[TOOL_CALLS]g[CALL_ID]123[ARGS]{}", "F:f|A:{\"a\": 1}|F:g|A:{}", CHAT_MISTRAL},
     {"So: [TOOL_CALLS] {\"name\": \"f\", \"arguments\": {}}", "C:So:|F:f|A:{}", CHAT_MISTRAL},

@@ -46,7 +46,7 @@ static void read_events(Engine *engine, const int *request_at, Answer *answers) 
 // A cache of `pages` pages of `page` tokens, in the dtype that it has; 0: of all requests.
 static char *kv_memory(const ModelSource *source, const char *keys, int page, int pages) {
   const ModelConfig *c = &source->config;
-  int64_t token = 2 * c->layers * c->kv_heads * c->head_dim * (strstr(keys, "fp64") ? 8 : 4);
+  int64_t token = 2 * c->layers * c->kv_heads * c->head_dim * (strstr(keys, "fp64") ? 8 : strstr(keys, "16") ? 2 : 4);
   return pages ? xformat(" infer.kv_memory=%lld", (long long)(token * page * pages)) : xstrdup("");
 }
 
@@ -268,6 +268,9 @@ static void as_an_evaluation_has_it(void **state) {
   check_against_evaluation("llama-tied", "");
   check_against_evaluation("gpt2-untied", "");
   check_against_evaluation("qwen3_moe-untied", "");
+  check_against_evaluation("llama-tied", "precision=fp16");
+  check_against_evaluation("llama-tied", "precision=bf16");
+  check_against_evaluation("gpt2-untied", "precision=bf16");
 }
 
 // ---- wrong input

@@ -18,7 +18,8 @@ same "a token in fp64" "$(number cache_token_bytes)" 512
 same "half of the heads" "$(number cache)" $((5 * 100 * 256))
 same "weights of one of two ranks, in fp64, but for norms" "$((2 * whole / $(number weights)))" 1
 plan mesh.dp=2 infer.context=32 infer.kv_memory=30kB precision=bf16
-same "pages in 30 kB" "$(number pages)" 3
+same "a token in bf16" "$(number cache_token_bytes)" 128
+same "pages in 30 kB: room for one more request is not needed" "$(number pages)" 7
 same "data ranks" "$(number data_ranks)" 2
 awk "BEGIN { exit !($(number weights) < 0.6 * $whole) }" || fail "weights in bf16: $(number weights) of $whole"
 awk "BEGIN { exit !($(number tokens_per_s) > 0) }" || fail "no speed: $(cat plan.json)"

@@ -191,7 +191,7 @@ static Dtype kernel_dtype(const OpCase *c) {
 
 // Whether bf16 kernels round values between two products of the op: probabilities, gradients of scores and logits.
 static int rounds_factors(Op op) {
-  return op == OP_ATTENTION || op == OP_ATTENTION_GRAD || op == OP_LINEAR_CROSS_ENTROPY ||
+  return op == OP_ATTENTION || op == OP_ATTENTION_GRAD || op == OP_CACHE_ATTENTION || op == OP_LINEAR_CROSS_ENTROPY ||
          op == OP_CROSS_ENTROPY_APPLY || op == OP_CROSS_ENTROPY_WEIGHT;
 }
 
