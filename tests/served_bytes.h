@@ -58,9 +58,16 @@ static inline void served_bytes_open(ServedBytes *s) {
   s->source.config.vocab = BYTES_VOCAB;
   s->text.bos = s->text.eos = BYTES_END;
   vec_push(&s->text.ends, BYTES_END);
-  s->model = (ServedModel){.source = &s->source, .tokenizer = s->tokenizer, .text = &s->text, .chat = s->chat, .trie = s->trie,
-                           .allowed = s->allowed, .name = "bytes", .context = BYTES_CONTEXT,
-                           .usual = {.temperature = 1, .top_p = 1, .repetition = 1}, .fingerprint = "plait-0"};
+  s->model = (ServedModel){.source = &s->source,
+                           .tokenizer = s->tokenizer,
+                           .text = &s->text,
+                           .chat = s->chat,
+                           .trie = s->trie,
+                           .allowed = s->allowed,
+                           .name = "bytes",
+                           .context = BYTES_CONTEXT,
+                           .usual = {.temperature = 1, .top_p = 1, .repetition = 1},
+                           .fingerprint = "plait-0"};
 }
 
 static inline void served_bytes_close(ServedBytes *s) {

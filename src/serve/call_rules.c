@@ -88,7 +88,8 @@ static void hold(Call *call, const ServedModel *m, Grammar *grammar) {
 
 static bool needs_ends(const ServedModel *m, const char *field, Refusal *f) {
   if (m->text->ends.count) return true;
-  refusal_set(f, 400, "not_built", field, "%s needs a model that ends its texts, and this one has no token for it", field);
+  refusal_set(f, 400, "not_built", field, "%s needs a model that ends its texts, and this one has no token for it",
+              field);
   return false;
 }
 
