@@ -4,4 +4,4 @@
 typedef struct KernelImage { const char *file; const void *code; } KernelImage; // code NULL: built without nvcc
 extern const KernelImage kernel_images[]; // a file NULL ends them
 extern const char kernels_hash[];         // of their sources, a part of the name of each file's KERNEL_MARK
-extern const int kernels_cuda;            // the CUDA whose nvcc compiled them, 13000; its drivers and newer ones take them
+extern const int kernels_cuda; // the CUDA whose nvcc compiled them, 13000; its drivers and newer ones take them

@@ -64,11 +64,11 @@ int cuda_load_kernels(CudaInstance *c, Error *error) {
                      "PLAIT_CUDA_HOST=all, with which all ops run on the host");
   int version = c->driver->version, oldest = kernels_cuda / 1000 * 1000; // drivers serve all minor versions of theirs
   if (!c->driver->takes_operands && version < oldest)
-    return error_set(error, PLAIT_INFEASIBLE,
-                     "the kernels of this plait were compiled by the nvcc of CUDA %d.%d, and the driver %s is one for CUDA "
-                     "%d.%d: install a newer driver, or build plait with an older nvcc",
-                     kernels_cuda / 1000, kernels_cuda % 1000 / 10, c->driver->path, version / 1000,
-                     version % 1000 / 10);
+    return error_set(
+        error, PLAIT_INFEASIBLE,
+        "the kernels of this plait were compiled by the nvcc of CUDA %d.%d, and the driver %s is one for CUDA "
+        "%d.%d: install a newer driver, or build plait with an older nvcc",
+        kernels_cuda / 1000, kernels_cuda % 1000 / 10, c->driver->path, version / 1000, version % 1000 / 10);
   for (const KernelImage *image = kernel_images; image->file; image++) {
     CudaModule module;
     int code = load_module(c, image, &module, error);
