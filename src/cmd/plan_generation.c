@@ -73,7 +73,7 @@ static void find_speed(GenerationPlan *g) {
 
 static double tokens_per_s(const Estimate *e, double tokens) { return tokens / e->step_seconds; }
 
-// Requests of a length that a cache of so many bytes holds at a time.
+// How many requests of a length a cache of `bytes` holds at a time.
 static int64_t requests_of(const GenerationPlan *g, double bytes, int64_t length) {
   int64_t pages = (length + g->options->page - 1) / g->options->page;
   return (int64_t)(bytes / ((double)(pages * g->options->page) * (double)g->token));
