@@ -202,6 +202,9 @@ static void test_forms(void **state) {
                        t);
   expect(chat, call, false, "u{\"a\": [1]}."); // arguments must be texts, and contents too
   chat_close(chat);
+  chat = open_template("{% for m in messages %}{{ m.content + '.' }}{% endfor %}", t);
+  expect(chat, call, false, "u.."); // it shows no calls
+  chat_close(chat);
   chat = open_template("{% for m in messages if m.role == 'user' %}{{ m.content }}{% endfor %}", t);
   expect(chat, hi, true, "!messages[1].content, the beginning of the answer, is not in what the template makes of it");
   chat_close(chat);
