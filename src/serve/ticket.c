@@ -1,5 +1,6 @@
 // Tickets: counted users, and a mailbox with an eventfd.
 #include "serve/ticket.h"
+#include "base/clock.h"
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
@@ -55,6 +56,7 @@ static void wake(Ticket *t) {
 void ticket_push(Ticket *t, int choice, const EngineEvent *event) {
   pthread_mutex_lock(&t->mutex);
   bool empty = !t->mail.events.count;
+  if (empty) t->mail.since = clock_seconds();
   vec_push(&t->mail.events, *event);
   t->mail.events.data[t->mail.events.count - 1].request = choice;
   for (int i = 0; i < event->top; i++) {

@@ -1,4 +1,4 @@
-# What tests of plait serve share: a model that was trained for some steps and has room for long answers, and a server. Sourced by bash.
+# Shared by the tests of plait serve: a model that was trained for some steps and has room for long answers, and a server. Sourced by bash.
 command -v python3 >/dev/null || exit 77
 "$PLAIT" serve --help >/dev/null || exit 1
 "$PLAIT" doctor | grep -q '^ok  microhttpd' || exit 77

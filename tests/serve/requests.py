@@ -86,7 +86,7 @@ check(s.ask(logit_bias={str(ids[0]): 100}, **base)["choices"][0]["text"].startsw
 
 # Chat: roles, parts, an answer that is continued, choices in a stream.
 system = [{"role": "system", "content": "ba"}, {"role": "user", "content": "do"}]
-parts = [{"role": "developer", "content": [{"type": "text", "text": "b"}, {"type": "text", "text": "a"}]}, system[1]]
+parts = [{"role": "developer", "content": [{"type": "text", "text": "ba"}]}, system[1]]
 greedy = dict(chat=True, max_tokens=6, temperature=0)
 check(s.ask(messages=system, **greedy)["choices"] == s.ask(messages=parts, **greedy)["choices"], "parts of a message")
 both = [s.post("/tokenize", {"messages": system + more})[1]["tokens"] for more in
