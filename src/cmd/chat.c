@@ -259,10 +259,14 @@ static int talk(Talk *t, Error *error) {
   ByteVector message = {0};
   bool ends = false;
   int code = PLAIT_OK, refused = 0;
+  int64_t count = 0;
   t->shows = isatty(STDOUT_FILENO);
   if (in.tells) fputs("Ctrl-C ends an answer, Ctrl-D the chat; /help lists commands.\n", stdout);
-  while (!code && !ends && !ferror(stdout) && !signals_stop() && chat_input_next(&in, &message) == INPUT_MESSAGE)
+  for (; !code && !ends && !ferror(stdout) && !signals_stop() && chat_input_next(&in, &message) == INPUT_MESSAGE;
+       count++)
     code = take(t, &message, &ends, &refused, error);
+  if (!code && !count && !in.tells && !signals_stop())
+    fprintf(stderr, "plait chat: note: no message came from the standard input; processes of plait launch have none\n");
   if (in.tells && !ends) fputc('\n', stdout);
   vec_free(&message);
   vec_free(&in.read);
@@ -312,6 +316,7 @@ static int chat(Talk *t, const Operands *words, Launch *launch, Error *error) {
                            .keys = words->words + 1};
   if (!code) code = engine_open(&g->engine, &g->source, &o, launch, error);
   if (!code) code = launch->rank ? engine_follow(g->engine, error) : talk(t, error);
+  signals_take(SIGINT); // it has ended an answer of rank 0, not the program
   engine_close(g->engine);
   generate_close_text(g);
   model_source_close(&g->source);
