@@ -13,6 +13,7 @@ typedef struct ServedBytes {
   TextSetup text;
   Tokenizer *tokenizer;
   Chat *chat;
+  TokenTrie *trie;
   uint8_t allowed[BYTES_VOCAB];
 } ServedBytes;
 
@@ -52,17 +53,26 @@ static inline void served_bytes_open(ServedBytes *s) {
   json_t *files = json_pack("{s:s}", "chat_template.jinja", BYTES_TEMPLATE);
   CHECK(!chat_open_files(&s->chat, files, "bytes", NULL, s->tokenizer, &error) && s->chat, "%s", error.message);
   json_decref(files);
+  s->trie = token_trie_create(s->tokenizer);
   memset(s->allowed, 1, sizeof s->allowed);
   s->source.config.vocab = BYTES_VOCAB;
   s->text.bos = s->text.eos = BYTES_END;
   vec_push(&s->text.ends, BYTES_END);
-  s->model = (ServedModel){.source = &s->source, .tokenizer = s->tokenizer, .text = &s->text, .chat = s->chat,
-                           .allowed = s->allowed, .name = "bytes", .context = BYTES_CONTEXT,
-                           .usual = {.temperature = 1, .top_p = 1, .repetition = 1}, .fingerprint = "plait-0"};
+  s->model = (ServedModel){.source = &s->source,
+                           .tokenizer = s->tokenizer,
+                           .text = &s->text,
+                           .chat = s->chat,
+                           .trie = s->trie,
+                           .allowed = s->allowed,
+                           .name = "bytes",
+                           .context = BYTES_CONTEXT,
+                           .usual = {.temperature = 1, .top_p = 1, .repetition = 1},
+                           .fingerprint = "plait-0"};
 }
 
 static inline void served_bytes_close(ServedBytes *s) {
   chat_close(s->chat);
+  token_trie_free(s->trie);
   tokenizer_destroy(s->tokenizer);
   vec_free(&s->text.ends);
 }

@@ -234,16 +234,15 @@ static void draw_part(void *engine, int slot, int64_t index) {
   for (int k = 0; more; k++) {
     int row = FAULT(logits_of_other_rows, e->first.data[index], 0) + part->scores + k;
     SampleText text = {r->ids.data, have + k, o->count};
-    const uint8_t *allowed = o->constraint ? o->constraint->allowed(o->constraint) : o->allowed;
+    const uint8_t *allowed = o->rules ? o->rules->allowed(o->rules->context) : o->allowed;
     int32_t id = d->id[d->count++] =
         sample_token(e->logits + (int64_t)row * e->vocab, allowed, &o->sample, &text, &e->scratch[slot]);
-    if (o->constraint && FAULT(constraints_see_first_draws, id >= 0, id >= 0 && !k))
-      o->constraint->take(o->constraint, id);
     if (o->logprobs >= 0 && id >= 0) {
       d->logprob[k] = logprob_of(e, row, id);
       find_top(e, row, o->logprobs, d->top_ids + k * o->logprobs, d->top_logprobs + k * o->logprobs);
     }
     if (id >= 0) r->ids.data[have + k] = id;
+    if (o->rules && FAULT(rules_see_first_draws, id >= 0, id >= 0 && !k)) o->rules->took(o->rules->context, id);
     more = scheduler_accepts(part, k + 1, id);
   }
 }

@@ -11,13 +11,12 @@
 
 enum { REQUEST_MOST_DRAFTS = 16 };
 
-// What the next token may be, asked anew for each: a grammar. Whoever makes one puts it first in a struct of its own.
-// One thread at a time calls it, but not always the same one.
-typedef struct RequestConstraint RequestConstraint;
-struct RequestConstraint {
-  const uint8_t *(*allowed)(RequestConstraint *c);  // (vocab), as RequestOptions.allowed; valid until `take`
-  void (*take)(RequestConstraint *c, int32_t id);   // it was drawn; an id that ends the request is told too
-};
+// Which tokens may follow, where this depends on those before. One thread at a time calls them.
+typedef struct RequestRules {
+  void *context;
+  const uint8_t *(*allowed)(void *context); // (vocab) as RequestOptions.allowed, for the next token
+  void (*took)(void *context, int32_t id);  // it was drawn; also one that ends the request
+} RequestRules;
 
 typedef struct RequestOptions {
   const int32_t *prompt; // (count), at least one token; copied
@@ -27,7 +26,7 @@ typedef struct RequestOptions {
   int end_count;
   SampleOptions sample;  // its biases are copied
   const uint8_t *allowed; // (vocab) see sample_token; borrowed until the request has ended; NULL: all
-  RequestConstraint *constraint; // in its place; borrowed until the request has ended; NULL: none
+  const RequestRules *rules; // in the place of `allowed`; borrowed until the request has ended; NULL: none
   int logprobs; // -1: none are told; else that of each token drawn, and those of this number of the most likely tokens
   bool score;   // those of the prompt's tokens are told, too, from the second one on
 } RequestOptions;

@@ -1,5 +1,6 @@
 // Requests for text: from JSON to a ticket.
 #include "serve/call.h"
+#include "serve/call_rules.h"
 #include "base/fault.h"
 #include "base/json_read.h"
 #include <string.h>
@@ -252,6 +253,7 @@ static int read_rest(Call *c, const ServedModel *m, Refusal *f) {
   if (!code) code = read_biases(c, m, f);
   if (!code) code = c->chat ? read_chat(c, m, f) : read_prompts(c, m, f);
   if (!code) code = fill_choices(c, m, &like, f);
+  if (!code) code = call_rules_read(c, m, f);
   return code;
 }
 

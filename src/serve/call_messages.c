@@ -61,8 +61,6 @@ static int check_tool(size_t i, const json_t *tool, Refusal *f) {
   if (!name || !*name) return wrong_tool(i, ".function.name is not a text", f);
   if (parameters && !json_is_object(parameters) && !json_is_null(parameters))
     return wrong_tool(i, ".function.parameters is not an object", f);
-  if (json_is_true(json_object_get(function, "strict")))
-    return refusal_set(f, 400, "not_built", "tools", "tools[%zu].function.strict is not built", i);
   return 0;
 }
 
@@ -76,8 +74,13 @@ int call_tools(const json_t *request, const ServedModel *m, const json_t **tools
   if (json_array_size(list) > MOST_TOOLS)
     return refusal_set(f, 400, "invalid_value", "tools", "there are at most %d tools", MOST_TOOLS);
   json_array_foreach((json_t *)(uintptr_t)list, i, tool) if (check_tool(i, tool, f)) return -1;
-  if (choice && (!word || (strcmp(word, "auto") != 0 && strcmp(word, "none") != 0)))
-    return refusal_set(f, 400, "not_built", "tool_choice", "tool_choice is not built but for auto and none");
+  if (word && strcmp(word, "auto") != 0 && strcmp(word, "none") != 0 && strcmp(word, "required") != 0)
+    return refusal_set(f, 400, "invalid_value", "tool_choice",
+                       "tool_choice must be auto, none, required, or a function that tools has");
+  if (!json_array_size(list) && choice && !word)
+    return refusal_set(f, 400, "invalid_value", "tool_choice", "tool_choice names a function, and there are no tools");
+  if (!json_array_size(list) && word && !strcmp(word, "required"))
+    return refusal_set(f, 400, "invalid_value", "tool_choice", "tool_choice is required, and there are no tools");
   if (!json_array_size(list) || (word && !strcmp(word, "none"))) return 0;
   if (!m->chat || chat_form(m->chat) == CHAT_NO_CALLS)
     return refusal_set(f, 400, "not_built", "tools", "the model's chat template has no form of calls that plait knows");

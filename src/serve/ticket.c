@@ -40,6 +40,7 @@ void ticket_release(Ticket *t) {
   for (int i = 0; i < t->prompts; i++) vec_free(&t->prompt[i]);
   if (t->wake >= 0) close(t->wake);
   mail_free(&t->mail);
+  if (t->rules) t->free_rules(t->rules);
   vec_free(&t->bias);
   free(t->prompt);
   free(t->choice);

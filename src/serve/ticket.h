@@ -26,6 +26,8 @@ typedef struct Ticket {
   IdVector *prompt;       // (prompts)
   int prompts;
   Vec(SampleBias) bias;
+  void *rules;            // of the choices, or NULL; free_rules frees it
+  void (*free_rules)(void *rules);
   int wake;               // an eventfd, written when there is something new; -1: the system has none to give
   pthread_mutex_t mutex;  // guards what follows
   int users;

@@ -215,19 +215,19 @@ static void scores_are_what_was_drawn(void **state) {
   check_scores("mesh.dp=2", 14, preempted);
 }
 
-// ---- constraints
+// ---- rules
 
 // Allows ids that differ from the last one by at most 9, and knows what was drawn.
-typedef struct Near { RequestConstraint as; int vocab, count; int32_t ids[MOST]; uint8_t allowed[1024]; } Near;
+typedef struct Near { RequestRules rules; int vocab, count; int32_t ids[MOST]; uint8_t allowed[1024]; } Near;
 
-static const uint8_t *near_allowed(RequestConstraint *c) {
-  Near *near = (Near *)c;
+static const uint8_t *near_allowed(void *context) {
+  Near *near = context;
   int last = near->count ? near->ids[near->count - 1] : near->vocab / 2;
   for (int i = 0; i < near->vocab; i++) near->allowed[i] = abs(i - last) <= 9 && i != last;
   return near->allowed;
 }
-static void near_take(RequestConstraint *c, int32_t id) {
-  Near *near = (Near *)c;
+static void near_took(void *context, int32_t id) {
+  Near *near = context;
   near->ids[near->count++] = id;
 }
 
@@ -238,9 +238,9 @@ static void ask_near(const ModelSource *source, const char *infer, Near *near) {
   for (int i = 0; i < REQUESTS; i++) {
     int32_t prompt[SEQ];
     int64_t number;
-    near[i] = (Near){.as = {near_allowed, near_take}, .vocab = (int)source->config.vocab};
+    near[i] = (Near){.rules = {&near[i], near_allowed, near_took}, .vocab = (int)source->config.vocab};
     RequestOptions o = request_of(i, prompt, near[i].vocab);
-    o.constraint = &near[i].as;
+    o.rules = &near[i].rules;
     SUCCEED(engine_submit(engine, &o, &number, &error));
     request_at[number] = i;
   }
@@ -257,7 +257,7 @@ static void ask_near(const ModelSource *source, const char *infer, Near *near) {
   }
 }
 
-static void constraints_hold_token_by_token(void **state) {
+static void rules_hold_token_by_token(void **state) {
   static Near alone[REQUESTS], many[REQUESTS];
   ModelSource source;
   source_of("llama-tied", &source);
@@ -396,7 +396,7 @@ static void wrong_requests_change_nothing(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(same_bits_in_any_batch),
                                      cmocka_unit_test(scores_are_what_was_drawn),
-                                     cmocka_unit_test(constraints_hold_token_by_token),
+                                     cmocka_unit_test(rules_hold_token_by_token),
                                      cmocka_unit_test(as_an_evaluation_has_it),
                                      cmocka_unit_test(wrong_requests_change_nothing)};
   return cmocka_run_group_tests(tests, NULL, NULL);

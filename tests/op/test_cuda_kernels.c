@@ -108,21 +108,21 @@ static void check_case(Bench *b, const OpCase *whole, Dtype dtype, Variant varia
   op_case_free(&slow);
 }
 
-// Whether the tier has time for it.
-static int is_small(const OpCase *c) {
-  int64_t elements = 0;
-  for (int k = 0; k < c->ninput; k++) elements += c->input[k].data ? operand_elements(&c->input[k]) : 0;
-  return test_tier() > 1 || elements < 12000;
+// Tier 1 has, of the larger rows, those of an accumulator: just filling the others takes as long as all the rest.
+static int has_time(int row) {
+  const char *name = op_case_name(row);
+  if (test_tier() > 1 || row < op_cases_count()) return 1;
+  return strstr(name, " accumulate") && !strstr(name, "blocks") && !strstr(name, "groups");
 }
 
 static void check_all(Bench *b) {
   const char *only = getenv("CASE"); // for debugging
   for (int i = 0; i < op_cases_with_large(); i++)
     for (int dtype = DTYPE_F64; dtype <= DTYPE_F16; dtype++) {
-      if (only && !strstr(op_case_name(i), only)) continue;
+      if (!has_time(i) || (only && !strstr(op_case_name(i), only))) continue;
       OpCase whole;
       op_case_get(i, (Dtype)dtype, &whole);
-      for (int variant = 0; variant < VARIANTS && is_small(&whole); variant++)
+      for (int variant = 0; variant < VARIANTS; variant++)
         check_case(b, &whole, (Dtype)dtype, (Variant)variant);
       op_case_free(&whole);
     }
@@ -148,7 +148,7 @@ static void all_rows(void **state) {
   int ops = 0;
   for (int op = 0; op < OP_COUNT; op++) ops += b.done[op] > 0;
   assert_true(ops >= 34);
-  for (int k = 0; k < VARIANTS; k++) assert_true(b.variants[k] >= 12);
+  for (int k = 0; k < VARIANTS; k++) assert_true(b.variants[k] >= 8);
 }
 
 // With another order of everything, in processes of their own: a driver takes its seed when it is loaded.

@@ -37,6 +37,9 @@ called = client.chat.completions.create(
                      {"role": "tool", "tool_call_id": "c1", "content": "3"}], tools=tools, max_tokens=4, **ask)
 check(called.choices[0].message.role == "assistant", called)
 
+called = client.chat.completions.create(messages=user, tools=tools, tool_choice="required", parallel_tool_calls=False, max_tokens=90, **ask)
+check(called.choices[0].message.tool_calls[0].function.name == "add" and called.choices[0].finish_reason == "tool_calls", called)
+
 
 def fails(kind, code, **fields):
     try:
@@ -48,7 +51,7 @@ def fails(kind, code, **fields):
 
 fails(openai.NotFoundError, "model_not_found", model="gpt-4o")
 fails(openai.BadRequestError, "invalid_value", temperature=3)
-fails(openai.BadRequestError, "not_built", response_format={"type": "json_object"})
+fails(openai.BadRequestError, "not_built", reasoning_effort="high")
 fails(openai.BadRequestError, "context_length_exceeded", messages=[{"role": "user", "content": "ba " * 4000}])
 good = client
 client = client.with_options(api_key="wrong")
