@@ -360,7 +360,7 @@ int cmd_chat(int argc, char **argv) {
        .kind = OPTION_TEXT,
        .value = &g->template_path,
        .argument = "FILE",
-       .help = "the chat template (Jinja) to use; without it, the model's own"},
+       .help = "the chat template (Jinja) to use, or the name of one of the model's; without it, the model's own"},
       {.name = "template-kwargs",
        .kind = OPTION_TEXT,
        .value = &t.kwargs_text,
