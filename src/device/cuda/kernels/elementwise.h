@@ -147,7 +147,8 @@ KERNEL(NAME(dropout), DropoutArguments) {
     int64_t of = -1;
     NAME(take)(&x, a.x, at, a.n);
     for (int i = 0; i < NAME(PACK); i++) {
-      const int64_t row = (at + i) / a.width, feature = a.first + (at + i) % a.width, block = row * a.width + feature / 4;
+      const int64_t row = (at + i) / a.width, feature = a.first + (at + i) % a.width;
+      const int64_t block = row * a.width + feature / 4;
       if (at + i < a.n && (block != of || i == 0 || feature == a.first))
         drawn = philox_at(a.mask.key, mask_sample(&a.mask, row / a.s), (uint32_t)map_global(&a.positions, row % a.s),
                           (uint32_t)(feature / 4), 0);
