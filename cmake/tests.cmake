@@ -32,7 +32,7 @@ set(rooms_parity compile device op program runtime schedule sharding)
 set(rooms_process comm)
 set(rooms_python api)
 set(rooms_slurm elastic)
-set(rooms_fuzz base chat checkpoint comm data elastic foresight machine model net recipe tokenizer train)
+set(rooms_fuzz base chat checkpoint comm data elastic foresight grammar machine model net recipe serve tokenizer train)
 
 file(STRINGS ${CMAKE_SOURCE_DIR}/tests/costs.txt costs REGEX "^[^#]")
 foreach(line ${costs}) # NAME SECONDS CPU-SECONDS

@@ -1,5 +1,5 @@
-// The text of an answer, piece by piece, taken apart: content, reasoning, calls of tools. What is told does not depend
-// on how the text is cut into pieces, but for where deltas of the same kind begin and end.
+// The text of an answer, piece by piece, taken apart: content, reasoning, calls of tools. The parts that are told do
+// not depend on how the text is cut into pieces, but for where deltas of the same kind begin and end.
 #pragma once
 #include "chat/chat.h"
 

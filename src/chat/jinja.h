@@ -8,7 +8,7 @@
 #include <jansson.h>
 #include <stdbool.h>
 
-// Where bytes come from. What a template computes (a number in digits, quotes of JSON) is the template's.
+// Where bytes come from. Bytes that a template computes (a number in digits, quotes of JSON) are the template's.
 enum { JINJA_TEMPLATE = -1, JINJA_GIVEN = -2 }; // else the number of a message; GIVEN: other variables
 
 typedef struct JinjaPart { size_t end; int origin; } JinjaPart; // bytes from the end of the part before it to `end`
@@ -39,9 +39,10 @@ typedef struct JinjaVariable {
   const json_t *value; // borrowed
   int origin;          // of its texts. Where `list` is set, item i of the array has origin i
   bool list;
+  bool (*own)(const char *key, const json_t *value); // of items of a list: whether a text of theirs is the template's
 } JinjaVariable;
 
-typedef struct JinjaLimits { int64_t steps; size_t memory, output; } JinjaLimits; // 0: 2e7 steps, 512 MiB, 64 MiB
+typedef struct JinjaLimits { int64_t steps; size_t memory, output; } JinjaLimits; // 0: 2e7 steps, 256 MiB, 64 MiB
 
 // Runs a template with variables (later ones win over earlier ones). Appends to *output. PLAIT_BAD_INPUT: what the
 // template raises (raise_exception), what it cannot do, or where it exceeds a limit.

@@ -68,7 +68,7 @@ static JinjaValue now(Jinja *j, const JinjaArguments *a) {
   size_t n = strftime(text, sizeof text, format, &tm);
   char *copy = jinja_alloc(j, n + 1, 1);
   memcpy(copy, text, n);
-  return jinja_string(j, copy, n, JINJA_TEMPLATE);
+  return jinja_string(j, copy, n, s->part_count ? JINJA_GIVEN : s->origin);
 }
 
 static JinjaValue call_function(Jinja *j, const char *name, const JinjaArguments *a) {

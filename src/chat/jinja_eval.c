@@ -114,10 +114,10 @@ JinjaValue jinja_item(Jinja *j, JinjaValue v, JinjaValue key) {
   return v.kind == JINJA_DICT ? method_of(j, v, name) : jinja_attribute(j, v, name);
 }
 
-static bool bound(Jinja *j, JinjaValue v, int64_t absent, int64_t low, int64_t high, int64_t length, int64_t *to) {
+static bool bound(JinjaValue v, int64_t absent, int64_t low, int64_t high, int64_t length, int64_t *to) {
   *to = absent;
   if (v.kind == JINJA_ABSENT || v.kind == JINJA_NONE) return true;
-  if (!jinja_whole(v, to)) return jinja_fail(j, "a slice has a bound of type %s", jinja_type(v)), false;
+  if (!jinja_whole(v, to)) return false;
   if (*to < 0) *to += length;
   if (*to < low) *to = low;
   if (*to > high) *to = high;
@@ -127,14 +127,13 @@ static bool bound(Jinja *j, JinjaValue v, int64_t absent, int64_t low, int64_t h
 JinjaValue jinja_slice(Jinja *j, JinjaValue v, JinjaValue from, JinjaValue to, JinjaValue by) {
   int64_t step = 1, start, stop;
   if (v.kind == JINJA_UNDEFINED) return jinja_fail(j, "'%.80s' is undefined", v.name);
-  if (v.kind != JINJA_STRING && !jinja_is_list(v))
-    return jinja_fail(j, "a value of type %s has no slices", jinja_type(v));
+  if (v.kind != JINJA_STRING && !jinja_is_list(v)) return jinja_undefined("a slice"); // as jinja2 has it
   if (by.kind != JINJA_ABSENT && by.kind != JINJA_NONE && (!jinja_whole(by, &step) || !step))
-    return jinja_fail(j, "the step of a slice is no whole number other than 0");
+    return jinja_fail(j, "the step of a slice is not a whole number other than 0");
   int64_t n = jinja_length(j, v), low = step > 0 ? 0 : -1, high = step > 0 ? n : n - 1;
-  if (!bound(j, from, step > 0 ? low : high, low, high, n, &start) ||
-      !bound(j, to, step > 0 ? high : low, low, high, n, &stop))
-    return jinja_undefined("");
+  if (!bound(from, step > 0 ? low : high, low, high, n, &start) ||
+      !bound(to, step > 0 ? high : low, low, high, n, &stop))
+    return jinja_undefined("a slice");
   if (v.kind == JINJA_STRING && step == 1) {
     if (start >= stop) return jinja_string(j, "", 0, JINJA_TEMPLATE);
     return jinja_part(j, v.string, jinja_char_at(v.string, start), jinja_char_at(v.string, stop));
@@ -184,10 +183,13 @@ static JinjaValue real_binary(Jinja *j, int op, double a, double b) {
   case OP_SUBTRACT: return jinja_real(a - b);
   case OP_MULTIPLY: return jinja_real(a * b);
   case OP_DIVIDE: return jinja_real(a / b);
-  case OP_FLOOR: return jinja_real(floor(a / b));
-  case OP_MODULO: {
-    double r = fmod(a, b);
-    return jinja_real(r != 0 && (r < 0) != (b < 0) ? r + b : r);
+  case OP_FLOOR:
+  case OP_MODULO: { // as Python: the remainder has the sign of b, and the quotient fits it
+    double r = fmod(a, b), q = (a - r) / b;
+    if (r == 0) r = copysign(0, b);
+    else if ((r < 0) != (b < 0)) r += b, q -= 1;
+    if (op == OP_MODULO) return jinja_real(r);
+    return jinja_real(q == 0 ? copysign(0, a / b) : q - floor(q) > 0.5 ? floor(q) + 1 : floor(q));
   }
   default: return jinja_real(pow(a, b));
   }
@@ -207,13 +209,30 @@ static JinjaValue repeat(Jinja *j, JinjaValue v, int64_t times) {
   return r;
 }
 
-static JinjaValue join_two(Jinja *j, JinjaValue a, JinjaValue b) {
-  if (a.kind == JINJA_STRING) {
-    JinjaText t = {0};
-    jinja_put_string(j, &t, a.string);
-    jinja_put_string(j, &t, b.string);
-    return jinja_text_end(j, &t);
+static void put_escaped(Jinja *j, JinjaText *t, const JinjaString *s) {
+  static const char marks[] = "&<>'\"", *const names[] = {"&amp;", "&lt;", "&gt;", "&#39;", "&#34;"};
+  size_t kept = 0;
+  for (size_t i = 0; i < s->bytes && !j->code; i++) {
+    const char *p = memchr(marks, s->text[i], 5);
+    if (!p) continue;
+    jinja_put_part(j, t, s, kept, i);
+    jinja_put(j, t, names[p - marks], strlen(names[p - marks]), jinja_origin(s, i));
+    kept = i + 1;
   }
+  jinja_put_part(j, t, s, kept, s->bytes);
+}
+
+static JinjaValue join_texts(Jinja *j, const JinjaString *a, const JinjaString *b) {
+  JinjaText t = {0};
+  if (a->safe == b->safe) jinja_put_string(j, &t, a), jinja_put_string(j, &t, b);
+  else if (a->safe) jinja_put_string(j, &t, a), put_escaped(j, &t, b);
+  else put_escaped(j, &t, a), jinja_put_string(j, &t, b);
+  JinjaValue v = jinja_text_end(j, &t);
+  return a->safe || b->safe ? jinja_safe(j, v) : v;
+}
+
+static JinjaValue join_two(Jinja *j, JinjaValue a, JinjaValue b) {
+  if (a.kind == JINJA_STRING) return join_texts(j, a.string, b.string);
   if (a.list->count > (1 << 24) - b.list->count) return jinja_fail(j, "a list becomes too long");
   JinjaValue r = jinja_list(j, a.list->count + b.list->count, a.kind);
   for (int i = 0; i < r.list->count && jinja_step(j, 0); i++)

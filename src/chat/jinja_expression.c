@@ -40,7 +40,7 @@ static JinjaNode *parse_number(JinjaParser *p) {
   char *end;
   errno = 0;
   long long value = strtoll(text + (base == 10 ? 0 : 2), &end, base);
-  if (errno || *end) jinja_no(p, "%s is no whole number of 64 bits", text);
+  if (errno || *end) jinja_no(p, "%s is not a whole number of 64 bits", text);
   return constant(p, jinja_integer(value));
 }
 

@@ -34,6 +34,7 @@ static JinjaValue title(Jinja *j, JinjaValue v, const JinjaValue *a) {
 static JinjaValue capitalize(Jinja *j, JinjaValue v, const JinjaValue *a) {
   return jinja_case(j, jinja_str(j, v).string, "capitalize");
 }
+static JinjaValue safe(Jinja *j, JinjaValue v, const JinjaValue *a) { return jinja_safe(j, v); }
 static JinjaValue string(Jinja *j, JinjaValue v, const JinjaValue *a) { return jinja_str(j, v); }
 
 static JinjaValue replace(Jinja *j, JinjaValue v, const JinjaValue *a) {
@@ -282,12 +283,13 @@ static JinjaValue unique(Jinja *j, JinjaValue v, const JinjaValue *a) {
 
 // select, reject, selectattr, rejectattr: the first values are an attribute, where there is one, and a test.
 static JinjaValue choose(Jinja *j, const char *name, JinjaValue v, const JinjaArguments *a) {
-  const JinjaList *l = jinja_iterate(j, v);
+  static const JinjaList none;
+  const JinjaList *l = jinja_truth(v) ? jinja_iterate(j, v) : &none; // None is nothing, too
   bool keeps = name[0] == 's', by_attribute = strstr(name, "attr");
   int off = by_attribute;
   JinjaValue r = jinja_list(j, 0, JINJA_LIST);
   if (a->count < off || (a->count > off && a->items[off].kind != JINJA_STRING))
-    return jinja_fail(j, "%s is given no attribute, or a test that is no text", name);
+    return jinja_fail(j, "%s is given no attribute, or a test that is not a text", name);
   const char *test = a->count > off ? jinja_attribute_name(j, a->items[off]) : NULL;
   JinjaArguments rest = *a;
   rest.items += off + 1;
@@ -304,12 +306,13 @@ static JinjaValue choose(Jinja *j, const char *name, JinjaValue v, const JinjaAr
 
 static JinjaValue map(Jinja *j, JinjaValue v, const JinjaArguments *a) {
   static const char *const names[] = {"attribute", "default"};
-  const JinjaList *l = jinja_iterate(j, v);
+  static const JinjaList none;
+  const JinjaList *l = jinja_truth(v) ? jinja_iterate(j, v) : &none;
   JinjaValue r = jinja_list(j, l->count, JINJA_LIST), b[2];
   JinjaArguments rest = *a;
   r.list->lazy = true;
   if (a->count) {
-    if (a->items[0].kind != JINJA_STRING) return jinja_fail(j, "map is given a filter that is no text");
+    if (a->items[0].kind != JINJA_STRING) return jinja_fail(j, "map is given a filter that is not a text");
     const char *name = jinja_attribute_name(j, a->items[0]);
     rest.items++, rest.count--;
     for (int i = 0; i < l->count && !j->code; i++) r.list->items[i] = jinja_filter(j, name, l->items[i], &rest);
@@ -351,7 +354,7 @@ static const struct {
     {"title", title},
     {"capitalize", capitalize},
     {"string", string},
-    {"safe", string},
+    {"safe", safe},
     {"replace", replace, {"old", "new", "count"}, 3, 2},
     {"indent", indent, {"width", "first", "blank"}, 3},
     {"int", to_int, {"default", "base"}, 2},

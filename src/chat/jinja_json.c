@@ -118,7 +118,7 @@ static void put_json(Jinja *j, JinjaText *t, JinjaValue v, const JsonStyle *styl
     }
     jinja_leave(j);
     return;
-  default: jinja_fail(j, "tojson is given what is no JSON: %s", jinja_type(v));
+  default: jinja_fail(j, "tojson is given a %s, which JSON does not have", jinja_type(v));
   }
 }
 
@@ -188,7 +188,7 @@ JinjaValue jinja_from_text(Jinja *j, JinjaValue text) {
   for (int i = 0; i < s->part_count; i++)
     if (s->parts[i].origin != JINJA_TEMPLATE) origin = s->parts[i].origin;
   jinja_step(j, s->bytes);
-  if (json_read(s->text, s->bytes, "", &tree, &ignored)) return jinja_fail(j, "from_json is given what is no JSON");
+  if (json_read(s->text, s->bytes, "", &tree, &ignored)) return jinja_fail(j, "from_json: the text is not JSON");
   JinjaValue v = copied(j, tree, origin);
   json_decref(tree);
   return v;

@@ -1,5 +1,6 @@
 // Templates to tokens: texts between tags, white space around tags (trim_blocks and lstrip_blocks are on), and what is
 // within them.
+#include "base/fault.h"
 #include "chat/jinja_node.h"
 #include <ctype.h>
 #include <stdlib.h>
@@ -197,7 +198,7 @@ static int lex_operator(Lexer *l) {
     if (sees(l, l->at, twos[i])) n = 2;
   if (n == 1 && !strchr("+-/*%~[](){}<>=.:|,;", c)) {
     char what[60];
-    snprintf(what, sizeof what, "\"%c\" is no part of an expression", isprint((unsigned char)c) ? c : '?');
+    snprintf(what, sizeof what, "\"%c\" does not belong into an expression", isprint((unsigned char)c) ? c : '?');
     return fail(l, what);
   }
   if (strchr("([{", c) && l->depth == (int)sizeof l->open) return fail(l, "brackets are nested too deep");
@@ -238,7 +239,7 @@ static int lex_tag(Lexer *l, const char *close, JinjaTokenKind end_kind, bool tr
 // Everything up to the tag at `tag`, and the tag.
 static int lex_to(Lexer *l, size_t tag) {
   char kind = l->s[tag + 1], sign = sign_at(l, tag + 2);
-  push_data(l, tag, sign, kind != '{');
+  push_data(l, tag, sign, FAULT(tags_keep_their_indent, kind != '{', false));
   advance(l, tag);
   if (kind == '#') return lex_comment(l, tag);
   if (kind == '%') {
@@ -259,6 +260,7 @@ int jinja_lex(JinjaTemplate *t, JinjaTokenVector *tokens, Error *error) {
     else i++;
   }
   if (!code && l.at < l.bytes) push(&l, TOKEN_DATA, l.s + l.at, l.bytes - l.at);
+  advance(&l, l.bytes);
   push(&l, TOKEN_END, "", 0);
   return code;
 }

@@ -59,7 +59,7 @@ bool jinja_take_name(JinjaParser *p, const char *name) {
   return jinja_next(p), true;
 }
 
-// What stands where something else should, for messages.
+// For messages: the token that stands where something else should.
 static int expected(JinjaParser *p, const char *what) {
   static const char *const kinds[] = {
       "text", "{{", "}}", "{%", "%}", 0, "a string", 0, 0, 0, "the end of the template"};
@@ -103,6 +103,7 @@ static JinjaNode *parse_statement(JinjaParser *p);
 static JinjaNode *parse_body(JinjaParser *p, const char *ends) {
   JinjaNode *body = jinja_node(p, NODE_BODY), *n;
   JinjaNodeVector v = {0};
+  int opened = p->opened;
   if (++p->depth > PARSE_DEPTH) jinja_no(p, "blocks are nested too deep");
   for (bool open = true; open && !p->code;) {
     const JinjaToken *t = p->token;
@@ -130,7 +131,7 @@ static JinjaNode *parse_body(JinjaParser *p, const char *ends) {
       break;
     default:
       if (t->kind == TOKEN_END && !*ends) open = false;
-      else if (t->kind == TOKEN_END) jinja_no(p, "the template ends before %s of line %d", ends, body->line);
+      else if (t->kind == TOKEN_END) jinja_no(p, "the template ends before %s of line %d", ends, opened);
       else expected(p, "text or a tag");
     }
   }
@@ -318,6 +319,7 @@ static JinjaNode *parse_leave(JinjaParser *p, JinjaNodeKind kind) {
 }
 
 static JinjaNode *parse_statement(JinjaParser *p) {
+  p->opened = p->token->line;
   if (jinja_take_name(p, "if")) return parse_if(p);
   if (jinja_take_name(p, "for")) return parse_for(p);
   if (jinja_take_name(p, "set")) return parse_set(p);
@@ -353,7 +355,7 @@ static char *plain_lines(const char *source, size_t bytes) {
 int jinja_parse(const char *source, size_t bytes, const char *name, JinjaTemplate **out, Error *error) {
   *out = NULL;
   if (memchr(source, 0, bytes) || utf8_prefix(source, bytes) != bytes)
-    return error_set(error, PLAIT_BAD_INPUT, "%s: it is no text in UTF-8", name);
+    return error_set(error, PLAIT_BAD_INPUT, "%s: it is not a text in UTF-8", name);
   JinjaTemplate *t = xcalloc(1, sizeof *t);
   JinjaTokenVector tokens = {0};
   t->name = arena_strdup(&t->arena, name);

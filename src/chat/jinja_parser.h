@@ -1,4 +1,4 @@
-// What the two files that parse templates share. For the files of the interpreter only.
+// Shared by the two files that parse templates. For the files of the interpreter only.
 #pragma once
 #include "chat/jinja_node.h"
 
@@ -9,6 +9,7 @@ typedef struct JinjaParser {
   JinjaTemplate *t;
   const JinjaToken *token;
   int depth, loops;
+  int opened; // line of the tag that was read last
   int code; // not PLAIT_OK: it has failed
   Error *error;
 } JinjaParser;

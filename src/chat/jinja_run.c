@@ -9,7 +9,8 @@ static void assign(Jinja *j, JinjaScope *scope, const JinjaNode *target, JinjaVa
   if (target->kind == NODE_ATTRIBUTE) {
     JinjaValue of = jinja_eval(j, scope, target->a);
     if (j->code) return;
-    if (of.kind != JINJA_NAMESPACE) jinja_fail(j, "%s is no namespace, whose values alone can be set", target->a->name);
+    if (of.kind != JINJA_NAMESPACE)
+      jinja_fail(j, "%s is not a namespace; only values of those can be set", target->a->name);
     else jinja_dict_put(j, of.dict, jinja_string(j, target->name, strlen(target->name), JINJA_TEMPLATE), value);
     return;
   }
@@ -19,7 +20,7 @@ static void assign(Jinja *j, JinjaScope *scope, const JinjaNode *target, JinjaVa
   for (int i = 0; i < target->count && !j->code; i++) assign(j, scope, target->items[i], items->items[i]);
 }
 
-// What a body puts out, as a string.
+// The text that a body puts out.
 static JinjaValue capture(Jinja *j, JinjaScope *scope, const JinjaNode *body) {
   JinjaText text = {0}, *out = j->out;
   j->out = &text;
@@ -56,18 +57,19 @@ static bool exec_for(Jinja *j, JinjaScope *scope, const JinjaNode *node) {
   const JinjaList *items = jinja_iterate(j, jinja_eval(j, scope, node->b));
   items = filter_items(j, scope, node, items);
   JinjaLoop *loop = jinja_alloc(j, 1, sizeof *loop);
-  *loop = (JinjaLoop){.items = items, .depth = ++j->loops};
+  *loop = (JinjaLoop){.items = items, .depth = 1};
+  bool whole = false; // a body has come to its end
   for (int i = 0; i < items->count && jinja_step(j, 0) && j->leaves != NODE_BREAK; i++) {
     JinjaScope *inner = jinja_scope(j, scope);
     loop->index = i;
     j->leaves = 0;
     jinja_bind(j, inner, "loop", (JinjaValue){.kind = JINJA_LOOP, .loop = loop});
     assign(j, inner, node->a, items->items[i]);
-    if (!j->code) jinja_exec(j, inner, node->c);
+    if (!j->code) whole |= jinja_exec(j, inner, node->c);
   }
   j->leaves = 0;
-  j->loops--;
-  if (!items->count && node->d && !j->code) return jinja_exec(j, jinja_scope(j, scope), node->d);
+  // As in jinja2: also where break or continue has left each of them.
+  if (!whole && node->d && !j->code) return jinja_exec(j, jinja_scope(j, scope), node->d);
   return !j->code;
 }
 
@@ -83,11 +85,8 @@ JinjaValue jinja_call_macro(Jinja *j, const JinjaMacro *macro, const JinjaArgume
     jinja_bind(j, scope, node->names[i], v);
   }
   if (caller.kind != JINJA_ABSENT) jinja_bind(j, scope, "caller", caller);
-  int loops = j->loops;
-  j->loops = 0;
   JinjaValue v = jinja_enter(j) ? capture(j, scope, node->b) : jinja_undefined("");
   jinja_leave(j);
-  j->loops = loops;
   return v;
 }
 
@@ -106,7 +105,7 @@ static void exec_call_block(Jinja *j, JinjaScope *scope, const JinjaNode *node) 
     items[call->count + i] = jinja_eval(j, scope, call->named[i]);
   if (j->code) return;
   JinjaArguments arguments = {items, call->count, call->names, items + call->count, call->named_count};
-  if (function.kind != JINJA_MACRO) jinja_fail(j, "{%% call %%} calls what is no macro");
+  if (function.kind != JINJA_MACRO) jinja_fail(j, "{%% call %%} calls something that is not a macro");
   else
     jinja_put_value(j, j->out,
                     jinja_call_macro(j, function.macro, &arguments, macro_value(j, scope, node->b)));
@@ -166,11 +165,23 @@ bool jinja_exec(Jinja *j, JinjaScope *scope, const JinjaNode *node) {
   return !j->code && !j->leaves;
 }
 
+// An item of a list: a message, of which some texts are words of the template (its role).
+static JinjaValue item_value(Jinja *j, const JinjaVariable *v, int i) {
+  const json_t *item = json_array_get(v->value, (size_t)i);
+  const char *key;
+  json_t *value;
+  if (!json_is_object(item) || !v->own) return jinja_from_json(j, item, i);
+  JinjaValue dict = jinja_dict(j);
+  json_object_foreach((json_t *)(uintptr_t)item, key, value)
+    jinja_dict_append(j, dict.dict, jinja_string(j, key, strlen(key), i),
+                      jinja_from_json(j, value, v->own(key, value) ? JINJA_TEMPLATE : i));
+  return dict;
+}
+
 static JinjaValue variable_value(Jinja *j, const JinjaVariable *v) {
   if (!v->list || !json_is_array(v->value)) return jinja_from_json(j, v->value, v->origin);
   JinjaValue list = jinja_list(j, (int)json_array_size(v->value), JINJA_LIST);
-  for (int i = 0; i < list.list->count; i++)
-    list.list->items[i] = jinja_from_json(j, json_array_get(v->value, (size_t)i), i);
+  for (int i = 0; i < list.list->count; i++) list.list->items[i] = item_value(j, v, i);
   return list;
 }
 
@@ -179,7 +190,7 @@ int jinja_run(const JinjaTemplate *t, const JinjaVariable *variables, int count,
   JinjaText text = {0};
   Jinja j = {.template = t, .limits = limits ? *limits : (JinjaLimits){0}, .error = error, .out = &text, .line = 1};
   if (!j.limits.steps) j.limits.steps = 20000000;
-  if (!j.limits.memory) j.limits.memory = (size_t)512 << 20;
+  if (!j.limits.memory) j.limits.memory = (size_t)256 << 20;
   if (!j.limits.output) j.limits.output = (size_t)64 << 20;
   j.globals = jinja_scope(&j, NULL);
   for (int i = 0; i < count && !j.code; i++)

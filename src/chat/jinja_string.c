@@ -150,7 +150,7 @@ static JinjaValue split(Jinja *j, const JinjaString *s, JinjaValue by, JinjaValu
     return jinja_fail(j, "the number of splits is a %s", jinja_type(count));
   if (by.kind == JINJA_ABSENT || by.kind == JINJA_NONE) return split_spaces(j, s, most);
   if (by.kind != JINJA_STRING || !by.string->bytes)
-    return jinja_fail(j, "a text is split by a %s that is no text, or empty", jinja_type(by));
+    return jinja_fail(j, "a text is split by a %s; it must be a text that is not empty", jinja_type(by));
   JinjaValue r = jinja_list(j, 0, JINJA_LIST);
   size_t at = 0;
   const char *p;
@@ -372,7 +372,8 @@ static JinjaValue format_places(Jinja *j, const JinjaString *s, const JinjaArgum
 static const char *const methods[] = {
     "strip", "lstrip", "rstrip", "split", "rsplit", "splitlines", "startswith", "endswith", "replace", "upper", "lower",
     "title", "capitalize", "find", "rfind", "index", "count", "join", "format", "isdigit", "isnumeric", "isdecimal",
-    "isalpha", "isalnum", "isspace", "isupper", "islower", "removeprefix", "removesuffix", "zfill"};
+    "isalpha", "isalnum", "isspace", "isupper", "islower", "removeprefix", "removesuffix", "zfill", "partition",
+    "rpartition"};
 
 bool jinja_has_string_method(const char *name) {
   for (size_t i = 0; i < sizeof methods / sizeof *methods; i++)
@@ -400,6 +401,17 @@ static JinjaValue remove_end(Jinja *j, const JinjaString *s, JinjaValue what, bo
   bool has = has_end(j, s, what, start);
   if (!has || j->code) return (JinjaValue){.kind = JINJA_STRING, .string = s};
   return start ? jinja_part(j, s, what.string->bytes, s->bytes) : jinja_part(j, s, 0, s->bytes - what.string->bytes);
+}
+
+static JinjaValue partition(Jinja *j, const JinjaString *s, JinjaValue by, bool last) {
+  if (by.kind != JINJA_STRING || !by.string->bytes) return jinja_fail(j, "partition takes a text that is not empty");
+  const char *p = last ? find_last(s, s->bytes, by.string) : find(s, 0, by.string);
+  size_t n = by.string->bytes, at = p ? (size_t)(p - s->text) : last ? 0 : s->bytes, to = p ? at + n : at;
+  JinjaValue r = jinja_list(j, 3, JINJA_TUPLE);
+  r.list->items[0] = jinja_part(j, s, 0, at);
+  r.list->items[1] = jinja_part(j, s, at, to);
+  r.list->items[2] = jinja_part(j, s, to, s->bytes);
+  return r;
 }
 
 static JinjaValue zfill(Jinja *j, const JinjaString *s, JinjaValue width) {
@@ -437,6 +449,7 @@ JinjaValue jinja_string_method(Jinja *j, const JinjaString *s, const char *name,
   if (!strcmp(name, "endswith")) return jinja_bool(has_end(j, s, a[0], false));
   if (!strncmp(name, "remove", 6)) return remove_end(j, s, a[0], !strcmp(name, "removeprefix"));
   if (!strcmp(name, "join")) return join(j, s, a[0]);
+  if (strstr(name, "partition")) return partition(j, s, a[0], name[0] == 'r');
   if (!strcmp(name, "zfill")) return zfill(j, s, a[0]);
   if (!strcmp(name, "isnumeric") || !strcmp(name, "isdecimal")) name = "isdigit";
   if (!strncmp(name, "is", 2)) return jinja_bool(all_are(j, s, name));

@@ -20,7 +20,7 @@ static bool is_iterable(Jinja *j, JinjaValue v, JinjaValue w) {
   return v.kind == JINJA_UNDEFINED || v.kind == JINJA_STRING || jinja_is_list(v) || v.kind == JINJA_DICT;
 }
 static bool is_sequence(Jinja *j, JinjaValue v, JinjaValue w) {
-  return is_iterable(j, v, w) && v.kind != JINJA_UNDEFINED && !(jinja_is_list(v) && v.list->lazy);
+  return is_iterable(j, v, w) && !(jinja_is_list(v) && v.list->lazy);
 }
 static bool is_callable(Jinja *j, JinjaValue v, JinjaValue w) { return v.kind >= JINJA_MACRO; }
 

@@ -73,7 +73,7 @@ JinjaValue jinja_part(Jinja *j, const JinjaString *s, size_t from, size_t to) {
   if (from >= to) return jinja_string(j, "", 0, JINJA_TEMPLATE);
   int first = s->part_count ? part_at(s, from) : 0, last = s->part_count ? part_at(s, to - 1) : 0;
   JinjaString *part = jinja_alloc(j, 1, sizeof *part);
-  *part = (JinjaString){.text = s->text + from, .bytes = to - from, .origin = jinja_origin(s, from)};
+  *part = (JinjaString){.text = s->text + from, .bytes = to - from, .origin = jinja_origin(s, from), .safe = s->safe};
   if (last > first) {
     JinjaPart *parts = jinja_alloc(j, (size_t)(last - first + 1), sizeof *parts);
     for (int i = first; i <= last; i++)
@@ -243,4 +243,11 @@ JinjaValue jinja_str(Jinja *j, JinjaValue v) {
   JinjaText t = {0};
   jinja_put_value(j, &t, v);
   return jinja_text_end(j, &t);
+}
+
+JinjaValue jinja_safe(Jinja *j, JinjaValue v) {
+  JinjaString *s = jinja_alloc(j, 1, sizeof *s);
+  *s = *jinja_str(j, v).string;
+  s->safe = true;
+  return (JinjaValue){.kind = JINJA_STRING, .string = s};
 }

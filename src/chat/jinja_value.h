@@ -29,6 +29,7 @@ typedef struct JinjaString {
   size_t bytes;
   const JinjaPart *parts; // (part_count); none: all bytes have `origin`
   int part_count, origin;
+  bool safe; // it has gone through |safe: + escapes for HTML what it joins with such a text, as jinja2 does
 } JinjaString;
 
 typedef struct JinjaValue {
@@ -57,7 +58,8 @@ typedef struct JinjaDict { JinjaPair *pairs; int count, capacity; } JinjaDict; /
 typedef struct JinjaMethod { JinjaValue self; const char *name; } JinjaMethod;
 typedef struct JinjaLoop {
   const JinjaList *items;
-  int index, depth;
+  int index;
+  int depth; // 1, as in jinja2 where loops are not recursive
   JinjaValue changed; // what loop.changed was given last; ABSENT: nothing yet
 } JinjaLoop;
 
@@ -92,7 +94,6 @@ typedef struct Jinja {
   JinjaLimits limits;
   int64_t steps;
   int depth, line; // nesting; of the node that runs
-  int loops;       // nesting of loops
   int leaves;      // NODE_BREAK or NODE_CONTINUE on its way to its loop; 0: none
   int code;        // not PLAIT_OK: it has failed, and all functions return at once
   Error *error;
@@ -146,6 +147,7 @@ JinjaValue jinja_text_end(Jinja *j, JinjaText *t);             // the string; fr
 JinjaValue jinja_part(Jinja *j, const JinjaString *s, size_t from, size_t to);
 JinjaValue jinja_from_text(Jinja *j, JinjaValue text); // of JSON
 JinjaValue jinja_str(Jinja *j, JinjaValue v);                  // str(v): itself where it is a string
+JinjaValue jinja_safe(Jinja *j, JinjaValue v);                 // |safe
 int jinja_origin(const JinjaString *s, size_t at);             // of a byte
 char *jinja_real_text(double f, char text[40]);                // repr() of a float
 
@@ -162,7 +164,7 @@ bool jinja_equal(Jinja *j, JinjaValue a, JinjaValue b);
 int jinja_compare(Jinja *j, JinjaValue a, JinjaValue b); // below 0, 0, above 0; fails where Python has no order
 bool jinja_number(JinjaValue v, double *number);         // integers, reals and booleans
 bool jinja_whole(JinjaValue v, int64_t *number);         // integers and booleans
-// What a loop over it runs through, as a list; fails where it cannot be iterated over.
+// The items that a loop over it runs through; fails where it cannot be iterated over.
 const JinjaList *jinja_iterate(Jinja *j, JinjaValue v);
 bool jinja_contains(Jinja *j, JinjaValue in, JinjaValue item);
 int64_t jinja_length(Jinja *j, JinjaValue v);

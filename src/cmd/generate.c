@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static int open_tokenizer(Generate *g, Error *error) {
+int generate_open_text(Generate *g, Error *error) {
   const char *path = g->tokenizer_path ? g->tokenizer_path : g->source.tokenizer;
   if (!path)
     return error_set(error, PLAIT_BAD_INPUT, "%s has no tokenizer.json; give --tokenizer FILE", g->source.path);
@@ -23,7 +23,30 @@ static int open_tokenizer(Generate *g, Error *error) {
   g->allowed = xcalloc((size_t)g->source.config.vocab, 1);
   for (int64_t i = 0; i < g->source.config.vocab && i < tokenizer_vocab_size(g->tokenizer); i++)
     g->allowed[i] = tokenizer_token(g->tokenizer, (int32_t)i) != NULL;
-  return PLAIT_OK;
+  if (!g->chats) return PLAIT_OK;
+  code = chat_open_files(&g->chat, g->source.files, g->source.path, g->template_path, g->tokenizer, error);
+  if (!code && !g->chat)
+    code = error_set(error, PLAIT_BAD_INPUT, "%s has no chat template; give --template FILE", g->source.path);
+  return code;
+}
+
+void generate_close_text(Generate *g) {
+  chat_close(g->chat);
+  text_setup_free(&g->text);
+  tokenizer_destroy(g->tokenizer);
+  free(g->allowed);
+}
+
+int generate_encode_chat(const Generate *g, const json_t *messages, const json_t *tools, const json_t *kwargs,
+                         IdVector *ids, Error *error) {
+  const json_t *last = json_array_get(messages, json_array_size(messages) - 1);
+  const char *role = json_string_value(json_object_get(last, "role"));
+  const ChatPrompt prompt = {.messages = messages,
+                             .tools = tools,
+                             .kwargs = kwargs,
+                             .answer = true,
+                             .prefill = role && !strcmp(role, "assistant")};
+  return chat_encode(g->chat, &prompt, ids, error);
 }
 
 RequestOptions generate_request(const Generate *g) {
@@ -105,7 +128,11 @@ static int generate_one(Generate *g, Error *error) {
   RequestOptions o = generate_request(g);
   int64_t missed = 0, request;
   bool ended = false;
-  int code = generate_encode(g, g->prompt, strlen(g->prompt), &ids, &missed, error);
+  json_t *message = json_pack("[{s:s, s:s}]", "role", "user", "content", g->prompt);
+  int code = g->chats && !message ? error_set(error, PLAIT_BAD_INPUT, "--prompt is not UTF-8")
+             : g->chats           ? generate_encode_chat(g, message, NULL, NULL, &ids, error)
+                                  : generate_encode(g, g->prompt, strlen(g->prompt), &ids, &missed, error);
+  json_decref(message);
   if (!code && missed)
     fprintf(stderr, "plait generate: warning: the tokenizer's vocabulary lacks %lld byte%s of the prompt\n",
             (long long)missed, missed > 1 ? "s" : "");
@@ -118,11 +145,11 @@ static int generate_one(Generate *g, Error *error) {
   o.prompt = ids.data;
   o.count = ids.count;
   if (!code && o.most) code = engine_submit(g->engine, &o, &request, error);
-  // The prompt itself is printed as given.
-  if (*g->prompt) generate_stream(g, &ids, &stream);
+  // The prompt itself is printed as given, but for a question, whose answer alone is.
+  if (*g->prompt || g->chats) generate_stream(g, &ids, &stream);
   else tokenizer_stream_begin(&stream, g->tokenizer, 0);
   if (!code) {
-    fputs(g->prompt, stdout), fflush(stdout);
+    if (!g->chats) fputs(g->prompt, stdout), fflush(stdout);
     code = print_text(g, &stream, &ended, error);
   }
   if (!code) generate_print_speed(g, ended);
@@ -143,6 +170,7 @@ static int check_words(const Generate *g, Error *error) {
     return error_set(error, PLAIT_BAD_INPUT, "give one of --prompt TEXT and --prompts FILE");
   if (!g->prompts != !g->out_path)
     return error_set(error, PLAIT_BAD_INPUT, "--prompts FILE and --out FILE need each other");
+  if (g->template_path && !g->chats) return error_set(error, PLAIT_BAD_INPUT, "--template FILE is for --chat");
   if (g->logprobs >= 0 && !g->prompts)
     return error_set(error, PLAIT_BAD_INPUT, "--logprobs is for --prompts: they stand in the file of answers");
   return PLAIT_OK;
@@ -151,7 +179,7 @@ static int check_words(const Generate *g, Error *error) {
 static int generate(Generate *g, const Operands *words, Launch *launch, Error *error) {
   int code = check_words(g, error);
   if (!code) code = model_source_open(&g->source, words->words[0], error);
-  if (!code) code = open_tokenizer(g, error);
+  if (!code) code = generate_open_text(g, error);
   if (!code && g->prompts && !launch->rank) code = generate_file_open(g, error);
   code = launch_agree(launch, code, error);
   static const RecipeInstead instead[] = {{"data.seq_len", "infer.context"},
@@ -172,10 +200,8 @@ static int generate(Generate *g, const Operands *words, Launch *launch, Error *e
   engine_close(g->engine);
   free(context);
   generate_file_close(g);
-  text_setup_free(&g->text);
-  tokenizer_destroy(g->tokenizer);
+  generate_close_text(g);
   model_source_close(&g->source);
-  free(g->allowed);
   return code;
 }
 
@@ -204,6 +230,17 @@ int cmd_generate(int argc, char **argv) {
        .argument = "FILE",
        .help = "of --prompts: the file of answers, a line for each prompt in the same order; what an earlier run has "
                "answered stays"},
+      {.name = "chat",
+       .kind = OPTION_FLAG,
+       .value = &g.chats,
+       .help = "prompts are chats, which the model's chat template makes texts of: --prompt is a user's message, and "
+               "lines of --prompts have {\"messages\": [{\"role\": \"user\", \"content\": TEXT}, …]} in the place of "
+               "prompt, perhaps with tools and chat_template_kwargs"},
+      {.name = "template",
+       .kind = OPTION_TEXT,
+       .value = &g.template_path,
+       .argument = "FILE",
+       .help = "of --chat: the chat template (Jinja) to use; without it, the model's own"},
       {.name = "logprobs",
        .kind = OPTION_INTEGER,
        .value = &g.logprobs,
@@ -301,7 +338,8 @@ int cmd_generate(int argc, char **argv) {
       "  plait generate runs/demo/checkpoints/best --prompt 'struct '   # of a run with checkpoint.best: true\n"
       "  plait generate SmolLM-135M --prompt 'Once upon a time' --top-k 40 --seed 7 --verbose\n"
       "  plait generate SmolLM-135M --prompt 'Once' mesh.tp=3 mesh.pp=2\n"
-      "  plait generate SmolLM-135M --prompts questions.jsonl --out answers.jsonl infer.requests=16\n",
+      "  plait generate SmolLM-135M --prompts questions.jsonl --out answers.jsonl infer.requests=16\n"
+      "  plait generate SmolLM2-135M-Instruct --chat --prompt 'What is a river?'\n",
       .takes = TAKES_MODEL};
   Operands operands;
   int status = options_parse(&help, options, COUNT(options), 1, INT_MAX, argc, argv, &operands);

@@ -1,6 +1,7 @@
 // plait generate: what its two ways of working have in common, one prompt (generate.c) and a file of them
 // (generate_file.c).
 #pragma once
+#include "chat/chat.h"
 #include "infer/engine.h"
 #include "infer/text_setup.h"
 #include "tokenizer/tokenizer.h"
@@ -8,13 +9,14 @@
 typedef struct PromptFile PromptFile;
 
 typedef struct Generate {
-  const char *prompt, *prompts, *out_path, *tokenizer_path;
+  const char *prompt, *prompts, *out_path, *tokenizer_path, *template_path;
   int64_t max_tokens, window, seed, top_k, threads, logprobs; // window: 0, or infer.context by its old name
   double temperature, top_p, min_p, repetition;
-  bool ignore_eos, stop_at_end, verbose;
+  bool ignore_eos, stop_at_end, verbose, chats; // chats: prompts are messages
   ModelSource source;
   Tokenizer *tokenizer;
   TextSetup text;
+  Chat *chat;       // of a model with a template, where `chats`
   Engine *engine;
   PromptFile *file; // of --prompts, on rank 0
   uint8_t *allowed; // (vocab) ids that stand for something
@@ -25,6 +27,13 @@ RequestOptions generate_request(const Generate *g);
 // Appends a prompt's ids, after what the tokenizer puts before a text (BOS); an empty one starts after an end of text.
 // *missed: bytes of it that the vocabulary lacks. PLAIT_BAD_INPUT: it has no tokens.
 int generate_encode(const Generate *g, const char *prompt, size_t bytes, IdVector *ids, int64_t *missed, Error *error);
+// Opens the tokenizer of g->source and, where g->chats, its chat template. PLAIT_BAD_INPUT where there is none.
+int generate_open_text(Generate *g, Error *error);
+void generate_close_text(Generate *g);
+// Appends the ids of messages, of which the last one is continued where it is the assistant's. tools and kwargs may be
+// NULL.
+int generate_encode_chat(const Generate *g, const json_t *messages, const json_t *tools, const json_t *kwargs,
+                         IdVector *ids, Error *error);
 // A stream of the text that follows these ids: some tokenizers drop the first token's space.
 void generate_stream(const Generate *g, const IdVector *ids, TokenizerStream *stream);
 // On stderr, with --verbose: tokens/s and what else the engine has counted.

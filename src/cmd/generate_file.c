@@ -68,21 +68,32 @@ static int not_zero(const json_t *line, const char *key, const char *allowed, Er
   return error_set(error, PLAIT_BAD_INPUT, "%s is 0; allowed: %s", key, allowed);
 }
 
-static int check_keys(json_t *line, Error *error) {
-  static const char *const known[] = {"prompt", "id", "max_tokens", "temperature", "top_k", "top_p", "min_p",
+static const char *prompt_key(const PromptFile *l) { return l->g->chats ? "messages" : "prompt"; }
+
+static int check_keys(const PromptFile *l, json_t *line, Error *error) {
+  static const char *const known[] = {"id", "max_tokens", "temperature", "top_k", "top_p", "min_p",
                                       "repetition_penalty", "presence_penalty", "frequency_penalty", "seed"};
-  const char *key;
+  const char *key, *chats = l->g->chats ? ", tools, chat_template_kwargs" : "";
   json_t *value;
   json_object_foreach(line, key, value) {
     size_t i = 0;
     while (i < sizeof known / sizeof *known && strcmp(known[i], key) != 0) i++;
-    if (i == sizeof known / sizeof *known)
-      return error_set(error, PLAIT_BAD_INPUT,
-                       "%s is not a key of a prompt; keys: prompt, id, max_tokens, temperature, top_k, top_p, min_p, "
-                       "repetition_penalty, presence_penalty, frequency_penalty, seed",
-                       key);
+    bool of_chats = *chats && (!strcmp(key, "tools") || !strcmp(key, "chat_template_kwargs"));
+    if (i < sizeof known / sizeof *known || !strcmp(key, prompt_key(l)) || of_chats) continue;
+    return error_set(error, PLAIT_BAD_INPUT,
+                     "%s is not a key of a prompt; keys: %s, id, max_tokens, temperature, top_k, top_p, min_p, "
+                     "repetition_penalty, presence_penalty, frequency_penalty, seed%s",
+                     key, prompt_key(l), chats);
   }
   return PLAIT_OK;
+}
+
+static int encode(const PromptFile *l, const json_t *line, IdVector *ids, int64_t *missed, Error *error) {
+  const json_t *prompt = json_object_get(line, prompt_key(l));
+  if (l->g->chats)
+    return generate_encode_chat(l->g, prompt, json_object_get(line, "tools"),
+                                json_object_get(line, "chat_template_kwargs"), ids, error);
+  return generate_encode(l->g, json_string_value(prompt), json_string_length(prompt), ids, missed, error);
 }
 
 static int read_request(const json_t *line, RequestOptions *o, Error *error) {
@@ -109,13 +120,15 @@ static int submit(PromptFile *l, Item *item, json_t *line, Error *error) {
   RequestOptions o = generate_request(g);
   IdVector ids = {0};
   int64_t missed = 0;
-  const json_t *prompt = json_object_get(line, "prompt");
-  if (!json_is_string(prompt)) return error_set(error, PLAIT_BAD_INPUT, "it has no text under the key prompt");
-  json_object_set_new(item->answer, "prompt", json_copy((json_t *)(uintptr_t)prompt));
+  json_t *prompt = json_object_get(line, prompt_key(l));
+  if (!(g->chats ? json_is_array(prompt) : json_is_string(prompt)))
+    return error_set(error, PLAIT_BAD_INPUT, "it has no %s under the key %s", g->chats ? "list" : "text",
+                     prompt_key(l));
+  json_object_set(item->answer, prompt_key(l), prompt);
   if (json_object_get(line, "id")) json_object_set(item->answer, "id", json_object_get(line, "id"));
-  int code = check_keys(line, error);
+  int code = check_keys(l, line, error);
   if (!code) code = read_request(line, &o, error);
-  if (!code) code = generate_encode(g, json_string_value(prompt), json_string_length(prompt), &ids, &missed, error);
+  if (!code) code = encode(l, line, &ids, &missed, error);
   o.prompt = ids.data;
   o.count = ids.count;
   if (!code) code = engine_submit(g->engine, &o, &item->request, error);
@@ -255,9 +268,9 @@ static int check_answer(PromptFile *l, const json_t *answer, Error *error) {
   ssize_t n = getline(&l->line, &l->capacity, l->in);
   if (n < 0)
     return error_set(error, PLAIT_BAD_INPUT, "%s has more answers than %s has prompts", path, prompts);
-  const json_t *prompt = json_object_get(answer, "prompt");
+  const json_t *prompt = json_object_get(answer, prompt_key(l));
   if (prompt) json_read(l->line, (size_t)n, "", &line, &ignored);
-  int same = !prompt || json_equal(json_object_get(line, "prompt"), prompt);
+  int same = !prompt || json_equal(json_object_get(line, prompt_key(l)), prompt);
   json_decref(line);
   if (same) return PLAIT_OK;
   return error_set(error, PLAIT_BAD_INPUT, "%s: line %lld answers another prompt than line %lld of %s has", path,

@@ -24,6 +24,7 @@ typedef struct Serve {
   ModelSource source;
   Tokenizer *tokenizer;
   Chat *chat;
+  TokenTrie *trie;
   TextSetup text;
   ServedModel model;
   Engine *engine;
@@ -57,10 +58,12 @@ static char *name_of(const char *path) {
 
 static int describe_model(Serve *s, const char *path, Error *error) {
   s->name = s->alias ? xstrdup(s->alias) : name_of(path);
+  s->trie = token_trie_create(s->tokenizer);
   s->model = (ServedModel){.source = &s->source,
                            .tokenizer = s->tokenizer,
                            .text = &s->text,
                            .chat = s->chat,
+                           .trie = s->trie,
                            .allowed = s->allowed,
                            .name = s->name,
                            .context = engine_options(s->engine)->context,
@@ -121,6 +124,7 @@ static int serve(Serve *s, const Operands *words, Launch *launch, Error *error) 
   model_server_close(s->server);
   engine_close(s->engine);
   chat_close(s->chat);
+  token_trie_free(s->trie);
   text_setup_free(&s->text);
   tokenizer_destroy(s->tokenizer);
   model_source_close(&s->source);

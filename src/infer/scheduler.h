@@ -11,6 +11,13 @@
 
 enum { REQUEST_MOST_DRAFTS = 16 };
 
+// Which tokens may follow, where this depends on those before. One thread at a time calls them.
+typedef struct RequestRules {
+  void *context;
+  const uint8_t *(*allowed)(void *context); // (vocab) as RequestOptions.allowed, for the next token
+  void (*took)(void *context, int32_t id);  // it was drawn; also one that ends the request
+} RequestRules;
+
 typedef struct RequestOptions {
   const int32_t *prompt; // (count), at least one token; copied
   int64_t count;
@@ -19,6 +26,7 @@ typedef struct RequestOptions {
   int end_count;
   SampleOptions sample;  // its biases are copied
   const uint8_t *allowed; // (vocab) see sample_token; borrowed until the request has ended; NULL: all
+  const RequestRules *rules; // in the place of `allowed`; borrowed until the request has ended; NULL: none
   int logprobs; // -1: none are told; else that of each token drawn, and those of this number of the most likely tokens
   bool score;   // those of the prompt's tokens are told, too, from the second one on
 } RequestOptions;

@@ -1,8 +1,8 @@
 // Requests for text: from JSON to a ticket.
 #include "serve/call.h"
+#include "serve/call_rules.h"
 #include "base/fault.h"
 #include "base/json_read.h"
-#include "serve/reasoning.h"
 #include <string.h>
 #include <sys/random.h>
 
@@ -18,14 +18,12 @@ int call_encode_text(const ServedModel *m, const json_t *text, IdVector *ids, Re
   return code ? refusal_set(f, 400, "invalid_value", "prompt", "%s", error.message) : 0;
 }
 
-int call_encode_chat(const ServedModel *m, const json_t *messages, const json_t *kwargs, bool prefill, IdVector *ids,
-                     Refusal *f) {
+int call_encode_chat(const ServedModel *m, const ChatPrompt *prompt, IdVector *ids, Refusal *f) {
   Error error = {0};
   if (!m->chat)
     return refusal_set(f, 400, "no_chat_template", "messages",
                        "the model has no chat template; use v1/completions, or start plait serve with --template FILE");
-  const ChatPrompt prompt = {.messages = messages, .kwargs = kwargs, .answer = !prefill, .prefill = prefill};
-  int code = chat_encode(m->chat, &prompt, ids, &error);
+  int code = chat_encode(m->chat, prompt, ids, &error);
   if (code) return refusal_set(f, 400, "invalid_value", "messages", "%s", error.message);
   return ids->count ? 0 : refusal_set(f, 400, "invalid_value", "messages", "the template makes an empty prompt");
 }
@@ -83,13 +81,16 @@ static int read_chat(Call *c, const ServedModel *m, Refusal *f) {
   json_t *messages = call_messages(json_object_get(c->json, "messages"), &prefill, &c->ignored, f);
   if (!messages) return -1;
   IdVector *ids = &c->ticket->prompt[0];
-  int code = call_encode_chat(m, messages, kwargs, prefill, ids, f);
+  int code = call_tools(c->json, m, &c->tools, f);
+  const ChatPrompt chat = {
+      .messages = messages, .tools = c->tools, .kwargs = kwargs, .answer = !prefill, .prefill = prefill};
+  if (!code) code = call_encode_chat(m, &chat, ids, f);
   json_decref(messages);
   if (code) return code;
   ByteVector tail = {0};
   int n = ids->count < LAST ? ids->count : LAST;
   tokenizer_decode(m->tokenizer, ids->data + ids->count - n, n, 0, &tail, NULL);
-  c->thinks = !prefill && reasoning_is_open(tail.data, tail.count);
+  c->thinks = !prefill && chat_begins_reasoning(&tail);
   vec_free(&tail);
   return 0;
 }
@@ -252,6 +253,7 @@ static int read_rest(Call *c, const ServedModel *m, Refusal *f) {
   if (!code) code = read_biases(c, m, f);
   if (!code) code = c->chat ? read_chat(c, m, f) : read_prompts(c, m, f);
   if (!code) code = fill_choices(c, m, &like, f);
+  if (!code) code = call_rules_read(c, m, f);
   return code;
 }
 

@@ -10,7 +10,7 @@
 typedef struct Http Http;
 
 typedef struct HttpLimits {
-  int connections;       // at a time; more wait until one ends
+  int connections;       // at a time; more are closed at once
   size_t body, bodies;   // bytes of a request's body, and of all that are held at a time
   double header_seconds; // from the begin of a connection until its first request's headers are there
   double idle_seconds;   // from an answer until the next request's headers are there
@@ -66,7 +66,7 @@ typedef struct HttpStream {
 void http_stream(HttpExchange *exchange, int status, const char *type, const HttpStream *stream,
                  const char *const *headers);
 
-// Waits until `wake`, an eventfd, is written (which reads it), or for so many seconds. LEFT: the client has closed its
-// connection.
+// Waits until `wake`, an eventfd, is written (which reads it), or this number of seconds. LEFT: the client has closed
+// its connection.
 typedef enum HttpWait { HTTP_WOKEN, HTTP_WAITED, HTTP_CLIENT_LEFT } HttpWait;
 HttpWait http_wait(int socket, int wake, double seconds);

@@ -3,7 +3,8 @@
 #include <stdio.h>
 #include <string.h>
 
-static const double bucket[METRICS_BUCKETS] = {0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 10, 60};
+static const double first_token_bound[METRICS_BUCKETS] = {0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 10, 60};
+static const double delivery_bound[METRICS_BUCKETS] = {1e-4, 2e-4, 5e-4, 1e-3, 2e-3, 5e-3, 0.01, 0.05, 0.25, 1};
 
 void metrics_create(Metrics *m) {
   *m = (Metrics){0};
@@ -25,14 +26,17 @@ void metrics_answered(Metrics *m, int endpoint, int status) {
   pthread_mutex_unlock(&m->mutex);
 }
 
-void metrics_first_token(Metrics *m, double seconds) {
+static void count(Metrics *m, Histogram *h, const double *bound, double seconds) {
   int i = 0;
-  while (i < METRICS_BUCKETS && seconds > bucket[i]) i++;
+  while (i < METRICS_BUCKETS && seconds > bound[i]) i++;
   pthread_mutex_lock(&m->mutex);
-  m->first[i]++;
-  m->first_seconds += seconds;
+  h->count[i]++;
+  h->sum += seconds;
   pthread_mutex_unlock(&m->mutex);
 }
+
+void metrics_first_token(Metrics *m, double seconds) { count(m, &m->first_token, first_token_bound, seconds); }
+void metrics_delivery(Metrics *m, double seconds) { count(m, &m->delivery, delivery_bound, seconds); }
 
 void metrics_ignored(Metrics *m, int64_t fields) {
   pthread_mutex_lock(&m->mutex);
@@ -87,16 +91,14 @@ static void put_answered(const Metrics *m, const char *const *names, ByteVector 
   }
 }
 
-static void put_first(const Metrics *m, ByteVector *out) {
-  int64_t count = 0;
+static void put_histogram(ByteVector *out, const char *name, const Histogram *h, const double *bound) {
+  int64_t count_to = 0;
   for (int i = 0; i <= METRICS_BUCKETS; i++) {
-    count += m->first[i];
-    if (i < METRICS_BUCKETS)
-      put(out, "plait_first_token_seconds_bucket{le=\"%g\"} %lld\n", bucket[i], (long long)count);
+    count_to += h->count[i];
+    if (i < METRICS_BUCKETS) put(out, "plait_%s_bucket{le=\"%g\"} %lld\n", name, bound[i], (long long)count_to);
   }
-  put(out, "plait_first_token_seconds_bucket{le=\"+Inf\"} %lld\n", (long long)count);
-  put(out, "plait_first_token_seconds_sum %.9g\nplait_first_token_seconds_count %lld\n", m->first_seconds,
-      (long long)count);
+  put(out, "plait_%s_bucket{le=\"+Inf\"} %lld\n", name, (long long)count_to);
+  put(out, "plait_%s_sum %.9g\nplait_%s_count %lld\n", name, h->sum, name, (long long)count_to);
 }
 
 static void put_head(ByteVector *out, const char *name, const char *kind, const char *meaning) {
@@ -110,7 +112,8 @@ void metrics_print(Metrics *m, TicketQueue *q, const char *const *names, ByteVec
 #define METRIC(name, kind, meaning)                                                                                    \
   put_head(out, #name, kind, meaning);                                                                                 \
   if (!strcmp(#name, "requests_total")) put_answered(m, names, out);                                                   \
-  else if (kind == HISTOGRAM) put_first(m, out);                                                                       \
+  else if (!strcmp(#name, "first_token_seconds")) put_histogram(out, #name, &m->first_token, first_token_bound);       \
+  else if (kind == HISTOGRAM) put_histogram(out, #name, &m->delivery, delivery_bound);                                 \
   else put(out, "plait_" #name " %.15g\n", v.name);
 #include "serve/metrics.def"
 #undef METRIC

@@ -1,4 +1,4 @@
-// What generation_config.json says of sampling.
+// Sampling as generation_config.json has it.
 #include "serve/model.h"
 #include "checkpoint/huggingface_files.h"
 

@@ -1,6 +1,7 @@
 // The model that a server serves, as its threads see it: nothing changes while they run.
 #pragma once
 #include "chat/chat.h"
+#include "grammar/grammar.h"
 #include "infer/text_setup.h"
 #include "infer/sample.h"
 
@@ -9,6 +10,7 @@ typedef struct ServedModel {
   const Tokenizer *tokenizer;
   const TextSetup *text;
   const Chat *chat;       // NULL: it has no template
+  const TokenTrie *trie;  // of the tokenizer
   const uint8_t *allowed; // (vocab) ids that stand for something
   const char *name;       // that clients give
   int64_t context;

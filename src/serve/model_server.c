@@ -107,6 +107,7 @@ typedef struct Answer {
   ByteVector out; // events that are not sent yet
   int sent;       // of them
   double said;    // when something was sent last
+  double since;   // when the first token came that the events tell; 0: none
   bool over;
 } Answer;
 
@@ -184,6 +185,7 @@ static void fill_out(Answer *a) {
     reply_events(&a->reply, &a->out);
     a->over = reply_is_whole(&a->reply);
   }
+  if (a->reply.mail.events.count && a->out.count) a->since = a->reply.mail.since;
   static const char lives[] = ": waiting\n\n"; // a comment: clients that stop after silence do not
   if (!a->out.count && clock_seconds() - a->said > QUIET) bytes_append(&a->out, lives, sizeof lives - 1);
 }
@@ -200,6 +202,8 @@ static ssize_t read_answer(void *answer, char *out, size_t room) {
   memcpy(out, a->out.data + a->sent, n);
   a->sent += (int)n;
   a->said = clock_seconds();
+  if (a->since > 0) metrics_delivery(&a->server->metrics, a->said - a->since);
+  a->since = 0;
   return (ssize_t)n;
 }
 
@@ -259,7 +263,11 @@ static int tokenize(ModelServer *s, const json_t *request, IdVector *ids, Refusa
   if (list) {
     json_t *messages = call_messages(list, &prefill, &ignored, f);
     if (!messages) return -1;
-    code = call_encode_chat(s->model, messages, json_object_get(request, "chat_template_kwargs"), prefill, ids, f);
+    const json_t *tools, *kwargs = json_object_get(request, "chat_template_kwargs");
+    code = call_tools(request, s->model, &tools, f);
+    const ChatPrompt chat = {
+        .messages = messages, .tools = tools, .kwargs = kwargs, .answer = !prefill, .prefill = prefill};
+    if (!code) code = call_encode_chat(s->model, &chat, ids, f);
     json_decref(messages);
     return code;
   }
@@ -361,7 +369,7 @@ static bool is_method(const ServerEndpoint *e, const char *method) {
   return !strcmp(e->method, method) || (!strcmp(e->method, "GET") && !strcmp(method, "HEAD"));
 }
 
-// What is wrong with a request by its headers.
+// Refuses a request by its headers.
 static int check(ModelServer *s, const HttpExchange *x, Refusal *f) {
   int i = find_endpoint(x->path);
   int code = access_check(&s->access, x, i == ENDPOINTS || endpoints[i].needs_key, f);
@@ -384,7 +392,7 @@ static bool wants(void *server, const HttpExchange *x) {
   return !check(s, x, &f);
 }
 
-// What a browser asks before it lets a page of another site ask.
+// The question of a browser before it lets a page of another site ask.
 static bool is_preflight(ModelServer *s, const HttpExchange *x) {
   return s->options.allow_origin && !strcmp(x->method, "OPTIONS");
 }

@@ -3,9 +3,9 @@
 #include "base/fault.h"
 #include <string.h>
 
-void output_begin(Output *o, const Tokenizer *tokenizer, const Stops *stops) {
+void output_begin(Output *o, const Tokenizer *tokenizer, const Stops *stops, bool skip_special) {
   *o = (Output){.stops = stops};
-  tokenizer_stream_begin(&o->stream, tokenizer, 1);
+  tokenizer_stream_begin(&o->stream, tokenizer, skip_special);
 }
 
 void output_free(Output *o) {

@@ -30,7 +30,8 @@ typedef struct Output {
   Vec(double) top_logprobs;
 } Output;
 
-void output_begin(Output *output, const Tokenizer *tokenizer, const Stops *stops);
+// skip_special: special tokens are not in the text.
+void output_begin(Output *output, const Tokenizer *tokenizer, const Stops *stops, bool skip_special);
 void output_free(Output *output);
 // The prompt's ids: some tokenizers drop the first token's space. echo: they are the begin of the text; `text` in the
 // place of theirs where it is not NULL.

@@ -14,9 +14,10 @@ static void begin_choice(Reply *r, int index) {
   ReplyChoice *choice = &r->choice[index];
   size_t bytes = 0;
   const char *text = c->echo ? call_prompt_text(c, (int)(index / c->n), &bytes) : NULL;
-  output_begin(&choice->output, r->model->tokenizer, &c->stops);
+  ChatForm form = c->tools ? chat_form(r->model->chat) : CHAT_NO_CALLS;
+  output_begin(&choice->output, r->model->tokenizer, &c->stops, form == CHAT_NO_CALLS);
   output_prompt(&choice->output, ids, c->echo, text, bytes);
-  reasoning_begin(&choice->parts, c->thinks);
+  if (c->chat) reply_chat_begin(&choice->chat, form, chat_has_reasoning(r->model->chat), c->thinks);
   if (c->echo && c->told) output_note(&choice->output, &(EngineEvent){.id = ids->data[0]}, 0, true);
 }
 
@@ -32,7 +33,10 @@ void reply_begin(Reply *r, Call *call, const ServedModel *model, TicketQueue *qu
 }
 
 void reply_free(Reply *r) {
-  for (int i = 0; r->choice && i < r->call->ticket->count; i++) output_free(&r->choice[i].output);
+  for (int i = 0; r->choice && i < r->call->ticket->count; i++) {
+    output_free(&r->choice[i].output);
+    reply_chat_free(&r->choice[i].chat);
+  }
   free(r->choice);
   mail_free(&r->mail);
 }
@@ -110,18 +114,6 @@ static json_t *text_or_null(const char *text) { return text ? json_string(text) 
 
 // ---- at once
 
-static json_t *message_of(ReplyChoice *c) {
-  const Output *o = &c->output;
-  reasoning_update(&c->parts, o->text.data, o->text.count, true);
-  const Reasoning *p = &c->parts;
-  json_t *message = json_pack("{s:s, s:o}", "role", "assistant", "content",
-                              json_of_bytes(o->text.data + p->content, p->content_to - p->content));
-  if (p->reasoning_to > p->reasoning)
-    json_object_set_new(message, "reasoning_content",
-                        json_of_bytes(o->text.data + p->reasoning, p->reasoning_to - p->reasoning));
-  return message;
-}
-
 json_t *reply_json(const Reply *r, Refusal *f) {
   json_t *choices = json_array();
   for (int i = 0; i < r->call->ticket->count; i++) {
@@ -131,10 +123,11 @@ json_t *reply_json(const Reply *r, Refusal *f) {
       json_decref(choices);
       return NULL;
     }
+    if (r->call->chat) reply_chat_update(&c->chat, &c->output, true);
     json_t *choice = json_pack("{s:i, s:o, s:o}", "index", i, "logprobs",
                                logprobs_of(r, &c->output, 0, c->output.told.count), "finish_reason",
-                               text_or_null(c->output.finish));
-    if (r->call->chat) json_object_set_new(choice, "message", message_of(c));
+                               text_or_null(reply_chat_finish(&c->chat, c->output.finish)));
+    if (r->call->chat) json_object_set_new(choice, "message", reply_chat_message(&c->chat));
     else json_object_set_new(choice, "text", json_of_bytes(c->output.text.data, c->output.text.count));
     json_array_append_new(choices, choice);
   }
@@ -172,24 +165,9 @@ static int told_until(const Output *o, int from, bool last) {
   return to;
 }
 
-static json_t *delta_of(ReplyChoice *c, bool last) {
-  const Output *o = &c->output;
-  Reasoning *p = &c->parts;
-  json_t *delta = json_object();
-  reasoning_update(p, o->text.data, o->ready, last);
-  if (c->reasoning_sent < p->reasoning) c->reasoning_sent = p->reasoning;
-  if (c->content_sent < p->content) c->content_sent = p->content;
-  if (p->reasoning_to > c->reasoning_sent) {
-    json_object_set_new(delta, "reasoning_content",
-                        json_of_bytes(o->text.data + c->reasoning_sent, p->reasoning_to - c->reasoning_sent));
-    c->reasoning_sent = p->reasoning_to;
-  }
-  if (p->content_to > c->content_sent) {
-    json_object_set_new(delta, "content",
-                        json_of_bytes(o->text.data + c->content_sent, p->content_to - c->content_sent));
-    c->content_sent = p->content_to;
-  }
-  return delta;
+static json_t *delta_of(ReplyChoice *c) {
+  reply_chat_update(&c->chat, &c->output, c->output.over);
+  return reply_chat_delta(&c->chat);
 }
 
 static void put_new_text(Reply *r, int index, ByteVector *out) {
@@ -204,7 +182,7 @@ static void put_new_text(Reply *r, int index, ByteVector *out) {
   bool is_new = told > c->told_sent;
   c->told_sent = told;
   if (r->call->chat) {
-    body = delta_of(c, o->over);
+    body = delta_of(c);
     is_new |= json_object_size(body) > 0;
   } else {
     body = json_of_bytes(o->text.data + c->sent, o->ready - c->sent);
@@ -224,7 +202,8 @@ static void put_end(Reply *r, int index, ByteVector *out) {
   Refusal f;
   c->ended = true;
   if (c->output.finish) {
-    put_choice(r, index, r->call->chat ? json_object() : json_string(""), json_null(), c->output.finish, out);
+    const char *finish = reply_chat_finish(&c->chat, c->output.finish);
+    put_choice(r, index, r->call->chat ? json_object() : json_string(""), json_null(), finish, out);
     return;
   }
   refusal_set(&f, 500, "model_broken", NULL, "the model's logits are not finite: its weights are broken");

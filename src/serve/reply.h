@@ -1,13 +1,13 @@
 // The answer to a call, as JSON: at once, or as events of a stream.
 #pragma once
 #include "serve/call.h"
+#include "serve/reply_chat.h"
 #include "serve/ticket_queue.h"
-#include "serve/reasoning.h"
 
 typedef struct ReplyChoice {
   Output output;
-  Reasoning parts;
-  int sent, reasoning_sent, content_sent, told_sent; // of the text, its parts, and tokens with log-probabilities
+  ReplyChat chat;
+  int sent, told_sent; // of the text, and tokens with log-probabilities
   bool began, ended;  // its first and last events are made
   bool engine_ended;  // no more will come from the engine
   bool unwanted;      // the engine has been told so

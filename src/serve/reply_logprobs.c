@@ -20,7 +20,7 @@ static TokenBytes bytes_of(const Output *o, int32_t id) {
   return (TokenBytes){t->decoded[id].text, t->decoded[id].bytes};
 }
 
-// As OpenAI names tokens that are no text of their own.
+// As OpenAI names tokens that are a part of a character.
 static json_t *name_of(const Output *o, int32_t id) {
   TokenBytes p = bytes_of(o, id);
   if (utf8_prefix(p.text, (size_t)p.bytes) == (size_t)p.bytes) return json_stringn(p.text, (size_t)p.bytes);

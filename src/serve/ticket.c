@@ -1,5 +1,6 @@
 // Tickets: counted users, and a mailbox with an eventfd.
 #include "serve/ticket.h"
+#include "base/clock.h"
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
@@ -39,6 +40,7 @@ void ticket_release(Ticket *t) {
   for (int i = 0; i < t->prompts; i++) vec_free(&t->prompt[i]);
   if (t->wake >= 0) close(t->wake);
   mail_free(&t->mail);
+  if (t->rules) t->free_rules(t->rules);
   vec_free(&t->bias);
   free(t->prompt);
   free(t->choice);
@@ -55,6 +57,7 @@ static void wake(Ticket *t) {
 void ticket_push(Ticket *t, int choice, const EngineEvent *event) {
   pthread_mutex_lock(&t->mutex);
   bool empty = !t->mail.events.count;
+  if (empty) t->mail.since = clock_seconds();
   vec_push(&t->mail.events, *event);
   t->mail.events.data[t->mail.events.count - 1].request = choice;
   for (int i = 0; i < event->top; i++) {

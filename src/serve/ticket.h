@@ -17,6 +17,7 @@ typedef struct Mail {
   Vec(EngineEvent) events;
   Vec(int32_t) ids;      // of all events, one after the other
   Vec(double) logprobs;
+  double since;          // when the first of the events came
 } Mail;
 
 typedef struct Ticket {
@@ -25,6 +26,8 @@ typedef struct Ticket {
   IdVector *prompt;       // (prompts)
   int prompts;
   Vec(SampleBias) bias;
+  void *rules;            // of the choices, or NULL; free_rules frees it
+  void (*free_rules)(void *rules);
   int wake;               // an eventfd, written when there is something new; -1: the system has none to give
   pthread_mutex_t mutex;  // guards what follows
   int users;
@@ -43,7 +46,7 @@ void ticket_release(Ticket *ticket); // NULL is fine
 
 void ticket_push(Ticket *ticket, int choice, const EngineEvent *event);
 void ticket_end(Ticket *ticket, TicketState state, const Error *error);
-// What has come since the last call, and the state: *error is set where it is refused or has failed. Pointers into
+// All that has come since the last call, and the state: *error is set where it is refused or has failed. Pointers into
 // `mail` are valid until the next call.
 TicketState ticket_take(Ticket *ticket, Mail *mail, Error *error);
 void mail_free(Mail *mail);

@@ -1,4 +1,4 @@
-# What tests of plait serve share: a model that was trained for some steps and has room for long answers, and a server. Sourced by bash.
+# Shared by the tests of plait serve: a model that was trained for some steps and has room for long answers, and a server. Sourced by bash.
 command -v python3 >/dev/null || exit 77
 "$PLAIT" serve --help >/dev/null || exit 1
 "$PLAIT" doctor | grep -q '^ok  microhttpd' || exit 77
@@ -8,7 +8,7 @@ sed -i 's/"n_positions": [0-9]*/"n_positions": 2048/' model.json
 "$PLAIT" train recipe.yaml run.dir=run schedule.steps=8 checkpoint.every=0 eval.every=0 >log 2>&1 || { cat log; die "no run"; }
 
 cat >chat.jinja <<'TEMPLATE'
-{% for m in messages %}{{ m.role + ": " + m.content }}{% if not loop.last or add_generation_prompt %}{{ "\n" }}{% endif %}{% endfor %}{% if add_generation_prompt %}{{ "assistant: " }}{% endif %}
+{% if tools %}{% for t in tools %}<tool_call>{{ t | tojson }}{% endfor %}{% endif %}{% for m in messages %}{{ m.role + ": " + (m.content or "") }}{% for c in m.tool_calls or [] %}<tool_call>{{ c.function | tojson }}</tool_call>{% endfor %}{% if not loop.last or add_generation_prompt %}{{ "\n" }}{% endif %}{% endfor %}{% if add_generation_prompt %}{{ "assistant: " }}{% endif %}
 TEMPLATE
 
 # serve ARGUMENTS…: a server of the run with a long context, its process in $running, its port in $port, its output in server.log

@@ -86,7 +86,7 @@ check(s.ask(logit_bias={str(ids[0]): 100}, **base)["choices"][0]["text"].startsw
 
 # Chat: roles, parts, an answer that is continued, choices in a stream.
 system = [{"role": "system", "content": "ba"}, {"role": "user", "content": "do"}]
-parts = [{"role": "developer", "content": [{"type": "text", "text": "b"}, {"type": "text", "text": "a"}]}, system[1]]
+parts = [{"role": "developer", "content": [{"type": "text", "text": "ba"}]}, system[1]]
 greedy = dict(chat=True, max_tokens=6, temperature=0)
 check(s.ask(messages=system, **greedy)["choices"] == s.ask(messages=parts, **greedy)["choices"], "parts of a message")
 both = [s.post("/tokenize", {"messages": system + more})[1]["tokens"] for more in
@@ -99,6 +99,31 @@ whole = s.ask(chat=True, messages=system, n=3, max_tokens=5, seed=1)["choices"]
 for i in range(3):
     check(text_of(events, i)[0] == whole[i]["message"]["content"], "choice %d of a stream" % i)
 check(len({(e["id"], e["system_fingerprint"], e["object"]) for e in events}) == 1, "events of one answer differ")
+# Schemas and tools: the model knows nothing of them, and is held to them all the same.
+schema = {"type": "object", "additionalProperties": False, "required": ["a", "b"],
+          "properties": {"a": {"type": "integer", "minimum": 0, "maximum": 99}, "b": {"enum": ["x", "yz"]}}}
+held = {"type": "json_schema", "json_schema": {"name": "held", "schema": schema, "strict": True}}
+tools = [{"type": "function", "function": {"name": "add", "parameters": schema}},
+         {"type": "function", "function": {"name": "sub", "parameters": schema}}]
+
+
+def fits(text):
+    value = json.loads(text)
+    return value.keys() == {"a", "b"} and value["a"] in range(100) and value["b"] in ("x", "yz")
+
+
+for seed in range(6):
+    more = dict(chat=True, messages=system, seed=seed, max_tokens=400, temperature=1)
+    c = s.ask(response_format=held, ignore_eos=seed % 2 == 0, **more)["choices"][0]
+    check(c["finish_reason"] == "stop" and fits(c["message"]["content"]), "a schema: %s" % c)
+    c = text_of(s.stream(response_format={"type": "json_object"}, **more))
+    check(c[2] == "length" or isinstance(json.loads(c[0]), dict), "json_object: %s" % (c,))
+    c = s.ask(tools=tools, tool_choice="required" if seed % 2 else {"type": "function", "function": {"name": "sub"}},
+              parallel_tool_calls=False, **more)["choices"][0]
+    calls = c["message"].get("tool_calls", [])
+    check(c["finish_reason"] == "tool_calls" and len(calls) == 1 and fits(calls[0]["function"]["arguments"]) and
+          calls[0]["function"]["name"] in (("add", "sub") if seed % 2 else ("sub",)), "a call: %s" % c)
+s.ask(tools=tools, **more)
 before = s.metric("ignored_fields_total")
 s.ask(user="me", metadata={"a": 1}, service_tier="auto", tools=None, **{**greedy, "messages": system})
 check(s.metric("ignored_fields_total") == before + 3, "ignored fields are counted")

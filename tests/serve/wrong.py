@@ -53,10 +53,21 @@ for key, values in {"max_tokens": (-1, 1.5, "3", True), "n": (0, 129), "temperat
 refused(400, "invalid_value", "max_tokens", TEXT, {"prompt": "ba", "max_tokens": 0})
 refused(400, "invalid_value", "n", TEXT, {"prompt": ["ba"] * 40, "n": 8})
 refused(400, "invalid_value", "top_logprobs", CHAT, {"messages": user, "top_logprobs": 2})
-for key, value in {"tools": [{"type": "function"}], "tool_choice": "auto", "response_format": {"type": "json_object"},
-                   "functions": [1], "reasoning_effort": "high", "modalities": ["audio"], "audio": {},
-                   "parallel_tool_calls": False}.items():
+for key, value in {"reasoning_effort": "low",
+                   "functions": [1], "reasoning_effort": "high", "modalities": ["audio"], "audio": {}}.items():
     refused(400, "not_built", key, CHAT, {"messages": user, key: value})
+for tools in (3, [3], [{}], [{"type": "function", "function": {}}], [{"type": "function", "function": {"name": "a", "parameters": 3}}]):
+    refused(400, "invalid_value", "tools", CHAT, {"messages": user, "tools": tools})
+tool = [{"type": "function", "function": {"name": "add"}}]
+for choice in ("required", "any", 3, {"type": "function", "function": {"name": "add"}}):
+    refused(400, "invalid_value", "tool_choice", CHAT, {"messages": user, "tool_choice": choice})
+refused(400, "invalid_value", "tool_choice", CHAT,
+        {"messages": user, "tools": tool, "tool_choice": {"type": "function", "function": {"name": "sub"}}})
+for format in (3, {}, {"type": "xml"}, {"type": "json_schema"}, {"type": "json_schema", "json_schema": {"schema": 3}}):
+    refused(400, "invalid_value", "response_format", CHAT, {"messages": user, "response_format": format})
+refused(400, "not_built", "response_format", CHAT,
+        {"messages": user, "response_format": {"type": "json_schema", "json_schema": {"schema": {"not": {"type": "null"}}}}})
+refused(400, "not_built", "response_format", CHAT, {"messages": user, "tools": tool, "response_format": {"type": "json_object"}})
 for key, value in {"best_of": 2, "suffix": "a"}.items():
     refused(400, "not_built", key, TEXT, {"prompt": "ba", key: value})
 s.ask(prompt="ba", best_of=1, suffix="", max_tokens=1)
@@ -90,7 +101,7 @@ for junk in (b"\r\n\r\n", b"GET\r\n\r\n", b"\0" * 100, b"POST / HTTP/9.9\r\n\r\n
             c.shutdown(socket.SHUT_WR)
             while c.recv(4096):
                 pass
-        except ConnectionError:
+        except OSError:
             pass
 check(s.request("GET", "/health")[0] == 200, "it lives")
 s.wait_for_metric("pages_used", 0)
