@@ -1,8 +1,8 @@
 """A task of lm-evaluation-harness measured by it and by plain requests: eval_client.py PORT FOLDER WORK. WORK gets the task."""
+import glob
 import json
 import os
 import random
-import re
 import subprocess
 import sys
 
@@ -30,9 +30,9 @@ metric_list: [{metric: acc}]
 done = subprocess.run([os.path.join(os.path.dirname(sys.executable), "lm_eval"), "--model", "local-completions", "--model_args",
                        "base_url=http://127.0.0.1:%s/v1/completions,model=hf,tokenizer_backend=huggingface,tokenizer=%s,num_concurrent=4,"
                        "max_length=64" % (port, folder), "--tasks", "plait_tiny", "--include_path", os.path.join(work, "task"),
-                       "--batch_size", "4"], capture_output=True, text=True, env={**os.environ, "HF_HUB_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1"})
-found = re.search(r"\|acc +\|[^|]*\| *([\d.]+)\|", done.stdout)
-if not check(found, "lm_eval: %s %s" % (done.stdout[-500:], done.stderr[-1500:])):
+                       "--batch_size", "4", "--log_samples", "--output_path", os.path.join(work, "out")], capture_output=True, text=True, env={**os.environ, "HF_HUB_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1"})
+logs = glob.glob(os.path.join(work, "out", "*", "samples_*.jsonl"))
+if not check(len(logs) == 1, "lm_eval: %s %s" % (done.stdout[-500:], done.stderr[-1500:])):
     finish()
 
 
@@ -42,9 +42,11 @@ def score(question, choice):
     return sum(c["token_logprobs"][begin:])
 
 
-right = 0
-for i in items:
-    scores = [score(i["q"], c) for c in i["c"]]
-    right += scores.index(max(scores)) == i["a"]
-check(abs(float(found.group(1)) - right / len(items)) < 1e-3, "lm_eval has %s, plain requests %s" % (found.group(1), right / len(items)))
+compared = 0
+for sample in map(json.loads, open(logs[0])):
+    for asked, answer in zip(sample["arguments"].values(), sample["filtered_resps"]):
+        plain = score(asked["arg_0"], asked["arg_1"])
+        check(abs(plain - float(answer[0])) < 1e-6, "%s: lm_eval has %s, a plain request %s" % (asked, answer, plain))
+        compared += 1
+check(compared == 3 * len(items), "%d scores" % compared)
 finish()
