@@ -163,7 +163,7 @@ if(CMOCKA_FOUND)
     set_property(SOURCE tests/comm/stranger.c APPEND PROPERTY COMPILE_DEFINITIONS PLAIT_UCX=1)
     set_property(SOURCE tests/comm/stranger.c APPEND PROPERTY INCLUDE_DIRECTORIES ${UCX_INCLUDE_DIRS})
   endif()
-  foreach(name test_cuda test_emulator) # they load it
+  foreach(name test_cuda test_emulator test_cuda_kernels) # they load it
     add_dependencies(${name} emulated_cuda)
   endforeach()
   target_link_options(test_parity_bits PRIVATE -Wl,--wrap=team_each) # it watches who comes to a job

@@ -125,18 +125,7 @@ static json_t *text_json(const ByteVector *v) { // what no tokenizer has made of
   return s;
 }
 
-// The answer becomes a message, or more of the one that it continues.
-static void keep_answer(Talk *t, bool continued) {
-  if (continued) {
-    json_t *last = json_array_get(t->messages, json_array_size(t->messages) - 1);
-    const char *before = json_string_value(json_object_get(last, "content"));
-    ByteVector whole = {0};
-    if (before) bytes_append(&whole, before, strlen(before));
-    if (t->content.count) bytes_append(&whole, t->content.data, (size_t)t->content.count);
-    json_object_set_new(last, "content", text_json(&whole));
-    vec_free(&whole);
-    return;
-  }
+static void keep_answer(Talk *t) {
   json_t *message = json_pack("{s:s, s:o}", "role", "assistant", "content", text_json(&t->content));
   if (t->reasoning.count) json_object_set_new(message, "reasoning_content", text_json(&t->reasoning));
   json_array_append_new(t->messages, message);
@@ -152,14 +141,13 @@ static int check_length(const Talk *t, const IdVector *ids, RequestOptions *o, E
   return PLAIT_OK;
 }
 
-// The model's answer to the messages; nothing changes where it cannot be asked for.
+// The model's answer to the messages, of which the last is the user's; nothing changes where it cannot be asked for.
 static int answer(Talk *t, Error *error) {
   Generate *g = &t->g;
   IdVector ids = {0};
   RequestOptions o = generate_request(g);
   TokenizerStream stream;
   int64_t request;
-  bool continues = !strcmp(role_of(t, json_array_size(t->messages) - 1), "assistant");
   o.sample.seed += (uint64_t)t->again;
   int code = generate_encode_chat(g, t->messages, NULL, t->kwargs, &ids, error);
   if (!code) code = check_length(t, &ids, &o, error);
@@ -170,7 +158,7 @@ static int answer(Talk *t, Error *error) {
     ByteVector end = {0};
     tokenizer_decode(g->tokenizer, ids.data + (ids.count > 8 ? ids.count - 8 : 0), ids.count > 8 ? 8 : ids.count, 0,
                      &end, error);
-    ChatParserOptions options = {.reasoning = chat_has_reasoning(g->chat) && !continues,
+    ChatParserOptions options = {.reasoning = chat_has_reasoning(g->chat),
                                  .in_reasoning = chat_begins_reasoning(&end),
                                  .tell = show_delta,
                                  .context = t};
@@ -184,7 +172,7 @@ static int answer(Talk *t, Error *error) {
     fflush(stdout);
     chat_parser_destroy(parser);
     vec_free(&end);
-    if (!code) keep_answer(t, continues);
+    if (!code) keep_answer(t);
   }
   vec_free(&ids);
   return code;
@@ -275,6 +263,7 @@ static int talk(Talk *t, Error *error) {
   if (in.tells) fputs("Ctrl-C ends an answer, Ctrl-D the chat; /help lists commands.\n", stdout);
   while (!code && !ends && !ferror(stdout) && !signals_stop() && chat_input_next(&in, &message) == INPUT_MESSAGE)
     code = take(t, &message, &ends, &refused, error);
+  if (in.tells && !ends) fputc('\n', stdout);
   vec_free(&message);
   vec_free(&in.read);
   if (!code && refused && !in.tells)

@@ -236,9 +236,13 @@ static void tell_gpus(void) {
   say(GOOD, "CUDA", "the driver %s is one for CUDA %d.%d and older, with %d device%s", driver, version / 1000,
       version % 1000 / 10, devices, devices == 1 ? "" : "s");
   for (int i = 0; i < devices; i++) tell_gpu(i);
+  if (!cuda_has_code())
+    say(LOOK, "CUDA",
+        "this plait was built without nvcc and has no kernels for cards: run.backend: cuda needs "
+        "PLAIT_CUDA_HOST=all here, with which all ops run on the host (docs/cuda.md)");
   say(LOOK, "CUDA",
-      "this version has no kernels for GPUs: with run.backend: cuda tensors lie there, and all ops run on the "
-      "host; cuBLAS and cuDNN are not used (docs/cuda.md)");
+      "plait's kernels for GPUs were never run on a card; products and attention are slow, for cuBLAS and cuDNN are "
+      "not used yet (docs/cuda.md)");
 }
 
 // The wheel ----------------------------------------------------------------------------------------------------------

@@ -4,7 +4,7 @@
 #include "tokenizer/bpe.h"
 #include <string.h>
 
-enum { MOST_STATES = 65536, MOST_CELLS = 4000000 };
+enum { MOST_STATES = 65536, MOST_CELLS = 4000000, MOST_CLASSES = 300 };
 
 static bool same_kinds(const StringAutomaton *a, int s, int t) {
   for (int k = 0; k < a->kinds; k++)
@@ -12,7 +12,8 @@ static bool same_kinds(const StringAutomaton *a, int s, int t) {
   return true;
 }
 
-static void find_classes(StringAutomaton *a) {
+// Returns how many classes there are.
+static int find_classes(StringAutomaton *a) {
   int size = 64, count = 0;
   while (size < 2 * a->states) size *= 2;
   int *table = xcalloc((size_t)size, sizeof *table); // a state of the class, and 1
@@ -26,11 +27,31 @@ static void find_classes(StringAutomaton *a) {
     else a->class[s] = a->class[table[at] - 1];
   }
   free(table);
+  return count;
 }
 
-// The greatest numbers that are 1 more than the least of all next states; one of another class counts as 0.
+// Whether all kinds that may follow one state may follow another one, by their classes; (classes, classes), NULL where
+// they are too many to look.
+static bool *compare_classes(const StringAutomaton *a, int classes) {
+  if (classes > MOST_CLASSES) return NULL;
+  int *state = xcalloc((size_t)classes + 1, sizeof *state);
+  bool *within = xcalloc((size_t)classes * (size_t)classes + 1, sizeof *within);
+  for (int s = 0; s < a->states; s++) state[a->class[s]] = s;
+  for (int c = 0; c < classes; c++)
+    for (int d = 0; d < classes; d++) {
+      bool all = true;
+      for (int k = 0; k < a->kinds && all; k++)
+        all = a->next[state[c] * a->kinds + k] < 0 || a->next[state[d] * a->kinds + k] >= 0;
+      within[c * classes + d] = all;
+    }
+  free(state);
+  return within;
+}
+
+// The greatest numbers that are 1 more than the least of all next states; one that allows less counts as 0.
 static void find_runs(StringAutomaton *a) {
-  find_classes(a);
+  int classes = find_classes(a);
+  bool *within = compare_classes(a, classes);
   a->run = xcalloc((size_t)a->states + 1, 1);
   memset(a->run, RUN_ENDLESS, (size_t)a->states);
   for (bool changed = true; changed;) {
@@ -40,13 +61,29 @@ static void find_runs(StringAutomaton *a) {
       for (int k = 0; k < a->kinds && least; k++) {
         int next = a->next[s * a->kinds + k];
         if (next < 0) continue;
-        int run = a->class[next] == a->class[s] ? a->run[next] : 0;
+        int own = a->class[s], other = a->class[next];
+        int run = own == other || (within && within[own * classes + other]) ? a->run[next] : 0;
         if (run < least) least = run;
       }
       int run = least < RUN_ENDLESS - 1 ? least + 1 : least;
       changed |= run != a->run[s];
       a->run[s] = (uint8_t)run;
     }
+  }
+  free(within);
+}
+
+// endless: there is no bound of lengths, and a look at all states would say no more.
+static void find_most(StringAutomaton *a, bool endless) {
+  a->most = xcalloc((size_t)a->states + 1, 1);
+  memset(a->most, endless ? RUN_ENDLESS : 0, (size_t)a->states);
+  for (bool changed = !endless; changed;) {
+    changed = false;
+    for (int s = a->states - 1; s >= 0; s--)
+      for (int k = 0; k < a->kinds; k++) {
+        int next = a->next[s * a->kinds + k], most = next < 0 ? 0 : a->most[next] + (a->most[next] < RUN_ENDLESS);
+        if (most > a->most[s]) a->most[s] = (uint8_t)most, changed = true;
+      }
   }
 }
 
@@ -148,7 +185,9 @@ int string_automaton_pattern(StringAutomaton *a, const char *text, size_t bytes,
     code = count_characters(&table, min, max, error);
     if (code >= 0) drop_dead_ends(&table);
   }
-  if (code >= 0) return finish(a, &table, error);
+  if (code >= 0) code = finish(a, &table, error);
+  if (code >= 0) find_most(a, max < 0);
+  if (code >= 0) return code;
   char_table_free(&table);
   return code;
 }
@@ -251,7 +290,9 @@ int string_automaton_words(StringAutomaton *a, const StringWord *words, int coun
   a->states = table.states;
   a->next = table.next;
   list_words(a, &table.kinds, words, count);
-  return finish(a, &table, error);
+  if (finish(a, &table, error) < 0) return PLAIT_BAD_INPUT;
+  find_most(a, true);
+  return PLAIT_OK;
 }
 
 bool string_is_live(const StringAutomaton *a, int state, int place) {
@@ -294,6 +335,7 @@ void string_automaton_free(StringAutomaton *a) {
   free(a->next);
   free(a->out);
   free(a->run);
+  free(a->most);
   free(a->class);
   free(a->word_start);
   free(a->words);

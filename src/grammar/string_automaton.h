@@ -14,8 +14,9 @@ typedef struct StringAutomaton {
   int32_t *out;  // (states) where a string may end: the word it is, 0 where there is no list; STRING_OTHER: it is none
                  // of the list; STRING_REFUSED: it may not end here
   int *class;    // (states) equal where the same kinds may follow
-  uint8_t *run;  // (states) at least 1: for as many characters, all states that are passed are of the same class, so
-                // that it alone says which may follow; RUN_ENDLESS: for all
+  uint8_t *run;  // (states) at least 1: for as many characters of the kinds that may follow here, each may follow those
+                 // before it; RUN_ENDLESS: for all
+  uint8_t *most; // (states) characters that may follow at most; RUN_ENDLESS: that many, or more
   bool any;      // it has one state, which all characters lead to
   bool others;   // strings that the list does not have are accepted too
   int64_t min, max; // of characters, where `any`; max < 0: no bound

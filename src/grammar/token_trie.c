@@ -15,7 +15,7 @@ static int by_bytes(const void *a, const void *b) {
 typedef struct Builder {
   Vec(uint8_t) byte;
   Vec(uint16_t) depth;
-  Vec(int32_t) skip, text;
+  Vec(int32_t) skip, rank;
   int open[TOKEN_BYTES]; // the node at each depth of the path
 } Builder;
 
@@ -23,12 +23,10 @@ static void close_from(Builder *b, int depth, int deepest) {
   for (int d = depth; d < deepest; d++) b->skip.data[b->open[d]] = b->byte.count;
 }
 
-// Of words in order. texts: one more than the greatest id.
-static void build(ByteTrie *t, const Word *words, int count, int texts) {
+// Of words in order.
+static void build(ByteTrie *t, const Word *words, int count) {
   Builder b = {0};
   const Word *last = NULL;
-  t->same = xcalloc((size_t)texts + 1, sizeof *t->same);
-  for (int i = 0; i < texts; i++) t->same[i] = -1;
   for (int i = 0; i < count; i++) {
     const Word *w = &words[i];
     int common = 0;
@@ -39,19 +37,17 @@ static void build(ByteTrie *t, const Word *words, int count, int texts) {
       vec_push(&b.byte, (uint8_t)w->text[d]);
       vec_push(&b.depth, (uint16_t)d);
       vec_push(&b.skip, 0);
-      vec_push(&b.text, -1);
+      vec_push(&b.rank, i);
     }
-    int32_t *text = &b.text.data[b.open[w->bytes - 1]];
-    t->same[w->id] = *text;
-    *text = w->id;
     last = w;
   }
   if (last) close_from(&b, 0, last->bytes);
+  vec_push(&b.rank, count);
   t->nodes = b.byte.count;
   t->byte = b.byte.data;
   t->depth = b.depth.data;
   t->skip = b.skip.data;
-  t->text = b.text.data;
+  t->rank = b.rank.data;
 }
 
 typedef Vec(Closer) Closers;
@@ -59,17 +55,18 @@ typedef Vec(Closer) Closers;
 // The rest after the quote begins at byte `rest` of all tokens' bytes for now.
 static void add_closers(const TokenTrie *t, Closers *closers, int quote, int characters) {
   for (int i = quote; i < t->all.skip[quote]; i++)
-    for (int id = t->all.text[i]; id >= 0; id = t->all.same[id]) {
-      Closer c = {id, i, (int32_t)(t->start[id] + (size_t)t->all.depth[quote] + 1), t->all.depth[quote], characters};
+    for (int r = t->all.rank[i]; r < t->all.rank[i + 1]; r++) {
+      int rest = (int)t->start[t->id[r]] + t->all.depth[quote] + 1;
+      Closer c = {r, i, rest, t->all.depth[quote], characters};
       vec_push(closers, c);
     }
 }
 
 // Looks at all tokens from one place within a string.
 static void look_from(TokenTrie *t, int place, int *places, int *counts) {
-  uint8_t *needs = t->needs + (size_t)place * (size_t)t->size;
+  uint8_t *needs = t->needs + (size_t)place * (size_t)t->count;
   Closers closers = {0};
-  memset(needs, NEEDS_REFUSED, (size_t)t->size);
+  memset(needs, NEEDS_REFUSED, (size_t)t->count);
   places[0] = place;
   counts[0] = 0;
   for (int i = 0; i < t->all.nodes;) {
@@ -82,9 +79,7 @@ static void look_from(TokenTrie *t, int place, int *places, int *counts) {
     places[d + 1] = next >= CHAR_DONE ? 0 : next;
     counts[d + 1] = counts[d] + (next >= CHAR_DONE);
     int need = counts[d + 1] + (places[d + 1] != 0);
-    for (int id = t->all.text[i]; id >= 0; id = t->all.same[id])
-      needs[id] = (uint8_t)(need < NEEDS_REFUSED ? need : NEEDS_REFUSED);
-    if (t->all.text[i] >= 0 && need > t->most_needs && need < NEEDS_REFUSED) t->most_needs = need;
+    for (int r = t->all.rank[i]; r < t->all.rank[i + 1]; r++) needs[r] = (uint8_t)need;
     i++;
   }
   t->closers[place] = closers.data;
@@ -98,7 +93,7 @@ static void collect_rests(TokenTrie *t) {
   for (int p = 0; p < t->chars.states; p++)
     for (int i = 0; i < t->closer_count[p]; i++) {
       Closer *c = &t->closers[p][i];
-      Word w = {t->text + c->rest, (int)(t->start[c->token + 1] - (size_t)c->rest), owners.count};
+      Word w = {t->text + c->rest, (int)(t->start[t->id[c->token] + 1] - (size_t)c->rest), owners.count};
       if (!w.bytes) c->rest = -1;
       else {
         vec_push(&rests, w);
@@ -114,7 +109,7 @@ static void collect_rests(TokenTrie *t) {
     owners.data[w.id]->rest = n - 1;
     rests.data[n - 1].id = n - 1;
   }
-  build(&t->rests, rests.data, n, n);
+  build(&t->rests, rests.data, n);
   t->rest_count = n;
   t->rest_has_key = xcalloc((size_t)n + 1, sizeof *t->rest_has_key);
   for (int i = 0; i < n; i++) {
@@ -126,28 +121,14 @@ static void collect_rests(TokenTrie *t) {
   vec_free(&owners);
 }
 
-// Tokens that end the string have none: they are in a list of their own.
-static void find_longest(TokenTrie *t) {
-  t->longest = xcalloc((size_t)t->all.nodes + 1, 1);
-  for (int i = t->all.nodes - 1; i >= 0; i--) {
-    int most = 0;
-    for (int id = t->all.text[i]; id >= 0; id = t->all.same[id])
-      if (t->needs[id] < NEEDS_REFUSED && t->needs[id] > most) most = t->needs[id];
-    for (int k = i + 1; k < t->all.skip[i]; k = t->all.skip[k])
-      if (t->longest[k] > most) most = t->longest[k];
-    t->longest[i] = (uint8_t)most;
-  }
-}
-
 static void look_from_all(TokenTrie *t) {
   CharKinds one;
   CHECK(char_kinds_make(NULL, 0, &one) && json_chars_make(&one, &t->chars));
   char_kinds_free(&one);
-  t->needs = xcalloc((size_t)t->chars.states * (size_t)t->size, 1);
+  t->needs = xcalloc((size_t)t->chars.states * (size_t)t->count + 1, 1);
   int *places = xcalloc(2 * (TOKEN_BYTES + 1), sizeof *places);
   for (int p = 0; p < t->chars.states; p++) look_from(t, p, places, places + TOKEN_BYTES + 1);
   free(places);
-  find_longest(t);
   collect_rests(t);
 }
 
@@ -175,7 +156,10 @@ static TokenTrie *make(const char *const *text, const int *bytes, const bool *sp
     if (!t->special[i] && bytes[i] <= TOKEN_BYTES) vec_push(&words, w);
   }
   qsort(words.data, (size_t)words.count, sizeof *words.data, by_bytes);
-  build(&t->all, words.data, words.count, count);
+  build(&t->all, words.data, words.count);
+  t->count = words.count;
+  t->id = xcalloc((size_t)words.count + 1, sizeof *t->id);
+  for (int i = 0; i < words.count; i++) t->id[i] = words.data[i].id;
   vec_free(&words);
   look_from_all(t);
   return t;
@@ -214,8 +198,7 @@ static void byte_trie_free(ByteTrie *t) {
   free(t->byte);
   free(t->depth);
   free(t->skip);
-  free(t->text);
-  free(t->same);
+  free(t->rank);
 }
 
 void token_trie_free(TokenTrie *t) {
@@ -225,11 +208,11 @@ void token_trie_free(TokenTrie *t) {
   for (int p = 0; p < CHAR_SHAPES; p++) free(t->closers[p]);
   free(t->text);
   free(t->start);
+  free(t->id);
   free(t->special);
   free(t->specials);
   free(t->rest_has_key);
   free(t->needs);
-  free(t->longest);
   json_chars_free(&t->chars);
   free(t);
 }

@@ -3,27 +3,28 @@
 #include "grammar/grammar.h"
 #include "grammar/json_chars.h"
 
-// Texts by their bytes. Nodes are in the order of a walk from the root: the children of node i follow it, up to
-// skip[i]. The root itself is not in the list.
+// Texts by their bytes, in order: a text is its rank. Nodes are in the order of a walk from the root: the children of
+// node i follow it, up to skip[i]. The root itself is not in the list.
 typedef struct ByteTrie {
   int nodes;
   uint8_t *byte;   // (nodes)
   uint16_t *depth; // (nodes) from 0
   int32_t *skip;   // (nodes) the first node after those below
-  int32_t *text;   // (nodes) a text that ends here, -1: none
-  int32_t *same;   // (texts) another one of the same bytes, -1: none
+  int32_t *rank;   // (nodes + 1) the texts that end at node i are rank[i] … rank[i + 1] - 1
 } ByteTrie;
 
-// A token that ends a string: the node where it ends, bytes and characters before the quote, and which text of `rests`
-// comes after the quote; -1: none.
+// A token (its rank) that ends a string: the node where it ends, bytes and characters before the quote, and which text
+// of `rests` comes after the quote; -1: none.
 typedef struct Closer { int32_t token, node, rest, bytes, characters; } Closer;
 
 struct TokenTrie {
-  ByteTrie all;    // tokens that are not special
-  int size;        // of the vocabulary
-  char *text;      // all tokens' bytes
-  size_t *start;   // (size + 1)
-  bool *special;   // (size) not in the trie
+  ByteTrie all;  // tokens that are not special
+  int count;     // of these
+  int32_t *id;   // (count) of the token of a rank
+  int size;      // of the vocabulary
+  char *text;    // all tokens' bytes
+  size_t *start; // (size + 1)
+  bool *special; // (size)
   int32_t *specials; // (special_count)
   int special_count;
   JsonChars chars; // of one kind
@@ -31,11 +32,14 @@ struct TokenTrie {
   int rest_count;
   bool *rest_has_key; // (rest_count) it may have a whole key in it: two quotes
   // Of each place within a string (a state of chars):
-  int most_needs;    // of all tokens that have a number
-  uint8_t *longest;  // (nodes of all) the most that tokens below need from between two characters
-  uint8_t *needs;    // (places, size) characters that the string must have room for, so that it may have the token;
-                     // NEEDS_REFUSED: the token ends the string, or does not belong there
+  uint8_t *needs; // (places, count) characters that the string must have room for, so that it may have the token;
+                  // NEEDS_REFUSED: the token ends the string, or does not belong there
   Closer *closers[CHAR_SHAPES]; // in the order of nodes
   int closer_count[CHAR_SHAPES];
 };
-enum { NEEDS_REFUSED = 255, TOKEN_BYTES = 1024 }; // longer tokens are never allowed
+enum { NEEDS_REFUSED = 255, TOKEN_BYTES = 254 }; // longer tokens are never allowed
+
+typedef struct TokenText { const char *text; size_t bytes; } TokenText;
+static inline TokenText token_text(const TokenTrie *t, int id) {
+  return (TokenText){t->text + t->start[id], t->start[id + 1] - t->start[id]};
+}

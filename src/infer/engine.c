@@ -242,7 +242,7 @@ static void draw_part(void *engine, int slot, int64_t index) {
       find_top(e, row, o->logprobs, d->top_ids + k * o->logprobs, d->top_logprobs + k * o->logprobs);
     }
     if (id >= 0) r->ids.data[have + k] = id;
-    if (o->rules && id >= 0) o->rules->took(o->rules->context, id);
+    if (o->rules && FAULT(rules_see_first_draws, id >= 0, id >= 0 && !k)) o->rules->took(o->rules->context, id);
     more = scheduler_accepts(part, k + 1, id);
   }
 }
@@ -255,9 +255,9 @@ static int compute_tick(Rank *r, void *engine, Error *error) {
   for (int id = 0; id < INPUT_COUNT; id++)
     if (e->input[id]) of[id].base = e->input[id] + (int64_t)r->data_rank * e->local_rows * e->width[id];
   code = rank_run_tick(r, e->header.tokens, &(StepInputs){.of = of, .count = INPUT_COUNT}, error);
-  if (!code) code = inference_output(r, KNOWN_LOGITS, e->logits, error);
-  if (!code && e->header.sums) code = inference_output(r, KNOWN_LOGITS_MAXIMUM, e->maximum, error);
-  if (!code && e->header.sums) code = inference_output(r, KNOWN_LOGITS_SUM, e->sum, error);
+  if (!code) code = inference_output(r, KNOWN_LOGITS, DTYPE_F32, e->logits, error);
+  if (!code && e->header.sums) code = inference_output(r, KNOWN_LOGITS_MAXIMUM, DTYPE_F32, e->maximum, error);
+  if (!code && e->header.sums) code = inference_output(r, KNOWN_LOGITS_SUM, DTYPE_F32, e->sum, error);
   if (!code && r->rank == 0) {
     e->times.model_seconds += clock_seconds(); // drawing is not the model's
     team_each(r->team, e->scheduler.tick.parts.count, draw_part, e);

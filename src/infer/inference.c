@@ -107,14 +107,14 @@ int inference_speaks(const Rank *r) {
   return 1;
 }
 
-int inference_output(Rank *r, KnownVariable output, float *out, Error *error) {
+int inference_output(Rank *r, KnownVariable output, Dtype dtype, void *out, Error *error) {
   CheckpointTensor *mine;
   Gathered all = {0};
   int n = state_tensor(r->state, r->state->program->graph->known[output], &mine);
   int code = gather_boxes(r->world, mine, n, &all, error);
   free(mine);
   for (int k = 0; k < all.count && !code && r->rank == 0; k++)
-    if (all.boxes[k].primary) checkpoint_tensor_to_whole(&all.boxes[k], out, DTYPE_F32);
+    if (all.boxes[k].primary) checkpoint_tensor_to_whole(&all.boxes[k], out, dtype);
   gather_free(&all);
   return code;
 }

@@ -49,6 +49,6 @@ int64_t inference_local_rows(const Inference *inference);
 // Is this rank the one that speaks for its part of the batch? Ranks that differ in no data axis have the same part.
 int inference_speaks(const Rank *r);
 
-// Collects what the role generate has left in an OUTPUT as fp32 in rank 0's `out`, NULL on the others: KNOWN_LOGITS
-// (rows, logits, vocab), or the maxima or sums (rows, logits). Collective, in a task.
-int inference_output(Rank *r, KnownVariable output, float *out, Error *error);
+// Collects what the role generate has left in an OUTPUT as `dtype` (fp32 or fp64) in rank 0's `out`, NULL on the
+// others: KNOWN_LOGITS (rows, logits, vocab), or the maxima or sums (rows, logits). Collective, in a task.
+int inference_output(Rank *r, KnownVariable output, Dtype dtype, void *out, Error *error);

@@ -494,10 +494,7 @@ const RecipeKey recipe_keys[] = {
             "its computing, says ten times in that time that it is alive."),
     KEY("run.backend", RECIPE_CHOICE, run.backend, "auto", .words = backend_words, .example = "auto", .inference = true,
         .doc = "The device that computes: `cpu`, or `cuda`, an NVIDIA GPU (docs/cuda.md says what of it was tried on a "
-               "card: so "
-               "far nothing, and its kernels are those of the CPU). `auto` is the CPU until a card has shown that "
-               "`cuda` is "
-               "right and fast."),
+               "card: so far nothing). `auto` is the CPU until a card has shown that `cuda` is right and fast."),
     KEY("run.devices", RECIPE_INTS, run.devices, "auto", .words = device_words, .least = 0,
         .most = DEVICE_MOST_NUMBERS - 1, .inference = true,
         .doc =

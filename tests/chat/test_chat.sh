@@ -2,6 +2,7 @@
 # tier 1; rooms chat cmd infer
 # plait chat from a pipe: history, /retry, /reset, --load and --save, several lines, what is wrong; plait generate --chat has the same
 # answers; Ctrl-C ends an answer and not the chat; an export carries the template on.
+command -v python3 >/dev/null || { echo "skipped: no python3"; exit 77; }
 . "$SOURCE/tests/train/harness.sh" || exit 1
 
 sed -i 's/"n_positions": *[0-9]*/"n_positions": 40000/' model.json

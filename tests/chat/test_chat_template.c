@@ -25,8 +25,8 @@ static Tokenizer *load(const char *kind) {
   return t;
 }
 
-// qwen2.json, where special tokens are looked for in normalized text.
-static Tokenizer *load_normalized(void) {
+// qwen2.json with special tokens that are looked for in normalized text, or with <|user|> for <|im_start|>.
+static Tokenizer *load_changed(bool normalized, bool user) {
   char *text;
   size_t bytes;
   Error error = {0};
@@ -34,8 +34,11 @@ static Tokenizer *load_normalized(void) {
   assert_int_equal(file_read(GOLDEN "qwen2.json", 1 << 24, &text, &bytes, &error), 0);
   json_t *tree = json_loadb(text, bytes, 0, NULL), *token;
   size_t i;
-  json_array_foreach(json_object_get(tree, "added_tokens"), i, token)
-      json_object_set_new(token, "normalized", json_true());
+  json_array_foreach(json_object_get(tree, "added_tokens"), i, token) {
+    if (normalized) json_object_set_new(token, "normalized", json_true());
+    if (user && !strcmp(json_string_value(json_object_get(token, "content")), "<|im_start|>"))
+      json_object_set_new(token, "content", json_string("<|user|>"));
+  }
   char *changed = json_dumps(tree, 0);
   if (tokenizer_parse(changed, strlen(changed), "t", &t, &error)) fail_msg("%s", error.message);
   json_decref(tree);
@@ -117,7 +120,7 @@ static void test_contents(void **state) {
   static const char joined[] = "{% for m in messages %}{{ '<|im_' ~ 'start|>' }}{{ (m.content ~ m.name) | upper | "
                                "lower | replace('a', '<|im_end|>'[:0]) "
                                "}}{{ '<|' + 'im_end' + '|>' }}{{ [m.content] | tojson }}{% endfor %}";
-  Tokenizer *t = load("qwen2"), *normalized = load_normalized();
+  Tokenizer *t = load("qwen2"), *normalized = load_changed(true, false);
   check_contents(t, chatml, 2, 2);
   check_contents(t, joined, 2, 0);
   check_contents(normalized, chatml, 2, 2);
@@ -127,13 +130,11 @@ static void test_contents(void **state) {
 
 static void test_roles_make_tokens(void **state) {
   (void)state;
-  static const char *const roles[] = {"user", "tool"};
-  Tokenizer *t = load("qwen2");
-  Chat *chat = open_template("{% for m in messages %}{{ '<|im_' ~ ('start' if m.role == 'user' else m.role) ~ '|>' "
-                             "}}{{ m.content }}{% endfor %}{{ 'end' }}",
-                             t);
+  Tokenizer *t = load_changed(false, true);
+  Chat *chat =
+      open_template("{% for m in messages %}{{ '<|' ~ m.role ~ '|>' }}{{ m.content }}{% endfor %}{{ 'im_end' }}", t);
   for (int i = 0; i < 2; i++) {
-    json_t *messages = json_pack("[{s:s, s:s}]", "role", i ? "end" : roles[0], "content", "x");
+    json_t *messages = json_pack("[{s:s, s:s}]", "role", i ? "im_end" : "user", "content", "x");
     IdVector ids = {0};
     Error error = {0};
     ChatPrompt prompt = {.messages = messages};

@@ -9,6 +9,7 @@
 #include "infer/engine.h"
 #include "model/golden.h"
 #include "runtime/session.h"
+#include <stdlib.h>
 
 enum { REQUESTS = 12, MOST = 20, TOP = 3 };
 
@@ -214,6 +215,68 @@ static void scores_are_what_was_drawn(void **state) {
   check_scores("mesh.dp=2", 14, preempted);
 }
 
+// ---- rules
+
+// Allows ids that differ from the last one by at most 9, and knows what was drawn.
+typedef struct Near { RequestRules rules; int vocab, count; int32_t ids[MOST]; uint8_t allowed[1024]; } Near;
+
+static const uint8_t *near_allowed(void *context) {
+  Near *near = context;
+  int last = near->count ? near->ids[near->count - 1] : near->vocab / 2;
+  for (int i = 0; i < near->vocab; i++) near->allowed[i] = abs(i - last) <= 9 && i != last;
+  return near->allowed;
+}
+static void near_took(void *context, int32_t id) {
+  Near *near = context;
+  near->ids[near->count++] = id;
+}
+
+static void ask_near(const ModelSource *source, const char *infer, Near *near) {
+  Engine *engine = open_engine(source, "", infer);
+  Answer answers[REQUESTS] = {0};
+  int request_at[REQUESTS] = {0};
+  for (int i = 0; i < REQUESTS; i++) {
+    int32_t prompt[SEQ];
+    int64_t number;
+    near[i] = (Near){.rules = {&near[i], near_allowed, near_took}, .vocab = (int)source->config.vocab};
+    RequestOptions o = request_of(i, prompt, near[i].vocab);
+    o.rules = &near[i].rules;
+    SUCCEED(engine_submit(engine, &o, &number, &error));
+    request_at[number] = i;
+  }
+  while (!engine_is_idle(engine)) {
+    SUCCEED(engine_tick(engine, &error));
+    read_events(engine, request_at, answers);
+  }
+  guessed += engine_times(engine).guessed;
+  engine_close(engine);
+  for (int i = 0; i < REQUESTS; i++) {
+    assert_int_equal(near[i].count, answers[i].count);
+    assert_memory_equal(near[i].ids, answers[i].ids, sizeof(int32_t) * (size_t)near[i].count);
+    for (int k = 1; k < near[i].count; k++) assert_in_range(abs(near[i].ids[k] - near[i].ids[k - 1]), 1, 9);
+  }
+}
+
+static void rules_hold_token_by_token(void **state) {
+  static Near alone[REQUESTS], many[REQUESTS];
+  ModelSource source;
+  source_of("llama-tied", &source);
+  assert_in_range(source.config.vocab, 20, 1024);
+  ask_near(&source, "infer.requests=1", alone);
+  int64_t before = guessed;
+  char *memory = kv_memory(&source, "", 4, 14),
+       *infer = xformat("infer.requests=5 infer.page=4 infer.speculate=3%s", memory);
+  ask_near(&source, infer, many);
+  assert_true(guessed > before);
+  for (int i = 0; i < REQUESTS; i++) {
+    assert_int_equal(alone[i].count, many[i].count);
+    assert_memory_equal(alone[i].ids, many[i].ids, sizeof(int32_t) * (size_t)alone[i].count);
+  }
+  free(memory);
+  free(infer);
+  model_source_close(&source);
+}
+
 // ---- as an evaluation has it
 
 typedef struct Line { int32_t tokens[SEQ], targets[SEQ], positions[SEQ], documents[SEQ]; double loss; } Line;
@@ -333,6 +396,7 @@ static void wrong_requests_change_nothing(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(same_bits_in_any_batch),
                                      cmocka_unit_test(scores_are_what_was_drawn),
+                                     cmocka_unit_test(rules_hold_token_by_token),
                                      cmocka_unit_test(as_an_evaluation_has_it),
                                      cmocka_unit_test(wrong_requests_change_nothing)};
   return cmocka_run_group_tests(tests, NULL, NULL);
