@@ -32,7 +32,7 @@ set(rooms_parity compile device op program runtime schedule sharding)
 set(rooms_process comm)
 set(rooms_python api)
 set(rooms_slurm elastic)
-set(rooms_fuzz base checkpoint comm data elastic foresight grammar machine model net recipe tokenizer train)
+set(rooms_fuzz base chat checkpoint comm data elastic foresight grammar machine model net recipe serve tokenizer train)
 
 file(STRINGS ${CMAKE_SOURCE_DIR}/tests/costs.txt costs REGEX "^[^#]")
 foreach(line ${costs}) # NAME SECONDS CPU-SECONDS
@@ -163,7 +163,7 @@ if(CMOCKA_FOUND)
     set_property(SOURCE tests/comm/stranger.c APPEND PROPERTY COMPILE_DEFINITIONS PLAIT_UCX=1)
     set_property(SOURCE tests/comm/stranger.c APPEND PROPERTY INCLUDE_DIRECTORIES ${UCX_INCLUDE_DIRS})
   endif()
-  foreach(name test_cuda test_emulator) # they load it
+  foreach(name test_cuda test_emulator test_cuda_kernels) # they load it
     add_dependencies(${name} emulated_cuda)
   endforeach()
   target_link_options(test_parity_bits PRIVATE -Wl,--wrap=team_each) # it watches who comes to a job

@@ -1,4 +1,4 @@
-// Devices, contexts, and what this emulator does not do: kernels.
+// Devices, contexts, and the names of older interfaces.
 #include "emulator.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -50,36 +50,6 @@ CudaResult cuCtxSetCurrent(CudaContext context) {
   if (!known) wrong(__func__, "%p is not a context", (void *)context);
   set_current(context);
   return leave(CUDA_OK);
-}
-
-// Kernels -----------------------------------------------------------------------------------------------------------
-
-CudaResult cuModuleLoadData(CudaModule *module, const void *image) {
-  CudaResult result = enter(__func__, NEEDS_CONTEXT, NULL);
-  return leave(result ? result : CUDA_BAD_IMAGE);
-}
-
-CudaResult cuModuleUnload(CudaModule module) { wrong(__func__, "no module is loaded"); }
-
-CudaResult cuModuleGetFunction(CudaFunction *function, CudaModule module, const char *name) {
-  wrong(__func__, "no module is loaded, so there is no \"%s\"", name);
-}
-
-CudaResult cuLaunchKernel(CudaFunction function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x,
-                          unsigned block_y, unsigned block_z, unsigned shared_bytes, CudaStream stream,
-                          void **parameters, void **extra) {
-  enum { MOST_THREADS = 1024, MOST_SHARED = 48 << 10, MOST_Z = 64, MOST_GRID = 65535 };
-  enter(__func__, NEEDS_CONTEXT, NULL);
-  if (!grid_x || !grid_y || !grid_z || !block_x || !block_y || !block_z)
-    wrong(__func__, "a grid of %u × %u × %u blocks of %u × %u × %u threads is empty", grid_x, grid_y, grid_z, block_x,
-          block_y, block_z);
-  if (grid_x > 0x7fffffff || grid_y > MOST_GRID || grid_z > MOST_GRID)
-    wrong(__func__, "a grid of %u × %u × %u blocks is too large", grid_x, grid_y, grid_z);
-  if (block_z > MOST_Z || (uint64_t)block_x * block_y * block_z > MOST_THREADS)
-    wrong(__func__, "a block of %u × %u × %u threads is too large", block_x, block_y, block_z);
-  if (shared_bytes > MOST_SHARED)
-    wrong(__func__, "%u bytes of shared memory are more than the %d that a kernel has unasked", shared_bytes, MOST_SHARED);
-  wrong(__func__, "%p is not a function: no module is loaded", (void *)function);
 }
 
 // Names of older interfaces -------------------------------------------------------------------------------------------

@@ -19,7 +19,9 @@ struct CUctx_st {
 // A place in a stream: done when all that was put into it before is. Events and streams that wait hold it.
 typedef struct Marker { int done, holders; } Marker;
 
-typedef enum WorkKind { WORK_COPY, WORK_FILL, WORK_MARK, WORK_FOLLOW } WorkKind;
+typedef struct Launch Launch; // kernels.c
+
+typedef enum WorkKind { WORK_COPY, WORK_FILL, WORK_LAUNCH, WORK_MARK, WORK_FOLLOW } WorkKind;
 typedef struct Work {
   struct Work *next;
   WorkKind kind;
@@ -27,6 +29,7 @@ typedef struct Work {
   size_t bytes;
   int byte;        // FILL
   char *early;     // COPY: what the driver has read when it was called; freed with this
+  Launch *launch;  // LAUNCH; freed with this
   Marker *marker;  // MARK, FOLLOW
   int fails;
 } Work;
@@ -57,6 +60,7 @@ void set_current(CudaContext context);
 int check_device(const char *call, CudaDevice device); // its number
 int emulated_devices(void);
 uint64_t draw(uint64_t below);
+uint64_t emulated_seed(void);
 // Whether this is the call that PLAIT_EMULATED_FAILS names: "copy 3" is the third.
 int fails_now(const char *kind);
 
@@ -64,8 +68,15 @@ int fails_now(const char *kind);
 char *device_bytes(const char *call, CudaPointer address, size_t bytes);
 char *host_bytes(const char *call, const void *memory, size_t bytes);
 int is_pinned(const void *memory);
+int is_device_address(const void *address);
 int memory_leaks(char *text, size_t size); // how many; the first in words
 
 // streams.c
 int pending_in(const char *memory, size_t bytes); // whether work waits that reads or writes there
 int stream_leaks(char *text, size_t size);
+CudaResult enter_stream(const char *call, CudaStream stream); // as enter, of a live stream of the current context
+void put_launch(CudaStream stream, Launch *launch);
+
+// kernels.c
+int launch_touches(const Launch *launch, const char *memory, size_t bytes); // of the emulator's own
+void launch_run(Launch *launch);

@@ -64,6 +64,11 @@ char *host_bytes(const char *call, const void *memory, size_t bytes) {
 
 int is_pinned(const void *memory) { return holds(memory) != NULL; }
 
+int is_device_address(const void *address) {
+  const Allocation *a = holds(address);
+  return a && a->context;
+}
+
 CudaResult cuMemGetInfo_v2(size_t *available, size_t *total) {
   CudaContext context;
   CudaResult result = enter(__func__, NEEDS_CONTEXT, &context);

@@ -29,8 +29,10 @@ static long long number_of(const char *variable, long long otherwise) {
   return text ? atoll(text) : otherwise;
 }
 
+uint64_t emulated_seed(void) { return (uint64_t)number_of("PLAIT_EMULATED_SEED", 1); }
+
 uint64_t draw(uint64_t below) {
-  if (!random_state) random_state = (uint64_t)number_of("PLAIT_EMULATED_SEED", 1) * 2654435761u + 1;
+  if (!random_state) random_state = emulated_seed() * 2654435761u + 1;
   random_state = random_state * 6364136223846793005u + 1442695040888963407u;
   return (random_state >> 33) % below;
 }
@@ -112,6 +114,7 @@ static const struct { CudaResult result; const char *name, *text; } results[] = 
     {CUDA_NO_DEVICE, "CUDA_ERROR_NO_DEVICE", "no CUDA-capable device is detected"},
     {CUDA_BAD_DEVICE, "CUDA_ERROR_INVALID_DEVICE", "invalid device ordinal"},
     {CUDA_BAD_IMAGE, "CUDA_ERROR_INVALID_IMAGE", "device kernel image is invalid"},
+    {CUDA_NOT_FOUND, "CUDA_ERROR_NOT_FOUND", "named symbol not found"},
     {CUDA_ILLEGAL_ADDRESS, "CUDA_ERROR_ILLEGAL_ADDRESS", "an illegal memory access was encountered"},
     {CUDA_LAUNCH_FAILED, "CUDA_ERROR_LAUNCH_FAILED", "unspecified launch failure"}};
 

@@ -18,6 +18,7 @@ static void let_go(Marker *marker) {
 static void free_work(Work *w) {
   let_go(w->marker);
   free(w->early);
+  free(w->launch);
   free(w);
 }
 
@@ -31,6 +32,7 @@ static void do_first(CudaStream s) {
   if (w->kind == WORK_MARK) w->marker->done = 1;
   else if (!s->context->failed && w->kind == WORK_COPY) memmove(w->to, w->early ? w->early : w->from, w->bytes);
   else if (!s->context->failed && w->kind == WORK_FILL) memset(w->to, w->byte, w->bytes);
+  else if (!s->context->failed && w->kind == WORK_LAUNCH) launch_run(w->launch);
   s->first = w->next;
   if (!s->first) s->last = NULL;
   free_work(w);
@@ -60,7 +62,8 @@ int pending_in(const char *memory, size_t bytes) {
   for (CudaStream s = streams; s; s = s->next)
     for (const Work *w = s->first; w; w = w->next)
       if ((w->to && w->to < memory + bytes && memory < w->to + w->bytes) ||
-          (w->from && !w->early && w->from < memory + bytes && memory < w->from + w->bytes))
+          (w->from && !w->early && w->from < memory + bytes && memory < w->from + w->bytes) ||
+          (w->launch && launch_touches(w->launch, memory, bytes)))
         return 1;
   return 0;
 }
@@ -82,8 +85,7 @@ static CudaEvent check_event(const char *call, CudaEvent event) {
   return e;
 }
 
-// The stream into which a call of the current thread puts work.
-static CudaResult enter_stream(const char *call, CudaStream stream) {
+CudaResult enter_stream(const char *call, CudaStream stream) {
   CudaContext context;
   CudaResult result = enter(call, NEEDS_CONTEXT, &context);
   if (check_stream(call, stream)->context != context) wrong(call, "the stream belongs to another context than the current one");
@@ -171,6 +173,10 @@ CudaResult cuEventSynchronize(CudaEvent event) {
 }
 
 // Work --------------------------------------------------------------------------------------------------------------
+
+void put_launch(CudaStream stream, Launch *launch) {
+  put(stream, (Work){.kind = WORK_LAUNCH, .launch = launch, .fails = fails_now("launch")});
+}
 
 static void put_copy(CudaStream stream, char *to, char *from, size_t bytes) {
   put(stream, (Work){.kind = WORK_COPY, .to = to, .from = from, .bytes = bytes, .fails = fails_now("copy")});

@@ -15,7 +15,7 @@ int main(int argc, char **argv) {
   int32_t text[MOST][TOKENS];
   int count[MOST] = {0};
   int code = plait_tokenizer_open(argv[2], &tokenizer, &error);
-  if (!code) code = plait_engine_open(argv[1], 0, NULL, &(PlaitEngineOptions){0}, &engine, &error);
+  if (!code) code = plait_engine_open(argv[1], 0, NULL, &engine, &error);
   for (int i = 3; i < argc && !code; i++) {
     PlaitRequest request = {.max_tokens = TOKENS};
     int64_t number; // 0, 1, 2 …

@@ -4,7 +4,7 @@
 //   PlaitEngine *engine;
 //   PlaitRequest request = {.prompt = ids, .prompt_count = n, .max_tokens = 100};
 //   int64_t number;
-//   if (plait_engine_open("runs/my", 0, NULL, &(PlaitEngineOptions){.context = 512}, &engine, &error)) …
+//   if (plait_engine_open("runs/my", 1, (const char *[]){"infer.context=512"}, &engine, &error)) …
 //   plait_engine_submit(engine, &request, &number, &error);
 //   while (!plait_engine_is_idle(engine) && !plait_engine_tick(engine, &error))
 //     for (PlaitToken token; plait_engine_poll(engine, &token);) …
@@ -18,20 +18,6 @@
 PLAIT_API_BEGIN
 
 typedef struct PlaitEngine PlaitEngine;
-
-// Zero: what stands in brackets.
-typedef struct PlaitEngineOptions {
-  int64_t context;   // tokens that a request looks back on at most; where they are full, the newer half stays [as in
-                     // training, at most 4,096]
-  int64_t requests;  // that are computed at a time, of each data rank [8]
-  int64_t tokens;    // of a data rank in a tick at most [256, or as many as requests]
-  int64_t page;      // tokens of a page of the cache [32]
-  int64_t pages;     // of a data rank [as many as kv_memory has room for]
-  double kv_memory;  // bytes of a data rank's cache of keys and values [enough for all requests]
-  int64_t speculate; // tokens that are guessed for a request in a tick, at most 16 [0]
-  int forget;        // not 0: a prompt's keys are not kept for later requests that begin with the same tokens
-  int threads;       // of all ranks together [all cores]
-} PlaitEngineOptions;
 
 // All zero: always the most likely token.
 typedef struct PlaitSampling {
@@ -71,10 +57,10 @@ typedef struct PlaitToken {
 } PlaitToken;
 
 // A checkpoint, a run or a Hugging Face folder, on ranks that are threads of this process; overrides are keys that say
-// how it computes ("mesh.tp=2", "precision=bf16"), NULL when there are none. The caller closes *engine; it is NULL
-// after an error.
-int plait_engine_open(const char *model, int override_count, const char *const *overrides,
-                      const PlaitEngineOptions *options, PlaitEngine **engine, PlaitError *error);
+// how it computes ("mesh.tp=2", "precision=bf16", "infer.requests=16": docs/recipes.md), NULL when there are none.
+// Without run.threads it takes all cores. The caller closes *engine; it is NULL after an error.
+int plait_engine_open(const char *model, int override_count, const char *const *overrides, PlaitEngine **engine,
+                      PlaitError *error);
 void plait_engine_close(PlaitEngine *engine); // NULL is fine
 
 // Everything is copied. *number is by what its tokens name it. PLAIT_BAD_INPUT, and no request, for values out of

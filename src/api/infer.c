@@ -10,29 +10,18 @@ struct PlaitEngine {
   Engine *engine;
 };
 
-enum { REQUESTS = 8 };
-
-int plait_engine_open(const char *model, int override_count, const char *const *overrides,
-                      const PlaitEngineOptions *options, PlaitEngine **engine, PlaitError *error) {
+int plait_engine_open(const char *model, int override_count, const char *const *overrides, PlaitEngine **engine,
+                      PlaitError *error) {
   Error unread = {0};
   if (!error) error = &unread;
   PlaitEngine *e = xcalloc(1, sizeof *e);
   e->launch.ranks = 1;
   *engine = NULL;
   int code = model_source_open(&e->source, model, error);
-  const EngineOptions o = {
-      .tokens = options->tokens,
-      .page = options->page,
-      .pages = options->pages,
-      .speculate = options->speculate,
-      .no_prefix = options->forget != 0,
-      .model = {.command = "plait_engine_open",
-                .context = code || options->context ? options->context : engine_usual_context(&e->source),
-                .requests = options->requests ? options->requests : REQUESTS,
-                .kv_memory = options->kv_memory,
-                .threads = options->threads ? options->threads : cores_available(),
-                .key_count = override_count,
-                .keys = (char **)(uintptr_t)overrides}}; // reads them only
+  const EngineOptions o = {.command = "plait_engine_open",
+                           .threads = cores_available(),
+                           .key_count = override_count,
+                           .keys = (char **)(uintptr_t)overrides}; // reads them only
   if (!code) code = engine_open(&e->engine, &e->source, &o, &e->launch, error);
   if (code) plait_engine_close(e);
   else *engine = e;

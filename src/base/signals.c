@@ -80,6 +80,8 @@ bool signals_stop(void) { return atomic_load_explicit(&stop_signal, memory_order
 
 int signals_number(void) { return atomic_load(&stop_signal); }
 
+bool signals_take(int number) { return atomic_compare_exchange_strong(&stop_signal, &number, 0); }
+
 int signals_status_of(int number) {
   int i = find(number);
   return i < SIGNALS && signals[i].status == SIGNAL_AGAIN ? EX_TEMPFAIL : 128 + number;

@@ -15,6 +15,7 @@ void signals_install(const char *announcement);
 void signals_reword(const char *(*words)(void));
 bool signals_stop(void);              // a signal has come; cheap, any thread
 int signals_number(void);             // which one, 0 if none
+bool signals_take(int number);        // if this one has come, it is forgotten: it has ended what it should
 const char *signals_name(int number); // "SIGTERM"; "a signal" if it is not in signals.def
 int signals_status_of(int number);    // exit status of a command that this signal has stopped: 75, or 128 + its number
 // Whether a command that one of the signals that ask for an end has stopped may end with this status.

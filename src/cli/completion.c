@@ -24,7 +24,7 @@ static void list_values(const RecipeKey *key, void (*each)(const RecipeKey *key,
 }
 
 static bool offered(const RecipeKey *key, bool inference) {
-  return !inference || key->inference;
+  return inference ? key->inference : !key->generation;
 }
 
 // The doc's first sentence without backticks; `escaped` characters get a backslash.
@@ -150,7 +150,6 @@ static void print_bash(void) {
   fputs(bash_head, stdout);
   for (int i = 0; i < recipe_key_count; i++) {
     const RecipeKey *key = &recipe_keys[i];
-    if (!offered(key, false)) continue;
     printf("    %s) values='", key->path);
     if (is_path(key)) putchar('/');
     else list_values(key, put_word, stdout);
@@ -248,7 +247,6 @@ static void print_zsh(void) {
         "    case $key in\n", stdout);
   for (int i = 0; i < recipe_key_count; i++) {
     const RecipeKey *key = &recipe_keys[i];
-    if (!offered(key, false)) continue;
     if (is_path(key)) {
       printf("      %s) _files ;;\n", key->path);
       continue;
@@ -375,7 +373,8 @@ static void print_fish_keys(void) {
       CHECK(sentence, "no memory");
       put_sentence(key->doc, "", sentence);
       fclose(sentence);
-      printf("            %sprintf '%%s\\t%%s\\n' %s= ", inference ? "" : "test $argv[1] = all; and ", key->path);
+      const char *when = key->generation ? "test $argv[1] != all; and " : inference ? "" : "test $argv[1] = all; and ";
+      printf("            %sprintf '%%s\\t%%s\\n' %s= ", when, key->path);
       put_fish_text(doc, stdout);
       putchar('\n');
       free(doc);
@@ -386,7 +385,6 @@ static void print_fish(void) {
   fputs(fish_head, stdout);
   for (int i = 0; i < recipe_key_count; i++) {
     const RecipeKey *key = &recipe_keys[i];
-    if (!offered(key, false)) continue;
     printf("        case '%s=*'\n            ", key->path);
     if (is_path(key)) {
       printf("__fish_complete_path (string replace -- %s= '' $token) | string replace -r -- '^' %s=\n", key->path,

@@ -14,6 +14,7 @@
 #include "comm/net_shared.h"
 #include "net/secret.h"
 #include "elastic/etcd_http.h"
+#include "serve/http.h"
 #include "base/cores.h"
 #include <ctype.h>
 #include <dirent.h>
@@ -235,9 +236,13 @@ static void tell_gpus(void) {
   say(GOOD, "CUDA", "the driver %s is one for CUDA %d.%d and older, with %d device%s", driver, version / 1000,
       version % 1000 / 10, devices, devices == 1 ? "" : "s");
   for (int i = 0; i < devices; i++) tell_gpu(i);
+  if (!cuda_has_code())
+    say(LOOK, "CUDA",
+        "this plait was built without nvcc and has no kernels for cards: run.backend: cuda needs "
+        "PLAIT_CUDA_HOST=all here, with which all ops run on the host (docs/cuda.md)");
   say(LOOK, "CUDA",
-      "this version has no kernels for GPUs: with run.backend: cuda tensors lie there, and all ops run on the "
-      "host; cuBLAS and cuDNN are not used (docs/cuda.md)");
+      "plait's kernels for GPUs were never run on a card; products and attention are slow, for cuBLAS and cuDNN are "
+      "not used yet (docs/cuda.md)");
 }
 
 // The wheel ----------------------------------------------------------------------------------------------------------
@@ -344,6 +349,19 @@ static void tell_curl(void) {
          etcd_http_is_built() ? "apt-get install libcurl4" : "apt-get install libcurl4-openssl-dev, then make");
 }
 
+static void tell_http(void) {
+  const char *version = http_version();
+  if (version) {
+    say(GOOD, "microhttpd", "%s (plait serve)", version);
+    return;
+  }
+  say(MISSING, "microhttpd",
+      http_is_built() ? "plait was built with libmicrohttpd, but it cannot be loaded"
+                      : "plait was built without libmicrohttpd");
+  advice("answering requests of OpenAI's clients (plait serve)",
+         http_is_built() ? "apt-get install libmicrohttpd12" : "apt-get install libmicrohttpd-dev, then make");
+}
+
 static void tell_build(void) {
   char pcre[64] = "";
   pcre2_config(PCRE2_CONFIG_VERSION, pcre);
@@ -397,6 +415,7 @@ int cmd_doctor(int argc, char **argv) {
   tell_net();
   tell_tls();
   tell_curl();
+  tell_http();
   tell_build();
   puts("\nFor work on plait itself");
   tell_tools();

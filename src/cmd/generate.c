@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static int open_tokenizer(Generate *g, Error *error) {
+int generate_open_text(Generate *g, Error *error) {
   const char *path = g->tokenizer_path ? g->tokenizer_path : g->source.tokenizer;
   if (!path)
     return error_set(error, PLAIT_BAD_INPUT, "%s has no tokenizer.json; give --tokenizer FILE", g->source.path);
@@ -23,14 +23,30 @@ static int open_tokenizer(Generate *g, Error *error) {
   g->allowed = xcalloc((size_t)g->source.config.vocab, 1);
   for (int64_t i = 0; i < g->source.config.vocab && i < tokenizer_vocab_size(g->tokenizer); i++)
     g->allowed[i] = tokenizer_token(g->tokenizer, (int32_t)i) != NULL;
-  return PLAIT_OK;
+  if (!g->chats) return PLAIT_OK;
+  code = chat_open_files(&g->chat, g->source.files, g->source.path, g->template_path, g->tokenizer, error);
+  if (!code && !g->chat)
+    code = error_set(error, PLAIT_BAD_INPUT, "%s has no chat template; give --template FILE", g->source.path);
+  return code;
 }
 
-static int choose_window(Generate *g, Error *error) {
-  const ModelConfig *c = &g->source.config;
-  if (g->window) return model_check_length(c, "--window", g->window, error);
-  g->window = engine_usual_context(&g->source);
-  return PLAIT_OK;
+void generate_close_text(Generate *g) {
+  chat_close(g->chat);
+  text_setup_free(&g->text);
+  tokenizer_destroy(g->tokenizer);
+  free(g->allowed);
+}
+
+int generate_encode_chat(const Generate *g, const json_t *messages, const json_t *tools, const json_t *kwargs,
+                         IdVector *ids, Error *error) {
+  const json_t *last = json_array_get(messages, json_array_size(messages) - 1);
+  const char *role = json_string_value(json_object_get(last, "role"));
+  const ChatPrompt prompt = {.messages = messages,
+                             .tools = tools,
+                             .kwargs = kwargs,
+                             .answer = true,
+                             .prefill = role && !strcmp(role, "assistant")};
+  return chat_encode(g->chat, &prompt, ids, error);
 }
 
 RequestOptions generate_request(const Generate *g) {
@@ -48,16 +64,7 @@ RequestOptions generate_request(const Generate *g) {
 }
 
 int generate_encode(const Generate *g, const char *prompt, size_t bytes, IdVector *ids, int64_t *missed, Error *error) {
-  for (int i = 0; i < g->text.before.count; i++) vec_push(ids, g->text.before.data[i]);
-  TokenizerScratch *scratch = tokenizer_scratch_create(g->tokenizer);
-  int code = tokenizer_encode_with(g->tokenizer, scratch, prompt, bytes, 0, ids, error);
-  *missed = code ? 0 : tokenizer_missed(scratch).bytes;
-  tokenizer_scratch_destroy(scratch);
-  if (!code && !ids->count && g->text.bos >= 0) vec_push(ids, g->text.bos);
-  if (!code && !ids->count)
-    code = error_set(error, PLAIT_BAD_INPUT,
-                     "the prompt is empty, and the tokenizer has no end-of-text token to start from");
-  return code;
+  return text_setup_encode(&g->text, g->tokenizer, prompt, bytes, ids, missed, error);
 }
 
 void generate_stream(const Generate *g, const IdVector *ids, TokenizerStream *stream) {
@@ -121,23 +128,28 @@ static int generate_one(Generate *g, Error *error) {
   RequestOptions o = generate_request(g);
   int64_t missed = 0, request;
   bool ended = false;
-  int code = generate_encode(g, g->prompt, strlen(g->prompt), &ids, &missed, error);
+  json_t *message = json_pack("[{s:s, s:s}]", "role", "user", "content", g->prompt);
+  int code = g->chats && !message ? error_set(error, PLAIT_BAD_INPUT, "--prompt is not UTF-8")
+             : g->chats           ? generate_encode_chat(g, message, NULL, NULL, &ids, error)
+                                  : generate_encode(g, g->prompt, strlen(g->prompt), &ids, &missed, error);
+  json_decref(message);
   if (!code && missed)
     fprintf(stderr, "plait generate: warning: the tokenizer's vocabulary lacks %lld byte%s of the prompt\n",
             (long long)missed, missed > 1 ? "s" : "");
-  if (!code && ids.count > g->window)
+  int context = engine_options(g->engine)->context;
+  if (!code && ids.count > context)
     fprintf(stderr,
-            "plait generate: note: the model looks back on %lld tokens (--window), so that it reads the last of the "
+            "plait generate: note: the model looks back on %d tokens (infer.context), so that it reads the last of the "
             "prompt's %d\n",
-            (long long)g->window, ids.count);
+            context, ids.count);
   o.prompt = ids.data;
   o.count = ids.count;
   if (!code && o.most) code = engine_submit(g->engine, &o, &request, error);
-  // The prompt itself is printed as given.
-  if (*g->prompt) generate_stream(g, &ids, &stream);
+  // The prompt itself is printed as given, but for a question, whose answer alone is.
+  if (*g->prompt || g->chats) generate_stream(g, &ids, &stream);
   else tokenizer_stream_begin(&stream, g->tokenizer, 0);
   if (!code) {
-    fputs(g->prompt, stdout), fflush(stdout);
+    if (!g->chats) fputs(g->prompt, stdout), fflush(stdout);
     code = print_text(g, &stream, &ended, error);
   }
   if (!code) generate_print_speed(g, ended);
@@ -158,6 +170,7 @@ static int check_words(const Generate *g, Error *error) {
     return error_set(error, PLAIT_BAD_INPUT, "give one of --prompt TEXT and --prompts FILE");
   if (!g->prompts != !g->out_path)
     return error_set(error, PLAIT_BAD_INPUT, "--prompts FILE and --out FILE need each other");
+  if (g->template_path && !g->chats) return error_set(error, PLAIT_BAD_INPUT, "--template FILE is for --chat");
   if (g->logprobs >= 0 && !g->prompts)
     return error_set(error, PLAIT_BAD_INPUT, "--logprobs is for --prompts: they stand in the file of answers");
   return PLAIT_OK;
@@ -166,30 +179,29 @@ static int check_words(const Generate *g, Error *error) {
 static int generate(Generate *g, const Operands *words, Launch *launch, Error *error) {
   int code = check_words(g, error);
   if (!code) code = model_source_open(&g->source, words->words[0], error);
-  if (!code) code = open_tokenizer(g, error);
-  if (!code) code = choose_window(g, error);
+  if (!code) code = generate_open_text(g, error);
+  if (!code && g->prompts && !launch->rank) code = generate_file_open(g, error);
   code = launch_agree(launch, code, error);
-  static const RecipeInstead instead[] = {{"data.seq_len", "--window N"},
+  static const RecipeInstead instead[] = {{"data.seq_len", "infer.context"},
                                           {"data.tokenizer", "--tokenizer FILE"},
                                           {"run.seed", "--seed N"},
                                           {NULL, NULL}};
-  if (!g->requests) g->requests = g->prompts ? 8 : 1;
-  const EngineOptions o = {.speculate = g->speculate,
-                           .model = {.command = "plait generate",
-                                     .instead = instead,
-                                     .context = g->window,
-                                     .requests = g->requests,
-                                     .kv_memory = 1e6 * g->kv_memory,
-                                     .threads = (int)g->threads,
-                                     .key_count = words->count - 1,
-                                     .keys = words->words + 1}};
+  char *context = xformat("infer.context=%lld", (long long)g->window), **keys = words->words;
+  int count = words->count - 1;
+  if (g->window) keys[0] = context; // the path was read; keys after it are stronger
+  const EngineOptions o = {.command = "plait generate",
+                           .instead = instead,
+                           .requests = g->prompts ? 0 : 1,
+                           .threads = (int)g->threads,
+                           .key_count = g->window ? count + 1 : count,
+                           .keys = g->window ? keys : keys + 1};
   if (!code) code = engine_open(&g->engine, &g->source, &o, launch, error);
   if (!code) code = run(g, launch, error);
   engine_close(g->engine);
-  text_setup_free(&g->text);
-  tokenizer_destroy(g->tokenizer);
+  free(context);
+  generate_file_close(g);
+  generate_close_text(g);
   model_source_close(&g->source);
-  free(g->allowed);
   return code;
 }
 
@@ -218,22 +230,17 @@ int cmd_generate(int argc, char **argv) {
        .argument = "FILE",
        .help = "of --prompts: the file of answers, a line for each prompt in the same order; what an earlier run has "
                "answered stays"},
-      {.name = "requests",
-       .kind = OPTION_INTEGER,
-       .value = &g.requests,
-       .argument = "N",
-       .help = "of --prompts: how many are computed at a time (of each data rank); their answers do not depend on it",
-       .shown = "8",
-       .least = 1,
-       .most = 4096},
-      {.name = "kv-memory",
-       .kind = OPTION_REAL,
-       .value = &g.kv_memory,
-       .argument = "MB",
-       .help = "megabytes of the cache of keys and values of each data rank; requests that find no room in it wait",
-       .shown = "enough for all requests",
-       .least = 1e-6,
-       .most = 1e12},
+      {.name = "chat",
+       .kind = OPTION_FLAG,
+       .value = &g.chats,
+       .help = "prompts are chats, which the model's chat template makes texts of: --prompt is a user's message, and "
+               "lines of --prompts have {\"messages\": [{\"role\": \"user\", \"content\": TEXT}, …]} in the place of "
+               "prompt, perhaps with tools and chat_template_kwargs"},
+      {.name = "template",
+       .kind = OPTION_TEXT,
+       .value = &g.template_path,
+       .argument = "FILE",
+       .help = "of --chat: the chat template (Jinja) to use; without it, the model's own"},
       {.name = "logprobs",
        .kind = OPTION_INTEGER,
        .value = &g.logprobs,
@@ -284,14 +291,6 @@ int cmd_generate(int argc, char **argv) {
        .help = "divides positive logits of tokens that the text has already by R, and multiplies negative ones",
        .least = 0.01,
        .most = 100},
-      {.name = "speculate",
-       .kind = OPTION_INTEGER,
-       .value = &g.speculate,
-       .argument = "N",
-       .help = "guess up to N tokens by what followed the last ones before, and verify them at once: the same text, "
-               "sooner where it repeats itself",
-       .least = 0,
-       .most = REQUEST_MOST_DRAFTS},
       {.name = "seed",
        .kind = OPTION_INTEGER,
        .value = &g.seed,
@@ -309,8 +308,7 @@ int cmd_generate(int argc, char **argv) {
        .kind = OPTION_INTEGER,
        .value = &g.window,
        .argument = "N",
-       .help = "the most tokens that the model looks back on; where they are full, the newer half stays; 0: as in "
-               "training, at most 4096",
+       .help = "the key infer.context by its old name; 0: auto",
        .least = 0,
        .most = 1 << 24},
       {.name = "tokenizer",
@@ -340,7 +338,8 @@ int cmd_generate(int argc, char **argv) {
       "  plait generate runs/demo/checkpoints/best --prompt 'struct '   # of a run with checkpoint.best: true\n"
       "  plait generate SmolLM-135M --prompt 'Once upon a time' --top-k 40 --seed 7 --verbose\n"
       "  plait generate SmolLM-135M --prompt 'Once' mesh.tp=3 mesh.pp=2\n"
-      "  plait generate SmolLM-135M --prompts questions.jsonl --out answers.jsonl --requests 16\n",
+      "  plait generate SmolLM-135M --prompts questions.jsonl --out answers.jsonl infer.requests=16\n"
+      "  plait generate SmolLM2-135M-Instruct --chat --prompt 'What is a river?'\n",
       .takes = TAKES_MODEL};
   Operands operands;
   int status = options_parse(&help, options, COUNT(options), 1, INT_MAX, argc, argv, &operands);

@@ -1,19 +1,24 @@
 // plait generate: what its two ways of working have in common, one prompt (generate.c) and a file of them
 // (generate_file.c).
 #pragma once
+#include "chat/chat.h"
 #include "infer/engine.h"
 #include "infer/text_setup.h"
 #include "tokenizer/tokenizer.h"
 
+typedef struct PromptFile PromptFile;
+
 typedef struct Generate {
-  const char *prompt, *prompts, *out_path, *tokenizer_path;
-  int64_t max_tokens, window, seed, top_k, threads, requests, speculate, logprobs;
-  double temperature, top_p, min_p, repetition, kv_memory;
-  bool ignore_eos, stop_at_end, verbose;
+  const char *prompt, *prompts, *out_path, *tokenizer_path, *template_path;
+  int64_t max_tokens, window, seed, top_k, threads, logprobs; // window: 0, or infer.context by its old name
+  double temperature, top_p, min_p, repetition;
+  bool ignore_eos, stop_at_end, verbose, chats; // chats: prompts are messages
   ModelSource source;
   Tokenizer *tokenizer;
   TextSetup text;
+  Chat *chat;       // of a model with a template, where `chats`
   Engine *engine;
+  PromptFile *file; // of --prompts, on rank 0
   uint8_t *allowed; // (vocab) ids that stand for something
 } Generate;
 
@@ -22,11 +27,21 @@ RequestOptions generate_request(const Generate *g);
 // Appends a prompt's ids, after what the tokenizer puts before a text (BOS); an empty one starts after an end of text.
 // *missed: bytes of it that the vocabulary lacks. PLAIT_BAD_INPUT: it has no tokens.
 int generate_encode(const Generate *g, const char *prompt, size_t bytes, IdVector *ids, int64_t *missed, Error *error);
+// Opens the tokenizer of g->source and, where g->chats, its chat template. PLAIT_BAD_INPUT where there is none.
+int generate_open_text(Generate *g, Error *error);
+void generate_close_text(Generate *g);
+// Appends the ids of messages, of which the last one is continued where it is the assistant's. tools and kwargs may be
+// NULL.
+int generate_encode_chat(const Generate *g, const json_t *messages, const json_t *tools, const json_t *kwargs,
+                         IdVector *ids, Error *error);
 // A stream of the text that follows these ids: some tokenizers drop the first token's space.
 void generate_stream(const Generate *g, const IdVector *ids, TokenizerStream *stream);
 // On stderr, with --verbose: tokens/s and what else the engine has counted.
 void generate_print_speed(const Generate *g, bool ended);
 
-// Answers all lines of g->prompts that g->out_path has no answer to yet. PLAIT_BAD_INPUT, with a sentence, at the end
-// where some could not be answered, which their answers say.
+// Opens g->prompts and g->out_path, and finds what an earlier run has answered. The caller closes, also after an error.
+int generate_file_open(Generate *g, Error *error);
+void generate_file_close(Generate *g);
+// Answers all lines that have no answer yet. PLAIT_BAD_INPUT, with a sentence, at the end where some could not be
+// answered, which their answers say.
 int generate_file(Generate *g, Error *error);

@@ -8,6 +8,7 @@
 #include <jansson.h>
 #include <math.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -22,7 +23,7 @@ typedef struct Item {
   int64_t tokens;
 } Item;
 
-typedef struct Lines {
+struct PromptFile {
   Generate *g;
   FILE *in, *out;
   int64_t count, answered, refused; // lines in all; answers that are written
@@ -31,12 +32,12 @@ typedef struct Lines {
   char *line;
   size_t capacity;
   double said;
-} Lines;
+};
 
 static const char *const end_words[] = {
     [REQUEST_STOPPED] = "stop", [REQUEST_IS_FULL] = "length", [REQUEST_CANCELLED] = "cancelled"};
 
-static int failed(const Lines *l, const char *path, const char *doing, Error *error) {
+static int failed(const PromptFile *l, const char *path, const char *doing, Error *error) {
   return error_set(error, PLAIT_FAILED, "%s: cannot be %s: %s", path, doing, strerror(errno));
 }
 
@@ -67,21 +68,32 @@ static int not_zero(const json_t *line, const char *key, const char *allowed, Er
   return error_set(error, PLAIT_BAD_INPUT, "%s is 0; allowed: %s", key, allowed);
 }
 
-static int check_keys(json_t *line, Error *error) {
-  static const char *const known[] = {"prompt", "id", "max_tokens", "temperature", "top_k", "top_p", "min_p",
+static const char *prompt_key(const PromptFile *l) { return l->g->chats ? "messages" : "prompt"; }
+
+static int check_keys(const PromptFile *l, json_t *line, Error *error) {
+  static const char *const known[] = {"id", "max_tokens", "temperature", "top_k", "top_p", "min_p",
                                       "repetition_penalty", "presence_penalty", "frequency_penalty", "seed"};
-  const char *key;
+  const char *key, *chats = l->g->chats ? ", tools, chat_template_kwargs" : "";
   json_t *value;
   json_object_foreach(line, key, value) {
     size_t i = 0;
     while (i < sizeof known / sizeof *known && strcmp(known[i], key) != 0) i++;
-    if (i == sizeof known / sizeof *known)
-      return error_set(error, PLAIT_BAD_INPUT,
-                       "%s is not a key of a prompt; keys: prompt, id, max_tokens, temperature, top_k, top_p, min_p, "
-                       "repetition_penalty, presence_penalty, frequency_penalty, seed",
-                       key);
+    bool of_chats = *chats && (!strcmp(key, "tools") || !strcmp(key, "chat_template_kwargs"));
+    if (i < sizeof known / sizeof *known || !strcmp(key, prompt_key(l)) || of_chats) continue;
+    return error_set(error, PLAIT_BAD_INPUT,
+                     "%s is not a key of a prompt; keys: %s, id, max_tokens, temperature, top_k, top_p, min_p, "
+                     "repetition_penalty, presence_penalty, frequency_penalty, seed%s",
+                     key, prompt_key(l), chats);
   }
   return PLAIT_OK;
+}
+
+static int encode(const PromptFile *l, const json_t *line, IdVector *ids, int64_t *missed, Error *error) {
+  const json_t *prompt = json_object_get(line, prompt_key(l));
+  if (l->g->chats)
+    return generate_encode_chat(l->g, prompt, json_object_get(line, "tools"),
+                                json_object_get(line, "chat_template_kwargs"), ids, error);
+  return generate_encode(l->g, json_string_value(prompt), json_string_length(prompt), ids, missed, error);
 }
 
 static int read_request(const json_t *line, RequestOptions *o, Error *error) {
@@ -103,32 +115,35 @@ static int read_request(const json_t *line, RequestOptions *o, Error *error) {
   return code;
 }
 
-static int submit(Lines *l, Item *item, json_t *line, Error *error) {
+static int submit(PromptFile *l, Item *item, json_t *line, Error *error) {
   Generate *g = l->g;
   RequestOptions o = generate_request(g);
   IdVector ids = {0};
   int64_t missed = 0;
-  const json_t *prompt = json_object_get(line, "prompt");
-  if (!json_is_string(prompt)) return error_set(error, PLAIT_BAD_INPUT, "it has no text under the key prompt");
-  json_object_set_new(item->answer, "prompt", json_copy((json_t *)(uintptr_t)prompt));
+  json_t *prompt = json_object_get(line, prompt_key(l));
+  if (!(g->chats ? json_is_array(prompt) : json_is_string(prompt)))
+    return error_set(error, PLAIT_BAD_INPUT, "it has no %s under the key %s", g->chats ? "list" : "text",
+                     prompt_key(l));
+  json_object_set(item->answer, prompt_key(l), prompt);
   if (json_object_get(line, "id")) json_object_set(item->answer, "id", json_object_get(line, "id"));
-  int code = check_keys(line, error);
+  int code = check_keys(l, line, error);
   if (!code) code = read_request(line, &o, error);
-  if (!code) code = generate_encode(g, json_string_value(prompt), json_string_length(prompt), &ids, &missed, error);
+  if (!code) code = encode(l, line, &ids, &missed, error);
   o.prompt = ids.data;
   o.count = ids.count;
   if (!code) code = engine_submit(g->engine, &o, &item->request, error);
   if (!code) generate_stream(g, &ids, &item->stream);
   if (!code && missed) json_object_set_new(item->answer, "missed_bytes", json_integer(missed));
-  if (!code && ids.count > g->window)
-    json_object_set_new(item->answer, "unread_tokens", json_integer(ids.count - g->window));
+  int context = engine_options(g->engine)->context;
+  if (!code && ids.count > context)
+    json_object_set_new(item->answer, "unread_tokens", json_integer(ids.count - context));
   if (!code && o.logprobs >= 0) item->logprobs = json_array();
   vec_free(&ids);
   return code;
 }
 
 // Reads a line and asks for its answer; one that cannot be asked for is answered with the reason.
-static int read_line(Lines *l, Error *error) {
+static int read_line(PromptFile *l, Error *error) {
   ssize_t bytes = getline(&l->line, &l->capacity, l->in);
   if (bytes < 0) return failed(l, l->g->prompts, "read", error);
   Error why = {0};
@@ -153,13 +168,13 @@ static int read_line(Lines *l, Error *error) {
 
 // ---- answers
 
-static Item *item_of(Lines *l, int64_t request) {
+static Item *item_of(PromptFile *l, int64_t request) {
   for (int i = 0; i < l->items.count; i++)
     if (l->items.data[i].request == request) return &l->items.data[i];
   return NULL;
 }
 
-static void add_logprob(const Lines *l, Item *item, const EngineEvent *e) {
+static void add_logprob(const PromptFile *l, Item *item, const EngineEvent *e) {
   json_t *top = json_object();
   for (int i = 0; i < e->top; i++) {
     char id[16];
@@ -175,18 +190,13 @@ static void add_logprob(const Lines *l, Item *item, const EngineEvent *e) {
 // Bytes that no tokenizer would have made a character of become U+FFFD.
 static json_t *json_of_text(const ByteVector *text) {
   ByteVector valid = {0};
-  for (size_t at = 0, bytes = (size_t)text->count; at < bytes;) {
-    size_t whole = utf8_prefix(text->data + at, bytes - at);
-    bytes_append(&valid, text->data + at, whole);
-    at += whole;
-    if (at < bytes) bytes_append(&valid, "\xef\xbf\xbd", 3), at++;
-  }
+  utf8_append(&valid, text->data, (size_t)text->count);
   json_t *string = json_stringn(valid.data ? valid.data : "", (size_t)valid.count);
   vec_free(&valid);
   return string;
 }
 
-static void finish(Lines *l, Item *item, RequestEnd end) {
+static void finish(PromptFile *l, Item *item, RequestEnd end) {
   tokenizer_stream_end(&item->stream, &item->text);
   if (end == REQUEST_BROKEN) {
     json_object_set_new(item->answer, "error",
@@ -201,7 +211,7 @@ static void finish(Lines *l, Item *item, RequestEnd end) {
   item->request = -1;
 }
 
-static void read_events(Lines *l) {
+static void read_events(PromptFile *l) {
   EngineEvent e;
   while (engine_poll(l->g->engine, &e)) {
     Item *item = item_of(l, e.request);
@@ -223,7 +233,7 @@ static void free_item(Item *item) {
 }
 
 // Those at the front that are answered.
-static int write_answers(Lines *l, Error *error) {
+static int write_answers(PromptFile *l, Error *error) {
   int n = 0, code = PLAIT_OK;
   for (; n < l->items.count && l->items.data[n].request < 0 && !code; n++) {
     Item *item = &l->items.data[n];
@@ -238,7 +248,7 @@ static int write_answers(Lines *l, Error *error) {
   return code;
 }
 
-static void say_progress(Lines *l, bool last) {
+static void say_progress(PromptFile *l, bool last) {
   double now = clock_seconds();
   if (!last && now - l->said < 2) return;
   EngineTimes t = engine_times(l->g->engine);
@@ -251,29 +261,29 @@ static void say_progress(Lines *l, bool last) {
 // ---- files
 
 // Reads a line of the prompts and one of the answers; the answer must be one to it.
-static int check_answer(Lines *l, const json_t *answer, Error *error) {
+static int check_answer(PromptFile *l, const json_t *answer, Error *error) {
   const char *path = l->g->out_path, *prompts = l->g->prompts;
   Error ignored = {0};
   json_t *line = NULL;
   ssize_t n = getline(&l->line, &l->capacity, l->in);
   if (n < 0)
     return error_set(error, PLAIT_BAD_INPUT, "%s has more answers than %s has prompts", path, prompts);
-  const json_t *prompt = json_object_get(answer, "prompt");
+  const json_t *prompt = json_object_get(answer, prompt_key(l));
   if (prompt) json_read(l->line, (size_t)n, "", &line, &ignored);
-  int same = !prompt || json_equal(json_object_get(line, "prompt"), prompt);
+  int same = !prompt || json_equal(json_object_get(line, prompt_key(l)), prompt);
   json_decref(line);
   if (same) return PLAIT_OK;
   return error_set(error, PLAIT_BAD_INPUT, "%s: line %lld answers another prompt than line %lld of %s has", path,
                    (long long)l->answered + 1, (long long)l->answered + 1, prompts);
 }
 
-static int no_answers(const Lines *l, Error *error) {
+static int no_answers(const PromptFile *l, Error *error) {
   return error_set(error, PLAIT_BAD_INPUT,
                    "%s: line %lld is not an answer to line %lld of a file of prompts; give --out another name",
                    l->g->out_path, (long long)l->answered + 1, (long long)l->answered + 1);
 }
 
-static int check_line(Lines *l, ssize_t bytes, Error *error) {
+static int check_line(PromptFile *l, ssize_t bytes, Error *error) {
   Error ignored = {0};
   json_t *answer = NULL;
   json_read(l->line, (size_t)bytes, "", &answer, &ignored);
@@ -286,7 +296,7 @@ static int check_line(Lines *l, ssize_t bytes, Error *error) {
 }
 
 // Where an earlier run stopped: its whole lines stay, and the beginning of another one goes.
-static int resume(Lines *l, Error *error) {
+static int resume(PromptFile *l, Error *error) {
   int64_t bytes = 0;
   int code = PLAIT_OK;
   ssize_t n;
@@ -308,7 +318,7 @@ static int resume(Lines *l, Error *error) {
 }
 
 // Both are read and written in pieces, and must be two files.
-static int check_files(const Lines *l, Error *error) {
+static int check_files(const PromptFile *l, Error *error) {
   const char *prompts = l->g->prompts, *out = l->g->out_path;
   struct stat in, to;
   if (stat(prompts, &in)) return failed(l, prompts, "read", error);
@@ -320,7 +330,7 @@ static int check_files(const Lines *l, Error *error) {
   return PLAIT_OK;
 }
 
-static int open_files(Lines *l, Error *error) {
+static int open_files(PromptFile *l, Error *error) {
   Generate *g = l->g;
   int code = check_files(l, error);
   if (code) return code;
@@ -329,12 +339,15 @@ static int open_files(Lines *l, Error *error) {
   rewind(l->in);
   if (!(l->out = fopen(g->out_path, "r+e")) && !(errno == ENOENT && (l->out = fopen(g->out_path, "w+e"))))
     return failed(l, g->out_path, "written", error);
+  if (flock(fileno(l->out), LOCK_EX | LOCK_NB) && errno == EWOULDBLOCK)
+    return error_set(error, PLAIT_BAD_INPUT, "another plait generate writes %s", g->out_path);
   return resume(l, error);
 }
 
-static int answer(Lines *l, Error *error) {
+static int answer(PromptFile *l, Error *error) {
   Generate *g = l->g;
-  int64_t ahead = 2 * g->requests * inference_rows(engine_model(g->engine));
+  const SchedulerOptions *o = engine_options(g->engine);
+  int64_t ahead = 2 * o->requests * o->rows;
   int code = PLAIT_OK;
   while (!code && l->answered < l->count && !signals_stop()) {
     int open = 0;
@@ -351,21 +364,34 @@ static int answer(Lines *l, Error *error) {
   return code;
 }
 
+int generate_file_open(Generate *g, Error *error) {
+  PromptFile *l = g->file = xcalloc(1, sizeof *l);
+  l->g = g;
+  return open_files(l, error);
+}
+
 int generate_file(Generate *g, Error *error) {
-  Lines l = {.g = g};
-  int code = open_files(&l, error);
-  l.said = clock_seconds();
-  if (!code) code = answer(&l, error);
-  for (int i = 0; i < l.items.count; i++) free_item(&l.items.data[i]);
-  vec_free(&l.items);
-  free(l.line);
-  if (l.in) fclose(l.in);
-  if (l.out && fclose(l.out) && !code) code = failed(&l, g->out_path, "written", error);
-  if (!code && l.answered < l.count)
-    fprintf(stderr, "%lld of %lld prompts are answered; the same command continues\n", (long long)l.answered,
-            (long long)l.count);
-  if (!code && l.refused && l.answered == l.count)
+  PromptFile *l = g->file;
+  l->said = clock_seconds();
+  int code = answer(l, error);
+  if (!code && fflush(l->out)) code = failed(l, g->out_path, "written", error);
+  if (!code && l->answered < l->count)
+    fprintf(stderr, "%lld of %lld prompts are answered; the same command continues\n", (long long)l->answered,
+            (long long)l->count);
+  if (!code && l->refused && l->answered == l->count)
     code = error_set(error, PLAIT_BAD_INPUT, "%lld of the prompts in %s have no answer; %s says why",
-                     (long long)l.refused, g->prompts, g->out_path);
+                     (long long)l->refused, g->prompts, g->out_path);
   return code;
+}
+
+void generate_file_close(Generate *g) {
+  PromptFile *l = g->file;
+  if (!l) return;
+  for (int i = 0; i < l->items.count; i++) free_item(&l->items.data[i]);
+  vec_free(&l->items);
+  free(l->line);
+  if (l->in) fclose(l->in);
+  if (l->out) fclose(l->out);
+  free(l);
+  g->file = NULL;
 }

@@ -1,6 +1,8 @@
 // plait plan: memory by category and FLOPs of a recipe, before anything is allocated.
 #include "cmd/cmd.h"
 #include "cli/options.h"
+#include "base/file.h"
+#include "cmd/plan_generation.h"
 #include "cmd/plan_ranks.h"
 #include "cmd/plan_search.h"
 #include "setup/setup.h"
@@ -10,6 +12,17 @@
 #include "foresight/predict.h"
 #include <limits.h>
 #include <stdlib.h>
+
+// Of a model and not a recipe: what its generation needs.
+static int plan_model(const Operands *operands, const SearchAsked *asked, bool exact, bool alone) {
+  Error error = {0};
+  int code = !alone ? error_set(&error, PLAIT_BAD_INPUT,
+                                "%s is a folder, whose generation is planned; only --bytes and --json are for that",
+                                operands->words[0])
+                    : plan_generation(operands->words[0], operands->count - 1, operands->words + 1, exact, asked->json,
+                                      stdout, &error);
+  return code ? command_fail("plan", &error) : 0;
+}
 
 int cmd_plan(int argc, char **argv) {
   bool exact = false, search = false;
@@ -45,20 +58,27 @@ int cmd_plan(int argc, char **argv) {
       {"nproc-per-node", OPTION_INTEGER, &processes, "N", "with --nnodes: processes on each machine", .least = 0,
        .most = 4096, .shown = "1"}};
   const CommandHelp help = {
-      "plan", "[options] RECIPE [key=value …]",
+      "plan", "[options] RECIPE|MODEL [key=value …]",
       "Prints what a training run of the recipe will need: each rank's memory by category, FLOPs, time "
       "and communication. The time is simulated on the cluster that --cluster or run.cluster names, or on this machine "
       "where plait probe has measured it, and is else an estimate from the speed of one product. It reads no data and "
-      "allocates nothing of that size, so it works before the corpus exists.",
+      "allocates nothing of that size, so it works before the corpus exists.\n"
+      "Of a model (a checkpoint, a run or a Hugging Face folder) it prints what plait generate and plait serve will "
+      "need: memory, how many requests of which length fit, and tokens/s.",
       "  plait plan recipes/demo.yaml\n"
       "  plait plan recipes/demo.yaml mesh.dp=1 mesh.tp=3 batch.micro=8\n"
       "  plait plan recipes/7b.yaml --cluster dgx-a100-superpod\n"
+      "  plait plan SmolLM-135M mesh.tp=3 infer.requests=32 infer.context=2048\n"
       "  plait plan recipes/demo.yaml mesh.dp=auto --nnodes 1:4 --nproc-per-node 2\n"
       "  plait plan recipes/demo.yaml --search --cluster h200-node mesh=null batch.micro=null\n",
       .takes = TAKES_RECIPE};
   Operands operands;
   int status = options_parse(&help, options, COUNT(options), 1, INT_MAX, argc, argv, &operands);
   if (status != OPTIONS_OK) return status;
+  if (file_is_folder(operands.words[0]))
+    return plan_model(&operands, &asked, exact,
+                      !search && !asked.cluster && !asked.ranks && !asked.memory && !asked.write && !asked.exhaustive &&
+                          !nodes && !processes);
   Error error = {0};
   Recipe given = {0}, named = {0}, ranked = {0};
   const Recipe *recipe = &named;

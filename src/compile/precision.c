@@ -56,6 +56,13 @@ static void store_narrow(Graph *g, Dtype compute) {
   follow_storage(g);
 }
 
+// A cache holds what MICRO has made.
+static void narrow_caches(Graph *g, Dtype compute) {
+  for (int i = 0; i < g->variable.count; i++)
+    if (g->variable.data[i].kind == VARIABLE_CACHE) g->variable.data[i].dtype = compute;
+  follow_storage(g);
+}
+
 // Older versions of a parameter need no more than what MICRO reads.
 static void split_masters(Graph *g) {
   for (int i = 0; i < g->variable.count; i++) {
@@ -220,6 +227,7 @@ int pass_precision(Graph **graph, const CompileOptions *o, Error *error) {
   case DTYPE_F64: widen(g, o->step.precision); break;
   case DTYPE_BF16:
   case DTYPE_F16:
+    narrow_caches(g, o->step.precision);
     if (o->never_trains) store_narrow(g, o->step.precision);
     else if (split) split_masters(g);
     else narrow_parameters(g, o->step.precision);

@@ -25,34 +25,38 @@ static Cluster *kept_machine(void) {
 }
 
 // Whether the step was simulated by what is kept of this machine.
-static bool simulated_step(const Job *job, Estimate *e) {
+static bool simulated_step(const Compiled *of, Estimate *e) {
   Cluster *cluster = kept_machine();
   const MachineTimes times = machine_times(cluster, NULL);
   Error ignored = {0};
-  bool known = cluster && !machine_step_seconds(&times, job_train(job)->program, &e->step_seconds, &ignored);
+  bool known = cluster && !machine_step_seconds(&times, of->program, &e->step_seconds, &ignored);
   cluster_free(cluster);
   return known;
 }
 
 // By the peak. Ranks that help each other, or share cores, leave no core idle while another rank has work.
-static void estimated_step(const Job *job, int processes, Estimate *e) {
+static void estimated_step(const Job *job, const Compiled *of, int processes, Estimate *e) {
   int ranks = processes ? 1 : job->options.parallel.mesh.ranks, threads = e->threads < e->cores ? e->threads : e->cores;
   bool busy = !processes && (job->run.helpers || e->threads > e->cores);
   const MachineTimes times = machine_times_of_peak(e->peak / ranks, (double)threads / ranks, busy);
-  machine_step_seconds(&times, job_train(job)->program, &e->step_seconds, NULL);
+  machine_step_seconds(&times, of->program, &e->step_seconds, NULL);
 }
 
-int estimate_run(const Recipe *r, const Job *job, int processes, int64_t steps, Estimate *e) {
+int estimate_step(const Job *job, const Compiled *of, Dtype dtype, int processes, Estimate *e) {
   int ranks = processes ? 1 : job->options.parallel.mesh.ranks;
   *e = (Estimate){.threads = job->run.threads * ranks, .cores = cores_available()};
   if (!device_shares_host(job->options.device->kind)) return 0;
-  e->simulated = !processes && simulated_step(job, e);
+  e->simulated = !processes && simulated_step(of, e);
   e->most = e->simulated ? 1 : FAULT(estimates_are_exact, constant(NULL, CONSTANT_ESTIMATE_MOST), 1);
-  if (!e->simulated) {
-    e->peak = peak_flops(job->options.device, (Dtype)r->precision, e->threads, processes > 1 ? processes : 1);
-    if (!(e->peak > 0)) return 0;
-    estimated_step(job, processes, e);
-  }
+  if (e->simulated) return 1;
+  e->peak = peak_flops(job->options.device, dtype, e->threads, processes > 1 ? processes : 1);
+  if (!(e->peak > 0)) return 0;
+  estimated_step(job, of, processes, e);
+  return 1;
+}
+
+int estimate_run(const Recipe *r, const Job *job, int processes, int64_t steps, Estimate *e) {
+  if (!estimate_step(job, job_train(job), (Dtype)r->precision, processes, e)) return 0;
   e->tokens_per_s = (double)r->batch.global * r->data.seq_len / e->step_seconds;
   double evaluations = job_find(job, &role_evaluate) && r->eval.every ? (double)steps / (double)r->eval.every : 0;
   double measured = r->run.noise_scale ? (double)steps / (double)r->run.noise_scale : 0;

@@ -9,7 +9,7 @@
 
 enum {
   TOKENS = 256,
-  PAGE = 32,
+  REQUESTS = 8,
   LEAST_PROMPT = 8,
   MOST_DRAWN = REQUEST_MOST_DRAFTS + 1,
   SIZES = 32,
@@ -24,8 +24,8 @@ typedef struct Drawn {
   int count;
   int32_t id[MOST_DRAWN];
   double logprob[MOST_DRAWN];
-  int32_t *top_ids; // (MOST_DRAWN, logprobs) where the request asks for them
-  double *top_logprobs;
+  int32_t *top_ids; // (MOST_DRAWN + scores, logprobs) where the request asks for them: scores come last
+  double *top_logprobs, *score; // score: (scores) of tokens of the prompt
 } Drawn;
 
 struct Engine {
@@ -52,49 +52,51 @@ struct Engine {
 
 // ---- open and close
 
-int64_t engine_usual_context(const ModelSource *source) {
+// Where infer.context is auto: keys and values take memory.
+static int64_t usual_context(const ModelSource *source) {
   int64_t length = source->has_recipe ? source->recipe.data.seq_len : model_usual_length(&source->config);
   return length < LONGEST_CONTEXT ? length : LONGEST_CONTEXT;
 }
 
-static int fill_options(const EngineOptions *o, SchedulerOptions *s, InferenceOptions *m) {
-  *m = o->model;
-  if (!m->requests) m->requests = 1;
-  s->requests = (int)m->requests;
-  s->context = (int)m->context;
-  s->page = (int)(o->page ? o->page : PAGE);
-  int64_t of_request = (m->context + s->page - 1) / s->page;
-  s->pages = (int)(o->pages ? o->pages : m->requests * of_request);
-  s->speculate = (int)o->speculate;
-  s->prefix = !o->no_prefix;
-  s->tokens = (int)(o->tokens ? o->tokens : TOKENS);
-  if (s->tokens < s->requests) s->tokens = s->requests;
-  if (!o->tokens && s->tokens > s->context) s->tokens = s->context > s->requests ? s->context : s->requests;
-  int64_t drawn = m->requests * (1 + s->speculate);
-  m->mode = MODEL_GENERATE;
-  m->rows = 1;
-  m->seq = s->tokens;
-  m->page = s->page;
-  m->pages = s->pages;
-  m->logits = drawn < s->tokens ? drawn : s->tokens;
-  return (int)of_request;
+static int64_t most(int64_t a, int64_t b) { return a > b ? a : b; }
+
+// Values for keys that are auto.
+static void fill_scheduler(const Recipe *r, const EngineOptions *o, const ModelSource *source, SchedulerOptions *s) {
+  int64_t context = r->infer.context ? r->infer.context : usual_context(source);
+  int requests = r->infer.requests ? r->infer.requests : o->requests ? o->requests : REQUESTS;
+  *s = (SchedulerOptions){.requests = requests,
+                          .tokens = r->infer.tokens,
+                          .page = r->infer.page,
+                          .context = (int)context,
+                          .speculate = r->infer.speculate,
+                          .prefix = r->infer.prefix};
+  if (!s->tokens) s->tokens = (int)most(context < TOKENS ? context : TOKENS, requests);
 }
 
-static int check_options(const ModelConfig *config, const EngineOptions *o, Error *error) {
-  const char *name = NULL;
-  int64_t page = o->page ? o->page : PAGE, requests = o->model.requests ? o->model.requests : 1;
-  if (o->model.context < 1) name = "the context is 0 tokens";
-  else if (o->tokens && o->tokens < requests) name = "a tick has fewer tokens than there are requests";
-  else if (o->pages && o->pages < (o->model.context + page - 1) / page) name = "the cache has no room for one request";
-  else if (o->speculate < 0 || o->speculate > REQUEST_MOST_DRAFTS) name = "at most 16 tokens can be guessed";
-  if (name) return error_set(error, PLAIT_BAD_INPUT, "%s", name);
-  int64_t most = INT32_MAX / (o->model.context / page + 1) / page;
-  if (requests > most && !o->pages && !(o->model.kv_memory > 0))
+static int check_scheduler(const SchedulerOptions *s, const Recipe *r, const ModelConfig *config, Error *error) {
+  int64_t of_request = (s->context + s->page - 1) / s->page, most_requests = INT32_MAX / (of_request * s->page);
+  if (s->tokens < s->requests)
     return error_set(error, PLAIT_BAD_INPUT,
-                     "a cache for %lld requests of %lld tokens is larger than plait can number; take at most %lld "
-                     "requests, or say how much memory it may have",
-                     (long long)requests, (long long)o->model.context, (long long)most);
-  return model_check_length(config, "the context", o->model.context, error);
+                     "infer.tokens is %d, but each of the %d requests of a data rank may need one in a tick; give at "
+                     "least %d, or fewer infer.requests",
+                     s->tokens, s->requests, s->requests);
+  if (s->requests > most_requests && !r->infer.kv_memory)
+    return error_set(error, PLAIT_BAD_INPUT,
+                     "a cache for %d requests of %d tokens is larger than plait can number; take at most %lld "
+                     "infer.requests, or say with infer.kv_memory how much memory it may have",
+                     s->requests, s->context, (long long)most_requests);
+  return model_check_length(config, "infer.context", s->context, error);
+}
+
+static void fill_model(const SchedulerOptions *s, const Recipe *r, InferenceOptions *m) {
+  int64_t drawn = (int64_t)s->requests * (1 + s->speculate), of_request = (s->context + s->page - 1) / s->page;
+  m->seq = s->tokens;
+  m->context = s->context;
+  m->requests = s->requests;
+  m->page = s->page;
+  m->pages = s->requests * of_request;
+  m->kv_memory = (double)r->infer.kv_memory;
+  m->logits = drawn < s->tokens ? drawn : s->tokens;
 }
 
 static void create_rank_0(Engine *e) {
@@ -108,27 +110,50 @@ static void create_rank_0(Engine *e) {
   for (int i = 0; i < e->slots; i++) sample_scratch_create(&e->scratch[i], e->vocab);
 }
 
-int engine_open(Engine **engine, const ModelSource *source, const EngineOptions *options, Launch *launch,
-                Error *error) {
+int engine_compile(Engine **engine, const ModelSource *source, const EngineOptions *o, Launch *launch, Error *error) {
   Engine *e = *engine = xcalloc(1, sizeof *e);
-  InferenceOptions model;
-  SchedulerOptions s = {0};
+  SchedulerOptions s;
+  InferenceOptions m = {.mode = MODEL_GENERATE,
+                        .command = o->command,
+                        .instead = o->instead,
+                        .rows = 1,
+                        .seq = 1,
+                        .threads = o->threads,
+                        .key_count = o->key_count,
+                        .keys = o->keys};
+  Recipe *r = &e->model.recipe;
   e->failed = true; // until the ranks run
   e->launch = launch;
   e->vocab = (int)source->config.vocab;
-  int code = check_options(&source->config, options, error);
+  int code = inference_recipe(&e->model, source, &m, launch, error);
+  if (!code) fill_scheduler(r, o, source, &s);
+  if (!code) code = check_scheduler(&s, r, &source->config, error);
   if (code) return code;
-  e->pages_of_request = fill_options(options, &s, &model);
-  e->wanted = (int)model.logits;
-  code = inference_open(&e->model, source, &model, launch, error);
+  fill_model(&s, r, &m);
+  r->data.seq_len = s.tokens;
+  code = inference_compile(&e->model, &m, launch, error);
   if (code) return code;
-  e->failed = false;
   s.pages = (int)(e->model.job->options.step.batch.length[DIM_CACHE] / s.page);
   e->rows = s.rows = (int)inference_rows(&e->model);
   e->local_rows = (int)inference_local_rows(&e->model);
+  e->wanted = s.logits = (int)m.logits;
+  e->pages_of_request = (s.context + s.page - 1) / s.page;
   scheduler_create(&e->scheduler, &s);
-  if (launch->rank == 0) create_rank_0(e);
   return PLAIT_OK;
+}
+
+int engine_start(Engine *e, Error *error) {
+  int code = inference_start(&e->model, e->launch, error);
+  if (code) return code;
+  e->failed = false;
+  if (e->launch->rank == 0) create_rank_0(e);
+  return PLAIT_OK;
+}
+
+int engine_open(Engine **engine, const ModelSource *source, const EngineOptions *options, Launch *launch,
+                Error *error) {
+  int code = launch_agree(launch, engine_compile(engine, source, options, launch, error), error);
+  return code ? code : engine_start(*engine, error);
 }
 
 static void place_inputs(Engine *e, int tokens) {
@@ -187,6 +212,15 @@ static void find_top(const Engine *e, int row, int n, int32_t *ids, double *logp
   for (int i = 0; i < count; i++) logprobs[i] = logprob_of(e, row, ids[i]);
 }
 
+static void score_part(const Engine *e, const TickPart *part, int row, Drawn *d) {
+  const Request *r = part->request;
+  int n = r->options.logprobs;
+  for (int i = 0; i < part->scores; i++) {
+    d->score[i] = logprob_of(e, row + i, r->ids.data[part->from + i + FAULT(scores_are_of_other_tokens, 1, 0)]);
+    find_top(e, row + i, n, d->top_ids + (MOST_DRAWN + i) * n, d->top_logprobs + (MOST_DRAWN + i) * n);
+  }
+}
+
 // Ids that are drawn stand after the request's own until scheduler_took takes them.
 static void draw_part(void *engine, int slot, int64_t index) {
   Engine *e = engine;
@@ -195,17 +229,20 @@ static void draw_part(void *engine, int slot, int64_t index) {
   Drawn *d = &e->drawn.data[index];
   const RequestOptions *o = &r->options;
   int64_t have = r->ids.count;
-  bool more = part->drawn > 0;
+  bool more = part->drawn > part->scores;
+  score_part(e, part, e->first.data[index], d);
   for (int k = 0; more; k++) {
-    int row = FAULT(logits_of_other_rows, e->first.data[index], 0) + k;
+    int row = FAULT(logits_of_other_rows, e->first.data[index], 0) + part->scores + k;
     SampleText text = {r->ids.data, have + k, o->count};
+    const uint8_t *allowed = o->rules ? o->rules->allowed(o->rules->context) : o->allowed;
     int32_t id = d->id[d->count++] =
-        sample_token(e->logits + (int64_t)row * e->vocab, o->allowed, &o->sample, &text, &e->scratch[slot]);
+        sample_token(e->logits + (int64_t)row * e->vocab, allowed, &o->sample, &text, &e->scratch[slot]);
     if (o->logprobs >= 0 && id >= 0) {
       d->logprob[k] = logprob_of(e, row, id);
       find_top(e, row, o->logprobs, d->top_ids + k * o->logprobs, d->top_logprobs + k * o->logprobs);
     }
     if (id >= 0) r->ids.data[have + k] = id;
+    if (o->rules && FAULT(rules_see_first_draws, id >= 0, id >= 0 && !k)) o->rules->took(o->rules->context, id);
     more = scheduler_accepts(part, k + 1, id);
   }
 }
@@ -218,9 +255,9 @@ static int compute_tick(Rank *r, void *engine, Error *error) {
   for (int id = 0; id < INPUT_COUNT; id++)
     if (e->input[id]) of[id].base = e->input[id] + (int64_t)r->data_rank * e->local_rows * e->width[id];
   code = rank_run_tick(r, e->header.tokens, &(StepInputs){.of = of, .count = INPUT_COUNT}, error);
-  if (!code) code = inference_output(r, KNOWN_LOGITS, e->logits, error);
-  if (!code && e->header.sums) code = inference_output(r, KNOWN_LOGITS_MAXIMUM, e->maximum, error);
-  if (!code && e->header.sums) code = inference_output(r, KNOWN_LOGITS_SUM, e->sum, error);
+  if (!code) code = inference_output(r, KNOWN_LOGITS, DTYPE_F32, e->logits, error);
+  if (!code && e->header.sums) code = inference_output(r, KNOWN_LOGITS_MAXIMUM, DTYPE_F32, e->maximum, error);
+  if (!code && e->header.sums) code = inference_output(r, KNOWN_LOGITS_SUM, DTYPE_F32, e->sum, error);
   if (!code && r->rank == 0) {
     e->times.model_seconds += clock_seconds(); // drawing is not the model's
     team_each(r->team, e->scheduler.tick.parts.count, draw_part, e);
@@ -247,6 +284,7 @@ void engine_close(Engine *e) {
   for (int i = 0; i < e->drawn.count; i++) {
     free(e->drawn.data[i].top_ids);
     free(e->drawn.data[i].top_logprobs);
+    free(e->drawn.data[i].score);
   }
   for (int i = 0; i < e->slots; i++) sample_scratch_destroy(&e->scratch[i]);
   free(e->scratch);
@@ -297,7 +335,8 @@ static void prepare_drawn(Engine *e, int index, const TickPart *part) {
   vec_reserve(&r->ids, r->ids.count + MOST_DRAWN);
   if (r->options.logprobs < 0) return;
   e->header.sums = 1;
-  size_t top = (size_t)(MOST_DRAWN * r->options.logprobs);
+  size_t top = (size_t)((MOST_DRAWN + part->scores) * r->options.logprobs);
+  d->score = xrealloc(d->score, sizeof *d->score * (size_t)(part->scores + 1));
   d->top_ids = xrealloc(d->top_ids, sizeof *d->top_ids * (top + 1));
   d->top_logprobs = xrealloc(d->top_logprobs, sizeof *d->top_logprobs * (top + 1));
 }
@@ -346,9 +385,23 @@ static int prompt_tokens(const Engine *e) {
   return n;
 }
 
+static void push_scores(Engine *e, const TickPart *part, const Drawn *d) {
+  const Request *r = part->request;
+  int n = r->options.logprobs;
+  for (int i = 0; i < part->scores; i++)
+    vec_push(&e->events, (EngineEvent){.request = r->number,
+                                       .id = r->ids.data[part->from + i + 1],
+                                       .scored = true,
+                                       .logprob = d->score[i],
+                                       .top = n,
+                                       .top_ids = d->top_ids + (MOST_DRAWN + i) * n,
+                                       .top_logprobs = d->top_logprobs + (MOST_DRAWN + i) * n});
+}
+
 static void push_events(Engine *e, const TickPart *part, const Drawn *d) {
   const Request *r = part->request;
   const RequestOptions *o = &r->options;
+  push_scores(e, part, d);
   for (int k = 0; k < d->count; k++) {
     if (d->id[k] < 0 || request_ends_with(r, d->id[k])) return;
     EngineEvent event = {.request = r->number, .id = d->id[k]};
@@ -371,7 +424,7 @@ static void forget_open(Engine *e, const Request *r) {
 }
 
 static void end_event(Engine *e, Request *r) {
-  vec_push(&e->events, (EngineEvent){.request = r->number, .id = -1, .end = r->end});
+  vec_push(&e->events, (EngineEvent){.request = r->number, .id = -1, .end = r->end, .reused = r->reused});
   forget_open(e, r);
   scheduler_free(&e->scheduler, r);
 }
@@ -383,7 +436,7 @@ static void take_tick(Engine *e) {
     const Drawn *d = &e->drawn.data[i];
     push_events(e, part, d);
     int known = part->tokens - part->drafts;
-    e->times.prompt_tokens += part->drawn ? known - 1 : known;
+    e->times.prompt_tokens += part->drawn > part->scores ? known - 1 : known;
     e->times.guessed += part->drafts;
     e->times.accepted += d->count > 1 ? d->count - 1 : 0;
     scheduler_took(&e->scheduler, part, d->id, d->count);
@@ -432,6 +485,16 @@ EngineTimes engine_times(const Engine *e) {
   return t;
 }
 
+EngineLoad engine_load(const Engine *e) {
+  const Scheduler *s = &e->scheduler;
+  EngineLoad load = {.running = s->running, .waiting = s->waiting.count};
+  for (int i = 0; i < s->options.rows; i++) {
+    load.pages += s->pool[i].count;
+    load.pages_used += s->pool[i].count - s->pool[i].unused;
+  }
+  return load;
+}
+
 // ---- requests
 
 static int out_of_range(Error *error, const char *name, double value, const char *allowed) {
@@ -461,6 +524,10 @@ static int check_request(const Engine *e, const RequestOptions *o, Error *error)
     return out_of_range(error, "max_tokens", (double)o->most, "1 to 2147483647");
   if (o->logprobs > e->vocab || o->logprobs > 100)
     return out_of_range(error, "logprobs", (double)o->logprobs, "at most 100, and the vocabulary");
+  if (o->score && (o->logprobs < 0 || o->count > e->scheduler.options.context))
+    return error_set(error, PLAIT_BAD_INPUT,
+                     "a prompt that is scored has log-probabilities, and at most the context's %d tokens",
+                     e->scheduler.options.context);
   for (int64_t i = 0; i < o->count; i++)
     if (o->prompt[i] < 0 || o->prompt[i] >= e->vocab)
       return error_set(error, PLAIT_BAD_INPUT,
@@ -491,3 +558,5 @@ void engine_cancel(Engine *e, int64_t number) {
 bool engine_is_idle(const Engine *e) { return !e->open.count; }
 
 const Inference *engine_model(const Engine *e) { return &e->model; }
+
+const SchedulerOptions *engine_options(const Engine *e) { return &e->scheduler.options; }

@@ -6,20 +6,21 @@
 #include "infer/scheduler.h"
 
 typedef struct EngineOptions {
-  InferenceOptions model; // mode, seq, rows, tick, page, pages and logits are filled in; context: what a request looks
-                          // back on at most; requests: of a data rank at a time; kv_memory: of its cache
-  int64_t tokens;    // of a data rank in a tick at most; 0: 256, or as many as requests
-  int64_t page;      // tokens of a page of the cache; 0: 32
-  int64_t pages;     // of a data rank; 0: as many as kv_memory says, else enough for all its requests
-  int64_t speculate; // tokens guessed for a request in a tick, 0 … REQUEST_MOST_DRAFTS
-  bool no_prefix;    // pages are not kept for later requests
+  const char *command;          // for messages, as in InferenceOptions
+  const RecipeInstead *instead;
+  int requests; // of a data rank at a time, where infer.requests is auto; 0: 8
+  int threads;  // of all ranks on this machine together, where the keys have no run.threads; 0: all cores
+  int key_count;
+  char **keys;  // how it computes, and infer.
 } EngineOptions;
 
 // A token that was drawn for a request, or its end.
 typedef struct EngineEvent {
   int64_t request;
   int32_t id;     // -1: the request has ended, with `end`
+  bool scored;    // it is a token of the prompt, from the second one on
   RequestEnd end;
+  int64_t reused; // with its end: tokens of its prompt that the cache had; -1: it has not begun
   double logprob; // of the token, where the request asked for it: natural logarithm
   int top;        // of the most likely tokens, in order: (top)
   const int32_t *top_ids;       // valid until the next engine_tick
@@ -31,14 +32,18 @@ typedef struct EngineTimes {
   double seconds, model_seconds; // of ticks, and of these in the model and between ranks
 } EngineTimes;
 
-typedef struct Engine Engine;
+// Of now: requests that run and that wait, and pages of all data ranks.
+typedef struct EngineLoad { int running, waiting, pages, pages_used; } EngineLoad;
 
-// The context where nobody says one: as in training, or as the model's config says, at most 4,096, since keys and
-// values take memory.
-int64_t engine_usual_context(const ModelSource *source);
+typedef struct Engine Engine;
 
 // Collective where ranks are processes, as is engine_close. The caller closes *engine, also after an error.
 int engine_open(Engine **engine, const ModelSource *source, const EngineOptions *options, Launch *launch, Error *error);
+// Its halves. After the first all is known, and no rank has memory: engine_model, engine_options, and engine_start or
+// engine_close may follow. Where ranks are processes, they agree on its code before the second (launch_agree).
+int engine_compile(Engine **engine, const ModelSource *source, const EngineOptions *options, Launch *launch,
+                   Error *error);
+int engine_start(Engine *engine, Error *error);
 void engine_close(Engine *engine); // NULL is fine
 
 // The rest is for the process of rank 0; the others call engine_follow, which returns when rank 0's closes its engine,
@@ -55,4 +60,6 @@ int engine_tick(Engine *engine, Error *error);
 // are to be read before that.
 bool engine_poll(Engine *engine, EngineEvent *event);
 EngineTimes engine_times(const Engine *engine);
+const SchedulerOptions *engine_options(const Engine *engine); // what the keys came to
+EngineLoad engine_load(const Engine *engine);
 const Inference *engine_model(const Engine *engine);

@@ -25,22 +25,44 @@ static int check_positions(const Recipe *r, Error *error) {
                    ranks);
 }
 
-// Pages of a cache of o->kv_memory bytes: keys and values of all layers, in fp32, or fp64 as the model.
-static int pages_in(const Inference *i, const InferenceOptions *o, int64_t *pages, Error *error) {
+int64_t inference_token_bytes(const Inference *i) {
   const ModelConfig *c = &i->source->config;
-  double token = 2.0 * (double)(c->layers * c->kv_heads * c->head_dim) * (i->recipe.precision == DTYPE_F64 ? 8 : 4);
+  return 2 * c->layers * c->kv_heads * c->head_dim * (int64_t)dtype_size((Dtype)i->recipe.precision);
+}
+
+// Pages of a cache of o->kv_memory bytes.
+static int pages_in(const Inference *i, const InferenceOptions *o, int64_t *pages, Error *error) {
+  double token = (double)inference_token_bytes(i);
   int64_t needed = (o->context + o->page - 1) / o->page, all = o->requests * needed;
   double fit = o->kv_memory / (token * (double)o->page);
   if (FAULT(small_caches_are_taken, fit < (double)needed, 0))
-    return error_set(error, PLAIT_BAD_INPUT,
-                     "a cache of %s has room for %lld tokens, and one request may have %lld: that takes %s",
-                     units_bytes(o->kv_memory).s, (long long)fit * (long long)o->page, (long long)o->context,
-                     units_bytes((double)(needed * o->page) * token).s);
+    return error_set(
+        error, PLAIT_BAD_INPUT,
+        "infer.kv_memory: a cache of %s has room for %lld tokens, and one request may have %lld: that takes %s",
+        units_bytes(o->kv_memory).s, (long long)fit * (long long)o->page, (long long)o->context,
+        units_bytes((double)(needed * o->page) * token).s);
   *pages = fit < (double)all ? (int64_t)fit : all;
   return PLAIT_OK;
 }
 
-static int compile(Inference *i, const InferenceOptions *o, Launch *launch, Error *error) {
+int inference_recipe(Inference *i, const ModelSource *source, const InferenceOptions *o, const Launch *launch,
+                     Error *error) {
+  *i = (Inference){.source = source};
+  const RecipeForInference asked = {.command = o->command,
+                                    .instead = o->instead,
+                                    .key_count = o->key_count,
+                                    .keys = o->keys,
+                                    .generates = o->mode == MODEL_GENERATE,
+                                    .seq_len = (int)o->seq,
+                                    .rows = (int)o->rows};
+  int code = recipe_for_inference(&asked, &i->recipe, error);
+  if (code) return code;
+  if (i->recipe.notes && launch->rank == 0) fputs(i->recipe.notes, stderr);
+  if (source->has_recipe) i->recipe.moe.bias_rate = source->recipe.moe.bias_rate; // the checkpoint has the bias
+  return PLAIT_OK;
+}
+
+int inference_compile(Inference *i, const InferenceOptions *o, Launch *launch, Error *error) {
   int threads = 1, given = i->recipe.run.threads ? i->recipe.run.threads : o->threads;
   int code = o->mode == MODEL_GENERATE ? check_positions(&i->recipe, error) : PLAIT_OK;
   if (!code) code = setup_launch(launch, &i->recipe, error);
@@ -54,19 +76,17 @@ static int compile(Inference *i, const InferenceOptions *o, Launch *launch, Erro
   return setup_job(&i->recipe, &i->source->config, &setting, &i->job, error);
 }
 
-int inference_open(Inference *i, const ModelSource *source, const InferenceOptions *o, Launch *launch, Error *error) {
-  *i = (Inference){.source = source};
-  int code = recipe_for_inference(o->command, o->instead, o->key_count, o->keys, (int)o->seq, (int)o->rows, &i->recipe,
-                                  error);
-  if (!code && i->recipe.notes && launch->rank == 0) fputs(i->recipe.notes, stderr);
-  if (!code && source->has_recipe)
-    i->recipe.moe.bias_rate = source->recipe.moe.bias_rate; // the checkpoint has the bias
-  if (!code) code = compile(i, o, launch, error);
-  code = launch_agree(launch, code, error);
-  if (!code)
-    code = session_open(&(SessionOptions){.ranks = recipe_rank_count(&i->recipe), .comm = launch->comm}, &i->session,
-                        error);
+int inference_start(Inference *i, Launch *launch, Error *error) {
+  const SessionOptions o = {.ranks = recipe_rank_count(&i->recipe), .comm = launch->comm};
+  int code = session_open(&o, &i->session, error);
   return code ? code : session_run(i->session, load_weights, i, error);
+}
+
+int inference_open(Inference *i, const ModelSource *source, const InferenceOptions *o, Launch *launch, Error *error) {
+  int code = inference_recipe(i, source, o, launch, error);
+  if (!code) code = inference_compile(i, o, launch, error);
+  code = launch_agree(launch, code, error);
+  return code ? code : inference_start(i, launch, error);
 }
 
 void inference_close(Inference *i) {
@@ -87,14 +107,14 @@ int inference_speaks(const Rank *r) {
   return 1;
 }
 
-int inference_output(Rank *r, KnownVariable output, float *out, Error *error) {
+int inference_output(Rank *r, KnownVariable output, Dtype dtype, void *out, Error *error) {
   CheckpointTensor *mine;
   Gathered all = {0};
   int n = state_tensor(r->state, r->state->program->graph->known[output], &mine);
   int code = gather_boxes(r->world, mine, n, &all, error);
   free(mine);
   for (int k = 0; k < all.count && !code && r->rank == 0; k++)
-    if (all.boxes[k].primary) checkpoint_tensor_to_whole(&all.boxes[k], out, DTYPE_F32);
+    if (all.boxes[k].primary) checkpoint_tensor_to_whole(&all.boxes[k], out, dtype);
   gather_free(&all);
   return code;
 }

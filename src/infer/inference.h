@@ -32,12 +32,23 @@ int inference_open(Inference *inference, const ModelSource *source, const Infere
                    Error *error);
 void inference_close(Inference *inference); // also safe twice, and zeroed
 
+// The three parts of inference_open, for those who look at the keys between them, or only at the plan.
+// Reads the keys into inference->recipe, with data.seq_len as options->seq.
+int inference_recipe(Inference *inference, const ModelSource *source, const InferenceOptions *options,
+                     const Launch *launch, Error *error);
+// recipe → job. *launch as in inference_open; launch->world NULL and local: nothing but the plan is wanted.
+int inference_compile(Inference *inference, const InferenceOptions *options, Launch *launch, Error *error);
+int inference_start(Inference *inference, Launch *launch, Error *error); // job → ranks with weights
+
+// Bytes of a token's keys and values in the cache, of all layers: they are in the dtype in which the model computes.
+int64_t inference_token_bytes(const Inference *inference);
+
 // Sequences of a batch over all data ranks, and on one of them. At least options.rows: see recipe_for_inference.
 int64_t inference_rows(const Inference *inference);
 int64_t inference_local_rows(const Inference *inference);
 // Is this rank the one that speaks for its part of the batch? Ranks that differ in no data axis have the same part.
 int inference_speaks(const Rank *r);
 
-// Collects what the role generate has left in an OUTPUT as fp32 in rank 0's `out`, NULL on the others: KNOWN_LOGITS
-// (rows, logits, vocab), or the maxima or sums (rows, logits). Collective, in a task.
-int inference_output(Rank *r, KnownVariable output, float *out, Error *error);
+// Collects what the role generate has left in an OUTPUT as `dtype` (fp32 or fp64) in rank 0's `out`, NULL on the
+// others: KNOWN_LOGITS (rows, logits, vocab), or the maxima or sums (rows, logits). Collective, in a task.
+int inference_output(Rank *r, KnownVariable output, Dtype dtype, void *out, Error *error);

@@ -2,6 +2,7 @@
 #include "infer/scheduler.h"
 #include "base/error.h"
 #include "base/fault.h"
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -19,6 +20,8 @@ void scheduler_create(Scheduler *s, const SchedulerOptions *o) {
   for (int i = 0; i < o->rows; i++) page_pool_create(&s->pool[i], o->pages, o->page);
   s->slot = xcalloc((size_t)o->rows * (size_t)o->requests, sizeof(Request *));
   s->tokens = xcalloc((size_t)o->rows, sizeof *s->tokens);
+  s->logits = xcalloc((size_t)o->rows, sizeof *s->logits);
+  if (!o->logits) s->options.logits = INT_MAX;
 }
 
 static void request_free(Request *r) {
@@ -39,6 +42,7 @@ void scheduler_destroy(Scheduler *s) {
   free(s->pool);
   free(s->slot);
   free(s->tokens);
+  free(s->logits);
   *s = (Scheduler){0};
 }
 
@@ -54,7 +58,7 @@ static void wait_again(Scheduler *s, Request *r) {
 Request *scheduler_submit(Scheduler *s, const RequestOptions *o) {
   CHECK(o->count > 0 && o->most > 0);
   Request *r = xcalloc(1, sizeof *r);
-  *r = (Request){.number = s->next_number++, .options = *o, .row = -1, .slot = -1};
+  *r = (Request){.number = s->next_number++, .options = *o, .row = -1, .slot = -1, .reused = -1};
   r->options.prompt = NULL;
   r->options.ends = copy_of(o->ends, sizeof *o->ends * (size_t)o->end_count);
   r->options.sample.bias = copy_of(o->sample.bias, sizeof *o->sample.bias * (size_t)o->sample.biases);
@@ -159,9 +163,13 @@ static void keep_pages(Scheduler *s, Request *r, int64_t from) {
                                  r->ids.data + r->begin + i * n);
 }
 
+// Its prompt is not all scored yet.
+static bool scores(const Request *r) { return r->options.score && r->scored < r->options.count - 1; }
+
 // The kept pages of a row that a request's text begins with: at most (limit), so that one token is left to compute.
 static int match(const Scheduler *s, int row, const Request *r, int32_t *pages) {
   int64_t limit = (r->ids.count - r->begin - 1) / s->options.page;
+  if (scores(r) && limit > r->scored / s->options.page) limit = r->scored / s->options.page;
   int n = 0;
   for (int32_t parent = -1; s->options.prefix && n < limit; n++, parent = pages[n - 1]) {
     int32_t page = page_match(&s->pool[row], parent, r->ids.data + r->begin + (int64_t)n * s->options.page);
@@ -178,6 +186,11 @@ static TickPart *add_part(Scheduler *s, Request *r, int tokens) {
   s->tokens[r->row] += tokens;
   TickPart *part = &s->tick.parts.data[s->tick.parts.count - 1];
   part->drawn = r->done + tokens == r->ids.count;
+  if (scores(r) && r->done >= r->scored) {
+    part->scores = tokens - part->drawn;
+    part->drawn = tokens;
+  }
+  s->logits[r->row] += part->drawn;
   return part;
 }
 
@@ -210,6 +223,7 @@ static void add_drafts(Scheduler *s, TickPart *part, int most) {
   part->tokens += part->drafts;
   part->drawn += part->drafts;
   s->tokens[r->row] += part->drafts;
+  s->logits[r->row] += part->drafts;
 }
 
 // The running requests of a row in the order of their arrival. out (requests)
@@ -242,10 +256,22 @@ static void plan_decodes(Scheduler *s, int row, Request **all) {
   if (count) s->tick.decodes = true;
 }
 
+// Logits that a request may have for its prompt, so that there is one for each other request of the row.
+static int64_t logits_to_score(const Scheduler *s, const Request *r) {
+  int others = -1;
+  for (int i = 0; i < s->options.requests; i++) others += s->slot[r->row * s->options.requests + i] != NULL;
+  for (int i = 0; i < s->tick.parts.count; i++) others -= s->tick.parts.data[i].request->row == r->row;
+  return s->options.logits - s->logits[r->row] - others;
+}
+
 // A part of a prompt, as far as the tick's tokens and pages go.
 static void add_prompt(Scheduler *s, Request *r) {
   int64_t left = r->ids.count - r->done;
   if (left > room(s, r->row)) left = room(s, r->row);
+  if (scores(r)) {
+    int64_t most = r->done < r->scored ? r->scored - r->done : logits_to_score(s, r);
+    if (left > most) left = most;
+  }
   if (left > 0) left = take_pages(s, r, r->done + left) - r->done;
   if (left > 0) add_part(s, r, (int)left);
 }
@@ -270,7 +296,7 @@ static int choose_row(const Scheduler *s, const Request *r, int32_t *pages, int 
   for (int row = 0; row < s->options.rows; row++) {
     int used = 0, reused = 0;
     for (int i = 0; i < s->options.requests; i++) used += s->slot[row * s->options.requests + i] != NULL;
-    if (used == s->options.requests || room(s, row) <= 0) continue;
+    if (used == s->options.requests || room(s, row) <= 0 || s->logits[row] >= s->options.logits) continue;
     int n = match(s, row, r, pages);
     for (int i = 0; i < n; i++) reused += s->pool[row].page[pages[i]].users == 0;
     if (pages_for(s, r->ids.count - r->begin) - n > free_pages(s, row) - reused) continue;
@@ -295,6 +321,7 @@ static void admit(Scheduler *s, Request *r, int row, const int32_t *pages, int f
   }
   r->done = r->begin + (int64_t)found * s->options.page;
   s->reused += (int64_t)found * s->options.page;
+  if (r->reused < 0) r->reused = (int64_t)found * s->options.page;
 }
 
 // First come, first served: who does not fit holds up those after it.
@@ -322,6 +349,7 @@ static void plan_once(Scheduler *s, int prompt_tokens) {
   s->tick.parts.count = 0;
   s->tick.decodes = false;
   memset(s->tokens, 0, sizeof *s->tokens * (size_t)s->options.rows);
+  memset(s->logits, 0, sizeof *s->logits * (size_t)s->options.rows);
   s->limit = s->options.tokens;
   for (int row = 0; row < s->options.rows; row++) plan_decodes(s, row, all);
   count_tokens(s);
@@ -362,7 +390,7 @@ bool scheduler_accepts(const TickPart *part, int k, int32_t id) {
   const Request *r = part->request;
   int64_t drawn = r->ids.count - r->options.count + k;
   if (id < 0 || request_ends_with(r, id) || drawn >= r->options.most) return false;
-  return k < part->drawn && FAULT(guesses_are_right, part->draft[k - 1] == id, true);
+  return k < part->drawn - part->scores && FAULT(guesses_are_right, part->draft[k - 1] == id, true);
 }
 
 void scheduler_took(Scheduler *s, TickPart *part, const int32_t *ids, int count) {
@@ -370,6 +398,7 @@ void scheduler_took(Scheduler *s, TickPart *part, const int32_t *ids, int count)
   int64_t from = r->done;
   int right = FAULT(rejected_guesses_are_done, count > 1 ? count - 1 : 0, part->drafts);
   r->done += part->tokens - part->drafts + right;
+  if (part->scores) r->scored = from + part->scores;
   for (int i = 0; i < count; i++) {
     if (ids[i] < 0 || request_ends_with(r, ids[i])) {
       if (r->done > r->ids.count) r->done = r->ids.count;

@@ -11,6 +11,13 @@
 
 enum { REQUEST_MOST_DRAFTS = 16 };
 
+// Which tokens may follow, where this depends on those before. One thread at a time calls them.
+typedef struct RequestRules {
+  void *context;
+  const uint8_t *(*allowed)(void *context); // (vocab) as RequestOptions.allowed, for the next token
+  void (*took)(void *context, int32_t id);  // it was drawn; also one that ends the request
+} RequestRules;
+
 typedef struct RequestOptions {
   const int32_t *prompt; // (count), at least one token; copied
   int64_t count;
@@ -19,7 +26,9 @@ typedef struct RequestOptions {
   int end_count;
   SampleOptions sample;  // its biases are copied
   const uint8_t *allowed; // (vocab) see sample_token; borrowed until the request has ended; NULL: all
+  const RequestRules *rules; // in the place of `allowed`; borrowed until the request has ended; NULL: none
   int logprobs; // -1: none are told; else that of each token drawn, and those of this number of the most likely tokens
+  bool score;   // those of the prompt's tokens are told, too, from the second one on
 } RequestOptions;
 
 typedef enum RequestEnd {
@@ -35,6 +44,8 @@ typedef struct Request {
   RequestOptions options;
   Vec(int32_t) ids;    // the prompt, then what was drawn
   int64_t begin, done; // the first token that is looked back on; those from there to before `done` are in the cache
+  int64_t scored;      // of its prompt's tokens: those after which the next one's log-probability has been told
+  int64_t reused;      // tokens of its prompt that the cache had when it began; -1: it has not
   int row, slot;       // where it runs; -1: it waits
   Vec(int32_t) pages;  // of the row's pool, for the tokens from `begin` on
   RequestEnd end;
@@ -44,6 +55,7 @@ typedef struct SchedulerOptions {
   int rows;     // of the batch; each has pages of its own
   int requests; // of a row at a time
   int tokens;   // of a row in a tick at most, at least `requests`
+  int logits;   // that are wanted of a row's tick at most, at least `requests`; 0: any number
   int page, pages; // tokens of a page, and pages of a row: enough for one request of `context` tokens
   int context;  // tokens that a request looks back on at most. A longer one begins anew with the newer half
   int speculate; // tokens that are guessed for a request in a tick, 0 … REQUEST_MOST_DRAFTS
@@ -51,11 +63,11 @@ typedef struct SchedulerOptions {
 } SchedulerOptions;
 
 // Tokens of one request in a tick: ids[from … from + tokens), then guesses. The logits after the last `drawn` of them
-// are wanted.
+// are wanted: the first `scores` of these to score the prompt, the others to draw.
 typedef struct TickPart {
   Request *request;
   int64_t from;
-  int tokens, drafts, drawn;
+  int tokens, drafts, drawn, scores;
   int32_t draft[REQUEST_MOST_DRAFTS];
 } TickPart;
 
@@ -70,6 +82,7 @@ typedef struct Scheduler {
   PagePool *pool;     // (rows)
   Request **slot;     // (rows, requests); NULL: it is free
   int *tokens, limit; // (rows) of the tick, and how many of a row there may be
+  int *logits;        // (rows) that are wanted of the tick
   Vec(Request *) waiting; // in the order of arrival
   int running;
   int64_t next_number;

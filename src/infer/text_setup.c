@@ -89,6 +89,20 @@ int text_setup_compare(const ModelSource *source, const Tokenizer *t, const char
   return differ;
 }
 
+int text_setup_encode(const TextSetup *s, const Tokenizer *t, const char *prompt, size_t bytes, IdVector *ids,
+                      int64_t *missed, Error *error) {
+  for (int i = 0; i < s->before.count; i++) vec_push(ids, s->before.data[i]);
+  TokenizerScratch *scratch = tokenizer_scratch_create(t);
+  int code = tokenizer_encode_with(t, scratch, prompt, bytes, 0, ids, error);
+  *missed = code ? 0 : tokenizer_missed(scratch).bytes;
+  tokenizer_scratch_destroy(scratch);
+  if (!code && !ids->count && s->bos >= 0) vec_push(ids, s->bos);
+  if (!code && !ids->count)
+    code = error_set(error, PLAIT_BAD_INPUT,
+                     "the prompt is empty, and the tokenizer has no end-of-text token to start from");
+  return code;
+}
+
 void text_setup_free(TextSetup *s) {
   vec_free(&s->before);
   vec_free(&s->ends);

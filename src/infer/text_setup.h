@@ -24,6 +24,10 @@ bool text_setup_contradicts(const TextSetup *setup, const ModelSource *source, c
 // sentence, 0 none. PLAIT_BAD_INPUT where the record cannot be read.
 int text_setup_compare(const ModelSource *source, const Tokenizer *tokenizer, const char *prefix, char *text,
                        size_t size, Error *error);
+// Appends a prompt's ids, after what the tokenizer puts before a text (BOS); an empty one starts after an end of text.
+// *missed: bytes of it that the vocabulary lacks. PLAIT_BAD_INPUT: it has no tokens.
+int text_setup_encode(const TextSetup *setup, const Tokenizer *tokenizer, const char *prompt, size_t bytes,
+                      IdVector *ids, int64_t *missed, Error *error);
 void text_setup_free(TextSetup *setup); // also safe twice, and zeroed
 
 // For an export: the source's files, with those that transformers needs and that are not there yet. The caller owns

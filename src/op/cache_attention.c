@@ -85,7 +85,9 @@ static void reference(const KernelCall *call) {
 static void work_of(const Operand *input, const Operand *output, const void *attr, OpWork *work) {
   const int64_t *n = input[0].size;
   double length = (double)(input[5].size[2] * ((const CacheAttr *)attr)->page);
-  double pairs = (double)(n[0] * n[1] * n[2] * n[3]) * length;
+  double pairs = (double)(n[0] * n[1] * n[2] * n[3]) * length,
+         rows = fmin((double)n[1] * length, (double)input[1].size[1]);
+  work->read += (rows / (double)input[1].size[1] - 1) * 2 * operand_bytes(&input[1]); // of the cache only that
   work->matrix = 4.0 * (double)n[4] * pairs;
   work->vector = 4 * pairs;
   work->attention = (OpAttention){.pairs = pairs, .width = (double)n[4], .length = length};

@@ -146,6 +146,15 @@ int loader_end(RecipeLoader *loader, int code) {
   return code;
 }
 
+static int check_training_keys(const Recipe *r, Error *error) {
+  for (int i = 0; i < recipe_key_count; i++)
+    if (r->where[i] && recipe_keys[i].generation)
+      return error_set(error, PLAIT_BAD_INPUT,
+                       "%s%s is for generation and not for training; plait generate takes it after the model",
+                       r->where[i], recipe_keys[i].path);
+  return PLAIT_OK;
+}
+
 int recipe_parse(const char *name, const char *text, size_t size, const char *folder, int override_count,
                  char **overrides, Recipe *recipe, Error *error) {
   RecipeLoader loader;
@@ -154,58 +163,62 @@ int recipe_parse(const char *name, const char *text, size_t size, const char *fo
   if (code == PLAIT_OK) code = apply_file(&loader, text, size);
   for (int i = 0; i < override_count && code == PLAIT_OK; i++)
     code = apply_override(&loader, overrides[i], loader.here);
+  if (code == PLAIT_OK) code = check_training_keys(recipe, error);
   if (code == PLAIT_OK) code = recipe_check(recipe, &defaults, error);
   return loader_end(&loader, code);
 }
 
-// "mesh, parallel, …": the sections, and the keys without one, where there are keys with `inference`.
-static const char *inference_sections(Arena *arena) {
+static bool takes_key(const RecipeForInference *asked, const RecipeKey *key) {
+  return key->inference && (asked->generates || !key->generation);
+}
+
+// "mesh, parallel, …": the sections, and the keys without one, where there are keys that the command takes.
+static const char *inference_sections(const RecipeForInference *asked, Arena *arena) {
   const char *text = "", *last = "";
   for (int i = 0; i < recipe_key_count; i++) {
     const char *path = recipe_keys[i].path, *section = arena_format(arena, "%.*s", (int)strcspn(path, "."), path);
-    if (!recipe_keys[i].inference || !strcmp(section, last)) continue;
+    if (!takes_key(asked, &recipe_keys[i]) || !strcmp(section, last)) continue;
     text = arena_format(arena, "%s%s%s", text, *text ? ", " : "", last = section);
   }
   return text;
 }
 
 // A key of training, such as optimizer.lr, was surely not meant.
-static int check_inference_keys(const Recipe *r, const char *command, const RecipeInstead *instead, Arena *arena,
-                                Error *error) {
+static int check_inference_keys(const RecipeForInference *asked, const Recipe *r, Arena *arena, Error *error) {
+  const char *command = asked->command;
   for (int i = 0; i < recipe_key_count; i++) {
-    const RecipeInstead *option = instead;
-    if (!r->where[i] || recipe_keys[i].inference) continue;
+    const RecipeInstead *option = asked->instead;
+    if (!r->where[i] || takes_key(asked, &recipe_keys[i])) continue;
     while (option && option->key && strcmp(option->key, recipe_keys[i].path)) option++;
     if (option && option->key)
-      return error_set(error, PLAIT_BAD_INPUT, "%s does nothing here; %s has the option %s", option->key, command,
-                       option->option);
+      return error_set(error, PLAIT_BAD_INPUT, "%s does nothing here; give %s", option->key, option->option);
     return error_set(
         error, PLAIT_BAD_INPUT,
         "%s does nothing here; %s takes keys that say how it computes, of %s, and the options of %s --help",
-        recipe_keys[i].path, command, inference_sections(arena), command);
+        recipe_keys[i].path, command, inference_sections(asked, arena), command);
   }
   return PLAIT_OK;
 }
 
-int recipe_for_inference(const char *command, const RecipeInstead *instead, int key_count, char **keys, int seq_len,
-                         int rows, Recipe *recipe, Error *error) {
+int recipe_for_inference(const RecipeForInference *asked, Recipe *recipe, Error *error) {
   static const char nothing[] =
       "{model: {config: /none}, data: {train: /none}, run: {dir: /none}}"; // what every recipe must have
   RecipeLoader loader;
   Recipe defaults;
-  int code = loader_begin(&loader, command, "/", recipe, &defaults, error);
-  for (int i = 0; i < key_count && code == PLAIT_OK; i++) code = apply_override(&loader, keys[i], loader.here);
-  if (code == PLAIT_OK) code = check_inference_keys(recipe, command, instead, &loader.arena, error);
+  int code = loader_begin(&loader, asked->command, "/", recipe, &defaults, error);
+  for (int i = 0; i < asked->key_count && code == PLAIT_OK; i++)
+    code = apply_override(&loader, asked->keys[i], loader.here);
+  if (code == PLAIT_OK) code = check_inference_keys(asked, recipe, &loader.arena, error);
   if (code) return loader_end(&loader, code);
   int micro_given = recipe_is_given(recipe, "batch.micro");
-  loader.name = command;
+  loader.name = asked->command;
   loader.positions = true;
   code = apply_file(&loader, nothing, strlen(nothing));
   recipe->place = ""; // of keys that no file has
-  recipe->data.seq_len = seq_len;
+  recipe->data.seq_len = asked->seq_len;
   StepParallel parallel = recipe_parallel(recipe);
   int data_ranks = parallel_row_ranks(&parallel, LAYOUT_ROW_BATCH);
-  if (!micro_given) recipe->batch.micro = rows > data_ranks ? rows / data_ranks : 1;
+  if (!micro_given) recipe->batch.micro = asked->rows > data_ranks ? asked->rows / data_ranks : 1;
   recipe->batch.global = recipe->batch.micro * data_ranks * recipe->mesh.pp;
   if (code == PLAIT_OK) code = recipe_check(recipe, &defaults, error);
   return loader_end(&loader, code);

@@ -167,6 +167,13 @@ typedef struct Recipe {
     int64_t trace_first, trace_steps; // the first step in it, and how many
   } run;
   struct { double start, data, step, checkpoint; } watchdog; // seconds; 0: no limit
+  struct { // of generation; recipes of training do not have it
+    int context, requests, tokens; // 0: auto
+    int page;
+    int64_t kv_memory; // bytes; 0: enough for all requests
+    bool prefix;
+    int speculate;
+  } infer;
   char *name;         // the file, for messages; NULL in a recipe that was not loaded
   const char **where; // by key: the place of its value as recipe_where gives it; NULL where it is the default
   bool *overridden;   // by key: its value, or that it has its default, is of the command line and not of the file
@@ -183,12 +190,21 @@ int recipe_load(const char *path, int override_count, char **overrides, Recipe *
 int recipe_parse(const char *name, const char *text, size_t size, const char *folder, int override_count,
                  char **overrides, Recipe *recipe, Error *error);
 // The parallel configuration alone, for evaluation and generation: one rank and fp32, but for the keys that are given
-// ("mesh.tp=2"). Others than those with `inference` in the key table are PLAIT_BAD_INPUT. A microbatch is `rows`
-// sequences over all data ranks, or a few more where they do not divide, unless batch.micro is given; there are as many
-// microbatches as pipeline ranks. `command` is for messages, and so is `instead`, up to one without a key, or NULL.
-typedef struct RecipeInstead { const char *key, *option; } RecipeInstead; // "data.seq_len", "--seq-len N"
-int recipe_for_inference(const char *command, const RecipeInstead *instead, int key_count, char **keys, int seq_len,
-                         int rows, Recipe *recipe, Error *error);
+// ("mesh.tp=2"). Others than those with `inference` in the key table are PLAIT_BAD_INPUT.
+typedef struct RecipeInstead {
+  const char *key, *option;
+} RecipeInstead; // "data.seq_len", "--seq-len N": what to give instead
+typedef struct RecipeForInference {
+  const char *command; // for messages
+  const RecipeInstead *instead; // for messages: up to one without a key, or NULL
+  int key_count;
+  char **keys;
+  bool generates; // keys of infer. are allowed
+  int seq_len;
+  int rows;       // a microbatch is this number of sequences over all data ranks, or a few more where they do not
+                  // divide, unless batch.micro is given; there are as many microbatches as pipeline ranks
+} RecipeForInference;
+int recipe_for_inference(const RecipeForInference *asked, Recipe *recipe, Error *error);
 // A recipe with other values, and the only way to ask for one. `keys` is "parallel.zero=1 mesh.dp=2": values in YAML,
 // in quotes or brackets if they have blanks; null is the default. They are set as from the command line, and the result
 // is checked as a loaded recipe is. They do not count as given (recipe_is_given), and notes stay those of `of`. The

@@ -434,6 +434,34 @@ const RecipeKey recipe_keys[] = {
         .doc = "Early stopping: the run ends, with a checkpoint, after this many evaluations in a row that do "
                "not lower the best held-out loss. It resumes only with another value. 0: never."),
 
+    KEY("infer.context", RECIPE_INT, infer.context, "auto", .least = 1, .most = MANY, .has_auto = true, .automatic = 0,
+        .inference = true, .generation = true,
+        .doc = "The most tokens that a request looks back on; where they are full, the newer half stays. auto: as in "
+               "training, or as the model's config says, and at most 4096, since the cache of keys and values takes "
+               "memory."),
+    KEY("infer.requests", RECIPE_INT, infer.requests, "auto", .least = 1, .most = 4096, .has_auto = true,
+        .automatic = 0, .inference = true, .generation = true,
+        .doc = "How many requests each data rank computes at a time; a request's text does not depend on it. auto: 8, "
+               "and 1 for `plait generate --prompt`."),
+    KEY("infer.tokens", RECIPE_INT, infer.tokens, "auto", .least = 1, .most = 65536, .has_auto = true, .automatic = 0,
+        .inference = true, .generation = true,
+        .doc = "How many tokens each data rank computes in a tick at most, of all its requests together. auto: 256, or "
+               "one for each request where that is more."),
+    KEY("infer.page", RECIPE_INT, infer.page, "32", .least = 1, .most = 4096, .inference = true, .generation = true,
+        .doc = "Tokens of a page of the cache. Requests that begin with the same tokens share whole pages."),
+    KEY("infer.kv_memory", RECIPE_BYTES, infer.kv_memory, .least = 1, .most = 1e15, .inference = true,
+        .generation = true,
+        .doc = "The bytes of each data rank's cache of keys and values, on all ranks that share it, as in `2GB`. "
+               "Requests that find no room in it wait. Without this key there is room for all of infer.requests at "
+               "their longest."),
+    KEY("infer.prefix", RECIPE_BOOL, infer.prefix, "true", .inference = true, .generation = true,
+        .doc = "Whether pages of ended requests are kept, while there is room, for later requests that begin with the "
+               "same tokens."),
+    KEY("infer.speculate", RECIPE_INT, infer.speculate, "0", .least = 0, .most = 16, .inference = true,
+        .generation = true,
+        .doc = "How many tokens are guessed for a request in a tick, by what followed its last ones before, and "
+               "verified at once: the same text, sooner where it repeats itself."),
+
     KEY("watchdog.start", RECIPE_REAL, watchdog.start, "1800", .least = 0, .most = 1e9,
         .doc = "How many seconds a rank may take to start: memory, weights, checkpoint. After this limit, or one "
                "of the others below, the run ends with a message that names the rank. 0: no limit."),
@@ -466,10 +494,7 @@ const RecipeKey recipe_keys[] = {
             "its computing, says ten times in that time that it is alive."),
     KEY("run.backend", RECIPE_CHOICE, run.backend, "auto", .words = backend_words, .example = "auto", .inference = true,
         .doc = "The device that computes: `cpu`, or `cuda`, an NVIDIA GPU (docs/cuda.md says what of it was tried on a "
-               "card: so "
-               "far nothing, and its kernels are those of the CPU). `auto` is the CPU until a card has shown that "
-               "`cuda` is "
-               "right and fast."),
+               "card: so far nothing). `auto` is the CPU until a card has shown that `cuda` is right and fast."),
     KEY("run.devices", RECIPE_INTS, run.devices, "auto", .words = device_words, .least = 0,
         .most = DEVICE_MOST_NUMBERS - 1, .inference = true,
         .doc =

@@ -42,7 +42,8 @@ typedef struct RecipeKey {
   const char *auto_word;  // … or this word instead of it ("none")
   const RecipeWord *words;
   const char *(*meaning)(int value); // of a word, for docs/recipes.md; NULL: `doc` has it
-  bool inference;      // also for plait eval and generate
+  bool inference;      // also for plait eval and generate …
+  bool generation;     // … and only for commands that generate: neither for eval nor for training
   bool another_run;    // a run that resumes with another value would be another run: refused without --force
   bool of_this_start;  // says where this start reads and writes, nothing about the run
   const char *example; // in YAML, for the recipe that docs/recipes.md starts with; NULL: not shown there

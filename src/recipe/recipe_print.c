@@ -168,7 +168,7 @@ void recipe_print(const Recipe *recipe, FILE *out) {
   const RecipeKey *before = NULL;
   for (int i = 0; i < recipe_key_count; i++) {
     const RecipeKey *key = &recipe_keys[i];
-    if (is_absent(recipe, key)) continue;
+    if (is_absent(recipe, key) || key->generation) continue;
     print_key(key, before, out);
     if (!is_list(recipe, key)) fputc(' ', out);
     print_value(recipe, key, out);

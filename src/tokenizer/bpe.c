@@ -71,6 +71,15 @@ void bytes_append(ByteVector *vector, const char *text, size_t bytes) {
   vector->count += (int)bytes;
 }
 
+void utf8_append(ByteVector *v, const char *text, size_t bytes) {
+  for (size_t at = 0; at < bytes;) {
+    size_t whole = utf8_prefix(text + at, bytes - at);
+    bytes_append(v, text + at, whole);
+    at += whole;
+    if (at < bytes) bytes_append(v, "\xef\xbf\xbd", 3), at++;
+  }
+}
+
 static uint64_t hash_bytes(const char *s, size_t n) {
   uint64_t h = 0x9E3779B97F4A7C15u ^ n, v;
   for (; n >= 8; s += 8, n -= 8) {

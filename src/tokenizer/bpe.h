@@ -35,6 +35,8 @@ int utf8_get(const char *text, size_t bytes, uint32_t *code);
 // Length of the longest prefix that is valid UTF-8.
 size_t utf8_prefix(const char *text, size_t bytes);
 void bytes_append(ByteVector *vector, const char *text, size_t bytes);
+// The same as valid UTF-8: each byte that is none becomes U+FFFD.
+void utf8_append(ByteVector *vector, const char *text, size_t bytes);
 
 // Sets up an empty model for `merges` merges over the tokens, which must outlive it; in_model[id] says which of them
 // are the model's (NULL: all that are not NULL). -2 when two of them are the same string.

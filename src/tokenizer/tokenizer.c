@@ -18,7 +18,8 @@ struct TokenizerScratch {
   IdVector *ids;
   const char *text, *piece; // its text; the piece between added tokens that is being encoded
   size_t bytes;
-  bool plain;
+  AddedPlaces places; // where special tokens are found
+  bool everywhere;    // wherever they are
   int64_t specials; // that the text spells out
   TokenizerMissed missed;
 };
@@ -140,14 +141,15 @@ static int encode_piece(TokenizerScratch *s, const char *text, size_t bytes, int
 }
 
 // Encodes what lies between added tokens of one set with the next function down.
-static int encode_normalized(TokenizerScratch *s, const char *text, size_t bytes, int flags, Error *error) {
+static int encode_normalized(TokenizerScratch *s, const char *text, size_t bytes, int flags, const AddedPlaces *special,
+                             Error *error) {
   const Tokenizer *t = s->t;
   s->piece = text;
   int code = normalizer_run(t->normalizer, t->normalizer_count, t->unicode, &s->normalizer, flags & SPLIT_CONTINUES,
                             &text, &bytes, error);
   size_t done = 0, scan = 0;
   AddedMatch match;
-  while (code >= 0 && added_next(&s->t->added_normalized, text, bytes, s->plain, done, &scan, &match)) {
+  while (code >= 0 && added_next(&s->t->added_normalized, text, bytes, special, done, &scan, &match)) {
     if (match.start > done) code = encode_piece(s, text + done, match.start - done, done ? 0 : flags, error);
     put_added(s, match.token);
     done = match.end;
@@ -155,8 +157,36 @@ static int encode_normalized(TokenizerScratch *s, const char *text, size_t bytes
   return code < 0 ? code : encode_piece(s, text + done, bytes - done, done ? 0 : flags, error);
 }
 
-int tokenizer_encode_with(const Tokenizer *t, TokenizerScratch *s, const char *text, size_t bytes, int flags,
-                          IdVector *ids, Error *error) {
+static bool has_special(const AddedSet *set) {
+  for (int i = 0; i < set->count; i++)
+    if (set->tokens[i]->special) return true;
+  return false;
+}
+
+// A piece of the text between added tokens. A position in normalized text is none in the text itself: where special
+// tokens are to be found in normalized text, it is cut where the places for them begin and end.
+static int encode_between(TokenizerScratch *s, size_t from, size_t to, int flags, Error *error) {
+  const AddedPlaces *p = &s->places;
+  AddedPlaces nowhere = {0}, here = *p;
+  here.offset = from;
+  if (s->everywhere) return encode_normalized(s, s->text + from, to - from, flags, NULL, error);
+  if (!s->t->normalizer_count || !p->count || !has_special(&s->t->added_normalized))
+    return encode_normalized(s, s->text + from, to - from, flags, s->t->normalizer_count ? &nowhere : &here, error);
+  int code = PLAIT_OK;
+  for (int i = 0; from < to && code >= 0;) {
+    while (i < p->count && p->spans[i].end <= from) i++;
+    bool within = i < p->count && p->spans[i].start <= from;
+    size_t end = i >= p->count ? to : within ? p->spans[i].end : p->spans[i].start;
+    if (end > to) end = to;
+    code = encode_normalized(s, s->text + from, end - from, flags, within ? NULL : &nowhere, error);
+    flags = SPLIT_CONTINUES;
+    from = end;
+  }
+  return code;
+}
+
+static int encode_text(const Tokenizer *t, TokenizerScratch *s, const char *text, size_t bytes, int flags,
+                       IdVector *ids, Error *error) {
   int code = PLAIT_OK, place = flags & ENCODE_CONTINUES ? SPLIT_CONTINUES : SPLIT_AT_START;
   size_t done = 0, scan = 0;
   AddedMatch match;
@@ -167,22 +197,36 @@ int tokenizer_encode_with(const Tokenizer *t, TokenizerScratch *s, const char *t
   s->ids = ids;
   s->text = text;
   s->bytes = bytes;
-  s->plain = FAULT(control_tokens_are_always_found, flags & ENCODE_PLAIN, 0);
   s->specials = 0;
   s->bpe.missed = 0;
   s->missed = (TokenizerMissed){0};
+  const AddedPlaces *special = s->everywhere ? NULL : &s->places;
   if (flags & ENCODE_ADD_SPECIAL)
     for (int i = 0; i < t->before.count; i++) vec_push(ids, t->before.data[i]);
-  while (code >= 0 && added_next(&t->added_raw, text, bytes, s->plain, done, &scan, &match)) {
-    if (match.start > done) code = encode_normalized(s, text + done, match.start - done, done ? 0 : place, error);
+  while (code >= 0 && added_next(&t->added_raw, text, bytes, special, done, &scan, &match)) {
+    if (match.start > done) code = encode_between(s, done, match.start, done ? 0 : place, error);
     put_added(s, match.token);
     done = match.end;
   }
-  if (code >= 0) code = encode_normalized(s, text + done, bytes - done, done ? 0 : place, error);
+  if (code >= 0) code = encode_between(s, done, bytes, done ? 0 : place, error);
   if (flags & ENCODE_ADD_SPECIAL)
     for (int i = 0; i < t->after.count; i++) vec_push(ids, t->after.data[i]);
   s->missed.bytes = s->bpe.missed;
   return code;
+}
+
+int tokenizer_encode_with(const Tokenizer *t, TokenizerScratch *s, const char *text, size_t bytes, int flags,
+                          IdVector *ids, Error *error) {
+  s->everywhere = FAULT(control_tokens_are_always_found, !(flags & ENCODE_PLAIN), true);
+  s->places = (AddedPlaces){0};
+  return encode_text(t, s, text, bytes, flags, ids, error);
+}
+
+int tokenizer_encode_spans(const Tokenizer *t, TokenizerScratch *s, const char *text, size_t bytes,
+                           const TextSpan *spans, int count, IdVector *ids, Error *error) {
+  s->everywhere = FAULT(contents_hold_special_tokens, false, true);
+  s->places = (AddedPlaces){.spans = spans, .count = count};
+  return encode_text(t, s, text, bytes, 0, ids, error);
 }
 
 int tokenizer_encode(const Tokenizer *t, const char *text, size_t bytes, int add_special, IdVector *ids, Error *error) {

@@ -109,6 +109,15 @@ enum { ENCODE_ADD_SPECIAL = 1, ENCODE_CONTINUES = 2, ENCODE_PLAIN = 4 };
 int tokenizer_encode_with(const Tokenizer *t, TokenizerScratch *scratch, const char *text, size_t bytes, int flags,
                           IdVector *ids, Error *error);
 
+// The bytes [start, end) of a text.
+typedef struct TextSpan { size_t start, end; } TextSpan;
+// Special tokens are found only where they lie wholly in one of the spans (count; ascending, none touches another);
+// elsewhere they are encoded as any other text. Added tokens that are not special are found everywhere. Nothing is put
+// before or after the text. It is encoded as one, but for tokenizers that normalize a text before they look for special
+// tokens: these see a cut at the ends of spans.
+int tokenizer_encode_spans(const Tokenizer *t, TokenizerScratch *scratch, const char *text, size_t bytes,
+                           const TextSpan *spans, int count, IdVector *ids, Error *error);
+
 // Of the last text that was encoded with a scratch: its bytes that the vocabulary lacks, and where the first one is.
 // Where the text was normalized before (exact 0), `first` is the end of the added token before it, or 0.
 typedef struct TokenizerMissed { int64_t bytes; size_t first; int found, exact; } TokenizerMissed;

@@ -26,14 +26,45 @@ void added_set_build(AddedSet *set, Arena *arena, const AddedToken *tokens, int 
   }
 }
 
-static const AddedToken *find_at(const AddedSet *set, const char *text, size_t bytes) {
-  int b = (uint8_t)text[0], common = set->common[b];
-  if ((size_t)common > bytes) return NULL;
+// The span that the position lies in, or the next one after it.
+static int find_span(const AddedPlaces *p, size_t at) {
+  int low = 0, high = p->count;
+  while (low < high) {
+    int middle = low + (high - low) / 2;
+    if (p->spans[middle].end > at) high = middle;
+    else low = middle + 1;
+  }
+  return low;
+}
+
+static bool lies_in_span(const AddedPlaces *p, size_t start, size_t end) {
+  if (!p) return true;
+  start += p->offset;
+  end += p->offset;
+  int i = find_span(p, start);
+  return i < p->count && p->spans[i].start <= start && end <= p->spans[i].end;
+}
+
+// Does a span begin within these bytes? Then a token that is passed over may hide the begin of one in the span.
+static bool reaches_span(const AddedPlaces *p, size_t start, size_t end) {
+  int i = find_span(p, start + p->offset);
+  return i < p->count && p->spans[i].start < end + p->offset;
+}
+
+// The longest token at the begin of the text that may be found there; else *passed is the longest of the others.
+static const AddedToken *find_at(const AddedSet *set, const char *text, size_t at, size_t bytes,
+                                 const AddedPlaces *special, const AddedToken **passed) {
+  int b = (uint8_t)text[at], common = set->common[b];
+  *passed = NULL;
+  if ((size_t)common > bytes - at) return NULL;
   const char *prefix = set->tokens[set->first[b]]->text;
-  if (memcmp(prefix, text, (size_t)common)) return NULL;
+  if (memcmp(prefix, text + at, (size_t)common)) return NULL;
   for (int i = set->first[b]; i < set->first[b + 1]; i++) {
     const AddedToken *token = set->tokens[i];
-    if ((size_t)token->bytes <= bytes && !memcmp(token->text, text, (size_t)token->bytes)) return token;
+    if ((size_t)token->bytes > bytes - at || memcmp(token->text, text + at, (size_t)token->bytes)) continue;
+    if (!token->special || lies_in_span(special, at, at + (size_t)token->bytes)) return token;
+    if (!*passed) *passed = token;
+    if (!reaches_span(special, at, at + (size_t)token->bytes)) return NULL; // it hides shorter ones
   }
   return NULL;
 }
@@ -54,17 +85,17 @@ static int stands_alone(const AddedSet *set, const char *text, size_t bytes, siz
   return 1;
 }
 
-int added_next(const AddedSet *set, const char *text, size_t bytes, bool plain, size_t done, size_t *scan,
-               AddedMatch *match) {
+int added_next(const AddedSet *set, const char *text, size_t bytes, const AddedPlaces *special, size_t done,
+               size_t *scan, AddedMatch *match) {
   if (!set->count) return 0;
   for (size_t i = *scan; i < bytes; i++) {
     int b = (uint8_t)text[i];
     if (set->first[b] == set->first[b + 1]) continue;
-    const AddedToken *token = find_at(set, text + i, bytes - i);
-    if (!token) continue;
-    size_t start = i, end = i + (size_t)token->bytes;
-    if ((plain && token->special) || (token->single_word && !stands_alone(set, text, bytes, start, end))) {
-      i = end - 1;
+    const AddedToken *passed, *token = find_at(set, text, i, bytes, special, &passed);
+    if (!token && !passed) continue;
+    size_t start = i, end = i + (size_t)(token ? token : passed)->bytes;
+    if (!token || (token->single_word && !stands_alone(set, text, bytes, start, end))) {
+      if (token || !reaches_span(special, start, end)) i = end - 1;
       continue;
     }
     *scan = end;

@@ -11,7 +11,9 @@ void added_prepare_word(Tokenizer *t); // what the options single_word need, if 
 typedef struct AddedMatch { const AddedToken *token; size_t start, end; } AddedMatch; // with the spaces it strips
 
 // The next match, looking from *scan on; `done` is the end of the last one. 0: none. *scan moves past the token. As in
-// Hugging Face, a token may stand in the spaces that the one before it strips: then it starts before `done`. plain:
-// special tokens are passed over, with whatever stands within them.
-int added_next(const AddedSet *set, const char *text, size_t bytes, bool plain, size_t done, size_t *scan,
-               AddedMatch *match);
+// Hugging Face, a token may stand in the spaces that the one before it strips: then it starts before `done`. special:
+// where special tokens are found; NULL: everywhere. Elsewhere they are passed over, with whatever stands within them.
+// Its positions are those of `text` plus `offset`.
+typedef struct AddedPlaces { const TextSpan *spans; int count; size_t offset; } AddedPlaces;
+int added_next(const AddedSet *set, const char *text, size_t bytes, const AddedPlaces *special, size_t done,
+               size_t *scan, AddedMatch *match);

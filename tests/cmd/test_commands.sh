@@ -170,14 +170,14 @@ mv away.json tokenizer.json
 text() { "$PLAIT" generate "$@" --prompt 'int add1' --max-tokens 60; }
 same "the same seed" "$(text run --seed 5)" "$(text run --seed 5 --threads 1)"
 [ "$(text run --seed 5)" != "$(text run --seed 6)" ] || fail "the seed does not matter"
-same "temperature 0" "$(text run --temperature 0 --seed 1)" "$(text exported --temperature 0 --seed 2 --window 32)"
+same "temperature 0" "$(text run --temperature 0 --seed 1)" "$(text exported --temperature 0 --seed 2 infer.context=32)"
 same "top-k 1" "$(text run --temperature 0)" "$(text run --top-k 1 --temperature 3)"
 case $(text run) in 'int add1'*) ;; *) fail "the prompt does not come first" ;; esac
 same "no tokens" "$("$PLAIT" generate run --prompt 'int ' --max-tokens 0)" 'int '
 expect 0 '.' "$PLAIT" generate run --prompt '' --max-tokens 3
 refuse 2 'top-p must be' "$PLAIT" generate run --prompt x --top-p 2
 refuse 2 'give one of --prompt TEXT and --prompts FILE' "$PLAIT" generate run
-refuse 2 'n_positions is 48, but --window is 49; take at most 48' "$PLAIT" generate run --prompt x --window 49
+refuse 2 'n_positions is 48, but infer.context is 49; take at most 48' "$PLAIT" generate run --prompt x --window 49
 # SIGINT ends it cleanly (a script's background jobs ignore it, unless told otherwise)
 env --default-signal=INT "$PLAIT" generate run --prompt 'int ' --max-tokens 2000000000 >endless.txt 2>&1 &
 pid=$!

@@ -23,8 +23,11 @@ static const Device *with_graph_of_cpu(void) {
   return &device;
 }
 
+// With all ops on the host.
 static void trains_as_the_cpu_does(void **state) {
+  setenv("PLAIT_CUDA_HOST", "all", 1);
   proof_of(&(Proof){.device = with_graph_of_cpu(), .apart = 1});
+  unsetenv("PLAIT_CUDA_HOST");
 }
 
 enum { DIED = 99 };

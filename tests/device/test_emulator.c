@@ -108,6 +108,57 @@ static void empty_grid(void) { launch(0, 32, 0); }
 static void large_block(void) { launch(1, 1025, 0); }
 static void much_shared(void) { launch(1, 32, 49153); }
 static void no_module(void) { launch(1, 32, 0); }
+// Kernels of emulator/wrong.cu, each of which breaks a rule, on two operands of COUNT floats.
+enum { COUNT = 100 };
+typedef struct Two { float *x, *y; } Two; // as in wrong.cu
+static void launch_wrong(const char *name, int count, unsigned second, unsigned threads) {
+  CudaModule module;
+  CudaFunction function;
+  CudaOperand operand[] = {{"x", memory, COUNT * sizeof(float), CUDA_READS},
+                           {"y", memory + 512, COUNT * sizeof(float), second}};
+  Two two = {(float *)(uintptr_t)memory, (float *)(uintptr_t)(memory + 512)};
+  void *parameters = &two;
+  if (d->cuModuleLoadData(&module, CUDA_EMULATED_IMAGE) || d->cuModuleGetFunction(&function, module, name))
+    fprintf(stderr, "no %s", name), _exit(3);
+  d->cuMemsetD8Async(memory, 0, BYTES, stream);
+  if (count) d->takes_operands(operand, count);
+  d->cuLaunchKernel(function, 2, 1, 1, threads, 1, 1, 0, stream, &parameters, NULL);
+  d->cuMemcpyDtoHAsync_v2(host, memory + 512, COUNT * sizeof(float), stream);
+  CudaResult result = d->cuStreamSynchronize(stream);
+  if (result) fprintf(stderr, "%u", result), end(), exit(0);
+}
+static void right_kernel(void) {
+  launch_wrong("right_kernel", 2, CUDA_WRITES, 64);
+  for (int i = 0; i < COUNT; i++)
+    if (((float *)(void *)host)[i] != (float)i) _exit(4);
+  end();
+}
+static void barrier_in_a_branch(void) { launch_wrong("wrong_barrier", 2, CUDA_WRITES, 64); }
+static void shuffle_in_a_branch(void) { launch_wrong("wrong_shuffle", 2, CUDA_WRITES, 64); }
+static void half_a_warp(void) { launch_wrong("wrong_warp", 2, CUDA_WRITES, 48); }
+static void reads_past_the_end(void) {
+  launch_wrong("wrong_index", 2, CUDA_WRITES, 64);
+  launch_wrong("wrong_index", 2, CUDA_WRITES, 64);
+}
+static void writes_an_input(void) { launch_wrong("right_kernel", 2, CUDA_READS, 64); }
+static void shared_past_the_end(void) { launch_wrong("wrong_shared_index", 2, CUDA_WRITES, 64); }
+static void much_static_shared(void) { launch_wrong("wrong_shared_size", 2, CUDA_WRITES, 64); }
+static void operand_left_out(void) { launch_wrong("right_kernel", 1, 0, 64); }
+static void no_operands(void) { launch_wrong("right_kernel", 0, 0, 64); }
+static void shared_is_blank(void) {
+  launch_wrong("wrong_shared_reader", 2, CUDA_WRITES, 64);
+  float value;
+  memcpy(&value, host, sizeof value);
+  fprintf(stderr, "%d", value != value);
+  end();
+}
+static void launch_fails(void) { right_kernel(); }
+static void other_image(void) {
+  CudaModule module;
+  fprintf(stderr, "%u", d->cuModuleLoadData(&module, "another image"));
+  end();
+}
+
 static void leaks_memory(void) { d->cuEventDestroy_v2(event), d->cuStreamDestroy_v2(stream); }
 static void leaks_stream(void) { d->cuEventDestroy_v2(event), d->cuMemFree_v2(memory); }
 static void leaks_event(void) { d->cuStreamDestroy_v2(stream), d->cuMemFree_v2(memory); }
@@ -148,7 +199,23 @@ static const struct { void (*body)(void); int how; const char *text, *fails; } c
     {empty_grid, DIES, "cuLaunchKernel: a grid of 0 × 1 × 1 blocks of 32 × 1 × 1 threads is empty", ""},
     {large_block, DIES, "cuLaunchKernel: a block of 1025 × 1 × 1 threads is too large", ""},
     {much_shared, DIES, "cuLaunchKernel: 49153 bytes of shared memory are more than the 49152", ""},
-    {no_module, DIES, "is not a function: no module is loaded", ""},
+    {no_module, DIES, "is not a function: no module has given it", ""},
+    {right_kernel, FINE, "", ""},
+    {barrier_in_a_branch, DIES, "kernel wrong_barrier: in block", ""},
+    {barrier_in_a_branch, DIES,
+     "thread 0 waits at the barrier of line 16, and thread 32 waits at the barrier of line 17", ""},
+    {shuffle_in_a_branch, DIES, "kernel wrong_shuffle: in block", ""},
+    {shuffle_in_a_branch, DIES, "has ended", ""},
+    {half_a_warp, DIES, "kernel wrong_warp: a warp of 16 lanes shuffles", ""},
+    {reads_past_the_end, DIES, "past operand x, which has 400", ""},
+    {writes_an_input, DIES, "kernel right_kernel has changed its operand y, which it only reads", ""},
+    {shared_past_the_end, DIES, "which belongs to none of its operands and shared arrays", ""},
+    {much_static_shared, DIES, "kernel wrong_shared_size has more than 49152 bytes of shared memory", ""},
+    {operand_left_out, DIES, "kernel right_kernel: byte 8 of its arguments is an address in a device's memory", ""},
+    {no_operands, DIES, "kernel right_kernel is launched without a table of its operands", ""},
+    {shared_is_blank, FINE, "1", ""},
+    {launch_fails, FINE, "719", "launch 1"},
+    {other_image, FINE, "200", ""},
     {leaks_memory, DIES, "exit: 1 not given back, as 1000 bytes of device memory", ""},
     {leaks_stream, DIES, "exit: 1 not given back, as a stream", ""},
     {leaks_event, DIES, "exit: 1 not given back, as an event", ""},

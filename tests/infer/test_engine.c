@@ -9,6 +9,7 @@
 #include "infer/engine.h"
 #include "model/golden.h"
 #include "runtime/session.h"
+#include <stdlib.h>
 
 enum { REQUESTS = 12, MOST = 20, TOP = 3 };
 
@@ -43,16 +44,20 @@ static void read_events(Engine *engine, const int *request_at, Answer *answers) 
   }
 }
 
-static Engine *open_engine(const ModelSource *source, const EngineOptions *like, const char *keys) {
+// A cache of `pages` pages of `page` tokens, in the dtype that it has; 0: of all requests.
+static char *kv_memory(const ModelSource *source, const char *keys, int page, int pages) {
+  const ModelConfig *c = &source->config;
+  int64_t token = 2 * c->layers * c->kv_heads * c->head_dim * (strstr(keys, "fp64") ? 8 : strstr(keys, "16") ? 2 : 4);
+  return pages ? xformat(" infer.kv_memory=%lld", (long long)(token * page * pages)) : xstrdup("");
+}
+
+static Engine *open_engine(const ModelSource *source, const char *keys, const char *infer) {
   static Launch launch;
   Engine *engine;
-  EngineOptions o = *like;
-  char *words[8], *copy = xstrdup(keys);
+  char *words[16], *copy = xformat("%s infer.context=%d %s", keys, SEQ, infer);
+  EngineOptions o = {.command = "test", .threads = 2, .keys = words};
   launch = (Launch){.ranks = 1};
-  o.model.command = "test";
-  o.model.threads = 2;
-  o.model.keys = words;
-  for (char *at = strtok(copy, " "); at; at = strtok(NULL, " ")) words[o.model.key_count++] = at;
+  for (char *at = strtok(copy, " "); at; at = strtok(NULL, " ")) words[o.key_count++] = at;
   SUCCEED(engine_open(&engine, source, &o, &launch, &error));
   free(copy);
   return engine;
@@ -90,20 +95,21 @@ static int64_t guessed, accepted; // tokens, in all engines
 // One at a time, whole prompts, nothing kept.
 static void ask_alone(const ModelSource *source, const char *keys, Answer *answers) {
   int order[REQUESTS];
-  const EngineOptions alone = {.model = {.context = SEQ, .requests = 1}, .tokens = SEQ, .page = 4, .no_prefix = true};
+  char *infer = xformat("infer.requests=1 infer.tokens=%d infer.page=4 infer.prefix=false", SEQ);
   for (int i = 0; i < REQUESTS; i++) order[i] = i;
-  Engine *engine = open_engine(source, &alone, keys);
+  Engine *engine = open_engine(source, keys, infer);
   ask(engine, order, 1, answers);
   engine_close(engine);
+  free(infer);
 }
 
 static void check_model(const char *name, const char *keys, int variants) {
-  static const EngineOptions together[] = {
-      {.model = {.requests = 5}, .tokens = 16, .page = 4, .speculate = 3, .pages = 14},
-      {.model = {.requests = 8}, .tokens = 8, .page = 4},
-      {.model = {.requests = 3}, .tokens = 7, .page = 3, .speculate = 16},
-      {.model = {.requests = 12}, .tokens = 50, .page = 32, .no_prefix = true},
-      {.model = {.requests = 1}, .tokens = 1, .page = 1},
+  static const struct Together { int requests, tokens, page, speculate, pages; bool forgets; } together[] = {
+      {.requests = 5, .tokens = 16, .page = 4, .speculate = 3, .pages = 14},
+      {.requests = 8, .tokens = 8, .page = 4},
+      {.requests = 3, .tokens = 7, .page = 3, .speculate = 16},
+      {.requests = 12, .tokens = 50, .page = 32, .forgets = true},
+      {.requests = 1, .tokens = 1, .page = 1},
   };
   static Answer alone[REQUESTS], answers[REQUESTS];
   ModelSource source;
@@ -113,9 +119,13 @@ static void check_model(const char *name, const char *keys, int variants) {
   for (int i = 0; i < REQUESTS; i++) order[i] = i * 5 % REQUESTS, drawn += alone[i].count;
   assert_true(drawn > 100);
   for (int k = 0; k < variants; k++) {
-    EngineOptions o = together[k];
-    o.model.context = SEQ;
-    Engine *engine = open_engine(&source, &o, keys);
+    const struct Together *o = &together[k];
+    char *memory = kv_memory(&source, keys, o->page, o->pages);
+    char *infer = xformat("infer.requests=%d infer.tokens=%d infer.page=%d infer.speculate=%d infer.prefix=%s%s",
+                          o->requests, o->tokens, o->page, o->speculate, o->forgets ? "false" : "true", memory);
+    Engine *engine = open_engine(&source, keys, infer);
+    free(infer);
+    free(memory);
     for (int again = 0; again < 2; again++) { // then prefixes are there
       char *what = xformat("%s %s, variant %d%s", name, keys, k, again ? " again" : "");
       ask(engine, order, again ? REQUESTS : 3, answers);
@@ -123,8 +133,8 @@ static void check_model(const char *name, const char *keys, int variants) {
       free(what);
     }
     EngineTimes t = engine_times(engine);
-    if (o.pages && !strstr(keys, "dp")) assert_true(t.preempted > 0);
-    if (!o.no_prefix && o.page < 5) assert_true(t.reused_tokens > 0);
+    if (o->pages && !strstr(keys, "dp")) assert_true(t.preempted > 0);
+    if (!o->forgets && o->page < 5) assert_true(t.reused_tokens > 0);
     guessed += t.guessed;
     accepted += t.accepted;
     engine_close(engine);
@@ -151,6 +161,120 @@ static void same_bits_in_any_batch(void **state) {
   if (all) check_model("qwen3_moe-untied", "mesh.dp=7 parallel.ep=7", 5);
   print_message("%d of %d guesses were right\n", (int)accepted, (int)guessed);
   assert_true(accepted > 0 && guessed > accepted);
+}
+
+// ---- prompts with scores
+
+// A text that was drawn alone, as a prompt: its tokens have the log-probabilities that they were drawn with.
+static void check_scores(const char *keys, int pages, const char *infer) {
+  static Answer alone[REQUESTS];
+  int scored[REQUESTS] = {0}, compared = 0;
+  int64_t number[REQUESTS], prompts[REQUESTS];
+  ModelSource source;
+  source_of("llama-tied", &source);
+  ask_alone(&source, keys, alone);
+  char *memory = kv_memory(&source, keys, 4, pages), *all = xformat("%s%s", infer, memory);
+  Engine *engine = open_engine(&source, keys, all);
+  free(all);
+  free(memory);
+  for (int i = 0; i < REQUESTS; i++) {
+    int32_t prompt[SEQ];
+    RequestOptions r = request_of(i, prompt, (int)source.config.vocab);
+    prompts[i] = r.count;
+    for (int k = 0; i % 4 && k < alone[i].count && r.count < SEQ; k++) prompt[r.count++] = alone[i].ids[k];
+    r.score = i % 4 > 0;
+    SUCCEED(engine_submit(engine, &r, &number[i], &error));
+  }
+  while (!engine_is_idle(engine)) {
+    EngineEvent e;
+    SUCCEED(engine_tick(engine, &error));
+    while (engine_poll(engine, &e)) {
+      if (!e.scored) continue;
+      int i = 0;
+      while (number[i] != e.request) i++;
+      int64_t k = ++scored[i] - prompts[i];
+      if (k < 0) continue;
+      assert_int_equal(e.id, alone[i].ids[k]);
+      if (e.logprob != alone[i].logprobs[k] || memcmp(e.top_logprobs, alone[i].top[k], sizeof alone[i].top[k]) != 0)
+        fail_msg("%s: request %d, token %d: %.17g, drawn with %.17g", keys, i, (int)k, e.logprob,
+                 alone[i].logprobs[k]);
+      compared++;
+    }
+  }
+  for (int i = 0; i < REQUESTS; i++) assert_true(!scored[i] == !(i % 4));
+  assert_true(compared > 40);
+  engine_close(engine);
+  model_source_close(&source);
+}
+
+static void scores_are_what_was_drawn(void **state) {
+  static const char preempted[] = "infer.requests=5 infer.tokens=16 infer.page=4 infer.speculate=3";
+  check_scores("", 14, preempted);
+  check_scores("", 0, "infer.requests=8 infer.tokens=8 infer.page=4");
+  check_scores("", 0, "infer.requests=1 infer.tokens=7");
+  check_scores("mesh.dp=2", 14, preempted);
+}
+
+// ---- rules
+
+// Allows ids that differ from the last one by at most 9, and knows what was drawn.
+typedef struct Near { RequestRules rules; int vocab, count; int32_t ids[MOST]; uint8_t allowed[1024]; } Near;
+
+static const uint8_t *near_allowed(void *context) {
+  Near *near = context;
+  int last = near->count ? near->ids[near->count - 1] : near->vocab / 2;
+  for (int i = 0; i < near->vocab; i++) near->allowed[i] = abs(i - last) <= 9 && i != last;
+  return near->allowed;
+}
+static void near_took(void *context, int32_t id) {
+  Near *near = context;
+  near->ids[near->count++] = id;
+}
+
+static void ask_near(const ModelSource *source, const char *infer, Near *near) {
+  Engine *engine = open_engine(source, "", infer);
+  Answer answers[REQUESTS] = {0};
+  int request_at[REQUESTS] = {0};
+  for (int i = 0; i < REQUESTS; i++) {
+    int32_t prompt[SEQ];
+    int64_t number;
+    near[i] = (Near){.rules = {&near[i], near_allowed, near_took}, .vocab = (int)source->config.vocab};
+    RequestOptions o = request_of(i, prompt, near[i].vocab);
+    o.rules = &near[i].rules;
+    SUCCEED(engine_submit(engine, &o, &number, &error));
+    request_at[number] = i;
+  }
+  while (!engine_is_idle(engine)) {
+    SUCCEED(engine_tick(engine, &error));
+    read_events(engine, request_at, answers);
+  }
+  guessed += engine_times(engine).guessed;
+  engine_close(engine);
+  for (int i = 0; i < REQUESTS; i++) {
+    assert_int_equal(near[i].count, answers[i].count);
+    assert_memory_equal(near[i].ids, answers[i].ids, sizeof(int32_t) * (size_t)near[i].count);
+    for (int k = 1; k < near[i].count; k++) assert_in_range(abs(near[i].ids[k] - near[i].ids[k - 1]), 1, 9);
+  }
+}
+
+static void rules_hold_token_by_token(void **state) {
+  static Near alone[REQUESTS], many[REQUESTS];
+  ModelSource source;
+  source_of("llama-tied", &source);
+  assert_in_range(source.config.vocab, 20, 1024);
+  ask_near(&source, "infer.requests=1", alone);
+  int64_t before = guessed;
+  char *memory = kv_memory(&source, "", 4, 14),
+       *infer = xformat("infer.requests=5 infer.page=4 infer.speculate=3%s", memory);
+  ask_near(&source, infer, many);
+  assert_true(guessed > before);
+  for (int i = 0; i < REQUESTS; i++) {
+    assert_int_equal(alone[i].count, many[i].count);
+    assert_memory_equal(alone[i].ids, many[i].ids, sizeof(int32_t) * (size_t)alone[i].count);
+  }
+  free(memory);
+  free(infer);
+  model_source_close(&source);
 }
 
 // ---- as an evaluation has it
@@ -207,6 +331,9 @@ static void as_an_evaluation_has_it(void **state) {
   check_against_evaluation("llama-tied", "");
   check_against_evaluation("gpt2-untied", "");
   check_against_evaluation("qwen3_moe-untied", "");
+  check_against_evaluation("llama-tied", "precision=fp16");
+  check_against_evaluation("llama-tied", "precision=bf16");
+  check_against_evaluation("gpt2-untied", "precision=bf16");
 }
 
 // ---- wrong input
@@ -221,7 +348,7 @@ static void refused(Engine *engine, RequestOptions o, const char *sentence) {
 static void wrong_requests_change_nothing(void **state) {
   ModelSource source;
   source_of("llama-tied", &source);
-  Engine *engine = open_engine(&source, &(EngineOptions){.model = {.context = SEQ, .requests = 2}}, "");
+  Engine *engine = open_engine(&source, "", "infer.requests=2");
   int32_t ids[] = {1, 1000};
   const SampleBias bias = {-3, 1};
   refused(engine, (RequestOptions){.prompt = ids, .most = 1, .logprobs = -1}, "the prompt has no tokens");
@@ -268,6 +395,8 @@ static void wrong_requests_change_nothing(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(same_bits_in_any_batch),
+                                     cmocka_unit_test(scores_are_what_was_drawn),
+                                     cmocka_unit_test(rules_hold_token_by_token),
                                      cmocka_unit_test(as_an_evaluation_has_it),
                                      cmocka_unit_test(wrong_requests_change_nothing)};
   return cmocka_run_group_tests(tests, NULL, NULL);

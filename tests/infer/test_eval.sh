@@ -29,8 +29,8 @@ for most in $all $((all + 1)) 0; do
   expect 0 "tokens in all $all sequences of 32," "$PLAIT" eval run --limit $most
 done
 expect 0 '\([0-9]+ tokens in 1 of [0-9]+ sequences of 5, ' "$PLAIT" eval run --limit 1 --seq-len 5
-refuse 2 '^plait eval: eval.batches does nothing here; plait eval has the option --limit N, which evaluates on N sequences$' "$PLAIT" eval run eval.batches=2
-refuse 2 '^plait eval: data.seq_len does nothing here; plait eval has the option --seq-len N$' "$PLAIT" eval run data.seq_len=8
+refuse 2 '^plait eval: eval.batches does nothing here; give --limit N, which evaluates on N sequences$' "$PLAIT" eval run eval.batches=2
+refuse 2 '^plait eval: data.seq_len does nothing here; give --seq-len N$' "$PLAIT" eval run data.seq_len=8
 
 # ---- JSON ----
 "$PLAIT" eval run --json >result.json 2>log || fail "eval --json: $(cat log)"

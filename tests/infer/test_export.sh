@@ -30,10 +30,10 @@ is made/tokenizer_config.json eos_token '"<|endoftext|>"'
 is made/tokenizer_config.json tokenizer_class '"PreTrainedTokenizerFast"'
 is made/tokenizer_config.json model_max_length 64
 for model in run made; do
-  timeout "$limit" "$PLAIT" generate $model --prompt 'ba' --temperature 0 --max-tokens 60 --window 32 --verbose >text 2>log || fail "generate from $model"
+  timeout "$limit" "$PLAIT" generate $model --prompt 'ba' --temperature 0 --max-tokens 60 infer.context=32 --verbose >text 2>log || fail "generate from $model"
   grep -qE '^[0-9]+ tokens in .* tokens/s, then the end of the text$' log || fail "generate from $model does not end: $(cat text log)"
   grep -q endoftext text && fail "the end of text is printed: $(cat text)"
-  timeout "$limit" "$PLAIT" generate $model --prompt 'ba' --temperature 0 --max-tokens 60 --window 32 --verbose --ignore-eos >longer 2>log
+  timeout "$limit" "$PLAIT" generate $model --prompt 'ba' --temperature 0 --max-tokens 60 infer.context=32 --verbose --ignore-eos >longer 2>log
   grep -qE '^60 tokens in .* tokens/s$' log || fail "--ignore-eos from $model: $(cat log)"
   grep -q endoftext longer || fail "--ignore-eos from $model: $(cat longer)"
 done
@@ -67,7 +67,7 @@ grep -q note: output && fail "a note though data and model agree: $(cat output)"
 grep -q '^note: data.valid: the documents of .*/short are … <|endoftext|>, and those of .*/begun (data.train) are <|endoftext|> … <|endoftext|>' log || fail "$(cat log)"
 expect 0 'verified' "$PLAIT" export begins --out begun-out
 is begun-out/tokenizer_config.json add_bos_token true
-sum_of() { "$PLAIT" generate "$1" --prompt 'ba do' --temperature 0 --max-tokens 8 --ignore-eos --window 32 2>&1; }
+sum_of() { "$PLAIT" generate "$1" --prompt 'ba do' --temperature 0 --max-tokens 8 --ignore-eos infer.context=32 2>&1; }
 [ "$(sum_of begins)" = "$(sum_of begun-out)" ] || fail "an export puts other tokens before a prompt than its run"
 sed -i 's/true/false/' begun-out/tokenizer_config.json
 [ "$(sum_of begins)" != "$(sum_of begun-out)" ] || fail "BOS changes nothing, so nothing is tested"
@@ -121,7 +121,7 @@ is other1/config.json eos_token_id 0
 [ ! -e other1/chat_template.jinja ] || fail "a chat template of another tokenizer is carried"
 
 # ---- generate adds BOS where tokenizer_config.json or the post-processor says so ----
-tokens() { "$PLAIT" generate "$1" --prompt 'ba do' --temperature 0 --max-tokens 8 --ignore-eos --window 32; }
+tokens() { "$PLAIT" generate "$1" --prompt 'ba do' --temperature 0 --max-tokens 8 --ignore-eos infer.context=32; }
 cp -r made plain && cp -r made bos && cp -r made template && cp -r made off
 printf '{"add_bos_token": true, "bos_token": "<|endoftext|>"}' >bos/tokenizer_config.json
 python3 - <<'PYTHON' || die "no template"
@@ -159,8 +159,8 @@ t = json.load(open("lacks/tokenizer.json"))
 del t["model"]["vocab"]["\u00fe"] # byte 254
 json.dump(t, open("lacks/tokenizer.json", "w"))
 PYTHON
-expect 0 "^plait generate: warning: the tokenizer's vocabulary lacks 2 bytes of the prompt$" "$PLAIT" generate lacks --prompt $'ba\376\376' --max-tokens 2 --window 32
-expect 0 . "$PLAIT" generate lacks --prompt ba --max-tokens 2 --window 32
+expect 0 "^plait generate: warning: the tokenizer's vocabulary lacks 2 bytes of the prompt$" "$PLAIT" generate lacks --prompt $'ba\376\376' --max-tokens 2 infer.context=32
+expect 0 . "$PLAIT" generate lacks --prompt ba --max-tokens 2 infer.context=32
 grep -q lacks output && fail "a warning without reason"
 
 # ---- shards ----

@@ -10,16 +10,16 @@ for ((i = 0; i < 20; i++)); do
 done >prompts.jsonl
 generate() { "$PLAIT" generate run --prompts prompts.jsonl "$@" 2>log || fail "generate $*: $(cat log)"; }
 
-generate --out one.jsonl --requests 1 --logprobs 2
+generate --out one.jsonl infer.requests=1 --logprobs 2
 [ "$(wc -l <one.jsonl)" -eq 20 ] && grep -q '^{"line":1,"prompt":"ba do ki 0","id":"n0","text":".*","tokens":5,"end":"length","logprobs":\[{"id":.*"top":{' one.jsonl ||
   fail "answers: $(head -2 one.jsonl)"
 grep -q '^20 of 20 prompts, [0-9]* tokens, ' log || fail "progress: $(cat log)"
-for options in '--requests 8' '--requests 20 --kv-memory 0.2' '--requests 3 --speculate 4' '--requests 20 --window 20'; do
+for options in 'infer.requests=8' 'infer.requests=20 infer.kv_memory=200kB' 'infer.requests=3 infer.speculate=4' 'infer.requests=20 infer.context=20'; do
   # shellcheck disable=SC2086 # words on purpose
   generate --out "many.jsonl" --logprobs 2 $options
-  if [[ $options = *window* ]]; then
+  if [[ $options = *context* ]]; then
     # shellcheck disable=SC2086
-    generate --out alone.jsonl --requests 1 --logprobs 2 --window 20
+    generate --out alone.jsonl infer.requests=1 --logprobs 2 infer.context=20
     cmp alone.jsonl many.jsonl || fail "$options: other answers"
   else
     cmp one.jsonl many.jsonl || fail "$options: other answers"
@@ -42,14 +42,14 @@ fi
 
 # Processes: one rank's texts, up to rounding of log-probabilities.
 texts() { sed 's/,"logprobs".*//; s/}$//' "$1"; }
-"$PLAIT" launch --nproc-per-node 2 -- "$PLAIT" generate run --prompts prompts.jsonl --out two.jsonl --requests 4 mesh.dp=2 >log 2>&1 || fail "two processes: $(cat log)"
+"$PLAIT" launch --nproc-per-node 2 -- "$PLAIT" generate run --prompts prompts.jsonl --out two.jsonl infer.requests=4 mesh.dp=2 >log 2>&1 || fail "two processes: $(cat log)"
 diff <(texts one.jsonl) <(texts two.jsonl) >difference || fail "two processes: $(head -4 difference)"
 
 # Answers of an earlier run stay, and half a line goes.
 { head -7 one.jsonl && sed -n 8p one.jsonl | cut -c 1-30 | tr -d '\n'; } >rest.jsonl
-generate --out rest.jsonl --requests 5 --logprobs 2
+generate --out rest.jsonl infer.requests=5 --logprobs 2
 cmp one.jsonl rest.jsonl || fail "resumed: other answers"
-generate --out rest.jsonl --requests 5 --logprobs 2
+generate --out rest.jsonl infer.requests=5 --logprobs 2
 cmp one.jsonl rest.jsonl || fail "with nothing left to do: other answers"
 sed '7s/ba do/bo da/' prompts.jsonl >others.jsonl
 head -7 one.jsonl >seven.jsonl
@@ -68,6 +68,10 @@ done
 refuse 2 '^plait generate: --out /dev/null is not a file$' "$PLAIT" generate run --prompts prompts.jsonl --out /dev/null
 refuse 2 '^plait generate: --prompts /dev/null is not a file$' "$PLAIT" generate run --prompts /dev/null --out o.jsonl
 diff <(head -7 one.jsonl) seven.jsonl || fail "a refused file has changed"
+exec 9<seven.jsonl
+flock 9
+refuse 2 '^plait generate: another plait generate writes seven.jsonl$' "$PLAIT" generate run --prompts prompts.jsonl --out seven.jsonl
+exec 9<&-
 
 # Wrong lines are answered with what is wrong; the others as ever.
 {
@@ -96,8 +100,8 @@ done
 10 max_tokens is not a whole number of at most 2^53" ] || fail "wrong lines: $(cat answers.jsonl)"
 diff <(texts one.jsonl | sed -n '1p;2s/"line":2/"line":7/p') <(texts answers.jsonl | sed -n '1p;7p') || fail "beside wrong lines: other answers"
 
-refuse 2 '^plait generate: a cache of 10\.0 kB has room for [0-9]* tokens, and one request may have 40: that takes [0-9.]* kB$' \
-  "$PLAIT" generate run --prompt a --window 40 --kv-memory 0.01
+refuse 2 '^plait generate: infer.kv_memory: a cache of 10\.0 kB has room for [0-9]* tokens, and one request may have 40: that takes [0-9.]* kB$' \
+  "$PLAIT" generate run --prompt a infer.context=40 infer.kv_memory=10kB
 refuse 2 '^plait generate: give one of --prompt TEXT and --prompts FILE$' "$PLAIT" generate run
 refuse 2 '^plait generate: give one of --prompt TEXT and --prompts FILE$' "$PLAIT" generate run --prompt a --prompts b --out c
 refuse 2 '^plait generate: --prompts FILE and --out FILE need each other$' "$PLAIT" generate run --prompts prompts.jsonl

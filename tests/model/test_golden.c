@@ -56,20 +56,23 @@ enum { REQUESTS = 8, PAGE = 4, PAGES = SEQ / PAGE };
 typedef struct Ticks {
   const int32_t *tokens, *positions, *documents; // (BATCH, SEQ)
   int from, to;
-  float *out;
+  int64_t rows; // of the batch; those from BATCH on have no tokens
+  int logits;   // wanted of each row, the last of a tick: 1, or SEQ for all
+  Dtype dtype;
+  void *out;    // (rows, logits, vocab)
 } Ticks;
 
 static int32_t page_of(int request, int page) { return (int32_t)((request * PAGES + page) * 5 % (REQUESTS * PAGES)); }
 
 static int run_tick(Rank *r, void *ticks, Error *e) {
   const Ticks *t = ticks;
-  int one = t->to - t->from == 1, length = one ? 1 : SEQ, rows = (int)(BATCH / r->data_ranks),
+  int one = t->to - t->from == 1, length = one ? 1 : SEQ, rows = (int)(t->rows / r->data_ranks),
       first = (int)r->data_rank * rows;
   int32_t in[INPUT_COUNT][BATCH * SEQ + BATCH * REQUESTS * PAGES];
   StepInput of[INPUT_COUNT] = {{0}};
   for (int b = 0; b < rows; b++) {
     for (int i = 0; i < length; i++) {
-      int at = b * length + i, from = (first + b) * SEQ + t->from + i, there = t->from + i < t->to;
+      int at = b * length + i, from = (first + b) * SEQ + t->from + i, there = t->from + i < t->to && first + b < BATCH;
       int request = there ? t->documents[from] : -1, position = there ? t->positions[from] : 0;
       in[INPUT_TOKENS][at] = there ? t->tokens[from] : 0;
       in[INPUT_POSITIONS][at] = position;
@@ -78,11 +81,12 @@ static int run_tick(Rank *r, void *ticks, Error *e) {
     }
     for (int i = 0; i < REQUESTS * PAGES; i++)
       in[INPUT_PAGES][b * REQUESTS * PAGES + i] = page_of(i / PAGES, i % PAGES);
-    in[INPUT_INDEX][b] = t->to - t->from - 1;
+    for (int i = 0; i < t->logits; i++)
+      in[INPUT_INDEX][b * t->logits + i] = t->logits == 1 ? t->to - t->from - 1 : i < t->to - t->from ? i : -1;
   }
   for (int id = 0; id < INPUT_COUNT; id++) of[id].base = in[id];
   int code = rank_run_tick(r, length, &(StepInputs){.of = of, .count = INPUT_COUNT}, e);
-  return code ? code : inference_output(r, KNOWN_LOGITS, t->out, e);
+  return code ? code : inference_output(r, KNOWN_LOGITS, t->dtype, t->out, e);
 }
 
 typedef struct Off { double worst, largest; } Off;
@@ -98,6 +102,22 @@ static void compare_logits(const float *got, const float *expected, int64_t voca
     }
 }
 
+static void open_model(const Golden *golden, const char *const *keys, int logits, Launch *launch, Inference *model) {
+  InferenceOptions options = {.mode = MODEL_GENERATE,
+                              .command = "test",
+                              .seq = SEQ,
+                              .context = SEQ,
+                              .page = PAGE,
+                              .requests = REQUESTS,
+                              .logits = logits,
+                              .rows = BATCH,
+                              .threads = THREADS,
+                              .keys = (char **)(uintptr_t)keys};
+  while (keys[options.key_count]) options.key_count++;
+  SUCCEED(inference_open(model, &golden->source, &options, launch, &error));
+  assert_true(inference_rows(model) >= BATCH);
+}
+
 // An unmodified Hugging Face folder on one rank, or on the mesh that the keys say: PyTorch's logits, and the
 // same bits for chunks of any size. The cache of the chunks before, of another size, is written again.
 static void check_logits(const char *name, const char *const *keys) {
@@ -106,22 +126,12 @@ static void check_logits(const char *name, const char *const *keys) {
   Inference model;
   Launch launch = {.ranks = 1};
   golden_open(&golden, name, "golden");
-  InferenceOptions options = {.mode = MODEL_GENERATE,
-                              .command = "test",
-                              .seq = SEQ,
-                              .context = SEQ,
-                              .page = PAGE,
-                              .requests = REQUESTS,
-                              .rows = BATCH,
-                              .threads = THREADS,
-                              .keys = (char **)(uintptr_t)keys};
-  while (keys[options.key_count]) options.key_count++;
-  SUCCEED(inference_open(&model, &golden.source, &options, &launch, &error));
-  assert_int_equal(inference_rows(&model), BATCH);
+  open_model(&golden, keys, 1, &launch, &model);
   int32_t *tokens = batch_of(&golden, "tokens", 0), *positions = batch_of(&golden, "positions", 0),
           *documents = batch_of(&golden, "documents", 0);
   int64_t vocab = golden.source.config.vocab;
-  Ticks ticks = {tokens, positions, documents, .out = xcalloc((size_t)(BATCH * vocab), sizeof(float))};
+  Ticks ticks = {tokens, positions, documents, .rows = BATCH, .logits = 1, .dtype = DTYPE_F32,
+                 .out = xcalloc((size_t)(BATCH * vocab), sizeof(float))};
   size_t count = (size_t)(BATCH * vocab);
   float *alone = xcalloc(SEQ * count, sizeof *alone); // of each position, when it is the only one of a tick
   Off off = {0};
@@ -146,6 +156,70 @@ static void check_logits(const char *name, const char *const *keys) {
   golden_close(&golden);
 }
 
+// The logits of all positions in fp64 (SEQ, BATCH, vocab), of ticks of `chunk` tokens.
+static void all_logits(const Golden *golden, const char *const *keys, int chunk, double *out) {
+  Inference model;
+  Launch launch = {.ranks = 1};
+  size_t vocab = (size_t)golden->source.config.vocab;
+  open_model(golden, keys, SEQ, &launch, &model);
+  int32_t *tokens = batch_of(golden, "tokens", 0), *positions = batch_of(golden, "positions", 0),
+          *documents = batch_of(golden, "documents", 0);
+  double *tick = xcalloc((size_t)inference_rows(&model) * SEQ * vocab, sizeof *tick);
+  Ticks t = {tokens,        positions,          documents,  .rows = inference_rows(&model),
+             .logits = SEQ, .dtype = DTYPE_F64, .out = tick};
+  for (t.from = 0; t.from < SEQ; t.from = t.to) {
+    t.to = t.from + chunk < SEQ ? t.from + chunk : SEQ;
+    SUCCEED(session_run(model.session, run_tick, &t, &error));
+    for (size_t b = 0; b < BATCH; b++)
+      for (int i = t.from; i < t.to; i++)
+        memcpy(out + ((size_t)i * BATCH + b) * vocab, tick + (b * SEQ + (size_t)(i - t.from)) * vocab,
+               vocab * sizeof *out);
+  }
+  free(tokens);
+  free(positions);
+  free(documents);
+  free(tick);
+  inference_close(&model);
+}
+
+// On every mesh, in chunks, the logits are those of one rank that computes the whole text at once.
+static void check_meshes(const char *name, const char *const (*keys)[5], int count) {
+  Golden golden;
+  golden_open(&golden, name, "golden");
+  size_t n = (size_t)(SEQ * BATCH * golden.source.config.vocab);
+  double *whole = xcalloc(n, sizeof *whole), *parts = xcalloc(n, sizeof *parts), worst = 0, largest = 0;
+  all_logits(&golden, (const char *const[]){"precision=fp64", NULL}, SEQ, whole);
+  for (int k = 0; k < count; k++) {
+    all_logits(&golden, keys[k], (int[]){1, 7, 3}[k % 3], parts);
+    for (size_t i = 0; i < n; i++) {
+      double by = fabs(parts[i] - whole[i]);
+      if (!(by <= 1e-10)) fail_msg("%s %s %s: logit %zu is %.17g, %.17g at once on one rank", name, keys[k][1],
+                                   keys[k][2] ? keys[k][2] : "", i, parts[i], whole[i]);
+      worst = fmax(worst, by);
+      largest = fmax(largest, fabs(whole[i]));
+    }
+  }
+  print_message("%s: %d meshes, logits up to %.3g, off by at most %.2g\n", name, count, largest, worst);
+  assert_true(largest > 0.1);
+  free(whole);
+  free(parts);
+  golden_close(&golden);
+}
+
+static void test_meshes_in_fp64(void **state) {
+  static const char *const llama[][5] = {{"precision=fp64", "mesh.tp=4"}, // more than key-value heads
+                                         {"precision=fp64", "mesh.pp=2", "mesh.tp=2"},
+                                         {"precision=fp64", "mesh.dp=3", "parallel.zero=3"},
+                                         {"precision=fp64", "mesh.dp=3", "mesh.tp=2", "mesh.pp=2"},
+                                         {"precision=fp64", "mesh.tp=2", "layout.heads=[]"}};
+  static const char *const experts[][5] = {{"precision=fp64", "mesh.dp=7", "parallel.ep=7"},
+                                           {"precision=fp64", "mesh.tp=2"},
+                                           {"precision=fp64", "mesh.dp=3", "mesh.tp=2", "mesh.pp=2"},
+                                           {"precision=fp64", "mesh.pp=2"}};
+  check_meshes("llama-tied", llama, sizeof llama / sizeof *llama);
+  check_meshes("qwen3_moe-untied", experts, sizeof experts / sizeof *experts);
+}
+
 static void test_logits(void **state) {
   static const char *const keys[][4] = {{NULL},
                                         {"mesh.pp=2", NULL},
@@ -163,8 +237,10 @@ static void check_engine(const char *name) {
   Engine *engine;
   golden_open(&golden, name, "golden");
   Launch launch = {.ranks = 1};
-  const EngineOptions options = {.model = {.command = "test", .context = SEQ, .threads = THREADS}, .tokens = 5};
+  char *keys[] = {xformat("infer.context=%d", SEQ), xstrdup("infer.requests=1"), xstrdup("infer.tokens=5")};
+  const EngineOptions options = {.command = "test", .threads = THREADS, .key_count = 3, .keys = keys};
   SUCCEED(engine_open(&engine, &golden.source, &options, &launch, &error));
+  for (int i = 0; i < 3; i++) free(keys[i]);
   int32_t *tokens = batch_of(&golden, "tokens", 0), *documents = batch_of(&golden, "documents", 0);
   int n = 0, drawn = 0;
   while (n < SEQ - 3 && documents[n] == 0) n++; // the first document: later ones of ragged cases are cut off
@@ -300,7 +376,8 @@ static void test_lion(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_logits), cmocka_unit_test(test_engine),
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_logits), cmocka_unit_test(test_meshes_in_fp64),
+                                     cmocka_unit_test(test_engine),
                                      cmocka_unit_test(test_training), cmocka_unit_test(test_accumulation),
                                      cmocka_unit_test(test_training_fp64), cmocka_unit_test(test_lion)};
   return cmocka_run_group_tests(tests, NULL, NULL);

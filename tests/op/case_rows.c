@@ -196,6 +196,11 @@ const Row case_rows[] = {
        {"f b2 s9 g2 r2 d3", "f b2 s6 g2 d3", "f b2 s6 g2 d3", "i3 b2 s9", "i3 b2 s6"},                                 \
        ATTR(AttentionAttr, 0.6, 0.3, 1, 0, 77),                                                                        \
        .backward = backward_flag},                                                                                     \
+      {name " keys are later", /* of document 2 queries begin at 4 and keys at 5: the first query sees none */         \
+       OP_ATTENTION,                                                                                                   \
+       {"f b2 s7 g2 r2 d3", "f b2 s9 g2 d3", "f b2 s9 g2 d3", "t b2 s7", "t b2 s9"},                                   \
+       ATTR(AttentionAttr, 0.6, 0, 1, 0, 7),                                                                           \
+       .backward = backward_flag},                                                                                     \
       {name " fewer queries",                                                                                          \
        OP_ATTENTION,                                                                                                   \
        {"f b2 s4 g1 r3 d5", "f b2 s7 g1 d5", "f b2 s7 g1 d5", "i4 b2 s4", "i4 b2 s7"},                                 \
@@ -240,10 +245,14 @@ const Row case_rows[] = {
     {"dropout", OP_DROPOUT, {"f b4 s6 e7"}, ATTR(DropoutAttr, 0.3, 91)},
     {"dropout heads", OP_DROPOUT, {"f b2 s4 g2 d6"}, ATTR(DropoutAttr, 0.5, 92)},
     {"dropout no features", OP_DROPOUT, {"f b4 s9"}, ATTR(DropoutAttr, 0.5, 93)},
-    {"cache_write", OP_CACHE_WRITE, {"v b2 c12 g2 d3", "f b2 s5 g2 d3", "w12 b2 s5"}, NONE, .update = 1},
+    {"cache_write", OP_CACHE_WRITE, {"f b2 c12 g2 d3", "f b2 s5 g2 d3", "w12 b2 s5"}, NONE, .update = 1},
     {"cache_attention",
      OP_CACHE_ATTENTION,
-     {"f b2 s7 g2 r3 d4", "v b2 c24 g2 d4", "v b2 c24 g2 d4", "i2 b2 s7", "p b2 s7", "u6 b2 n2 m3"},
+     {"f b2 s7 g2 r3 d4", "f b2 c24 g2 d4", "f b2 c24 g2 d4", "i2 b2 s7", "p b2 s7", "u6 b2 n2 m3"},
+     ATTR(CacheAttr, .scale = 0.5, .page = 4)},
+    {"cache_attention one token",
+     OP_CACHE_ATTENTION,
+     {"f b1 s1 g2 r3 d4", "f b1 c24 g2 d4", "f b1 c24 g2 d4", "u1 b1 s1", "p b1 s1", "u6 b1 n1 m3"},
      ATTR(CacheAttr, .scale = 0.5, .page = 4)},
     {"take", OP_TAKE, {"f b3 s6 e5", "w6 b3 l2"}, NONE},
     {"linear_cross_entropy",

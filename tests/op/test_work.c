@@ -57,7 +57,7 @@ static const struct { Op op; int own; } own_work[] = {
     {OP_EMBEDDING_GRAD, BYTES},
     {OP_TAKE, BYTES},
     {OP_CACHE_WRITE, BYTES}, // the rows that are new
-    {OP_CACHE_ATTENTION, PRODUCTS},
+    {OP_CACHE_ATTENTION, PRODUCTS | BYTES}, // of the cache no more than the requests may have
     {OP_SLICE, BYTES},        // a part of the input
     {OP_FILL, BYTES},         // nothing is read
     {OP_NEXT_VERSION, BYTES}, // one of three is read
@@ -200,6 +200,8 @@ static void lookups_read_rows(void **state) {
   is_cost("embedding_grad", &w, 0, 4 * 24 + 2 * 24 * 6 + 4 * 24 * 6, 4 * 24 * 6 + 4 * 37 * 6);
   w = work_named("embedding_grad accumulate", DTYPE_BF16);
   is_cost("embedding_grad accumulate", &w, 0, 4 * 24 + 2 * 24 * 6 + 4 * 24 * 6, 4 * 24 * 6);
+  w = work_named("cache_attention one token", DTYPE_F32); // of a cache of 24 positions at most a request's 12
+  is_cost("cache_attention", &w, 4 * 4 * 6 * 12, 4 * 6 * 4 + 2 * 4 * 12 * 2 * 4 + 4 * (1 + 1 + 3), 4 * 6 * 4);
   w = work_named("take", DTYPE_F32);
   assert_true(w.read < 2 * w.written);
 }

@@ -1,8 +1,8 @@
 #!/bin/bash
 # tier 1 2; rooms device recipe setup runtime infer; numbers
 # needs emulated_cuda
-# Runs with run.backend=cuda on the emulated driver: with all ops on the host they are the CPU's runs to the bit, and what is missing is
-# one sentence.
+# Runs with run.backend=cuda on the emulated driver: by its kernels they are the CPU's runs to rounding, with all ops on the host to the
+# bit, and what is missing is one sentence.
 . "$SOURCE/tests/train/harness.sh" || exit 1
 export PLAIT_CUDA_DRIVER=${PLAIT%/*}/libemulated_cuda.so
 sed 's/"vocab_size": 512/"vocab_size": 300/' "$SOURCE/models/llama-tiny.json" >llama.json
@@ -19,6 +19,20 @@ same() {
     same_run "$name.cpu" "$name.$seed"
     for part in "$name.cpu"/checkpoints/step-*/part-*; do cmp "$part" "$name.$seed${part#"$name.cpu"}" || fail "$name: $part"; done
   done
+}
+# kernels FAR NAME KEYS…: by kernels; numbers are the CPU's to FAR of each, and the same bits in any order of threads, blocks and streams
+kernels() {
+  local far=$1 name=$2 seed
+  shift 2
+  [ -d "$name.cpu" ] || "$PLAIT" train recipe.yaml $short run.backend=cpu run.dir="$name.cpu" "$@" >log 2>&1 || { tail -5 log; fail "$name on the CPU"; }
+  for seed in 1 2; do
+    [ "$tier" -gt 1 ] || [ $seed = 1 ] || continue
+    PLAIT_EMULATED_SEED=$seed expect 0 'step +3/3' "$PLAIT" train recipe.yaml $short run.backend=cuda run.dir="$name.kernels.$seed" "$@"
+  done
+  paste <(numbers "$name.cpu") <(numbers "$name.kernels.1") | awk -v far="$far" 'function off(a, b) { d = a - b; return !((d < 0 ? -d : d) <= far * a) }
+    off($1, $3) || ($2 && off($2, $4)) { bad = 1 } END { exit bad || NR != 4 }' ||
+    fail "$name by kernels: $(paste <(numbers "$name.cpu") <(numbers "$name.kernels.1"))"
+  [ "$tier" -eq 1 ] || same_run "$name.kernels.1" "$name.kernels.2"
 }
 without_time() { sed -E 's/, [0-9.]+ m?s\)$/)/' "$1"; }
 one='mesh.dp=1 parallel.zero=0'
@@ -39,9 +53,6 @@ if [ "$tier" -gt 1 ]; then
   same moe model.config=moe.json precision=fp32 'batch.balance=[3,1]' # kernels of experts read where data ranks' rows begin
   same muon $one precision=fp32 optimizer.name=muon
   PLAIT_EMULATED_DEVICES=3 same devices mesh.dp=4 'run.devices=[2,0]' precision=fp32
-  # without the CPU's graph, in fp32: sums are joined otherwise, and none of them rounds apart
-  expect 0 'step +3/3' "$PLAIT" train recipe.yaml $short $one precision=fp32 run.backend=cuda run.dir=own
-  same_run gpt.cpu own
   # processes; each rank has a device of its process's emulator
   for way in cpu cuda; do
     PLAIT_CUDA_HOST=all expect 0 'step +3/3' "$PLAIT" launch --nproc-per-node 2 recipe.yaml $short precision=bf16 run.backend=$way run.dir=net.$way
@@ -61,6 +72,29 @@ if [ "$tier" -gt 1 ]; then
   done
 fi
 
+kernels 1e-5 gpt $one precision=fp32
+grep -q 'note: run on the host, for cuda has no kernels for them: dropout in fp32$' output || fail "a run does not say which ops run on the host"
+kernels 3e-2 llama-bf16 $one model.config=llama.json precision=bf16
+grep -q 'run on the host' output && fail "ops of a Llama run on the host"
+if [ "$tier" -gt 1 ]; then
+  kernels 1e-10 llama-fp64 $one model.config=llama.json precision=fp64
+  kernels 1e-5 llama $one model.config=llama.json precision=fp32
+  kernels 3e-2 gpt-bf16 $one precision=bf16
+  kernels 1e-2 fp16 $one precision=fp16
+  kernels 1e-5 sgd $one precision=fp32 optimizer.name=sgd
+  kernels 1e-5 tensor $one mesh.tp=2 precision=fp32 model.config=llama.json
+  kernels 1e-5 zero parallel.zero=3 precision=fp32
+  kernels 1e-5 moe model.config=moe.json precision=fp32 'batch.balance=[3,1]'
+  # an op that is sent to the host computes there, and others do not
+  PLAIT_CUDA_HOST=matmul,attention expect 0 'step +3/3' "$PLAIT" train recipe.yaml $short $one precision=fp32 model.config=llama.json run.backend=cuda run.dir=sent
+  grep -qE 'run on the host.*: .*matmul in fp32' output && grep -qE 'run on the host.*: .*attention in fp32' output || fail "the note does not name what was sent to the host"
+  cp -r llama.kernels.1 moved.kernels
+  expect 0 'resuming' "$PLAIT" train recipe.yaml schedule.steps=6 schedule.warmup=1 checkpoint.every=2 eval.every=3 $one precision=fp32 model.config=llama.json run.backend=cuda run.dir=moved.kernels
+  for command in "eval llama.kernels.1 --data valid" "generate llama.kernels.1 --prompt ba --seed 3 --max-tokens 8"; do
+    PLAIT_CUDA_SYNC=1 expect 0 . "$PLAIT" $command run.backend=cuda
+  done
+fi
+
 # what is missing or wrong, before anything is written
 cuda='run.backend=cuda run.dir=refused'
 PLAIT_CUDA_DRIVER=/nowhere.so refuse 2 '^plait train: run.backend is cuda: there is no CUDA driver here \(/nowhere.so: ' "$PLAIT" train recipe.yaml $cuda
@@ -69,6 +103,13 @@ PLAIT_EMULATED_CAPABILITY=7.0 refuse 2 '^plait train: run.backend is cuda: CUDA 
 refuse 2 '^plait train: run.backend is cuda: there is no CUDA device 3: this machine has 1, numbered from 0$' "$PLAIT" train recipe.yaml $cuda 'run.devices=[0,3]'
 refuse 2 '^plait train: run.devices names device 0 twice' "$PLAIT" train recipe.yaml $cuda 'run.devices=[0,0]'
 PLAIT_CUDA_HOST=matmull refuse 2 '^plait train: run.backend is cuda: PLAIT_CUDA_HOST names "matmull", which is neither' "$PLAIT" train recipe.yaml $cuda
+sed 's/kernels_rows_h/kernels_rows_x/g' "$PLAIT_CUDA_DRIVER" >other.so # as one that was built from other sources
+PLAIT_CUDA_DRIVER=$work/other.so refuse 2 "^plait train: run.backend is cuda: $work/other.so has kernels of other sources than this plait" "$PLAIT" train recipe.yaml $cuda
+sed 's/emulated_operands/emulated_operandx/g' "$PLAIT_CUDA_DRIVER" >card.so # it is taken for a card's
+PLAIT_EMULATED_VERSION=99000 PLAIT_CUDA_DRIVER=$work/card.so refuse 2 'does not take the kernels of [a-z]*: CUDA_ERROR_INVALID_IMAGE|this plait was built without kernels for cards: ' \
+  "$PLAIT" train recipe.yaml $cuda
+PLAIT_CUDA_DRIVER=$work/card.so refuse 2 'compiled by the nvcc of CUDA 1[3-9]\.[0-9], and the driver .*/card.so is one for CUDA 12.0: |CUDA_ERROR_INVALID_IMAGE|built without kernels' \
+  "$PLAIT" train recipe.yaml $cuda
 PLAIT_EMULATED_MEMORY=2500000 refuse 1 '^plait train: 2 ranks on the cuda device of rank 0 need [0-9.]+ MB of its memory, but only 2.50 MB of 2.50 MB are free' \
   "$PLAIT" train recipe.yaml $cuda
 [ ! -e refused ] || fail "a refused run has a folder"
@@ -76,12 +117,15 @@ PLAIT_EMULATED_MEMORY=2500000 refuse 1 '^plait train: 2 ranks on the cuda device
 for command in "plan" "explain"; do
   PLAIT_CUDA_DRIVER=/nowhere.so expect 0 '.' "$PLAIT" $command recipe.yaml run.backend=cuda
 done
-PLAIT_CUDA_DRIVER=/nowhere.so expect 0 'run on the host, for cuda has none for them: all ops' "$PLAIT" plan recipe.yaml run.backend=cuda
+PLAIT_CUDA_DRIVER=/nowhere.so PLAIT_CUDA_HOST=all expect 0 'run on the host, for cuda has none for them: all ops' "$PLAIT" plan recipe.yaml run.backend=cuda
+PLAIT_CUDA_DRIVER=/nowhere.so expect 0 'run on the host, for cuda has none for them: dropout in bf16\.' "$PLAIT" plan recipe.yaml run.backend=cuda precision=bf16
 
 expect 0 '^ok  CUDA ' env PLAIT_EMULATED_DEVICES=2 "$PLAIT" doctor
 tr -s ' \n' ' ' <output | grep -qE 'libemulated_cuda.so is one for CUDA 12.0 and older, with 2 devices .*ok GPU 1: emulated device, compute capability 9.0, 2 multiprocessors, 4.29 GB of' || fail "doctor does not show the second device: $(cat output)"
 expect 0 'compute *capability 7.5|capability *7.5' env PLAIT_EMULATED_CAPABILITY=7.5 "$PLAIT" doctor
 
 # a device that fails in the middle ends the job with one sentence
-PLAIT_EMULATED_FAILS='copy 3000' refuse 1 'CUDA device 0 \(emulated device\): .*CUDA_ERROR_ILLEGAL_ADDRESS' "$PLAIT" train recipe.yaml $short run.backend=cuda run.dir=broken
+PLAIT_EMULATED_FAILS='launch 400' refuse 1 'CUDA device 0 \(emulated device\): .*CUDA_ERROR_LAUNCH_FAILED' "$PLAIT" train recipe.yaml $short run.backend=cuda run.dir=broken
+rm -rf broken
+PLAIT_CUDA_HOST=all PLAIT_EMULATED_FAILS='copy 3000' refuse 1 'CUDA device 0 \(emulated device\): .*CUDA_ERROR_ILLEGAL_ADDRESS' "$PLAIT" train recipe.yaml $short run.backend=cuda run.dir=broken
 finish

@@ -55,6 +55,7 @@
 #include "device/cpu/bf16_cross_entropy.h"
 #include "device/cpu/attention_tiles.h"
 #include "device/cpu/bf16_attention.h"
+#include "device/cpu/bf16_cache_attention.h"
 #include "device/cpu/merge.h"
 #include "device/cpu/experts.h"
 #include "device/cpu/bf16_grouped.h"

@@ -10,29 +10,21 @@ enum { BLOCK = 512 }; // elements that are widened on the stack at a time
 typedef struct HalfLevel {
   const KernelEntry *fp32; // its table
   const HalfConversion *fp16;
-  Dtype half; // that fp16 converts
 } HalfLevel;
 
 static int64_t round_64(int64_t bytes) { return (bytes + 63) / 64 * 64; }
-static int64_t wide_bytes(const HalfLevel *level, const Operand *x) {
-  return x->dtype == level->half ? round_64(operand_elements(x) * (int64_t)sizeof(float)) : 0;
+static int64_t wide_bytes(const Operand *x) {
+  return x->dtype == DTYPE_F16 ? round_64(operand_elements(x) * (int64_t)sizeof(float)) : 0;
 }
+
+// Of a cache the kernel reads a few rows, and widens them itself.
+static int stays_narrow(Op op, int k) { return op == OP_CACHE_ATTENTION && (k == 1 || k == 2); }
 
 static const KernelEntry *entry_of(const HalfLevel *level, Op op) {
   for (const KernelEntry *e = level->fp32; e->kernel; e++)
     if (e->op == op && e->dtype == DTYPE_F32) return e;
   return NULL;
 }
-
-// ---- bf16, where an op has no kernel for it
-
-static void widen_bf16(float *to, const uint16_t *from, int64_t n) {
-  for (int64_t i = 0; i < n; i++) to[i] = bf16_to_float(from[i]);
-}
-static void narrow_bf16(uint16_t *to, const float *from, int64_t n) {
-  for (int64_t i = 0; i < n; i++) to[i] = bf16_from_float(from[i]);
-}
-static const HalfConversion bf16_loops = {widen_bf16, narrow_bf16};
 
 // ---- through fp32
 
@@ -54,9 +46,9 @@ static size_t wide_workspace(const HalfLevel *level, Op op, int inputs, int outp
   Operand in[8], out[8];
   int64_t bytes = 0;
   const KernelEntry *entry = entry_of(level, op);
-  for (int k = 0; k < inputs; k++) in[k] = input[k], bytes += wide_bytes(level, &input[k]), in[k].dtype = DTYPE_F32;
+  for (int k = 0; k < inputs; k++) in[k] = input[k], bytes += wide_bytes(&input[k]), in[k].dtype = DTYPE_F32;
   for (int k = 0; k < outputs; k++)
-    out[k] = output[k], bytes += wide_bytes(level, &output[k]), out[k].dtype = DTYPE_F32;
+    out[k] = output[k], bytes += wide_bytes(&output[k]), out[k].dtype = DTYPE_F32;
   return (size_t)bytes + (entry->workspace ? entry->workspace(in, out, attr, threads) : 0);
 }
 
@@ -94,15 +86,16 @@ static void run_wide(const KernelCall *call, const HalfLevel *level, Op op, int 
   for (int k = 0; k < operands; k++) {
     int is_input = k < call->ninput;
     x[k] = is_input ? call->input[k] : call->output[k - call->ninput];
-    if (!x[k].data || x[k].dtype != level->half || (is_input ? k < inputs : k - call->ninput < outputs)) continue;
+    if (!x[k].data || x[k].dtype != DTYPE_F16 || (is_input ? k < inputs : k - call->ninput < outputs)) continue;
+    if (is_input && stays_narrow(op, k)) continue;
     op_def(op)->reference(call); // the workspace has no room for this one
     return;
   }
   char *at = call->workspace;
   for (int k = 0; k < operands; k++) {
-    if (!x[k].data || x[k].dtype != level->half) continue;
+    if (!x[k].data || x[k].dtype != DTYPE_F16 || (k < call->ninput && stays_narrow(op, k))) continue;
     Conversion c = {level->fp16, (float *)(void *)at, x[k].data, operand_elements(&x[k])};
-    at += wide_bytes(level, &x[k]);
+    at += wide_bytes(&x[k]);
     x[k].data = c.wide;
     x[k].dtype = DTYPE_F32;
     if (k < call->ninput) team_each(call_team(call), chunk_units(c.n), widen_unit, &c);
@@ -115,7 +108,7 @@ static void run_wide(const KernelCall *call, const HalfLevel *level, Op op, int 
   entry_of(level, op)->kernel(&wide);
   for (int k = 0; k < call->noutput; k++) {
     const Operand *out = &call->output[k];
-    if (!out->data || out->dtype != level->half) continue;
+    if (!out->data || out->dtype != DTYPE_F16) continue;
     Conversion c = {level->fp16, wide.output[k].data, out->data, operand_elements(out)};
     team_each(call_team(call), chunk_units(c.n), narrow_unit, &c);
   }

@@ -2,8 +2,7 @@
 #define NAME_(a, b) a##_##b
 #define NAME(a, b) NAME_(a, b)
 
-static const HalfLevel NAME(level, LEVEL) = {NAME(cpu_table, LEVEL), &CONVERSION, DTYPE_F16},
-                       NAME(bf16_level, LEVEL) = {NAME(cpu_table, LEVEL), &bf16_loops, DTYPE_BF16};
+static const HalfLevel NAME(level, LEVEL) = {NAME(cpu_table, LEVEL), &CONVERSION};
 
 #define ENTRY(op, inputs, outputs)                                                                                     \
   static void NAME(wide_##op, LEVEL)(const KernelCall *call) {                                                         \
@@ -14,13 +13,6 @@ static const HalfLevel NAME(level, LEVEL) = {NAME(cpu_table, LEVEL), &CONVERSION
   }
 #include "device/cpu/fp16_entries.def"
 #undef ENTRY
-// The cache is fp32 or what it is; queries and outputs are narrow.
-static void NAME(bf16_cache, LEVEL)(const KernelCall *call) {
-  run_wide(call, &NAME(bf16_level, LEVEL), OP_CACHE_ATTENTION, 1, 1);
-}
-static size_t NAME(bf16_cache_bytes, LEVEL)(const Operand *in, const Operand *out, const void *attr, int threads) {
-  return wide_workspace(&NAME(bf16_level, LEVEL), OP_CACHE_ATTENTION, 1, 1, in, out, attr, threads);
-}
 #define OWN(op, run)                                                                                                   \
   static void NAME(own_##op, LEVEL)(const KernelCall *call) { run(call, &NAME(level, LEVEL), op); }
 OWN(OP_ADD, run_sum)
@@ -36,7 +28,6 @@ const KernelEntry NAME(cpu_fp16, LEVEL)[] = {
 #define ENTRY(op, inputs, outputs) {op, DTYPE_F16, NAME(wide_##op, LEVEL), NAME(bytes_##op, LEVEL)},
 #include "device/cpu/fp16_entries.def"
 #undef ENTRY
-    {OP_CACHE_ATTENTION, DTYPE_BF16, NAME(bf16_cache, LEVEL), NAME(bf16_cache_bytes, LEVEL)},
     {OP_ADD, DTYPE_F16, NAME(own_OP_ADD, LEVEL), NULL},
     {OP_IDENTITY, DTYPE_F16, NAME(own_OP_IDENTITY, LEVEL), NULL},
     {OP_CAST, DTYPE_F16, NAME(own_OP_IDENTITY, LEVEL), NULL},

@@ -20,6 +20,7 @@ typedef struct CUfunc_st *CudaFunction;
   CUDA_VALUE(CUDA_NO_DEVICE, CUDA_ERROR_NO_DEVICE, 100)                                                                \
   CUDA_VALUE(CUDA_BAD_DEVICE, CUDA_ERROR_INVALID_DEVICE, 101)                                                          \
   CUDA_VALUE(CUDA_BAD_IMAGE, CUDA_ERROR_INVALID_IMAGE, 200)                                                            \
+  CUDA_VALUE(CUDA_NOT_FOUND, CUDA_ERROR_NOT_FOUND, 500)                                                                \
   CUDA_VALUE(CUDA_ILLEGAL_ADDRESS, CUDA_ERROR_ILLEGAL_ADDRESS, 700)                                                    \
   CUDA_VALUE(CUDA_LAUNCH_FAILED, CUDA_ERROR_LAUNCH_FAILED, 719)                                                        \
   CUDA_VALUE(CUDA_IS_MULTIPROCESSORS, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, 16)                                    \
@@ -41,3 +42,11 @@ enum { CUDA_OLDEST = 12000 };
 #define CUDA_ENTRY(name, parameters) typedef CudaResult name##_entry parameters;
 #include "device/cuda/entries.def"
 #undef CUDA_ENTRY
+
+// The emulated driver alone has this function, and takes by it the operands of the calling thread's next launch; and it
+// takes an image of kernels that begins with this text.
+enum { CUDA_READS = 1, CUDA_WRITES = 2 };
+typedef struct CudaOperand { const char *name; CudaPointer at; size_t bytes; unsigned mode; } CudaOperand;
+typedef void CudaTakesOperands(const CudaOperand *operand, int count);
+#define CUDA_TAKES_OPERANDS "emulated_operands"
+#define CUDA_EMULATED_IMAGE "the emulated driver's own kernels"

@@ -1,5 +1,5 @@
 // A GPU that runs CUDA as a device: its description, with which plans are made on any machine, and its memory and
-// queues, by the driver's interface. It has no kernels of its own yet: all ops run on the host (fallback.c).
+// queues, by the driver's interface.
 #include "device/cuda/cuda_device.h"
 #include "base/units.h"
 #include "device/cuda/facts.h"
@@ -49,10 +49,15 @@ static int open_instance(CudaInstance *c, const CudaDriver *driver, int number, 
   if (code) return code;
   result = driver->cuDevicePrimaryCtxRetain(&context, handle);
   if (result) return failed(c, PLAIT_FAILED, result, "gives no context", error);
+  driver->cuDeviceGetAttribute(&c->multiprocessors, CUDA_IS_MULTIPROCESSORS, handle);
+  c->context = context;
+  c->waits = getenv("PLAIT_CUDA_SYNC") && !strcmp(getenv("PLAIT_CUDA_SYNC"), "1");
+  cuda_enter(c);
+  code = cuda_load_kernels(c, error);
+  if (code) c->context = NULL;
   c->device = *device;
   c->device.own = c;
-  c->context = context;
-  return PLAIT_OK;
+  return code;
 }
 
 static int instance(const Device *device, int number, const Device **out, Error *error) {
@@ -209,12 +214,12 @@ static int queue_create(const Device *device, Team *team, DeviceQueue **queue, E
 
 static int bind(const Device *device, const DeviceKernel *kernel, const KernelCall *call, Arena *arena,
                 DeviceBound *bound, Error *error) {
-  return fallback_bind(kernel, call, arena, bound, error);
+  return kernels_bind(kernel, call, arena, bound, error);
 }
 
 static void run(DeviceQueue *queue, const DeviceBound *bound, const KernelCall *call) {
   cuda_enter(cuda_queue(queue)->instance);
-  fallback_run(cuda_queue(queue), bound, call);
+  kernels_run(cuda_queue(queue), bound, call);
 }
 
 // The host's memory is as malloc gives it: the driver may read it before it returns, or when the stream comes to it.
@@ -290,6 +295,7 @@ static const DeviceImplementation implementation = {
 // Description -------------------------------------------------------------------------------------------------------
 
 static int find(const Device *device, Op op, Dtype dtype, DeviceKernel *kernel) {
+  if (kernels_find(op, dtype, kernel)) return 1;
   int found = fallback_find(op, dtype, kernel);
   *kernel = (DeviceKernel){.on_host = 1};
   return found;

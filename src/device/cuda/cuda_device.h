@@ -5,6 +5,15 @@
 #include "device/device.h"
 #include <pthread.h>
 
+// The kernels; a launch names one, and its instance has its function in each dtype.
+typedef enum CudaKernel {
+#define CUDA_KERNEL(file, name, dtypes) CUDA_KERNEL_##name,
+#include "device/cuda/kernel_names.def"
+#undef CUDA_KERNEL
+  CUDA_KERNELS
+} CudaKernel;
+enum { CUDA_DTYPES = DTYPE_F16 + 1 }; // fp64, fp32, bf16, fp16 are the first
+
 // A device of this process, with its primary context, which ranks that are threads share.
 typedef struct CudaInstance {
   Device device; // its description; `own` is this
@@ -12,6 +21,10 @@ typedef struct CudaInstance {
   int number;
   char name[64];
   CudaContext context;
+  int multiprocessors;
+  int has_kernels; // 0: all ops run on the host
+  int waits;       // PLAIT_CUDA_SYNC=1: for each kernel, so that the one that fails is named
+  CudaFunction function[CUDA_KERNELS][CUDA_DTYPES];
 } CudaInstance;
 
 // Events are used in turn: one that was recorded again since stands for a later place in the same stream, so whoever
@@ -39,8 +52,18 @@ void cuda_enter(const CudaInstance *instance);
 int cuda_noted(CudaQueue *queue, CudaResult result, const char *call, const char *what);
 int cuda_has_failed(CudaQueue *queue);
 
-// fallback.c: ops without a kernel for the device, at present all of them: their operands are copied to the host, where
-// the CPU's kernel runs. With all ops there a Program gives the CPU's bits.
+// modules.c: loads the kernels of an instance, once. PLAIT_INFEASIBLE: this binary has none for cards, the device does
+// not take them, or the emulated driver's are of other sources.
+int cuda_load_kernels(CudaInstance *instance, Error *error);
+
+// launch.c: ops with a kernel for the device. 0: it has none, or PLAIT_CUDA_HOST names it. bind and run are for ops on
+// the host, too.
+int kernels_find(Op op, Dtype dtype, DeviceKernel *kernel);
+int kernels_bind(const DeviceKernel *kernel, const KernelCall *call, Arena *arena, DeviceBound *bound, Error *error);
+void kernels_run(CudaQueue *queue, const DeviceBound *bound, const KernelCall *call);
+
+// fallback.c: ops without a kernel for the device: their operands are copied to the host, where the CPU's kernel runs.
+// With all ops there a Program gives the CPU's bits.
 // The CPU's kernel; 0: it has none either.
 int fallback_find(Op op, Dtype dtype, DeviceKernel *kernel);
 int fallback_bind(const DeviceKernel *kernel, const KernelCall *call, Arena *arena, DeviceBound *bound, Error *error);
@@ -50,3 +73,4 @@ void fallback_run(CudaQueue *queue, const DeviceBound *bound, const KernelCall *
 // is unknown.
 int fallback_check_wish(Error *error);
 int fallback_takes_all(void);
+int fallback_takes(Op op);

@@ -30,6 +30,8 @@ static int find_entries(void *library) {
                        loaded.path, entries[i].name);
     memcpy((char *)&loaded + entries[i].place, &entry, sizeof entry);
   }
+  void *operands = dlsym(library, CUDA_TAKES_OPERANDS);
+  memcpy(&loaded.takes_operands, &operands, sizeof operands);
   return PLAIT_OK;
 }
 

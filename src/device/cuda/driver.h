@@ -7,6 +7,7 @@ typedef struct CudaDriver {
   const char *path; // of the library
   int version;      // 13000: the newest CUDA that it is a driver for is 13.0
   int devices;      // once it is initialised
+  CudaTakesOperands *takes_operands; // the emulated driver's; NULL: it is a real one
 #define CUDA_ENTRY(name, parameters) name##_entry *name;
 #include "device/cuda/entries.def"
 #undef CUDA_ENTRY

@@ -13,3 +13,4 @@ typedef struct CudaFacts {
   int64_t available, total; // bytes of memory
 } CudaFacts;
 int cuda_facts(int number, CudaFacts *facts, Error *error); // or why it cannot be used
+int cuda_has_code(void); // whether this binary has kernels for cards

@@ -25,6 +25,14 @@ int fallback_takes_all(void) {
   return wish && !strcmp(wish, "all");
 }
 
+int fallback_takes(Op op) {
+  const char *wish = getenv("PLAIT_CUDA_HOST"), *name = op_name(op);
+  size_t n = strlen(name);
+  for (const char *word = wish; word; word = strchr(word, ',') ? strchr(word, ',') + 1 : NULL)
+    if (!strncmp(word, name, n) && (!word[n] || word[n] == ',')) return 1;
+  return fallback_takes_all();
+}
+
 int fallback_check_wish(Error *error) {
   char list[1024], *rest = list, *name;
   snprintf(list, sizeof list, "%s", getenv("PLAIT_CUDA_HOST") ? getenv("PLAIT_CUDA_HOST") : "");

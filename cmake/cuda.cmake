@@ -1,0 +1,62 @@
+# Kernels for CUDA (src/device/cuda/kernels), compiled twice: by nvcc into code for cards, which plait has in itself, and by gcc into the
+# emulated driver. PLAIT_CUDA=AUTO: by nvcc where it is found.
+set(PLAIT_CUDA AUTO CACHE STRING "compile kernels for CUDA devices with nvcc: AUTO (where it is found), ON or OFF")
+set(PLAIT_NVCC "")
+if(NOT PLAIT_CUDA STREQUAL "OFF")
+  find_program(PLAIT_NVCC_FOUND nvcc HINTS $ENV{CUDA_HOME}/bin /usr/local/cuda/bin)
+  mark_as_advanced(PLAIT_NVCC_FOUND)
+  if(PLAIT_NVCC_FOUND)
+    set(PLAIT_NVCC ${PLAIT_NVCC_FOUND})
+  elseif(PLAIT_CUDA STREQUAL "ON")
+    message(FATAL_ERROR "PLAIT_CUDA is ON, and there is no nvcc on the PATH, in CUDA_HOME/bin or in /usr/local/cuda/bin")
+  endif()
+endif()
+
+set(folder ${CMAKE_BINARY_DIR}/cuda)
+file(MAKE_DIRECTORY ${folder})
+file(GLOB PLAIT_KERNELS CONFIGURE_DEPENDS src/device/cuda/kernels/*.cu)
+file(GLOB kernel_headers CONFIGURE_DEPENDS src/device/cuda/kernels/*.h)
+set(kernel_inputs ${PLAIT_KERNELS} ${kernel_headers})
+foreach(name base/dtype.h base/dtypes.def base/half.h op/attributes.h)
+  list(APPEND kernel_inputs ${CMAKE_SOURCE_DIR}/src/${name})
+endforeach()
+set(PLAIT_KERNELS_HASH ${folder}/kernels_hash.h) # both compilers include it
+string(REPLACE ";" "," joined "${kernel_inputs}")
+add_custom_command(OUTPUT ${PLAIT_KERNELS_HASH} DEPENDS ${kernel_inputs} ${CMAKE_SOURCE_DIR}/cmake/hash.cmake
+  COMMAND ${CMAKE_COMMAND} -DINPUTS=${joined} -DOUTPUT=${PLAIT_KERNELS_HASH} -P ${CMAKE_SOURCE_DIR}/cmake/hash.cmake VERBATIM)
+add_custom_target(kernels_hash DEPENDS ${PLAIT_KERNELS_HASH})
+
+set(PLAIT_NVCC_FLAGS -std=c++17 -O3 -Xptxas -v -I${CMAKE_SOURCE_DIR}/src -include ${PLAIT_KERNELS_HASH} -gencode arch=compute_80,code=[sm_80,compute_80]
+  -gencode arch=compute_90,code=sm_90)
+set(images "// Made by cmake/cuda.cmake.\n#include \"device/cuda/images.h\"\n#include \"${PLAIT_KERNELS_HASH}\"\n")
+set(rows)
+set(fatbins)
+foreach(source ${PLAIT_KERNELS})
+  get_filename_component(name ${source} NAME_WE)
+  if(PLAIT_NVCC)
+    set(fatbin ${folder}/${name}.fatbin)
+    # what ptxas says of each kernel stays in a file, which tests/device/test_cuda_ptxas.sh reads
+    add_custom_command(OUTPUT ${fatbin} DEPENDS ${kernel_inputs} ${PLAIT_KERNELS_HASH} ${CMAKE_SOURCE_DIR}/cmake/cuda.cmake
+      COMMENT "Building CUDA kernels ${name}.cu"
+      COMMAND sh -c "\"$@\" >${folder}/${name}.ptxas 2>&1 || { cat ${folder}/${name}.ptxas; exit 1; }" nvcc
+        ${PLAIT_NVCC} ${PLAIT_NVCC_FLAGS} -fatbin ${source} -o ${fatbin} VERBATIM)
+    list(APPEND fatbins ${fatbin})
+    string(APPEND images "extern const char image_${name}[] __attribute__((visibility(\"hidden\")));\n"
+      "__asm__(\".section .rodata\\n.balign 64\\n.globl image_${name}\\n.hidden image_${name}\\nimage_${name}:\\n.incbin \\\"${fatbin}\\\"\\n\"\n"
+      "        \".previous\\n\");\n")
+    list(APPEND rows "{\"${name}\", image_${name}}")
+  else()
+    list(APPEND rows "{\"${name}\", 0}")
+  endif()
+endforeach()
+string(REPLACE ";" ", " rows "${rows}")
+set(version 0)
+if(PLAIT_NVCC)
+  execute_process(COMMAND ${PLAIT_NVCC} --version OUTPUT_VARIABLE version)
+  string(REGEX REPLACE ".*release ([0-9]+)\\.([0-9]+).*" "\\1 * 1000 + \\2 * 10" version "${version}") # 13.0: 13000
+endif()
+string(APPEND images "#define TEXT_(x) #x\n#define TEXT(x) TEXT_(x)\nconst char kernels_hash[] = TEXT(KERNELS_HASH);\n"
+  "const int kernels_cuda = ${version};\nconst KernelImage kernel_images[] = {${rows}, {0, 0}};\n")
+file(GENERATE OUTPUT ${folder}/kernel_images.c CONTENT "${images}")
+set_source_files_properties(${folder}/kernel_images.c PROPERTIES GENERATED ON OBJECT_DEPENDS "${PLAIT_KERNELS_HASH};${fatbins}")
+target_sources(plait_library PRIVATE ${folder}/kernel_images.c)

@@ -1,0 +1,10 @@
+# cmake -DINPUTS=a.cu,b.h -DOUTPUT=kernels_hash.h -P hash.cmake: a header with a hash of the sources of kernels.
+string(REPLACE "," ";" INPUTS "${INPUTS}")
+set(all)
+foreach(path ${INPUTS})
+  file(SHA256 ${path} one)
+  string(APPEND all ${one})
+endforeach()
+string(SHA256 all "${all}")
+string(SUBSTRING ${all} 0 16 all)
+file(WRITE ${OUTPUT} "#define KERNELS_HASH h${all}\n")

@@ -1,0 +1,251 @@
+// Threads of a block as fibers. A warp's lanes run one after the other until each of them waits; where all wait in one
+// shuffle, values are exchanged, and the warp runs on; where all threads wait at one barrier, the block does.
+#include "fibers.h"
+#include "emulator.h"
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#if !defined(__x86_64__)
+#include <ucontext.h>
+#endif
+
+enum { MOST_THREADS = 1024, WARP = 32, STACK = 64 << 10, MOST_ARRAYS = 64, GUARD = 1 << 16, MOST_SHARED = 48 << 10 };
+typedef enum State { FRESH, RUNS, AT_BARRIER, AT_SHUFFLE, DONE } State;
+
+// Switching ----------------------------------------------------------------------------------------------------------
+
+#if defined(__x86_64__)
+typedef void *Context; // its stack, with the registers that a call keeps
+void emulated_switch(Context *from, const Context *to);
+__asm__(".text\n.globl emulated_switch\n.hidden emulated_switch\n.type emulated_switch, @function\nemulated_switch:\n"
+        "pushq %rbp\npushq %rbx\npushq %r12\npushq %r13\npushq %r14\npushq %r15\n"
+        "movq %rsp, (%rdi)\nmovq (%rsi), %rsp\n"
+        "popq %r15\npopq %r14\npopq %r13\npopq %r12\npopq %rbx\npopq %rbp\nret\n"
+        ".size emulated_switch, . - emulated_switch\n");
+static void begin_at(Context *context, char *stack, void (*entry)(void)) {
+  void **top = (void **)(void *)(stack + STACK) - 2; // a function's first instruction finds the stack at 8 modulo 16
+  *top = (void *)(uintptr_t)entry;
+  memset(top - 6, 0, 6 * sizeof *top);
+  *context = top - 6;
+}
+#else
+typedef ucontext_t Context;
+static void emulated_switch(Context *from, const Context *to) { swapcontext(from, to); }
+static void begin_at(Context *context, char *stack, void (*entry)(void)) {
+  getcontext(context);
+  context->uc_stack.ss_sp = stack;
+  context->uc_stack.ss_size = STACK;
+  context->uc_link = NULL;
+  makecontext(context, entry, 0);
+}
+#endif
+
+typedef struct Fiber {
+  Context context;
+  State state;
+  int line;     // where it waits
+  int flag, mask;
+  double value; // of a shuffle, and then what it gets
+} Fiber;
+
+typedef struct Here { int thread, threads; int64_t block, blocks; } Here; // as in kernel.h
+extern Here emulated_here;
+Here emulated_here;
+
+static Fiber fiber[MOST_THREADS];
+static Context scheduler;
+static char *stacks;
+static struct {
+  const char *name;
+  void (*kernel)(const void *arguments);
+  const void *arguments;
+  int64_t blocks_done;
+} running;
+
+int fibers_where(char *text, size_t size) {
+  if (!running.kernel) return 0;
+  snprintf(text, size, "kernel %s, block %lld, thread %d", running.name, (long long)emulated_here.block,
+           emulated_here.thread);
+  return 1;
+}
+
+static void body(void) {
+  running.kernel(running.arguments);
+  fiber[emulated_here.thread].state = DONE;
+  emulated_switch(&fiber[emulated_here.thread].context, &scheduler);
+}
+
+static void resume(int thread) {
+  Fiber *f = &fiber[thread];
+  if (f->state == FRESH) begin_at(&f->context, stacks + (size_t)thread * STACK, body);
+  f->state = RUNS;
+  emulated_here.thread = thread;
+  emulated_switch(&scheduler, &f->context);
+}
+
+static void wait_in(State state, int line) {
+  Fiber *f = &fiber[emulated_here.thread];
+  f->state = state;
+  f->line = line;
+  emulated_switch(&f->context, &scheduler);
+}
+
+void emulated_barrier(int line);
+int emulated_barrier_or(int flag, int line);
+double emulated_shuffle(double value, int mask, int line);
+void *emulated_shared(const void *site, size_t bytes);
+
+void emulated_barrier(int line) { wait_in(AT_BARRIER, line); }
+
+int emulated_barrier_or(int flag, int line) {
+  fiber[emulated_here.thread].flag = flag != 0;
+  wait_in(AT_BARRIER, line);
+  return fiber[emulated_here.thread].flag;
+}
+
+double emulated_shuffle(double value, int mask, int line) {
+  fiber[emulated_here.thread].value = value;
+  fiber[emulated_here.thread].mask = mask;
+  wait_in(AT_SHUFFLE, line);
+  return fiber[emulated_here.thread].value;
+}
+
+// Shared memory ------------------------------------------------------------------------------------------------------
+
+// Each array ends before a page that nobody may touch.
+static struct { const void *site; size_t bytes; char *own; int64_t block; } array[MOST_ARRAYS];
+static int arrays;
+static size_t shared_bytes;
+
+size_t fibers_shared(void) { return shared_bytes; }
+
+void *emulated_shared(const void *site, size_t bytes) {
+  int i = 0;
+  while (i < arrays && array[i].site != site) i++;
+  if (i == MOST_ARRAYS) wrong("cuLaunchKernel", "kernel %s: the emulator has no room for more shared arrays", running.name);
+  if (i == arrays) {
+    size_t mapped = (bytes + GUARD - 1) / GUARD * GUARD;
+    char *at = mmap(NULL, mapped + GUARD, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (at == MAP_FAILED || mprotect(at, mapped, PROT_READ | PROT_WRITE)) wrong("cuLaunchKernel", "the host has no memory left");
+    arrays++;
+    array[i].site = site;
+    array[i].bytes = bytes;
+    array[i].own = at + mapped - (bytes + 15) / 16 * 16;
+    array[i].block = -1;
+  }
+  if (array[i].block != running.blocks_done) {
+    array[i].block = running.blocks_done;
+    memset(array[i].own, 0xff, bytes); // NaN
+    shared_bytes += (bytes + 15) / 16 * 16;
+    if (shared_bytes > MOST_SHARED)
+      wrong("cuLaunchKernel", "kernel %s has more than %d bytes of shared memory", running.name, MOST_SHARED);
+  }
+  return array[i].own;
+}
+
+// Scheduling ---------------------------------------------------------------------------------------------------------
+
+static const char *words_of(State state) {
+  return state == DONE ? "has ended" : state == AT_BARRIER ? "waits at the barrier" : "waits at the shuffle";
+}
+
+static _Noreturn void apart(int first, int other) {
+  char text[2][64];
+  const int thread[2] = {first, other};
+  for (int k = 0; k < 2; k++) {
+    const Fiber *f = &fiber[thread[k]];
+    int n = snprintf(text[k], sizeof text[k], "%s", words_of(f->state));
+    if (f->state != DONE) snprintf(text[k] + n, sizeof text[k] - (size_t)n, " of line %d", f->line);
+  }
+  wrong("cuLaunchKernel", "kernel %s: in block %lld thread %d %s, and thread %d %s", running.name,
+        (long long)emulated_here.block, first, text[0], other, text[1]);
+}
+
+static int same_place(int a, int b) { return fiber[a].state == fiber[b].state && fiber[a].line == fiber[b].line; }
+
+// All of 0 … n - 1 once, from a place and in steps that are drawn: at + step, modulo n, where these have no common divisor.
+typedef struct Order { int64_t at, step, n; } Order;
+static Order drawn_order(int64_t n) {
+  Order order = {(int64_t)draw((uint64_t)n), 1, n};
+  for (int tries = 0; tries < 8 && n > 2; tries++) {
+    int64_t a = n, b = 1 + (int64_t)draw((uint64_t)n - 1), step = b;
+    while (b) { int64_t rest = a % b; a = b, b = rest; }
+    if (a == 1) return order.step = step, order;
+  }
+  return order;
+}
+static int64_t next_of(Order *order) {
+  int64_t at = order->at;
+  order->at += order->step;
+  if (order->at >= order->n) order->at -= order->n;
+  return at;
+}
+
+// The lanes of a warp until they wait at a barrier, or have ended.
+static void run_warp(int first, int lanes) {
+  for (;;) {
+    Order order = {(int64_t)draw((uint64_t)lanes), lanes == WARP ? 1 + 2 * (int64_t)draw(WARP / 2) : 1, lanes};
+    for (int i = 0; i < lanes; i++) {
+      int thread = first + (int)next_of(&order);
+      if (fiber[thread].state == FRESH || fiber[thread].state == RUNS) resume(thread);
+    }
+    int shuffles = 0;
+    double value[WARP];
+    for (int i = 0; i < lanes; i++) shuffles += fiber[first + i].state == AT_SHUFFLE;
+    if (!shuffles) return;
+    for (int i = 1; i < lanes; i++)
+      if (!same_place(first, first + i)) apart(first, first + i);
+    if (lanes < WARP) wrong("cuLaunchKernel", "kernel %s: a warp of %d lanes shuffles", running.name, lanes);
+    for (int i = 0; i < lanes; i++) value[i] = fiber[first + (i ^ fiber[first + i].mask)].value;
+    for (int i = 0; i < lanes; i++) {
+      fiber[first + i].value = value[i];
+      fiber[first + i].state = RUNS;
+    }
+  }
+}
+
+// 0: all have ended.
+static int pass_barrier(int threads) {
+  int flag = 0;
+  for (int t = 1; t < threads; t++)
+    if (fiber[t].state != fiber[0].state || (fiber[0].state != DONE && fiber[t].line != fiber[0].line)) apart(0, t);
+  if (fiber[0].state == DONE) return 0;
+  for (int t = 0; t < threads; t++) flag |= fiber[t].flag;
+  for (int t = 0; t < threads; t++) {
+    fiber[t].flag = flag;
+    fiber[t].state = RUNS;
+  }
+  return 1;
+}
+
+static void run_block(int64_t block, int threads) {
+  emulated_here.block = block;
+  for (int t = 0; t < threads; t++) fiber[t].state = FRESH, fiber[t].flag = 0;
+  shared_bytes = 0;
+  int warps = (threads + WARP - 1) / WARP;
+  do {
+    Order order = drawn_order(warps);
+    for (int i = 0; i < warps; i++) {
+      int first = (int)next_of(&order) * WARP;
+      run_warp(first, threads - first < WARP ? threads - first : WARP);
+    }
+  } while (pass_barrier(threads));
+  running.blocks_done++;
+}
+
+void fibers_run(const char *name, void (*kernel)(const void *arguments), const void *arguments, int64_t blocks,
+                int threads) {
+  if (!stacks) {
+    stacks = mmap(NULL, (size_t)MOST_THREADS * STACK, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
+                  -1, 0);
+    if (stacks == MAP_FAILED) wrong("cuLaunchKernel", "the host has no memory left");
+  }
+  running.name = name;
+  running.kernel = kernel;
+  running.arguments = arguments;
+  emulated_here = (Here){.threads = threads, .blocks = blocks};
+  Order order = drawn_order(blocks);
+  for (int64_t i = 0; i < blocks; i++) run_block(next_of(&order), threads);
+  running.kernel = NULL;
+}

@@ -1,0 +1,215 @@
+// The text and the JSON of `plait plan MODEL`: the engine is compiled as for plait generate, and no rank gets memory.
+#include "cmd/plan_generation.h"
+#include "base/memory_usage.h"
+#include "base/units.h"
+#include "foresight/estimate.h"
+#include "infer/engine.h"
+#include "setup/setup.h"
+#include <jansson.h>
+
+enum { LENGTHS = 4 };
+
+typedef struct GenerationPlan {
+  ModelSource source;
+  Launch launch;
+  Engine *engine;
+  const Recipe *recipe;
+  const SchedulerOptions *options;
+  const Job *job;
+  int64_t weights, cache, working, bound, total; // bytes of the rank that takes the most
+  int64_t token;           // bytes of a token in the cache, on all ranks that share it
+  bool knows_speed;
+  Estimate one, full, prompt; // ticks of one request, of all of them, and of a prompt
+  int full_tokens, prompt_tokens; // of a data rank in these ticks
+} GenerationPlan;
+
+// ---- what is known -------------------------------------------------------------------------------------------------
+
+static int64_t cache_bytes(const Program *p) {
+  int64_t bytes = 0;
+  for (int i = 0; i < p->graph->variable.count; i++) {
+    const Variable *v = &p->graph->variable.data[i];
+    if (v->kind != VARIABLE_CACHE || p->variable_place[i].offset < 0) continue;
+    int64_t elements = 1;
+    for (int d = 0; d < v->shape.rank; d++) elements *= variable_local(p->graph, v, -1)[d];
+    bytes += elements * variable_bits(v, -1) / 8;
+  }
+  return bytes;
+}
+
+static void find_memory(GenerationPlan *g) {
+  const Compiled *first = g->job->list.data[0];
+  for (int c = 0; c < g->recipe->mesh.pp; c++) {
+    const Program *p = first->program[c];
+    int64_t bound = rank_bound_bytes(g->job, c), arena = job_state_bytes(g->job, c), total = arena + bound;
+    if (total <= g->total) continue;
+    g->total = total;
+    g->bound = bound;
+    g->cache = cache_bytes(p);
+    g->weights = p->memory.parameters;
+    g->working = arena - g->cache - g->weights;
+  }
+  g->token = inference_token_bytes(engine_model(g->engine));
+}
+
+// The smallest graph that has room for a data rank's tokens.
+static const Compiled *graph_for(const GenerationPlan *g, int tokens) {
+  const Compiled *best = NULL;
+  for (int i = 0; i < g->job->list.count; i++) {
+    const Compiled *c = g->job->list.data[i];
+    if (c->tokens >= tokens && (!best || c->tokens < best->tokens)) best = c;
+  }
+  return best;
+}
+
+static void find_speed(GenerationPlan *g) {
+  Dtype dtype = (Dtype)g->recipe->precision;
+  g->full_tokens = g->options->requests;
+  g->prompt_tokens = g->options->tokens;
+  g->knows_speed = estimate_step(g->job, graph_for(g, 1), dtype, 0, &g->one) &&
+                   estimate_step(g->job, graph_for(g, g->full_tokens), dtype, 0, &g->full) &&
+                   estimate_step(g->job, graph_for(g, g->prompt_tokens), dtype, 0, &g->prompt);
+}
+
+static double tokens_per_s(const Estimate *e, double tokens) { return tokens / e->step_seconds; }
+
+// Requests of a length that a cache of so many bytes holds at a time.
+static int64_t requests_of(const GenerationPlan *g, double bytes, int64_t length) {
+  int64_t pages = (length + g->options->page - 1) / g->options->page;
+  return (int64_t)(bytes / ((double)(pages * g->options->page) * (double)g->token));
+}
+
+// ---- text ----------------------------------------------------------------------------------------------------------
+
+static void print_bytes(const char *name, int64_t bytes, bool exact, FILE *out) {
+  if (exact) fprintf(out, "%-24s %16lld", name, (long long)bytes);
+  else fprintf(out, "%-24s %12s", name, units_bytes((double)bytes).s);
+}
+
+static void print_memory(const GenerationPlan *g, bool exact, FILE *out) {
+  const SchedulerOptions *o = g->options;
+  fprintf(out, "\nmemory of a rank%s\n",
+          g->job->options.parallel.mesh.ranks > 1 ? ", of the one that takes the most" : "");
+  print_bytes("  weights", g->weights, exact, out);
+  print_bytes("\n  cache", g->cache, exact, out);
+  fprintf(out, "   %d pages of %d tokens%s", o->pages, o->page, o->rows > 1 ? " of each data rank" : "");
+  print_bytes("\n  working memory", g->working, exact, out);
+  fprintf(out, "   of a tick of %d tokens", o->tokens);
+  print_bytes("\n  bound instructions", g->bound, exact, out);
+  print_bytes("\n= total", g->total, exact, out);
+  fputc('\n', out);
+}
+
+// The lengths that are told: the context and its halves.
+static int lengths_of(const GenerationPlan *g, int64_t *length) {
+  int n = 0;
+  for (int64_t l = g->options->context; n < LENGTHS && l >= g->options->page; l /= 2) length[n++] = l;
+  if (!n) length[n++] = g->options->context;
+  return n;
+}
+
+static void print_requests(const GenerationPlan *g, FILE *out) {
+  const SchedulerOptions *o = g->options;
+  int64_t length[LENGTHS];
+  int n = lengths_of(g, length);
+  double cache = (double)o->pages * o->page * (double)g->token, room = (double)memory_usage_available();
+  int ranks = g->job->options.parallel.mesh.ranks;
+  double others = (double)(g->total - g->cache) * ranks;
+  fprintf(out, "\nrequests at a time%s: at most %d (infer.requests); a token takes %s of the cache\n",
+          o->rows > 1 ? " of each data rank" : "", o->requests, units_bytes((double)g->token).s);
+  fprintf(out, "  %-22s", "tokens of each");
+  for (int i = 0; i < n; i++) fprintf(out, " %12lld", (long long)length[i]);
+  fprintf(out, "\n  %-22s", "this cache holds");
+  for (int i = 0; i < n; i++) fprintf(out, " %12lld", (long long)requests_of(g, cache, length[i]));
+  if (room > 0 && !recipe_has_processes(g->recipe)) {
+    fprintf(out, "\n  %-22s", "this machine's memory");
+    for (int i = 0; i < n; i++) {
+      int64_t fit = room > others ? requests_of(g, (room - others) / o->rows, length[i]) : 0;
+      fprintf(out, " %12s", units_count((double)fit).s);
+    }
+    fprintf(out, "   of which %s are free now", units_bytes(room).s);
+  }
+  fputc('\n', out);
+}
+
+static void print_rate(const char *name, const Estimate *e, double tokens, const char *what, FILE *out) {
+  if (e->most > 1)
+    fprintf(out, "  %-22s %6s to %6s tokens/s   %s\n", name, units_count(tokens_per_s(e, tokens) / e->most).s,
+            units_count(tokens_per_s(e, tokens)).s, what);
+  else
+    fprintf(out, "  %-22s %12s tokens/s   %s\n", name, units_count(tokens_per_s(e, tokens)).s, what);
+}
+
+static void print_speed(const GenerationPlan *g, FILE *out) {
+  if (!g->knows_speed) return;
+  char *source = estimate_source(&g->one), text[80];
+  int rows = g->options->rows;
+  fprintf(out, "\nspeed, %s; requests as long as the context\n", source);
+  free(source);
+  print_rate("one request", &g->one, 1, "", out);
+  snprintf(text, sizeof text, "%d requests at a time", g->full_tokens * rows);
+  print_rate("all together", &g->full, (double)g->full_tokens * rows, text, out);
+  snprintf(text, sizeof text, "%d tokens in a tick", g->prompt_tokens * rows);
+  print_rate("prompts", &g->prompt, (double)g->prompt_tokens * rows, text, out);
+}
+
+static void print_text(const GenerationPlan *g, bool exact, FILE *out) {
+  const ModelConfig *c = &g->source.config;
+  const Recipe *r = g->recipe;
+  int ranks = g->job->options.parallel.mesh.ranks;
+  fprintf(out, "model      %s, %s parameters, from %s\n", model_family_name(c->family),
+          units_count((double)model_config_parameters(c)).s, g->source.path);
+  fprintf(out, "mesh       pp=%d dp=%d tp=%d: %d rank%s, %d thread%s each\n", r->mesh.pp, r->mesh.dp, r->mesh.tp, ranks,
+          ranks > 1 ? "s" : "", g->job->run.threads, g->job->run.threads > 1 ? "s" : "");
+  fprintf(out, "precision  %s\n", dtype_name((Dtype)r->precision));
+  fprintf(out, "context    %d tokens\n", g->options->context);
+  print_memory(g, exact, out);
+  print_requests(g, out);
+  print_speed(g, out);
+}
+
+// ---- JSON ----------------------------------------------------------------------------------------------------------
+
+static json_t *speed_json(const Estimate *e, double tokens) {
+  return json_pack("{s:f, s:f}", "tokens_per_s", tokens_per_s(e, tokens), "at_least",
+                   tokens_per_s(e, tokens) / e->most);
+}
+
+static void print_json(const GenerationPlan *g, FILE *out) {
+  const SchedulerOptions *o = g->options;
+  int rows = o->rows;
+  json_t *memory = json_pack("{s:I, s:I, s:I, s:I, s:I}", "weights", (json_int_t)g->weights, "cache",
+                             (json_int_t)g->cache, "working", (json_int_t)g->working, "bound_instructions",
+                             (json_int_t)g->bound, "total", (json_int_t)g->total);
+  json_t *all = json_pack("{s:s, s:i, s:o, s:I, s:i, s:i, s:i, s:i, s:i}", "model", g->source.path, "ranks",
+                          g->job->options.parallel.mesh.ranks, "memory", memory, "cache_token_bytes",
+                          (json_int_t)g->token, "data_ranks", rows, "requests", o->requests, "context", o->context,
+                          "pages", o->pages, "page", o->page);
+  if (g->knows_speed) {
+    json_object_set_new(all, "one_request", speed_json(&g->one, 1));
+    json_object_set_new(all, "all_requests", speed_json(&g->full, (double)g->full_tokens * rows));
+    json_object_set_new(all, "prompts", speed_json(&g->prompt, (double)g->prompt_tokens * rows));
+  }
+  json_dumpf(all, out, JSON_INDENT(2) | JSON_PRESERVE_ORDER);
+  fputc('\n', out);
+  json_decref(all);
+}
+
+int plan_generation(const char *path, int key_count, char **keys, bool exact, bool json, FILE *out, Error *error) {
+  GenerationPlan g = {.launch = {.ranks = 1}};
+  const EngineOptions o = {.command = "plait plan MODEL", .threads = 0, .key_count = key_count, .keys = keys};
+  int code = model_source_open(&g.source, path, error);
+  if (!code) code = engine_compile(&g.engine, &g.source, &o, &g.launch, error);
+  if (!code) {
+    g.recipe = &engine_model(g.engine)->recipe;
+    g.options = engine_options(g.engine);
+    g.job = engine_model(g.engine)->job;
+    find_memory(&g);
+    find_speed(&g);
+    if (json) print_json(&g, out);
+    else print_text(&g, exact, out);
+  }
+  engine_close(g.engine);
+  model_source_close(&g.source);
+  return code;
+}

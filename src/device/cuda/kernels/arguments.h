@@ -1,0 +1,122 @@
+// Arguments of kernels: each has one struct by value, which the host fills (launch.h). Pointers are addresses
+// in the device's memory. C11 and C++17, and laid out alike by both compilers.
+#pragma once
+#include "base/dtype.h"
+
+enum { BLOCK_THREADS = 256, WARP = 32, ATTENTION_THREADS = 128, ATTENTION_WIDTH = 256, MOST_TERMS = 8 };
+enum { TILE = 64, TILE_DEPTH = 16 }; // of a product: a block makes TILE × TILE elements
+
+// A tensor whose dtype the kernel learns when it runs; data NULL: absent.
+typedef struct Array { void *data; int32_t dtype; } Array;
+
+// As IndexMap (op/op.h) has it, of one dim.
+typedef struct RowMap { int64_t valid, runs, local[2], global[2]; } RowMap;
+
+// y, z: outputs; x: inputs; all of n elements of the kernel's dtype. array, added, to: of any. width: of a bias.
+typedef struct ElementwiseArguments {
+  void *y, *z;
+  const void *x[MOST_TERMS];
+  Array array, added, to;
+  double value;
+  int64_t n, width, valid;
+  int32_t count, kind;
+} ElementwiseArguments;
+
+// w and its states as they are and as they will be, which may be the same memory; absent ones are NULL.
+typedef struct OptimizerArguments {
+  const void *w;
+  void *new_w;
+  Array moment[2], new_moment[2], gradient, copy;
+  const uint16_t *low; // of split weights
+  uint16_t *new_low;
+  Array rate, factor, skip, step;
+  double beta1, beta2, epsilon, momentum, decay;
+  int64_t n;
+} OptimizerArguments;
+
+// x, added, sum, y: (rows, width); gain, bias: (width); mean, rstd: (rows). added: what x is added to first, giving
+// sum.
+typedef struct NormArguments {
+  const void *x, *added;
+  void *y, *sum;
+  Array gain, bias, mean, rstd;
+  double epsilon;
+  int64_t rows, width;
+} NormArguments;
+
+// dy, x, added, dx: (rows, width); added: what dx is added to, or NULL.
+typedef struct NormGradArguments {
+  const void *dy, *x, *added;
+  void *dx;
+  Array gain, mean, rstd;
+  int64_t rows, width;
+} NormGradArguments;
+
+// Sums over rows, in two launches: of `each` rows into partial (chunks, sums, width), and of these into out (width).
+// Without x of dy itself; else of dy (x - mean) rstd, and with two sums of dy, too.
+typedef struct ColumnsArguments {
+  const void *dy, *x;
+  Array mean, rstd, out[2];
+  void *partial; // of the dtype of sums
+  int64_t rows, width, each, chunks;
+  int32_t sums;
+} ColumnsArguments;
+
+// Of n elements of x, `each` a block, into partial (blocks), and of these into out.
+typedef struct SumArguments {
+  const void *x;
+  double *partial;
+  Array out;
+  int64_t n, each;
+} SumArguments;
+
+typedef struct EmbeddingArguments {
+  const void *table; // (rows, width); of the gradient dy (tokens, width)
+  void *y;           // (tokens, width)
+  Array ids, out, added; // out: the gradient (rows, width), to which it adds; added: what that begins as, or NULL
+  RowMap map;
+  int64_t tokens, rows, width;
+} EmbeddingArguments;
+
+// As RopeAttr (op/attributes.h). x, y: (tokens, heads, width)
+typedef struct RopeArguments {
+  const void *x;
+  void *y;
+  Array positions;
+  double theta, factor, low, high, original;
+  int64_t tokens, heads, width;
+  int32_t inverse, scaling;
+} RopeArguments;
+
+// Scalars, all fp64 or absent.
+typedef struct ScalarArguments { Array x[3], y[3]; double value; int64_t n; } ScalarArguments;
+
+// out[i, j] = Σ a[i, k] b[j, k] (+ added[i, j]) (+ bias[j])
+typedef struct ProductArguments {
+  Array a, b, added, bias, out;
+  int64_t rows, columns, depth, a_row, a_depth, b_column, b_depth;
+} ProductArguments;
+
+// q, out, dout, dq (b, s, g, r, d), k, v, dk, dv (b, t, g, d), logsumexp (b, g, r, s), delta (b, s, g, r): Σ dout out
+typedef struct AttentionArguments {
+  Array q, k, v, out, logsumexp, dout, dq, dk, dv;
+  void *delta;
+  const int32_t *documents, *key_documents;
+  RowMap queries, keys;
+  double scale;
+  int64_t b, s, t, g, r, d;
+  int32_t causal;
+} AttentionArguments;
+
+typedef enum HeadMode { HEAD_LOSS, HEAD_GRADIENT, HEAD_LOGITS } HeadMode;
+// A chunk of rows, from `first` on. logits (chunk, words), of the dtype of sums; targets, given: of all rows, the
+// second maximum, sum and target's logit of whole rows; stored: those of these words; dlogits: a copy of what logits
+// become. The latter, and losses, begin at the chunk.
+typedef struct HeadArguments {
+  void *logits;
+  double *losses;
+  Array targets, seed, given[3], stored[3], dlogits;
+  RowMap map;
+  int64_t first, words;
+  int32_t mode;
+} HeadArguments;

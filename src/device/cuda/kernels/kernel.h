@@ -1,0 +1,164 @@
+// All that differs between the two compilers of kernels: nvcc for cards, gcc for the emulated driver, under which each
+// thread is a fiber of the host's. Sources are in the common part of C11 and C++17.
+//
+// A kernel is KERNEL(name, Arguments) { … a.n … }. Grids and blocks have one dim. Every thread of a block comes to each
+// BARRIER, and all lanes of a warp to each shuffle.
+#pragma once
+#include "device/cuda/kernels/arguments.h"
+#include <math.h>
+#include <stdint.h>
+
+#define JOINED_(a, b) a##_##b
+#define JOINED(a, b) JOINED_(a, b)
+
+#ifdef __CUDACC__
+#include <cuda_fp16.h>
+// Four blocks a multiprocessor leave a thread 64 registers: unasked, ptxas spills some for the sake of more blocks.
+#define KERNEL_(name, Arguments) extern "C" __global__ void __launch_bounds__(BLOCK_THREADS, 4) name(const Arguments a)
+#define INLINE static __device__ __forceinline__
+#define THREAD ((int)threadIdx.x)
+#define THREADS ((int)blockDim.x)
+#define BLOCK ((int64_t)blockIdx.x)
+#define BLOCKS ((int64_t)gridDim.x)
+#define BARRIER() __syncthreads()
+#define BARRIER_OR(flag) __syncthreads_or(flag)
+#define SHUFFLE_FLOAT(value, mask) __shfl_xor_sync(0xffffffffu, value, mask)
+#define SHUFFLE_DOUBLE(value, mask) __shfl_xor_sync(0xffffffffu, value, mask)
+#define SHARED(type, name, count) __shared__ type name[count]
+#define ALIGNED16 alignas(16)
+INLINE uint32_t bits_of(float x) { return __float_as_uint(x); }
+INLINE float float_of(uint32_t bits) { return __uint_as_float(bits); }
+INLINE float widen_f16(uint16_t h) { return __half2float(__ushort_as_half(h)); }
+INLINE uint16_t narrow_f16(float x) { return __half_as_ushort(__float2half_rn(x)); }
+#else
+#include "base/half.h"
+#define KERNEL_(name, Arguments)                                                                                       \
+  void name(const void *arguments);                                                                                    \
+  static void name##_thread(const Arguments a);                                                                        \
+  void name(const void *arguments) { name##_thread(*(const Arguments *)arguments); }                                   \
+  extern const size_t name##_bytes;                                                                                    \
+  const size_t name##_bytes = sizeof(Arguments);                                                                       \
+  static void name##_thread(const Arguments a)
+#define INLINE static inline __attribute__((unused))
+typedef struct EmulatedHere { int thread, threads; int64_t block, blocks; } EmulatedHere;
+extern EmulatedHere emulated_here; // who runs
+void emulated_barrier(int line);
+int emulated_barrier_or(int flag, int line);
+double emulated_shuffle(double value, int mask, int line);
+void *emulated_shared(const void *site, size_t bytes); // this block's, full of NaN at first
+#define THREAD emulated_here.thread
+#define THREADS emulated_here.threads
+#define BLOCK emulated_here.block
+#define BLOCKS emulated_here.blocks
+#define BARRIER() emulated_barrier(__LINE__)
+#define BARRIER_OR(flag) emulated_barrier_or(flag, __LINE__)
+#define SHUFFLE_FLOAT(value, mask) (float)emulated_shuffle(value, mask, __LINE__)
+#define SHUFFLE_DOUBLE(value, mask) emulated_shuffle(value, mask, __LINE__)
+#define SHARED(type, name, count)                                                                                      \
+  static const char name##_site = 0;                                                                                   \
+  type *const name = (type *)emulated_shared(&name##_site, sizeof(type) * (count))
+#define ALIGNED16 _Alignas(16)
+INLINE uint32_t bits_of(float x) {
+  uint32_t bits;
+  memcpy(&bits, &x, sizeof bits);
+  return bits;
+}
+INLINE float float_of(uint32_t bits) {
+  float x;
+  memcpy(&x, &bits, sizeof x);
+  return x;
+}
+INLINE float widen_f16(uint16_t h) { return half_to_float(h); }
+INLINE uint16_t narrow_f16(float x) { return half_from_float(x); }
+#endif
+
+#define KERNEL(name, Arguments) KERNEL_(name, Arguments)
+
+// A function that does nothing, by whose name the host sees that a module was made of the sources that it knows.
+#define KERNEL_MARK(file) KERNEL(JOINED(JOINED(kernels, file), KERNELS_HASH), ScalarArguments) {}
+
+#define MINUS_INFINITY (-(float)INFINITY)
+
+INLINE float widen_bf16(uint16_t h) { return float_of((uint32_t)h << 16); }
+// To nearest even; a NaN stays one.
+INLINE uint16_t narrow_bf16(float x) {
+  uint32_t u = bits_of(x);
+  if ((u & 0x7fffffffu) > 0x7f800000u) return (uint16_t)(u >> 16 | 0x40u);
+  return (uint16_t)((u + 0x7fffu + (u >> 16 & 1u)) >> 16);
+}
+
+INLINE double array_double(Array x, int64_t i) {
+  switch (x.dtype) {
+  case DTYPE_F64: return ((const double *)x.data)[i];
+  case DTYPE_F32: return ((const float *)x.data)[i];
+  case DTYPE_BF16: return widen_bf16(((const uint16_t *)x.data)[i]);
+  case DTYPE_F16: return widen_f16(((const uint16_t *)x.data)[i]);
+  case DTYPE_I64: return (double)((const int64_t *)x.data)[i];
+  case DTYPE_I32: return ((const int32_t *)x.data)[i];
+  case DTYPE_U16: return ((const uint16_t *)x.data)[i];
+  default: return ((const uint8_t *)x.data)[i];
+  }
+}
+INLINE float array_float(Array x, int64_t i) {
+  switch (x.dtype) {
+  case DTYPE_F32: return ((const float *)x.data)[i];
+  case DTYPE_BF16: return widen_bf16(((const uint16_t *)x.data)[i]);
+  case DTYPE_F16: return widen_f16(((const uint16_t *)x.data)[i]);
+  default: return (float)array_double(x, i);
+  }
+}
+// Floating-point dtypes only.
+INLINE void array_put_float(Array x, int64_t i, float value) {
+  switch (x.dtype) {
+  case DTYPE_F64: ((double *)x.data)[i] = value; return;
+  case DTYPE_F32: ((float *)x.data)[i] = value; return;
+  case DTYPE_BF16: ((uint16_t *)x.data)[i] = narrow_bf16(value); return;
+  default: ((uint16_t *)x.data)[i] = narrow_f16(value); return;
+  }
+}
+INLINE void array_put_double(Array x, int64_t i, double value) {
+  if (x.dtype == DTYPE_F64) ((double *)x.data)[i] = value;
+  else array_put_float(x, i, (float)value);
+}
+INLINE int64_t array_integer(Array x, int64_t i) {
+  return x.dtype == DTYPE_I32 ? ((const int32_t *)x.data)[i] : (int64_t)array_double(x, i);
+}
+
+// As index_map and index_local (op/op.h).
+INLINE int64_t map_global(const RowMap *m, int64_t i) {
+  int r = m->runs > 1 && i >= m->local[1];
+  return m->global[r] + (i - m->local[r]);
+}
+INLINE int64_t map_local(const RowMap *m, int64_t i) {
+  for (int r = 0; r < (int)m->runs; r++) {
+    int64_t end = r + 1 < (int)m->runs ? m->local[1] : m->valid, local = m->local[r] + (i - m->global[r]);
+    if (i >= m->global[r] && local < end && local < m->valid) return local;
+  }
+  return -1;
+}
+
+// Sums over a block in an order that only its size decides; every thread gets them. scratch: WARP shared elements.
+#define BLOCK_REDUCTIONS(REAL_, name, SHUFFLE_)                                                                        \
+  INLINE REAL_ block_sum_##name(REAL_ x, REAL_ *scratch) {                                                             \
+    for (int mask = WARP / 2; mask; mask /= 2) x += SHUFFLE_(x, mask);                                                 \
+    if (THREAD % WARP == 0) scratch[THREAD / WARP] = x;                                                                \
+    UNLESS_FAULT(kernel_sum_without_barrier) BARRIER();                                                                \
+    REAL_ sum = 0;                                                                                                     \
+    for (int w = 0; w < THREADS / WARP; w++) sum += scratch[w];                                                        \
+    UNLESS_FAULT(kernel_scratch_is_used_again) BARRIER();                                                              \
+    return sum;                                                                                                        \
+  }                                                                                                                    \
+  INLINE REAL_ block_max_##name(REAL_ x, REAL_ *scratch) {                                                             \
+    for (int mask = WARP / 2; mask; mask /= 2) {                                                                       \
+      REAL_ other = SHUFFLE_(x, mask);                                                                                 \
+      x = other > x ? other : x;                                                                                       \
+    }                                                                                                                  \
+    if (THREAD % WARP == 0) scratch[THREAD / WARP] = x;                                                                \
+    BARRIER();                                                                                                         \
+    x = scratch[0];                                                                                                    \
+    for (int w = 1; w < THREADS / WARP; w++) x = scratch[w] > x ? scratch[w] : x;                                      \
+    BARRIER();                                                                                                         \
+    return x;                                                                                                          \
+  }
+BLOCK_REDUCTIONS(float, f32, SHUFFLE_FLOAT)
+BLOCK_REDUCTIONS(double, f64, SHUFFLE_DOUBLE)

@@ -1,0 +1,56 @@
+// Embeddings, rotary positions, and the scalars of a step's end.
+#include "device/cuda/kernels/kernel.h"
+
+KERNEL_MARK(lookups)
+
+// Angle per position of pair i, as rope_frequency (op/formula.h).
+INLINE double frequency_of(const RopeArguments *a, int64_t pair) {
+  const double f = pow(a->theta, -2.0 * (double)pair / (double)a->width);
+  if (a->scaling == 2) return f / a->factor;
+  if (a->scaling != 1) return f;
+  const double waves = a->original * f / 6.283185307179586476925;
+  if (waves < a->low) return f / a->factor;
+  if (waves > a->high) return f;
+  const double smooth = (waves - a->low) / (a->high - a->low);
+  return (1 - smooth) * f / a->factor + smooth * f;
+}
+
+// Scalars: one thread of a warp works.
+#define SCALAR(x) array_double(x, 0)
+INLINE double at_least_one(double x) { return x > 1 ? x : 1; }
+
+KERNEL(gradient_seed_f64, ScalarArguments) {
+  if (THREAD) return;
+  array_put_double(a.y[0], 0, (a.x[1].data ? SCALAR(a.x[1]) : 1) / at_least_one(SCALAR(a.x[0])));
+}
+
+KERNEL(mean_loss_f64, ScalarArguments) {
+  if (THREAD) return;
+  array_put_double(a.y[0], 0, SCALAR(a.x[0]) / at_least_one(SCALAR(a.x[1])));
+}
+
+// value: the greatest norm, or 0
+KERNEL(clip_f64, ScalarArguments) {
+  if (THREAD) return;
+  const double scale = a.x[1].data ? SCALAR(a.x[1]) : 1, norm = sqrt(SCALAR(a.x[0])) / scale;
+  const int trial = a.x[2].data && isnan(SCALAR(a.x[2])), skip = !isfinite(norm) || trial;
+  array_put_double(a.y[0], 0, norm);
+  array_put_double(a.y[1], 0, skip ? 0 : (a.value > 0 && norm > a.value ? a.value / norm : 1) / scale);
+  array_put_double(a.y[2], 0, skip);
+}
+
+// step, skip
+KERNEL(advance_f64, ScalarArguments) {
+  if (THREAD == 0) array_put_double(a.y[0], 0, SCALAR(a.x[0]) + (SCALAR(a.x[1]) == 0));
+}
+
+KERNEL(count_targets_f64, ScalarArguments) {
+  SHARED(double, scratch, WARP);
+  double count = 0;
+  for (int64_t i = THREAD; i < a.n; i += THREADS) count += array_integer(a.x[0], i) >= 0;
+  count = block_sum_f64(count, scratch);
+  if (THREAD == 0) array_put_double(a.y[0], 0, count);
+}
+
+#define OF_ELEMENTS "device/cuda/kernels/lookups.h"
+#include "device/cuda/kernels/each_real.h"

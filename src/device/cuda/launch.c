@@ -1,0 +1,134 @@
+// Launches, the table of ops that have kernels, and which of them run there.
+#include "device/cuda/launch.h"
+#include <stdlib.h>
+#include <string.h>
+
+static const struct OpKernel {
+  Op op;
+  void (*launch)(Launch *l);
+  int (*fits)(const KernelCall *call, Dtype dtype);
+  size_t (*workspace)(const Operand *input, const Operand *output, const void *attr, int threads);
+} table[] = {
+#define OP_KERNEL(op, launch, fits, workspace) {op, launch, fits, workspace},
+#include "device/cuda/op_kernels.def"
+#undef OP_KERNEL
+};
+enum { ROWS = sizeof table / sizeof *table };
+
+static int has_dtype(Dtype dtype) {
+  return dtype == DTYPE_F64 || dtype == DTYPE_F32 || dtype == DTYPE_BF16 || dtype == DTYPE_F16;
+}
+
+int kernels_find(Op op, Dtype dtype, DeviceKernel *kernel) {
+  for (int i = 0; i < ROWS; i++)
+    if (table[i].op == op && has_dtype(dtype) && !fallback_takes(op)) {
+      *kernel = (DeviceKernel){.workspace = table[i].workspace};
+      return 1;
+    }
+  return 0;
+}
+
+// An op with a kernel, and how it runs on the host where its operands do not fit.
+typedef struct Bound { const struct OpKernel *row; Dtype dtype; DeviceBound host; } Bound;
+
+int kernels_bind(const DeviceKernel *kernel, const KernelCall *call, Arena *arena, DeviceBound *bound, Error *error) {
+  Bound *b = arena_array(arena, Bound, 1);
+  *b = (Bound){.dtype = kernel->dtype};
+  for (int i = 0; i < ROWS && !kernel->on_host; i++)
+    if (table[i].op == kernel->op) b->row = &table[i];
+  *bound = (DeviceBound){.own = b};
+  return fallback_bind(kernel, call, arena, &b->host, error);
+}
+
+void kernels_run(CudaQueue *queue, const DeviceBound *bound, const KernelCall *call) {
+  const Bound *b = bound->own;
+  if (cuda_has_failed(queue)) return;
+  if (!b->row || !queue->instance->has_kernels || !b->row->fits(call, b->dtype)) {
+    fallback_run(queue, &b->host, call);
+    return;
+  }
+  Launch l = {.queue = queue, .call = call, .op = op_name(b->row->op), .dtype = b->dtype};
+  b->row->launch(&l);
+}
+
+// Parts of a launch ------------------------------------------------------------------------------------------------
+
+void *launch_bytes(Launch *l, const char *name, void *at, int64_t bytes, unsigned mode) {
+  if (!at || bytes <= 0) return NULL;
+  CHECK(l->operands < LAUNCH_OPERANDS, "%s has too many operands", l->op);
+  l->operand[l->operands++] = (CudaOperand){name, (CudaPointer)(uintptr_t)at, (size_t)bytes, mode};
+  return at;
+}
+
+void *launch_operand(Launch *l, const char *name, const Operand *x, unsigned mode) {
+  return launch_bytes(l, name, x->data, x->data ? operand_elements(x) * (int64_t)dtype_size(x->dtype) : 0, mode);
+}
+
+Array launch_array(Launch *l, const char *name, const Operand *x, unsigned mode) {
+  return (Array){launch_operand(l, name, x, mode), (int32_t)x->dtype};
+}
+
+int block_threads(int64_t n) {
+  return n >= BLOCK_THREADS ? BLOCK_THREADS : n <= WARP ? WARP : (int)divide_up(n, WARP) * WARP;
+}
+
+RowMap launch_map(const IndexMap *map) {
+  RowMap m = {.valid = map->valid, .runs = map->runs};
+  for (int r = 0; r < 2; r++) {
+    m.local[r] = map->run[r].local;
+    m.global[r] = map->run[r].global;
+  }
+  return m;
+}
+
+int64_t launch_valid(const Operand *x) {
+  for (int i = 1; i < x->rank; i++)
+    if (x->map[i].valid < x->size[i]) return -1;
+  return x->rank ? x->map[0].valid * operand_extent(x, 1, x->rank) : 1;
+}
+
+void launch_kernel(Launch *l, CudaKernel kernel, int64_t blocks, int threads, const void *arguments) {
+  CudaQueue *q = l->queue;
+  const CudaDriver *driver = q->instance->driver;
+  void *parameter = (void *)(uintptr_t)arguments;
+  int operands = l->operands;
+  l->operands = 0;
+  if (blocks <= 0 || cuda_has_failed(q)) return;
+  CHECK(blocks <= INT32_MAX, "%s has more blocks than a grid", l->op);
+  if (driver->takes_operands) driver->takes_operands(l->operand, operands);
+  CudaResult result = driver->cuLaunchKernel(q->instance->function[kernel][l->dtype], (unsigned)blocks, 1, 1,
+                                             (unsigned)threads, 1, 1, 0, q->stream, &parameter, NULL);
+  if (cuda_noted(q, result, "cuLaunchKernel", l->op) || !q->instance->waits) return;
+  cuda_noted(q, driver->cuStreamSynchronize(q->stream), "cuStreamSynchronize", l->op);
+}
+
+// Which operands fit --------------------------------------------------------------------------------------------------
+
+static int is_float_or_absent(const Operand *x) { return !x->data || dtype_is_float(x->dtype); }
+
+int fits_any(const KernelCall *call, Dtype dtype) { return 1; }
+
+int fits_one_dtype(const KernelCall *call, Dtype dtype) {
+  if (call->ninput > MOST_TERMS) return 0;
+  for (int k = 0; k < call->ninput; k++)
+    if (call->input[k].data && call->input[k].dtype != dtype) return 0;
+  for (int k = 0; k < call->noutput; k++)
+    if (call->output[k].dtype != dtype) return 0;
+  return 1;
+}
+
+int fits_floats(const KernelCall *call, Dtype dtype) {
+  for (int k = 0; k < call->noutput; k++)
+    if (!is_float_or_absent(&call->output[k])) return 0;
+  return 1;
+}
+
+// The first input and output are the kernel's; others have any dtype.
+int fits_first(const KernelCall *call, Dtype dtype) {
+  return call->input[0].dtype == dtype && call->output[0].dtype == dtype;
+}
+
+// Valid elements come first.
+int fits_prefix(const KernelCall *call, Dtype dtype) {
+  return launch_valid(&call->input[0]) >= 0 && (!call->noutput || launch_valid(&call->output[0]) >= 0);
+}

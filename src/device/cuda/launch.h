@@ -1,0 +1,51 @@
+// How an op becomes launches of kernels: files ops_*.c have a function for each, which fills the arguments of kernels
+// (kernels/arguments.h) and names what these read and write.
+#pragma once
+#include "device/cuda/cuda_device.h"
+#include "device/cuda/kernels/arguments.h"
+
+enum { LAUNCH_OPERANDS = 24 };
+
+// One call of an op, and the operands of its next launch.
+typedef struct Launch {
+  CudaQueue *queue;
+  const KernelCall *call;
+  const char *op;
+  Dtype dtype; // of the kernel: that of the first floating-point operand
+  CudaOperand operand[LAUNCH_OPERANDS];
+  int operands;
+} Launch;
+
+// The address of an operand, which the next launch reads, writes or both (CUDA_READS …); NULL: it is absent or empty.
+void *launch_operand(Launch *l, const char *name, const Operand *x, unsigned mode);
+Array launch_array(Launch *l, const char *name, const Operand *x, unsigned mode);
+// The same of `bytes` at an address.
+void *launch_bytes(Launch *l, const char *name, void *at, int64_t bytes, unsigned mode);
+// Puts the kernel into the queue, and forgets the operands. No blocks: nothing is done. threads: a multiple of WARP.
+void launch_kernel(Launch *l, CudaKernel kernel, int64_t blocks, int threads, const void *arguments);
+
+static inline const Operand *launch_input(const Launch *l, int k) { return &l->call->input[k]; }
+static inline const Operand *launch_output(const Launch *l, int k) { return &l->call->output[k]; }
+// Bytes of a sum: kernels for narrow dtypes add up in fp32.
+static inline int64_t sum_bytes(Dtype dtype) { return dtype == DTYPE_F64 ? 8 : 4; }
+static inline Dtype sum_dtype(Dtype dtype) { return dtype == DTYPE_F64 ? DTYPE_F64 : DTYPE_F32; }
+static inline int64_t divide_up(int64_t n, int64_t by) { return (n + by - 1) / by; }
+// Threads of a block that has n elements to share.
+int block_threads(int64_t n);
+RowMap launch_map(const IndexMap *map);
+// Valid elements, where these come first; -1: they do not.
+int64_t launch_valid(const Operand *x);
+
+// Of matrices that are operands of the launch already.
+void launch_product(Launch *l, const ProductArguments *arguments);
+
+#define OP_KERNEL(op, launch, fits, workspace)                                                                         \
+  void launch(Launch *l);                                                                                              \
+  int fits(const KernelCall *call, Dtype dtype);
+#include "device/cuda/op_kernels.def"
+#undef OP_KERNEL
+size_t cuda_reduce_workspace(const Operand *input, const Operand *output, const void *attr, int threads);
+size_t cuda_norm_grad_workspace(const Operand *input, const Operand *output, const void *attr, int threads);
+size_t cuda_sum_squares_workspace(const Operand *input, const Operand *output, const void *attr, int threads);
+size_t cuda_attention_grad_workspace(const Operand *input, const Operand *output, const void *attr, int threads);
+size_t cuda_head_workspace(const Operand *input, const Operand *output, const void *attr, int threads);

@@ -1,0 +1,173 @@
+// Launches of the head: logits of a chunk of rows at a time, what they become, and the products with them.
+#include "device/cuda/launch.h"
+
+enum { MOST_LOGITS = 128 << 20, ROWS_OF_A_TILE = 64 };
+
+// Elements of a row's logits, of the dtype of sums. Losses of all rows lie before the logits.
+static int64_t words_of(const Operand *input) { return input[1].size[0]; }
+static int64_t rows_of(const Operand *input) { return operand_extent(&input[0], 0, 2); }
+static int64_t losses_bytes(int64_t rows) { return divide_up(rows * (int64_t)sizeof(double), 256) * 256; }
+
+static int64_t rows_at_once(int64_t rows, int64_t row_bytes) {
+  int64_t most = MOST_LOGITS / (row_bytes + 1) / ROWS_OF_A_TILE * ROWS_OF_A_TILE;
+  if (most < ROWS_OF_A_TILE) most = ROWS_OF_A_TILE;
+  return rows < most ? rows : most;
+}
+
+size_t cuda_head_workspace(const Operand *input, const Operand *output, const void *attr, int threads) {
+  int64_t rows = rows_of(input), row_bytes = words_of(input) * sum_bytes(input[0].dtype);
+  return (size_t)(losses_bytes(rows) + rows_at_once(rows, row_bytes) * row_bytes);
+}
+
+typedef struct Head {
+  Launch *l;
+  const Operand *x, *w;
+  int64_t rows, words, e, row_bytes, first, count; // first, count: of the chunk
+  HeadArguments a;
+  double *losses; // (rows), where there is a loss
+  const Operand *loss, *dx, *dw, *dlogits, *added, *stored[3];
+} Head;
+
+// Rows of an array that begins at the chunk.
+static Array rows_from(const Head *h, const Operand *x, int64_t width, const char *name, unsigned mode) {
+  char *at = (char *)x->data + h->first * width * (int64_t)dtype_size(x->dtype);
+  return (Array){launch_bytes(h->l, name, at, h->count * width * (int64_t)dtype_size(x->dtype), mode),
+                 (int32_t)x->dtype};
+}
+
+static Array logits_of(const Head *h, unsigned mode) {
+  return (Array){launch_bytes(h->l, "logits", h->a.logits, h->count * h->row_bytes, mode),
+                 (int32_t)sum_dtype(h->l->dtype)};
+}
+
+static void make_logits(Head *h) {
+  ProductArguments p = {.rows = h->count, .columns = h->words, .depth = h->e, .a_row = h->e, .a_depth = 1,
+                        .b_column = h->e, .b_depth = 1};
+  p.a = rows_from(h, h->x, h->e, "x", CUDA_READS);
+  p.b = launch_array(h->l, "w", h->w, CUDA_READS);
+  p.out = logits_of(h, CUDA_WRITES);
+  launch_product(h->l, &p);
+}
+
+static void use_logits(Head *h) {
+  static const char *const given[] = {"maximum", "sum", "target"};
+  static const char *const stored[] = {"new maximum", "new sum", "new target"};
+  HeadArguments a = h->a;
+  const KernelCall *call = h->l->call;
+  logits_of(h, CUDA_READS | CUDA_WRITES);
+  launch_array(h->l, "targets", &call->input[2], CUDA_READS);
+  if (a.seed.data) launch_array(h->l, "seed", &call->input[3], CUDA_READS);
+  for (int k = 0; k < 3; k++) {
+    launch_bytes(h->l, given[k], a.given[k].data, h->rows * (int64_t)dtype_size((Dtype)a.given[k].dtype), CUDA_READS);
+    if (h->stored[k]) a.stored[k] = rows_from(h, h->stored[k], 1, stored[k], CUDA_WRITES);
+  }
+  if (h->loss)
+    a.losses = launch_bytes(h->l, "losses", h->losses + h->first, h->count * (int64_t)sizeof(double), CUDA_WRITES);
+  if (h->dlogits) a.dlogits = rows_from(h, h->dlogits, h->words, "dlogits", CUDA_WRITES);
+  a.first = h->first;
+  launch_kernel(h->l, CUDA_KERNEL_head, h->count, block_threads(h->words), &a);
+}
+
+// dx = dlogits w, and dw (+)= dlogitsᵀ x
+static void use_gradients(Head *h) {
+  ProductArguments p = {.rows = h->count, .columns = h->e, .depth = h->words, .a_row = h->words, .a_depth = 1,
+                        .b_column = 1, .b_depth = h->e};
+  if (h->dx) {
+    p.a = logits_of(h, CUDA_READS);
+    p.b = launch_array(h->l, "w", h->w, CUDA_READS);
+    p.out = rows_from(h, h->dx, h->e, "dx", CUDA_WRITES);
+    launch_product(h->l, &p);
+  }
+  if (!h->dw) return;
+  p = (ProductArguments){.rows = h->words, .columns = h->e, .depth = h->count, .a_row = 1, .a_depth = h->words,
+                         .b_column = 1, .b_depth = h->e};
+  p.a = logits_of(h, CUDA_READS);
+  p.b = rows_from(h, h->x, h->e, "x", CUDA_READS);
+  if (h->first || h->added) p.added = launch_array(h->l, "added", h->first ? h->dw : h->added, CUDA_READS);
+  p.out = launch_array(h->l, "dw", h->dw, CUDA_WRITES);
+  launch_product(h->l, &p);
+}
+
+static void add_losses(Head *h) {
+  SumArguments a = {.n = h->rows};
+  a.partial = launch_bytes(h->l, "losses", h->losses, h->rows * (int64_t)sizeof(double), CUDA_READS);
+  a.out = launch_array(h->l, "loss", h->loss, CUDA_WRITES);
+  launch_kernel(h->l, CUDA_KERNEL_sum, 1, block_threads(h->rows), &a);
+}
+
+static Head head_of(Launch *l) {
+  const Operand *in = l->call->input;
+  Head h = {.l = l, .x = &in[0], .w = &in[1], .rows = rows_of(in), .words = words_of(in), .e = in[1].size[1]};
+  h.row_bytes = h.words * sum_bytes(l->dtype);
+  h.a = (HeadArguments){.targets = {in[2].data, (int32_t)in[2].dtype}, .map = launch_map(&in[1].map[0]),
+                        .words = h.words, .mode = HEAD_LOSS};
+  return h;
+}
+
+static Array array_of(const Operand *x) { return (Array){x->data, (int32_t)x->dtype}; }
+
+// Names what the op gives and is given, by its place among the operands (op/linear_cross_entropy.c).
+static void name_operands(Head *h, Op op) {
+  const KernelCall *call = h->l->call;
+  const Operand *in = call->input, *out = call->output;
+  const CrossEntropyAttr *attr = call->attr;
+  int statistics = op == OP_CROSS_ENTROPY_STATISTICS, weight = op == OP_CROSS_ENTROPY_WEIGHT;
+  for (int k = 0; k < 3 && statistics; k++) h->stored[k] = &out[k];
+  if (statistics) return;
+  int given = op == OP_CROSS_ENTROPY_APPLY ? 3 : weight ? 2 : 0;
+  for (int k = 0; k < given; k++) h->a.given[k] = array_of(&in[4 + k]);
+  if (!weight) h->loss = &out[0];
+  if (!weight && call->noutput == 4)
+    for (int k = 0; k < 2; k++) h->stored[k] = &out[2 + k];
+  if (!attr->gradient) return;
+  h->a.mode = HEAD_GRADIENT;
+  h->a.seed = array_of(&in[3]);
+  if (!weight) h->dx = &out[1];
+  if (attr->split == CROSS_ENTROPY_DLOGITS) h->dlogits = &out[2];
+  if (!attr->split) h->dw = &out[weight ? 0 : 2];
+  if (call_adds(call, attr->accumulate)) h->added = &in[call->ninput - 1];
+}
+
+// dw of no rows: what it is added to.
+static void no_rows(Head *h) {
+  ProductArguments p = {.rows = h->words, .columns = h->e, .a_row = 1, .a_depth = 1, .b_column = 1, .b_depth = 1};
+  if (!h->dw) return;
+  if (h->added) p.added = launch_array(h->l, "added", h->added, CUDA_READS);
+  p.out = launch_array(h->l, "dw", h->dw, CUDA_WRITES);
+  launch_product(h->l, &p);
+}
+
+// Chunks are as large as the workspace lets them be.
+static void launch_head(Launch *l, Op op) {
+  Head h = head_of(l);
+  name_operands(&h, op);
+  int64_t before = losses_bytes(h.rows), most = ((int64_t)l->call->workspace_size - before) / h.row_bytes;
+  h.a.logits = (char *)l->call->workspace + before;
+  if (h.loss) h.losses = l->call->workspace;
+  if (!h.rows) no_rows(&h);
+  CHECK(most > 0 || !h.rows, "%s has no workspace", l->op);
+  for (h.first = 0; h.first < h.rows; h.first += h.count) {
+    h.count = h.rows - h.first < most ? h.rows - h.first : most;
+    make_logits(&h);
+    use_logits(&h);
+    if (h.a.mode == HEAD_GRADIENT) use_gradients(&h);
+  }
+  if (h.loss) add_losses(&h);
+}
+
+void launch_cross_entropy(Launch *l) { launch_head(l, OP_LINEAR_CROSS_ENTROPY); }
+void launch_cross_entropy_statistics(Launch *l) { launch_head(l, OP_CROSS_ENTROPY_STATISTICS); }
+void launch_cross_entropy_apply(Launch *l) { launch_head(l, OP_CROSS_ENTROPY_APPLY); }
+void launch_cross_entropy_weight(Launch *l) { launch_head(l, OP_CROSS_ENTROPY_WEIGHT); }
+
+// In their output, all at once.
+void launch_logits(Launch *l) {
+  Head h = head_of(l);
+  h.count = h.rows;
+  h.a.mode = HEAD_LOGITS;
+  h.a.logits = launch_output(l, 0)->data;
+  for (int k = 0; k < 2; k++) h.stored[k] = launch_output(l, 1 + k);
+  if (!h.rows) return;
+  make_logits(&h);
+  use_logits(&h);
+}

@@ -1,0 +1,144 @@
+// Launches of norms, sums and everything else that goes by rows.
+#include "device/cuda/launch.h"
+#include <string.h>
+
+enum { LEAST_ROWS = 32, MOST_CHUNKS = 256, SUM_EACH = 4096, MOST_SUMS = 1024 };
+
+static int64_t width_of(const Operand *x) { return x->size[x->rank - 1]; }
+static int64_t rows_of(const Operand *x) { return operand_extent(x, 0, x->rank - 1); }
+
+// Sums over rows ------------------------------------------------------------------------------------------------------
+
+static int64_t rows_of_a_chunk(int64_t rows) {
+  int64_t each = divide_up(rows, MOST_CHUNKS);
+  return each > LEAST_ROWS ? each : LEAST_ROWS;
+}
+
+static int64_t partial_bytes(int64_t rows, int64_t width, int sums, Dtype dtype) {
+  return divide_up(rows, rows_of_a_chunk(rows)) * width * sums * sum_bytes(dtype);
+}
+
+size_t cuda_reduce_workspace(const Operand *input, const Operand *output, const void *attr, int threads) {
+  int64_t width = operand_elements(output), rows = operand_extent(input, 0, input->rank - output->rank);
+  return (size_t)partial_bytes(rows, width, 1, input->dtype);
+}
+
+// The operands of *a are those of the first launch already.
+static void launch_columns(Launch *l, const ColumnsArguments *of, const Operand *out[2]) {
+  ColumnsArguments whole = *of, *a = &whole;
+  a->each = rows_of_a_chunk(a->rows);
+  a->chunks = divide_up(a->rows, a->each);
+  int64_t bytes = partial_bytes(a->rows, a->width, a->sums, l->dtype);
+  int threads = block_threads(a->width);
+  int64_t across = divide_up(a->width, threads);
+  a->partial = launch_bytes(l, "partial", l->call->workspace, bytes, CUDA_WRITES);
+  launch_kernel(l, CUDA_KERNEL_columns, across * a->chunks, threads, a);
+  *a = (ColumnsArguments){.partial = a->partial, .width = a->width, .chunks = a->chunks, .sums = a->sums};
+  launch_bytes(l, "partial", a->partial, bytes, CUDA_READS);
+  for (int k = 0; k < a->sums; k++) a->out[k] = launch_array(l, k ? "out2" : "out", out[k], CUDA_WRITES);
+  launch_kernel(l, CUDA_KERNEL_columns_total, across, threads, a);
+}
+
+void launch_reduce(Launch *l) {
+  const Operand *x = launch_input(l, 0), *out = launch_output(l, 0);
+  ColumnsArguments a = {.sums = 1, .width = operand_elements(out), .rows = operand_extent(x, 0, x->rank - out->rank)};
+  a.dy = launch_operand(l, "x", x, CUDA_READS);
+  launch_columns(l, &a, (const Operand *[2]){out});
+}
+
+// Norms ---------------------------------------------------------------------------------------------------------------
+
+// x and y, and what is added first, are of the kernel's dtype.
+int fits_norm(const KernelCall *call, Dtype dtype) {
+  int sum = ((const NormAttr *)call->attr)->sum;
+  return call->input[0].dtype == dtype && call->output[0].dtype == dtype &&
+         (!sum || (call->input[call->ninput - 1].dtype == dtype && call->output[call->noutput - 1].dtype == dtype));
+}
+
+static NormArguments norm_of(Launch *l) {
+  const NormAttr *attr = l->call->attr;
+  const Operand *x = launch_input(l, 0);
+  NormArguments a = {.epsilon = attr->epsilon, .rows = rows_of(x), .width = width_of(x)};
+  a.x = launch_operand(l, "x", x, CUDA_READS);
+  a.y = launch_operand(l, "y", launch_output(l, 0), CUDA_WRITES);
+  a.gain = launch_array(l, "gain", launch_input(l, 1), CUDA_READS);
+  if (!attr->sum) return a;
+  a.added = launch_operand(l, "added", launch_input(l, l->call->ninput - 1), CUDA_READS);
+  a.sum = launch_operand(l, "sum", launch_output(l, l->call->noutput - 1), CUDA_WRITES);
+  return a;
+}
+
+void launch_layer_norm(Launch *l) {
+  NormArguments a = norm_of(l);
+  a.bias = launch_array(l, "bias", launch_input(l, 2), CUDA_READS);
+  a.mean = launch_array(l, "mean", launch_output(l, 1), CUDA_WRITES);
+  a.rstd = launch_array(l, "rstd", launch_output(l, 2), CUDA_WRITES);
+  launch_kernel(l, CUDA_KERNEL_layer_norm, a.rows, block_threads(a.width), &a);
+}
+
+void launch_rms_norm(Launch *l) {
+  NormArguments a = norm_of(l);
+  a.rstd = launch_array(l, "rstd", launch_output(l, 1), CUDA_WRITES);
+  launch_kernel(l, CUDA_KERNEL_rms_norm, a.rows, block_threads(a.width), &a);
+}
+
+int fits_norm_grad(const KernelCall *call, Dtype dtype) {
+  int accumulate = call_adds(call, ((const NormAttr *)call->attr)->accumulate);
+  return call->input[0].dtype == dtype && call->input[1].dtype == dtype && call->output[0].dtype == dtype &&
+         (!accumulate || call->input[call->ninput - 1].dtype == dtype);
+}
+
+size_t cuda_norm_grad_workspace(const Operand *input, const Operand *output, const void *attr, int threads) {
+  return (size_t)partial_bytes(rows_of(&input[1]), width_of(&input[1]), 2, input[0].dtype);
+}
+
+// mean NULL: of an RMS norm. Sums for gain and bias first: dx may lie in the memory of what it is added to only.
+static void launch_norm_grad(Launch *l, const Operand *mean, const Operand *rstd) {
+  const KernelCall *call = l->call;
+  const Operand *dy = launch_input(l, 0), *x = launch_input(l, 1), *gain = launch_input(l, 2);
+  ColumnsArguments c = {.rows = rows_of(x), .width = width_of(x), .sums = call->noutput - 1};
+  c.dy = launch_operand(l, "dy", dy, CUDA_READS);
+  c.x = launch_operand(l, "x", x, CUDA_READS);
+  if (mean) c.mean = launch_array(l, "mean", mean, CUDA_READS);
+  c.rstd = launch_array(l, "rstd", rstd, CUDA_READS);
+  launch_columns(l, &c, (const Operand *[2]){&call->output[1], call->noutput > 2 ? &call->output[2] : NULL});
+  NormGradArguments a = {.rows = c.rows, .width = c.width, .mean = c.mean, .rstd = c.rstd};
+  a.dy = launch_operand(l, "dy", dy, CUDA_READS);
+  a.x = launch_operand(l, "x", x, CUDA_READS);
+  a.gain = launch_array(l, "gain", gain, CUDA_READS);
+  if (mean) launch_array(l, "mean", mean, CUDA_READS);
+  launch_array(l, "rstd", rstd, CUDA_READS);
+  if (call_adds(call, ((const NormAttr *)call->attr)->accumulate))
+    a.added = launch_operand(l, "added", &call->input[call->ninput - 1], CUDA_READS);
+  a.dx = launch_operand(l, "dx", launch_output(l, 0), CUDA_WRITES);
+  launch_kernel(l, CUDA_KERNEL_norm_grad, a.rows, block_threads(a.width), &a);
+}
+void launch_layer_norm_grad(Launch *l) { launch_norm_grad(l, launch_input(l, 3), launch_input(l, 4)); }
+void launch_rms_norm_grad(Launch *l) { launch_norm_grad(l, NULL, launch_input(l, 3)); }
+
+// Sums of everything --------------------------------------------------------------------------------------------------
+
+static int64_t elements_of_a_sum(int64_t n) {
+  int64_t each = divide_up(n, MOST_SUMS);
+  return each > SUM_EACH ? each : SUM_EACH;
+}
+
+size_t cuda_sum_squares_workspace(const Operand *input, const Operand *output, const void *attr, int threads) {
+  int64_t n = operand_elements(input);
+  return sizeof(double) * (size_t)(divide_up(n, elements_of_a_sum(n)) + 1);
+}
+
+void launch_sum_squares(Launch *l) {
+  const Operand *x = launch_input(l, 0);
+  int64_t n = operand_elements(x), each = elements_of_a_sum(n), blocks = divide_up(launch_valid(x), each),
+          bytes = blocks * (int64_t)sizeof(double);
+  SumArguments a = {.n = launch_valid(x), .each = each};
+  a.x = launch_operand(l, "x", x, CUDA_READS);
+  a.partial = launch_bytes(l, "partial", l->call->workspace, bytes, CUDA_WRITES);
+  launch_kernel(l, CUDA_KERNEL_sum_squares, blocks, block_threads(a.n), &a);
+  launch_bytes(l, "partial", l->call->workspace, bytes, CUDA_READS);
+  a.out = launch_array(l, "out", launch_output(l, 0), CUDA_WRITES);
+  a.x = NULL;
+  a.n = blocks;
+  launch_kernel(l, CUDA_KERNEL_sum, 1, block_threads(blocks), &a);
+}

@@ -1,0 +1,41 @@
+#!/bin/bash
+# tier 1; rooms infer cmd foresight
+# plait plan MODEL: the memory of generation by its parts, for keys of mesh, precision and infer, as the engine then has it.
+. "$SOURCE/tests/train/harness.sh" || exit 1
+model=$SOURCE/tests/model/golden/llama-tied # 2 layers, 2 key-value heads × 8: 256 bytes of cache a token in fp32
+
+number() { grep -o "\"$1\": [0-9.]*" plan.json | head -1 | sed 's/.*: //'; }
+plan() { "$PLAIT" plan "$model" --json "$@" >plan.json 2>log || fail "plan $*: $(cat log)"; }
+same() { [ "$2" = "$3" ] || fail "$1 is $2, not $3"; }
+
+plan infer.context=100 infer.requests=5
+same "a token" "$(number cache_token_bytes)" 256
+same "pages: 5 requests of 4 pages of 32" "$(number pages)" 20
+same "the cache" "$(number cache)" $((20 * 32 * 256))
+whole=$(number weights)
+plan infer.context=100 infer.requests=5 infer.page=10 mesh.tp=2 precision=fp64
+same "a token in fp64" "$(number cache_token_bytes)" 512
+same "half of the heads" "$(number cache)" $((5 * 100 * 256))
+same "weights of one of two ranks, in fp64, but for norms" "$((2 * whole / $(number weights)))" 1
+plan mesh.dp=2 infer.context=32 infer.kv_memory=30kB precision=bf16
+same "a token in bf16" "$(number cache_token_bytes)" 128
+same "pages in 30 kB: room for one more request is not needed" "$(number pages)" 7
+same "data ranks" "$(number data_ranks)" 2
+awk "BEGIN { exit !($(number weights) < 0.6 * $whole) }" || fail "weights in bf16: $(number weights) of $whole"
+awk "BEGIN { exit !($(number tokens_per_s) > 0) }" || fail "no speed: $(cat plan.json)"
+sum=$(($(number weights) + $(number cache) + $(number working) + $(number bound_instructions)))
+same "the sum of the parts" "$(number total)" "$sum"
+
+"$PLAIT" plan "$model" infer.context=128 infer.requests=3 --bytes >text 2>log || fail "text: $(cat log)"
+grep -q '^  cache  *98304   12 pages of 32 tokens$' text || fail "the cache: $(cat text)"
+grep -qE '^  tokens of each  *128  *64  *32$' text && grep -qE '^  this cache holds  *3  *6  *12$' text || fail "requests: $(cat text)"
+grep -qE '^  one request .* tokens/s' text || fail "speed: $(cat text)"
+
+refuse 2 '^plait plan: infer.kv_memory: a cache of 1.00 kB has room for 0 tokens, and one request may have 64: that takes 16.4 kB$' \
+  "$PLAIT" plan "$model" infer.kv_memory=1kB
+refuse 2 'is a folder, whose generation is planned; only --bytes and --json are for that$' "$PLAIT" plan "$model" --search
+refuse 2 '^plait plan: batch.global does nothing here; ' "$PLAIT" plan "$model" batch.global=2
+{ cat recipe.yaml && echo 'infer: {page: 4}'; } >trains.yaml
+refuse 2 '^plait plan: trains.yaml:[0-9:]* infer.page is for generation and not for training; plait generate takes it after the model$' \
+  "$PLAIT" plan trains.yaml
+finish
