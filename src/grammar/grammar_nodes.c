@@ -36,6 +36,7 @@ int grammar_word(Grammar *g, const char *text, size_t bytes) {
 
 int grammar_string(Grammar *g, StringAutomaton a) {
   vec_push(&g->strings, a);
+  g->cells += (int64_t)a.states * a.kinds + (int64_t)a.chars.states * 256;
   return grammar_add(g, (Node){.kind = NODE_STRING, .automaton = g->strings.count - 1, .rest = -1});
 }
 
@@ -45,6 +46,7 @@ int grammar_number(Grammar *g, bool integer, const NumberBounds *bounds) {
   NumberAutomaton a;
   number_automaton_make(&a, integer, bounds);
   vec_push(&g->numbers, a);
+  g->cells += (int64_t)a.states * NUMBER_CLASSES;
   int node = grammar_add(g, (Node){.kind = NODE_NUMBER, .automaton = g->numbers.count - 1, .rest = -1});
   if (plain) g->plain_number[integer] = node;
   return node;

@@ -50,6 +50,7 @@ struct Grammar {
   int root;
   int any, plain_string, plain_number[2]; // nodes that many schemas share; -1 until they are made
   MaskCache *cache;
+  int64_t cells; // of all tables of automata: how large the grammar is
 };
 
 Grammar *grammar_create(void);

@@ -327,7 +327,8 @@ int schema_compile(Schema *s, const json_t *schema) {
   int *slot = single ? NULL : memo_slot(s, schema);
   if (slot && *slot) return s->memo.data[*slot - 1].node;
   if (s->depth >= SCHEMA_DEPTH) return schema_refuse(s, "nests deeper than the %d that are built", SCHEMA_DEPTH);
-  if (s->g->nodes.count > SCHEMA_NODES) return schema_refuse(s, "makes the schema too large");
+  if (s->g->nodes.count > SCHEMA_NODES || s->g->cells > SCHEMA_CELLS)
+    return schema_refuse(s, "makes the schema too large");
   int mine = grammar_union(s->g, (int[]){0}, 1);
   if (slot) {
     SchemaMemo memo = {schema, mine};

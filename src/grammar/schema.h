@@ -2,7 +2,7 @@
 #pragma once
 #include "grammar/grammar_nodes.h"
 
-enum { SCHEMA_PATH = 512, SCHEMA_DEPTH = 200, SCHEMA_NODES = 200000 };
+enum { SCHEMA_PATH = 512, SCHEMA_DEPTH = 200, SCHEMA_NODES = 200000, SCHEMA_CELLS = 16 << 20 };
 
 typedef struct SchemaMemo { const json_t *schema; int node; } SchemaMemo;
 

@@ -70,7 +70,7 @@ static int strings_node(Schema *s, const StringWord *words, int count) {
 
 static int value_node(Schema *s, const json_t *value) {
   Grammar *g = s->g;
-  if (g->nodes.count > SCHEMA_NODES) return schema_refuse(s, "makes the schema too large");
+  if (g->nodes.count > SCHEMA_NODES || g->cells > SCHEMA_CELLS) return schema_refuse(s, "makes the schema too large");
   if (json_is_string(value))
     return strings_node(s, &(StringWord){json_string_value(value), json_string_length(value)}, 1);
   if (json_is_number(value)) return number_node(s, value);

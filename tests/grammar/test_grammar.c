@@ -277,6 +277,31 @@ static void test_white_space(void **state) {
   grammar_free(g);
 }
 
+static void append(ByteVector *text, const char *more) { bytes_append(text, more, strlen(more)); }
+
+// A short schema that grows when its parts are put together is refused before it takes long.
+static void test_growth(void **state) {
+  ByteVector text = {0};
+  char part[200];
+  append(&text, "{\"$ref\": \"#/$defs/d0\", \"$defs\": {");
+  for (int i = 0; i < 40; i++) {
+    snprintf(part, sizeof part,
+             "\"d%d\": {\"anyOf\": [{\"$ref\": \"#/$defs/d%d\", \"minLength\": %d}, {\"$ref\": \"#/$defs/d%d\", "
+             "\"maxLength\": %d}]}, ",
+             i, i + 1, i, i + 1, 500 - i);
+    append(&text, part);
+  }
+  append(&text, "\"d40\": {\"type\": \"string\", \"pattern\": \"^a*b*c*$\"}}}");
+  Grammar *g;
+  Error error = {0};
+  json_t *tree = json_loadb(text.data, (size_t)text.count, 0, NULL);
+  assert_non_null(tree);
+  assert_int_equal(grammar_from_schema(&g, tree, "schema", &error), PLAIT_BAD_INPUT);
+  assert_non_null(strstr(error.message, " makes the schema too large"));
+  json_decref(tree);
+  vec_free(&text);
+}
+
 static void test_object(void **state) {
   Grammar *g = grammar_any_object();
   assert_true(grammar_accepts(g, "{\"a\": [1]}", 10));
@@ -286,8 +311,9 @@ static void test_object(void **state) {
 
 int main(int argc, char **argv) {
   if (argc > 1 && !strcmp(argv[1], "drive")) return drive();
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_documents), cmocka_unit_test(test_walks),
-                                     cmocka_unit_test(test_refusals), cmocka_unit_test(test_nesting),
-                                     cmocka_unit_test(test_white_space), cmocka_unit_test(test_object)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_documents),   cmocka_unit_test(test_walks),
+                                     cmocka_unit_test(test_refusals),    cmocka_unit_test(test_nesting),
+                                     cmocka_unit_test(test_white_space), cmocka_unit_test(test_growth),
+                                     cmocka_unit_test(test_object)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
