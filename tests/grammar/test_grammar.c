@@ -113,6 +113,9 @@ static const struct { const char *schema, *documents[MOST];
     {"{\"type\": \"object\", \"required\": [\"x\"], \"properties\": {\"\xc3\xa9\\n\": {\"const\": 1}}}",
      {"{\"\xc3\xa9\\n\": 1, \"x\": 2}", "{\"\\u00e9\\n\": 1, \"x\": 2, \"y\": 3}", "{\"y\": 1, \"x\": 2}", NULL, "{}",
       "{\"y\": 1}", "{\"\\u00e9\\n\": 2, \"x\": 1}", NULL}},
+    {"{\"type\": \"object\", \"properties\": {\"a\": {}, \"b\": {}}, \"required\": [\"a\"]}",
+     {"{\"a\": 1, \"b\": 2}", "{\"c\": 0, \"a\": 1}", NULL, "{\"b\": 2}", "{\"c\": 0, \"b\": 1}",
+      "{\"b\": 2, \"a\": 1}", NULL}},
     {"{\"properties\": {\"a\": false, \"b\": {\"type\": \"null\"}}}",
      {"1", "{}", "{\"b\": null}", "{\"c\": 1}", NULL, "{\"a\": 1}", "{\"b\": 1}", NULL}},
     {"{\"type\": \"array\", \"items\": {\"type\": \"integer\"}, \"minItems\": 1, \"maxItems\": 3}",
@@ -261,6 +264,19 @@ static void test_nesting(void **state) {
   grammar_free(g);
 }
 
+// After a new line there may be an indent, of a bounded length.
+static void test_white_space(void **state) {
+  Grammar *g = grammar_of("{}");
+  GrammarState *s = grammar_begin(g);
+  int blanks = 0;
+  assert_true(grammar_take_bytes(s, "{\n", 2));
+  while (blanks < 1000 && grammar_take_bytes(s, blanks % 2 ? "\t" : " ", 1)) blanks++;
+  assert_int_equal(blanks, 64);
+  assert_true(grammar_take_bytes(s, "}", 1) && grammar_may_end(s));
+  grammar_end(s);
+  grammar_free(g);
+}
+
 static void test_object(void **state) {
   Grammar *g = grammar_any_object();
   assert_true(grammar_accepts(g, "{\"a\": [1]}", 10));
@@ -272,6 +288,6 @@ int main(int argc, char **argv) {
   if (argc > 1 && !strcmp(argv[1], "drive")) return drive();
   const struct CMUnitTest tests[] = {cmocka_unit_test(test_documents), cmocka_unit_test(test_walks),
                                      cmocka_unit_test(test_refusals), cmocka_unit_test(test_nesting),
-                                     cmocka_unit_test(test_object)};
+                                     cmocka_unit_test(test_white_space), cmocka_unit_test(test_object)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
