@@ -156,7 +156,8 @@ static void try_template(Chat *chat) {
     if (renders(chat, calls, tools, "value_x", "'argument_x'") && renders(chat, calls, tools, "argument_x", "\\\""))
       return;
   }
-  t->text_arguments = t->empty_content = false;
+  t->text_arguments = false; // it shows no calls: their messages then have a content that fails nowhere
+  t->empty_content = true;
 }
 
 static int parse_templates(Chat *chat, Error *error) {

@@ -17,9 +17,9 @@ typedef enum ChatForm {
 typedef struct Chat Chat;
 
 // `folder`: where tokenizer_config.json, chat_template.jinja and chat_template.json lie. template_path: a file that the
-// user gives instead of theirs, or NULL. `tokenizer` is borrowed. *chat is NULL and the code PLAIT_OK where the model
-// has no template and none is given. PLAIT_BAD_INPUT: the template cannot be read, or is not one that plait can
-// run; the sentence has file and line.
+// user gives instead of theirs, or the name of one of theirs, or NULL. `tokenizer` is borrowed. *chat is NULL and the
+// code PLAIT_OK where the model has no template and none is given. PLAIT_BAD_INPUT: the template cannot be read, or is
+// not one that plait can run; the sentence has file and line.
 int chat_open(Chat **chat, const char *folder, const char *template_path, const Tokenizer *tokenizer, Error *error);
 // The same with the texts of these files, {"tokenizer_config.json": "its text", …}, as ModelSource.files has them, and
 // the name of the model for messages. The template named "tool_use" is taken for prompts with tools, if there is one.

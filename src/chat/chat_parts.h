@@ -5,8 +5,9 @@
 
 // A template found in a model's files, and the special tokens that it may name.
 typedef struct ChatSource {
-  char *text, *tools_text; // owned; NULL: none. tools_text: of prompts with tools
-  size_t bytes, tools_bytes;
+  char *text, *tools_text, *named_text; // owned; NULL: none. tools_text: of prompts with tools; named_text: of the name
+                                        // that the user has given in the place of a file
+  size_t bytes, tools_bytes, named_bytes;
   char *name;              // for messages: the file
   json_t *specials;        // {"bos_token": "<s>", …}
 } ChatSource;

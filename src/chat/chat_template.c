@@ -25,8 +25,9 @@ static void take(char **text, size_t *bytes, const json_t *string) {
   memcpy(*text, json_string_value(string), *bytes);
 }
 
-// "chat_template" of tokenizer_config.json: a text, or a list of {"name", "template"}.
-static int take_template(ChatSource *s, const json_t *value, const char *path, Error *error) {
+// "chat_template" of tokenizer_config.json: a text, or a list of {"name", "template"}. wanted: the name of one that the
+// user has chosen, or NULL.
+static int take_template(ChatSource *s, const json_t *value, const char *path, const char *wanted, Error *error) {
   size_t i;
   json_t *item;
   if (json_is_string(value)) take(&s->text, &s->bytes, value);
@@ -35,6 +36,7 @@ static int take_template(ChatSource *s, const json_t *value, const char *path, E
     const json_t *text = json_object_get(item, "template");
     if (!name || !json_is_string(text))
       return error_set(error, PLAIT_BAD_INPUT, "%s: chat_template[%zu] has no name, or no template", path, i);
+    if (wanted && !strcmp(name, wanted)) take(&s->named_text, &s->named_bytes, text);
     if (!strcmp(name, "tool_use")) take(&s->tools_text, &s->tools_bytes, text);
     else if (!strcmp(name, "default") || !s->text) take(&s->text, &s->bytes, text);
   }
@@ -55,7 +57,7 @@ static void take_specials(ChatSource *s, const json_t *config) {
   }
 }
 
-static int find_in(ChatSource *s, const json_t *files, const char *model, Error *error) {
+static int find_in(ChatSource *s, const json_t *files, const char *model, const char *wanted, Error *error) {
   const json_t *file = json_object_get(files, "chat_template.jinja");
   json_t *config = NULL, *map = NULL, *processor = NULL;
   int code = parse_file(files, "tokenizer_config.json", model, &config, error);
@@ -69,7 +71,7 @@ static int find_in(ChatSource *s, const json_t *files, const char *model, Error 
   const json_t *in_processor = json_object_get(processor, "chat_template");
   if (!code && !json_is_string(file)) {
     s->name = xformat("%s/%s", model, in_config ? "tokenizer_config.json" : "chat_template.json");
-    code = take_template(s, in_config ? in_config : in_processor, s->name, error);
+    code = take_template(s, in_config ? in_config : in_processor, s->name, wanted, error);
   } else if (!code) { // a model that has the file alone, or both: the file is the newer form
     s->name = xformat("%s/chat_template.jinja", model);
     take(&s->text, &s->bytes, file);
@@ -82,16 +84,20 @@ static int find_in(ChatSource *s, const json_t *files, const char *model, Error 
 
 int chat_source_find(ChatSource *s, const json_t *files, const char *name, const char *template_path, Error *error) {
   *s = (ChatSource){.specials = json_object()};
-  int code = find_in(s, files, name, error);
+  int code = find_in(s, files, name, template_path, error);
   if (code || !template_path) return code;
-  free(s->text), free(s->tools_text), free(s->name);
-  s->text = s->tools_text = NULL;
+  free(s->text), free(s->tools_text);
+  s->text = s->named_text;
+  s->bytes = s->named_bytes;
+  s->tools_text = s->named_text = NULL;
+  if (s->text) return PLAIT_OK;
+  free(s->name);
   s->name = xstrdup(template_path);
   return file_read(template_path, MOST_BYTES, &s->text, &s->bytes, error);
 }
 
 void chat_source_free(ChatSource *s) {
-  free(s->text), free(s->tools_text), free(s->name);
+  free(s->text), free(s->tools_text), free(s->named_text), free(s->name);
   json_decref(s->specials);
   *s = (ChatSource){0};
 }

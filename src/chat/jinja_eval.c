@@ -157,17 +157,17 @@ static JinjaValue whole_binary(Jinja *j, int op, int64_t a, int64_t b) {
   int64_t r = 0;
   bool over = false;
   switch (op) {
-  case OP_ADD: over = __builtin_add_overflow(a, b, &r); break;
-  case OP_SUBTRACT: over = __builtin_sub_overflow(a, b, &r); break;
-  case OP_MULTIPLY: over = __builtin_mul_overflow(a, b, &r); break;
-  case OP_FLOOR:
-  case OP_MODULO:
+  case ARITHMETIC_ADD: over = __builtin_add_overflow(a, b, &r); break;
+  case ARITHMETIC_SUBTRACT: over = __builtin_sub_overflow(a, b, &r); break;
+  case ARITHMETIC_MULTIPLY: over = __builtin_mul_overflow(a, b, &r); break;
+  case ARITHMETIC_FLOOR:
+  case ARITHMETIC_MODULO:
     if (!b) return jinja_fail(j, "a division by zero");
-    if (b == -1) over = op == OP_FLOOR && a == INT64_MIN, r = op == OP_FLOOR && !over ? -a : 0;
-    else if (op == OP_FLOOR) r = a / b - (a % b && (a < 0) != (b < 0));
+    if (b == -1) over = op == ARITHMETIC_FLOOR && a == INT64_MIN, r = op == ARITHMETIC_FLOOR && !over ? -a : 0;
+    else if (op == ARITHMETIC_FLOOR) r = a / b - (a % b && (a < 0) != (b < 0));
     else r = a % b + (a % b && (a < 0) != (b < 0) ? b : 0);
     break;
-  default: // OP_POWER, b >= 0
+  default: // ARITHMETIC_POWER, b >= 0
     for (r = 1; b > 0 && !over && jinja_step(j, 0); b--) {
       over = __builtin_mul_overflow(r, a, &r);
       if (r == 0 || (r == 1 && a == 1)) break;
@@ -177,18 +177,19 @@ static JinjaValue whole_binary(Jinja *j, int op, int64_t a, int64_t b) {
 }
 
 static JinjaValue real_binary(Jinja *j, int op, double a, double b) {
-  if ((op == OP_DIVIDE || op == OP_FLOOR || op == OP_MODULO) && b == 0) return jinja_fail(j, "a division by zero");
+  if ((op == ARITHMETIC_DIVIDE || op == ARITHMETIC_FLOOR || op == ARITHMETIC_MODULO) && b == 0)
+    return jinja_fail(j, "a division by zero");
   switch (op) {
-  case OP_ADD: return jinja_real(a + b);
-  case OP_SUBTRACT: return jinja_real(a - b);
-  case OP_MULTIPLY: return jinja_real(a * b);
-  case OP_DIVIDE: return jinja_real(a / b);
-  case OP_FLOOR:
-  case OP_MODULO: { // as Python: the remainder has the sign of b, and the quotient fits it
+  case ARITHMETIC_ADD: return jinja_real(a + b);
+  case ARITHMETIC_SUBTRACT: return jinja_real(a - b);
+  case ARITHMETIC_MULTIPLY: return jinja_real(a * b);
+  case ARITHMETIC_DIVIDE: return jinja_real(a / b);
+  case ARITHMETIC_FLOOR:
+  case ARITHMETIC_MODULO: { // as Python: the remainder has the sign of b, and the quotient fits it
     double r = fmod(a, b), q = (a - r) / b;
     if (r == 0) r = copysign(0, b);
     else if ((r < 0) != (b < 0)) r += b, q -= 1;
-    if (op == OP_MODULO) return jinja_real(r);
+    if (op == ARITHMETIC_MODULO) return jinja_real(r);
     return jinja_real(q == 0 ? copysign(0, a / b) : q - floor(q) > 0.5 ? floor(q) + 1 : floor(q));
   }
   default: return jinja_real(pow(a, b));
@@ -246,14 +247,16 @@ JinjaValue jinja_binary(Jinja *j, int op, JinjaValue a, JinjaValue b) {
   double x, y;
   if (a.kind == JINJA_UNDEFINED || b.kind == JINJA_UNDEFINED)
     return jinja_fail(j, "'%.80s' is undefined", a.kind == JINJA_UNDEFINED ? a.name : b.name);
-  if (jinja_whole(a, &m) && jinja_whole(b, &n) && op != OP_DIVIDE && !(op == OP_POWER && n < 0))
+  if (jinja_whole(a, &m) && jinja_whole(b, &n) && op != ARITHMETIC_DIVIDE && !(op == ARITHMETIC_POWER && n < 0))
     return whole_binary(j, op, m, n);
   if (jinja_number(a, &x) && jinja_number(b, &y)) return real_binary(j, op, x, y);
   bool texts = a.kind == JINJA_STRING && b.kind == JINJA_STRING, lists = jinja_is_list(a) && a.kind == b.kind;
-  if (op == OP_ADD && (texts || lists)) return join_two(j, a, b);
-  if (op == OP_MULTIPLY && (a.kind == JINJA_STRING || jinja_is_list(a)) && jinja_whole(b, &n)) return repeat(j, a, n);
-  if (op == OP_MULTIPLY && (b.kind == JINJA_STRING || jinja_is_list(b)) && jinja_whole(a, &n)) return repeat(j, b, n);
-  if (op == OP_MODULO && a.kind == JINJA_STRING) {
+  if (op == ARITHMETIC_ADD && (texts || lists)) return join_two(j, a, b);
+  if (op == ARITHMETIC_MULTIPLY && (a.kind == JINJA_STRING || jinja_is_list(a)) && jinja_whole(b, &n))
+    return repeat(j, a, n);
+  if (op == ARITHMETIC_MULTIPLY && (b.kind == JINJA_STRING || jinja_is_list(b)) && jinja_whole(a, &n))
+    return repeat(j, b, n);
+  if (op == ARITHMETIC_MODULO && a.kind == JINJA_STRING) {
     if (b.kind == JINJA_TUPLE) return jinja_format(j, a.string, b.list->items, b.list->count);
     return jinja_format(j, a.string, &b, 1);
   }
@@ -262,13 +265,13 @@ JinjaValue jinja_binary(Jinja *j, int op, JinjaValue a, JinjaValue b) {
 
 static bool compared(Jinja *j, int op, JinjaValue a, JinjaValue b) {
   switch (op) {
-  case OP_EQUAL: return jinja_equal(j, a, b);
-  case OP_UNEQUAL: return !jinja_equal(j, a, b);
-  case OP_LESS: return jinja_compare(j, a, b) < 0;
-  case OP_LESS_EQUAL: return jinja_compare(j, a, b) <= 0;
-  case OP_GREATER: return jinja_compare(j, a, b) > 0;
-  case OP_GREATER_EQUAL: return jinja_compare(j, a, b) >= 0;
-  case OP_IN: return jinja_contains(j, b, a);
+  case COMPARE_EQUAL: return jinja_equal(j, a, b);
+  case COMPARE_UNEQUAL: return !jinja_equal(j, a, b);
+  case COMPARE_LESS: return jinja_compare(j, a, b) < 0;
+  case COMPARE_LESS_EQUAL: return jinja_compare(j, a, b) <= 0;
+  case COMPARE_GREATER: return jinja_compare(j, a, b) > 0;
+  case COMPARE_GREATER_EQUAL: return jinja_compare(j, a, b) >= 0;
+  case COMPARE_IN: return jinja_contains(j, b, a);
   default: return !jinja_contains(j, b, a);
   }
 }
@@ -352,7 +355,7 @@ static JinjaValue eval_sign(Jinja *j, JinjaScope *scope, const JinjaNode *node) 
   if (v.kind == JINJA_REAL) return node->kind == NODE_MINUS ? jinja_real(-v.real) : v;
   int64_t i;
   if (!jinja_whole(v, &i)) return jinja_fail(j, "a value of type %s has no sign", jinja_type(v));
-  return whole_binary(j, OP_SUBTRACT, 0, node->kind == NODE_MINUS ? i : -i);
+  return whole_binary(j, ARITHMETIC_SUBTRACT, 0, node->kind == NODE_MINUS ? i : -i);
 }
 
 static JinjaValue eval_node(Jinja *j, JinjaScope *scope, const JinjaNode *node) {

@@ -237,13 +237,14 @@ static JinjaNode *binary(JinjaParser *p, int op, JinjaNode *a, JinjaNode *b, int
 
 static JinjaNode *parse_power(JinjaParser *p) {
   JinjaNode *n = parse_unary(p, true);
-  for (int chain = 0; !p->code && jinja_take(p, "**"); chain++) n = binary(p, OP_POWER, n, parse_unary(p, true), chain);
+  for (int chain = 0; !p->code && jinja_take(p, "**"); chain++)
+    n = binary(p, ARITHMETIC_POWER, n, parse_unary(p, true), chain);
   return n;
 }
 
 static JinjaNode *parse_product(JinjaParser *p) {
   static const char *const words[] = {"*", "/", "//", "%"};
-  static const int ops[] = {OP_MULTIPLY, OP_DIVIDE, OP_FLOOR, OP_MODULO};
+  static const int ops[] = {ARITHMETIC_MULTIPLY, ARITHMETIC_DIVIDE, ARITHMETIC_FLOOR, ARITHMETIC_MODULO};
   JinjaNode *n = parse_power(p);
   for (int chain = 0; !p->code; chain++) {
     int k = 0;
@@ -269,7 +270,7 @@ static JinjaNode *parse_concat(JinjaParser *p) {
 static JinjaNode *parse_sum(JinjaParser *p) {
   JinjaNode *n = parse_concat(p);
   for (int chain = 0; !p->code && (jinja_at(p, "+") || jinja_at(p, "-")); chain++) {
-    int op = jinja_at(p, "+") ? OP_ADD : OP_SUBTRACT;
+    int op = jinja_at(p, "+") ? ARITHMETIC_ADD : ARITHMETIC_SUBTRACT;
     jinja_next(p);
     n = binary(p, op, n, parse_concat(p), chain);
   }
@@ -280,12 +281,12 @@ static int comparison(JinjaParser *p) {
   static const char *const words[] = {"==", "!=", "<", "<=", ">", ">="};
   for (int k = 0; k < 6; k++)
     if (jinja_take(p, words[k])) return k;
-  if (jinja_take_name(p, "in")) return OP_IN;
+  if (jinja_take_name(p, "in")) return COMPARE_IN;
   if (jinja_at_name(p, "not") && p->token[1].kind == TOKEN_NAME && p->token[1].bytes == 2 &&
       !memcmp(p->token[1].text, "in", 2)) {
     jinja_next(p);
     jinja_next(p);
-    return OP_NOT_IN;
+    return COMPARE_NOT_IN;
   }
   return -1;
 }

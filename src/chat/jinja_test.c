@@ -25,7 +25,7 @@ static bool is_sequence(Jinja *j, JinjaValue v, JinjaValue w) {
 static bool is_callable(Jinja *j, JinjaValue v, JinjaValue w) { return v.kind >= JINJA_MACRO; }
 
 static bool remainder_is(Jinja *j, JinjaValue v, JinjaValue by, int64_t value) {
-  JinjaValue r = jinja_binary(j, 5, v, by); // OP_MODULO
+  JinjaValue r = jinja_binary(j, 5, v, by); // ARITHMETIC_MODULO
   double x;
   return !j->code && jinja_number(r, &x) && x == (double)value;
 }

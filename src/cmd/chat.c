@@ -259,10 +259,14 @@ static int talk(Talk *t, Error *error) {
   ByteVector message = {0};
   bool ends = false;
   int code = PLAIT_OK, refused = 0;
+  int64_t count = 0;
   t->shows = isatty(STDOUT_FILENO);
   if (in.tells) fputs("Ctrl-C ends an answer, Ctrl-D the chat; /help lists commands.\n", stdout);
-  while (!code && !ends && !ferror(stdout) && !signals_stop() && chat_input_next(&in, &message) == INPUT_MESSAGE)
+  for (; !code && !ends && !ferror(stdout) && !signals_stop() && chat_input_next(&in, &message) == INPUT_MESSAGE;
+       count++)
     code = take(t, &message, &ends, &refused, error);
+  if (!code && !count && !in.tells && !signals_stop())
+    fprintf(stderr, "plait chat: note: no message came from the standard input; processes of plait launch have none\n");
   if (in.tells && !ends) fputc('\n', stdout);
   vec_free(&message);
   vec_free(&in.read);
@@ -312,6 +316,7 @@ static int chat(Talk *t, const Operands *words, Launch *launch, Error *error) {
                            .keys = words->words + 1};
   if (!code) code = engine_open(&g->engine, &g->source, &o, launch, error);
   if (!code) code = launch->rank ? engine_follow(g->engine, error) : talk(t, error);
+  signals_take(SIGINT); // it has ended an answer of rank 0, not the program
   engine_close(g->engine);
   generate_close_text(g);
   model_source_close(&g->source);
@@ -355,7 +360,7 @@ int cmd_chat(int argc, char **argv) {
        .kind = OPTION_TEXT,
        .value = &g->template_path,
        .argument = "FILE",
-       .help = "the chat template (Jinja) to use; without it, the model's own"},
+       .help = "the chat template (Jinja) to use, or the name of one of the model's; without it, the model's own"},
       {.name = "template-kwargs",
        .kind = OPTION_TEXT,
        .value = &t.kwargs_text,
@@ -441,7 +446,7 @@ int cmd_chat(int argc, char **argv) {
       "  plait chat SmolLM2-135M-Instruct\n"
       "  plait chat SmolLM2-135M-Instruct --system 'Answer in one sentence.' --save chat.json\n"
       "  echo 'What is a river?' | plait chat SmolLM2-135M-Instruct --temperature 0\n"
-      "  plait chat Qwen3-0.6B --template-kwargs '{\"enable_thinking\": false}' precision=bf16\n",
+      "  plait chat SmolLM3-3B --template-kwargs '{\"enable_thinking\": false}' precision=bf16\n",
       .takes = TAKES_MODEL};
   Operands operands;
   int status = options_parse(&help, options, sizeof options / sizeof *options, 1, INT_MAX, argc, argv, &operands);

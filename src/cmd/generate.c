@@ -213,11 +213,7 @@ int cmd_generate(int argc, char **argv) {
                 .logprobs = -1,
                 .threads = cores_available()};
   const Option options[] = {
-      {.name = "prompt",
-       .kind = OPTION_TEXT,
-       .value = &g.prompt,
-       .argument = "TEXT",
-       .help = "the text to continue"},
+      {.name = "prompt", .kind = OPTION_TEXT, .value = &g.prompt, .argument = "TEXT", .help = "the text to continue"},
       {.name = "prompts",
        .kind = OPTION_TEXT,
        .value = &g.prompts,
@@ -240,7 +236,8 @@ int cmd_generate(int argc, char **argv) {
        .kind = OPTION_TEXT,
        .value = &g.template_path,
        .argument = "FILE",
-       .help = "of --chat: the chat template (Jinja) to use; without it, the model's own"},
+       .help = "of --chat: the chat template (Jinja) to use, or the name of one of the model's; without it, the "
+               "model's own"},
       {.name = "logprobs",
        .kind = OPTION_INTEGER,
        .value = &g.logprobs,

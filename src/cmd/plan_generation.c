@@ -73,7 +73,7 @@ static void find_speed(GenerationPlan *g) {
 
 static double tokens_per_s(const Estimate *e, double tokens) { return tokens / e->step_seconds; }
 
-// Requests of a length that a cache of so many bytes holds at a time.
+// How many requests of a length a cache of `bytes` holds at a time.
 static int64_t requests_of(const GenerationPlan *g, double bytes, int64_t length) {
   int64_t pages = (length + g->options->page - 1) / g->options->page;
   return (int64_t)(bytes / ((double)(pages * g->options->page) * (double)g->token));
@@ -181,10 +181,13 @@ static void print_json(const GenerationPlan *g, FILE *out) {
   json_t *memory = json_pack("{s:I, s:I, s:I, s:I, s:I}", "weights", (json_int_t)g->weights, "cache",
                              (json_int_t)g->cache, "working", (json_int_t)g->working, "bound_instructions",
                              (json_int_t)g->bound, "total", (json_int_t)g->total);
-  json_t *all = json_pack("{s:s, s:i, s:o, s:I, s:i, s:i, s:i, s:i, s:i}", "model", g->source.path, "ranks",
+  json_t *all = json_pack("{s:s, s:i, s:o, s:I, s:i}", "model", g->source.path, "ranks",
                           g->job->options.parallel.mesh.ranks, "memory", memory, "cache_token_bytes",
-                          (json_int_t)g->token, "data_ranks", rows, "requests", o->requests, "context", o->context,
-                          "pages", o->pages, "page", o->page);
+                          (json_int_t)g->token, "data_ranks", rows);
+  json_object_set_new(all, "requests", json_integer(o->requests));
+  json_object_set_new(all, "context", json_integer(o->context));
+  json_object_set_new(all, "pages", json_integer(o->pages));
+  json_object_set_new(all, "page", json_integer(o->page));
   if (g->knows_speed) {
     json_object_set_new(all, "one_request", speed_json(&g->one, 1));
     json_object_set_new(all, "all_requests", speed_json(&g->full, (double)g->full_tokens * rows));

@@ -95,7 +95,7 @@ static int until(Grammar *g, const char *trigger, int part, Node n) {
   return grammar_add(g, n);
 }
 
-static int hermes(Grammar *g, int calls, const ToolOptions *o) {
+static int tagged_calls(Grammar *g, int calls, const ToolOptions *o) {
   int begin = word(g, "\n"), end = word(g, "\n</tool_call>");
   int call = sequence(g, (int[]){begin, calls, end}, 3, false);
   if (o->choice == TOOLS_AUTO) return until(g, "<tool_call>", call, (Node){.free = true, .again = o->parallel});
@@ -104,13 +104,13 @@ static int hermes(Grammar *g, int calls, const ToolOptions *o) {
   return sequence(g, (int[]){first, call, more}, o->parallel ? 3 : 2, false);
 }
 
-static int llama(Grammar *g, int calls, const ToolOptions *o) {
+static int bare_call(Grammar *g, int calls, const ToolOptions *o) {
   if (o->choice == TOOLS_REQUIRED) return calls;
   int text = until(g, "{\"name\"", -1, (Node){.free = true, .start = true});
   return grammar_union(g, (int[]){calls, text}, 2);
 }
 
-static int mistral(Grammar *g, int calls, const ToolOptions *o) {
+static int listed_calls(Grammar *g, int calls, const ToolOptions *o) {
   int list = grammar_add(g, (Node){.kind = NODE_ARRAY, .rest = calls, .min = 1, .max = o->parallel ? -1 : 1});
   if (o->choice == TOOLS_AUTO) return until(g, "[TOOL_CALLS]", list, (Node){.free = true, .blank = true});
   int begin = word(g, "[TOOL_CALLS]");
@@ -118,7 +118,7 @@ static int mistral(Grammar *g, int calls, const ToolOptions *o) {
 }
 
 static int add_all(Grammar *g, const json_t *tools, const ToolOptions *o, Error *error) {
-  static int (*const forms[])(Grammar *, int, const ToolOptions *) = {hermes, llama, mistral};
+  static int (*const forms[])(Grammar *, int, const ToolOptions *) = {tagged_calls, bare_call, listed_calls};
   int calls = calls_node(g, tools, o, error);
   if (calls < 0) return calls;
   g->root = forms[o->form](g, calls, o);

@@ -55,6 +55,9 @@ echo >>long
 "$PLAIT" chat run --template "$template" infer.context=64 <long >/dev/null 2>log && fail "a long chat: status 0"
 grep -q 'plait chat: the chat has [0-9]* tokens, and the model looks back on 64 (infer.context); /reset begins anew' log || fail "a long chat: $(cat log)"
 
+expect 0 'note: no message came from the standard input; processes of plait launch have none' "$PLAIT" chat run --template "$template" </dev/null
+[ "$(echo 'ba do' | chat mesh.tp=2)" = "$(cat alone)" ] || fail 'two ranks: another answer'
+
 # Ctrl-C ends the answer that is being written; the next message has its own.
 mkfifo in
 env --default-signal=INT "$PLAIT" chat run --template "$template" --save stopped.json --temperature 0 infer.context=20000 <in >out 2>log &

@@ -202,6 +202,9 @@ static void test_forms(void **state) {
                        t);
   expect(chat, call, false, "u{\"a\": [1]}."); // arguments must be texts, and contents too
   chat_close(chat);
+  chat = open_template("{% for m in messages %}{{ m.content + '.' }}{% endfor %}", t);
+  expect(chat, call, false, "u.."); // it shows no calls
+  chat_close(chat);
   chat = open_template("{% for m in messages if m.role == 'user' %}{{ m.content }}{% endfor %}", t);
   expect(chat, hi, true, "!messages[1].content, the beginning of the answer, is not in what the template makes of it");
   chat_close(chat);
@@ -277,6 +280,14 @@ static void test_files(void **state) {
   free(plain);
   free(tools);
   chat_close(chat);
+  assert_int_equal(chat_open_files(&chat, files, "m", "tool_use", t, &error), 0);
+  char *named = rendered(chat, "[{\"role\": \"user\", \"content\": \"x\"}]", NULL, true, false);
+  assert_string_equal(named, "tools x");
+  free(named);
+  chat_close(chat);
+  assert_int_equal(chat_open_files(&chat, files, "m", "no_use", t, &error), PLAIT_BAD_INPUT);
+  assert_string_equal(error.message, "no_use: cannot be read: No such file or directory");
+  error = (Error){0};
   // None, and broken ones.
   json_object_set_new(files, "tokenizer_config.json", json_string("{\"chat_template\": null}"));
   assert_int_equal(chat_open_files(&chat, files, "m", NULL, t, &error), 0);

@@ -199,7 +199,7 @@ static void compare_split(const OpCase *fast, const OpCase *slow, const char *wh
   }
 }
 
-// What a row's sum is relative to is free: the logarithm of the sum counts. Rows without a target have two zeros.
+// A row's sum may be relative to anything: the logarithm of the sum counts. Rows without a target have two zeros.
 static void compare_sums(const OpCase *fast, const OpCase *slow, double tolerance, const char *where) {
   for (int64_t i = 0, n = operand_elements(&slow->output[2]); i < n; i++) {
     double a = operand_load(&fast->output[2], i), b = operand_load(&fast->output[3], i),

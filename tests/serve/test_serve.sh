@@ -9,7 +9,7 @@ done >prompts.jsonl
 "$PLAIT" generate run --prompts prompts.jsonl --out answers.jsonl infer.context=2000 --top-p 1 >log 2>&1 || die "generate: $(cat log)"
 
 serve
-client requests "$port" answers.jsonl
+client answered "$port" answers.jsonl
 client wrong "$port"
 client leaving "$port"
 client stopping "$port" "$running" whole

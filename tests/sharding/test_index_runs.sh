@@ -4,6 +4,7 @@
 cd "$SOURCE/src" || exit 1
 allowed='sharding/placement.c
 sharding/shard.c
+device/cuda/launch.c
 op/op.h
 op/capacity.c'
 found=$(grep -rlE --include='*.[ch]' '[.>](run\[|runs\b)|\.run =' . | sed 's|^\./||' | LC_ALL=C sort)

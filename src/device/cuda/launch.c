@@ -81,6 +81,14 @@ RowMap launch_map(const IndexMap *map) {
   return m;
 }
 
+MaskArguments launch_mask(const Launch *l, double probability, uint64_t stream, const IndexMap *samples) {
+  if (probability <= 0) return (MaskArguments){.factor = 1};
+  const CallParameters *p = l->call->parameters;
+  PhiloxKey key = philox_key(p->seed, p->step, stream);
+  return (MaskArguments){.samples = launch_map(samples), .sample_base = p->sample_base, .probability = probability,
+                         .factor = 1 / (1 - probability), .key = {key.k[0], key.k[1]}};
+}
+
 int64_t launch_valid(const Operand *x) {
   for (int i = 1; i < x->rank; i++)
     if (x->map[i].valid < x->size[i]) return -1;

@@ -33,6 +33,8 @@ static inline int64_t divide_up(int64_t n, int64_t by) { return (n + by - 1) / b
 // Threads of a block that has n elements to share.
 int block_threads(int64_t n);
 RowMap launch_map(const IndexMap *map);
+// Of a call that draws a mask by the stream of a node, for samples of this map.
+MaskArguments launch_mask(const Launch *l, double probability, uint64_t stream, const IndexMap *samples);
 // Valid elements, where these come first; -1: they do not.
 int64_t launch_valid(const Operand *x);
 

@@ -1,10 +1,9 @@
 // Launches of attention and of its gradient.
 #include "device/cuda/launch.h"
 
-// Without dropout, for heads of at most ATTENTION_WIDTH.
+// For heads of at most ATTENTION_WIDTH.
 int fits_attention(const KernelCall *call, Dtype dtype) {
-  const AttentionAttr *attr = call->attr;
-  return attr->dropout == 0 && call->input[0].size[4] <= ATTENTION_WIDTH && call->input[3].dtype == DTYPE_I32 &&
+  return call->input[0].size[4] <= ATTENTION_WIDTH && call->input[3].dtype == DTYPE_I32 &&
          call->input[4].dtype == DTYPE_I32;
 }
 
@@ -12,10 +11,13 @@ size_t cuda_attention_grad_workspace(const Operand *input, const Operand *output
   return (size_t)(operand_extent(&input[0], 0, 4) * sum_bytes(input[0].dtype));
 }
 
-static AttentionArguments sizes_of(const KernelCall *call) {
-  const AttentionAttr *attr = call->attr;
-  const Operand *q = &call->input[0], *k = &call->input[1];
+static AttentionArguments sizes_of(const Launch *l) {
+  const AttentionAttr *attr = l->call->attr;
+  const Operand *q = launch_input(l, 0), *k = launch_input(l, 1);
   return (AttentionArguments){.queries = launch_map(&q->map[1]), .keys = launch_map(&k->map[1]), .scale = attr->scale,
+                              .groups = launch_map(&q->map[2]), .heads = launch_map(&q->map[3]),
+                              .all_heads = q->map[3].global,
+                              .mask = launch_mask(l, attr->dropout, attr->stream, &q->map[0]),
                               .causal = attr->causal, .b = q->size[0], .s = q->size[1], .t = k->size[1],
                               .g = q->size[2], .r = q->size[3], .d = q->size[4]};
 }
@@ -29,7 +31,7 @@ static void read_inputs(Launch *l, AttentionArguments *a) {
 }
 
 void launch_attention(Launch *l) {
-  AttentionArguments a = sizes_of(l->call);
+  AttentionArguments a = sizes_of(l);
   read_inputs(l, &a);
   a.out = launch_array(l, "out", launch_output(l, 0), CUDA_WRITES);
   a.logsumexp = launch_array(l, "logsumexp", launch_output(l, 1), CUDA_WRITES);
@@ -37,7 +39,7 @@ void launch_attention(Launch *l) {
 }
 
 void launch_attention_grad(Launch *l) {
-  AttentionArguments a = sizes_of(l->call);
+  AttentionArguments a = sizes_of(l);
   int64_t queries = a.b * a.s * a.g * a.r, bytes = queries * sum_bytes(l->dtype);
   read_inputs(l, &a);
   a.out = launch_array(l, "out", launch_input(l, 5), CUDA_READS);

@@ -1,4 +1,5 @@
 // Launches of elementwise ops and of updates of parameters.
+#include "device/cpu/cpu.h"
 #include "device/cuda/launch.h"
 #include <string.h>
 
@@ -81,6 +82,22 @@ static void launch_sum_of(Launch *l, const Operand *added, const Operand *x) {
 }
 void launch_cast(Launch *l) { launch_sum_of(l, NULL, launch_input(l, 0)); }
 void launch_accumulate(Launch *l) { launch_sum_of(l, launch_input(l, 0), launch_input(l, 1)); }
+
+// Features of one range.
+int fits_dropout(const KernelCall *call, Dtype dtype) {
+  return fits_one_dtype(call, dtype) && dropout_first_feature(&call->input[0]) >= 0;
+}
+
+void launch_dropout(Launch *l) {
+  const DropoutAttr *attr = l->call->attr;
+  const Operand *x = launch_input(l, 0);
+  DropoutArguments a = {.mask = launch_mask(l, attr->probability, attr->stream, &x->map[0]),
+                        .positions = launch_map(&x->map[1]), .s = x->size[1], .width = operand_extent(x, 2, x->rank),
+                        .first = dropout_first_feature(x), .n = operand_elements(x)};
+  a.x = launch_operand(l, "x", x, CUDA_READS);
+  a.y = launch_operand(l, "y", launch_output(l, 0), CUDA_WRITES);
+  launch_over(l, CUDA_KERNEL_dropout, a.n, pack_of(l->dtype), &a);
+}
 
 // The driver's own copy.
 void launch_copy(Launch *l) {

@@ -88,6 +88,23 @@ typedef struct RopeArguments {
   int32_t inverse, scaling;
 } RopeArguments;
 
+// Where a mask of dropout is drawn: at (sample, …), with this key (base/philox.h); factor: 1 / (1 - probability).
+typedef struct MaskArguments {
+  RowMap samples;
+  int64_t sample_base;
+  double probability, factor;
+  uint32_t key[2];
+} MaskArguments;
+
+// x, y: (b, s, width), of which the features have global indices from `first` on.
+typedef struct DropoutArguments {
+  const void *x;
+  void *y;
+  MaskArguments mask;
+  RowMap positions;
+  int64_t s, width, first, n;
+} DropoutArguments;
+
 // Scalars, all fp64 or absent.
 typedef struct ScalarArguments { Array x[3], y[3]; double value; int64_t n; } ScalarArguments;
 
@@ -102,9 +119,10 @@ typedef struct AttentionArguments {
   Array q, k, v, out, logsumexp, dout, dq, dk, dv;
   void *delta;
   const int32_t *documents, *key_documents;
-  RowMap queries, keys;
+  RowMap queries, keys, groups, heads; // heads: of a group
+  MaskArguments mask; // probability 0: none
   double scale;
-  int64_t b, s, t, g, r, d;
+  int64_t b, s, t, g, r, d, all_heads; // all_heads: of a group, on all ranks
   int32_t causal;
 } AttentionArguments;
 

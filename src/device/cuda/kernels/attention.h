@@ -39,8 +39,9 @@ KERNEL(NAME(attention), AttentionArguments) {
     if (visible) score = (REAL)a.scale * NAME(dot)(query, a.k, NAME(key_row)(&a, p.b, t, p.g), a.d);
     const REAL greatest = BLOCK_MAX(score, scratch), top = greatest > maximum ? greatest : maximum;
     const REAL before = sum > 0 ? REAL_EXP(maximum - top) : (REAL)0;
-    part[THREAD] = visible ? REAL_EXP(score - top) : (REAL)0;
-    sum = sum * FAULT(kernel_sum_is_not_rescaled, before, 1) + BLOCK_SUM(part[THREAD], scratch);
+    const REAL mine = visible ? REAL_EXP(score - top) : (REAL)0;
+    part[THREAD] = visible ? mine * (REAL)mask_of(&a, p.b, p.g, p.r, p.s, t) : (REAL)0;
+    sum = sum * FAULT(kernel_sum_is_not_rescaled, before, 1) + BLOCK_SUM(mine, scratch);
     maximum = top;
     for (int c = 0; c < NAME(COLUMNS); c++) {
       const int64_t i = THREAD + c * THREADS;
@@ -80,7 +81,8 @@ KERNEL(NAME(attention_grad_query), AttentionArguments) {
     if (visible) {
       const int64_t key = NAME(key_row)(&a, p.b, t, p.g);
       const REAL probability = REAL_EXP((REAL)a.scale * NAME(dot)(query, a.k, key, a.d) - logsumexp);
-      part[THREAD] = (REAL)a.scale * probability * (NAME(dot)(dout, a.v, key, a.d) - delta);
+      const REAL mask = (REAL)mask_of(&a, p.b, p.g, p.r, p.s, t);
+      part[THREAD] = (REAL)a.scale * probability * (NAME(dot)(dout, a.v, key, a.d) * mask - delta);
     }
     BARRIER();
     for (int c = 0; c < NAME(COLUMNS); c++) {
@@ -115,9 +117,11 @@ KERNEL(NAME(attention_grad_key), AttentionArguments) {
     if (visible) {
       const int64_t s = (uint32_t)at / heads, r = (uint32_t)at % heads, row = ((b * a.s + s) * a.g + g) * a.r + r;
       const REAL logsumexp = ARRAY(a.logsumexp, ((b * a.g + g) * a.r + r) * a.s + s);
-      part[THREAD] = REAL_EXP((REAL)a.scale * NAME(dot)(key, a.q, row * a.d, a.d) - logsumexp);
-      slope[THREAD] = (REAL)a.scale * part[THREAD] *
-                      (NAME(dot)(value, a.dout, row * a.d, a.d) - ((const REAL *)a.delta)[row]);
+      const REAL probability = REAL_EXP((REAL)a.scale * NAME(dot)(key, a.q, row * a.d, a.d) - logsumexp);
+      const REAL mask = (REAL)mask_of(&a, b, g, r, s, t);
+      part[THREAD] = probability * mask;
+      slope[THREAD] = (REAL)a.scale * probability *
+                      (NAME(dot)(value, a.dout, row * a.d, a.d) * mask - ((const REAL *)a.delta)[row]);
     }
     BARRIER();
     for (int c = 0; c < NAME(COLUMNS); c++) {

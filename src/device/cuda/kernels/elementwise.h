@@ -139,6 +139,28 @@ KERNEL(NAME(bias), ElementwiseArguments) {
   }
 }
 
+// x / (1 - probability) where it is kept, else 0. Four neighbours share one drawing.
+KERNEL(NAME(dropout), DropoutArguments) {
+  EACH_PACK(at) {
+    NAME(Pack) x, out;
+    Four drawn = {{0, 0, 0, 0}};
+    int64_t of = -1;
+    NAME(take)(&x, a.x, at, a.n);
+    for (int i = 0; i < NAME(PACK); i++) {
+      const int64_t row = (at + i) / a.width, feature = a.first + (at + i) % a.width;
+      const int64_t block = row * a.width + feature / 4;
+      if (at + i < a.n && (block != of || i == 0 || feature == a.first))
+        drawn = philox_at(a.mask.key, mask_sample(&a.mask, row / a.s), (uint32_t)map_global(&a.positions, row % a.s),
+                          (uint32_t)(feature / 4), 0);
+      of = block;
+      out.e[i] = NARROW(is_kept(&a.mask, drawn.r[FAULT(kernel_mask_repeats, feature, 0) % 4])
+                            ? PACKED(x, i) * (REAL)a.mask.factor
+                            : (REAL)0);
+    }
+    NAME(give)(a.y, &out, at, a.n);
+  }
+}
+
 // array, to which `added` is added where it is there → to; of other dtypes than the kernel's
 KERNEL(NAME(cast), ElementwiseArguments) {
   for (int64_t i = BLOCK * THREADS + THREAD; i < a.n; i += BLOCKS * THREADS)

@@ -137,6 +137,24 @@ INLINE int64_t map_local(const RowMap *m, int64_t i) {
   return -1;
 }
 
+// Four random numbers at a counter, as philox4x32 (base/philox.h).
+typedef struct Four { uint32_t r[4]; } Four;
+INLINE Four philox_at(const uint32_t key[2], uint32_t c0, uint32_t c1, uint32_t c2, uint32_t c3) {
+  uint32_t k0 = key[0], k1 = key[1];
+  for (int round = 0; round < 10; round++) {
+    const uint64_t p0 = (uint64_t)0xD2511F53u * c0, p1 = (uint64_t)0xCD9E8D57u * c2;
+    const uint32_t n0 = (uint32_t)(p1 >> 32) ^ c1 ^ k0, n2 = (uint32_t)(p0 >> 32) ^ c3 ^ k1;
+    c1 = (uint32_t)p1, c3 = (uint32_t)p0, c0 = n0, c2 = n2;
+    k0 += 0x9E3779B9u, k1 += 0xBB67AE85u;
+  }
+  const Four four = {{c0, c1, c2, c3}};
+  return four;
+}
+INLINE int is_kept(const MaskArguments *m, uint32_t r) { return r * (1 / 4294967296.0) >= m->probability; }
+INLINE uint32_t mask_sample(const MaskArguments *m, int64_t b) {
+  return (uint32_t)(m->sample_base + map_global(&m->samples, b));
+}
+
 // Sums over a block in an order that only its size decides; every thread gets them. scratch: WARP shared elements.
 #define BLOCK_REDUCTIONS(REAL_, name, SHUFFLE_)                                                                        \
   INLINE REAL_ block_sum_##name(REAL_ x, REAL_ *scratch) {                                                             \

@@ -1,4 +1,4 @@
-"""Requests and their answers: python3 requests.py PORT ANSWERS.jsonl, the answers of plait generate --prompts."""
+"""Requests and their answers: python3 answered.py PORT ANSWERS.jsonl, the answers of plait generate --prompts."""
 import json
 import sys
 import threading
