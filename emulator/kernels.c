@@ -14,7 +14,7 @@
 
 enum { PAGE = 4096, KEPT = 16, MOST_OPERANDS = 64, MOST_ARGUMENTS = 1024 };
 
-struct CUmod_st { CudaContext context; int alive; };
+struct CUmod_st { CudaContext context; int alive; CudaModule next; };
 struct CUfunc_st {
   CudaFunction next;
   char name[64];
@@ -36,13 +36,16 @@ void emulated_operands(const CudaOperand *operand, int count) {
 
 // Modules ------------------------------------------------------------------------------------------------------------
 
+static CudaModule modules; // all that were ever loaded: one that is used after its end is known
+
 CudaResult cuModuleLoadData(CudaModule *module, const void *image) {
   CudaContext context;
   CudaResult result = enter(__func__, NEEDS_CONTEXT, &context);
   if (result) return leave(result);
   if (strncmp(image, CUDA_EMULATED_IMAGE, strlen(CUDA_EMULATED_IMAGE))) return leave(CUDA_BAD_IMAGE);
   *module = calloc(1, sizeof **module);
-  **module = (struct CUmod_st){context, 1};
+  **module = (struct CUmod_st){context, 1, modules};
+  modules = *module;
   return leave(CUDA_OK);
 }
 

@@ -100,7 +100,7 @@ static void collect_rests(TokenTrie *t) {
         vec_push(&owners, c);
       }
     }
-  qsort(rests.data, (size_t)rests.count, sizeof *rests.data, by_bytes);
+  if (rests.count) qsort(rests.data, (size_t)rests.count, sizeof *rests.data, by_bytes);
   int n = 0;
   for (int i = 0; i < rests.count; i++) {
     Word w = rests.data[i];

@@ -75,7 +75,7 @@ static void join(Joined *j, ByteVector *events) {
 }
 
 static void expect_text(const ByteVector *text, const char *right) {
-  if (strlen(right) != (size_t)text->count || memcmp(text->data, right, (size_t)text->count) != 0)
+  if (strlen(right) != (size_t)text->count || (text->count && memcmp(text->data, right, (size_t)text->count) != 0))
     fail_msg("\"%.*s\", expected \"%s\"", text->count, text->data, right);
 }
 
