@@ -129,7 +129,7 @@ size_t jinja_space_before(const char *text, size_t bytes) {
 
 // ---- values as texts
 
-char *jinja_real_text(double f, char text[40]) {
+char *jinja_real_text(double f, char text[JINJA_REAL_TEXT]) {
   if (isnan(f)) return strcpy(text, "nan");
   if (isinf(f)) return strcpy(text, f < 0 ? "-inf" : "inf");
   char digits[32];
@@ -138,7 +138,7 @@ char *jinja_real_text(double f, char text[40]) {
     snprintf(digits, sizeof digits, "%.*e", precision, f);
     if (strtod(digits, NULL) == f) break;
   }
-  char *e = strchr(digits, 'e'), *out = text;
+  char *e = strchr(digits, 'e'), *out = text, *end = text + JINJA_REAL_TEXT;
   exponent = atoi(e + 1);
   if (digits[0] == '-') *out++ = '-';
   char plain[24];
@@ -146,11 +146,12 @@ char *jinja_real_text(double f, char text[40]) {
     if (*c >= '0' && *c <= '9') plain[n++] = *c;
   plain[n] = 0;
   if (exponent < -4 || exponent >= 16) {
-    out += sprintf(out, n > 1 ? "%c.%s" : "%c%s", plain[0], plain + 1);
-    sprintf(out, "e%c%02d", exponent < 0 ? '-' : '+', abs(exponent));
-  } else if (exponent < 0) sprintf(out, "0.%.*s%s", -exponent - 1, "0000", plain);
-  else if (n <= exponent + 1) sprintf(out, "%s%.*s.0", plain, exponent + 1 - n, "0000000000000000");
-  else sprintf(out, "%.*s.%s", exponent + 1, plain, plain + exponent + 1);
+    out += snprintf(out, (size_t)(end - out), n > 1 ? "%c.%s" : "%c%s", plain[0], plain + 1);
+    snprintf(out, (size_t)(end - out), "e%c%02d", exponent < 0 ? '-' : '+', abs(exponent));
+  } else if (exponent < 0) snprintf(out, (size_t)(end - out), "0.%.*s%s", -exponent - 1, "0000", plain);
+  else if (n <= exponent + 1)
+    snprintf(out, (size_t)(end - out), "%s%.*s.0", plain, exponent + 1 - n, "0000000000000000");
+  else snprintf(out, (size_t)(end - out), "%.*s.%s", exponent + 1, plain, plain + exponent + 1);
   return text;
 }
 
@@ -219,7 +220,7 @@ void jinja_put_repr(Jinja *j, JinjaText *t, JinjaValue v) {
 }
 
 void jinja_put_value(Jinja *j, JinjaText *t, JinjaValue v) {
-  char text[40];
+  char text[JINJA_REAL_TEXT];
   switch (v.kind) {
   case JINJA_ABSENT:
   case JINJA_UNDEFINED: return;

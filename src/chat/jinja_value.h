@@ -149,7 +149,8 @@ JinjaValue jinja_from_text(Jinja *j, JinjaValue text); // of JSON
 JinjaValue jinja_str(Jinja *j, JinjaValue v);                  // str(v): itself where it is a string
 JinjaValue jinja_safe(Jinja *j, JinjaValue v);                 // |safe
 int jinja_origin(const JinjaString *s, size_t at);             // of a byte
-char *jinja_real_text(double f, char text[40]);                // repr() of a float
+enum { JINJA_REAL_TEXT = 64 };
+char *jinja_real_text(double f, char text[JINJA_REAL_TEXT]); // repr() of a float
 
 int64_t jinja_chars(const JinjaString *s);                     // its length in characters
 size_t jinja_char_at(const JinjaString *s, int64_t index);     // its byte; the end where it is shorter
