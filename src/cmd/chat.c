@@ -26,6 +26,7 @@ typedef struct Talk {
   json_t *messages, *kwargs;
   int64_t again;    // how often the last answer was asked for again: each time with another seed
   ByteVector content, reasoning; // of the answer
+  bool answered;    // since the messages were saved
   bool shows;       // to a terminal, where reasoning is dim
   bool in_reasoning;
 } Talk;
@@ -43,29 +44,71 @@ static const char *role_of(const Talk *t, size_t i) {
   return role ? role : "";
 }
 
-static int load(Talk *t, const char *path, Error *error) {
-  json_t *tree = NULL;
-  int found = json_read_file(path, 64 << 20, &tree, error);
+static int check_message(const json_t *message, size_t i, const char *path, Error *error) {
+  static const char *const roles[] = {"system", "developer", "user", "assistant", "tool"};
+  const char *role = json_string_value(json_object_get(message, "role"));
+  const json_t *content = json_object_get(message, "content");
+  size_t k = 0;
+  if (!role) return error_set(error, PLAIT_BAD_INPUT, "%s: messages[%zu] has no role", path, i);
+  while (k < sizeof roles / sizeof *roles && strcmp(role, roles[k]) != 0) k++;
+  if (k == sizeof roles / sizeof *roles)
+    return error_set(error, PLAIT_BAD_INPUT,
+                     "%s: messages[%zu].role is \"%.40s\"; roles are system, developer, user, assistant and tool", path,
+                     i, role);
+  if (json_is_string(content) || json_is_array(content) || json_object_get(message, "tool_calls")) return PLAIT_OK;
+  return error_set(error, PLAIT_BAD_INPUT, "%s: messages[%zu].content is not a text", path, i);
+}
+
+// *tree: of a chat's file, with its *messages; the caller releases it, also after an error.
+static int read_chat(const char *path, json_t **tree, json_t **messages, Error *error) {
+  json_t *message;
+  size_t i;
+  *tree = NULL;
+  int found = json_read_file(path, 64 << 20, tree, error);
   if (!found) return error_set(error, PLAIT_BAD_INPUT, "%s: there is no such file", path);
   if (found < 0) return found;
-  json_t *messages = json_is_object(tree) ? json_object_get(tree, "messages") : tree, *message;
-  size_t i;
+  *messages = json_is_object(*tree) ? json_object_get(*tree, "messages") : *tree;
+  if (!json_is_array(*messages)) return error_set(error, PLAIT_BAD_INPUT, "%s: it has no list of messages", path);
   int code = PLAIT_OK;
-  if (!json_is_array(messages)) code = error_set(error, PLAIT_BAD_INPUT, "%s: it has no list of messages", path);
-  json_array_foreach(messages, i, message) if (!code && !json_is_string(json_object_get(message, "role")))
-    code = error_set(error, PLAIT_BAD_INPUT, "%s: messages[%zu] has no role", path, i);
+  json_array_foreach(*messages, i, message) if (!code) code = check_message(message, i, path, error);
+  return code;
+}
+
+// The system message of the file is that of the chat, also after /reset.
+static int load(Talk *t, const char *path, Error *error) {
+  json_t *tree, *messages;
+  int code = read_chat(path, &tree, &messages, error);
   if (!code) {
     json_decref(t->messages);
     t->messages = json_deep_copy(messages);
     t->again = 0;
+    const char *system = json_string_value(json_object_get(json_array_get(t->messages, 0), "content"));
+    free(t->typed_system);
+    t->typed_system = system && !strcmp(role_of(t, 0), "system") ? xstrdup(system) : NULL;
+    t->system = t->typed_system;
+    size_t n = json_array_size(t->messages);
+    if (n && !strcmp(role_of(t, n - 1), "user"))
+      fprintf(stderr, "plait chat: note: the last message of %s has no answer; /retry answers it\n", path);
   }
   json_decref(tree);
   return code;
 }
 
+// Nothing but a chat is written over.
+static int check_over(const char *path, Error *error) {
+  json_t *tree = NULL, *messages;
+  Error ignored = {0};
+  if (!file_exists(path)) return PLAIT_OK;
+  int code = read_chat(path, &tree, &messages, &ignored);
+  json_decref(tree);
+  return code ? error_set(error, PLAIT_BAD_INPUT, "%s is there and holds no chat; give the chat another name", path)
+              : PLAIT_OK;
+}
+
 static int save(const Talk *t, const char *path, Error *error) {
   AtomicFile file;
-  int code = file_begin(&file, path, error);
+  int code = check_over(path, error);
+  if (!code) code = file_begin(&file, path, error);
   if (code < 0) return code;
   json_t *tree = json_pack("{s:O}", "messages", t->messages);
   if (json_dumpf(tree, file.stream, JSON_INDENT(2)) || fputc('\n', file.stream) == EOF) {
@@ -172,7 +215,7 @@ static int answer(Talk *t, Error *error) {
     fflush(stdout);
     chat_parser_destroy(parser);
     vec_free(&end);
-    if (!code) keep_answer(t);
+    if (!code) keep_answer(t), t->answered = true;
   }
   vec_free(&ids);
   return code;
@@ -247,7 +290,8 @@ static int take(Talk *t, ByteVector *message, bool *ends, int *refused, Error *e
   int code = whole ? say(t, message, ends, &why) : error_set(&why, PLAIT_BAD_INPUT, "the message has a NUL byte");
   signals_take(SIGINT);
   if (code && code != PLAIT_BAD_INPUT) return error_take(error, &why);
-  if (!code && t->save) code = save(t, t->save, &why);
+  if (!code && t->save && t->answered) code = save(t, t->save, &why);
+  t->answered = false;
   if (!code) return PLAIT_OK;
   fprintf(stderr, "plait chat: %s\n", why.message);
   ++*refused;
@@ -275,6 +319,16 @@ static int talk(Talk *t, Error *error) {
   return code;
 }
 
+// A chat that is there is not lost to a new one.
+static int check_save(const Talk *t, Error *error) {
+  int code = check_over(t->save, error);
+  if (!code) code = file_check_writable(t->save, error);
+  if (!code && file_exists(t->save) && !(t->load && !strcmp(t->load, t->save)))
+    code = error_set(error, PLAIT_BAD_INPUT, "%s holds a chat; continue it with --load %s, or give --save another name",
+                     t->save, t->save);
+  return code;
+}
+
 static int prepare(Talk *t, Error *error) {
   Generate *g = &t->g;
   SampleOptions usual;
@@ -291,10 +345,11 @@ static int prepare(Talk *t, Error *error) {
     return error_set(error, PLAIT_BAD_INPUT, "--template-kwargs is not a JSON object, as {\"enable_thinking\": false}");
   if (t->system && utf8_prefix(t->system, strlen(t->system)) != strlen(t->system))
     return error_set(error, PLAIT_BAD_INPUT, "--system is not UTF-8");
+  if (t->system && t->load)
+    return error_set(error, PLAIT_BAD_INPUT, "--load has a system message of its own, if any; leave --system out");
   begin(t);
   if (t->load) code = load(t, t->load, error);
-  if (!code && t->save) code = file_check_writable(t->save, error);
-  return code;
+  return code || !t->save ? code : check_save(t, error);
 }
 
 static int chat(Talk *t, const Operands *words, Launch *launch, Error *error) {
@@ -372,7 +427,7 @@ int cmd_chat(int argc, char **argv) {
        .argument = "N",
        .help = "the most tokens of an answer",
        .shown = "what infer.context has room for",
-       .least = 0,
+       .least = 1,
        .most = 2147483647.0},
       {.name = "temperature",
        .kind = OPTION_REAL,

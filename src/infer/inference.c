@@ -14,17 +14,6 @@ static int load_weights(Rank *r, void *inference, Error *error) {
   return code ? code : rank_barrier(r, error);
 }
 
-// A token has one position: that cannot be divided among ranks.
-static int check_positions(const Recipe *r, Error *error) {
-  StepParallel parallel = recipe_parallel(r);
-  int ranks = parallel_row_ranks(&parallel, LAYOUT_ROW_SEQ);
-  if (ranks == 1) return PLAIT_OK;
-  return error_set(error, PLAIT_BAD_INPUT,
-                   "generation computes one token at a time, but these keys divide positions among %d ranks "
-                   "(mesh.cp, parallel.sequence or layout.seq); leave that out, and take mesh.tp, mesh.pp or mesh.dp",
-                   ranks);
-}
-
 int64_t inference_token_bytes(const Inference *i) {
   const ModelConfig *c = &i->source->config;
   return 2 * c->layers * c->kv_heads * c->head_dim * (int64_t)dtype_size((Dtype)i->recipe.precision);
@@ -64,8 +53,7 @@ int inference_recipe(Inference *i, const ModelSource *source, const InferenceOpt
 
 int inference_compile(Inference *i, const InferenceOptions *o, Launch *launch, Error *error) {
   int threads = 1, given = i->recipe.run.threads ? i->recipe.run.threads : o->threads;
-  int code = o->mode == MODEL_GENERATE ? check_positions(&i->recipe, error) : PLAIT_OK;
-  if (!code) code = setup_launch(launch, &i->recipe, error);
+  int code = setup_launch(launch, &i->recipe, error);
   if (!code) code = launch_threads(launch, given, recipe_rank_count(&i->recipe), &threads, error);
   if (code) return code;
   RunSetting setting = {.mode = o->mode, .threads = threads, .context = o->context, .page = o->page,

@@ -217,7 +217,13 @@ int recipe_for_inference(const RecipeForInference *asked, Recipe *recipe, Error 
   recipe->place = ""; // of keys that no file has
   recipe->data.seq_len = asked->seq_len;
   StepParallel parallel = recipe_parallel(recipe);
-  int data_ranks = parallel_row_ranks(&parallel, LAYOUT_ROW_BATCH);
+  int data_ranks = parallel_row_ranks(&parallel, LAYOUT_ROW_BATCH),
+      ranks = parallel_row_ranks(&parallel, LAYOUT_ROW_SEQ);
+  if (asked->generates && ranks > 1 && code == PLAIT_OK) // a token has one position
+    code = error_set(error, PLAIT_BAD_INPUT,
+                     "generation computes one token at a time, but these keys divide positions among %d ranks "
+                     "(mesh.cp, parallel.sequence or layout.seq); leave that out, and take mesh.tp, mesh.pp or mesh.dp",
+                     ranks);
   if (!micro_given) recipe->batch.micro = asked->rows > data_ranks ? asked->rows / data_ranks : 1;
   recipe->batch.global = recipe->batch.micro * data_ranks * recipe->mesh.pp;
   if (code == PLAIT_OK) code = recipe_check(recipe, &defaults, error);

@@ -2,6 +2,7 @@
 #include "serve/access.h"
 #include "base/endpoint.h"
 #include "base/fault.h"
+#include <arpa/inet.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,7 +12,9 @@
 enum { MOST_KEYS = 1024, MOST_KEY = 512 };
 
 bool access_is_local(const char *host) {
-  return !strcasecmp(host, "localhost") || !strncmp(host, "127.", 4) || !strcmp(host, "::1");
+  struct in_addr address; // 127.0.0.1.example.org is a name of somebody else's
+  return !strcasecmp(host, "localhost") || !strcmp(host, "::1") ||
+         (!strncmp(host, "127.", 4) && inet_pton(AF_INET, host, &address) == 1);
 }
 
 static int read_keys(Access *a, const char *path, Error *error) {
@@ -67,6 +70,16 @@ static int check_key(const Access *a, const HttpExchange *x, Refusal *f) {
   return is_key(a, given + 7) ? 0 : refusal_set(f, 401, "invalid_api_key", NULL, "this key is not right");
 }
 
+// At an address of this machine a browser asks by such a name, but for one that somebody else lets point here, or that
+// --allow-origin says.
+static int check_host(const Access *a, const HttpExchange *x, Refusal *f) {
+  const char *host = http_header(x, "Host"), *at = a->allow_origin ? strstr(a->allow_origin, "://") : NULL;
+  Endpoint to;
+  if (!a->local || !host || (endpoint_parse(host, strlen(host), false, &to) && access_is_local(to.host))) return 0;
+  if (a->allow_origin && (!strcmp(a->allow_origin, "*") || (at && !strcasecmp(at + 3, host)))) return 0;
+  return refusal_set(f, 403, "host_not_allowed", NULL, "%.200s is not a name of this machine; see --allow-origin", host);
+}
+
 // A page of another site, or a name that somebody else lets point here: a browser sends what its user never asked for.
 static int check_origin(const Access *a, const HttpExchange *x, Refusal *f) {
   const char *origin = http_header(x, "Origin"), *host = http_header(x, "Host");
@@ -83,6 +96,7 @@ static int check_origin(const Access *a, const HttpExchange *x, Refusal *f) {
 }
 
 int access_check(const Access *a, const HttpExchange *x, bool needs_key, Refusal *f) {
-  int code = check_origin(a, x, f);
+  int code = check_host(a, x, f);
+  if (!code) code = check_origin(a, x, f);
   return code || !needs_key ? code : check_key(a, x, f);
 }

@@ -199,7 +199,7 @@ static int read_shape(Call *c, Refusal *f) {
 static int make_ticket(Call *c, Refusal *f) {
   int prompts = c->chat ? 1 : count_prompts(json_object_get(c->json, "prompt"));
   if (!prompts)
-    return refusal_set(f, 400, "missing_field", "prompt",
+    return refusal_set(f, 400, json_object_get(c->json, "prompt") ? "invalid_value" : "missing_field", "prompt",
                        "prompt must be a text, a list of texts, a list of token ids, or a list of such lists");
   if (prompts * c->n > MOST_CHOICES)
     return refusal_set(f, 400, "invalid_value", "n", "a request has at most %d choices; this one has %lld",

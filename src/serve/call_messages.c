@@ -2,7 +2,7 @@
 #include "serve/call.h"
 #include <string.h>
 
-enum { MOST_MESSAGES = 16384, MOST_TOOLS = 256 };
+enum { MOST_MESSAGES = 16384, MOST_TOOLS = 128 };
 
 static bool is_kept(const char *key) {
   static const char *const kept[] = {"role", "content", "name", "tool_calls", "tool_call_id", "reasoning_content"};
@@ -34,7 +34,8 @@ json_t *call_messages(const json_t *messages, bool *prefill, int64_t *ignored, R
   json_t *message;
   *prefill = false;
   if (!count) {
-    refusal_set(f, 400, "missing_field", "messages", "messages must be a list of at least one message");
+    refusal_set(f, 400, messages ? "invalid_value" : "missing_field", "messages",
+                "messages must be a list of at least one message");
     return NULL;
   }
   if (count > MOST_MESSAGES) {

@@ -54,9 +54,9 @@ int fields_check(json_t *request, FieldEndpoint endpoint, int64_t *ignored, Refu
     if (json_is_null(value)) json_object_del(request, key);
     else if (field->treatment == IGNORED) ++*ignored;
     else if (field->treatment == REFUSED && !is_usual(value, field->usual))
-      return refusal_set(f, 400, "not_built", key, "%s is not built; only null%s%s", key,
-                         strcmp(field->usual, "null") ? " and " : " is taken",
-                         strcmp(field->usual, "null") ? field->usual : "");
+      return strcmp(field->usual, "null")
+                 ? refusal_set(f, 400, "not_built", key, "%s is not built; null and %s are taken", key, field->usual)
+                 : refusal_set(f, 400, "not_built", key, "%s is not built; only null is taken", key);
   }
   return 0;
 }

@@ -272,7 +272,8 @@ static int tokenize(ModelServer *s, const json_t *request, IdVector *ids, Refusa
     return code;
   }
   if (!json_is_string(text))
-    return refusal_set(f, 400, "missing_field", "prompt", "prompt must be a text, or messages a list");
+    return refusal_set(f, 400, text ? "invalid_value" : "missing_field", "prompt",
+                       "prompt must be a text, or messages a list");
   if (special && json_string_length(text)) return call_encode_text(s->model, text, ids, f);
   code = tokenizer_encode(s->model->tokenizer, json_string_value(text), json_string_length(text), 0, ids, &error);
   return code ? refusal_set(f, 400, "invalid_value", "prompt", "%s", error.message) : 0;
@@ -302,7 +303,8 @@ static int detokenize(ModelServer *s, const json_t *request, ByteVector *text, R
   IdVector ids = {0};
   Error error = {0};
   if (!json_is_array(list))
-    return refusal_set(f, 400, "missing_field", "tokens", "tokens must be a list of token ids");
+    return refusal_set(f, 400, list ? "invalid_value" : "missing_field", "tokens",
+                       "tokens must be a list of token ids");
   json_array_foreach(list, i, item) {
     int64_t id = json_is_integer(item) ? json_integer_value(item) : -1;
     vec_push(&ids, id < 0 || id > INT32_MAX ? -1 : (int32_t)id);

@@ -43,6 +43,25 @@ for line in 'plait chat: there is no command /nothing; /help lists them' 'plait 
   grep -qxF "$line" log || fail "$line: $(cat log)"
 done
 [ "$(wc -l <wrong)" -ge 1 ] || fail "the message after them has no answer"
+# A file without a chat, and the chat of another day, are not written over; a chat continues where it ended.
+echo 'my thesis' >thesis.txt
+expect 2 'plait chat: thesis.txt is there and holds no chat; give the chat another name$' "$PLAIT" chat run --template "$template" --save thesis.txt </dev/null
+printf 'ba\n/save thesis.txt\n' | chat >/dev/null 2>log
+grep -qx 'plait chat: thesis.txt is there and holds no chat; give the chat another name' log && [ "$(cat thesis.txt)" = 'my thesis' ] || fail "/save over another file: $(cat log)"
+cp saved.json kept.json
+expect 2 'plait chat: kept.json holds a chat; continue it with --load kept.json, or give --save another name$' "$PLAIT" chat run --template "$template" --save kept.json </dev/null
+echo /reset | chat --load kept.json --save kept.json >/dev/null
+cmp saved.json kept.json || fail '/reset without an answer has emptied a file'
+printf '/reset\nba\n' | chat --load kept.json --save kept.json >/dev/null
+python3 -c 'import json; m = json.load(open("kept.json"))["messages"]; assert [x["role"] for x in m] == ["system", "user", "assistant"] and m[0]["content"] == "do ki", m' || fail "/reset after --load: $(cat kept.json)"
+echo '[{"role": "pirate", "content": "x"}]' >pirate.json
+printf '/load pirate.json\nba\n' | chat --save after.json >/dev/null 2>log
+grep -qx 'plait chat: pirate.json: messages\[0\].role is "pirate"; roles are system, developer, user, assistant and tool' log || fail "a wrong role: $(cat log)"
+python3 -c 'import json; m = json.load(open("after.json"))["messages"]; assert [x["role"] for x in m] == ["user", "assistant"], m' || fail "after a wrong file: $(cat after.json)"
+echo '[{"role": "user", "content": "ba"}]' >open.json
+echo /retry | chat --load open.json >/dev/null 2>log
+grep -qx 'plait chat: note: the last message of open.json has no answer; /retry answers it' log || fail "an open message: $(cat log)"
+expect 2 'has a system message of its own, if any; leave --system out$' "$PLAIT" chat run --template "$template" --load saved.json --system x </dev/null
 expect 2 'plait chat: run/checkpoints/step-8 has no chat template; give --template FILE$' "$PLAIT" chat run </dev/null
 echo '{{ x' >broken.jinja
 expect 2 'plait chat: broken.jinja: line 1: \{\{ has no \}\}$' "$PLAIT" chat run --template broken.jinja </dev/null

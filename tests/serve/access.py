@@ -23,6 +23,9 @@ check(s.request("POST", "/v1/completions", body, {"Origin": "https://b.example"}
 status, headers, _ = s.request("OPTIONS", "/v1/completions", None, {"Origin": "https://a.example"})
 check(status == 204 and "Authorization" in headers["Access-Control-Allow-Headers"], "a browser's question")
 
+for host, status in (("evil.example", 403), ("127.0.0.1.evil.example", 403), ("localhost:80", 200), ("a.example", 200)):
+    check(s.request("GET", "/v1/models", None, {"Host": host})[0] == status, "Host: %s" % host)
+
 long = {"prompt": "ba", "max_tokens": 1900, "stream": True, "ignore_eos": True}
 open_ones = [s.open("/v1/completions", long) for _ in range(2)]
 [c.recv(100) for c in open_ones]
