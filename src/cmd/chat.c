@@ -405,7 +405,7 @@ int cmd_chat(int argc, char **argv) {
        .value = &t.load,
        .argument = "FILE.json",
        .help =
-           "messages to begin with: {\"messages\": [{\"role\": \"user\", \"content\": TEXT}, …]}, or the list alone"},
+           "messages to begin with: {\"messages\": [{\"role\": \"user\", \"content\": TEXT}]}, or the list alone"},
       {.name = "save",
        .kind = OPTION_TEXT,
        .value = &t.save,

@@ -230,7 +230,7 @@ int cmd_generate(int argc, char **argv) {
        .kind = OPTION_FLAG,
        .value = &g.chats,
        .help = "prompts are chats, which the model's chat template makes texts of: --prompt is a user's message, and "
-               "lines of --prompts have {\"messages\": [{\"role\": \"user\", \"content\": TEXT}, …]} in the place of "
+               "lines of --prompts have {\"messages\": [{\"role\": \"user\", \"content\": TEXT}]} in the place of "
                "prompt, perhaps with tools and chat_template_kwargs"},
       {.name = "template",
        .kind = OPTION_TEXT,
