@@ -77,7 +77,8 @@ static int check_host(const Access *a, const HttpExchange *x, Refusal *f) {
   Endpoint to;
   if (!a->local || !host || (endpoint_parse(host, strlen(host), false, &to) && access_is_local(to.host))) return 0;
   if (a->allow_origin && (!strcmp(a->allow_origin, "*") || (at && !strcasecmp(at + 3, host)))) return 0;
-  return refusal_set(f, 403, "host_not_allowed", NULL, "%.200s is not a name of this machine; see --allow-origin", host);
+  return refusal_set(f, 403, "host_not_allowed", NULL, "%.200s is not a name of this machine; see --allow-origin",
+                     host);
 }
 
 // A page of another site, or a name that somebody else lets point here: a browser sends what its user never asked for.
