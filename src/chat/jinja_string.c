@@ -98,7 +98,7 @@ static wint_t get_char(const char *s, size_t n) {
   return c;
 }
 
-// title: each word's first letter is a capital, as jinja2's filter has words when `filter`, else as Python's method.
+// `filter`: title splits words as jinja2's filter does; otherwise as Python's str.title does.
 static JinjaValue change_case(Jinja *j, const JinjaString *s, const char *which, bool filter) {
   bool upper = !strcmp(which, "upper"), title = !strcmp(which, "title"), first = title || !strcmp(which, "capitalize");
   JinjaText t = {0};
@@ -251,7 +251,7 @@ static bool all_are(Jinja *j, const JinjaString *s, const char *name) {
 
 // ---- formats
 
-// Puts a value as a format has it: flags, width and precision of C, then the letter.
+// Writes a value by a format such as %-5.2f: flags, width and precision are those of C.
 static void put_formatted(Jinja *j, JinjaText *t, const char *flags, int width, int precision, char letter,
                           JinjaValue v) {
   char spec[32], text[512];

@@ -1,6 +1,6 @@
 // Requests of plait serve, and the tokens of their answers: what is taken is in range, what is refused has a sentence,
 // and a stream says what the whole answer says. The first byte chooses chat or text and how tokens come in pieces; the
-// request follows up to a 0, then bytes that the model draws.
+// request follows up to the end of its line, then bytes that the model draws.
 #include "fuzz.h"
 #include "../served_bytes.h"
 
@@ -85,7 +85,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   if (!s.tokenizer) served_bytes_open(&s);
   unsigned how = fuzz_byte(&data, &size);
   bool chat = how & 1;
-  const uint8_t *end = memchr(data, 0, size);
+  const uint8_t *end = memchr(data, '\n', size);
   size_t bytes = end ? (size_t)(end - data) : size;
   Call call;
   Refusal refusal = {0};
