@@ -10,8 +10,10 @@
 // use one, but for its cache of masks, which has a lock.
 typedef struct Grammar Grammar;
 
-// PLAIT_BAD_INPUT: a sentence that begins with the path of what is not built, "WHERE.properties.a.not …". The caller
-// frees *g, after the states that use it. The schema is not needed any more.
+// What is refused has a sentence in *error (not NULL) that begins with its path, "WHERE.properties.a.not …".
+// PLAIT_BAD_INPUT: it is no schema, or one that no document matches. GRAMMAR_NOT_BUILT: it is one, and plait cannot
+// hold an answer to it. The caller frees *g, after the states that use it. The schema is not needed any more.
+enum { GRAMMAR_NOT_BUILT = -64 };
 int grammar_from_schema(Grammar **g, const json_t *schema, const char *where, Error *error);
 Grammar *grammar_any_object(void); // any JSON object: response_format json_object
 void grammar_free(Grammar *g);     // NULL is fine

@@ -266,7 +266,7 @@ static int check_alternatives(const Grammar *g, const OneOf *one, Error *error) 
   for (int a = 0; a < one->count; a++)
     for (int b = 0; b < a; b++)
       if (meet_deep(g, one->nodes[a], one->nodes[b], 0))
-        return error_set(error, PLAIT_BAD_INPUT,
+        return error_set(error, GRAMMAR_NOT_BUILT,
                          "%s has the alternatives %d and %d, and it is not plain that no document matches both; "
                          "anyOf does not ask for that",
                          one->path, b, a);

@@ -51,13 +51,13 @@ static int tool_node(Grammar *g, const json_t *tool, size_t i, const ToolOptions
   const json_t *name = json_object_get(function, "name");
   *node = -1;
   if (!json_is_string(type) || strcmp(json_string_value(type), "function"))
-    return refuse(error, i, ".type is not function, the only type that is built");
+    return error_set(error, GRAMMAR_NOT_BUILT, "tools.%zu.type is not function, the only type that is built", i);
   if (!json_is_string(name) || !json_string_length(name)) return refuse(error, i, ".function.name is not a name");
   if (o->only && strcmp(o->only, json_string_value(name))) return PLAIT_OK;
   int arguments = arguments_node(g, json_object_get(function, "parameters"), i, error);
   if (arguments < 0) return arguments;
   *node = call_node(g, name, arguments, o->form == TOOLS_LLAMA ? "parameters" : "arguments");
-  return *node < 0 ? refuse(error, i, ".function.name is too long") : PLAIT_OK;
+  return *node < 0 ? error_set(error, GRAMMAR_NOT_BUILT, "tools.%zu.function.name is too long", i) : PLAIT_OK;
 }
 
 // One of the tools' calls.
@@ -135,5 +135,5 @@ int grammar_from_tools(Grammar **g, const json_t *tools, const ToolOptions *opti
   if (code >= 0) return PLAIT_OK;
   grammar_free(*g);
   *g = NULL;
-  return code;
+  return error->code;
 }

@@ -19,8 +19,9 @@ typedef struct Schema {
   Error *error;
 } Schema;
 
-// "PATH sentence". Returns PLAIT_BAD_INPUT.
+// "PATH sentence": it is no schema; it is one that plait has not built. Both return the code.
 int schema_refuse(Schema *s, const char *format, ...) __attribute__((format(printf, 2, 3)));
+int schema_not_built(Schema *s, const char *format, ...) __attribute__((format(printf, 2, 3)));
 // Appends ".name" to the path; the end that schema_leave takes away again.
 size_t schema_enter(Schema *s, const char *name);
 void schema_leave(Schema *s, size_t end);

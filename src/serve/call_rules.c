@@ -93,6 +93,11 @@ static bool needs_ends(const ServedModel *m, const char *field, Refusal *f) {
   return false;
 }
 
+static int refuse_schema(const Error *error, const char *field, Refusal *f) {
+  const char *code = error->code == GRAMMAR_NOT_BUILT ? "not_built" : "invalid_value";
+  return refusal_set(f, 400, code, field, "%s", error->message);
+}
+
 // ---- response_format
 
 static int read_format(const json_t *format, Grammar **grammar, Refusal *f) {
@@ -109,7 +114,7 @@ static int read_format(const json_t *format, Grammar **grammar, Refusal *f) {
     return refusal_set(f, 400, "invalid_value", "response_format",
                        "response_format.json_schema.schema must be a schema");
   if (grammar_from_schema(grammar, schema, "response_format.json_schema.schema", &error))
-    return refusal_set(f, 400, "not_built", "response_format", "%s", error.message);
+    return refuse_schema(&error, "response_format", f);
   return 0;
 }
 
@@ -147,7 +152,7 @@ static int read_tools(const Call *c, const ServedModel *m, Grammar **grammar, Re
   Error error = {0};
   if (read_choice(c, &o, f)) return -1;
   if (grammar_from_tools(grammar, c->tools, &o, &error))
-    return refusal_set(f, 400, "not_built", "tools", "%s", error.message);
+    return refuse_schema(&error, "tools", f);
   return 0;
 }
 

@@ -67,6 +67,12 @@ for format in (3, {}, {"type": "xml"}, {"type": "json_schema"}, {"type": "json_s
     refused(400, "invalid_value", "response_format", CHAT, {"messages": user, "response_format": format})
 refused(400, "not_built", "response_format", CHAT,
         {"messages": user, "response_format": {"type": "json_schema", "json_schema": {"schema": {"not": {"type": "null"}}}}})
+for code, schema in (("invalid_value", {"type": "nothing"}), ("invalid_value", {"properties": {"a": {"minLength": -1}}}),
+                     ("invalid_value", {"pattern": "(a"}), ("invalid_value", {"enum": []}), ("not_built", {"pattern": "(?=a)"})):
+    refused(400, code, "response_format", CHAT,
+            {"messages": user, "response_format": {"type": "json_schema", "json_schema": {"schema": schema}}})
+    refused(400, code, "tools", CHAT, {"messages": user, "tools": [{"type": "function", "function": {
+        "name": "add", "parameters": {"properties": {"x": schema}, "required": ["x"]}}}]})
 refused(400, "not_built", "response_format", CHAT, {"messages": user, "tools": tool, "response_format": {"type": "json_object"}})
 for key, value in {"best_of": 2, "suffix": "a"}.items():
     refused(400, "not_built", key, TEXT, {"prompt": "ba", key: value})
