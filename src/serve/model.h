@@ -4,6 +4,7 @@
 #include "grammar/grammar.h"
 #include "infer/text_setup.h"
 #include "infer/sample.h"
+#include "serve/refusal.h"
 
 typedef struct ServedModel {
   const ModelSource *source;
@@ -18,6 +19,9 @@ typedef struct ServedModel {
   char fingerprint[40];   // set before the queue is ready
   int64_t created;        // seconds since 1970
 } ServedModel;
+
+// 404 where a client asks for another model.
+int served_model_check(const ServedModel *model, const char *name, Refusal *refusal);
 
 // The sampling of generation_config.json, where one is among the source's files; temperature 1 and no filters without
 // it. PLAIT_BAD_INPUT: the file cannot be read.

@@ -29,7 +29,9 @@ refused(400, "missing_field", "prompt", TEXT, {})
 refused(400, "invalid_value", "prompt", TEXT, {"prompt": []})
 refused(400, "invalid_value", "prompt", TEXT, {"prompt": [[]]})
 refused(400, "invalid_value", "prompt", TEXT, {"prompt": [1, "a"]})
-refused(400, "invalid_value", "prompt", TEXT, {"prompt": [1, 300]})
+for outside in (300, 319, 320, -1, 1 << 40):  # the tokenizer has 300 tokens, the model rows for 320
+    refused(400, "invalid_value", "prompt", TEXT, {"prompt": [1, outside]})
+    refused(400, "invalid_value", "logit_bias", TEXT, {"prompt": "ba", "logit_bias": {str(outside): 1}})
 refused(400, "invalid_value", "prompt", TEXT, {"prompt": ["a", 3.5]})
 refused(400, "invalid_value", "prompt", TEXT, {"prompt": 3})
 refused(400, "context_length_exceeded", "prompt", TEXT, {"prompt": [1] * 2000})
@@ -85,6 +87,11 @@ for tokens in ([-1], [300], ["a"], [1 << 40]):
 
 # HTTP: paths, methods, sizes, origins.
 refused(404, "not_found", None, "/v1/embeddings", {})
+refused(404, "not_found", None, "/v1/models/", None, "GET")
+refused(404, "model_not_found", "model", "/v1/models/gpt-4", None, "GET")
+model = s.request("GET", "/v1/models/run")
+check(model[0] == 200 and json.loads(model[2]) == json.loads(s.request("GET", "/v1/models")[2])["data"][0],
+      "the model by its name: %s" % (model,))
 refused(404, "not_found", None, "/%2e%2e/etc/passwd", None, "GET")
 check(refused(405, "method_not_allowed", None, TEXT, None, "GET")["Allow"] == "POST", "405 says what is allowed")
 refused(405, "method_not_allowed", None, "/health", {}, "POST")
@@ -99,6 +106,9 @@ for origin, host in (("http://evil.example", None), ("null", None), ("http://evi
     refused(403, "host_not_allowed" if host else "origin_not_allowed", None, TEXT, {"prompt": "ba"}, headers=headers)
 own = "127.0.0.1:%d" % s.port
 check(s.request("POST", TEXT, {"prompt": "ba"}, {"Origin": "http://" + own, "Host": own})[0] == 200, "its own page")
+check(s.request("GET", "/health", headers={"A": "a" * 31000})[0] == 200, "headers below the limit")
+refused(431, "headers_too_large", None, "/health", None, "GET", {"A": "a" * 32768})
+check(s.request("GET", "/health", headers={"A": "a" * 99000})[0] == 431, "headers far above the limit")
 for junk in (b"\r\n\r\n", b"GET\r\n\r\n", b"\0" * 100, b"POST / HTTP/9.9\r\n\r\n", b"GET / HTTP/1.1\r\n" + b"a: b\r\n" * 9000,
              b"POST /v1/completions HTTP/1.1\r\nHost: a\r\nContent-Length: -4\r\n\r\n"):
     with socket.create_connection(("127.0.0.1", s.port), timeout=60) as c:
