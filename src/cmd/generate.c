@@ -165,7 +165,10 @@ static int run(Generate *g, const Launch *launch, Error *error) {
   return code;
 }
 
-static int check_words(const Generate *g, Error *error) {
+static int check_words(const Generate *g, const Operands *words, Error *error) {
+  for (int i = 1; i < words->count && g->window; i++)
+    if (!strncmp(words->words[i], "infer.context=", 14))
+      return error_set(error, PLAIT_BAD_INPUT, "--window N is infer.context by its old name; give one of them");
   if (!g->prompt == !g->prompts)
     return error_set(error, PLAIT_BAD_INPUT, "give one of --prompt TEXT and --prompts FILE");
   if (!g->prompts != !g->out_path)
@@ -177,7 +180,7 @@ static int check_words(const Generate *g, Error *error) {
 }
 
 static int generate(Generate *g, const Operands *words, Launch *launch, Error *error) {
-  int code = check_words(g, error);
+  int code = check_words(g, words, error);
   if (!code) code = model_source_open(&g->source, words->words[0], error);
   if (!code) code = generate_open_text(g, error);
   if (!code && g->prompts && !launch->rank) code = generate_file_open(g, error);
