@@ -199,9 +199,9 @@ static int answer(Talk *t, Error *error) {
   if (!code) code = engine_submit(g->engine, &o, &request, error);
   if (!code) {
     ByteVector end = {0};
-    tokenizer_decode(g->tokenizer, ids.data + (ids.count > 8 ? ids.count - 8 : 0), ids.count > 8 ? 8 : ids.count, 0,
-                     &end, error);
-    ChatParserOptions options = {.reasoning = chat_has_reasoning(g->chat),
+    tokenizer_decode(g->text.tokenizer, ids.data + (ids.count > 8 ? ids.count - 8 : 0), ids.count > 8 ? 8 : ids.count,
+                     0, &end, error);
+    ChatParserOptions options = {.reasoning = chat_has_reasoning(g->text.chat),
                                  .in_reasoning = chat_begins_reasoning(&end),
                                  .tell = show_delta,
                                  .context = t};
@@ -334,11 +334,11 @@ static int prepare(Talk *t, Error *error) {
   SampleOptions usual;
   int code = served_model_usual(&g->source, &usual, error);
   if (code) return code;
-  if (g->temperature < 0) g->temperature = usual.temperature;
-  if (g->top_k < 0) g->top_k = usual.top_k;
-  if (g->top_p < 0) g->top_p = usual.top_p;
-  if (g->min_p < 0) g->min_p = usual.min_p;
-  if (g->repetition < 0) g->repetition = usual.repetition;
+  if (g->sample.temperature < 0) g->sample.temperature = usual.temperature;
+  if (g->sample.top_k < 0) g->sample.top_k = usual.top_k;
+  if (g->sample.top_p < 0) g->sample.top_p = usual.top_p;
+  if (g->sample.min_p < 0) g->sample.min_p = usual.min_p;
+  if (g->sample.repetition < 0) g->sample.repetition = usual.repetition;
   if (t->kwargs_text && json_read(t->kwargs_text, strlen(t->kwargs_text), "--template-kwargs", &t->kwargs, error))
     return PLAIT_BAD_INPUT;
   if (t->kwargs && !json_is_object(t->kwargs))
@@ -373,7 +373,7 @@ static int chat(Talk *t, const Operands *words, Launch *launch, Error *error) {
   if (!code) code = launch->rank ? engine_follow(g->engine, error) : talk(t, error);
   signals_take(SIGINT); // it has ended an answer of rank 0, not the program
   engine_close(g->engine);
-  generate_close_text(g);
+  model_text_close(&g->text);
   model_source_close(&g->source);
   json_decref(t->messages);
   json_decref(t->kwargs);
@@ -385,11 +385,7 @@ static int chat(Talk *t, const Operands *words, Launch *launch, Error *error) {
 
 int cmd_chat(int argc, char **argv) {
   Talk t = {.g = {.chats = true,
-                  .temperature = -1,
-                  .top_k = -1,
-                  .top_p = -1,
-                  .min_p = -1,
-                  .repetition = -1,
+                  .sample = {.temperature = -1, .top_k = -1, .top_p = -1, .min_p = -1, .repetition = -1},
                   .logprobs = -1,
                   .threads = cores_available()}};
   Generate *g = &t.g;
@@ -411,11 +407,7 @@ int cmd_chat(int argc, char **argv) {
        .value = &t.save,
        .argument = "FILE.json",
        .help = "where the messages are written after each answer"},
-      {.name = "template",
-       .kind = OPTION_TEXT,
-       .value = &g->template_path,
-       .argument = "FILE",
-       .help = "the chat template (Jinja) to use, or the name of one of the model's; without it, the model's own"},
+      OPTION_TEMPLATE(&g->text.template_path, ""),
       {.name = "template-kwargs",
        .kind = OPTION_TEXT,
        .value = &t.kwargs_text,
@@ -429,66 +421,10 @@ int cmd_chat(int argc, char **argv) {
        .shown = "what infer.context has room for",
        .least = 1,
        .most = 2147483647.0},
-      {.name = "temperature",
-       .kind = OPTION_REAL,
-       .value = &g->temperature,
-       .argument = "T",
-       .help = "how random the choice of tokens is; 0: always the most likely token",
-       .shown = usual,
-       .least = 0,
-       .most = 100},
-      {.name = "top-k",
-       .kind = OPTION_INTEGER,
-       .value = &g->top_k,
-       .argument = "K",
-       .help = "choose among the K most likely tokens; 0: among all",
-       .shown = usual,
-       .least = 0,
-       .most = 2147483647.0},
-      {.name = "top-p",
-       .kind = OPTION_REAL,
-       .value = &g->top_p,
-       .argument = "P",
-       .help = "choose among the fewest tokens whose probabilities add up to P",
-       .shown = usual,
-       .least = 1e-9,
-       .most = 1},
-      {.name = "min-p",
-       .kind = OPTION_REAL,
-       .value = &g->min_p,
-       .argument = "P",
-       .help = "choose among tokens with at least P times the probability of the most likely one",
-       .shown = usual,
-       .least = 0,
-       .most = 1},
-      {.name = "repetition-penalty",
-       .kind = OPTION_REAL,
-       .value = &g->repetition,
-       .argument = "R",
-       .help = "divides positive logits of tokens that the text has already by R, and multiplies negative ones",
-       .shown = usual,
-       .least = 0.01,
-       .most = 100},
-      {.name = "seed",
-       .kind = OPTION_INTEGER,
-       .value = &g->seed,
-       .argument = "N",
-       .help = "the same seed gives the same answers; /retry takes the next one",
-       .least = 0,
-       .most = 9007199254740992.0},
-      {.name = "tokenizer",
-       .kind = OPTION_TEXT,
-       .value = &g->tokenizer_path,
-       .argument = "FILE",
-       .help = "the tokenizer.json to use; without it, the model's own"},
-      {.name = "threads",
-       .kind = OPTION_INTEGER,
-       .value = &g->threads,
-       .argument = "N",
-       .help = "threads of all ranks on this machine together",
-       .shown = "all cores",
-       .least = 1,
-       .most = 4096},
+      OPTIONS_SAMPLE(&g->sample, usual),
+      OPTION_SEED(&g->seed, "the same seed gives the same answers; /retry takes the next one"),
+      OPTION_TOKENIZER(&g->text.tokenizer_path, "to use"),
+      OPTION_THREADS(&g->threads),
   };
   const CommandHelp help = {
       "chat", "[options] CHECKPOINT|RUN|FOLDER [key=value …]",

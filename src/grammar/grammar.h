@@ -10,8 +10,8 @@
 // use one, but for its cache of masks, which has a lock.
 typedef struct Grammar Grammar;
 
-// What is refused has a sentence in *error (not NULL) that begins with its path, "WHERE.properties.a.not …".
-// PLAIT_BAD_INPUT: it is no schema, or one that no document matches. GRAMMAR_NOT_BUILT: it is one, and plait cannot
+// A refusal has a sentence in *error (not NULL) that begins with its path, "WHERE.properties.a.not …".
+// PLAIT_BAD_INPUT: it is not a schema, or no document matches it. GRAMMAR_NOT_BUILT: it is one, and plait cannot
 // hold an answer to it. The caller frees *g, after the states that use it. The schema is not needed any more.
 enum { GRAMMAR_NOT_BUILT = -64 };
 int grammar_from_schema(Grammar **g, const json_t *schema, const char *where, Error *error);

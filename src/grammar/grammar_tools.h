@@ -20,5 +20,5 @@ typedef struct ToolOptions {
 } ToolOptions;
 
 // tools: OpenAI's list, [{"type": "function", "function": {"name": …, "parameters": SCHEMA}}, …]; without parameters a
-// tool has none. What is refused has a code and a sentence as in grammar.h: "tools.0.function.parameters.not …".
+// tool has none. A refusal has a code and a sentence as in grammar.h: "tools.0.function.parameters.not …".
 int grammar_from_tools(Grammar **g, const json_t *tools, const ToolOptions *options, Error *error);

@@ -19,7 +19,7 @@ typedef struct Schema {
   Error *error;
 } Schema;
 
-// "PATH sentence": it is no schema; it is one that plait has not built. Both return the code.
+// "PATH sentence": for what is not a schema, and for a schema that plait has not built. Both return the code.
 int schema_refuse(Schema *s, const char *format, ...) __attribute__((format(printf, 2, 3)));
 int schema_not_built(Schema *s, const char *format, ...) __attribute__((format(printf, 2, 3)));
 // Appends ".name" to the path; the end that schema_leave takes away again.

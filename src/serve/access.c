@@ -49,7 +49,7 @@ int access_open(Access *a, const char *host, const char *key_file, const char *a
   *a = (Access){.allow_origin = allow_origin, .local = access_is_local(host)};
   if (allow_origin && strcmp(allow_origin, "*") != 0 && !is_origin(allow_origin))
     return error_set(error, PLAIT_BAD_INPUT,
-                     "--allow-origin %.200s is no origin: give * or a scheme and a host, as https://example.org",
+                     "--allow-origin %.200s is not an origin: give * or a scheme and a host, as https://example.org",
                      allow_origin);
   return key_file ? read_keys(a, key_file, error) : PLAIT_OK;
 }
