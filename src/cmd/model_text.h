@@ -1,5 +1,5 @@
-// Shared by the commands for a model's text (generate, chat, serve; eval in part): the options that choose tokenizer, chat
-// template and sampling, and what these open.
+// Shared by the commands for a model's text (generate, chat, serve; eval in part): the options that choose tokenizer,
+// chat template and sampling, and what these open.
 #pragma once
 #include "chat/chat.h"
 #include "cli/options.h"

@@ -15,7 +15,6 @@ typedef struct Grammar Grammar;
 // hold an answer to it. The caller frees *g, after the states that use it. The schema is not needed any more.
 enum { GRAMMAR_NOT_BUILT = -64 };
 int grammar_from_schema(Grammar **g, const json_t *schema, const char *where, Error *error);
-Grammar *grammar_any_object(void); // any JSON object: response_format json_object
 void grammar_free(Grammar *g);     // NULL is fine
 
 // The vocabulary by the bytes that tokens stand for. Constant; made once for a tokenizer. No grammar of a schema allows

@@ -76,14 +76,6 @@ int grammar_any(Grammar *g) {
   return g->any;
 }
 
-Grammar *grammar_any_object(void) {
-  Grammar *g = grammar_create();
-  grammar_any(g);
-  g->root = g->nodes.data[g->any].parts[5];
-  CHECK(grammar_finish(g, NULL) == PLAIT_OK);
-  return g;
-}
-
 // ---- what is possible -----------------------------------------------------------------------------------------------
 
 static bool all_possible(const Grammar *g, const Node *n, int64_t count) {

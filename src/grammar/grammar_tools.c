@@ -117,12 +117,25 @@ static int listed_calls(Grammar *g, int calls, const ToolOptions *o) {
   return sequence(g, (int[]){begin, list}, 2, true);
 }
 
+static int (*const forms[])(Grammar *, int, const ToolOptions *) = {tagged_calls, bare_call, listed_calls};
+
+// Calls and nothing else, or a document of the schema.
+static int calls_or_document(Grammar *g, int calls, const ToolOptions *o, int *document, Error *error) {
+  ToolOptions required = *o;
+  required.choice = TOOLS_REQUIRED;
+  *document = -1;
+  if (!o->schema || o->choice == TOOLS_REQUIRED) return forms[o->form](g, calls, o);
+  if ((*document = schema_add(g, o->schema, o->where, error)) < 0) return *document;
+  return grammar_union(g, (int[]){*document, forms[o->form](g, calls, &required)}, 2);
+}
+
 static int add_all(Grammar *g, const json_t *tools, const ToolOptions *o, Error *error) {
-  static int (*const forms[])(Grammar *, int, const ToolOptions *) = {tagged_calls, bare_call, listed_calls};
-  int calls = calls_node(g, tools, o, error);
+  int document, calls = calls_node(g, tools, o, error);
   if (calls < 0) return calls;
-  g->root = forms[o->form](g, calls, o);
-  if (grammar_finish(g, error) < 0) return PLAIT_BAD_INPUT;
+  g->root = calls_or_document(g, calls, o, &document, error);
+  if (g->root < 0 || grammar_finish(g, error) < 0) return PLAIT_BAD_INPUT;
+  if (document >= 0 && !g->nodes.data[document].possible)
+    return error_set(error, PLAIT_BAD_INPUT, "%s allows no document at all", o->where);
   for (int i = 0; i < g->nodes.count; i++) // a tool that can never be called is a mistake that nobody would notice
     if (g->nodes.data[i].is_call && !g->nodes.data[i].possible)
       return error_set(error, PLAIT_BAD_INPUT, "tools has a tool whose parameters allow no arguments at all");

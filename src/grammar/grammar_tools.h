@@ -17,6 +17,9 @@ typedef struct ToolOptions {
   ToolChoice choice;
   const char *only; // the name of the one tool that may be called; NULL: any
   bool parallel;    // several calls in one answer; not in Llama 3's form
+  // With TOOLS_AUTO: an answer that calls nothing is a document of this schema, whose path is `where`. NULL: any text.
+  const json_t *schema;
+  const char *where;
 } ToolOptions;
 
 // tools: OpenAI's list, [{"type": "function", "function": {"name": …, "parameters": SCHEMA}}, …]; without parameters a

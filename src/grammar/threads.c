@@ -419,13 +419,16 @@ static void step(Frames *f, const Thread *t, uint8_t byte, ThreadSet *to) {
   }
 }
 
-// Free text beside calls is a place of its own, as it may end at once.
+// Text beside other alternatives, and words before a call, are places of their own: text may end at once, and both may
+// have special tokens.
 void threads_first(Frames *f, ThreadSet *to) {
   const Node *root = node_of(f, f->g->root);
   bool text = false;
   to->count = 0;
-  for (int i = 0; i < root->count && root->kind == NODE_UNION; i++)
-    text |= node_of(f, root->parts[i])->kind == NODE_UNTIL;
+  for (int i = 0; i < root->count && root->kind == NODE_UNION; i++) {
+    NodeKind kind = node_of(f, root->parts[i])->kind;
+    text |= kind == NODE_UNTIL || FAULT(calls_beside_documents_lack_marks, kind == NODE_SEQUENCE, false);
+  }
   for (int i = 0; i < (text ? root->count : 1); i++) {
     Thread t = at_value(f, -1, text ? root->parts[i] : f->g->root, BLANKS_NONE);
     add(to, &t);

@@ -100,21 +100,25 @@ static int refuse_schema(const Error *error, const char *field, Refusal *f) {
 
 // ---- response_format
 
-static int read_format(const json_t *format, Grammar **grammar, Refusal *f) {
+#define WHERE "response_format.json_schema.schema"
+
+// *schema: what the answer is held to, which the caller releases; NULL: nothing.
+static int read_format(const json_t *format, json_t **schema, Refusal *f) {
   const char *type = json_string_value(json_object_get(format, "type"));
-  const json_t *schema = json_object_get(json_object_get(format, "json_schema"), "schema");
-  Error error = {0};
-  *grammar = NULL;
+  *schema = NULL;
   if (!format || (type && !strcmp(type, "text"))) return 0;
-  if (type && !strcmp(type, "json_object")) return *grammar = grammar_any_object(), 0;
+  if (type && !strcmp(type, "json_object")) return *schema = json_pack("{s:s}", "type", "object"), 0;
   if (!type || strcmp(type, "json_schema") != 0)
     return refusal_set(f, 400, "invalid_value", "response_format",
                        "response_format.type must be text, json_object or json_schema");
-  if (!json_is_object(schema) && !json_is_boolean(schema))
-    return refusal_set(f, 400, "invalid_value", "response_format",
-                       "response_format.json_schema.schema must be a schema");
-  if (grammar_from_schema(grammar, schema, "response_format.json_schema.schema", &error))
-    return refuse_schema(&error, "response_format", f);
+  *schema = json_incref(json_object_get(json_object_get(format, "json_schema"), "schema"));
+  if (json_is_object(*schema) || json_is_boolean(*schema)) return 0;
+  return refusal_set(f, 400, "invalid_value", "response_format", WHERE " must be a schema");
+}
+
+static int compile_format(const json_t *schema, Grammar **grammar, Refusal *f) {
+  Error error = {0};
+  if (grammar_from_schema(grammar, schema, WHERE, &error)) return refuse_schema(&error, "response_format", f);
   return 0;
 }
 
@@ -145,24 +149,25 @@ static int read_choice(const Call *c, ToolOptions *o, Refusal *f) {
   return 0;
 }
 
-static int read_tools(const Call *c, const ServedModel *m, Grammar **grammar, Refusal *f) {
+static int compile_tools(const Call *c, const ServedModel *m, const json_t *schema, Grammar **grammar, Refusal *f) {
   static const ToolForm forms[] = {
       [CHAT_HERMES] = TOOLS_HERMES, [CHAT_LLAMA3] = TOOLS_LLAMA, [CHAT_MISTRAL] = TOOLS_MISTRAL};
-  ToolOptions o = {.form = forms[chat_form(m->chat)]};
+  ToolOptions o = {.form = forms[chat_form(m->chat)], .schema = schema, .where = WHERE};
   Error error = {0};
   if (read_choice(c, &o, f)) return -1;
   if (grammar_from_tools(grammar, c->tools, &o, &error))
-    return refuse_schema(&error, "tools", f);
+    return refuse_schema(&error, strncmp(error.message, WHERE, strlen(WHERE)) ? "tools" : "response_format", f);
   return 0;
 }
 
 int call_rules_read(Call *c, const ServedModel *m, Refusal *f) {
   Grammar *grammar = NULL;
+  json_t *schema;
   if (!c->chat) return 0;
-  int code = read_format(json_object_get(c->json, "response_format"), &grammar, f);
-  if (!code && grammar && c->tools)
-    code = refusal_set(f, 400, "not_built", "response_format", "response_format beside tools is not built");
-  if (!code && c->tools) code = read_tools(c, m, &grammar, f);
+  int code = read_format(json_object_get(c->json, "response_format"), &schema, f);
+  if (!code && c->tools) code = compile_tools(c, m, schema, &grammar, f);
+  else if (!code && schema) code = compile_format(schema, &grammar, f);
+  json_decref(schema);
   if (!code && grammar && !needs_ends(m, c->tools ? "tools" : "response_format", f)) code = -1;
   if (!code && grammar) hold(c, m, grammar);
   else grammar_free(grammar);

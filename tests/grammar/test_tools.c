@@ -20,9 +20,16 @@ static const char *const tools =
 static Grammar *grammar_of(ToolOptions options) {
   Grammar *g;
   Error error = {0};
-  json_t *tree = json_loads(tools, 0, NULL);
+  json_t *tree = json_loads(tools, 0, NULL), *held = NULL;
+  if (options.schema)
+    options.schema = held =
+        json_loads("{\"properties\": {\"name\": {\"type\": \"integer\"}}, \"additionalProperties\": false, \"type\": "
+                   "\"object\"}",
+                   0, NULL);
+  options.where = "schema";
   if (grammar_from_tools(&g, tree, &options, &error) < 0) fail_msg("%s", error.message);
   json_decref(tree);
+  json_decref(held);
   return g;
 }
 
@@ -30,6 +37,7 @@ static Grammar *grammar_of(ToolOptions options) {
 #define NOW "{\"name\": \"now\", \"arguments\": {}}"
 #define CALL(inner) "<tool_call>\n" inner "\n</tool_call>"
 enum { MOST = 16 };
+#define DOCUMENT ((const json_t *)tools) // any pointer: grammar_of puts a schema in its place
 static const struct {
   ToolOptions options;
   const char *answers[MOST]; // accepted ones, NULL, refused ones, NULL
@@ -52,6 +60,15 @@ static const struct {
     {{TOOLS_MISTRAL, TOOLS_AUTO, NULL, true},
      {"", "Hi [TOOL", "[TOOL_CALLS][" ADD "]", "Hi [TOOL_CALLS] [" ADD ", " NOW "]", NULL, "[TOOL_CALLS]",
       "[TOOL_CALLS][]", "[TOOL_CALLS][" ADD "] x", NULL}},
+    {{TOOLS_HERMES, TOOLS_AUTO, NULL, true, DOCUMENT},
+     {"{\"name\": 5}", "{}", CALL(ADD), CALL(ADD) "\n" CALL(NOW), NULL, "", "Hello", "{}" CALL(ADD), CALL(ADD) "{}",
+      "{\"name\": true}", NULL}},
+    {{TOOLS_LLAMA, TOOLS_AUTO, NULL, true, DOCUMENT},
+     {"{\"name\": 5}", "{}", "{\"name\": \"now\", \"parameters\": {}}", NULL, "", "Hello",
+      "{\"name\": \"sub\", \"parameters\": {}}", NULL}},
+    {{TOOLS_MISTRAL, TOOLS_AUTO, NULL, true, DOCUMENT},
+     {"{\"name\": 5}", "[TOOL_CALLS][" ADD "]", NULL, "", "Hello", "[" ADD "]", "{}[TOOL_CALLS][" ADD "]", NULL}},
+    {{TOOLS_HERMES, TOOLS_REQUIRED, NULL, false, DOCUMENT}, {CALL(ADD), NULL, "{}", "", NULL}},
     {{TOOLS_MISTRAL, TOOLS_REQUIRED, "add", false},
      {"[TOOL_CALLS][" ADD "]", "[TOOL_CALLS] [" ADD "]", NULL, "[" ADD "]", "[TOOL_CALLS][" NOW "]",
       "[TOOL_CALLS][" ADD ", " ADD "]", NULL}},
@@ -114,6 +131,12 @@ static void test_special(void **state) {
     grammar_end(s);
     grammar_free(g);
   }
+  Grammar *g = grammar_of((ToolOptions){TOOLS_MISTRAL, TOOLS_AUTO, NULL, true, DOCUMENT});
+  GrammarState *s = grammar_begin(g); // beside a document, too
+  grammar_mask(s, trie, allowed, &may_end);
+  assert_memory_equal(allowed, "\1\0\1\0\0\0\0\1\0", (size_t)n);
+  grammar_end(s);
+  grammar_free(g);
   token_trie_free(trie);
 }
 

@@ -78,7 +78,10 @@ for code, schema in (("invalid_value", {"type": "nothing"}), ("invalid_value", {
             {"messages": user, "response_format": {"type": "json_schema", "json_schema": {"schema": schema}}})
     refused(400, code, "tools", CHAT, {"messages": user, "tools": [{"type": "function", "function": {
         "name": "add", "parameters": {"properties": {"x": schema}, "required": ["x"]}}}]})
-refused(400, "not_built", "response_format", CHAT, {"messages": user, "tools": tool, "response_format": {"type": "json_object"}})
+refused(400, "not_built", "response_format", CHAT, {"messages": user, "tools": tool, "response_format": {
+    "type": "json_schema", "json_schema": {"schema": {"contains": {}}}}})
+refused(400, "invalid_value", "response_format", CHAT, {"messages": user, "tools": tool, "response_format": {
+    "type": "json_schema", "json_schema": {"schema": False}}})
 for key, value in {"best_of": 2, "suffix": "a"}.items():
     refused(400, "not_built", key, TEXT, {"prompt": "ba", key: value})
 s.ask(prompt="ba", best_of=1, suffix="", max_tokens=1)
