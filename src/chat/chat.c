@@ -223,8 +223,8 @@ static bool names(const Chat *chat, const char *word) {
 
 ChatForm chat_form(const Chat *chat) {
   if (names(chat, "[TOOL_CALLS]")) return CHAT_MISTRAL;
-  if (names(chat, "<tool_call>")) // some write XML in it, which is not built
-    return names(chat, "<function=") || names(chat, "<arg_key>") ? CHAT_NO_CALLS : CHAT_HERMES;
+  if (names(chat, "<tool_call>"))
+    return names(chat, "<function=") ? CHAT_QWEN_XML : names(chat, "<arg_key>") ? CHAT_GLM : CHAT_HERMES;
   if (names(chat, "<|python_tag|>") || (names(chat, "<|start_header_id|>") && names(chat, "parameters")))
     return CHAT_LLAMA3;
   return CHAT_NO_CALLS;

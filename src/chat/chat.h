@@ -9,6 +9,8 @@ typedef enum ChatForm {
   CHAT_NO_CALLS,
   CHAT_HERMES, // <tool_call>{"name": …, "arguments": {…}}</tool_call>, any number of them (Hermes, Qwen)
   CHAT_LLAMA3, // the whole answer is {"name": …, "parameters": {…}}, perhaps after <|python_tag|>; `;` between several
+  CHAT_QWEN_XML, // <tool_call><function=NAME><parameter=KEY>VALUE</parameter></function></tool_call> (Qwen3-Coder)
+  CHAT_GLM, // <tool_call>NAME<arg_key>KEY</arg_key><arg_value>VALUE</arg_value></tool_call> (GLM-4.5)
   CHAT_MISTRAL // [TOOL_CALLS][{"name": …, "arguments": {…}}, …], or [TOOL_CALLS]name[ARGS]{…}. Ids of calls that the
                // template is given must be 9 letters and digits
 } ChatForm;

@@ -17,7 +17,7 @@ static void begin_choice(Reply *r, int index) {
   ChatForm form = c->tools ? chat_form(r->model->chat) : CHAT_NO_CALLS;
   output_begin(&choice->output, r->model->tokenizer, &c->stops, form == CHAT_NO_CALLS);
   output_prompt(&choice->output, ids, c->echo, text, bytes);
-  if (c->chat) reply_chat_begin(&choice->chat, form, chat_has_reasoning(r->model->chat), c->thinks);
+  if (c->chat) reply_chat_begin(&choice->chat, form, c->tools, chat_has_reasoning(r->model->chat), c->thinks);
   if (c->echo && c->told) output_note(&choice->output, &(EngineEvent){.id = ids->data[0]}, 0, true);
 }
 

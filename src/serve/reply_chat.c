@@ -29,10 +29,14 @@ static void take(void *chat, const ChatDelta *d) {
     bytes_append(&c->calls.data[c->calls.count - 1].arguments, d->text, d->bytes);
 }
 
-void reply_chat_begin(ReplyChat *c, ChatForm form, bool reasoning, bool thinks) {
+void reply_chat_begin(ReplyChat *c, ChatForm form, const json_t *tools, bool reasoning, bool thinks) {
   *c = (ReplyChat){.form = form};
-  c->parser = chat_parser_create(&(ChatParserOptions){
-      .form = form, .reasoning = reasoning || thinks, .in_reasoning = thinks, .tell = take, .context = c});
+  c->parser = chat_parser_create(&(ChatParserOptions){.form = form,
+                                                      .tools = tools,
+                                                      .reasoning = reasoning || thinks,
+                                                      .in_reasoning = thinks,
+                                                      .tell = take,
+                                                      .context = c});
 }
 
 void reply_chat_free(ReplyChat *c) {

@@ -71,11 +71,49 @@ static const struct {
     {"[TOOL_CALLS]f[ARGS]{\"a\": 1}[TOOL_CALLS]g[CALL_ID]123[ARGS]{}", "F:f|A:{\"a\": 1}|F:g|A:{}", CHAT_MISTRAL},
     {"So: [TOOL_CALLS] {\"name\": \"f\", \"arguments\": {}}", "C:So:|F:f|A:{}", CHAT_MISTRAL},
     {"[TOOL_CALLS] nothing", "C:[TOOL_CALLS] nothing", CHAT_MISTRAL},
-    {"[TOOL_CALLS][]", "C:[TOOL_CALLS][]", CHAT_MISTRAL}};
+    {"[TOOL_CALLS][]", "C:[TOOL_CALLS][]", CHAT_MISTRAL},
+    {"So:\n<tool_call>\n<function=f>\n<parameter=text>\na "
+     "\"b\"\n</x>\n\n</parameter>\n<parameter=count>\n5\n</parameter>\n"
+     "</function>\n</tool_call>",
+     "C:So:|F:f|A:{\"text\": \"a \\\"b\\\"\\n</x>\\n\", \"count\": 5}", CHAT_QWEN_XML},
+    {"<tool_call><function=f><parameter=text>5</parameter><parameter=maybe>null</parameter><parameter=list>[1,\n2]"
+     "</parameter><parameter=on>True</parameter></function></tool_call>\n<tool_call>\n<function=f></function></"
+     "tool_call>.",
+     "F:f|A:{\"text\": \"5\", \"maybe\": null, \"list\": [1,\n2], \"on\": true}|F:f|A:{}|C:.", CHAT_QWEN_XML},
+    {"<tool_call><function=f><parameter=maybe>5</parameter><parameter=text>\n</parameter><parameter=text>\n\n</"
+     "parameter>"
+     "<parameter=word>null</parameter><parameter=free>{\"a\": 1}</parameter><parameter=free>{a</parameter></function>",
+     "F:f|A:{\"maybe\": \"5\", \"text\": \"\", \"text\": \"\", \"word\": \"null\", \"free\": {\"a\": 1}, \"free\": "
+     "\"{a\"}",
+     CHAT_QWEN_XML},
+    {"<tool_call><function=other><parameter=k>1</parameter><parameter=l>x y</parameter></function></tool_call>",
+     "F:other|A:{\"k\": 1, \"l\": \"x y\"}", CHAT_QWEN_XML},
+    {"<tool_call><function=f><parameter=text>\nso it g", "F:f|A:{\"text\": \"so it g", CHAT_QWEN_XML},
+    {"<tool_call>\n<funct", "C:<tool_call>\n<funct", CHAT_QWEN_XML},
+    {"<tool_call>\n<function=a b>", "C:<tool_call>\n<function=a b>", CHAT_QWEN_XML},
+    {"<tool_call>\n{\"name\": \"f\"}</tool_call>", "C:<tool_call>\n{\"name\": \"f\"}</tool_call>", CHAT_QWEN_XML},
+    {"<tool_call><function=f></function>\n<function=g></function></tool_call>", "F:f|A:{}|F:g|A:{}", CHAT_QWEN_XML},
+    {"<tool_call><function=f>\nwhat</tool_call>", "F:f|A:{}|C:what</tool_call>", CHAT_QWEN_XML},
+    {"Yes\n<tool_call>f\n<arg_key>text</arg_key>\n<arg_value>\na</arg_value>\n<arg_key>count</arg_key>\n<arg_value>5"
+     "</arg_value>\n</tool_call>",
+     "C:Yes|F:f|A:{\"text\": \"\\na\", \"count\": 5}", CHAT_GLM},
+    {"<tool_call>f\n</tool_call>\n<tool_call>g<arg_key>a</arg_key><arg_value>{\"b\": [true]}</arg_value></tool_call> "
+     "ok",
+     "F:f|A:{}|F:g|A:{\"a\": {\"b\": [true]}}|C:ok", CHAT_GLM},
+    {"<tool_call>some words</tool_call>", "C:<tool_call>some words</tool_call>", CHAT_GLM},
+    {"<tool_call>f\nthen", "C:<tool_call>f\nthen", CHAT_GLM}};
+
+static const char tools[] =
+    "[{\"type\": \"function\", \"function\": {\"name\": \"f\", \"parameters\": {\"properties\": {\"text\": {\"type\": "
+    "\"string\"}, \"count\": {\"type\": \"integer\"}, \"maybe\": {\"anyOf\": [{\"$ref\": \"#/$defs/word\"}, {\"type\": "
+    "\"null\"}]}, \"list\": {\"type\": \"array\"}, \"on\": {\"type\": \"boolean\"}, \"word\": {\"enum\": [\"null\"]}, "
+    "\"free\": {}}, \"$defs\": {\"word\": {\"type\": \"string\"}}}}}]";
+static json_t *tool_list;
 
 // seed 0: in one piece; 1: a byte at a time; else random pieces.
 static void parse(int k, uint32_t seed, Told *told) {
   ChatParserOptions o = {.form = cases[k].form,
+                         .tools = tool_list,
                          .reasoning = cases[k].reasoning > 0,
                          .in_reasoning = cases[k].reasoning > 1,
                          .tell = tell,
@@ -101,6 +139,7 @@ static void parse(int k, uint32_t seed, Told *told) {
 
 static void test_answers(void **state) {
   (void)state;
+  assert_non_null(tool_list = json_loads(tools, 0, NULL));
   for (int k = 0; k < (int)(sizeof cases / sizeof *cases); k++)
     for (uint32_t seed = 0; seed < 200; seed++) {
       Told told = {0};
@@ -108,6 +147,7 @@ static void test_answers(void **state) {
       if (strcmp(told.text, cases[k].told) != 0)
         fail_msg("%s, seed %u:\n  %s\n  should be\n  %s", cases[k].text, seed, told.text, cases[k].told);
     }
+  json_decref(tool_list);
 }
 
 int main(void) {
