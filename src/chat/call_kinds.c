@@ -21,7 +21,7 @@ static unsigned kinds_of_list(const json_t *list, unsigned (*kind)(const json_t 
   return kinds;
 }
 
-static const json_t *follow(const json_t *root, const char *reference) { // "#/$defs/name"
+const json_t *call_follow(const json_t *root, const char *reference) { // "#/$defs/name"
   if (strncmp(reference, "#/", 2) != 0) return NULL;
   const json_t *found = root;
   for (const char *at = reference + 2; found && *at;) {
@@ -43,7 +43,7 @@ static unsigned kinds_of(const json_t *schema, const json_t *root, int depth) {
   else if (type) kinds &= kind_of_type(type);
   if (list) kinds &= kinds_of_list(list, kind_of_value);
   if (constant) kinds &= kind_of_value(constant);
-  if (reference) kinds &= kinds_of(follow(root, reference), root, depth + 1);
+  if (reference) kinds &= kinds_of(call_follow(root, reference), root, depth + 1);
   json_array_foreach(json_object_get(schema, "allOf"), i, item) kinds &= kinds_of(item, root, depth + 1);
   list = json_object_get(schema, "anyOf");
   if (!list) list = json_object_get(schema, "oneOf");

@@ -188,7 +188,7 @@ static size_t between(Xml *m) {
   return (size_t)value;
 }
 
-// Where the value ends: *after is behind its last tag. At the end of what is certain: *after 0.
+// Where the value ends, and *after its closing tag. At the end of what is certain: *after 0.
 static size_t value_ends(const Xml *m, size_t *after) {
   bool qwen = m->x->form == CHAT_QWEN_XML;
   const char *line = "\n</parameter>", *word = qwen ? line + 1 : "</arg_value>";

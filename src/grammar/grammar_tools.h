@@ -6,6 +6,8 @@
 typedef enum ToolForm {
   TOOLS_HERMES, // Qwen, Hermes: <tool_call>\n{"name": …, "arguments": {…}}\n</tool_call>, any number of them
   TOOLS_LLAMA,  // Llama 3: the whole answer is {"name": …, "parameters": {…}}
+  TOOLS_QWEN_XML, // <tool_call>, <function=NAME>, <parameter=KEY>, VALUE, </parameter> …, each on a line of its own
+  TOOLS_GLM,      // <tool_call>NAME, then lines of <arg_key>KEY</arg_key> and <arg_value>VALUE</arg_value>
   TOOLS_MISTRAL // [TOOL_CALLS][{"name": …, "arguments": {…}}, …] at the end of the answer
 } ToolForm;
 

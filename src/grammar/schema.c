@@ -356,15 +356,25 @@ int schema_compile(Schema *s, const json_t *schema) {
   return mine;
 }
 
+static int add(Schema *s, const json_t *schema) {
+  int node = schema_compile(s, schema);
+  for (int i = 0; i < s->owned.count; i++) json_decref(s->owned.data[i]);
+  vec_free(&s->owned);
+  vec_free(&s->memo);
+  free(s->slots);
+  return node;
+}
+
 int schema_add(Grammar *g, const json_t *schema, const char *where, Error *error) {
   Schema s = {.root = schema, .where = where, .error = error, .g = g};
   snprintf(s.path, sizeof s.path, "%s", where);
-  int node = schema_compile(&s, schema);
-  for (int i = 0; i < s.owned.count; i++) json_decref(s.owned.data[i]);
-  vec_free(&s.owned);
-  vec_free(&s.memo);
-  free(s.slots);
-  return node;
+  return add(&s, schema);
+}
+
+int schema_add_property(Grammar *g, const json_t *root, const char *key, const char *where, Error *error) {
+  Schema s = {.root = root, .where = where, .error = error, .g = g};
+  snprintf(s.path, sizeof s.path, "%s.properties.%.60s", where, key);
+  return add(&s, json_object_get(json_object_get(root, "properties"), key));
 }
 
 static int finish_schema(Grammar *g, const char *where, Error *error) {

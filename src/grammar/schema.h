@@ -28,6 +28,8 @@ void schema_leave(Schema *s, size_t end);
 
 // Adds a schema to a grammar: its node; negative: refused.
 int schema_add(Grammar *g, const json_t *schema, const char *where, Error *error);
+// The same of properties.KEY of one, `root`, where its references lead; `where` is the path of root.
+int schema_add_property(Grammar *g, const json_t *root, const char *key, const char *where, Error *error);
 // The node of a schema within one; negative: refused.
 int schema_compile(Schema *s, const json_t *schema);
 

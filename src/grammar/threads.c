@@ -441,7 +441,7 @@ void threads_step(Frames *f, const Thread *from, int count, uint8_t byte, Thread
 }
 
 bool thread_is_text(const Frames *f, const Thread *t) {
-  if (t->mode == IN_TEXT) return true;
+  if (t->mode == IN_TEXT) return !node_of(f, t->node)->must;
   const Node *n = t->mode == AT_VALUE ? node_of(f, t->node) : NULL;
   return n && n->kind == NODE_WORD && t->stack >= 0 && node_of(f, f->frames.data[t->stack].node)->kind == NODE_SEQUENCE;
 }
@@ -449,7 +449,7 @@ bool thread_is_text(const Frames *f, const Thread *t) {
 bool thread_may_end(const Frames *f, const Thread *t) {
   const Node *own = node_of(f, t->node);
   if (t->mode == IN_NUMBER && !f->g->numbers.data[own->automaton].ends[t->state]) return false;
-  if (t->mode == IN_TEXT && !own->free && t->state) return false;
+  if (t->mode == IN_TEXT && (FAULT(parameters_end_early, own->must, false) || (!own->free && t->state))) return false;
   if (t->mode == AFTER) return t->stack < 0;
   if (t->mode != IN_NUMBER && t->mode != IN_TEXT) return false;
   for (int stack = t->stack; stack >= 0; stack = f->frames.data[stack].parent) { // all that is open ends with it

@@ -150,13 +150,16 @@ static int read_choice(const Call *c, ToolOptions *o, Refusal *f) {
 }
 
 static int compile_tools(const Call *c, const ServedModel *m, const json_t *schema, Grammar **grammar, Refusal *f) {
-  static const ToolForm forms[] = {
-      [CHAT_HERMES] = TOOLS_HERMES, [CHAT_LLAMA3] = TOOLS_LLAMA, [CHAT_MISTRAL] = TOOLS_MISTRAL};
+  static const ToolForm forms[] = {[CHAT_HERMES] = TOOLS_HERMES,
+                                   [CHAT_LLAMA3] = TOOLS_LLAMA,
+                                   [CHAT_MISTRAL] = TOOLS_MISTRAL,
+                                   [CHAT_QWEN_XML] = TOOLS_QWEN_XML,
+                                   [CHAT_GLM] = TOOLS_GLM};
   ToolOptions o = {.form = forms[chat_form(m->chat)], .schema = schema, .where = WHERE};
   Error error = {0};
   if (read_choice(c, &o, f)) return -1;
   if (grammar_from_tools(grammar, c->tools, &o, &error))
-    return refuse_schema(&error, strncmp(error.message, WHERE, strlen(WHERE)) ? "tools" : "response_format", f);
+    return refuse_schema(&error, "tools", f);
   return 0;
 }
 
@@ -165,8 +168,11 @@ int call_rules_read(Call *c, const ServedModel *m, Refusal *f) {
   json_t *schema;
   if (!c->chat) return 0;
   int code = read_format(json_object_get(c->json, "response_format"), &schema, f);
-  if (!code && c->tools) code = compile_tools(c, m, schema, &grammar, f);
-  else if (!code && schema) code = compile_format(schema, &grammar, f);
+  if (!code && schema) code = compile_format(schema, &grammar, f);
+  if (!code && c->tools) {
+    grammar_free(grammar); // what was wrong with the schema alone is said
+    code = compile_tools(c, m, schema, &grammar, f);
+  }
   json_decref(schema);
   if (!code && grammar && !needs_ends(m, c->tools ? "tools" : "response_format", f)) code = -1;
   if (!code && grammar) hold(c, m, grammar);

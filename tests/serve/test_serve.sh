@@ -28,10 +28,6 @@ stop 0
 refuse 2 '^plait serve: --api-key-file nowhere cannot be read: No such file or directory$' "$PLAIT" serve run --api-key-file nowhere
 printf '\n  \n' >empty
 refuse 2 '^plait serve: --api-key-file empty holds no key$' "$PLAIT" serve run --api-key-file empty
-for wrong in foo example.org https:// https://a.example/ 'https://a.example b' 'https://a@b' null; do
-  refuse 2 "^plait serve: --allow-origin $wrong is not an origin: give \* or a scheme and a host, as https://example.org\$" "$PLAIT" serve run --allow-origin "$wrong"
-done
-refuse 2 '^plait serve: --alias needs a value, NAME, and "" is none ' "$PLAIT" serve run --alias ''
 refuse 2 '^plait serve: --host 192.0.2.1 --port 0: cannot listen there: ' "$PLAIT" serve run --host 192.0.2.1 --port 0
 refuse 2 '^plait serve: --host no such host is not an address: ' "$PLAIT" serve run --host 'no such host'
 serve
