@@ -25,6 +25,7 @@ typedef struct Serve {
   ModelSource source;
   ModelText text;
   TokenTrie *trie;
+  GrammarStore *grammars;
   ServedModel model;
   Engine *engine;
   ModelServer *server;
@@ -43,11 +44,13 @@ static char *name_of(const char *path) {
 static int describe_model(Serve *s, const char *path, Error *error) {
   s->name = s->alias ? xstrdup(s->alias) : name_of(path);
   s->trie = token_trie_create(s->text.tokenizer);
+  s->grammars = grammar_store_create();
   s->model = (ServedModel){.source = &s->source,
                            .tokenizer = s->text.tokenizer,
                            .text = &s->text.setup,
                            .chat = s->text.chat,
                            .trie = s->trie,
+                           .grammars = s->grammars,
                            .allowed = s->text.allowed,
                            .name = s->name,
                            .context = engine_options(s->engine)->context,
@@ -107,6 +110,7 @@ static int serve(Serve *s, const Operands *words, Launch *launch, Error *error) 
   if (!code) code = run(s, launch, error);
   model_server_close(s->server);
   engine_close(s->engine);
+  grammar_store_free(s->grammars);
   token_trie_free(s->trie);
   model_text_close(&s->text);
   model_source_close(&s->source);

@@ -16,6 +16,7 @@ typedef struct Grammar Grammar;
 enum { GRAMMAR_NOT_BUILT = -64 };
 int grammar_from_schema(Grammar **g, const json_t *schema, const char *where, Error *error);
 void grammar_free(Grammar *g);     // NULL is fine
+int64_t grammar_cells(const Grammar *g); // of its tables, with 4 bytes each: how large it is, but for its masks
 
 // The vocabulary by the bytes that tokens stand for. Constant; made once for a tokenizer. No grammar of a schema allows
 // special tokens; those of tools allow them in the text around calls.

@@ -23,6 +23,8 @@ void grammar_free(Grammar *g) {
   free(g);
 }
 
+int64_t grammar_cells(const Grammar *g) { return g->cells; }
+
 int grammar_add(Grammar *g, Node node) {
   vec_push(&g->nodes, node);
   return g->nodes.count - 1;

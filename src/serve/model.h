@@ -3,6 +3,7 @@
 #include "chat/chat.h"
 #include "grammar/grammar.h"
 #include "infer/text_setup.h"
+#include "serve/grammar_store.h"
 #include "infer/sample.h"
 #include "serve/refusal.h"
 
@@ -12,6 +13,7 @@ typedef struct ServedModel {
   const TextSetup *text;
   const Chat *chat;       // NULL: it has no template
   const TokenTrie *trie;  // of the tokenizer
+  GrammarStore *grammars; // of requests; may be NULL
   const uint8_t *allowed; // (vocab) ids that stand for something
   const char *name;       // that clients give
   int64_t context;
