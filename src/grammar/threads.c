@@ -167,15 +167,23 @@ static Thread completed(Frames *f, int stack) {
   return place(stack, 0, AFTER, stack < 0 ? BLANKS_NONE : BLANKS_ANY);
 }
 
-static bool take_blank(Thread *t, uint8_t byte) {
+// The indent of a new line is one that json.dumps may write: blanks, 8 at most for each container that is open, or a
+// tab for each. A weak model would fill it without an end.
+static bool take_indent(Thread *t, uint8_t byte, int depth) {
+  bool tabs = byte == '\t', first = t->blanks == BLANKS_LINE;
+  int most = depth * (tabs ? 1 : MOST_STEP) < MOST_INDENT ? depth * (tabs ? 1 : MOST_STEP) : MOST_INDENT;
+  if ((byte != ' ' && !tabs) || (!first && tabs != t->count)) return false;
+  if (t->blanks >= BLANKS_LINE + FAULT(white_space_has_no_end, most, 200)) return false;
+  t->count = tabs;
+  t->blanks += FAULT(white_space_has_no_end, 1, 0);
+  return true;
+}
+
+static bool take_blank(Thread *t, uint8_t byte, int depth) {
   if (byte == ' ' && t->blanks == BLANKS_ONE) return t->blanks = BLANKS_NONE, true;
   if (t->blanks == BLANKS_ANY && byte == ' ') return t->blanks = BLANKS_DONE, true;
   if (t->blanks == BLANKS_ANY && byte == '\n') return t->blanks = BLANKS_LINE, true;
-  if (t->blanks < BLANKS_LINE || t->blanks >= BLANKS_LINE + FAULT(white_space_has_no_end, MOST_INDENT, 200))
-    return false;
-  if (byte != ' ' && byte != '\t') return false;
-  t->blanks += FAULT(white_space_has_no_end, 1, 0);
-  return true;
+  return t->blanks >= BLANKS_LINE && t->blanks < BLANKS_ONE && take_indent(t, byte, depth);
 }
 
 static void step_content(Frames *f, const Thread *t, uint8_t byte, ThreadSet *to) {
@@ -350,7 +358,7 @@ static void step_first(Frames *f, const Thread *t, uint8_t byte, ThreadSet *to) 
   if (byte == (object ? '}' : ']') && may_close(&frame, n)) {
     next = completed(f, frame.parent);
     add(to, &next);
-  } else if (take_blank(&next, byte)) add(to, &next);
+  } else if (take_blank(&next, byte, frame.depth)) add(to, &next);
   else if (object && byte == '"' && may_continue(f, &f->frames.data[t->stack], n)) {
     next = place(t->stack, 0, IN_KEY, BLANKS_NONE);
     add(to, &next);
@@ -372,7 +380,7 @@ static void step_after(Frames *f, const Thread *t, uint8_t byte, ThreadSet *to) 
   } else if (byte == (object ? '}' : ']') && FAULT(arrays_end_early, closes, true)) {
     next = completed(f, frame.parent);
     add(to, &next);
-  } else if (closes && take_blank(&next, byte)) add(to, &next);
+  } else if (closes && take_blank(&next, byte, frame.depth - 1)) add(to, &next);
 }
 
 // The trigger may begin at each byte, or only at the first one.
@@ -393,7 +401,7 @@ static void step(Frames *f, const Thread *t, uint8_t byte, ThreadSet *to) {
   Thread next = *t;
   switch ((Mode)t->mode) {
   case AT_VALUE:
-    if (take_blank(&next, byte)) add(to, &next);
+    if (take_blank(&next, byte, depth_of(f, t->stack))) add(to, &next);
     else begin(f, t, t->node, byte, to);
     break;
   case IN_STRING: step_string(f, t, byte, to); break;
@@ -401,7 +409,7 @@ static void step(Frames *f, const Thread *t, uint8_t byte, ThreadSet *to) {
   case IN_WORD: step_word(f, t, byte, to); break;
   case AT_FIRST: step_first(f, t, byte, to); break;
   case AT_KEY:
-    if (take_blank(&next, byte)) add(to, &next);
+    if (take_blank(&next, byte, depth_of(f, t->stack))) add(to, &next);
     else if (byte == '"') {
       next = place(t->stack, 0, IN_KEY, BLANKS_NONE);
       add(to, &next);
