@@ -184,7 +184,7 @@ static void test_walks(void **state) {
   for (size_t i = 0; i < sizeof meanings / sizeof *meanings; i++) {
     Grammar *g = grammar_of(meanings[i].schema);
     int ended = 0;
-    for (uint64_t seed = 0; seed < 3 || (!ended && seed < 30); seed++) {
+    for (uint64_t seed = 0; seed < 3 || (!ended && seed < 100); seed++) {
       ByteVector text = {0};
       int64_t taken = 0;
       const char *wrong = walk(g, trie, seed * 100 + i, 30, seed == 0, &text, &taken);
