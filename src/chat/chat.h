@@ -48,6 +48,10 @@ int chat_encode(const Chat *chat, const ChatPrompt *prompt, IdVector *ids, Error
 typedef Vec(TextSpan) TextSpanVector;
 int chat_render(const Chat *chat, const ChatPrompt *prompt, ByteVector *text, TextSpanVector *spans, Error *error);
 
+// PLAIT_BAD_INPUT: variables for the template (`name` says where they were given) are not an object, or have the name
+// of one that it gets anyway. NULL and null are fine.
+int chat_check_kwargs(const json_t *kwargs, const char *name, Error *error);
+
 ChatForm chat_form(const Chat *chat);
 // Does the prompt end within the model's reasoning (it ends with <think>)? Then so does its answer begin.
 bool chat_begins_reasoning(const ByteVector *text);

@@ -27,6 +27,7 @@ typedef struct Talk {
   int64_t again;    // how often the last answer was asked for again: each time with another seed
   ByteVector content, reasoning; // of the answer
   bool answered;    // since the messages were saved
+  int unanswered, failed_commands;
   bool shows;       // to a terminal, where reasoning is dim
   bool in_reasoning;
 } Talk;
@@ -176,6 +177,11 @@ static void keep_answer(Talk *t) {
 
 static int check_length(const Talk *t, const IdVector *ids, RequestOptions *o, Error *error) {
   int context = engine_options(t->g.engine)->context;
+  bool is_first = json_array_size(t->messages) - !strcmp(role_of(t, 0), "system") <= 1;
+  if (ids->count >= context && is_first)
+    return error_set(error, PLAIT_BAD_INPUT,
+                     "the message makes a prompt of %d tokens, and the model looks back on %d (infer.context)",
+                     ids->count, context);
   if (ids->count >= context)
     return error_set(error, PLAIT_BAD_INPUT,
                      "the chat has %d tokens, and the model looks back on %d (infer.context); /reset begins anew",
@@ -283,8 +289,9 @@ static int say(Talk *t, const ByteVector *message, bool *ends, Error *error) {
 }
 
 // One message or command: what is wrong with it is said, and ends no chat. Other failures do.
-static int take(Talk *t, ByteVector *message, bool *ends, int *refused, Error *error) {
+static int take(Talk *t, ByteVector *message, bool *ends, Error *error) {
   Error why = {0};
+  bool is_command = message->count && message->data[0] == '/' && (message->count < 2 || message->data[1] != '/');
   vec_push(message, 0);
   bool whole = strlen(message->data) + 1 == (size_t)message->count;
   int code = whole ? say(t, message, ends, &why) : error_set(&why, PLAIT_BAD_INPUT, "the message has a NUL byte");
@@ -294,29 +301,36 @@ static int take(Talk *t, ByteVector *message, bool *ends, int *refused, Error *e
   t->answered = false;
   if (!code) return PLAIT_OK;
   fprintf(stderr, "plait chat: %s\n", why.message);
-  ++*refused;
+  if (is_command) t->failed_commands++;
+  else t->unanswered++;
   return PLAIT_OK;
+}
+
+static int say_failed(const Talk *t, Error *error) {
+  char messages[64] = "", commands[64] = "";
+  int m = t->unanswered, c = t->failed_commands;
+  if (m) snprintf(messages, sizeof messages, "%d message%s had no answer", m, m > 1 ? "s" : "");
+  if (c) snprintf(commands, sizeof commands, "%d command%s failed", c, c > 1 ? "s" : "");
+  return error_set(error, PLAIT_BAD_INPUT, "%s%s%s", messages, m && c ? ", and " : "", commands);
 }
 
 static int talk(Talk *t, Error *error) {
   ChatInput in = {.tells = isatty(STDIN_FILENO) && isatty(STDOUT_FILENO)};
   ByteVector message = {0};
   bool ends = false;
-  int code = PLAIT_OK, refused = 0;
+  int code = PLAIT_OK;
   int64_t count = 0;
   t->shows = isatty(STDOUT_FILENO);
   if (in.tells) fputs("Ctrl-C ends an answer, Ctrl-D the chat; /help lists commands.\n", stdout);
   for (; !code && !ends && !ferror(stdout) && !signals_stop() && chat_input_next(&in, &message) == INPUT_MESSAGE;
        count++)
-    code = take(t, &message, &ends, &refused, error);
+    code = take(t, &message, &ends, error);
   if (!code && !count && !in.tells && !signals_stop())
     fprintf(stderr, "plait chat: note: no message came from the standard input; processes of plait launch have none\n");
   if (in.tells && !ends) fputc('\n', stdout);
   vec_free(&message);
   vec_free(&in.read);
-  if (!code && refused && !in.tells)
-    code = error_set(error, PLAIT_BAD_INPUT, "%d of the messages had no answer", refused);
-  return code;
+  return !code && !in.tells && (t->unanswered || t->failed_commands) ? say_failed(t, error) : code;
 }
 
 // A chat that is there is not lost to a new one.
@@ -343,6 +357,7 @@ static int prepare(Talk *t, Error *error) {
     return PLAIT_BAD_INPUT;
   if (t->kwargs && !json_is_object(t->kwargs))
     return error_set(error, PLAIT_BAD_INPUT, "--template-kwargs is not a JSON object, as {\"enable_thinking\": false}");
+  if (chat_check_kwargs(t->kwargs, "--template-kwargs", error)) return PLAIT_BAD_INPUT;
   if (t->system && utf8_prefix(t->system, strlen(t->system)) != strlen(t->system))
     return error_set(error, PLAIT_BAD_INPUT, "--system is not UTF-8");
   if (t->system && t->load)

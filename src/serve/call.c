@@ -85,8 +85,9 @@ static int read_prompts(Call *c, const ServedModel *m, Refusal *f) {
 static int read_chat(Call *c, const ServedModel *m, Refusal *f) {
   bool prefill = false;
   const json_t *kwargs = json_object_get(c->json, "chat_template_kwargs");
-  if (kwargs && !json_is_object(kwargs))
-    return refusal_set(f, 400, "invalid_value", "chat_template_kwargs", "chat_template_kwargs must be an object");
+  Error error = {0};
+  if (chat_check_kwargs(kwargs, "chat_template_kwargs", &error))
+    return refusal_set(f, 400, "invalid_value", "chat_template_kwargs", "%s", error.message);
   json_t *messages = call_messages(json_object_get(c->json, "messages"), &prefill, &c->ignored, f);
   if (!messages) return -1;
   IdVector *ids = &c->ticket->prompt[0];

@@ -61,6 +61,8 @@ refused(400, "invalid_value", "top_logprobs", CHAT, {"messages": user, "top_logp
 for key, value in {"reasoning_effort": "low",
                    "functions": [1], "reasoning_effort": "high", "modalities": ["audio"], "audio": {}}.items():
     refused(400, "not_built", key, CHAT, {"messages": user, key: value})
+for kwargs in (3, [], {"messages": []}, {"tools": None}, {"add_generation_prompt": False}):
+    refused(400, "invalid_value", "chat_template_kwargs", CHAT, {"messages": user, "chat_template_kwargs": kwargs})
 for tools in (3, [3], [{}], [{"type": "function", "function": {}}], [{"type": "function", "function": {"name": "a", "parameters": 3}}]):
     refused(400, "invalid_value", "tools", CHAT, {"messages": user, "tools": tools})
 tool = [{"type": "function", "function": {"name": "add"}}]
