@@ -218,6 +218,7 @@ static int make_ticket(Call *c, Refusal *f) {
 
 static int fill_choices(Call *c, const ServedModel *m, const RequestOptions *like, Refusal *f) {
   Ticket *t = c->ticket;
+  t->quiet = !c->stream && !c->stops.count; // a stop string may end an answer at any token
   for (int i = 0; i < t->count; i++) {
     const IdVector *ids = &t->prompt[i / c->n];
     int64_t room = m->context - ids->count;

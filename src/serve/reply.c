@@ -57,7 +57,7 @@ static void take_event(Reply *r, const EngineEvent *e) {
     note_scored(r, &c->output, e);
   } else if (e->id >= 0) {
     if (r->call->most) output_push(&c->output, e, r->call->told);
-    if (!r->first) r->first = clock_seconds();
+    r->first = r->mail.first;
   } else {
     output_end(&c->output, e->end);
     c->end = e->end;

@@ -64,7 +64,8 @@ void ticket_push(Ticket *t, int choice, const EngineEvent *event) {
     vec_push(&t->mail.ids, event->top_ids[i]);
     vec_push(&t->mail.logprobs, event->top_logprobs[i]);
   }
-  if (empty) wake(t);
+  if (event->id >= 0 && !event->scored && !t->first) t->first = clock_seconds();
+  if (t->quiet ? event->id < 0 : empty) wake(t);
   pthread_mutex_unlock(&t->mutex);
 }
 
@@ -82,6 +83,7 @@ TicketState ticket_take(Ticket *t, Mail *mail, Error *error) {
   Mail empty = *mail;
   *mail = t->mail;
   t->mail = empty;
+  mail->first = t->first;
   TicketState state = t->state;
   if (state >= TICKET_REFUSED) error_take(error, &t->error);
   pthread_mutex_unlock(&t->mutex);
