@@ -16,7 +16,7 @@ static int load_weights(Rank *r, void *inference, Error *error) {
 
 int64_t inference_token_bytes(const Inference *i) {
   const ModelConfig *c = &i->source->config;
-  return 2 * c->layers * c->kv_heads * c->head_dim * (int64_t)dtype_size((Dtype)i->recipe.precision);
+  return 2 * c->layers * c->kv_heads * c->head_dim * (int64_t)dtype_size(recipe_cache_dtype(&i->recipe));
 }
 
 // Pages of a cache of o->kv_memory bytes.

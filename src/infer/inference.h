@@ -40,7 +40,7 @@ int inference_recipe(Inference *inference, const ModelSource *source, const Infe
 int inference_compile(Inference *inference, const InferenceOptions *options, Launch *launch, Error *error);
 int inference_start(Inference *inference, Launch *launch, Error *error); // job → ranks with weights
 
-// Bytes of a token's keys and values in the cache, of all layers: they are in the dtype in which the model computes.
+// Bytes of a token's keys and values in the cache, of all layers.
 int64_t inference_token_bytes(const Inference *inference);
 
 // Sequences of a batch over all data ranks, and on one of them. At least options.rows: see recipe_for_inference.
