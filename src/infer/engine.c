@@ -465,10 +465,14 @@ int engine_tick(Engine *e, Error *error) {
   }
   double now = clock_seconds(), *seconds = &e->seconds[size_of(e->header.tokens)];
   e->times.model_seconds += now - model;
+  int64_t prompts = e->times.prompt_tokens, drawn = e->times.drawn_tokens;
   take_tick(e);
   *seconds = *seconds > 0 ? 0.8 * *seconds + 0.2 * (now - model) : now - model;
   e->times.ticks++;
-  e->times.seconds += clock_seconds() - began;
+  began = clock_seconds() - began;
+  e->times.seconds += began;
+  if (e->times.prompt_tokens > prompts) e->times.prompt_seconds += began;
+  else e->times.decoded_tokens += e->times.drawn_tokens - drawn;
   return PLAIT_OK;
 }
 
