@@ -89,7 +89,7 @@ fuzz: dependencies   ## gives random inputs to every parser, under sanitizers
 
 # Wants an idle machine.
 bench: configure     ## measures speed and memory, beside PyTorch where it is installed
-	@cmake --build $(BUILD) -j $(JOBS) --target plait bench_gemm bench_compile
+	@cmake --build $(BUILD) -j $(JOBS) --target plait bench_gemm bench_compile bench_requests
 	@BUILD=$(BUILD) bench/run $(BENCH_OPTIONS)
 
 # Tests are not needed for it. docs/library.md says what lies where.

@@ -3,6 +3,7 @@ import json
 import os
 
 from plait._command import keys_of, run
+from plait._generation import Generation
 
 
 def plan(recipe, **keys):
@@ -25,11 +26,18 @@ def evaluate(model, data=None, tokenizer=None, seq_len=None, limit=None, across_
 
 
 def generate(model, prompt, max_tokens=None, temperature=None, top_k=None, top_p=None, seed=None, ignore_eos=False,
-             window=None, tokenizer=None, threads=None, **keys):
+             window=None, tokenizer=None, threads=None, stream=False, **keys):
     """The prompt and its continuation by a model: a checkpoint, a run or a Hugging Face folder. temperature=0: always the
-    most likely token. The same seed gives the same text."""
+    most likely token. The same seed gives the same text.
+
+    stream=True: an iterator over pieces of the continuation instead, each as soon as it is drawn:
+
+        for piece in plait.generate("runs/my", "Once upon", stream=True): print(piece, end="", flush=True)
+    """
     options = {"prompt": prompt, "max_tokens": max_tokens, "temperature": temperature, "top_k": top_k, "top_p": top_p,
                "seed": seed, "ignore_eos": ignore_eos, "window": window, "tokenizer": tokenizer, "threads": threads}
+    if stream:
+        return Generation(prompt, options, [model] + keys_of(keys))
     text = run("generate", options, [model] + keys_of(keys)).decode(errors="replace")
     return text[:-1] if text.endswith("\n") else text  # the command ends its line
 

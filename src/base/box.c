@@ -1,5 +1,6 @@
 // Box arithmetic, exact-cover check and strided copies.
 #include "base/box.h"
+#include "base/convert.h"
 #include "base/fault.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -127,23 +128,40 @@ int boxes_cover(const char *name, Box *boxes, int count, int rank, const int64_t
   return PLAIT_OK;
 }
 
-// A run of `n` elements; 64-bit temporaries because neither side need be aligned.
-static void copy_run(char *target, int64_t target_stride, Dtype target_dtype, const char *source, int64_t source_stride,
-                     Dtype source_dtype, int64_t n) {
-  size_t to = dtype_size(target_dtype), from = dtype_size(source_dtype);
-  if (target_dtype == source_dtype && target_stride == 1 && source_stride == 1) {
-    memcpy(target, source, (size_t)n * to);
+// n elements of `bytes`, `to_stride` and `from_stride` elements apart, wherever they lie.
+static void copy_strided(char *to, int64_t to_stride, const char *from, int64_t from_stride, size_t bytes, int64_t n) {
+  if (to_stride == 1 && from_stride == 1) {
+    memcpy(to, from, (size_t)n * bytes);
     return;
   }
-  for (int64_t i = 0; i < n; i++, target += target_stride * (int64_t)to, source += source_stride * (int64_t)from) {
-    if (target_dtype == source_dtype) {
-      memcpy(target, source, to);
-      continue;
-    }
-    uint64_t in = 0, out = 0;
-    memcpy(&in, source, from);
-    dtype_store(&out, target_dtype, 0, dtype_load(&in, source_dtype, 0));
-    memcpy(target, &out, to);
+#define EACH(size)                                                                                                     \
+  case size:                                                                                                           \
+    for (int64_t i = 0; i < n; i++) memcpy(to + i * to_stride * size, from + i * from_stride * size, size);            \
+    break;
+  switch (bytes) {
+    EACH(1)
+    EACH(2)
+    EACH(4)
+    EACH(8)
+  }
+#undef EACH
+}
+
+// A run of `n` elements. Other dtypes go through blocks, because neither side need be aligned.
+static void copy_run(char *target, int64_t target_stride, Dtype target_dtype, const char *source, int64_t source_stride,
+                     Dtype source_dtype, int64_t n) {
+  enum { BLOCK = 1024 };
+  size_t to = dtype_size(target_dtype), from = dtype_size(source_dtype);
+  uint64_t in[BLOCK], out[BLOCK];
+  if (target_dtype == source_dtype) {
+    copy_strided(target, target_stride, source, source_stride, to, n);
+    return;
+  }
+  for (int64_t k = 0; k < n; k += BLOCK) {
+    int64_t count = n - k < BLOCK ? n - k : BLOCK;
+    copy_strided((char *)in, 1, source + k * source_stride * (int64_t)from, source_stride, from, count);
+    dtype_convert(out, target_dtype, in, source_dtype, FAULT(blocks_lose_an_element, count, count - 1));
+    copy_strided(target + k * target_stride * (int64_t)to, target_stride, (const char *)out, 1, to, count);
   }
 }
 

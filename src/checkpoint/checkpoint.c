@@ -228,6 +228,7 @@ void checkpoint_tensor_get(const CheckpointTensor *t, const Box *part, void *to,
 
 void checkpoint_tensor_put(const CheckpointTensor *t, const Box *part, const void *from, const Box *other,
                            const int64_t *stride, Dtype dtype) {
+  if (t->read) *t->read += box_elements(part) * (int64_t)dtype_size(dtype);
   copy_tensor(t, part, &(Array){(void *)(uintptr_t)from, other, stride, dtype}, 1);
 }
 

@@ -34,6 +34,7 @@ typedef struct CheckpointTensor {
   void *owner;
   int id;
   int primary; // written only where 1: exactly one rank holds each element as primary. Loading ignores it
+  int64_t *read; // the bytes of files that were read for it are added to this, where it is not NULL
   int spare;   // not primary, but kept in memory (checkpoint/memory_image.h): its machine may be the last that has it
 } CheckpointTensor;
 

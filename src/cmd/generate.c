@@ -3,6 +3,7 @@
 #include "base/clock.h"
 #include "base/cores.h"
 #include "base/signals.h"
+#include "base/units.h"
 #include "cmd/cmd.h"
 #include "cmd/launched.h"
 #include "setup/setup.h"
@@ -55,6 +56,23 @@ void generate_stream(const Generate *g, const IdVector *ids, TokenizerStream *st
   vec_free(&unused);
 }
 
+static double rate(int64_t tokens, double seconds) { return seconds > 0 ? (double)tokens / seconds : 0; }
+
+static void print_rates(const EngineTimes *t) {
+  fprintf(stderr, "prefill: %lld tokens of prompts at %.1f tokens/s; decode: %lld tokens at %.1f tokens/s\n",
+          (long long)t->prompt_tokens, rate(t->prompt_tokens, t->prompt_seconds), (long long)t->decoded_tokens,
+          rate(t->decoded_tokens, t->seconds - t->prompt_seconds));
+}
+
+static void print_bytes(const Inference *model) {
+  for (int r = 0; r < model->job->options.parallel.mesh.ranks; r++) {
+    const RankBytes *b = &model->bytes[r];
+    fprintf(stderr, "rank %d: %s read of files, %s held", r, units_bytes((double)b->read).s,
+            units_bytes((double)b->held).s);
+    fprintf(stderr, ", %s of these for the cache\n", units_bytes((double)b->cache).s);
+  }
+}
+
 // On stderr: the text alone is the output.
 void generate_print_speed(const Generate *g, bool ended) {
   if (!g->verbose) return;
@@ -66,6 +84,8 @@ void generate_print_speed(const Generate *g, bool ended) {
                   "model\n",
           (long long)t.ticks, (long long)t.prompt_tokens, (long long)t.reused_tokens,
           t.seconds > 0 ? 100 * (1 - t.model_seconds / t.seconds) : 0.0);
+  print_rates(&t);
+  print_bytes(engine_model(g->engine));
   if (t.guessed)
     fprintf(stderr, "%lld of %lld guessed tokens were right\n", (long long)t.accepted, (long long)t.guessed);
   if (t.preempted)
@@ -235,7 +255,10 @@ int cmd_generate(int argc, char **argv) {
        .value = &g.ignore_eos,
        .help = "continue past the end of text, instead of stopping there"},
       {.name = "stop-at-end", .kind = OPTION_FLAG, .value = &g.stop_at_end}, // now the default; not in the help
-      {.name = "verbose", .kind = OPTION_FLAG, .value = &g.verbose, .help = "print tokens/s at the end, on stderr"},
+      {.name = "verbose",
+       .kind = OPTION_FLAG,
+       .value = &g.verbose,
+       .help = "print tokens/s and the bytes of each rank at the end, on stderr"},
       {.name = "window",
        .kind = OPTION_INTEGER,
        .value = &g.window,

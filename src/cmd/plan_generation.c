@@ -25,18 +25,6 @@ typedef struct GenerationPlan {
 
 // ---- what is known -------------------------------------------------------------------------------------------------
 
-static int64_t cache_bytes(const Program *p) {
-  int64_t bytes = 0;
-  for (int i = 0; i < p->graph->variable.count; i++) {
-    const Variable *v = &p->graph->variable.data[i];
-    if (v->kind != VARIABLE_CACHE || p->variable_place[i].offset < 0) continue;
-    int64_t elements = 1;
-    for (int d = 0; d < v->shape.rank; d++) elements *= variable_local(p->graph, v, -1)[d];
-    bytes += elements * variable_bits(v, -1) / 8;
-  }
-  return bytes;
-}
-
 static void find_memory(GenerationPlan *g) {
   const Compiled *first = g->job->list.data[0];
   for (int c = 0; c < g->recipe->mesh.pp; c++) {
@@ -45,7 +33,7 @@ static void find_memory(GenerationPlan *g) {
     if (total <= g->total) continue;
     g->total = total;
     g->bound = bound;
-    g->cache = cache_bytes(p);
+    g->cache = inference_cache_bytes(p);
     g->weights = p->memory.parameters;
     g->working = arena - g->cache - g->weights;
   }

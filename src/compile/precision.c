@@ -6,6 +6,8 @@
 //                narrow. Vectors (biases, norms), statistics and gradients of parameters stay fp32, as the ops' shape
 //                rules say.
 //
+// A cache of keys and values may be narrower than they are (Step.cache): CACHE_WRITE rounds, CACHE_ATTENTION widens.
+//
 // With split masters (bf16) matrices have no Copy: their storage is the bf16 that MICRO reads, and the bits that make
 // fp32 of it are a Variable that only the update reads (ENCODING_SPLIT).
 //
@@ -56,10 +58,12 @@ static void store_narrow(Graph *g, Dtype compute) {
   follow_storage(g);
 }
 
-// A cache holds what MICRO has made.
-static void narrow_caches(Graph *g, Dtype compute) {
+// A cache holds what MICRO has made, or rounds it to a narrower dtype.
+static void narrow_caches(Graph *g, const Step *step) {
+  bool narrower = dtype_size(step->cache) < dtype_size(step->precision);
   for (int i = 0; i < g->variable.count; i++)
-    if (g->variable.data[i].kind == VARIABLE_CACHE) g->variable.data[i].dtype = compute;
+    if (g->variable.data[i].kind == VARIABLE_CACHE)
+      g->variable.data[i].dtype = FAULT(caches_have_the_precision, narrower, 0) ? step->cache : step->precision;
   follow_storage(g);
 }
 
@@ -227,7 +231,6 @@ int pass_precision(Graph **graph, const CompileOptions *o, Error *error) {
   case DTYPE_F64: widen(g, o->step.precision); break;
   case DTYPE_BF16:
   case DTYPE_F16:
-    narrow_caches(g, o->step.precision);
     if (o->never_trains) store_narrow(g, o->step.precision);
     else if (split) split_masters(g);
     else narrow_parameters(g, o->step.precision);
@@ -236,9 +239,10 @@ int pass_precision(Graph **graph, const CompileOptions *o, Error *error) {
     return error_set(error, PLAIT_BAD_INPUT, "precision: %s is not built yet; fp64, fp32, bf16 and fp16 are",
                      dtype_name(o->step.precision));
   }
+  narrow_caches(g, &o->step);
   if (states) encode_states(g, states, o->step.precision);
-  if (o->step.precision == DTYPE_F32) return PLAIT_OK;
   infer(g);
+  if (o->step.precision == DTYPE_F32) return PLAIT_OK;
   cast_outputs(g);
   return PLAIT_OK;
 }

@@ -46,6 +46,7 @@ struct Engine {
   Vec(EngineEvent) events;
   int read;                    // of them
   double seconds[SIZES];       // of a tick of 2^i tokens, as measured; 0: not yet
+  bool ran[SIZES];             // such a tick; the first one finds its memory cold, and does not count
   EngineTimes times;
   bool failed;
 };
@@ -377,12 +378,16 @@ static double seconds_of(const Engine *e, int size) {
   return 0;
 }
 
-// Tokens of prompts beside requests that decode: such a tick may take 2.5 times as long as one without.
+// Tokens of prompts beside requests that decode: such a tick may take 2.5 times as long as one without. They fill a
+// graph, whose rows cost the same whether they are used or not.
 static int prompt_tokens(const Engine *e) {
-  int decode = e->scheduler.running * (1 + e->scheduler.options.speculate), n = LEAST_PROMPT;
+  const SchedulerOptions *o = &e->scheduler.options;
+  int decode = (e->scheduler.running + o->rows - 1) / o->rows * (1 + o->speculate),
+      size = size_of(decode + LEAST_PROMPT);
   double most = 2.5 * seconds_of(e, size_of(decode));
-  while (2 * n <= e->scheduler.options.tokens && seconds_of(e, size_of(decode + 2 * n)) <= most) n *= 2;
-  return n;
+  while (1 << size < o->tokens && seconds_of(e, size + 1) <= most) size++;
+  int room = (1 << size < o->tokens ? 1 << size : o->tokens) - decode;
+  return room < LEAST_PROMPT ? LEAST_PROMPT : room;
 }
 
 static void push_scores(Engine *e, const TickPart *part, const Drawn *d) {
@@ -463,12 +468,18 @@ int engine_tick(Engine *e, Error *error) {
     e->failed = true;
     return code;
   }
-  double now = clock_seconds(), *seconds = &e->seconds[size_of(e->header.tokens)];
+  int size = size_of(e->header.tokens);
+  double now = clock_seconds(), *seconds = &e->seconds[size];
   e->times.model_seconds += now - model;
+  int64_t prompts = e->times.prompt_tokens, drawn = e->times.drawn_tokens;
   take_tick(e);
-  *seconds = *seconds > 0 ? 0.8 * *seconds + 0.2 * (now - model) : now - model;
+  if (e->ran[size]) *seconds = *seconds > 0 ? 0.8 * *seconds + 0.2 * (now - model) : now - model;
+  e->ran[size] = true;
   e->times.ticks++;
-  e->times.seconds += clock_seconds() - began;
+  began = clock_seconds() - began;
+  e->times.seconds += began;
+  if (e->times.prompt_tokens > prompts) e->times.prompt_seconds += began;
+  else e->times.decoded_tokens += e->times.drawn_tokens - drawn;
   return PLAIT_OK;
 }
 

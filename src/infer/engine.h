@@ -30,6 +30,8 @@ typedef struct EngineEvent {
 typedef struct EngineTimes {
   int64_t ticks, prompt_tokens, drawn_tokens, reused_tokens, preempted, guessed, accepted;
   double seconds, model_seconds; // of ticks, and of these in the model and between ranks
+  double prompt_seconds;         // of ticks that have tokens of prompts
+  int64_t decoded_tokens;        // that were drawn in the other ticks
 } EngineTimes;
 
 // Of now: requests that run and that wait, and pages of all data ranks.

@@ -5,18 +5,49 @@
 #include "runtime/gather.h"
 #include "setup/setup.h"
 #include "runtime/state_tensors.h"
+#include <stdlib.h>
 #include <string.h>
 
+int64_t inference_cache_bytes(const Program *p) {
+  int64_t bytes = 0;
+  for (int i = 0; i < p->graph->variable.count; i++) {
+    const Variable *v = &p->graph->variable.data[i];
+    if (v->kind != VARIABLE_CACHE || p->variable_place[i].offset < 0) continue;
+    int64_t elements = 1;
+    for (int d = 0; d < v->shape.rank; d++) elements *= variable_local(p->graph, v, -1)[d];
+    bytes += elements * variable_bits(v, -1) / 8;
+  }
+  return bytes;
+}
+
+// Rank 0 hears the bytes of all.
+static int tell_bytes(Rank *r, Inference *i, int64_t read, Error *error) {
+  enum { FIELDS = sizeof(RankBytes) / sizeof(int64_t) };
+  int c = mesh_pipeline_coordinate(&i->job->options.parallel.mesh, r->rank),
+      ranks = i->job->options.parallel.mesh.ranks;
+  RankBytes own = {.read = read,
+                   .held = job_state_bytes(i->job, c) + rank_bound_bytes(i->job, c),
+                   .cache = inference_cache_bytes(r->state->program)},
+            *all = xcalloc((size_t)ranks, sizeof *all);
+  PlaitBuffer buffer = {&own, all, FIELDS};
+  int code = plait_all_gather(r->world, &buffer, 1, PLAIT_INT64, NULL, NULL) ? plait_comm_failure(r->world, error)
+                                                                               : PLAIT_OK;
+  if (r->rank == 0) i->bytes = all;
+  else free(all);
+  return code;
+}
+
 static int load_weights(Rank *r, void *inference, Error *error) {
-  const Inference *i = inference;
+  Inference *i = inference;
+  int64_t read = 0;
   int code = rank_load(r, i->job, error);
-  if (!code) code = model_source_load(i->source, r->state, error);
-  return code ? code : rank_barrier(r, error);
+  if (!code) code = model_source_load(i->source, r->state, &read, error);
+  return code ? code : tell_bytes(r, i, read, error);
 }
 
 int64_t inference_token_bytes(const Inference *i) {
   const ModelConfig *c = &i->source->config;
-  return 2 * c->layers * c->kv_heads * c->head_dim * (int64_t)dtype_size((Dtype)i->recipe.precision);
+  return 2 * c->layers * c->kv_heads * c->head_dim * (int64_t)dtype_size(recipe_cache_dtype(&i->recipe));
 }
 
 // Pages of a cache of o->kv_memory bytes.
@@ -80,6 +111,7 @@ int inference_open(Inference *i, const ModelSource *source, const InferenceOptio
 void inference_close(Inference *i) {
   session_close(i->session);
   job_destroy(i->job);
+  free(i->bytes);
   recipe_free(&i->recipe);
   *i = (Inference){0};
 }

@@ -19,11 +19,15 @@ typedef struct InferenceOptions {
   char **keys;
 } InferenceOptions;
 
+// Bytes of a rank: of files that it has read, of all that it holds, and of the cache in that.
+typedef struct RankBytes { int64_t read, held, cache; } RankBytes;
+
 typedef struct Inference {
   const ModelSource *source;
   Recipe recipe;     // the parallel configuration
   Job *job;
   Session *session;
+  RankBytes *bytes;  // (ranks), in the process of rank 0; NULL before inference_start
 } Inference;
 
 // Compiles, starts the ranks and loads the weights. *launch becomes what run.comm says; where ranks are processes every
@@ -40,8 +44,11 @@ int inference_recipe(Inference *inference, const ModelSource *source, const Infe
 int inference_compile(Inference *inference, const InferenceOptions *options, Launch *launch, Error *error);
 int inference_start(Inference *inference, Launch *launch, Error *error); // job → ranks with weights
 
-// Bytes of a token's keys and values in the cache, of all layers: they are in the dtype in which the model computes.
+// Bytes of a token's keys and values in the cache, of all layers.
 int64_t inference_token_bytes(const Inference *inference);
+
+// Of these, what a rank's Program has.
+int64_t inference_cache_bytes(const Program *program);
 
 // Sequences of a batch over all data ranks, and on one of them. At least options.rows: see recipe_for_inference.
 int64_t inference_rows(const Inference *inference);

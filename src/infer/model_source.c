@@ -184,9 +184,10 @@ static int load(const ModelSource *s, const CheckpointTensor *wanted, int count,
 // What a model without training has of a checkpoint: counters of such a graph are biases of routers.
 static int is_in_checkpoint(const Variable *v) { return variable_is_loaded(v) || v->kind == VARIABLE_COUNTER; }
 
-int model_source_load(const ModelSource *source, State *state, Error *error) {
+int model_source_load(const ModelSource *source, State *state, int64_t *bytes, Error *error) {
   CheckpointTensor *wanted;
   int count = state_tensors(state, source->checkpoint ? is_in_checkpoint : variable_is_loaded, &wanted);
+  for (int i = 0; bytes && i < count; i++) wanted[i].read = bytes;
   int code = load(source, wanted, count, error);
   free(wanted);
   return code;

@@ -30,7 +30,8 @@ int model_source_open(ModelSource *source, const char *path, Error *error);
 void model_source_set_tokenizer(ModelSource *source, const char *path);
 void model_source_close(ModelSource *source); // also safe twice
 
-// Fills the parameters that live on this State, converted to its dtypes.
-int model_source_load(const ModelSource *source, State *state, Error *error);
+// Fills the parameters that live on this State, converted to its dtypes. The bytes of files that it reads are added to
+// *bytes, which may be NULL.
+int model_source_load(const ModelSource *source, State *state, int64_t *bytes, Error *error);
 // Reads a box of one parameter (plait's name), row-major, as fp32 into out.
 int model_source_read(ModelSource *source, const char *name, const Box *part, float *out, Error *error);

@@ -99,6 +99,7 @@ typedef struct Step {
   StepRecompute recompute;
   Transforms transform;
   Dtype precision;
+  Dtype cache;        // of keys and values that live between calls, where it is narrower than the precision
   int bf16_gradients; // accumulators, and what is reduced; 0: as wide as the parameters
 } Step;
 

@@ -33,6 +33,7 @@ typedef enum RecipeWire { RECIPE_WIRE_AUTO, RECIPE_WIRE_SOCKETS, RECIPE_WIRE_UCX
 typedef enum RecipePlan { RECIPE_PLAN_FIXED, RECIPE_PLAN_AUTO } RecipePlan;
 
 enum { RECIPE_PRECISION_AUTO = -1 }; // in a recipe that is not checked yet
+enum { RECIPE_KV_AUTO = -1 };        // as the precision
 
 typedef enum RecipeOverlap { RECIPE_OVERLAP_OFF, RECIPE_OVERLAP_ON, RECIPE_OVERLAP_AUTO } RecipeOverlap;
 typedef enum RecipeAsync { RECIPE_ASYNC_AUTO, RECIPE_ASYNC_ON, RECIPE_ASYNC_OFF } RecipeAsync;
@@ -171,6 +172,7 @@ typedef struct Recipe {
     int context, requests, tokens; // 0: auto
     int page;
     int64_t kv_memory; // bytes; 0: enough for all requests
+    int kv_dtype;      // Dtype, or RECIPE_KV_AUTO; recipe_cache_dtype
     bool prefix;
     int speculate;
   } infer;
@@ -270,6 +272,8 @@ bool recipe_is_even(const Recipe *r); // all data ranks have as many sequences o
 LayoutWords recipe_layout_row(const Recipe *recipe, LayoutRow row);
 // The parallel configuration that a recipe asks for. Borrows parallel.layers.
 StepParallel recipe_parallel(const Recipe *recipe);
+// Of the cache of keys and values that generation keeps.
+Dtype recipe_cache_dtype(const Recipe *recipe);
 // All of the step that it asks for, but the list of parallel.recompute, which needs the model's layers to be read
 // (resolve). Borrows what recipe_parallel and recipe_balance do.
 void recipe_step(const Recipe *recipe, const StepModel *model, Step *step);

@@ -323,6 +323,17 @@ static int check_precision(Recipe *r, Error *error) {
   return PLAIT_OK;
 }
 
+// A wider cache, or another format of the same width, would hold nothing that the model's own does not.
+static int check_cache(Recipe *r, Error *error) {
+  Dtype cache = recipe_cache_dtype(r), made = (Dtype)r->precision;
+  if (cache == made || dtype_size(cache) < FAULT(wide_caches_are_taken, dtype_size(made), 100)) return PLAIT_OK;
+  return error_set(error, PLAIT_BAD_INPUT,
+                   "%sinfer.kv_dtype is %s, but keys and values are made in %s, and only a narrower format saves "
+                   "memory; take auto%s",
+                   recipe_where(r, "infer.kv_dtype"), dtype_name(cache), dtype_name(made),
+                   dtype_size(made) > 2 ? " or bf16" : "");
+}
+
 // plan: auto chooses mesh.dp as any other open key.
 int recipe_settle_data_ranks(Recipe *r, Error *error) {
   if (r->mesh.dp) return PLAIT_OK;
@@ -350,7 +361,7 @@ static int check_meshed(Recipe *r, const Recipe *defaults, Error *error) {
 }
 
 int recipe_check_keys(Recipe *r, const Recipe *defaults, Error *error) {
-  static int (*const checks[])(Recipe *, Error *) = {check_schedule, check_eval, check_precision, NULL};
+  static int (*const checks[])(Recipe *, Error *) = {check_schedule, check_eval, check_precision, check_cache, NULL};
   int code = PLAIT_OK;
   if (!is_open(r)) code = check_mesh(r, error);
   if (!code && !is_open(r)) code = check_parallel(r, error);

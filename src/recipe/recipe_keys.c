@@ -53,6 +53,11 @@ static const RecipeWord precision_words[] = {
     {"fp16", DTYPE_F16, false}, {"fp8", DTYPE_U8, true},    {"auto", RECIPE_PRECISION_AUTO, false},
     {0},
 };
+static const RecipeWord kv_words[] = {{"auto", RECIPE_KV_AUTO, false},
+                                      {"fp64", DTYPE_F64, false},
+                                      {"fp32", DTYPE_F32, false},
+                                      {"bf16", DTYPE_BF16, false},
+                                      {0}};
 static const RecipeWord plan_words[] = {{"fixed", RECIPE_PLAN_FIXED, false}, {"auto", RECIPE_PLAN_AUTO, false}, {0}};
 static const RecipeWord grad_dtype_words[] = {{"fp32", DTYPE_F32, false}, {"bf16", DTYPE_BF16, false}, {0}};
 static const RecipeWord non_finite_words[] = {
@@ -454,6 +459,12 @@ const RecipeKey recipe_keys[] = {
         .doc = "The bytes of each data rank's cache of keys and values, on all ranks that share it, as in `2GB`. "
                "Requests that find no room in it wait. Without this key there is room for all of infer.requests at "
                "their longest."),
+    KEY("infer.kv_dtype", RECIPE_CHOICE, infer.kv_dtype, "auto", .words = kv_words, .inference = true,
+        .generation = true,
+        .doc =
+            "The number format of the cache of keys and values: that of precision (auto), or a narrower one, in which "
+            "more requests fit. Keys and values are then rounded, so that log-probabilities are no longer those "
+            "of `plait eval` to the bit."),
     KEY("infer.prefix", RECIPE_BOOL, infer.prefix, "true", .inference = true, .generation = true,
         .doc = "Whether pages of ended requests are kept, while there is room, for later requests that begin with the "
                "same tokens."),

@@ -104,6 +104,10 @@ static StepUpdate update_of(const Recipe *r, const StepModel *model) {
   return u;
 }
 
+Dtype recipe_cache_dtype(const Recipe *r) {
+  return (Dtype)(r->infer.kv_dtype == RECIPE_KV_AUTO ? r->precision : r->infer.kv_dtype);
+}
+
 static RecomputeMode recompute_mode(const Recipe *r) {
   return r->parallel.recompute.word == RECIPE_RECOMPUTE_SELECTIVE ? RECOMPUTE_SELECTIVE
          : r->parallel.recompute.word == RECIPE_RECOMPUTE_FULL    ? RECOMPUTE_FULL
@@ -119,6 +123,7 @@ void recipe_step(const Recipe *r, const StepModel *model, Step *step) {
                  .update = update_of(r, model),
                  .recompute = {.mode = recompute_mode(r), .layers = r->parallel.recompute_layers},
                  .precision = (Dtype)r->precision,
+                 .cache = recipe_cache_dtype(r),
                  .transform = r->transform,
                  .bf16_gradients = r->parallel.grad_dtype == DTYPE_BF16};
   step_choose(step, model);

@@ -48,7 +48,38 @@ static void pieces_cover_a_box_once(void **state) {
   }
 }
 
+// Elements of a box that begins at an odd address into one whose dims may be turned, in every pair of dtypes: as one
+// element at a time. A run is longer than the blocks that are converted at a time.
+static void check_copy(Dtype to, Dtype from, int turned) {
+  enum { ROWS = 3, COLUMNS = 2051, N = ROWS * COLUMNS };
+  static char source[8 * N + 1], target[8 * N + 1], expected[8 * N + 1];
+  const Box box = {.rank = 2, .local = {ROWS, COLUMNS}};
+  const int64_t plain[] = {COLUMNS, 1}, other[] = {1, ROWS};
+  size_t in = dtype_size(from), out = dtype_size(to);
+  memset(expected, 7, sizeof expected);
+  memset(target, 7, sizeof target);
+  for (int64_t i = 0; i < N; i++) {
+    uint64_t a, b = 0;
+    int small = !dtype_is_float(from) || !dtype_is_float(to); // values that all dtypes have
+    dtype_store(&a, from, 0, small ? (double)(i % 251) : (double)(i - N / 2) * 1.37e-3);
+    dtype_store(&b, to, 0, dtype_load(&a, from, 0));
+    memcpy(source + 1 + (size_t)i * in, &a, in);
+    int64_t at = turned ? i % COLUMNS * ROWS + i / COLUMNS : i;
+    memcpy(expected + 1 + (size_t)at * out, &b, out);
+  }
+  box_copy(&box, target + 1, &box, turned ? other : plain, to, source + 1, &box, plain, from);
+  if (memcmp(target, expected, sizeof target) != 0)
+    fail_msg("%s to %s%s", dtype_name(from), dtype_name(to), turned ? ", turned" : "");
+}
+
+static void copies_convert_as_single_elements(void **state) {
+  for (int to = 0; to < DTYPE_COUNT; to++)
+    for (int from = 0; from < DTYPE_COUNT; from++)
+      for (int turned = 0; turned < 2; turned++) check_copy((Dtype)to, (Dtype)from, turned);
+}
+
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(pieces_cover_a_box_once)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(pieces_cover_a_box_once),
+                                     cmocka_unit_test(copies_convert_as_single_elements)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -47,7 +47,9 @@ static void read_events(Engine *engine, const int *request_at, Answer *answers) 
 // A cache of `pages` pages of `page` tokens, in the dtype that it has; 0: of all requests.
 static char *kv_memory(const ModelSource *source, const char *keys, int page, int pages) {
   const ModelConfig *c = &source->config;
-  int64_t token = 2 * c->layers * c->kv_heads * c->head_dim * (strstr(keys, "fp64") ? 8 : strstr(keys, "16") ? 2 : 4);
+  const char *own = strstr(keys, "kv_dtype="), *dtype = own ? own : keys;
+  int64_t bytes = strstr(dtype, "fp64") ? 8 : strstr(dtype, "16") ? 2 : 4;
+  int64_t token = 2 * c->layers * c->kv_heads * c->head_dim * bytes;
   return pages ? xformat(" infer.kv_memory=%lld", (long long)(token * page * pages)) : xstrdup("");
 }
 
@@ -161,6 +163,36 @@ static void same_bits_in_any_batch(void **state) {
   if (all) check_model("qwen3_moe-untied", "mesh.dp=7 parallel.ep=7", 5);
   print_message("%d of %d guesses were right\n", (int)accepted, (int)guessed);
   assert_true(accepted > 0 && guessed > accepted);
+}
+
+// ---- caches in a narrower dtype
+
+// The first token of each request: where it is the same one, its log-probability is off by rounding, and by no more.
+static void check_narrow_cache(const char *name, const char *keys, const char *narrow, double most) {
+  static Answer wide[REQUESTS], narrowed[REQUESTS];
+  ModelSource source;
+  double worst = 0;
+  int compared = 0;
+  char *both = xformat("%s %s", keys, narrow);
+  source_of(name, &source);
+  ask_alone(&source, keys, wide);
+  ask_alone(&source, both, narrowed);
+  for (int i = 0; i < REQUESTS; i++) {
+    if (wide[i].ids[0] != narrowed[i].ids[0]) continue;
+    worst = fmax(worst, fabs(wide[i].logprobs[0] - narrowed[i].logprobs[0]));
+    compared++;
+  }
+  if (!(worst > 0 && worst <= most)) fail_msg("%s %s: first tokens are off by %.3g of %.3g", name, both, worst, most);
+  assert_true(compared > REQUESTS / 2);
+  check_model(name, both, 1);
+  model_source_close(&source);
+  free(both);
+}
+
+static void narrow_caches_round_keys_and_values(void **state) {
+  check_narrow_cache("llama-tied", "", "infer.kv_dtype=bf16", 0x1p-8);
+  check_narrow_cache("llama-tied", "precision=fp64", "infer.kv_dtype=fp32", 0x1p-23);
+  if (test_tier() > 1) check_narrow_cache("qwen3_moe-untied", "precision=fp64", "infer.kv_dtype=bf16", 0x1p-8);
 }
 
 // ---- prompts with scores
@@ -395,6 +427,7 @@ static void wrong_requests_change_nothing(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(same_bits_in_any_batch),
+                                     cmocka_unit_test(narrow_caches_round_keys_and_values),
                                      cmocka_unit_test(scores_are_what_was_drawn),
                                      cmocka_unit_test(rules_hold_token_by_token),
                                      cmocka_unit_test(as_an_evaluation_has_it),

@@ -35,6 +35,8 @@ for model in run made; do
   grep -q endoftext text && fail "the end of text is printed: $(cat text)"
   timeout "$limit" "$PLAIT" generate $model --prompt 'ba' --temperature 0 --max-tokens 60 infer.context=32 --verbose --ignore-eos >longer 2>log
   grep -qE '^60 tokens in .* tokens/s$' log || fail "--ignore-eos from $model: $(cat log)"
+  grep -qE '^prefill: 30 tokens of prompts at [0-9.]+ tokens/s; decode: 58 tokens at [0-9.]+ tokens/s$' log || fail "rates: $(cat log)"
+  grep -qE '^rank 0: [0-9.]+ [kM]B read of files, [0-9.]+ MB held, [0-9.]+ kB of these for the cache$' log || fail "bytes: $(cat log)"
   grep -q endoftext longer || fail "--ignore-eos from $model: $(cat longer)"
 done
 [ "$("$PLAIT" generate run --prompt 'ba' --temperature 0 2>&1)" = "$(cat text)" ] || fail "without --verbose something else is printed"

@@ -21,6 +21,10 @@ plan mesh.dp=2 infer.context=32 infer.kv_memory=30kB precision=bf16
 same "a token in bf16" "$(number cache_token_bytes)" 128
 same "pages in 30 kB: room for one more request is not needed" "$(number pages)" 7
 same "data ranks" "$(number data_ranks)" 2
+plan precision=fp64 infer.kv_dtype=bf16 infer.context=100 infer.requests=5
+same "a token of a cache in bf16" "$(number cache_token_bytes)" 128
+same "that cache" "$(number cache)" $((20 * 32 * 128))
+plan mesh.dp=2 infer.context=32 infer.kv_memory=30kB precision=bf16
 awk "BEGIN { exit !($(number weights) < 0.6 * $whole) }" || fail "weights in bf16: $(number weights) of $whole"
 awk "BEGIN { exit !($(number tokens_per_s) > 0) }" || fail "no speed: $(cat plan.json)"
 sum=$(($(number weights) + $(number cache) + $(number working) + $(number bound_instructions)))
@@ -33,6 +37,9 @@ grep -qE '^  one request .* tokens/s' text || fail "speed: $(cat text)"
 
 refuse 2 '^plait plan: infer.kv_memory: a cache of 1.00 kB has room for 0 tokens, and one request may have 64: that takes 16.4 kB$' \
   "$PLAIT" plan "$model" infer.kv_memory=1kB
+refuse 2 '^plait plan: infer.kv_dtype is fp64, but keys and values are made in fp32, and only a narrower format saves memory; take auto or bf16$' \
+  "$PLAIT" plan "$model" infer.kv_dtype=fp64
+refuse 2 '^plait plan: infer.kv_dtype is bf16, but keys and values are made in fp16, ' "$PLAIT" plan "$model" infer.kv_dtype=bf16 precision=fp16
 refuse 2 'is a folder, whose generation is planned; only --bytes and --json are for that$' "$PLAIT" plan "$model" --search
 refuse 2 '^plait plan: batch.global does nothing here; ' "$PLAIT" plan "$model" batch.global=2
 { cat recipe.yaml && echo 'infer: {page: 4}'; } >trains.yaml

@@ -280,7 +280,7 @@ static void test_engine(void **state) {
 // ---- training ------------------------------------------------------------------------------------------------------
 
 static int load_weights(Rank *r, void *golden, Error *e) {
-  return model_source_load(&((Golden *)golden)->source, r->state, e);
+  return model_source_load(&((Golden *)golden)->source, r->state, NULL, e);
 }
 
 // What the loader would give, and the learning rate.

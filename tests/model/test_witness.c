@@ -78,7 +78,7 @@ static Job *compile(const Run *run) {
 }
 
 static int load_weights(Rank *r, void *run, Error *error) {
-  return model_source_load(&((Run *)run)->source, r->state, error);
+  return model_source_load(&((Run *)run)->source, r->state, NULL, error);
 }
 
 // As the loader gives them: this rank's rows of the batch, microbatch by microbatch. And the learning rate.

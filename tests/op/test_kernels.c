@@ -8,6 +8,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <cmocka.h>
+#include "evaluate.h"
 #include "variants.h"
 #include "device/cpu/fp16.h"
 #include "tier.h"
@@ -133,6 +134,47 @@ static void check_level(CpuLevel level, Dtype from, Dtype to) {
   assert_true(done[EMPTY_NO_ROWS] >= 12 * dtypes / least);
   assert_true(done[IN_PLACE] >= 25 * dtypes / least);
   assert_true(done[SUM_IN_PLACE] >= 8 * dtypes / least);
+}
+
+// Keys and values in a narrower dtype than the queries.
+static int check_narrow_cache(CpuLevel level, const char *name, Dtype dtype, Dtype cache) {
+  OpCase whole = {0}, slow, fast;
+  char where[160];
+  for (int i = 0; i < op_cases_with_large(); i++)
+    if (!strcmp(op_case_name(i), name)) op_case_get(i, dtype, &whole);
+  assert_non_null(whole.graph);
+  for (int k = 1; k < 3; k++) {
+    Operand wide = whole.input[k];
+    whole.input[k].dtype = cache;
+    operand_allocate(&whole.input[k]);
+    for (int64_t i = operand_elements(&wide) - 1; i >= 0; i--)
+      operand_store(&whole.input[k], i, operand_load(&wide, i));
+    free(wide.data);
+  }
+  snprintf(where, sizeof where, "%s %s %s, cache %s", cpu_level_name(level), name, dtype_name(dtype),
+           dtype_name(cache));
+  op_case_copy(&whole, &slow);
+  op_case_copy(&whole, &fast);
+  op_case_run(&slow);
+  KernelCall call = op_case_call(&fast);
+  run(cpu_find(level, OP_CACHE_ATTENTION, dtype), &call, NULL, where);
+  op_case_compare(&fast, &slow, where);
+  op_case_free(&slow);
+  op_case_free(&fast);
+  op_case_free(&whole);
+  return 1;
+}
+
+static void narrow_caches_match_the_reference(void **state) {
+  static const char *const names[] = {"cache_attention", "cache_attention large", "cache_attention many heads"};
+  int done = 0;
+  for (int level = CPU_PORTABLE; level <= CPU_AVX512; level++)
+    for (size_t i = 0; i < sizeof names / sizeof *names && cpu_level_available((CpuLevel)level); i++) {
+      done += check_narrow_cache((CpuLevel)level, names[i], DTYPE_F64, DTYPE_F32);
+      done += check_narrow_cache((CpuLevel)level, names[i], DTYPE_F64, DTYPE_BF16);
+      done += check_narrow_cache((CpuLevel)level, names[i], DTYPE_F32, DTYPE_BF16);
+    }
+  assert_true(done >= 9);
 }
 
 static void portable_kernels_match_the_reference(void **state) { check_level(CPU_PORTABLE, DTYPE_F64, DTYPE_F32); }
@@ -385,6 +427,7 @@ int main(void) {
       cmocka_unit_test(fp16_conversions_are_exact),
       cmocka_unit_test(bf16_accumulators_match_the_reference),
       cmocka_unit_test(activations_are_exact_to_a_few_ulp),
+      cmocka_unit_test(narrow_caches_match_the_reference),
       cmocka_unit_test(not_a_number_stays),
       cmocka_unit_test(reference_kernels_are_a_device),
       cmocka_unit_test(plait_simd_chooses_the_level),

@@ -75,6 +75,12 @@ def generate():
     assert text.startswith("ba do") and not text.endswith("\n")
     assert text == plait.generate("py", "ba do", max_tokens=5, temperature=0)
     assert plait.generate("py", "-- lu", max_tokens=0) == "-- lu"
+    pieces = list(plait.generate("py", "ba do", max_tokens=5, temperature=0, stream=True))
+    assert len(pieces) > 1 and "ba do" + "".join(pieces) == text
+    with plait.generate("py", "ba do", max_tokens=100000, ignore_eos=True, stream=True) as endless:
+        assert next(endless)
+    assert list(endless) == []
+    refused(plait.BadInput, "give the folder", lambda: list(plait.generate("recipe.yaml", "x", stream=True)))
 
 
 def tokenize():

@@ -21,7 +21,11 @@ static void TYPED(cache_gather)(const ATTENTION *a, int which, int64_t b, int64_
   for (int64_t i = 0; i < key->count; i++, to += a->d) {
     int64_t at = TYPED(cache_at)(a, b, g, request, FAULT(stale_page_is_read, key->from, 0) + i);
     const uint16_t *narrow = (const uint16_t *)cache->data + at;
+    const float *single = (const float *)cache->data + at;
     switch (cache->dtype) {
+    case DTYPE_F32:
+      for (int64_t e = 0; e < a->d; e++) to[e] = single[e];
+      break;
     case DTYPE_BF16:
       for (int64_t e = 0; e < a->d; e++) to[e] = bf16_to_float(narrow[e]);
       break;
