@@ -7,6 +7,7 @@ ir='' # shapes, tensors, nodes: no ops
 op='ir'
 sharding='ir op'
 device='ir op'
+check='ir op device' # cases of ops, and kernels compared with the reference
 model='ir op'
 schedule='ir'
 net=''
@@ -31,7 +32,7 @@ infer='data tokenizer checkpoint model recipe runtime setup'
 serve='device tokenizer checkpoint grammar chat recipe runtime infer' # HTTP: not commands
 api='ir op sharding schedule tokenizer checkpoint machine runtime setup foresight train infer'
 cli='recipe'
-cmd="$api chat serve recipe net worker comm data tokenizer device elastic model parallel compile program cli"
+cmd="$api check chat serve recipe net worker comm data tokenizer device elastic model parallel compile program cli"
 failures=0
 for path in */; do
   folder=${path%/}

@@ -1,11 +1,7 @@
 // Makes variants of a case, and compares outputs.
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
-#include "variants.h"
+#include "check/op_variant.h"
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -191,33 +187,48 @@ static float joined(const OpCase *c, int64_t i) {
                    ((const uint16_t *)c->output[c->noutput - 1].data)[i]);
 }
 
-static void compare_split(const OpCase *fast, const OpCase *slow, const char *where) {
+// The worst of a comparison so far: an error's share of its bound, and the place of the first that is above it.
+typedef struct Worst { double share; char *text; size_t size; } Worst;
+
+// 1: `error` is above `bound`, and the first that is; the caller says where in worst->text.
+static int is_first_wrong(Worst *worst, double error, double bound) {
+  double share = error == 0 ? 0 : bound > 0 && error <= INFINITY ? error / bound : INFINITY; // NaN: infinite
+  int first = !(worst->share > 1) && share > 1;
+  worst->share = fmax(worst->share, share);
+  return first;
+}
+
+static void compare_split(const OpCase *fast, const OpCase *slow, Worst *worst) {
   for (int64_t i = 0, n = operand_elements(&slow->output[0]); i < n; i++) {
     double got = joined(fast, i), expected = joined(slow, i);
-    if (!(fabs(got - expected) <= 0x1p-20 * (fabs(expected) + 1)))
-      fail_msg("%s weight [%lld]: %.12g, reference %.12g", where, (long long)i, got, expected);
+    if (is_first_wrong(worst, fabs(got - expected), 0x1p-20 * (fabs(expected) + 1)))
+      snprintf(worst->text, worst->size, "weight [%lld]: %.12g, reference %.12g", (long long)i, got, expected);
   }
 }
 
 // A row's sum may be relative to anything: the logarithm of the sum counts. Rows without a target have two zeros.
-static void compare_sums(const OpCase *fast, const OpCase *slow, double tolerance, const char *where) {
+static void compare_sums(const OpCase *fast, const OpCase *slow, double tolerance, Worst *worst) {
   for (int64_t i = 0, n = operand_elements(&slow->output[2]); i < n; i++) {
     double a = operand_load(&fast->output[2], i), b = operand_load(&fast->output[3], i),
            c = operand_load(&slow->output[2], i), d = operand_load(&slow->output[3], i);
-    if (d > 0 ? !(b > 0 && fabs(a + log(b) - c - log(d)) <= tolerance * (fabs(c) + 1)) : a != 0 || b != 0)
-      fail_msg("%s sum [%lld]: e^%.12g · %.12g, reference e^%.12g · %.12g", where, (long long)i, a, b, c, d);
+    double error = d > 0 ? fabs(a + log(b) - c - log(d)) : a != 0 || b != 0 ? INFINITY : 0;
+    if (is_first_wrong(worst, error, tolerance * (fabs(c) + 1)))
+      snprintf(worst->text, worst->size, "sum [%lld]: e^%.12g · %.12g, reference e^%.12g · %.12g", (long long)i, a, b,
+               c, d);
   }
 }
 
 // Rounding errors of a sum of n terms grow like its square root; they are relative to the largest element (the inputs
 // are about 1, and where all cancels, their rounding stays).
-void op_case_compare(const OpCase *fast, const OpCase *slow, const char *where) {
+double op_case_error(const OpCase *fast, const OpCase *slow, char *text, size_t size) {
+  Worst worst = {0, text, size};
+  *text = 0;
   int split = slow->noutput && slow->output[slow->noutput - 1].dtype == DTYPE_U16; // its halves are compared together
   for (int k = 0; k < slow->noutput - split; k++) {
     const Operand *x = &fast->output[k], *y = &slow->output[k];
     if (!y->data) continue;
     if (split && !k) {
-      compare_split(fast, slow, where);
+      compare_split(fast, slow, &worst);
       continue;
     }
     double unit = x->dtype == DTYPE_BF16                                                       ? 0x1p-8
@@ -233,7 +244,7 @@ void op_case_compare(const OpCase *fast, const OpCase *slow, const char *where) 
     if (op_case_dtype(slow) == DTYPE_F16)
       tolerance = (x->dtype == DTYPE_F16 ? 0x1.1p-11 : 0) + 0x1p-23 * (8 + 4 * sqrt(terms)); // fp32 inside
     if (slow->op == OP_LINEAR_CROSS_ENTROPY && slow->noutput == 4 && k >= 2) {
-      if (k == 2) compare_sums(fast, slow, tolerance, where);
+      if (k == 2) compare_sums(fast, slow, tolerance, &worst);
       continue;
     }
     if (slow->op == OP_REORDER_ROWS || slow->op == OP_SPLIT_POSITIONS || slow->op == OP_JOIN_POSITIONS) tolerance = 0;
@@ -242,16 +253,19 @@ void op_case_compare(const OpCase *fast, const OpCase *slow, const char *where) 
       if (isfinite(operand_load(y, i))) largest = fmax(largest, fabs(operand_load(y, i)));
     for (int64_t i = 0; i < n; i++) {
       double got = operand_load(x, i), expected = operand_load(y, i);
-      if (got != expected && !(fabs(got - expected) <= tolerance * (fabs(expected) + largest + 0.1)))
-        fail_msg("%s output %d [%lld]: %.12g, reference %.12g, largest %.3g, tolerance %.2g", where, k, (long long)i,
+      double error = got == expected ? 0 : fabs(got - expected); // of two infinite ones, too
+      if (is_first_wrong(&worst, error, tolerance * (fabs(expected) + largest + 0.1)))
+        snprintf(text, size, "output %d [%lld]: %.12g, reference %.12g, largest %.3g, tolerance %.2g", k, (long long)i,
                  got, expected, largest, tolerance);
     }
   }
+  return worst.share;
 }
 
-void op_case_same_bits(const OpCase *a, const OpCase *b, const char *where) {
+int op_case_other_bits(const OpCase *a, const OpCase *b) {
   for (int k = 0; k < a->noutput; k++)
     if (a->output[k].data && memcmp(a->output[k].data, b->output[k].data,
                                     (size_t)operand_elements(&a->output[k]) * dtype_size(a->output[k].dtype)))
-      fail_msg("%s: output %d has other bits", where, k);
+      return k;
+  return -1;
 }
