@@ -7,7 +7,8 @@ typedef struct OpBound {
   double least; // an output's largest element counts as more by this: inputs are about 1, and where all cancels, their
                 // rounding stays
   double factor;  // of the bounds: 2 where both sides round
-  int only_valid; // elements of padding are not compared
+  int real;       // operands of a run: padding is not compared, and a sum over rows, which may cancel, is relative to
+                  // its largest term too
 } OpBound;
 
 // The dtype for which a kernel is chosen: of the first floating-point operand.
