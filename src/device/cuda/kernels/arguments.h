@@ -126,6 +126,23 @@ typedef struct AttentionArguments {
   int32_t causal;
 } AttentionArguments;
 
+// x, y, from: rows of (samples, s or t, width); index: (samples, t).
+typedef struct RowsArguments {
+  const void *x;
+  void *y;
+  Array index, from;
+  RowMap map;
+  int64_t s, t, width;
+} RowsArguments;
+
+// q, out (b, s, g, r, d), keys, values (b, c, g, d), requests, positions (b, s), pages (b, n, m)
+typedef struct CacheArguments {
+  Array q, keys, values, requests, positions, out;
+  const int32_t *pages;
+  double scale;
+  int64_t s, c, g, r, d, n, m, page;
+} CacheArguments;
+
 typedef enum HeadMode { HEAD_LOSS, HEAD_GRADIENT, HEAD_LOGITS } HeadMode;
 // A chunk of rows, from `first` on. logits (chunk, words), of the dtype of sums; targets, given: of all rows, the
 // second maximum, sum and target's logit of whole rows; stored: those of these words; dlogits: a copy of what logits
