@@ -52,6 +52,17 @@ typedef struct NormGradArguments {
   int64_t rows, width;
 } NormGradArguments;
 
+// Of rows (rows, width) that are parts of such of `whole` elements. dy, x, y: (rows, width); gain, bias: (width); mean,
+// rstd, sum, squares: (rows), but sums of gradients (rows, 1 or 2), as out then.
+typedef struct NormPartArguments {
+  const void *dy, *x;
+  void *y;
+  Array gain, bias, mean, rstd, sum, squares, out;
+  double epsilon, whole;
+  int64_t width;
+  int32_t squared;
+} NormPartArguments;
+
 // Sums over rows, in two launches: of `each` rows into partial (chunks, sums, width), and of these into out (width).
 // Without x of dy itself; else of dy (x - mean) rstd, and with two sums of dy, too.
 typedef struct ColumnsArguments {
@@ -142,6 +153,9 @@ typedef struct CacheArguments {
   double scale;
   int64_t s, c, g, r, d, n, m, page;
 } CacheArguments;
+
+// Attention of the same queries to two sets of keys: out (b, s, heads, d), logsumexp (b, heads, s), of both and merged.
+typedef struct MergeArguments { Array out[3], logsumexp[3]; int64_t s, heads, d; } MergeArguments;
 
 typedef enum HeadMode { HEAD_LOSS, HEAD_GRADIENT, HEAD_LOGITS } HeadMode;
 // A chunk of rows, from `first` on. logits (chunk, words), of the dtype of sums; targets, given: of all rows, the
