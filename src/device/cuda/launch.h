@@ -50,4 +50,7 @@ size_t cuda_reduce_workspace(const Operand *input, const Operand *output, const 
 size_t cuda_norm_grad_workspace(const Operand *input, const Operand *output, const void *attr, int threads);
 size_t cuda_sum_squares_workspace(const Operand *input, const Operand *output, const void *attr, int threads);
 size_t cuda_attention_grad_workspace(const Operand *input, const Operand *output, const void *attr, int threads);
+size_t cuda_mask_first_workspace(const Operand *input, const Operand *output, const void *attr, int threads);
+size_t cuda_mask_second_workspace(const Operand *input, const Operand *output, const void *attr, int threads);
+size_t cuda_mask_third_workspace(const Operand *input, const Operand *output, const void *attr, int threads);
 size_t cuda_head_workspace(const Operand *input, const Operand *output, const void *attr, int threads);

@@ -157,6 +157,26 @@ typedef struct CacheArguments {
 // Attention of the same queries to two sets of keys: out (b, s, heads, d), logsumexp (b, heads, s), of both and merged.
 typedef struct MergeArguments { Array out[3], logsumexp[3]; int64_t s, heads, d; } MergeArguments;
 
+// mask, index, weights (tokens, experts), begins (experts + 1): of compact rows (rows, width) as op/expert_rows.h has
+// them; x, y: these, or (tokens, width).
+typedef struct ExpertArguments {
+  const uint8_t *mask;
+  int32_t *index;
+  int64_t *begins;
+  const void *x;
+  void *y;
+  Array weights, rows;
+  int64_t tokens, experts, width;
+} ExpertArguments;
+
+// As ProductArguments, of each expert: of its rows in a, with its matrix in b (by_rows), or over its rows in both.
+typedef struct ExpertProductArguments {
+  Array a, b, added, out;
+  const int64_t *begins;
+  int64_t experts, rows, columns, depth, a_row, a_depth, b_column, b_depth;
+  int32_t by_rows;
+} ExpertProductArguments;
+
 typedef enum HeadMode { HEAD_LOSS, HEAD_GRADIENT, HEAD_LOGITS } HeadMode;
 // A chunk of rows, from `first` on. logits (chunk, words), of the dtype of sums; targets, given: of all rows, the
 // second maximum, sum and target's logit of whole rows; stored: those of these words; dlogits: a copy of what logits
