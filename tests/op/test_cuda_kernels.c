@@ -59,7 +59,7 @@ static void all_rows(void **state) {
   if (getenv("CASE")) return;
   int ops = 0;
   for (int op = 0; op < OP_COUNT; op++) ops += b.done[op] > 0;
-  assert_true(ops >= 34);
+  assert_true(ops >= 50);
   for (int k = 0; k < VARIANTS; k++) assert_true(b.variants[k] >= 8);
 }
 
