@@ -53,4 +53,6 @@ size_t cuda_attention_grad_workspace(const Operand *input, const Operand *output
 size_t cuda_mask_first_workspace(const Operand *input, const Operand *output, const void *attr, int threads);
 size_t cuda_mask_second_workspace(const Operand *input, const Operand *output, const void *attr, int threads);
 size_t cuda_mask_third_workspace(const Operand *input, const Operand *output, const void *attr, int threads);
+size_t cuda_router_z_workspace(const Operand *input, const Operand *output, const void *attr, int threads);
+size_t cuda_router_balance_workspace(const Operand *input, const Operand *output, const void *attr, int threads);
 size_t cuda_head_workspace(const Operand *input, const Operand *output, const void *attr, int threads);

@@ -177,6 +177,18 @@ typedef struct ExpertProductArguments {
   int32_t by_rows;
 } ExpertProductArguments;
 
+// logits, weights (or their gradient), dlogits, mask, kept (b, s, experts); tokens: b s, length: s, positions: those of
+// a whole sequence; sums (b, experts, 2); partial: losses.
+typedef struct RouterArguments {
+  Array logits, bias, weights, dlogits, seed, sums, out;
+  uint8_t *mask;
+  const uint8_t *kept;
+  double *partial;
+  double positions;
+  int64_t tokens, length, experts;
+  int32_t choices, normalize;
+} RouterArguments;
+
 typedef enum HeadMode { HEAD_LOSS, HEAD_GRADIENT, HEAD_LOGITS } HeadMode;
 // A chunk of rows, from `first` on. logits (chunk, words), of the dtype of sums; targets, given: of all rows, the
 // second maximum, sum and target's logit of whole rows; stored: those of these words; dlogits: a copy of what logits
