@@ -120,7 +120,7 @@ for command in "plan" "explain"; do
   PLAIT_CUDA_DRIVER=/nowhere.so expect 0 '.' "$PLAIT" $command recipe.yaml run.backend=cuda
 done
 PLAIT_CUDA_DRIVER=/nowhere.so PLAIT_CUDA_HOST=all expect 0 'run on the host, for cuda has none for them: all ops' "$PLAIT" plan recipe.yaml run.backend=cuda
-PLAIT_CUDA_DRIVER=/nowhere.so expect 0 'run on the host, for cuda has none for them: lion in fp32\.' "$PLAIT" plan recipe.yaml run.backend=cuda optimizer.name=lion
+PLAIT_CUDA_DRIVER=/nowhere.so expect 0 'run on the host, for cuda has none for them: muon_momentum in fp32, ' "$PLAIT" plan recipe.yaml run.backend=cuda optimizer.name=muon
 
 expect 0 '^ok  CUDA ' env PLAIT_EMULATED_DEVICES=2 "$PLAIT" doctor
 tr -s ' \n' ' ' <output | grep -qE 'libemulated_cuda.so is one for CUDA 12.0 and older, with 2 devices .*ok GPU 1: emulated device, compute capability 9.0, 2 multiprocessors, 4.29 GB of' || fail "doctor does not show the second device: $(cat output)"
