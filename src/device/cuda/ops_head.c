@@ -16,7 +16,7 @@ static int64_t rows_at_once(int64_t rows, int64_t row_bytes) {
 
 size_t cuda_head_workspace(const Operand *input, const Operand *output, const void *attr, int threads) {
   int64_t rows = rows_of(input), row_bytes = words_of(input) * sum_bytes(input[0].dtype);
-  return (size_t)(losses_bytes(rows) + rows_at_once(rows, row_bytes) * row_bytes);
+  return (size_t)(losses_bytes(rows) + rows_at_once(rows, row_bytes) * row_bytes) + PRODUCT_WORKSPACE;
 }
 
 typedef struct Head {
@@ -141,7 +141,8 @@ static void no_rows(Head *h) {
 static void launch_head(Launch *l, Op op) {
   Head h = head_of(l);
   name_operands(&h, op);
-  int64_t before = losses_bytes(h.rows), most = ((int64_t)l->call->workspace_size - before) / h.row_bytes;
+  int64_t before = losses_bytes(h.rows);
+  int64_t most = ((int64_t)l->call->workspace_size - PRODUCT_WORKSPACE - before) / h.row_bytes;
   h.a.logits = (char *)l->call->workspace + before;
   if (h.loss) h.losses = l->call->workspace;
   if (!h.rows) no_rows(&h);
