@@ -13,7 +13,7 @@
 #undef BLAS_ENTRY
 
 enum { MARK_HANDLE = 0x68616e64, MARK_PRODUCT = 0x70726f64, MARK_LAYOUT = 0x6c61796f, MARK_WISH = 0x77697368, DEAD = 0 };
-enum { WORKSPACE = 1 << 20, MOST_ALIGNED = 256, WORKSPACE_ALIGNED = 256 };
+enum { WORKSPACE = 1 << 16, MOST_ALIGNED = 256, WORKSPACE_ALIGNED = 256 };
 
 struct BlasHandle_s { int mark; };
 struct BlasProduct_s { int mark; BlasCompute compute; BlasDtype scale; int32_t transposed[2]; uint32_t epilogue; const void *bias; };
@@ -242,7 +242,7 @@ static void run(const LibraryCall *call) {
   const int ta = m->product.transposed[0] == BLAS_TRANSPOSED, tb = m->product.transposed[1] == BLAS_TRANSPOSED;
   const uint64_t depth = ta ? m->a.rows : m->a.columns, rows = m->d.rows, columns = m->d.columns;
   double *a = widen(call->own[0], &m->a, !ta), *b = widen(call->own[1], &m->b, tb);
-  memset(call->own[4], 0xff, call->operand[4].bytes); // nothing of anybody's is there
+  memset(call->own[4], 0xff, WORKSPACE); // nothing of anybody's is there
   for (uint64_t column = 0; column < columns; column++)
     for (uint64_t row = 0; row < rows; row++) {
       const uint64_t at = column * (uint64_t)m->d.step + row;

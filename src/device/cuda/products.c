@@ -14,7 +14,7 @@ typedef struct LibraryProduct {
   BlasProduct product;
   BlasLayout a, b, out; // as the library sees them
   BlasAlgorithm algorithm;
-  size_t workspace;
+  size_t workspace; // bytes that it uses
 } LibraryProduct;
 
 // Ranks that share a device share it. mutex: of the list, and of what a call sets in a BlasProduct.
@@ -69,11 +69,17 @@ static int32_t alignment_of(const void *address) {
 
 static int is_narrow(int32_t dtype) { return dtype == DTYPE_BF16 || dtype == DTYPE_F16; }
 
+// It adds one of the output's dtype, into which another is rounded first, and none in fp64.
+static int has_bias(const ProductArguments *a) {
+  return a->out.dtype != DTYPE_F64 && a->columns <= BIAS_WORKSPACE / (int64_t)sizeof(float) &&
+         dtype_is_float((Dtype)a->bias.dtype);
+}
+
 static int has_dtypes(const ProductArguments *a) {
   int32_t dtype = a->a.dtype, out = a->out.dtype;
   return dtype_is_float((Dtype)dtype) && (is_narrow(dtype) || dtype == DTYPE_F32 || dtype == DTYPE_F64) &&
          a->b.dtype == dtype && (out == dtype || (is_narrow(dtype) && out == DTYPE_F32)) &&
-         (!a->added.data || a->added.dtype == out) && (!a->bias.data || (a->bias.dtype == out && out != DTYPE_F64));
+         (!a->added.data || a->added.dtype == out) && (!a->bias.data || has_bias(a));
 }
 
 // How a matrix of (rows, depth) lies in memory; 0: as none does.
@@ -93,7 +99,7 @@ int product_key(const ProductArguments *a, ProductKey *k) {
   k->a_aligned = alignment_of(a->a.data);
   k->b_aligned = alignment_of(a->b.data);
   k->out_aligned = alignment_of((void *)((uintptr_t)a->out.data | (uintptr_t)a->added.data));
-  k->bias_aligned = a->bias.data ? alignment_of(a->bias.data) : MOST_ALIGNED;
+  k->bias_aligned = a->bias.data && a->bias.dtype == a->out.dtype ? alignment_of(a->bias.data) : MOST_ALIGNED;
   return 1;
 }
 
@@ -159,7 +165,7 @@ static BlasStatus make_product(const CudaBlas *blas, LibraryProduct *x) {
 static BlasStatus choose(const CudaProducts *p, LibraryProduct *x) {
   const CudaBlas *blas = p->blas;
   const ProductKey *k = &x->key;
-  const uint64_t workspace = PRODUCT_WORKSPACE;
+  const uint64_t workspace = LIBRARY_WORKSPACE;
   const uint32_t reduction = BLAS_REDUCES_SUMS;
   const struct { BlasAttribute attribute; uint32_t bytes; } aligned[] = {
       {BLAS_IS_A_ALIGNED, (uint32_t)k->b_aligned}, {BLAS_IS_B_ALIGNED, (uint32_t)k->a_aligned},
@@ -199,7 +205,7 @@ static BlasStatus multiply(const CudaProducts *p, const LibraryProduct *x, const
   }
   return p->blas->cublasLtMatmul(p->handle, x->product, alpha, a->b.data, x->a, a->a.data, x->b, beta,
                                  adds ? a->added.data : a->out.data, x->out, a->out.data, x->out, &x->algorithm,
-                                 workspace, PRODUCT_WORKSPACE, stream);
+                                 workspace, x->workspace, stream);
 }
 
 static void forget(const CudaBlas *blas, LibraryProduct *x) {
@@ -242,7 +248,7 @@ static void lay_out(Trial *t, char *memory) {
   const int32_t wide = (int32_t)sum_dtype((Dtype)k->dtype);
   t->memory = memory;
   t->used = 0;
-  t->workspace = place(t, PRODUCT_WORKSPACE, MOST_ALIGNED);
+  t->workspace = place(t, LIBRARY_WORKSPACE, MOST_ALIGNED);
   t->worst = place(t, TRIAL_BLOCKS * (int64_t)sizeof(double), MOST_ALIGNED);
   t->expected = (Array){place(t, sums, MOST_ALIGNED), wide};
   t->magnitude = (Array){place(t, sums, MOST_ALIGNED), wide};
@@ -265,12 +271,17 @@ static void name_array(Launch *l, const char *name, Array x, int64_t n, unsigned
   launch_bytes(l, name, x.data, n * (int64_t)dtype_size((Dtype)x.dtype), mode);
 }
 
+static int64_t trial_blocks(int64_t n) {
+  const int64_t blocks = divide_up(n, BLOCK_THREADS);
+  return blocks < TRIAL_BLOCKS ? blocks : TRIAL_BLOCKS;
+}
+
 static void draw(const Trial *t, Array x, int64_t n, uint64_t seed, int magnitudes) {
   Launch l = launch_of(t);
   if (!x.data) return;
   name_array(&l, "x", x, n, CUDA_WRITES);
   TrialArguments a = {.x = x, .n = n, .seed = seed << 40, .magnitudes = magnitudes};
-  launch_kernel(&l, CUDA_KERNEL_trial_fill, TRIAL_BLOCKS, BLOCK_THREADS, &a);
+  launch_kernel(&l, CUDA_KERNEL_trial_fill, trial_blocks(n), BLOCK_THREADS, &a);
 }
 
 // By plait's kernel; to what the output holds it adds where `adds`.
@@ -301,13 +312,14 @@ static double worst_of(const Trial *t) {
   name_array(&l, "x", a.x, n, CUDA_READS);
   name_array(&l, "expected", a.expected, n, CUDA_READS);
   name_array(&l, "magnitude", a.magnitude, n, CUDA_READS);
-  launch_bytes(&l, "worst", a.worst, TRIAL_BLOCKS * (int64_t)sizeof(double), CUDA_WRITES);
-  launch_kernel(&l, CUDA_KERNEL_trial_compare, TRIAL_BLOCKS, BLOCK_THREADS, &a);
+  const int64_t bytes = trial_blocks(n) * (int64_t)sizeof(double);
+  launch_bytes(&l, "worst", a.worst, bytes, CUDA_WRITES);
+  launch_kernel(&l, CUDA_KERNEL_trial_compare, trial_blocks(n), BLOCK_THREADS, &a);
   double worst[TRIAL_BLOCKS] = {0}, most = 0;
   const CudaDriver *driver = t->queue->instance->driver;
   if (cuda_has_failed(t->queue)) return 0; // whoever waits for the queue learns it
   CudaResult result =
-      driver->cuMemcpyDtoHAsync_v2(worst, (CudaPointer)(uintptr_t)t->worst, sizeof worst, t->queue->stream);
+      driver->cuMemcpyDtoHAsync_v2(worst, (CudaPointer)(uintptr_t)t->worst, (size_t)bytes, t->queue->stream);
   if (!result) result = driver->cuStreamSynchronize(t->queue->stream);
   if (cuda_noted(t->queue, result, "cuStreamSynchronize", "a product on trial")) return 0;
   for (int i = 0; i < TRIAL_BLOCKS; i++) most = worst[i] > most ? worst[i] : most;
@@ -324,6 +336,7 @@ static void draw_all(const Trial *t, int adds, int magnitudes) {
 
 static void fill(const Trial *t, void *at, unsigned char byte, int64_t bytes) {
   const CudaDriver *driver = t->queue->instance->driver;
+  if (bytes <= 0 || cuda_has_failed(t->queue)) return;
   cuda_noted(t->queue,
              driver->cuMemsetD8Async((CudaPointer)(uintptr_t)at, byte, (size_t)bytes, t->queue->stream),
              "cuMemsetD8Async", "a product on trial");
@@ -370,7 +383,8 @@ static void try_new(CudaProducts *p, CudaQueue *q, const ProductKey *key, char *
     if (!status) status = choose(p, &x);
     if (!status) {
       status = compare(p, &x, &t, &worst);
-      fill(&t, memory, 0, t.used);
+      fill(&t, t.workspace, 0, (int64_t)x.workspace);
+      fill(&t, (char *)t.worst, 0, memory + t.used - (char *)t.worst);
     }
     if (status)
       snprintf(why, sizeof why, "cuBLASLt refuses them (%s)", p->blas->cublasLtGetStatusName(status));
@@ -393,6 +407,16 @@ void products_try(CudaQueue *q, const ProductKey *key, char *memory, int64_t byt
   pthread_mutex_unlock(&p->mutex);
 }
 
+// The bias in the dtype of the output, at `to`.
+static Array round_bias(const Launch *l, const ProductArguments *a, char *to) {
+  Launch cast = {.queue = l->queue, .op = l->op, .dtype = l->dtype};
+  ElementwiseArguments e = {.array = a->bias, .to = {to, a->out.dtype}, .n = a->columns};
+  name_array(&cast, "bias", e.array, e.n, CUDA_READS);
+  name_array(&cast, "rounded bias", e.to, e.n, CUDA_WRITES);
+  launch_kernel(&cast, CUDA_KERNEL_cast, divide_up(e.n, BLOCK_THREADS), BLOCK_THREADS, &e);
+  return e.to;
+}
+
 int products_launch(Launch *l, const ProductArguments *a) {
   CudaProducts *p = l->queue->instance->products;
   ProductKey key;
@@ -408,7 +432,9 @@ int products_launch(Launch *l, const ProductArguments *a) {
   if (!own) {
     CHECK(l->call->workspace && l->call->workspace_size >= PRODUCT_WORKSPACE, "%s has no workspace for products", l->op);
     char *workspace = (char *)l->call->workspace + (l->call->workspace_size - PRODUCT_WORKSPACE);
-    status = multiply(p, x, a, workspace, l->queue->stream);
+    ProductArguments given = *a;
+    if (a->bias.data && a->bias.dtype != a->out.dtype) given.bias = round_bias(l, a, workspace);
+    status = multiply(p, x, &given, workspace + BIAS_WORKSPACE, l->queue->stream);
   }
   pthread_mutex_unlock(&p->mutex);
   if (own) return 0;

@@ -4,7 +4,8 @@
 #include "device/cuda/cuda_device.h"
 #include "device/cuda/kernels/arguments.h"
 
-enum { PRODUCT_WORKSPACE = 64 << 20 }; // bytes, for the library: the last of the workspace of each op that multiplies
+// Bytes at the end of the workspace of each op that multiplies: a bias in the dtype of the output, then the library's.
+enum { PRODUCT_WORKSPACE = 64 << 20, BIAS_WORKSPACE = 1 << 20, LIBRARY_WORKSPACE = PRODUCT_WORKSPACE - BIAS_WORKSPACE };
 
 // All that a choice of the library's depends on. a: (rows, depth), or transposed; b: (columns, depth), or transposed;
 // a_step, b_step: elements between rows of what lies in memory; aligned: bytes, at most 256; bias: whether there is one.
