@@ -5,20 +5,24 @@
 #include <stdint.h>
 
 typedef unsigned BlasStatus, BlasDtype, BlasCompute, BlasAttribute; // cublasLt.h has enumerations
-#ifndef BLAS_HANDLES_ARE_THEIRS // the test has cublasLt.h's own, whose structs have no names
+#ifndef BLAS_HANDLES_ARE_THEIRS // the test has cublasLt.h's own types
 typedef struct BlasHandle_s *BlasHandle;
 typedef struct BlasProduct_s *BlasProduct; // how to multiply: transpositions, epilogue
 typedef struct BlasLayout_s *BlasLayout;   // of a matrix
 typedef struct BlasWish_s *BlasWish;       // what algorithms may be proposed
 #endif
-typedef struct BlasAlgorithm { uint64_t data[8]; } BlasAlgorithm;
-typedef struct BlasProposal {
-  BlasAlgorithm algorithm;
-  size_t workspace;
-  BlasStatus status;
-  float waves;
-  int reserved[4];
-} BlasProposal;
+#define BLAS_STRUCTS                                                                                                   \
+  typedef struct BlasAlgorithm { uint64_t data[8]; } BlasAlgorithm;                                                    \
+  typedef struct BlasProposal {                                                                                        \
+    BlasAlgorithm algorithm;                                                                                           \
+    size_t workspace;                                                                                                  \
+    BlasStatus status;                                                                                                 \
+    float waves;                                                                                                       \
+    int reserved[4];                                                                                                   \
+  } BlasProposal;
+#ifndef BLAS_HANDLES_ARE_THEIRS
+BLAS_STRUCTS
+#endif
 
 // BLAS_VALUE(ours, theirs, value)
 #define BLAS_VALUES                                                                                                    \
