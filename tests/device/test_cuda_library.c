@@ -7,6 +7,7 @@
 #include "device/cuda/library.h"
 #include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 enum { SKIPPED = 77 };
 
@@ -17,6 +18,15 @@ static void has_a_version(void **state) {
   assert_true(blas->version / 10000 >= 12 && blas->version / 10000 <= 13); // 130100 is 13.1.0
   assert_string_equal(blas->cublasLtGetStatusName(BLAS_UNSUPPORTED), "CUBLAS_STATUS_NOT_SUPPORTED");
   assert_string_equal(blas->cublasLtGetStatusName(BLAS_BAD_VALUE), "CUBLAS_STATUS_INVALID_VALUE");
+}
+
+// Where there is no device it says so, with a status of which plait makes a sentence.
+static void needs_a_device(void **state) {
+  BlasHandle handle;
+  if (!access("/dev/nvidia0", F_OK)) return;
+  BlasStatus status = blas->cublasLtCreate(&handle);
+  assert_int_not_equal(status, BLAS_OK);
+  assert_string_equal(blas->cublasLtGetStatusName(status), "CUBLAS_STATUS_NOT_INITIALIZED");
 }
 
 // Values of another size than the library's own are refused, so this compares sizes too.
@@ -60,6 +70,6 @@ int main(void) {
     return SKIPPED;
   }
   printf("%s, version %zu\n", blas->path, blas->version);
-  const struct CMUnitTest tests[] = {cmocka_unit_test(has_a_version), cmocka_unit_test(takes_descriptions)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(has_a_version), cmocka_unit_test(needs_a_device), cmocka_unit_test(takes_descriptions)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,4 +1,5 @@
 #include "device/cuda/library.h"
+#include "device/cuda/facts.h"
 #include "device/cuda/images.h"
 #include <dlfcn.h>
 #include <pthread.h>
@@ -95,4 +96,14 @@ const CudaBlas *cuda_blas(const CudaDriver *driver, Error *error) {
   if (!problem.code) return &loaded;
   error_take(error, &problem);
   return NULL;
+}
+
+int cuda_library_facts(const char **library, size_t *version, Error *error) {
+  const CudaDriver *driver;
+  int code = cuda_driver_loaded(&driver, error);
+  const CudaBlas *blas = code ? NULL : cuda_blas(driver, error);
+  if (!blas) return code ? code : PLAIT_INFEASIBLE;
+  *library = blas->path;
+  *version = blas->version;
+  return PLAIT_OK;
 }
