@@ -152,8 +152,8 @@ struct DeviceImplementation {
   // at must stay.
   int (*bind)(const Device *device, const DeviceKernel *kernel, const KernelCall *call, Arena *arena,
               DeviceBound *bound, Error *error);
-  // Tries what a bound call will use of others' libraries, and compares it, in `bytes` of the first space of which nobody
-  // needs what is there; leaves zero there. PLAIT_FAILED: the device has failed. NULL: there is nothing to try.
+  // Tries what a bound call will use of others' libraries, and compares it, in `bytes` of the first space of which
+  // nobody needs what is there; leaves zero there. PLAIT_FAILED: the device has failed. NULL: there is nothing to try.
   int (*check)(DeviceQueue *queue, const DeviceBound *bound, const KernelCall *call, char *memory, int64_t bytes,
                Error *error);
   // These may return before the work is done, and are called by any thread. Host memory of a copy must stay until then;

@@ -1,6 +1,6 @@
 // tier 1; rooms device
-// The emulator's double of cuBLASLt refuses what the real one would read or write in the wrong place: each wrong call ends
-// the program with a sentence that names it.
+// The emulator's double of cuBLASLt refuses what the real one would read or write in the wrong place: each wrong call
+// ends the program with a sentence that names it.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -15,7 +15,17 @@
 #include <unistd.h>
 
 // Each case begins with these, in a child: D (6 × 5 by columns) = Aᵀ B, A (4 × 6), B (4 × 5), fp32.
-enum { M = 6, N = 5, K = 4, A_AT = 0, B_AT = 1024, D_AT = 2048, BIAS_AT = 3072, WORKSPACE_AT = 4096, BYTES = (1 << 17) + 64 };
+enum {
+  M = 6,
+  N = 5,
+  K = 4,
+  A_AT = 0,
+  B_AT = 1024,
+  D_AT = 2048,
+  BIAS_AT = 3072,
+  WORKSPACE_AT = 4096,
+  BYTES = (1 << 17) + 64
+};
 static const CudaDriver *d;
 static const CudaBlas *blas;
 static CudaStream stream;
@@ -55,7 +65,8 @@ static void begin(void) {
             d->cuStreamCreate(&stream, CUDA_STREAM_OF_ITS_OWN) || d->cuMemAlloc_v2(&memory, BYTES);
   blas = bad ? NULL : cuda_blas(d, &error);
   bad = !blas || blas->cublasLtCreate(&handle) || blas->cublasLtMatmulDescCreate(&product, BLAS_SUMS_F32, BLAS_F32) ||
-        blas->cublasLtMatrixLayoutCreate(&a, BLAS_F32, K, M, K) || blas->cublasLtMatrixLayoutCreate(&b, BLAS_F32, K, N, K) ||
+        blas->cublasLtMatrixLayoutCreate(&a, BLAS_F32, K, M, K) ||
+        blas->cublasLtMatrixLayoutCreate(&b, BLAS_F32, K, N, K) ||
         blas->cublasLtMatrixLayoutCreate(&out, BLAS_F32, M, N, M) || blas->cublasLtMatmulPreferenceCreate(&wish) ||
         blas->cublasLtMatmulPreferenceSetAttribute(wish, BLAS_IS_WORKSPACE, &most, sizeof most) ||
         blas->cublasLtMatmulPreferenceSetAttribute(wish, BLAS_IS_REDUCTION, &reduction, sizeof reduction);
@@ -101,8 +112,8 @@ static void onto_the_workspace(void) { multiply_at(A_AT, B_AT, WORKSPACE_AT + 25
 static void small_workspace(void) { workspace--, multiply_at(A_AT, B_AT, D_AT); }
 static void of_the_host(void) {
   static float host[64] __attribute__((aligned(256)));
-  blas->cublasLtMatmul(handle, product, &one, host, a, at(B_AT), b, &zero, at(D_AT), out, at(D_AT), out, &proposal.algorithm,
-                       at(WORKSPACE_AT), workspace, stream);
+  blas->cublasLtMatmul(handle, product, &one, host, a, at(B_AT), b, &zero, at(D_AT), out, at(D_AT), out,
+                       &proposal.algorithm, at(WORKSPACE_AT), workspace, stream);
 }
 static void no_algorithm(void) {
   blas->cublasLtMatmul(handle, product, &one, at(A_AT), a, at(B_AT), b, &zero, at(D_AT), out, at(D_AT), out, NULL,
@@ -175,8 +186,10 @@ static void each_mistake(void **state) {
     close(ends[0]);
     assert_int_equal(waitpid(child, &status, 0), child);
     int fine = !*cases[i].sentence && WIFEXITED(status) && !WEXITSTATUS(status) && !*text;
-    int dies = *cases[i].sentence && WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT && strstr(text, cases[i].sentence);
-    if (!fine && !dies) fail_msg("case %zu: status %#x, \"%s\", expected \"%s\"", i, (unsigned)status, text, cases[i].sentence);
+    int dies =
+        *cases[i].sentence && WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT && strstr(text, cases[i].sentence);
+    if (!fine && !dies)
+      fail_msg("case %zu: status %#x, \"%s\", expected \"%s\"", i, (unsigned)status, text, cases[i].sentence);
   }
 }
 

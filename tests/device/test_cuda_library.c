@@ -1,5 +1,6 @@
 // tier 1; rooms device
-// What an installed cuBLASLt answers without a device: it is found, has every entry, and takes what plait describes to it.
+// What an installed cuBLASLt answers without a device: it is found, has every entry, and takes what plait describes to
+// it.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -39,10 +40,15 @@ static void takes_descriptions(void **state) {
   BlasLayout layout;
   BlasWish wish;
   for (int wide = 0; wide < 2; wide++) {
-    assert_int_equal(blas->cublasLtMatmulDescCreate(&product, wide ? BLAS_SUMS_F64 : BLAS_SUMS_F32, wide ? BLAS_F64 : BLAS_F32), BLAS_OK);
-    assert_int_equal(blas->cublasLtMatmulDescSetAttribute(product, BLAS_IS_A_TRANSPOSED, &transposed, sizeof transposed), BLAS_OK);
-    assert_int_equal(blas->cublasLtMatmulDescSetAttribute(product, BLAS_IS_B_TRANSPOSED, &transposed, sizeof transposed), BLAS_OK);
-    assert_int_equal(blas->cublasLtMatmulDescSetAttribute(product, BLAS_IS_EPILOGUE, &epilogue, sizeof epilogue), BLAS_OK);
+    assert_int_equal(
+        blas->cublasLtMatmulDescCreate(&product, wide ? BLAS_SUMS_F64 : BLAS_SUMS_F32, wide ? BLAS_F64 : BLAS_F32),
+        BLAS_OK);
+    assert_int_equal(
+        blas->cublasLtMatmulDescSetAttribute(product, BLAS_IS_A_TRANSPOSED, &transposed, sizeof transposed), BLAS_OK);
+    assert_int_equal(
+        blas->cublasLtMatmulDescSetAttribute(product, BLAS_IS_B_TRANSPOSED, &transposed, sizeof transposed), BLAS_OK);
+    assert_int_equal(blas->cublasLtMatmulDescSetAttribute(product, BLAS_IS_EPILOGUE, &epilogue, sizeof epilogue),
+                     BLAS_OK);
     assert_int_equal(blas->cublasLtMatmulDescSetAttribute(product, BLAS_IS_BIAS, &bias, sizeof bias), BLAS_OK);
     assert_int_not_equal(blas->cublasLtMatmulDescSetAttribute(product, BLAS_IS_EPILOGUE, &epilogue, 1), BLAS_OK);
     assert_int_equal(blas->cublasLtMatmulDescDestroy(product), BLAS_OK);
@@ -53,8 +59,10 @@ static void takes_descriptions(void **state) {
     assert_int_equal(blas->cublasLtMatrixLayoutDestroy(layout), BLAS_OK);
   }
   assert_int_equal(blas->cublasLtMatmulPreferenceCreate(&wish), BLAS_OK);
-  assert_int_equal(blas->cublasLtMatmulPreferenceSetAttribute(wish, BLAS_IS_WORKSPACE, &workspace, sizeof workspace), BLAS_OK);
-  assert_int_equal(blas->cublasLtMatmulPreferenceSetAttribute(wish, BLAS_IS_REDUCTION, &reduction, sizeof reduction), BLAS_OK);
+  assert_int_equal(blas->cublasLtMatmulPreferenceSetAttribute(wish, BLAS_IS_WORKSPACE, &workspace, sizeof workspace),
+                   BLAS_OK);
+  assert_int_equal(blas->cublasLtMatmulPreferenceSetAttribute(wish, BLAS_IS_REDUCTION, &reduction, sizeof reduction),
+                   BLAS_OK);
   for (BlasAttribute a = BLAS_IS_A_ALIGNED; a <= BLAS_IS_D_ALIGNED; a++)
     assert_int_equal(blas->cublasLtMatmulPreferenceSetAttribute(wish, a, &aligned, sizeof aligned), BLAS_OK);
   assert_int_not_equal(blas->cublasLtMatmulPreferenceSetAttribute(wish, BLAS_IS_WORKSPACE, &workspace, 4), BLAS_OK);
@@ -70,6 +78,7 @@ int main(void) {
     return SKIPPED;
   }
   printf("%s, version %zu\n", blas->path, blas->version);
-  const struct CMUnitTest tests[] = {cmocka_unit_test(has_a_version), cmocka_unit_test(needs_a_device), cmocka_unit_test(takes_descriptions)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(has_a_version), cmocka_unit_test(needs_a_device),
+                                     cmocka_unit_test(takes_descriptions)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -15,6 +15,6 @@ void cuda_bench_open(CudaBench *b);
 void cuda_bench_close(CudaBench *b);
 // The device's kernel for a case; 0: it runs on the host.
 int cuda_bench_kernel(const OpCase *c, DeviceKernel *kernel);
-// Checks and runs the case, whose outputs are then the device's. part: of the workspace that the kernel asks for, without
-// that of libraries; chunks are smaller then.
+// Checks and runs the case, whose outputs are then the device's. part: of the workspace that the kernel asks for,
+// without that of libraries; chunks are smaller then.
 void cuda_bench_run(CudaBench *b, const DeviceKernel *kernel, OpCase *c, double part, const char *where);

@@ -163,12 +163,16 @@ static void one(void **state) {
 // Its own kernel computes what the library gets wrong, refuses, or cannot make, and one note says so.
 static void own_kernel_in_its_place(void **state) {
   prints("one", "", "", 1);
-  prints("one", "PLAIT_EMULATED_BLAS_SPOILS='10 9 7'",
-         "note: CUDA device 0: plait's own kernel makes products of 10 × 9 of depth 7 in fp32: cuBLASLt's differ from it", 0);
-  prints("one", "PLAIT_EMULATED_BLAS_REFUSES='10 9 7'", "in fp32: cuBLASLt refuses them (CUBLAS_STATUS_NOT_SUPPORTED)", 0);
+  prints(
+      "one", "PLAIT_EMULATED_BLAS_SPOILS='10 9 7'",
+      "note: CUDA device 0: plait's own kernel makes products of 10 × 9 of depth 7 in fp32: cuBLASLt's differ from it",
+      0);
+  prints("one", "PLAIT_EMULATED_BLAS_REFUSES='10 9 7'", "in fp32: cuBLASLt refuses them (CUBLAS_STATUS_NOT_SUPPORTED)",
+         0);
   prints("one", "PLAIT_EMULATED_BLAS_SPOILS='10 9 8'", "", 1);
   prints("one", "PLAIT_CUDA_LIBRARIES=/nowhere",
-         "note: products use plait's own kernels, which are slow: there is no libcublasLt.so.12 of the emulator's here", 0);
+         "note: products use plait's own kernels, which are slow: there is no libcublasLt.so.12 of the emulator's here",
+         0);
   prints("one", "PLAIT_CUDA_LIBRARIES=", "", 0);
   prints("one", "PLAIT_CUDA_OWN=matmul", "", 0);
   prints("one", "PLAIT_CUDA_OWN=all", "", 0);
@@ -187,5 +191,6 @@ int main(int count, char **words) {
   const char *only = getenv("TEST_ONLY");
   const struct CMUnitTest alone[] = {cmocka_unit_test(one)},
                           all[] = {cmocka_unit_test(all_products), cmocka_unit_test(own_kernel_in_its_place)};
-  return only && !strcmp(only, "one") ? cmocka_run_group_tests(alone, NULL, NULL) : cmocka_run_group_tests(all, NULL, NULL);
+  return only && !strcmp(only, "one") ? cmocka_run_group_tests(alone, NULL, NULL)
+                                      : cmocka_run_group_tests(all, NULL, NULL);
 }

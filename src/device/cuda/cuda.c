@@ -189,6 +189,11 @@ int cuda_noted(CudaQueue *q, CudaResult result, const char *call, const char *wh
   return result != CUDA_OK;
 }
 
+void cuda_wait_if_asked(CudaQueue *q, const char *op) {
+  const CudaInstance *c = q->instance;
+  if (c->waits) cuda_noted(q, c->driver->cuStreamSynchronize(q->stream), "cuStreamSynchronize", op);
+}
+
 static void queue_destroy(DeviceQueue *queue) {
   CudaQueue *q = cuda_queue(queue);
   const CudaDriver *driver = q->instance->driver;
@@ -298,10 +303,22 @@ static int wait_for(DeviceEvent event, Error *error) {
 }
 
 // Communicators of the host cannot reach its memory (no host_pointer): collectives go through the State's mirror.
-static const DeviceImplementation implementation = {
-    .instance = instance, .present = present, .ready = ready, .room = room, .allocate = allocate, .release = release,
-    .queue_create = queue_create, .queue_destroy = queue_destroy, .bind = bind, .check = check, .run = run, .copy = copy, .fill = fill,
-    .record = record, .follow = follow, .wait = wait_for};
+static const DeviceImplementation implementation = {.instance = instance,
+                                                    .present = present,
+                                                    .ready = ready,
+                                                    .room = room,
+                                                    .allocate = allocate,
+                                                    .release = release,
+                                                    .queue_create = queue_create,
+                                                    .queue_destroy = queue_destroy,
+                                                    .bind = bind,
+                                                    .check = check,
+                                                    .run = run,
+                                                    .copy = copy,
+                                                    .fill = fill,
+                                                    .record = record,
+                                                    .follow = follow,
+                                                    .wait = wait_for};
 
 // Description -------------------------------------------------------------------------------------------------------
 

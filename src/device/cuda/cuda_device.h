@@ -57,6 +57,8 @@ int cuda_noted(CudaQueue *queue, CudaResult result, const char *call, const char
 // The same of a library's call, with the name of its error.
 void cuda_noted_text(CudaQueue *queue, const char *result, const char *call, const char *what);
 int cuda_has_failed(CudaQueue *queue);
+// With PLAIT_CUDA_SYNC=1: until the op is done, so that one that fails is named.
+void cuda_wait_if_asked(CudaQueue *queue, const char *op);
 
 // modules.c: loads the kernels of an instance, once. PLAIT_INFEASIBLE: this binary has none for cards, the device does
 // not take them, or the emulated driver's are of other sources.

@@ -55,7 +55,8 @@ static Operand *stand_ins(const Operand *x, int n) {
 
 void kernels_check(CudaQueue *queue, const DeviceBound *bound, const KernelCall *call, char *memory, int64_t bytes) {
   const Bound *b = bound->own;
-  if (!b->row || b->own || !queue->instance->has_kernels || !multiplies(b->row) || !b->row->fits(call, b->dtype)) return;
+  if (!b->row || b->own || !queue->instance->has_kernels || !multiplies(b->row) || !b->row->fits(call, b->dtype))
+    return;
   if (!products_ready(queue->instance)) return;
   ProductKeys asked = {0};
   Operand *input = stand_ins(call->input, call->ninput), *output = stand_ins(call->output, call->noutput);
@@ -137,8 +138,7 @@ void launch_kernel(Launch *l, CudaKernel kernel, int64_t blocks, int threads, co
   if (driver->takes_operands) driver->takes_operands(l->operand, operands);
   CudaResult result = driver->cuLaunchKernel(q->instance->function[kernel][l->dtype], (unsigned)blocks, 1, 1,
                                              (unsigned)threads, 1, 1, 0, q->stream, &parameter, NULL);
-  if (cuda_noted(q, result, "cuLaunchKernel", l->op) || !q->instance->waits) return;
-  cuda_noted(q, driver->cuStreamSynchronize(q->stream), "cuStreamSynchronize", l->op);
+  if (!cuda_noted(q, result, "cuLaunchKernel", l->op)) cuda_wait_if_asked(q, l->op);
 }
 
 // Which operands fit --------------------------------------------------------------------------------------------------

@@ -305,10 +305,18 @@ static double worst_of(const Trial *t) {
   const ProductKey *k = t->key;
   const int64_t n = k->rows * k->columns;
   const double of_sums = k->dtype == DTYPE_F64 ? 0x1p-53 : 0x1p-24;
-  const double unit = k->out == DTYPE_F64 ? 0x1p-53 : k->out == DTYPE_F32 ? 0x1p-24 : k->out == DTYPE_F16 ? 0x1p-11 : 0x1p-8;
+  const double unit = k->out == DTYPE_F64   ? 0x1p-53
+                      : k->out == DTYPE_F32 ? 0x1p-24
+                      : k->out == DTYPE_F16 ? 0x1p-11
+                                            : 0x1p-8;
   Launch l = launch_of(t);
-  TrialArguments a = {.x = t->a.out, .expected = t->expected, .magnitude = t->magnitude, .worst = t->worst, .unit = unit,
-                      .bound = 4 * sqrt((double)k->depth) * of_sums, .n = n};
+  TrialArguments a = {.x = t->a.out,
+                      .expected = t->expected,
+                      .magnitude = t->magnitude,
+                      .worst = t->worst,
+                      .unit = unit,
+                      .bound = 4 * sqrt((double)k->depth) * of_sums,
+                      .n = n};
   name_array(&l, "x", a.x, n, CUDA_READS);
   name_array(&l, "expected", a.expected, n, CUDA_READS);
   name_array(&l, "magnitude", a.magnitude, n, CUDA_READS);
@@ -430,7 +438,8 @@ int products_launch(Launch *l, const ProductArguments *a) {
   }
   int own = !x || x->own;
   if (!own) {
-    CHECK(l->call->workspace && l->call->workspace_size >= PRODUCT_WORKSPACE, "%s has no workspace for products", l->op);
+    CHECK(l->call->workspace && l->call->workspace_size >= PRODUCT_WORKSPACE, "%s has no workspace for products",
+          l->op);
     char *workspace = (char *)l->call->workspace + (l->call->workspace_size - PRODUCT_WORKSPACE);
     ProductArguments given = *a;
     if (a->bias.data && a->bias.dtype != a->out.dtype) given.bias = round_bias(l, a, workspace);
@@ -440,5 +449,6 @@ int products_launch(Launch *l, const ProductArguments *a) {
   if (own) return 0;
   l->operands = 0;
   if (status) cuda_noted_text(l->queue, p->blas->cublasLtGetStatusName(status), "cublasLtMatmul", l->op);
+  else cuda_wait_if_asked(l->queue, l->op);
   return 1;
 }

@@ -8,7 +8,8 @@
 enum { PRODUCT_WORKSPACE = 64 << 20, BIAS_WORKSPACE = 1 << 20, LIBRARY_WORKSPACE = PRODUCT_WORKSPACE - BIAS_WORKSPACE };
 
 // All that a choice of the library's depends on. a: (rows, depth), or transposed; b: (columns, depth), or transposed;
-// a_step, b_step: elements between rows of what lies in memory; aligned: bytes, at most 256; bias: whether there is one.
+// a_step, b_step: elements between rows of what lies in memory; aligned: bytes, at most 256; bias: whether there is
+// one.
 typedef struct ProductKey {
   int64_t rows, columns, depth, a_step, b_step;
   int32_t a_transposed, b_transposed, dtype, out, bias, a_aligned, b_aligned, out_aligned, bias_aligned;
