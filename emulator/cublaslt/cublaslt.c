@@ -25,7 +25,7 @@ extern long long emulated_cublaslt;
 long long emulated_cublaslt;
 
 #define CHECK_MARK(x, value, what)                                                                                     \
-  if (!(x) || (x)->mark != (value)) wrong(__func__, "%p is no " what " that is alive", (const void *)(x))
+  if (!(x) || (x)->mark != (value)) wrong(__func__, "%p is not a " what " that is alive", (const void *)(x))
 
 static size_t size_of(const char *call, BlasDtype dtype) {
   if (dtype != BLAS_F64 && dtype != BLAS_F32 && dtype != BLAS_F16 && dtype != BLAS_BF16)
@@ -80,7 +80,7 @@ BlasStatus cublasLtMatmulDescSetAttribute(BlasProduct product, BlasAttribute att
   if (attribute == BLAS_IS_A_TRANSPOSED || attribute == BLAS_IS_B_TRANSPOSED) {
     int32_t *to = &product->transposed[attribute == BLAS_IS_B_TRANSPOSED];
     take(__func__, to, sizeof *to, value, bytes);
-    if (*to != BLAS_AS_IT_IS && *to != BLAS_TRANSPOSED) wrong(__func__, "%d is no transposition", (int)*to);
+    if (*to != BLAS_AS_IT_IS && *to != BLAS_TRANSPOSED) wrong(__func__, "%d is not a transposition", (int)*to);
   } else if (attribute == BLAS_IS_EPILOGUE) {
     take(__func__, &product->epilogue, sizeof product->epilogue, value, bytes);
     if (product->epilogue != BLAS_ADDS_NOTHING && product->epilogue != BLAS_ADDS_BIAS)
@@ -134,7 +134,7 @@ BlasStatus cublasLtMatmulPreferenceSetAttribute(BlasWish wish, BlasAttribute att
 
 // Products -------------------------------------------------------------------------------------------------------------
 
-// What an algorithm was proposed for: it serves no other call.
+// The call that an algorithm was proposed for: it serves no other one.
 typedef struct Proposed { uint64_t call, workspace; uint32_t aligned[4]; uint32_t bias_aligned; } Proposed;
 _Static_assert(sizeof(Proposed) <= sizeof(BlasAlgorithm), "");
 

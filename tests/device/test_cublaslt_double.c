@@ -145,7 +145,7 @@ static const struct { void (*body)(void); const char *sentence; } cases[] = { //
     {all_well, ""},
     {short_step, "cublasLtMatrixLayoutCreate: the leading dimension 3 is less than the 4 rows of a column"},
     {no_transposition, "cublasLtMatmulAlgoGetHeuristic: 4 × 6 times 4 × 5 is not 6 × 5"},
-    {other_transposition, "cublasLtMatmulDescSetAttribute: 7 is no transposition"},
+    {other_transposition, "cublasLtMatmulDescSetAttribute: 7 is not a transposition"},
     {another_product, "cublasLtMatmul: the algorithm was proposed for another product"},
     {unaligned, "cublasLtMatmul: A lies at"},
     {past_the_end, "cublasLtMatmul: 120 bytes from byte 131072 on reach beyond an allocation of 131136 bytes"},

@@ -1,5 +1,5 @@
 // tier 1; rooms device
-// What an installed cuBLASLt answers without a device: it is found, has every entry, and takes what plait describes to
+// An installed cuBLASLt without a device: it is found, has every entry, and takes what plait describes to
 // it.
 #include <setjmp.h>
 #include <stdarg.h>

@@ -68,7 +68,7 @@ static int is_chosen(int row, const OpCase *c) {
   return multiplies(c->op) && (!only || strstr(c->name, only)) && (row < op_cases_count() || test_tier() > 1);
 }
 
-// What is on stderr while `run` runs, in a new string.
+// All that is written to stderr while `run` runs, in a new string.
 static char *errors_of(void (*run)(void *), void *with) {
   FILE *kept = tmpfile();
   int before = dup(2);

@@ -64,7 +64,7 @@ static Array narrow_of(const Head *h, unsigned mode) {
   return (Array){launch_bytes(h->l, "narrow logits", h->narrow, bytes, mode), (int32_t)h->l->dtype};
 }
 
-// What logits have become, as products read them: both operands of a library's have one dtype.
+// Gradients of logits, as products read them: both operands of a library's have one dtype.
 static Array gradients_of(const Head *h) {
   if (h->dlogits && h->dlogits->dtype == h->l->dtype) return rows_from(h, h->dlogits, h->words, "dlogits", CUDA_READS);
   return h->narrow && !h->dlogits ? narrow_of(h, CUDA_READS) : logits_of(h, CUDA_READS);

@@ -115,8 +115,7 @@ typedef struct ProductArguments {
 } ProductArguments;
 
 // A library's product on trial. fill: x becomes n numbers drawn by the seed, in (-1, 1), or their magnitudes; compare:
-// worst (blocks) become the largest |x - expected| / (unit |expected| + bound magnitude), infinite for what is no
-// number.
+// worst (blocks) become the largest |x - expected| / (unit |expected| + bound magnitude), infinite for a NaN.
 typedef struct TrialArguments {
   Array x, expected, magnitude;
   double *worst, unit, bound;

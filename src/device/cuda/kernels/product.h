@@ -62,7 +62,7 @@ KERNEL(NAME(trial_compare), TrialArguments) {
     const double expected = array_double(a.expected, i), off = fabs(array_double(a.x, i) - expected);
     const double most = a.unit * fabs(expected) + a.bound * array_double(a.magnitude, i);
     const double far = off <= 0 ? 0 : off / most;
-    worst = far <= worst ? worst : far < (double)INFINITY ? far : (double)INFINITY; // far may be no number
+    worst = far <= worst ? worst : far < (double)INFINITY ? far : (double)INFINITY; // far may be a NaN
   }
   worst = block_max_f64(worst, scratch);
   if (THREAD == 0) a.worst[BLOCK] = worst;
