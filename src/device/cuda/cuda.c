@@ -234,8 +234,7 @@ static void run(DeviceQueue *queue, const DeviceBound *bound, const KernelCall *
 static int check(DeviceQueue *queue, const DeviceBound *bound, const KernelCall *call, char *memory, int64_t bytes,
                  Error *error) {
   cuda_enter(cuda_queue(queue)->instance);
-  kernels_check(cuda_queue(queue), bound, call, memory, bytes);
-  return device_drain(queue, error);
+  return kernels_check(cuda_queue(queue), bound, call, memory, bytes) ? device_drain(queue, error) : PLAIT_OK;
 }
 
 // The host's memory is as malloc gives it: the driver may read it before it returns, or when the stream comes to it.

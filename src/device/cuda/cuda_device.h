@@ -68,8 +68,8 @@ int cuda_load_kernels(CudaInstance *instance, Error *error);
 // the host, too.
 int kernels_find(Op op, Dtype dtype, DeviceKernel *kernel);
 int kernels_bind(const DeviceKernel *kernel, const KernelCall *call, Arena *arena, DeviceBound *bound, Error *error);
-// Compares products of libraries that the call will use with plait's own, see DeviceImplementation.
-void kernels_check(CudaQueue *queue, const DeviceBound *bound, const KernelCall *call, char *memory, int64_t bytes);
+// Compares products of libraries that the call will use with plait's own, see DeviceImplementation; how many.
+int kernels_check(CudaQueue *queue, const DeviceBound *bound, const KernelCall *call, char *memory, int64_t bytes);
 void kernels_run(CudaQueue *queue, const DeviceBound *bound, const KernelCall *call);
 
 // fallback.c: ops without a kernel for the device: their operands are copied to the host, where the CPU's kernel runs.

@@ -53,11 +53,11 @@ static Operand *stand_ins(const Operand *x, int n) {
   return y;
 }
 
-void kernels_check(CudaQueue *queue, const DeviceBound *bound, const KernelCall *call, char *memory, int64_t bytes) {
+int kernels_check(CudaQueue *queue, const DeviceBound *bound, const KernelCall *call, char *memory, int64_t bytes) {
   const Bound *b = bound->own;
   if (!b->row || b->own || !queue->instance->has_kernels || !multiplies(b->row) || !b->row->fits(call, b->dtype))
-    return;
-  if (!products_ready(queue->instance)) return;
+    return 0;
+  if (!products_ready(queue->instance)) return 0;
   ProductKeys asked = {0};
   Operand *input = stand_ins(call->input, call->ninput), *output = stand_ins(call->output, call->noutput);
   KernelCall there = *call;
@@ -67,9 +67,11 @@ void kernels_check(CudaQueue *queue, const DeviceBound *bound, const KernelCall 
   Launch l = {.queue = queue, .call = &there, .op = op_name(b->row->op), .dtype = b->dtype, .asked = &asked};
   b->row->launch(&l);
   for (int i = 0; i < asked.list.count; i++) products_try(queue, &asked.list.data[i], memory, bytes);
+  const int count = asked.list.count;
   vec_free(&asked.list);
   free(input);
   free(output);
+  return count;
 }
 
 void kernels_run(CudaQueue *queue, const DeviceBound *bound, const KernelCall *call) {
