@@ -86,6 +86,7 @@ TicketState ticket_take(Ticket *t, Mail *mail, Error *error) {
   if (state >= TICKET_REFUSED) error_take(error, &t->error);
   pthread_mutex_unlock(&t->mutex);
   for (int i = 0, at = 0; i < mail->events.count; at += mail->events.data[i++].top) {
+    if (!mail->events.data[i].top) continue; // there may be no array
     mail->events.data[i].top_ids = mail->ids.data + at;
     mail->events.data[i].top_logprobs = mail->logprobs.data + at;
   }

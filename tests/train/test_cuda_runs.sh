@@ -122,6 +122,7 @@ PLAIT_EMULATED_CAPABILITY=7.0 refuse 2 '^plait train: run.backend is cuda: CUDA 
 refuse 2 '^plait train: run.backend is cuda: there is no CUDA device 3: this machine has 1, numbered from 0$' "$PLAIT" train recipe.yaml $cuda 'run.devices=[0,3]'
 refuse 2 '^plait train: run.devices names device 0 twice' "$PLAIT" train recipe.yaml $cuda 'run.devices=[0,0]'
 PLAIT_CUDA_OWN=matmull refuse 2 '^plait train: run.backend is cuda: PLAIT_CUDA_OWN names "matmull", which is neither' "$PLAIT" train recipe.yaml $cuda
+PLAIT_SPACE=mirror refuse 2 "^plait train: run.backend is cuda: PLAIT_SPACE=mirror places the memory of the CPU's ranks only; unset it$" "$PLAIT" train recipe.yaml $cuda
 PLAIT_CUDA_HOST=matmull refuse 2 '^plait train: run.backend is cuda: PLAIT_CUDA_HOST names "matmull", which is neither' "$PLAIT" train recipe.yaml $cuda
 sed 's/kernels_rows_h/kernels_rows_x/g' "$PLAIT_CUDA_DRIVER" >other.so # as one that was built from other sources
 # A sanitizer's own symbols have the same names in them, and are looked up.
