@@ -44,7 +44,8 @@ void cuda_bench_run(CudaBench *b, const DeviceKernel *kernel, OpCase *c, double 
   call.queue = b->queue;
   call.workspace_size = workspace_of(kernel, c, call.attr, part);
   assert_int_equal(implementation->bind(b->device, kernel, &call, &b->arena, &bound, &error), 0);
-  if (implementation->check(b->queue, &bound, &call, b->memory, ROOM, &error)) fail_msg("%s: %s", where, error.message);
+  if (implementation->check(b->queue, &bound, &call, b->memory, b->room, &error))
+    fail_msg("%s: %s", where, error.message);
   b->used = 0;
   for (int k = 0; k < c->ninput + c->noutput; k++) {
     all[k] = k < c->ninput ? c->input[k] : c->output[k - c->ninput];
@@ -72,6 +73,7 @@ int cuda_bench_kernel(const OpCase *c, DeviceKernel *kernel) {
 
 void cuda_bench_open(CudaBench *b) {
   Error error = {0};
+  b->room = ROOM;
   int code = device_instance(device_cuda(), 0, &b->device, &error);
   if (!code) code = device_allocate(b->device, 0, ROOM, &b->memory, &error);
   if (!code) code = device_queue_create(b->device, NULL, &b->queue, &error);

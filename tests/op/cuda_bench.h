@@ -7,7 +7,7 @@ typedef struct CudaBench {
   const Device *device;
   DeviceQueue *queue;
   char *memory;
-  int64_t used;
+  int64_t used, room; // room: bytes of it in which libraries are tried; all, unless a test says otherwise
   Arena arena;
 } CudaBench;
 

@@ -375,32 +375,46 @@ static void note(const CudaInstance *c, const ProductKey *key, const char *text)
   fprintf(stderr, "note: CUDA device %d: plait's own kernel makes products of %s: %s\n", c->number, what, text);
 }
 
+// Lays the trial out in the memory that was given, or, where that is too small, as where a model only generates, in
+// some that the device has left, until end_trial. 0: it has not.
+static int begin_trial(Trial *t, char *memory, int64_t bytes, CudaPointer *own) {
+  *own = 0;
+  lay_out(t, NULL);
+  if (t->used > bytes && t->queue->instance->driver->cuMemAlloc_v2(own, (size_t)t->used)) return 0;
+  lay_out(t, t->used > bytes ? (char *)(uintptr_t)*own : memory);
+  return 1;
+}
+
+static void end_trial(const Trial *t, const LibraryProduct *x, CudaPointer own) {
+  const CudaDriver *driver = t->queue->instance->driver;
+  if (own) {
+    cuda_noted(t->queue, driver->cuStreamSynchronize(t->queue->stream), "cuStreamSynchronize", "a product on trial");
+    driver->cuMemFree_v2(own);
+  } else {
+    fill(t, t->workspace, 0, (int64_t)x->workspace);
+    fill(t, (char *)t->worst, 0, t->memory + t->used - (char *)t->worst);
+  }
+}
+
 static void try_new(CudaProducts *p, CudaQueue *q, const ProductKey *key, char *memory, int64_t bytes) {
   LibraryProduct x = {.key = *key};
   Trial t = {.queue = q, .key = key};
-  char why[160];
+  CudaPointer own;
+  char why[160] = "";
   double worst = 0;
-  lay_out(&t, NULL);
-  if (t.used > bytes) {
-    x.own = 1;
+  BlasStatus status = make_product(p->blas, &x);
+  if (!status) status = make_layouts(p->blas, &x);
+  if (!status) status = choose(p, &x);
+  if (!status && !begin_trial(&t, memory, bytes, &own)) {
     snprintf(why, sizeof why, "%lld bytes are too little memory to compare cuBLASLt's with it", (long long)bytes);
-  } else {
-    lay_out(&t, memory);
-    BlasStatus status = make_product(p->blas, &x);
-    if (!status) status = make_layouts(p->blas, &x);
-    if (!status) status = choose(p, &x);
-    if (!status) {
-      status = compare(p, &x, &t, &worst);
-      fill(&t, t.workspace, 0, (int64_t)x.workspace);
-      fill(&t, (char *)t.worst, 0, memory + t.used - (char *)t.worst);
-    }
-    if (status)
-      snprintf(why, sizeof why, "cuBLASLt refuses them (%s)", p->blas->cublasLtGetStatusName(status));
-    else if (FAULT(library_is_believed, worst > 1, 0))
-      snprintf(why, sizeof why, "cuBLASLt's differ from it by %.3g times what rounding explains", worst);
-    x.own = status || FAULT(library_is_believed, worst > 1, 0);
+  } else if (!status) {
+    status = compare(p, &x, &t, &worst);
+    end_trial(&t, &x, own);
   }
-  if (x.own) {
+  if (status) snprintf(why, sizeof why, "cuBLASLt refuses them (%s)", p->blas->cublasLtGetStatusName(status));
+  else if (FAULT(library_is_believed, worst > 1, 0))
+    snprintf(why, sizeof why, "cuBLASLt's differ from it by %.3g times what rounding explains", worst);
+  if (*why) {
     note(q->instance, key, why);
     forget(p->blas, &x);
   }
