@@ -22,8 +22,8 @@ int product_key(const ProductArguments *arguments, ProductKey *key);
 // An instance's library is loaded, if it was not; 0: there is none, or it does not start, which a note has said.
 int products_ready(CudaInstance *instance);
 // Compares the library's product with plait's, in memory of which nobody needs what is there, and leaves it zero. Too
-// little memory: in some that the device has left. What differs or is refused, or cannot be compared, is plait's from
-// then on, and a note on stderr says so.
+// little memory: in some that the device has left. A product that differs, is refused or cannot be compared is plait's
+// from then on, and a note on stderr says so.
 void products_try(CudaQueue *queue, const ProductKey *key, char *memory, int64_t bytes);
 typedef struct Launch Launch;
 // Puts the library's product into the queue; 0: it is for plait's own kernel.
