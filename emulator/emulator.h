@@ -21,7 +21,16 @@ typedef struct Marker { int done, holders; } Marker;
 
 typedef struct Launch Launch; // kernels.c
 
-typedef enum WorkKind { WORK_COPY, WORK_FILL, WORK_LAUNCH, WORK_MARK, WORK_FOLLOW } WorkKind;
+// A call of an emulated library's, with operands in device memory; run gets their addresses in the emulator's own memory.
+typedef struct LibraryCall {
+  int operands;
+  CudaOperand operand[8];
+  char *own[8];
+  void (*run)(const struct LibraryCall *call);
+  _Alignas(16) char arguments[512];
+} LibraryCall;
+
+typedef enum WorkKind { WORK_COPY, WORK_FILL, WORK_LAUNCH, WORK_CALL, WORK_MARK, WORK_FOLLOW } WorkKind;
 typedef struct Work {
   struct Work *next;
   WorkKind kind;
@@ -30,6 +39,7 @@ typedef struct Work {
   int byte;        // FILL
   char *early;     // COPY: what the driver has read when it was called; freed with this
   Launch *launch;  // LAUNCH; freed with this
+  LibraryCall *call; // CALL; freed with this
   Marker *marker;  // MARK, FOLLOW
   int fails;
 } Work;
@@ -76,6 +86,9 @@ int pending_in(const char *memory, size_t bytes); // whether work waits that rea
 int stream_leaks(char *text, size_t size);
 CudaResult enter_stream(const char *call, CudaStream stream); // as enter, of a live stream of the current context
 void put_launch(CudaStream stream, Launch *launch);
+// For emulated libraries: `call`, which is copied, runs when the stream comes to it. Ends the program where an operand is
+// not in one allocation of the device's.
+CudaResult emulated_library_call(const char *name, CudaStream stream, const LibraryCall *call);
 
 // kernels.c
 int launch_touches(const Launch *launch, const char *memory, size_t bytes); // of the emulator's own

@@ -19,6 +19,7 @@ static void free_work(Work *w) {
   let_go(w->marker);
   free(w->early);
   free(w->launch);
+  free(w->call);
   free(w);
 }
 
@@ -33,6 +34,7 @@ static void do_first(CudaStream s) {
   else if (!s->context->failed && w->kind == WORK_COPY) memmove(w->to, w->early ? w->early : w->from, w->bytes);
   else if (!s->context->failed && w->kind == WORK_FILL) memset(w->to, w->byte, w->bytes);
   else if (!s->context->failed && w->kind == WORK_LAUNCH) launch_run(w->launch);
+  else if (!s->context->failed && w->kind == WORK_CALL) w->call->run(w->call);
   s->first = w->next;
   if (!s->first) s->last = NULL;
   free_work(w);
@@ -58,12 +60,18 @@ static void put(CudaStream s, Work work) {
   if (!draw(EARLY)) do_one();
 }
 
+static int call_touches(const LibraryCall *c, const char *memory, size_t bytes) {
+  for (int i = 0; i < c->operands; i++)
+    if (c->own[i] < memory + bytes && memory < c->own[i] + c->operand[i].bytes) return 1;
+  return 0;
+}
+
 int pending_in(const char *memory, size_t bytes) {
   for (CudaStream s = streams; s; s = s->next)
     for (const Work *w = s->first; w; w = w->next)
       if ((w->to && w->to < memory + bytes && memory < w->to + w->bytes) ||
           (w->from && !w->early && w->from < memory + bytes && memory < w->from + w->bytes) ||
-          (w->launch && launch_touches(w->launch, memory, bytes)))
+          (w->launch && launch_touches(w->launch, memory, bytes)) || (w->call && call_touches(w->call, memory, bytes)))
         return 1;
   return 0;
 }
@@ -176,6 +184,15 @@ CudaResult cuEventSynchronize(CudaEvent event) {
 
 void put_launch(CudaStream stream, Launch *launch) {
   put(stream, (Work){.kind = WORK_LAUNCH, .launch = launch, .fails = fails_now("launch")});
+}
+
+CudaResult emulated_library_call(const char *name, CudaStream stream, const LibraryCall *call) {
+  CudaResult result = enter_stream(name, stream);
+  LibraryCall *c = memcpy(malloc(sizeof *c), call, sizeof *c);
+  for (int i = 0; i < c->operands; i++) c->own[i] = device_bytes(name, c->operand[i].at, c->operand[i].bytes);
+  if (!result) put(stream, (Work){.kind = WORK_CALL, .call = c, .fails = fails_now("launch")});
+  else free(c);
+  return leave(result);
 }
 
 static void put_copy(CudaStream stream, char *to, char *from, size_t bytes) {

@@ -5,10 +5,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { ROOM = 64 << 20, SPACING = 256 };
+enum { ROOM = 192 << 20, SPACING = 256 };
 
 int kernel_bench_open(KernelBench *b, const Device *kind, int number, Error *error) {
-  *b = (KernelBench){.digest = 14695981039346656037u};
+  *b = (KernelBench){.digest = 14695981039346656037u, .room = ROOM};
   int code = device_instance(kind, number, &b->device, error);
   if (!code) code = device_allocate(b->device, 0, ROOM, &b->memory, error);
   if (!code) code = device_queue_create(b->device, NULL, &b->queue, error);
@@ -47,25 +47,40 @@ static void digest(KernelBench *b, const Operand *x) {
   for (int64_t i = 0; i < bytes_of(x); i++) b->digest = (b->digest ^ bytes[i]) * 1099511628211u;
 }
 
-// `part`: of the workspace that the kernel asks for; chunks are smaller then.
-static int run(KernelBench *b, const DeviceKernel *kernel, OpCase *c, double part, Error *error) {
+static size_t workspace_of(const DeviceKernel *kernel, const OpCase *c, const void *attr, double part) {
+  const size_t bytes = kernel->workspace ? kernel->workspace(c->input, c->output, attr, 1) : 0,
+               library = bytes >= DEVICE_LIBRARY_WORKSPACE ? DEVICE_LIBRARY_WORKSPACE : 0;
+  const size_t own = (size_t)((double)(bytes - library) * part);
+  return library + (part < 1 ? own / SPACING * SPACING : own);
+}
+
+// Binds, and tries what the call will use of libraries: before operands are there, since it leaves zeros.
+static int bind(KernelBench *b, const DeviceKernel *kernel, const KernelCall *call, DeviceBound *bound, Error *error) {
+  const DeviceImplementation *implementation = b->device->implementation;
+  int code = implementation->bind(b->device, kernel, call, &b->arena, bound, error);
+  if (code || !implementation->check) return code;
+  return implementation->check(b->queue, bound, call, b->memory, b->room, error);
+}
+
+int kernel_bench_run(KernelBench *b, const DeviceKernel *kernel, OpCase *c, double part, Error *error) {
   Operand all[CASE_INPUTS + CASE_OUTPUTS], there[CASE_INPUTS + CASE_OUTPUTS];
+  DeviceBound bound;
+  KernelCall call = op_case_call(c);
+  call.queue = b->queue;
+  call.workspace_size = workspace_of(kernel, c, call.attr, part);
+  int code = bind(b, kernel, &call, &bound, error);
+  if (code) return code;
   b->used = 0;
   for (int k = 0; k < c->ninput + c->noutput; k++) {
     all[k] = k < c->ninput ? c->input[k] : c->output[k - c->ninput];
     there[k] = upload(b, &all[k], all, there, k);
   }
-  KernelCall call = op_case_call(c);
   call.input = there;
   call.output = there + c->ninput;
-  call.queue = b->queue;
-  DeviceBound bound;
-  int code = b->device->implementation->bind(b->device, kernel, &call, &b->arena, &bound, error);
-  if (code) return code;
-  size_t bytes = kernel->workspace ? kernel->workspace(c->input, c->output, call.attr, 1) : 0;
-  call.workspace_size = (size_t)((double)bytes * part);
-  call.workspace = bytes ? take(b, (int64_t)call.workspace_size) : NULL;
-  if (bytes) device_fill(b->queue, call.workspace, 0xff, (int64_t)call.workspace_size);
+  int64_t bytes = (int64_t)call.workspace_size,
+          own = bytes - (bytes >= DEVICE_LIBRARY_WORKSPACE ? DEVICE_LIBRARY_WORKSPACE : 0);
+  call.workspace = bytes ? take(b, bytes) : NULL;
+  if (own) device_fill(b->queue, call.workspace, 0xff, own);
   device_run(b->queue, &bound, &call);
   for (int k = 0; k < c->noutput; k++)
     if (c->output[k].data)
@@ -98,7 +113,7 @@ int kernel_bench_case(KernelBench *b, const OpCase *whole, Variant variant, Kern
     op_case_copy(&slow, &fast);
     op_case_copy(&slow, &expected);
     op_case_run(&expected);
-    code = run(b, &kernel, &fast, small ? 0.4 : 1, error);
+    code = kernel_bench_run(b, &kernel, &fast, small ? 0.4 : 1, error);
     double share = code ? 0 : op_case_error(&fast, &expected, text, sizeof text);
     if (share > 1 && !(verdict->share > 1))
       snprintf(verdict->text, sizeof verdict->text, "%s%s: %s", slow.name, op_variant_name[variant], text);

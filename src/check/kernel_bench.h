@@ -8,7 +8,7 @@ typedef struct KernelBench {
   const Device *device; // an instance
   DeviceQueue *queue;
   char *memory; // of the device
-  int64_t used;
+  int64_t used, room; // room: bytes of it in which libraries are tried; all, unless a test says otherwise
   Arena arena;
   uint64_t digest; // of all bits that kernels gave: begins as kernel_bench_open leaves it
 } KernelBench;
@@ -21,6 +21,9 @@ int kernel_bench_open(KernelBench *b, const Device *kind, int number, Error *err
 void kernel_bench_close(KernelBench *b);
 // Whether the device has a kernel of its own for the case: not the reference, and not on the host.
 int kernel_bench_has(const KernelBench *b, const OpCase *c, DeviceKernel *kernel);
+// Runs the case, whose outputs are then the device's. part: of the workspace that the kernel asks for, without that of
+// libraries; chunks are smaller then.
+int kernel_bench_run(KernelBench *b, const DeviceKernel *kernel, OpCase *c, double part, Error *error);
 // 1: compared, and *verdict. 0: the case has no such variant, or the device no kernel for it. Negative: the device
 // failed.
 int kernel_bench_case(KernelBench *b, const OpCase *whole, Variant variant, KernelVerdict *verdict, Error *error);

@@ -225,6 +225,16 @@ static void tell_gpu(int number) {
       f.minor, f.multiprocessors, units_bytes((double)f.available).s, units_bytes((double)f.total).s);
 }
 
+static void tell_libraries(void) {
+  Error error = {0};
+  const char *library;
+  size_t version; // 130100 is 13.1.0
+  if (cuda_library_facts(&library, &version, &error))
+    say(LOOK, "cuBLASLt", "%s; without it products use plait's own kernels, which are slow", error.message);
+  else
+    say(GOOD, "cuBLASLt", "%s, version %zu.%zu.%zu", library, version / 10000, version / 100 % 100, version % 100);
+}
+
 static void tell_gpus(void) {
   Error error = {0};
   int version, devices;
@@ -236,13 +246,14 @@ static void tell_gpus(void) {
   say(GOOD, "CUDA", "the driver %s is one for CUDA %d.%d and older, with %d device%s", driver, version / 1000,
       version % 1000 / 10, devices, devices == 1 ? "" : "s");
   for (int i = 0; i < devices; i++) tell_gpu(i);
+  tell_libraries();
   if (!cuda_has_code())
     say(LOOK, "CUDA",
         "this plait was built without nvcc and has no kernels for cards: run.backend: cuda needs "
         "PLAIT_CUDA_HOST=all here, with which all ops run on the host (docs/cuda.md)");
   say(LOOK, "CUDA",
-      "plait's kernels for GPUs were never run on a card; products and attention are slow, for cuBLAS and cuDNN are "
-      "not used yet (docs/cuda.md)");
+      "plait's kernels for GPUs, and its products by cuBLASLt, were never run on a card; attention is slow, for cuDNN "
+      "is not used yet (docs/cuda.md)");
 }
 
 // The wheel ----------------------------------------------------------------------------------------------------------

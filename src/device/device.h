@@ -108,6 +108,9 @@ int device_shares_host(DeviceKind kind);
 // The kernel of a node; PLAIT_INFEASIBLE, with a sentence that names the op, where the device has none.
 int device_kernel(const Device *device, Op op, Dtype dtype, const char *node, DeviceKernel *kernel, Error *error);
 
+// Bytes at the end of the workspace of a kernel that calls a library, which are the library's.
+enum { DEVICE_LIBRARY_WORKSPACE = 64 << 20 };
+
 // Implementation -----------------------------------------------------------------------------------------------------
 
 // Work is done in the order in which it was put into a queue, and all of it when device_drain returns.
@@ -152,6 +155,10 @@ struct DeviceImplementation {
   // at must stay.
   int (*bind)(const Device *device, const DeviceKernel *kernel, const KernelCall *call, Arena *arena,
               DeviceBound *bound, Error *error);
+  // Tries what a bound call will use of others' libraries, and compares it, in `bytes` of the first space of which
+  // nobody needs what is there; leaves zero there. PLAIT_FAILED: the device has failed. NULL: there is nothing to try.
+  int (*check)(DeviceQueue *queue, const DeviceBound *bound, const KernelCall *call, char *memory, int64_t bytes,
+               Error *error);
   // These may return before the work is done, and are called by any thread. Host memory of a copy must stay until then;
   // the KernelCall, its operands and parameters need not.
   void (*run)(DeviceQueue *queue, const DeviceBound *bound, const KernelCall *call);

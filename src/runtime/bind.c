@@ -130,7 +130,12 @@ static int bind_kernel(Binding *binding, Bound *b, Error *error) {
                          .parameters = &binding->parameters,
                          .queue = binding->queue,
                          .workspace_size = (size_t)b->instruction->scratch};
-  return code ? code : device->implementation->bind(device, &kernel, &b->call, &binding->arena, &b->kernel, error);
+  if (!code) code = device->implementation->bind(device, &kernel, &b->call, &binding->arena, &b->kernel, error);
+  if (code || !device->implementation->check) return code;
+  // where work will lie nothing does yet
+  const State *s = binding->state;
+  int64_t work = s->in[0].work ? s->in[0].bytes - (s->in[0].work - s->in[0].memory) : 0;
+  return device->implementation->check(binding->queue, &b->kernel, &b->call, s->in[0].work, work, error);
 }
 
 // Sets the rows of operands of the batch that BEGIN and END use: they are the same in every step.

@@ -25,8 +25,8 @@ awk -v a="$slow" -v b="$again" 'BEGIN { exit !(b / a - 1 < 1e-9 && 1 - b / a < 1
 island='{name: small, matrix: {bf16: 100e12, fp32: 10e12}, vector: {fp32: 10e12}, sustained: 1, units: 100, cache: 1e6, memory: 5e5, bandwidth: 1e12, launch: 1e-6, host: 1e-6, source: test}'
 { sed '/^ *islands:/d' "$SOURCE/clusters/h200-node.yaml"; printf 'islands:\n  - {first: 1, count: 1, device: %s}\n' "$island"; } >mixed.yaml
 expect 0 '^1 rank of .* and 1 of small ' "$PLAIT" simulate recipe.yaml --cluster mixed.yaml mesh.dp=2
-expect 0 '^  memory +[0-9.]+ kB of 500 kB: does not fit' "$PLAIT" simulate recipe.yaml --cluster mixed.yaml mesh.dp=2
-expect 0 '^  memory +[0-9.]+ kB of 139 GB$' "$PLAIT" simulate recipe.yaml --cluster mixed.yaml mesh.dp=1
+expect 0 '^  memory +[0-9.]+ MB of 500 kB: does not fit' "$PLAIT" simulate recipe.yaml --cluster mixed.yaml mesh.dp=2
+expect 0 '^  memory +[0-9.]+ MB of 139 GB$' "$PLAIT" simulate recipe.yaml --cluster mixed.yaml mesh.dp=1
 expect 0 '^  products \(device.matrix\)|^  memory bandwidth|^  launches' "$PLAIT" simulate recipe.yaml --cluster mixed.yaml mesh.dp=2 --limits
 "$PLAIT" simulate recipe.yaml --cluster h200-node --json --limits mesh.dp=2 >limits.json || fail "--json --limits"
 grep -q '"resource": "nvlink latency"' limits.json || fail "--json has no limits: $(cat limits.json)"

@@ -1,6 +1,7 @@
 #!/bin/bash
 # tier 1
-# device/cuda/abi.h and entries.def say what CUDA's own header says: values, types of handles, and of each function.
+# device/cuda/abi.h and entries.def say what CUDA's own header says: values, types of handles, and of each function; so do blas_abi.h and
+# blas_entries.def of cuBLASLt's.
 . "$SOURCE/tests/script.sh"
 include=''
 for folder in "${CUDA_HOME-}" "$(dirname "$(dirname "$(command -v nvcc)")")" /usr/local/cuda /usr; do
@@ -11,7 +12,7 @@ if [ -z "$include" ]; then
   echo "skipped: no cuda.h here (NVIDIA's package cuda-driver-dev), so abi.h is compared with nothing"
   exit 77
 fi
-mkdir -p device/cuda && cp "$SOURCE"/src/device/cuda/{abi.h,entries.def} device/cuda/
+mkdir -p device/cuda && cp "$SOURCE"/src/device/cuda/{abi.h,entries.def,blas_abi.h,blas_entries.def} device/cuda/
 cat >compare.c <<'C'
 #include <cuda.h>
 #include "device/cuda/abi.h"
@@ -39,4 +40,46 @@ cp "$SOURCE/src/device/cuda/abi.h" device/cuda/
 sed -i 's/cuMemAlloc_v2, (CudaPointer \* address, size_t/cuMemAlloc_v2, (CudaPointer * address, unsigned/' device/cuda/entries.def
 compiles && fail "another type passes"
 grep -q cuMemAlloc_v2 errors || fail "the comparison does not name the function"
+cp "$SOURCE/src/device/cuda/entries.def" device/cuda/
+
+if [ ! -e "$include/cublasLt.h" ]; then
+  echo "no cublasLt.h here (NVIDIA's package libcublas-dev), so blas_abi.h is compared with nothing"
+  finish
+fi
+cat >compare.c <<'C'
+#include <cublasLt.h>
+#include <stddef.h>
+#define BLAS_HANDLES_ARE_THEIRS
+typedef cublasLtHandle_t BlasHandle;
+typedef cublasLtMatmulDesc_t BlasProduct;
+typedef cublasLtMatrixLayout_t BlasLayout;
+typedef cublasLtMatmulPreference_t BlasWish;
+#define BlasAlgorithm cublasLtMatmulAlgo_t // in the types of functions
+#define BlasProposal cublasLtMatmulHeuristicResult_t
+#include "device/cuda/blas_abi.h"
+#undef BlasAlgorithm
+#undef BlasProposal
+#define SAME(ours, theirs) _Static_assert(__builtin_types_compatible_p(ours, theirs), #ours)
+SAME(BlasStatus, cublasStatus_t);
+SAME(BlasDtype, cudaDataType_t);
+SAME(BlasCompute, cublasComputeType_t);
+SAME(BlasAttribute, cublasLtMatmulDescAttributes_t);
+SAME(BlasAttribute, cublasLtMatmulPreferenceAttributes_t);
+#define BLAS_VALUE(ours, theirs, value) _Static_assert((int)(ours) == (int)(theirs), #theirs);
+BLAS_VALUES
+#define BLAS_ENTRY(result, name, parameters) SAME(name##_entry, __typeof__(name));
+#include "device/cuda/blas_entries.def"
+BLAS_STRUCTS
+_Static_assert(sizeof(BlasAlgorithm) == sizeof(cublasLtMatmulAlgo_t), "");
+_Static_assert(sizeof(BlasProposal) == sizeof(cublasLtMatmulHeuristicResult_t), "");
+_Static_assert(offsetof(BlasProposal, workspace) == offsetof(cublasLtMatmulHeuristicResult_t, workspaceSize), "");
+_Static_assert(offsetof(BlasProposal, status) == offsetof(cublasLtMatmulHeuristicResult_t, state), "");
+C
+compiles || { head -20 errors; fail "blas_abi.h is not what $include/cublasLt.h says"; }
+sed -i 's/CUBLASLT_MATMUL_DESC_EPILOGUE, 7/CUBLASLT_MATMUL_DESC_EPILOGUE, 8/' device/cuda/blas_abi.h
+compiles && fail "another value of cuBLASLt's passes"
+cp "$SOURCE/src/device/cuda/blas_abi.h" device/cuda/
+sed -i 's/uint64_t columns, int64_t step/uint64_t columns, int32_t step/' device/cuda/blas_entries.def
+compiles && fail "another type of cuBLASLt's passes"
+grep -q cublasLtMatrixLayoutCreate errors || fail "the comparison does not name cuBLASLt's function"
 finish

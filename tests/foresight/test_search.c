@@ -430,7 +430,7 @@ static void what_does_not_fit_is_said(void **state) {
   static const char *const keys[] = {"parallel.tensor=1d", "parallel.pipeline=1f1b", "batch.micro=1"};
   load_config(4, &config);
   load_recipe(keys, 3, &recipe);
-  SearchOptions options = {.cluster = cluster, .ranks = 1, .top = 1, .room = 30e6};
+  SearchOptions options = {.cluster = cluster, .ranks = 1, .top = 1, .room = 100e6};
   assert_int_equal(search_plans(&recipe, &config, &options, &found, &error), PLAIT_INFEASIBLE);
   print_message("%s\n", error.message);
   assert_true(found.nearest.found && found.nearest.plan.bytes > options.room);

@@ -8,6 +8,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <cmocka.h>
+#include "check/evaluate.h"
 #include "check/op_variant.h"
 #include "same_case.h"
 #include "device/cpu/fp16.h"

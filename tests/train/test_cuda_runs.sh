@@ -1,10 +1,12 @@
 #!/bin/bash
 # tier 1 2; rooms device recipe setup runtime infer; numbers
-# needs emulated_cuda
+# needs emulated_cublaslt
 # Runs with run.backend=cuda on the emulated driver: by its kernels they are the CPU's runs to rounding, with all ops on the host to the
 # bit, and what is missing is one sentence.
 . "$SOURCE/tests/train/harness.sh" || exit 1
 export PLAIT_CUDA_DRIVER=${PLAIT%/*}/libemulated_cuda.so
+unset PLAIT_CUDA_LIBRARIES
+libraries=${PLAIT%/*}/emulated
 sed 's/"vocab_size": 512/"vocab_size": 300/' "$SOURCE/models/llama-tiny.json" >llama.json
 short='schedule.steps=3 schedule.warmup=1 checkpoint.every=2 eval.every=3'
 
@@ -33,6 +35,11 @@ kernels() {
     off($1, $3) || ($2 && off($2, $4)) { bad = 1 } END { exit bad || NR != 4 }' ||
     fail "$name by kernels: $(paste <(numbers "$name.cpu") <(numbers "$name.kernels.1"))"
   [ "$tier" -eq 1 ] || same_run "$name.kernels.1" "$name.kernels.2"
+}
+# library FAR NAME KEYS…: the same with products by cuBLASLt's double, of which no note says that it was replaced
+library() {
+  PLAIT_CUDA_LIBRARIES=$libraries kernels "$@"
+  grep 'note: .*plait.s own kernel' output && fail "$2: a product of the library's was not used"
 }
 without_time() { sed -E 's/, [0-9.]+ m?s\)$/)/' "$1"; }
 one='mesh.dp=1 parallel.zero=0'
@@ -76,7 +83,19 @@ kernels 1e-5 gpt $one precision=fp32
 grep -q 'run on the host' output && fail "ops of a GPT run on the host"
 kernels 3e-2 llama-bf16 $one model.config=llama.json precision=bf16
 grep -q 'run on the host' output && fail "ops of a Llama run on the host"
+library 3e-2 gpt-library $one precision=bf16
 if [ "$tier" -gt 1 ]; then
+  library 1e-5 llama-library $one model.config=llama.json precision=fp32
+  library 1e-10 fp64-library $one model.config=llama.json precision=fp64
+  library 1e-2 fp16-library $one precision=fp16
+  library 3e-2 zero-library parallel.zero=3 precision=bf16
+  PLAIT_EMULATED_DEVICES=2 library 3e-2 tensor-library $one mesh.tp=2 precision=bf16 model.config=llama.json
+  # a product that is wrong is plait's own instead, and the run is right
+  PLAIT_EMULATED_BLAS_SPOILS='64 32 128' PLAIT_CUDA_LIBRARIES=$libraries kernels 3e-2 gpt-spoilt $one precision=bf16
+  [ "$(grep -c "^note: CUDA device 0: plait's own kernel makes products of 64 × 32 of depth 128 in bf16.*differ from it" output)" -ge 1 ] ||
+    fail "no note of the product that is wrong"
+  # shares of the batch that differ have products of which nothing is known when a run begins
+  PLAIT_CUDA_LIBRARIES=$libraries kernels 1e-5 moe-library model.config=moe.json precision=fp32 'batch.balance=[3,1]'
   kernels 1e-10 llama-fp64 $one model.config=llama.json precision=fp64
   kernels 1e-5 llama $one model.config=llama.json precision=fp32
   kernels 3e-2 gpt-bf16 $one precision=bf16
@@ -102,6 +121,7 @@ PLAIT_EMULATED_DEVICES=0 refuse 2 '^plait train: run.backend is cuda: the CUDA d
 PLAIT_EMULATED_CAPABILITY=7.0 refuse 2 '^plait train: run.backend is cuda: CUDA device 0 .*has compute capability 7.0' "$PLAIT" train recipe.yaml $cuda
 refuse 2 '^plait train: run.backend is cuda: there is no CUDA device 3: this machine has 1, numbered from 0$' "$PLAIT" train recipe.yaml $cuda 'run.devices=[0,3]'
 refuse 2 '^plait train: run.devices names device 0 twice' "$PLAIT" train recipe.yaml $cuda 'run.devices=[0,0]'
+PLAIT_CUDA_OWN=matmull refuse 2 '^plait train: run.backend is cuda: PLAIT_CUDA_OWN names "matmull", which is neither' "$PLAIT" train recipe.yaml $cuda
 PLAIT_SPACE=mirror refuse 2 "^plait train: run.backend is cuda: PLAIT_SPACE=mirror places the memory of the CPU's ranks only; unset it$" "$PLAIT" train recipe.yaml $cuda
 PLAIT_CUDA_HOST=matmull refuse 2 '^plait train: run.backend is cuda: PLAIT_CUDA_HOST names "matmull", which is neither' "$PLAIT" train recipe.yaml $cuda
 sed 's/kernels_rows_h/kernels_rows_x/g' "$PLAIT_CUDA_DRIVER" >other.so # as one that was built from other sources
@@ -124,6 +144,8 @@ PLAIT_CUDA_DRIVER=/nowhere.so expect 0 'run on the host, for cuda has none for t
 
 expect 0 '^ok  CUDA ' env PLAIT_EMULATED_DEVICES=2 "$PLAIT" doctor
 tr -s ' \n' ' ' <output | grep -qE 'libemulated_cuda.so is one for CUDA 12.0 and older, with 2 devices .*ok GPU 1: emulated device, compute capability 9.0, 2 multiprocessors, 4.29 GB of' || fail "doctor does not show the second device: $(cat output)"
+expect 0 'cuBLASLt +there is no libcublasLt.so.12 of the emulator' "$PLAIT" doctor
+PLAIT_CUDA_LIBRARIES=$libraries expect 0 '^ok +cuBLASLt +.*emulated/libcublasLt.so.12,? *version 12.9.0' "$PLAIT" doctor
 expect 0 'compute *capability 7.5|capability *7.5' env PLAIT_EMULATED_CAPABILITY=7.5 "$PLAIT" doctor
 
 # a device that fails in the middle ends the job with one sentence

@@ -177,14 +177,23 @@ int cuda_has_failed(CudaQueue *q) {
   return code != PLAIT_OK;
 }
 
+void cuda_noted_text(CudaQueue *q, const char *result, const char *call, const char *what) {
+  const CudaInstance *c = q->instance;
+  pthread_mutex_lock(&q->mutex);
+  error_set(&q->failed, PLAIT_FAILED, "CUDA device %d (%s): %s failed for %s: %s", c->number, c->name, call, what,
+            result);
+  pthread_mutex_unlock(&q->mutex);
+}
+
 int cuda_noted(CudaQueue *q, CudaResult result, const char *call, const char *what) {
   char text[256];
-  if (!result) return 0;
-  pthread_mutex_lock(&q->mutex);
-  snprintf(text, sizeof text, "%s failed for %s", call, what);
-  failed(q->instance, PLAIT_FAILED, result, text, &q->failed);
-  pthread_mutex_unlock(&q->mutex);
-  return 1;
+  if (result) cuda_noted_text(q, cuda_result_text(q->instance->driver, result, text, sizeof text), call, what);
+  return result != CUDA_OK;
+}
+
+void cuda_wait_if_asked(CudaQueue *q, const char *op) {
+  const CudaInstance *c = q->instance;
+  if (c->waits) cuda_noted(q, c->driver->cuStreamSynchronize(q->stream), "cuStreamSynchronize", op);
 }
 
 static void queue_destroy(DeviceQueue *queue) {
@@ -222,6 +231,12 @@ static int bind(const Device *device, const DeviceKernel *kernel, const KernelCa
 static void run(DeviceQueue *queue, const DeviceBound *bound, const KernelCall *call) {
   cuda_enter(cuda_queue(queue)->instance);
   kernels_run(cuda_queue(queue), bound, call);
+}
+
+static int check(DeviceQueue *queue, const DeviceBound *bound, const KernelCall *call, char *memory, int64_t bytes,
+                 Error *error) {
+  cuda_enter(cuda_queue(queue)->instance);
+  return kernels_check(cuda_queue(queue), bound, call, memory, bytes) ? device_drain(queue, error) : PLAIT_OK;
 }
 
 // The host's memory is as malloc gives it: the driver may read it before it returns, or when the stream comes to it.
@@ -289,10 +304,22 @@ static int wait_for(DeviceEvent event, Error *error) {
 }
 
 // Communicators of the host cannot reach its memory (no host_pointer): collectives go through the State's mirror.
-static const DeviceImplementation implementation = {
-    .instance = instance, .present = present, .ready = ready, .room = room, .allocate = allocate, .release = release,
-    .queue_create = queue_create, .queue_destroy = queue_destroy, .bind = bind, .run = run, .copy = copy, .fill = fill,
-    .record = record, .follow = follow, .wait = wait_for};
+static const DeviceImplementation implementation = {.instance = instance,
+                                                    .present = present,
+                                                    .ready = ready,
+                                                    .room = room,
+                                                    .allocate = allocate,
+                                                    .release = release,
+                                                    .queue_create = queue_create,
+                                                    .queue_destroy = queue_destroy,
+                                                    .bind = bind,
+                                                    .check = check,
+                                                    .run = run,
+                                                    .copy = copy,
+                                                    .fill = fill,
+                                                    .record = record,
+                                                    .follow = follow,
+                                                    .wait = wait_for};
 
 // Description -------------------------------------------------------------------------------------------------------
 

@@ -14,6 +14,8 @@ typedef enum CudaKernel {
 } CudaKernel;
 enum { CUDA_DTYPES = DTYPE_F16 + 1 }; // fp64, fp32, bf16, fp16 are the first
 
+typedef struct CudaProducts CudaProducts; // products.h
+
 // A device of this process, with its primary context, which ranks that are threads share.
 typedef struct CudaInstance {
   Device device; // its description; `own` is this
@@ -24,6 +26,8 @@ typedef struct CudaInstance {
   int multiprocessors;
   int has_kernels; // 0: all ops run on the host
   int waits;       // PLAIT_CUDA_SYNC=1: for each kernel, so that the one that fails is named
+  CudaProducts *products; // by a library; NULL: there is none, or nobody has asked
+  int lacks_products;
   CudaFunction function[CUDA_KERNELS][CUDA_DTYPES];
 } CudaInstance;
 
@@ -50,7 +54,11 @@ static inline CudaInstance *cuda_instance_of(const Device *device) { return (Cud
 void cuda_enter(const CudaInstance *instance);
 // Remembers a call that failed, and what for; 1: it did.
 int cuda_noted(CudaQueue *queue, CudaResult result, const char *call, const char *what);
+// The same of a library's call, with the name of its error.
+void cuda_noted_text(CudaQueue *queue, const char *result, const char *call, const char *what);
 int cuda_has_failed(CudaQueue *queue);
+// With PLAIT_CUDA_SYNC=1: until the op is done, so that one that fails is named.
+void cuda_wait_if_asked(CudaQueue *queue, const char *op);
 
 // modules.c: loads the kernels of an instance, once. PLAIT_INFEASIBLE: this binary has none for cards, the device does
 // not take them, or the emulated driver's are of other sources.
@@ -60,6 +68,8 @@ int cuda_load_kernels(CudaInstance *instance, Error *error);
 // the host, too.
 int kernels_find(Op op, Dtype dtype, DeviceKernel *kernel);
 int kernels_bind(const DeviceKernel *kernel, const KernelCall *call, Arena *arena, DeviceBound *bound, Error *error);
+// Compares products of libraries that the call will use with plait's own, see DeviceImplementation; how many.
+int kernels_check(CudaQueue *queue, const DeviceBound *bound, const KernelCall *call, char *memory, int64_t bytes);
 void kernels_run(CudaQueue *queue, const DeviceBound *bound, const KernelCall *call);
 
 // fallback.c: ops without a kernel for the device: their operands are copied to the host, where the CPU's kernel runs.
@@ -70,7 +80,9 @@ int fallback_bind(const DeviceKernel *kernel, const KernelCall *call, Arena *are
 // Waits for what is in the queue, and then does it in the calling thread.
 void fallback_run(CudaQueue *queue, const DeviceBound *bound, const KernelCall *call);
 // PLAIT_CUDA_HOST names ops that run on the host though the device has a kernel, or is "all": PLAIT_BAD_INPUT where one
-// is unknown.
+// there, or in PLAIT_CUDA_OWN, is unknown.
 int fallback_check_wish(Error *error);
 int fallback_takes_all(void);
 int fallback_takes(Op op);
+// PLAIT_CUDA_OWN names ops that use plait's own kernels in the place of a library's, or is "all".
+int own_takes(Op op);

@@ -21,24 +21,35 @@ int fallback_takes_all(void) {
   return wish && !strcmp(wish, "all");
 }
 
-int fallback_takes(Op op) {
-  const char *wish = getenv("PLAIT_CUDA_HOST"), *name = op_name(op);
+// Whether a variable is a list of ops that has this one, or "all".
+static int names(const char *variable, Op op) {
+  const char *wish = getenv(variable), *name = op_name(op);
   size_t n = strlen(name);
   for (const char *word = wish; word; word = strchr(word, ',') ? strchr(word, ',') + 1 : NULL)
     if (!strncmp(word, name, n) && (!word[n] || word[n] == ',')) return 1;
-  return fallback_takes_all();
+  return wish && !strcmp(wish, "all");
+}
+
+int fallback_takes(Op op) { return names("PLAIT_CUDA_HOST", op); }
+int own_takes(Op op) { return names("PLAIT_CUDA_OWN", op); }
+
+static int check_list(const char *variable, Error *error) {
+  const char *wish = getenv(variable);
+  char list[1024], *rest = list, *name;
+  if (!wish || !strcmp(wish, "all")) return PLAIT_OK;
+  snprintf(list, sizeof list, "%s", wish);
+  while ((name = strsep(&rest, ","))) {
+    int known = !*name;
+    for (int op = 0; op < OP_COUNT && !known; op++) known = !strcmp(name, op_name((Op)op));
+    if (!known)
+      return error_set(error, PLAIT_BAD_INPUT, "%s names \"%.40s\", which is neither an op nor all", variable, name);
+  }
+  return PLAIT_OK;
 }
 
 int fallback_check_wish(Error *error) {
-  char list[1024], *rest = list, *name;
-  snprintf(list, sizeof list, "%s", getenv("PLAIT_CUDA_HOST") ? getenv("PLAIT_CUDA_HOST") : "");
-  while ((name = strsep(&rest, ","))) {
-    int known = !*name || fallback_takes_all();
-    for (int op = 0; op < OP_COUNT && !known; op++) known = !strcmp(name, op_name((Op)op));
-    if (!known)
-      return error_set(error, PLAIT_BAD_INPUT, "PLAIT_CUDA_HOST names \"%.40s\", which is neither an op nor all", name);
-  }
-  return PLAIT_OK;
+  int code = check_list("PLAIT_CUDA_HOST", error);
+  return code ? code : check_list("PLAIT_CUDA_OWN", error);
 }
 
 static size_t workspace_of(const Fallback *f, const KernelCall *call) {

@@ -29,15 +29,49 @@ int kernels_find(Op op, Dtype dtype, DeviceKernel *kernel) {
 }
 
 // An op with a kernel, and how it runs on the host where its operands do not fit.
-typedef struct Bound { const struct OpKernel *row; Dtype dtype; DeviceBound host; } Bound;
+typedef struct Bound { const struct OpKernel *row; Dtype dtype; int own; DeviceBound host; } Bound;
 
 int kernels_bind(const DeviceKernel *kernel, const KernelCall *call, Arena *arena, DeviceBound *bound, Error *error) {
   Bound *b = arena_array(arena, Bound, 1);
-  *b = (Bound){.dtype = kernel->dtype};
+  *b = (Bound){.dtype = kernel->dtype, .own = own_takes(kernel->op)};
   for (int i = 0; i < ROWS && !kernel->on_host; i++)
     if (table[i].op == kernel->op) b->row = &table[i];
   *bound = (DeviceBound){.own = b};
   return fallback_bind(kernel, call, arena, &b->host, error);
+}
+
+// Whether it makes products.
+static int multiplies(const struct OpKernel *row) {
+  return row->workspace == cuda_product_workspace || row->workspace == cuda_head_workspace;
+}
+
+// Operands of a call that only says which products it makes: all are there, as aligned as memory is.
+static Operand *stand_ins(const Operand *x, int n) {
+  Operand *y = xcalloc((size_t)n + 1, sizeof *y);
+  memcpy(y, x, (size_t)n * sizeof *y);
+  for (int k = 0; k < n; k++) y[k].data = (void *)((uintptr_t)1 << 40);
+  return y;
+}
+
+int kernels_check(CudaQueue *queue, const DeviceBound *bound, const KernelCall *call, char *memory, int64_t bytes) {
+  const Bound *b = bound->own;
+  if (!b->row || b->own || !queue->instance->has_kernels || !multiplies(b->row) || !b->row->fits(call, b->dtype))
+    return 0;
+  if (!products_ready(queue->instance)) return 0;
+  ProductKeys asked = {0};
+  Operand *input = stand_ins(call->input, call->ninput), *output = stand_ins(call->output, call->noutput);
+  KernelCall there = *call;
+  there.input = input;
+  there.output = output;
+  there.workspace = (void *)((uintptr_t)1 << 40);
+  Launch l = {.queue = queue, .call = &there, .op = op_name(b->row->op), .dtype = b->dtype, .asked = &asked};
+  b->row->launch(&l);
+  for (int i = 0; i < asked.list.count; i++) products_try(queue, &asked.list.data[i], memory, bytes);
+  const int count = asked.list.count;
+  vec_free(&asked.list);
+  free(input);
+  free(output);
+  return count;
 }
 
 void kernels_run(CudaQueue *queue, const DeviceBound *bound, const KernelCall *call) {
@@ -47,7 +81,7 @@ void kernels_run(CudaQueue *queue, const DeviceBound *bound, const KernelCall *c
     fallback_run(queue, &b->host, call);
     return;
   }
-  Launch l = {.queue = queue, .call = call, .op = op_name(b->row->op), .dtype = b->dtype};
+  Launch l = {.queue = queue, .call = call, .op = op_name(b->row->op), .dtype = b->dtype, .own = b->own};
   b->row->launch(&l);
 }
 
@@ -101,13 +135,12 @@ void launch_kernel(Launch *l, CudaKernel kernel, int64_t blocks, int threads, co
   void *parameter = (void *)(uintptr_t)arguments;
   int operands = l->operands;
   l->operands = 0;
-  if (blocks <= 0 || cuda_has_failed(q)) return;
+  if (l->asked || blocks <= 0 || cuda_has_failed(q)) return;
   CHECK(blocks <= INT32_MAX, "%s has more blocks than a grid", l->op);
   if (driver->takes_operands) driver->takes_operands(l->operand, operands);
   CudaResult result = driver->cuLaunchKernel(q->instance->function[kernel][l->dtype], (unsigned)blocks, 1, 1,
                                              (unsigned)threads, 1, 1, 0, q->stream, &parameter, NULL);
-  if (cuda_noted(q, result, "cuLaunchKernel", l->op) || !q->instance->waits) return;
-  cuda_noted(q, driver->cuStreamSynchronize(q->stream), "cuStreamSynchronize", l->op);
+  if (!cuda_noted(q, result, "cuLaunchKernel", l->op)) cuda_wait_if_asked(q, l->op);
 }
 
 // Which operands fit --------------------------------------------------------------------------------------------------

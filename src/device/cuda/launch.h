@@ -3,18 +3,21 @@
 #pragma once
 #include "device/cuda/cuda_device.h"
 #include "device/cuda/kernels/arguments.h"
+#include "device/cuda/products.h"
 
 enum { LAUNCH_OPERANDS = 24 };
 
 // One call of an op, and the operands of its next launch.
-typedef struct Launch {
+struct Launch {
   CudaQueue *queue;
   const KernelCall *call;
   const char *op;
   Dtype dtype; // of the kernel: that of the first floating-point operand
   CudaOperand operand[LAUNCH_OPERANDS];
   int operands;
-} Launch;
+  int own;            // it uses no library
+  ProductKeys *asked; // where only its products are wanted, and nothing is put into the queue; else NULL
+};
 
 // The address of an operand, which the next launch reads, writes or both (CUDA_READS …); NULL: it is absent or empty.
 void *launch_operand(Launch *l, const char *name, const Operand *x, unsigned mode);
@@ -38,8 +41,9 @@ MaskArguments launch_mask(const Launch *l, double probability, uint64_t stream, 
 // Valid elements, where these come first; -1: they do not.
 int64_t launch_valid(const Operand *x);
 
-// Of matrices that are operands of the launch already.
+// Of matrices that are operands of the launch already: by a library, or by plait's own kernel.
 void launch_product(Launch *l, const ProductArguments *arguments);
+void launch_own_product(Launch *l, const ProductArguments *arguments);
 
 #define OP_KERNEL(op, launch, fits, workspace)                                                                         \
   void launch(Launch *l);                                                                                              \
@@ -55,4 +59,6 @@ size_t cuda_mask_second_workspace(const Operand *input, const Operand *output, c
 size_t cuda_mask_third_workspace(const Operand *input, const Operand *output, const void *attr, int threads);
 size_t cuda_router_z_workspace(const Operand *input, const Operand *output, const void *attr, int threads);
 size_t cuda_router_balance_workspace(const Operand *input, const Operand *output, const void *attr, int threads);
+// They end with PRODUCT_WORKSPACE.
+size_t cuda_product_workspace(const Operand *input, const Operand *output, const void *attr, int threads);
 size_t cuda_head_workspace(const Operand *input, const Operand *output, const void *attr, int threads);

@@ -14,9 +14,18 @@ static int64_t rows_at_once(int64_t rows, int64_t row_bytes) {
   return rows < most ? rows : most;
 }
 
+static int64_t placed(int64_t bytes) { return divide_up(bytes, 256) * 256; }
+
+// Of a row of gradients of logits in bf16, with which products of bf16 multiply, as on the CPU; else 0.
+static int64_t narrow_bytes(const Operand *input) {
+  return input[0].dtype == DTYPE_BF16 ? words_of(input) * (int64_t)dtype_size(DTYPE_BF16) : 0;
+}
+
 size_t cuda_head_workspace(const Operand *input, const Operand *output, const void *attr, int threads) {
   int64_t rows = rows_of(input), row_bytes = words_of(input) * sum_bytes(input[0].dtype);
-  return (size_t)(losses_bytes(rows) + rows_at_once(rows, row_bytes) * row_bytes);
+  int64_t chunk = rows_at_once(rows, row_bytes);
+  return (size_t)(losses_bytes(rows) + placed(chunk * row_bytes) + placed(chunk * narrow_bytes(input))) +
+         PRODUCT_WORKSPACE;
 }
 
 typedef struct Head {
@@ -25,6 +34,7 @@ typedef struct Head {
   int64_t rows, words, e, row_bytes, first, count; // first, count: of the chunk
   HeadArguments a;
   double *losses; // (rows), where there is a loss
+  char *narrow;   // (count, words) gradients of logits, of the dtype of x, where products multiply with these
   const Operand *loss, *dx, *dw, *dlogits, *added, *stored[3];
 } Head;
 
@@ -49,6 +59,17 @@ static void make_logits(Head *h) {
   launch_product(h->l, &p);
 }
 
+static Array narrow_of(const Head *h, unsigned mode) {
+  int64_t bytes = h->narrow ? h->count * h->words * (int64_t)dtype_size(h->l->dtype) : 0;
+  return (Array){launch_bytes(h->l, "narrow logits", h->narrow, bytes, mode), (int32_t)h->l->dtype};
+}
+
+// Gradients of logits, as products read them: both operands of a library's have one dtype.
+static Array gradients_of(const Head *h) {
+  if (h->dlogits && h->dlogits->dtype == h->l->dtype) return rows_from(h, h->dlogits, h->words, "dlogits", CUDA_READS);
+  return h->narrow && !h->dlogits ? narrow_of(h, CUDA_READS) : logits_of(h, CUDA_READS);
+}
+
 static void use_logits(Head *h) {
   static const char *const given[] = {"maximum", "sum", "target"};
   static const char *const stored[] = {"new maximum", "new sum", "new target"};
@@ -63,7 +84,7 @@ static void use_logits(Head *h) {
   }
   if (h->loss)
     a.losses = launch_bytes(h->l, "losses", h->losses + h->first, h->count * (int64_t)sizeof(double), CUDA_WRITES);
-  if (h->dlogits) a.dlogits = rows_from(h, h->dlogits, h->words, "dlogits", CUDA_WRITES);
+  a.dlogits = h->dlogits ? rows_from(h, h->dlogits, h->words, "dlogits", CUDA_WRITES) : narrow_of(h, CUDA_WRITES);
   a.first = h->first;
   launch_kernel(h->l, CUDA_KERNEL_head, h->count, block_threads(h->words), &a);
 }
@@ -73,7 +94,7 @@ static void use_gradients(Head *h) {
   ProductArguments p = {.rows = h->count, .columns = h->e, .depth = h->words, .a_row = h->words, .a_depth = 1,
                         .b_column = 1, .b_depth = h->e};
   if (h->dx) {
-    p.a = logits_of(h, CUDA_READS);
+    p.a = gradients_of(h);
     p.b = launch_array(h->l, "w", h->w, CUDA_READS);
     p.out = rows_from(h, h->dx, h->e, "dx", CUDA_WRITES);
     launch_product(h->l, &p);
@@ -81,7 +102,7 @@ static void use_gradients(Head *h) {
   if (!h->dw) return;
   p = (ProductArguments){.rows = h->words, .columns = h->e, .depth = h->count, .a_row = 1, .a_depth = h->words,
                          .b_column = 1, .b_depth = h->e};
-  p.a = logits_of(h, CUDA_READS);
+  p.a = gradients_of(h);
   p.b = rows_from(h, h->x, h->e, "x", CUDA_READS);
   if (h->first || h->added) p.added = launch_array(h->l, "added", h->first ? h->dw : h->added, CUDA_READS);
   p.out = launch_array(h->l, "dw", h->dw, CUDA_WRITES);
@@ -141,8 +162,12 @@ static void no_rows(Head *h) {
 static void launch_head(Launch *l, Op op) {
   Head h = head_of(l);
   name_operands(&h, op);
-  int64_t before = losses_bytes(h.rows), most = ((int64_t)l->call->workspace_size - before) / h.row_bytes;
+  int64_t before = losses_bytes(h.rows);
+  int64_t room = (int64_t)l->call->workspace_size - PRODUCT_WORKSPACE - before, narrow = narrow_bytes(l->call->input);
+  int64_t most = room / (h.row_bytes + narrow);
+  while (most > 0 && placed(most * h.row_bytes) + placed(most * narrow) > room) most--;
   h.a.logits = (char *)l->call->workspace + before;
+  if (narrow && h.a.mode == HEAD_GRADIENT) h.narrow = (char *)h.a.logits + placed(most * h.row_bytes);
   if (h.loss) h.losses = l->call->workspace;
   if (!h.rows) no_rows(&h);
   CHECK(most > 0 || !h.rows, "%s has no workspace", l->op);

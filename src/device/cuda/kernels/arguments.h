@@ -125,6 +125,16 @@ typedef struct ProductArguments {
   int64_t rows, columns, depth, a_row, a_depth, b_column, b_depth;
 } ProductArguments;
 
+// A library's product on trial. fill: x becomes n numbers drawn by the seed, in (-1, 1), or their magnitudes; compare:
+// worst (blocks) become the largest |x - expected| / (unit |expected| + bound magnitude), infinite for a NaN.
+typedef struct TrialArguments {
+  Array x, expected, magnitude;
+  double *worst, unit, bound;
+  int64_t n;
+  uint64_t seed;
+  int32_t magnitudes;
+} TrialArguments;
+
 // q, out, dout, dq (b, s, g, r, d), k, v, dk, dv (b, t, g, d), logsumexp (b, g, r, s), delta (b, s, g, r): Σ dout out
 typedef struct AttentionArguments {
   Array q, k, v, out, logsumexp, dout, dq, dk, dv;

@@ -44,3 +44,26 @@ KERNEL(NAME(product), ProductArguments) {
       PUT(a.out, r * a.columns + c, value);
     }
 }
+
+KERNEL(NAME(trial_fill), TrialArguments) {
+  for (int64_t i = BLOCK * THREADS + THREAD; i < a.n; i += BLOCKS * THREADS) {
+    uint64_t bits = (a.seed + (uint64_t)i) * 0x9E3779B97F4A7C15u; // splitmix64
+    bits = (bits ^ (bits >> 30)) * 0xBF58476D1CE4E5B9u;
+    bits = (bits ^ (bits >> 27)) * 0x94D049BB133111EBu;
+    const REAL value = (REAL)((double)(int64_t)(bits >> 11 | 1) / 4503599627370496.0 - 1);
+    PUT(a.x, i, a.magnitudes && value < 0 ? -value : value);
+  }
+}
+
+KERNEL(NAME(trial_compare), TrialArguments) {
+  SHARED(double, scratch, WARP);
+  double worst = 0;
+  for (int64_t i = BLOCK * THREADS + THREAD; i < a.n; i += BLOCKS * THREADS) {
+    const double expected = array_double(a.expected, i), off = fabs(array_double(a.x, i) - expected);
+    const double most = a.unit * fabs(expected) + a.bound * array_double(a.magnitude, i);
+    const double far = off <= 0 ? 0 : off / most;
+    worst = far <= worst ? worst : far < (double)INFINITY ? far : (double)INFINITY; // far may be a NaN
+  }
+  worst = block_max_f64(worst, scratch);
+  if (THREAD == 0) a.worst[BLOCK] = worst;
+}

@@ -1,0 +1,18 @@
+// cuBLASLt, loaded while plait runs.
+#pragma once
+#include "device/cuda/blas_abi.h"
+#include "device/cuda/driver.h"
+
+typedef struct CudaBlas {
+  char path[256];
+  size_t version; // 130100 is 13.1.0
+#define BLAS_ENTRY(result, name, parameters) name##_entry *name;
+#include "device/cuda/blas_entries.def"
+#undef BLAS_ENTRY
+} CudaBlas;
+
+// Loads it once in a process: of the driver's CUDA or an older one, but of none that is older than the nvcc of plait's
+// kernels; from a folder of PLAIT_CUDA_LIBRARIES=DIR:DIR, else where the loader finds it, else from the folders
+// nvidia/*/lib beside python3's packages. An emulated driver gets the emulator's, from PLAIT_CUDA_LIBRARIES alone.
+// NULL, with a sentence: there is none, or it lacks an entry.
+const CudaBlas *cuda_blas(const CudaDriver *driver, Error *error);
