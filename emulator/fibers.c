@@ -10,7 +10,7 @@
 #include <ucontext.h>
 #endif
 
-enum { MOST_THREADS = 1024, WARP = 32, STACK = 64 << 10, MOST_ARRAYS = 64, GUARD = 1 << 16, MOST_SHARED = 48 << 10 };
+enum { MOST_THREADS = 1024, WARP = 32, STACK = 64 << 10, MOST_ARRAYS = 256, GUARD = 1 << 16, MOST_SHARED = 48 << 10 };
 typedef enum State { FRESH, RUNS, AT_BARRIER, AT_SHUFFLE, DONE } State;
 
 // Switching ----------------------------------------------------------------------------------------------------------

@@ -57,6 +57,16 @@ static int cut_prefill(JinjaOutput *o, int last, Error *error) {
   return PLAIT_OK;
 }
 
+int chat_check_kwargs(const json_t *kwargs, const char *name, Error *error) {
+  static const char *const own[] = {"messages", "tools", "add_generation_prompt"};
+  if (!kwargs || json_is_null(kwargs)) return PLAIT_OK;
+  if (!json_is_object(kwargs)) return error_set(error, PLAIT_BAD_INPUT, "%s is not an object", name);
+  for (size_t i = 0; i < sizeof own / sizeof *own; i++)
+    if (json_object_get(kwargs, own[i]))
+      return error_set(error, PLAIT_BAD_INPUT, "%s has %s, which the template gets from the chat itself", name, own[i]);
+  return PLAIT_OK;
+}
+
 static int check_prompt(const ChatPrompt *prompt, Error *error) {
   size_t count = json_array_size(prompt->messages), i;
   json_t *tool;
@@ -64,8 +74,7 @@ static int check_prompt(const ChatPrompt *prompt, Error *error) {
   if (prompt->prefill && (!role || strcmp(role, "assistant") != 0))
     return error_set(error, PLAIT_BAD_INPUT,
                      "messages[%zu].role is not assistant: only an answer can be continued", count ? count - 1 : 0);
-  if (prompt->kwargs && !json_is_object(prompt->kwargs) && !json_is_null(prompt->kwargs))
-    return error_set(error, PLAIT_BAD_INPUT, "chat_template_kwargs is not an object");
+  if (chat_check_kwargs(prompt->kwargs, "chat_template_kwargs", error)) return PLAIT_BAD_INPUT;
   if (prompt->tools && !json_is_array(prompt->tools) && !json_is_null(prompt->tools))
     return error_set(error, PLAIT_BAD_INPUT, "tools is not a list");
   json_array_foreach(prompt->tools, i, tool) if (!json_is_object(tool))
@@ -223,8 +232,8 @@ static bool names(const Chat *chat, const char *word) {
 
 ChatForm chat_form(const Chat *chat) {
   if (names(chat, "[TOOL_CALLS]")) return CHAT_MISTRAL;
-  if (names(chat, "<tool_call>")) // some write XML in it, which is not built
-    return names(chat, "<function=") || names(chat, "<arg_key>") ? CHAT_NO_CALLS : CHAT_HERMES;
+  if (names(chat, "<tool_call>"))
+    return names(chat, "<function=") ? CHAT_QWEN_XML : names(chat, "<arg_key>") ? CHAT_GLM : CHAT_HERMES;
   if (names(chat, "<|python_tag|>") || (names(chat, "<|start_header_id|>") && names(chat, "parameters")))
     return CHAT_LLAMA3;
   return CHAT_NO_CALLS;

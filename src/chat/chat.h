@@ -9,6 +9,8 @@ typedef enum ChatForm {
   CHAT_NO_CALLS,
   CHAT_HERMES, // <tool_call>{"name": …, "arguments": {…}}</tool_call>, any number of them (Hermes, Qwen)
   CHAT_LLAMA3, // the whole answer is {"name": …, "parameters": {…}}, perhaps after <|python_tag|>; `;` between several
+  CHAT_QWEN_XML, // <tool_call><function=NAME><parameter=KEY>VALUE</parameter></function></tool_call> (Qwen3-Coder)
+  CHAT_GLM, // <tool_call>NAME<arg_key>KEY</arg_key><arg_value>VALUE</arg_value></tool_call> (GLM-4.5)
   CHAT_MISTRAL // [TOOL_CALLS][{"name": …, "arguments": {…}}, …], or [TOOL_CALLS]name[ARGS]{…}. Ids of calls that the
                // template is given must be 9 letters and digits
 } ChatForm;
@@ -45,6 +47,10 @@ int chat_encode(const Chat *chat, const ChatPrompt *prompt, IdVector *ids, Error
 // The text that chat_encode encodes, and which bytes of it are the template's; the caller frees both.
 typedef Vec(TextSpan) TextSpanVector;
 int chat_render(const Chat *chat, const ChatPrompt *prompt, ByteVector *text, TextSpanVector *spans, Error *error);
+
+// PLAIT_BAD_INPUT: variables for the template (`name` says where they were given) are not an object, or have the name
+// of one that it gets anyway. NULL and null are fine.
+int chat_check_kwargs(const json_t *kwargs, const char *name, Error *error);
 
 ChatForm chat_form(const Chat *chat);
 // Does the prompt end within the model's reasoning (it ends with <think>)? Then so does its answer begin.

@@ -2,7 +2,7 @@
 // certain however the text continues; what is told does not depend on where pieces end.
 #include "chat/chat_parser.h"
 #include "base/fault.h"
-#include "chat/call_scan.h"
+#include "chat/call_xml.h"
 #include <string.h>
 
 typedef enum State {
@@ -12,6 +12,7 @@ typedef enum State {
   BEFORE_CALL,  // after the mark of calls, or between two of them: perhaps a call
   IN_NAME,      // of [TOOL_CALLS]name[ARGS]{…}
   IN_ARGUMENTS,
+  IN_XML,       // the same, as XML
   IN_TAIL,      // the rest of a call's object, after its arguments
   AFTER_CALL
 } State;
@@ -28,6 +29,7 @@ struct ChatParser {
   int calls;
   CallValue value;     // of the arguments
   CallValue tail;
+  CallXml xml;
 };
 
 ChatParser *chat_parser_create(const ChatParserOptions *options) {
@@ -82,8 +84,14 @@ static int has_word(const ChatParser *p, int at, const char *word) {
   return have >= n ? 1 : -1;
 }
 
+static bool is_xml(const ChatParser *p) {
+  return p->options.form == CHAT_QWEN_XML || p->options.form == CHAT_GLM;
+}
+
+static bool is_tagged(const ChatParser *p) { return p->options.form == CHAT_HERMES || is_xml(p); }
+
 static const char *mark_of(const ChatParser *p) {
-  if (p->options.form == CHAT_HERMES) return "<tool_call>";
+  if (is_tagged(p)) return "<tool_call>";
   return p->options.form == CHAT_MISTRAL ? "[TOOL_CALLS]" : NULL;
 }
 
@@ -202,7 +210,29 @@ static bool in_name(ChatParser *p, bool ended) {
   return become(p, IN_ARGUMENTS);
 }
 
+static bool before_xml(ChatParser *p, bool ended) {
+  const char *text = p->held.data + p->mark;
+  CallXmlName name;
+  CallScanStatus status =
+      call_xml_begin(p->options.form, text, (size_t)(p->held.count - p->mark), ended, &name);
+  if (status == CALL_IS_NONE) return no_call(p);
+  if (status == CALL_IS_OPEN) return false;
+  call_xml_open(&p->xml, p->options.form, p->options.tools, text + name.at, name.bytes);
+  begin_call(p, text + name.at, name.bytes);
+  drop(p, p->mark + (int)name.rest);
+  p->mark = 0;
+  return become(p, IN_XML);
+}
+
+static bool in_xml(ChatParser *p, bool ended) {
+  size_t n = call_xml_take(&p->xml, p->held.data, (size_t)p->held.count, ended, p->options.tell, p->options.context,
+                           p->calls - 1);
+  drop(p, (int)n);
+  return p->xml.state == XML_ENDED && become(p, AFTER_CALL);
+}
+
 static bool before_call(ChatParser *p, bool ended) {
+  if (is_xml(p)) return before_xml(p, ended);
   int at = p->mark + spaces(p, p->mark);
   if (at == p->held.count) return ended ? no_call(p) : false;
   if (p->options.form == CHAT_MISTRAL && !p->in_list && p->held.data[at] != '{') {
@@ -263,11 +293,16 @@ static bool after_call(ChatParser *p, bool ended) {
     p->in_list = false;
     return true;
   }
-  if (p->options.form == CHAT_HERMES && (has = has_word(p, at, "</tool_call>"))) {
+  if (is_tagged(p) && (has = has_word(p, at, "</tool_call>"))) {
     if (has < 0 && !ended) return false;
     drop(p, has > 0 ? at + 12 : 0);
     p->skips_space = has > 0;
     return become(p, IN_CONTENT);
+  }
+  if (p->options.form == CHAT_QWEN_XML && (has = has_word(p, at, "<function="))) {
+    if (has < 0 && !ended) return false;
+    drop(p, has > 0 ? at : 0);
+    return become(p, has > 0 ? BEFORE_CALL : IN_CONTENT);
   }
   if (p->options.form == CHAT_HERMES && c == '{') {
     drop(p, at);
@@ -285,6 +320,7 @@ static bool step(ChatParser *p, bool ended) {
   case BEFORE_CALL: return before_call(p, ended);
   case IN_NAME: return in_name(p, ended);
   case IN_ARGUMENTS: return in_arguments(p, ended);
+  case IN_XML: return in_xml(p, ended);
   case IN_TAIL: return in_tail(p, ended);
   default: return after_call(p, ended);
   }

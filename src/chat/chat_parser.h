@@ -20,6 +20,7 @@ typedef struct ChatDelta {
 
 typedef struct ChatParserOptions {
   ChatForm form;     // CHAT_NO_CALLS where the request has no tools
+  const json_t *tools; // of the request, borrowed: where values are XML, their schemas tell texts from JSON. NULL: none
   bool reasoning;    // <think> … </think> at the begin of the answer is reasoning
   bool in_reasoning; // the prompt has ended with <think>
   void (*tell)(void *context, const ChatDelta *delta);

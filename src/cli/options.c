@@ -111,6 +111,8 @@ static int set_value(const Parse *parse, const Option *option, const char *text)
   char *end;
   errno = 0;
   if (option->kind == OPTION_TEXT) {
+    if (!*text && strcmp(option->argument, "TEXT") != 0) // files, names, hosts …: "" is none
+      return wrong(parse, "--%s needs a value, %s, and \"\" is none", option->name, option->argument);
     if (option->words && !is_one_of(option->words, text)) return wrong_word(parse, option, text);
     *(const char **)option->value = text;
   } else if (option->kind == OPTION_TEXTS) {

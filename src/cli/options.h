@@ -33,7 +33,7 @@ typedef struct Option {
   const char *name; // without --
   OptionKind kind;
   void *value;          // holds the default; written when the option is given
-  const char *argument; // its name in --help, NULL for a flag
+  const char *argument; // its name in --help, NULL for a flag. A text may be empty only where this is TEXT
   const char *help;     // NULL: an option of older versions that is still taken; nothing mentions it
   double least, most; // inclusive range of a number; both 0: any
   bool required;

@@ -27,6 +27,7 @@ typedef struct Talk {
   int64_t again;    // how often the last answer was asked for again: each time with another seed
   ByteVector content, reasoning; // of the answer
   bool answered;    // since the messages were saved
+  int unanswered, failed_commands;
   bool shows;       // to a terminal, where reasoning is dim
   bool in_reasoning;
 } Talk;
@@ -176,6 +177,11 @@ static void keep_answer(Talk *t) {
 
 static int check_length(const Talk *t, const IdVector *ids, RequestOptions *o, Error *error) {
   int context = engine_options(t->g.engine)->context;
+  bool is_first = json_array_size(t->messages) - !strcmp(role_of(t, 0), "system") <= 1;
+  if (ids->count >= context && is_first)
+    return error_set(error, PLAIT_BAD_INPUT,
+                     "the message makes a prompt of %d tokens, and the model looks back on %d (infer.context)",
+                     ids->count, context);
   if (ids->count >= context)
     return error_set(error, PLAIT_BAD_INPUT,
                      "the chat has %d tokens, and the model looks back on %d (infer.context); /reset begins anew",
@@ -199,9 +205,9 @@ static int answer(Talk *t, Error *error) {
   if (!code) code = engine_submit(g->engine, &o, &request, error);
   if (!code) {
     ByteVector end = {0};
-    tokenizer_decode(g->tokenizer, ids.data + (ids.count > 8 ? ids.count - 8 : 0), ids.count > 8 ? 8 : ids.count, 0,
-                     &end, error);
-    ChatParserOptions options = {.reasoning = chat_has_reasoning(g->chat),
+    tokenizer_decode(g->text.tokenizer, ids.data + (ids.count > 8 ? ids.count - 8 : 0), ids.count > 8 ? 8 : ids.count,
+                     0, &end, error);
+    ChatParserOptions options = {.reasoning = chat_has_reasoning(g->text.chat),
                                  .in_reasoning = chat_begins_reasoning(&end),
                                  .tell = show_delta,
                                  .context = t};
@@ -283,8 +289,9 @@ static int say(Talk *t, const ByteVector *message, bool *ends, Error *error) {
 }
 
 // One message or command: what is wrong with it is said, and ends no chat. Other failures do.
-static int take(Talk *t, ByteVector *message, bool *ends, int *refused, Error *error) {
+static int take(Talk *t, ByteVector *message, bool *ends, Error *error) {
   Error why = {0};
+  bool is_command = message->count && message->data[0] == '/' && (message->count < 2 || message->data[1] != '/');
   vec_push(message, 0);
   bool whole = strlen(message->data) + 1 == (size_t)message->count;
   int code = whole ? say(t, message, ends, &why) : error_set(&why, PLAIT_BAD_INPUT, "the message has a NUL byte");
@@ -294,29 +301,36 @@ static int take(Talk *t, ByteVector *message, bool *ends, int *refused, Error *e
   t->answered = false;
   if (!code) return PLAIT_OK;
   fprintf(stderr, "plait chat: %s\n", why.message);
-  ++*refused;
+  if (is_command) t->failed_commands++;
+  else t->unanswered++;
   return PLAIT_OK;
+}
+
+static int say_failed(const Talk *t, Error *error) {
+  char messages[64] = "", commands[64] = "";
+  int m = t->unanswered, c = t->failed_commands;
+  if (m) snprintf(messages, sizeof messages, "%d message%s had no answer", m, m > 1 ? "s" : "");
+  if (c) snprintf(commands, sizeof commands, "%d command%s failed", c, c > 1 ? "s" : "");
+  return error_set(error, PLAIT_BAD_INPUT, "%s%s%s", messages, m && c ? ", and " : "", commands);
 }
 
 static int talk(Talk *t, Error *error) {
   ChatInput in = {.tells = isatty(STDIN_FILENO) && isatty(STDOUT_FILENO)};
   ByteVector message = {0};
   bool ends = false;
-  int code = PLAIT_OK, refused = 0;
+  int code = PLAIT_OK;
   int64_t count = 0;
   t->shows = isatty(STDOUT_FILENO);
   if (in.tells) fputs("Ctrl-C ends an answer, Ctrl-D the chat; /help lists commands.\n", stdout);
   for (; !code && !ends && !ferror(stdout) && !signals_stop() && chat_input_next(&in, &message) == INPUT_MESSAGE;
        count++)
-    code = take(t, &message, &ends, &refused, error);
+    code = take(t, &message, &ends, error);
   if (!code && !count && !in.tells && !signals_stop())
     fprintf(stderr, "plait chat: note: no message came from the standard input; processes of plait launch have none\n");
   if (in.tells && !ends) fputc('\n', stdout);
   vec_free(&message);
   vec_free(&in.read);
-  if (!code && refused && !in.tells)
-    code = error_set(error, PLAIT_BAD_INPUT, "%d of the messages had no answer", refused);
-  return code;
+  return !code && !in.tells && (t->unanswered || t->failed_commands) ? say_failed(t, error) : code;
 }
 
 // A chat that is there is not lost to a new one.
@@ -334,15 +348,16 @@ static int prepare(Talk *t, Error *error) {
   SampleOptions usual;
   int code = served_model_usual(&g->source, &usual, error);
   if (code) return code;
-  if (g->temperature < 0) g->temperature = usual.temperature;
-  if (g->top_k < 0) g->top_k = usual.top_k;
-  if (g->top_p < 0) g->top_p = usual.top_p;
-  if (g->min_p < 0) g->min_p = usual.min_p;
-  if (g->repetition < 0) g->repetition = usual.repetition;
+  if (g->sample.temperature < 0) g->sample.temperature = usual.temperature;
+  if (g->sample.top_k < 0) g->sample.top_k = usual.top_k;
+  if (g->sample.top_p < 0) g->sample.top_p = usual.top_p;
+  if (g->sample.min_p < 0) g->sample.min_p = usual.min_p;
+  if (g->sample.repetition < 0) g->sample.repetition = usual.repetition;
   if (t->kwargs_text && json_read(t->kwargs_text, strlen(t->kwargs_text), "--template-kwargs", &t->kwargs, error))
     return PLAIT_BAD_INPUT;
   if (t->kwargs && !json_is_object(t->kwargs))
     return error_set(error, PLAIT_BAD_INPUT, "--template-kwargs is not a JSON object, as {\"enable_thinking\": false}");
+  if (chat_check_kwargs(t->kwargs, "--template-kwargs", error)) return PLAIT_BAD_INPUT;
   if (t->system && utf8_prefix(t->system, strlen(t->system)) != strlen(t->system))
     return error_set(error, PLAIT_BAD_INPUT, "--system is not UTF-8");
   if (t->system && t->load)
@@ -373,7 +388,7 @@ static int chat(Talk *t, const Operands *words, Launch *launch, Error *error) {
   if (!code) code = launch->rank ? engine_follow(g->engine, error) : talk(t, error);
   signals_take(SIGINT); // it has ended an answer of rank 0, not the program
   engine_close(g->engine);
-  generate_close_text(g);
+  model_text_close(&g->text);
   model_source_close(&g->source);
   json_decref(t->messages);
   json_decref(t->kwargs);
@@ -385,11 +400,7 @@ static int chat(Talk *t, const Operands *words, Launch *launch, Error *error) {
 
 int cmd_chat(int argc, char **argv) {
   Talk t = {.g = {.chats = true,
-                  .temperature = -1,
-                  .top_k = -1,
-                  .top_p = -1,
-                  .min_p = -1,
-                  .repetition = -1,
+                  .sample = {.temperature = -1, .top_k = -1, .top_p = -1, .min_p = -1, .repetition = -1},
                   .logprobs = -1,
                   .threads = cores_available()}};
   Generate *g = &t.g;
@@ -411,11 +422,7 @@ int cmd_chat(int argc, char **argv) {
        .value = &t.save,
        .argument = "FILE.json",
        .help = "where the messages are written after each answer"},
-      {.name = "template",
-       .kind = OPTION_TEXT,
-       .value = &g->template_path,
-       .argument = "FILE",
-       .help = "the chat template (Jinja) to use, or the name of one of the model's; without it, the model's own"},
+      OPTION_TEMPLATE(&g->text.template_path, ""),
       {.name = "template-kwargs",
        .kind = OPTION_TEXT,
        .value = &t.kwargs_text,
@@ -429,66 +436,10 @@ int cmd_chat(int argc, char **argv) {
        .shown = "what infer.context has room for",
        .least = 1,
        .most = 2147483647.0},
-      {.name = "temperature",
-       .kind = OPTION_REAL,
-       .value = &g->temperature,
-       .argument = "T",
-       .help = "how random the choice of tokens is; 0: always the most likely token",
-       .shown = usual,
-       .least = 0,
-       .most = 100},
-      {.name = "top-k",
-       .kind = OPTION_INTEGER,
-       .value = &g->top_k,
-       .argument = "K",
-       .help = "choose among the K most likely tokens; 0: among all",
-       .shown = usual,
-       .least = 0,
-       .most = 2147483647.0},
-      {.name = "top-p",
-       .kind = OPTION_REAL,
-       .value = &g->top_p,
-       .argument = "P",
-       .help = "choose among the fewest tokens whose probabilities add up to P",
-       .shown = usual,
-       .least = 1e-9,
-       .most = 1},
-      {.name = "min-p",
-       .kind = OPTION_REAL,
-       .value = &g->min_p,
-       .argument = "P",
-       .help = "choose among tokens with at least P times the probability of the most likely one",
-       .shown = usual,
-       .least = 0,
-       .most = 1},
-      {.name = "repetition-penalty",
-       .kind = OPTION_REAL,
-       .value = &g->repetition,
-       .argument = "R",
-       .help = "divides positive logits of tokens that the text has already by R, and multiplies negative ones",
-       .shown = usual,
-       .least = 0.01,
-       .most = 100},
-      {.name = "seed",
-       .kind = OPTION_INTEGER,
-       .value = &g->seed,
-       .argument = "N",
-       .help = "the same seed gives the same answers; /retry takes the next one",
-       .least = 0,
-       .most = 9007199254740992.0},
-      {.name = "tokenizer",
-       .kind = OPTION_TEXT,
-       .value = &g->tokenizer_path,
-       .argument = "FILE",
-       .help = "the tokenizer.json to use; without it, the model's own"},
-      {.name = "threads",
-       .kind = OPTION_INTEGER,
-       .value = &g->threads,
-       .argument = "N",
-       .help = "threads of all ranks on this machine together",
-       .shown = "all cores",
-       .least = 1,
-       .most = 4096},
+      OPTIONS_SAMPLE(&g->sample, usual),
+      OPTION_SEED(&g->seed, "the same seed gives the same answers; /retry takes the next one"),
+      OPTION_TOKENIZER(&g->text.tokenizer_path, "to use"),
+      OPTION_THREADS(&g->threads),
   };
   const CommandHelp help = {
       "chat", "[options] CHECKPOINT|RUN|FOLDER [key=value …]",

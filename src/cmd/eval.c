@@ -4,6 +4,7 @@
 #include "base/units.h"
 #include "cmd/cmd.h"
 #include "cmd/launched.h"
+#include "cmd/model_text.h"
 #include "setup/setup.h"
 #include "cli/options.h"
 #include "tokenizer/tokenizer.h"
@@ -259,11 +260,7 @@ int cmd_eval(int argc, char **argv) {
        .argument = "PREFIX",
        .help = "the corpus, PREFIX.bin and PREFIX.idx; without it, the data that the run holds out (data.valid, "
                "data.split)"},
-      {.name = "tokenizer",
-       .kind = OPTION_TEXT,
-       .value = &e.tokenizer_path,
-       .argument = "FILE",
-       .help = "the tokenizer.json that counts bytes; without it, the model's own"},
+      OPTION_TOKENIZER(&e.tokenizer_path, "that counts bytes"),
       {.name = "seq-len",
        .kind = OPTION_INTEGER,
        .value = &e.seq_len,
@@ -293,14 +290,7 @@ int cmd_eval(int argc, char **argv) {
        .help = "time between lines of progress where stderr is not a terminal; 0 prints none",
        .least = 0,
        .most = 1e9},
-      {.name = "threads",
-       .kind = OPTION_INTEGER,
-       .value = &e.threads,
-       .argument = "N",
-       .help = "threads of all ranks on this machine together",
-       .shown = "all cores",
-       .least = 1,
-       .most = 4096},
+      OPTION_THREADS(&e.threads),
   };
   const CommandHelp help = {
       "eval", "[options] CHECKPOINT|RUN|FOLDER [key=value …]",

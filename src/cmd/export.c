@@ -5,6 +5,7 @@
 #include "checkpoint/huggingface.h"
 #include "checkpoint/safetensors.h"
 #include "cmd/cmd.h"
+#include "cmd/model_text.h"
 #include "cli/options.h"
 #include "infer/text_setup.h"
 #include <stdio.h>
@@ -157,11 +158,7 @@ int cmd_export(int argc, char **argv) {
        .argument = "NAME",
        .help = "fp32, bf16 or fp16; without it, as the model came, or fp32",
        .words = dtypes},
-      {.name = "tokenizer",
-       .kind = OPTION_TEXT,
-       .value = &e.tokenizer_path,
-       .argument = "FILE",
-       .help = "the tokenizer.json to include; without it, the model's own"},
+      OPTION_TOKENIZER(&e.tokenizer_path, "to include"),
       {.name = "shard-size",
        .kind = OPTION_TEXT,
        .value = &e.shard_size,

@@ -14,28 +14,10 @@
 #include <string.h>
 
 int generate_open_text(Generate *g, Error *error) {
-  const char *path = g->tokenizer_path ? g->tokenizer_path : g->source.tokenizer;
-  if (!path)
-    return error_set(error, PLAIT_BAD_INPUT, "%s has no tokenizer.json; give --tokenizer FILE", g->source.path);
-  int code = tokenizer_load(path, &g->tokenizer, error);
-  if (code) return code;
-  if (g->tokenizer_path) model_source_set_tokenizer(&g->source, path);
-  if ((code = text_setup(&g->text, &g->source, g->tokenizer, error))) return code;
-  g->allowed = xcalloc((size_t)g->source.config.vocab, 1);
-  for (int64_t i = 0; i < g->source.config.vocab && i < tokenizer_vocab_size(g->tokenizer); i++)
-    g->allowed[i] = tokenizer_token(g->tokenizer, (int32_t)i) != NULL;
-  if (!g->chats) return PLAIT_OK;
-  code = chat_open_files(&g->chat, g->source.files, g->source.path, g->template_path, g->tokenizer, error);
-  if (!code && !g->chat)
+  int code = model_text_open(&g->text, &g->source, g->chats, error);
+  if (!code && g->chats && !g->text.chat)
     code = error_set(error, PLAIT_BAD_INPUT, "%s has no chat template; give --template FILE", g->source.path);
   return code;
-}
-
-void generate_close_text(Generate *g) {
-  chat_close(g->chat);
-  text_setup_free(&g->text);
-  tokenizer_destroy(g->tokenizer);
-  free(g->allowed);
 }
 
 int generate_encode_chat(const Generate *g, const json_t *messages, const json_t *tools, const json_t *kwargs,
@@ -47,30 +29,27 @@ int generate_encode_chat(const Generate *g, const json_t *messages, const json_t
                              .kwargs = kwargs,
                              .answer = true,
                              .prefill = role && !strcmp(role, "assistant")};
-  return chat_encode(g->chat, &prompt, ids, error);
+  return chat_encode(g->text.chat, &prompt, ids, error);
 }
 
 RequestOptions generate_request(const Generate *g) {
-  return (RequestOptions){.most = g->max_tokens,
-                          .ends = g->text.ends.data,
-                          .end_count = g->ignore_eos ? 0 : g->text.ends.count,
-                          .allowed = g->allowed,
-                          .logprobs = (int)g->logprobs,
-                          .sample = {.temperature = g->temperature,
-                                     .top_k = g->top_k,
-                                     .top_p = g->top_p,
-                                     .min_p = g->min_p,
-                                     .repetition = g->repetition,
-                                     .seed = (uint64_t)g->seed}};
+  RequestOptions o = {.most = g->max_tokens,
+                      .ends = g->text.setup.ends.data,
+                      .end_count = g->ignore_eos ? 0 : g->text.setup.ends.count,
+                      .allowed = g->text.allowed,
+                      .logprobs = (int)g->logprobs,
+                      .sample = g->sample};
+  o.sample.seed = (uint64_t)g->seed;
+  return o;
 }
 
 int generate_encode(const Generate *g, const char *prompt, size_t bytes, IdVector *ids, int64_t *missed, Error *error) {
-  return text_setup_encode(&g->text, g->tokenizer, prompt, bytes, ids, missed, error);
+  return text_setup_encode(&g->text.setup, g->text.tokenizer, prompt, bytes, ids, missed, error);
 }
 
 void generate_stream(const Generate *g, const IdVector *ids, TokenizerStream *stream) {
   ByteVector unused = {0};
-  tokenizer_stream_begin(stream, g->tokenizer, 0);
+  tokenizer_stream_begin(stream, g->text.tokenizer, 0);
   for (int i = 0; i < ids->count; i++) tokenizer_stream_push(stream, ids->data[i], &unused);
   unused.count = 0;
   tokenizer_stream_end(stream, &unused);
@@ -167,7 +146,7 @@ static int generate_one(Generate *g, Error *error) {
   if (!code && o.most) code = engine_submit(g->engine, &o, &request, error);
   // The prompt itself is printed as given, but for a question, whose answer alone is.
   if (*g->prompt || g->chats) generate_stream(g, &ids, &stream);
-  else tokenizer_stream_begin(&stream, g->tokenizer, 0);
+  else tokenizer_stream_begin(&stream, g->text.tokenizer, 0);
   if (!code) {
     if (!g->chats) fputs(g->prompt, stdout), fflush(stdout);
     code = print_text(g, &stream, &ended, error);
@@ -185,19 +164,22 @@ static int run(Generate *g, const Launch *launch, Error *error) {
   return code;
 }
 
-static int check_words(const Generate *g, Error *error) {
+static int check_words(const Generate *g, const Operands *words, Error *error) {
+  for (int i = 1; i < words->count && g->window; i++)
+    if (!strncmp(words->words[i], "infer.context=", 14))
+      return error_set(error, PLAIT_BAD_INPUT, "--window N is infer.context by its old name; give one of them");
   if (!g->prompt == !g->prompts)
     return error_set(error, PLAIT_BAD_INPUT, "give one of --prompt TEXT and --prompts FILE");
   if (!g->prompts != !g->out_path)
     return error_set(error, PLAIT_BAD_INPUT, "--prompts FILE and --out FILE need each other");
-  if (g->template_path && !g->chats) return error_set(error, PLAIT_BAD_INPUT, "--template FILE is for --chat");
+  if (g->text.template_path && !g->chats) return error_set(error, PLAIT_BAD_INPUT, "--template FILE is for --chat");
   if (g->logprobs >= 0 && !g->prompts)
     return error_set(error, PLAIT_BAD_INPUT, "--logprobs is for --prompts: they stand in the file of answers");
   return PLAIT_OK;
 }
 
 static int generate(Generate *g, const Operands *words, Launch *launch, Error *error) {
-  int code = check_words(g, error);
+  int code = check_words(g, words, error);
   if (!code) code = model_source_open(&g->source, words->words[0], error);
   if (!code) code = generate_open_text(g, error);
   if (!code && g->prompts && !launch->rank) code = generate_file_open(g, error);
@@ -220,16 +202,14 @@ static int generate(Generate *g, const Operands *words, Launch *launch, Error *e
   engine_close(g->engine);
   free(context);
   generate_file_close(g);
-  generate_close_text(g);
+  model_text_close(&g->text);
   model_source_close(&g->source);
   return code;
 }
 
 int cmd_generate(int argc, char **argv) {
   Generate g = {.max_tokens = 200,
-                .temperature = 0.8,
-                .top_p = 0.95,
-                .repetition = 1,
+                .sample = {.temperature = 0.8, .top_p = 0.95, .repetition = 1},
                 .logprobs = -1,
                 .threads = cores_available()};
   const Option options[] = {
@@ -252,12 +232,7 @@ int cmd_generate(int argc, char **argv) {
        .help = "prompts are chats, which the model's chat template makes texts of: --prompt is a user's message, and "
                "lines of --prompts have {\"messages\": [{\"role\": \"user\", \"content\": TEXT}]} in the place of "
                "prompt, perhaps with tools and chat_template_kwargs"},
-      {.name = "template",
-       .kind = OPTION_TEXT,
-       .value = &g.template_path,
-       .argument = "FILE",
-       .help = "of --chat: the chat template (Jinja) to use, or the name of one of the model's; without it, the "
-               "model's own"},
+      OPTION_TEMPLATE(&g.text.template_path, "of --chat: "),
       {.name = "logprobs",
        .kind = OPTION_INTEGER,
        .value = &g.logprobs,
@@ -273,48 +248,8 @@ int cmd_generate(int argc, char **argv) {
        .help = "tokens to generate",
        .least = 0,
        .most = 2147483647.0},
-      {.name = "temperature",
-       .kind = OPTION_REAL,
-       .value = &g.temperature,
-       .argument = "T",
-       .help = "how random the choice of tokens is; 0: always the most likely token",
-       .least = 0,
-       .most = 100},
-      {.name = "top-k",
-       .kind = OPTION_INTEGER,
-       .value = &g.top_k,
-       .argument = "K",
-       .help = "choose among the K most likely tokens; 0: among all",
-       .least = 0,
-       .most = 2147483647.0},
-      {.name = "top-p",
-       .kind = OPTION_REAL,
-       .value = &g.top_p,
-       .argument = "P",
-       .help = "choose among the fewest tokens whose probabilities add up to P",
-       .least = 1e-9,
-       .most = 1},
-      {.name = "min-p",
-       .kind = OPTION_REAL,
-       .value = &g.min_p,
-       .argument = "P",
-       .help = "choose among tokens with at least P times the probability of the most likely one",
-       .least = 0,
-       .most = 1},
-      {.name = "repetition-penalty",
-       .kind = OPTION_REAL,
-       .value = &g.repetition,
-       .argument = "R",
-       .help = "divides positive logits of tokens that the text has already by R, and multiplies negative ones",
-       .least = 0.01,
-       .most = 100},
-      {.name = "seed",
-       .kind = OPTION_INTEGER,
-       .value = &g.seed,
-       .argument = "N",
-       .help = "the same seed gives the same text",
-       .least = 0,
-       .most = 9007199254740992.0},
+      OPTIONS_SAMPLE(&g.sample, NULL),
+      OPTION_SEED(&g.seed, "the same seed gives the same text"),
       {.name = "ignore-eos",
        .kind = OPTION_FLAG,
        .value = &g.ignore_eos,
@@ -331,19 +266,8 @@ int cmd_generate(int argc, char **argv) {
        .help = "the key infer.context by its old name; 0: auto",
        .least = 0,
        .most = 1 << 24},
-      {.name = "tokenizer",
-       .kind = OPTION_TEXT,
-       .value = &g.tokenizer_path,
-       .argument = "FILE",
-       .help = "the tokenizer.json to use; without it, the model's own"},
-      {.name = "threads",
-       .kind = OPTION_INTEGER,
-       .value = &g.threads,
-       .argument = "N",
-       .help = "threads of all ranks on this machine together",
-       .shown = "all cores",
-       .least = 1,
-       .most = 4096},
+      OPTION_TOKENIZER(&g.text.tokenizer_path, "to use"),
+      OPTION_THREADS(&g.threads),
   };
   const CommandHelp help = {
       "generate", "[options] CHECKPOINT|RUN|FOLDER --prompt TEXT|--prompts FILE --out FILE [key=value …]",

@@ -1,25 +1,20 @@
 // plait generate: what its two ways of working have in common, one prompt (generate.c) and a file of them
 // (generate_file.c).
 #pragma once
-#include "chat/chat.h"
+#include "cmd/model_text.h"
 #include "infer/engine.h"
-#include "infer/text_setup.h"
-#include "tokenizer/tokenizer.h"
 
 typedef struct PromptFile PromptFile;
 
 typedef struct Generate {
-  const char *prompt, *prompts, *out_path, *tokenizer_path, *template_path;
-  int64_t max_tokens, window, seed, top_k, threads, logprobs; // window: 0, or infer.context by its old name
-  double temperature, top_p, min_p, repetition;
+  const char *prompt, *prompts, *out_path;
+  int64_t max_tokens, window, seed, threads, logprobs; // window: 0, or infer.context by its old name
+  SampleOptions sample; // but for the seed
   bool ignore_eos, stop_at_end, verbose, chats; // chats: prompts are messages
   ModelSource source;
-  Tokenizer *tokenizer;
-  TextSetup text;
-  Chat *chat;       // of a model with a template, where `chats`
+  ModelText text;
   Engine *engine;
   PromptFile *file; // of --prompts, on rank 0
-  uint8_t *allowed; // (vocab) ids that stand for something
 } Generate;
 
 // The request that the options describe, without a prompt; its ends are borrowed from g->text.
@@ -28,8 +23,8 @@ RequestOptions generate_request(const Generate *g);
 // *missed: bytes of it that the vocabulary lacks. PLAIT_BAD_INPUT: it has no tokens.
 int generate_encode(const Generate *g, const char *prompt, size_t bytes, IdVector *ids, int64_t *missed, Error *error);
 // Opens the tokenizer of g->source and, where g->chats, its chat template. PLAIT_BAD_INPUT where there is none.
+// The caller closes g->text.
 int generate_open_text(Generate *g, Error *error);
-void generate_close_text(Generate *g);
 // Appends the ids of messages, of which the last one is continued where it is the assistant's. tools and kwargs may be
 // NULL.
 int generate_encode_chat(const Generate *g, const json_t *messages, const json_t *tools, const json_t *kwargs,

@@ -282,6 +282,11 @@ static void name_what(LaunchedJob *job, const Asked *a, char *const *program) {
   snprintf(job->number, sizeof job->number, "%016llx", (unsigned long long)add_text(hash, job->what));
 }
 
+static bool is_plait(const char *program) {
+  const char *slash = strrchr(program, '/');
+  return !strcmp(slash ? slash + 1 : program, "plait");
+}
+
 static int launch(Asked *a, const Operands *operands, char **program, int *status, Error *error) {
   LaunchedJob job = {.nproc = 1, .unit = 1};
   int code = check(a, error);
@@ -289,6 +294,7 @@ static int launch(Asked *a, const Operands *operands, char **program, int *statu
   if (!code) name_what(&job, a, program);
   LaunchOptions options = {.argv = job.argv,
                            .trains = !program,
+                           .says_done = !program || is_plait(program[0]),
                            .workers = job.nproc,
                            .most_restarts = (int)a->restarts,
                            .grace = a->grace,

@@ -3,6 +3,7 @@
 #include "base/signals.h"
 #include "cmd/cmd.h"
 #include "cmd/launched.h"
+#include "cmd/model_text.h"
 #include "setup/setup.h"
 #include "cli/options.h"
 #include "serve/access.h"
@@ -18,34 +19,18 @@
 enum { FLUSH = 2 }; // seconds for the last answers
 
 typedef struct Serve {
-  const char *host, *alias, *key_file, *allow_origin, *tokenizer_path, *template_path;
+  const char *host, *alias, *key_file, *allow_origin;
   int64_t port, queue, threads;
   double drain;
   ModelSource source;
-  Tokenizer *tokenizer;
-  Chat *chat;
+  ModelText text;
   TokenTrie *trie;
-  TextSetup text;
+  GrammarStore *grammars;
   ServedModel model;
   Engine *engine;
   ModelServer *server;
   char *name;
-  uint8_t *allowed; // (vocab)
 } Serve;
-
-static int open_tokenizer(Serve *s, Error *error) {
-  const char *path = s->tokenizer_path ? s->tokenizer_path : s->source.tokenizer;
-  if (!path)
-    return error_set(error, PLAIT_BAD_INPUT, "%s has no tokenizer.json; give --tokenizer FILE", s->source.path);
-  int code = tokenizer_load(path, &s->tokenizer, error);
-  if (code) return code;
-  if (s->tokenizer_path) model_source_set_tokenizer(&s->source, path);
-  if ((code = text_setup(&s->text, &s->source, s->tokenizer, error))) return code;
-  s->allowed = xcalloc((size_t)s->source.config.vocab, 1);
-  for (int64_t i = 0; i < s->source.config.vocab && i < tokenizer_vocab_size(s->tokenizer); i++)
-    s->allowed[i] = tokenizer_token(s->tokenizer, (int32_t)i) != NULL;
-  return chat_open_files(&s->chat, s->source.files, s->source.path, s->template_path, s->tokenizer, error);
-}
 
 // The last part of the path that the user gave.
 static char *name_of(const char *path) {
@@ -58,13 +43,15 @@ static char *name_of(const char *path) {
 
 static int describe_model(Serve *s, const char *path, Error *error) {
   s->name = s->alias ? xstrdup(s->alias) : name_of(path);
-  s->trie = token_trie_create(s->tokenizer);
+  s->trie = token_trie_create(s->text.tokenizer);
+  s->grammars = grammar_store_create();
   s->model = (ServedModel){.source = &s->source,
-                           .tokenizer = s->tokenizer,
-                           .text = &s->text,
-                           .chat = s->chat,
+                           .tokenizer = s->text.tokenizer,
+                           .text = &s->text.setup,
+                           .chat = s->text.chat,
                            .trie = s->trie,
-                           .allowed = s->allowed,
+                           .grammars = s->grammars,
+                           .allowed = s->text.allowed,
                            .name = s->name,
                            .context = engine_options(s->engine)->context,
                            .created = time(NULL)};
@@ -104,7 +91,7 @@ static int run(Serve *s, const Launch *launch, Error *error) {
   bool v6 = strchr(s->host, ':') != NULL;
   printf("serving %s at http://%s%s%s:%d (context %lld, %s)\n", s->name, v6 ? "[" : "", s->host, v6 ? "]" : "",
          model_server_port(s->server), (long long)s->model.context,
-         s->chat ? "with a chat template" : "without a chat template");
+         s->text.chat ? "with a chat template" : "without a chat template");
   fflush(stdout);
   int code = compute_run(model_server_queue(s->server), s->engine, s->drain, error);
   model_server_flush(s->server, FLUSH);
@@ -114,7 +101,7 @@ static int run(Serve *s, const Launch *launch, Error *error) {
 static int serve(Serve *s, const Operands *words, Launch *launch, Error *error) {
   int code = http_check(error);
   if (!code) code = model_source_open(&s->source, words->words[0], error);
-  if (!code) code = open_tokenizer(s, error);
+  if (!code) code = model_text_open(&s->text, &s->source, true, error);
   if (!code) code = compile_engine(s, words, launch, error);
   if (!code) code = describe_model(s, words->words[0], error);
   if (!code) code = open_server(s, launch, error);
@@ -123,12 +110,10 @@ static int serve(Serve *s, const Operands *words, Launch *launch, Error *error) 
   if (!code) code = run(s, launch, error);
   model_server_close(s->server);
   engine_close(s->engine);
-  chat_close(s->chat);
+  grammar_store_free(s->grammars);
   token_trie_free(s->trie);
-  text_setup_free(&s->text);
-  tokenizer_destroy(s->tokenizer);
+  model_text_close(&s->text);
   model_source_close(&s->source);
-  free(s->allowed);
   free(s->name);
   return code;
 }
@@ -177,24 +162,9 @@ int cmd_serve(int argc, char **argv) {
        .help = "how many run or wait at most; more are told to try again",
        .least = 1,
        .most = 65536},
-      {.name = "tokenizer",
-       .kind = OPTION_TEXT,
-       .value = &s.tokenizer_path,
-       .argument = "FILE",
-       .help = "the tokenizer.json to use; without it, the model's own"},
-      {.name = "template",
-       .kind = OPTION_TEXT,
-       .value = &s.template_path,
-       .argument = "FILE",
-       .help = "the chat template to use; without it, the model's own"},
-      {.name = "threads",
-       .kind = OPTION_INTEGER,
-       .value = &s.threads,
-       .argument = "N",
-       .help = "threads of all ranks on this machine together",
-       .shown = "all cores",
-       .least = 1,
-       .most = 4096},
+      OPTION_TOKENIZER(&s.text.tokenizer_path, "to use"),
+      OPTION_TEMPLATE(&s.text.template_path, ""),
+      OPTION_THREADS(&s.threads),
   };
   const CommandHelp help = {
       "serve", "[options] CHECKPOINT|RUN|FOLDER [key=value …]",

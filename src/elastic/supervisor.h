@@ -8,6 +8,7 @@
 typedef struct LaunchOptions {
   char *const *argv;       // the program of each worker, ended by NULL
   bool trains;             // it is plait train: exit status 2 is wrong input, which a restart does not mend
+  bool says_done;          // it is plait: its status is 0 only where it is done, also after a signal (plait serve)
   int workers;             // of this machine
   int most_restarts;       // after failures
   double grace;            // seconds from SIGTERM to SIGKILL

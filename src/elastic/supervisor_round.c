@@ -133,8 +133,8 @@ static void count_ends(const Workers *w, JobRoundEnd *end) {
   }
 }
 
-// All workers of this machine have ended: what the state must know. Training says itself whether it is done; a program
-// that was stopped does not.
+// All workers of this machine have ended: what the state must know. Commands of plait say themselves whether they are
+// done; another program that was stopped does not.
 static void report(Supervisor *me) {
   static const Failure none;
   JobRoundEnd end = {.round = me->begun, .finished = true, .paused = me->paused};
@@ -142,7 +142,7 @@ static void report(Supervisor *me) {
   if (me->printed < me->begun) me->round.failure = none; // what is told stays
   find_failure(me);
   count_ends(&me->round.workers, &end);
-  if (stop_signal(me) && !me->options->trains) end.finished = FAULT(stopped_programs_are_done, false, end.finished);
+  if (stop_signal(me) && !me->options->says_done) end.finished = FAULT(stopped_programs_are_done, false, end.finished);
   if (was_stopped(me) && !stop_signal(me)) supervisor_stop(me, SIGUSR1); // or another that says the same
   else if (me->round.failure.happened && !was_stopped(me)) end.failure = own_failure(me);
   supervisor_write_journal(me, true);

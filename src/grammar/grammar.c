@@ -147,17 +147,22 @@ static void look_at_rests(GrammarState *s, const Thread *closed, const TokenTrie
 // matters.
 static void allow_key_closers(GrammarState *s, const Thread *key, const TokenTrie *trie, int place, uint8_t *allowed) {
   const StringAutomaton *a = thread_string(&s->frames, key);
+  bool used = s->frames.frames.data[key->stack].used >= 0;
+  bool is_other = !used && a->word_start[key->state] == a->word_start[key->state + 1]; // whatever comes
+  int word = STRING_OTHER;
   Thread other = thread_after_other_key(&s->frames, key);
   look_at_rests(s, &other, trie);
   for (int i = 0; i < trie->closer_count[place]; i++) {
     const Closer *c = &trie->closers[place][i];
-    TokenText token = token_text(trie, trie->id[c->token]);
-    Thread at = *key;
-    for (int k = 0; k < c->bytes; k++) thread_step_key(a, &at, (uint8_t)token.text[k]);
-    int word = thread_key_word(&s->frames, &at);
+    if (!is_other && !c->again) {
+      Thread at = *key;
+      for (int k = 0; k < c->bytes; k++) thread_step_key(a, &at, (uint8_t)c->text[k]);
+      word = thread_key_word(&s->frames, &at);
+    }
     if (word == STRING_OTHER && (c->rest < 0 || !trie->rest_has_key[c->rest])) {
       if (c->rest < 0 || s->rests.data[c->rest]) allowed[c->token] = 1;
-    } else if (word != STRING_REFUSED && leads_along(s, key, token)) allowed[c->token] = 1;
+    } else if (word != STRING_REFUSED && leads_along(s, key, token_text(trie, trie->id[c->token])))
+      allowed[c->token] = 1;
   }
 }
 
@@ -225,13 +230,16 @@ static void look_at_run(GrammarState *s, const Thread *t, const TokenTrie *trie,
     open[r + 1] = open[r] + (!mask[r] & (trie->needs[r] <= most));
   }
   if (open[trie->count]) walk_content(a, t, trie, open, mask);
+  bool ends = false;
   for (int i = 0; i < trie->closer_count[0]; i++) {
     const Closer *c = &trie->closers[0][i];
-    TokenText token = token_text(trie, trie->id[c->token]);
-    Thread at = *t;
-    int k = 0;
-    while (k < c->bytes && thread_step_content(a, &at, (uint8_t)token.text[k])) k++;
-    if (k == c->bytes && a->out[at.state] != STRING_REFUSED) mask[c->token] = MASK_CLOSES;
+    if (!c->again) {
+      Thread at = *t;
+      int k = 0;
+      while (k < c->bytes && thread_step_content(a, &at, (uint8_t)c->text[k])) k++;
+      ends = k == c->bytes && a->out[at.state] != STRING_REFUSED;
+    }
+    if (ends) mask[c->token] = MASK_CLOSES;
   }
 }
 
@@ -324,16 +332,17 @@ void grammar_mask(GrammarState *s, const TokenTrie *trie, uint8_t *allowed, bool
   vec_reserve(&s->ranks, trie->count + 1);
   uint8_t *ranks = s->ranks.data;
   memset(ranks, 0, (size_t)trie->count);
-  memset(allowed, 0, (size_t)trie->size);
   for (int i = 0; i < s->count; i++) {
     const Thread *t = &s->now[i];
-    if (thread_is_text(&s->frames, t)) allow_special(s, t, trie, allowed);
     if (thread_is_wide(&s->frames, t)) allow_content(s, t, trie, ranks);
     else if (t->mode == IN_TEXT && s->frames.g->nodes.data[t->node].free) allow_text(s, t, trie, ranks);
     else others[count++] = *t;
   }
   if (count) walk(s, others, count, &trie->all, ranks);
-  for (int r = 0; r < trie->count; r++) allowed[trie->id[r]] = ranks[r];
+  ranks[trie->count] = 0;
+  for (int i = 0; i < trie->size; i++) allowed[i] = ranks[trie->rank[i]];
+  for (int i = 0; i < s->count; i++)
+    if (thread_is_text(&s->frames, &s->now[i])) allow_special(s, &s->now[i], trie, allowed);
   frames_return(&s->frames, mark);
   *may_end = grammar_may_end(s);
 }

@@ -10,11 +10,13 @@
 // use one, but for its cache of masks, which has a lock.
 typedef struct Grammar Grammar;
 
-// PLAIT_BAD_INPUT: a sentence that begins with the path of what is not built, "WHERE.properties.a.not …". The caller
-// frees *g, after the states that use it. The schema is not needed any more.
+// A refusal has a sentence in *error (not NULL) that begins with its path, "WHERE.properties.a.not …".
+// PLAIT_BAD_INPUT: it is not a schema, or no document matches it. GRAMMAR_NOT_BUILT: it is one, and plait cannot
+// hold an answer to it. The caller frees *g, after the states that use it. The schema is not needed any more.
+enum { GRAMMAR_NOT_BUILT = -64 };
 int grammar_from_schema(Grammar **g, const json_t *schema, const char *where, Error *error);
-Grammar *grammar_any_object(void); // any JSON object: response_format json_object
 void grammar_free(Grammar *g);     // NULL is fine
+int64_t grammar_cells(const Grammar *g); // of its tables, with 4 bytes each: how large it is, but for its masks
 
 // The vocabulary by the bytes that tokens stand for. Constant; made once for a tokenizer. No grammar of a schema allows
 // special tokens; those of tools allow them in the text around calls.

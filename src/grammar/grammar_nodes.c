@@ -23,6 +23,8 @@ void grammar_free(Grammar *g) {
   free(g);
 }
 
+int64_t grammar_cells(const Grammar *g) { return g->cells; }
+
 int grammar_add(Grammar *g, Node node) {
   vec_push(&g->nodes, node);
   return g->nodes.count - 1;
@@ -74,14 +76,6 @@ int grammar_any(Grammar *g) {
   parts[6] = grammar_add(g, (Node){.kind = NODE_ARRAY, .rest = g->any, .max = -1});
   memcpy(g->nodes.data[g->any].parts, parts, sizeof parts);
   return g->any;
-}
-
-Grammar *grammar_any_object(void) {
-  Grammar *g = grammar_create();
-  grammar_any(g);
-  g->root = g->nodes.data[g->any].parts[5];
-  CHECK(grammar_finish(g, NULL) == PLAIT_OK);
-  return g;
 }
 
 // ---- what is possible -----------------------------------------------------------------------------------------------
@@ -266,7 +260,7 @@ static int check_alternatives(const Grammar *g, const OneOf *one, Error *error) 
   for (int a = 0; a < one->count; a++)
     for (int b = 0; b < a; b++)
       if (meet_deep(g, one->nodes[a], one->nodes[b], 0))
-        return error_set(error, PLAIT_BAD_INPUT,
+        return error_set(error, GRAMMAR_NOT_BUILT,
                          "%s has the alternatives %d and %d, and it is not plain that no document matches both; "
                          "anyOf does not ask for that",
                          one->path, b, a);

@@ -34,6 +34,7 @@ typedef struct Node {
   int *next_required;   // (count + 1) the first required property from one on; count: none
   bool free, start, again; // of UNTIL: other text than the trigger may come; the trigger counts only where the text
                            // begins; after the part it begins anew
+  bool must;               // of UNTIL: the text does not end but by its trigger, and has no special tokens
   bool blank;              // of UNTIL and SEQUENCE: one blank may stand before a part
   int *fallback;        // (bytes + 1) of UNTIL: the prefix of the trigger that remains after a mismatch
 } Node;

@@ -183,7 +183,7 @@ static int make_subsets(Subsets *s, int start) {
 static int make_table(const PatternTree *tree, CharTable *table, Error *error) {
   Expansion x = {.tree = tree};
   if (!char_kinds_make(tree->sets.data, tree->sets.count, &table->kinds))
-    return error_set(error, PLAIT_BAD_INPUT, "tells too many kinds of characters apart");
+    return error_set(error, GRAMMAR_NOT_BUILT, "tells too many kinds of characters apart");
   int rest = place(&x, (Place){.kind = PLACE_REST});
   int inner = expand(&x, tree->root, rest);
   // Before it, any characters: the last set of the tree.
@@ -192,7 +192,7 @@ static int make_table(const PatternTree *tree, CharTable *table, Error *error) {
   if (!x.full) x.places.data[loop].next = skip;
   int code = x.full ? -1 : make_subsets(&(Subsets){.x = &x, .table = table}, loop);
   vec_free(&x.places);
-  return code < 0 ? error_set(error, PLAIT_BAD_INPUT, "takes too many states") : PLAIT_OK;
+  return code < 0 ? error_set(error, GRAMMAR_NOT_BUILT, "takes too many states") : PLAIT_OK;
 }
 
 int pattern_table(const char *text, size_t bytes, CharTable *table, Error *error) {

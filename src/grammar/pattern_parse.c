@@ -17,8 +17,13 @@ static int refuse(const Parser *p, const char *sentence) {
   return error_set(p->error, PLAIT_BAD_INPUT, "%s", sentence);
 }
 
+// An expression that others take.
+static int not_built(const Parser *p, const char *sentence) {
+  return error_set(p->error, GRAMMAR_NOT_BUILT, "%s", sentence);
+}
+
 static int add(Parser *p, PatternNode node) {
-  if (p->tree->nodes.count >= MOST_NODES) return refuse(p, "is too long");
+  if (p->tree->nodes.count >= MOST_NODES) return not_built(p, "is too long");
   vec_push(&p->tree->nodes, node);
   return p->tree->nodes.count - 1;
 }
@@ -27,7 +32,7 @@ static int add(Parser *p, PatternNode node) {
 static int add_set(Parser *p, UnicodeSet set) {
   if (p->tree->sets.count >= MOST_SETS) {
     vec_free(&set);
-    return refuse(p, "is too long");
+    return not_built(p, "is too long");
   }
   unicode_set_tidy(&set);
   vec_push(&p->tree->sets, set);
@@ -109,22 +114,22 @@ static int take_escape(Parser *p, bool in_class, uint32_t *code, UnicodeSet *set
   if (add_class(set, c)) return 0;
   const char *known = c ? strchr(names, c) : NULL;
   if (known && c == '0' && p->at < p->end && *p->at >= '0' && *p->at <= '9')
-    return refuse(p, "has an octal escape, which is not built");
+    return not_built(p, "has an octal escape, which is not built");
   if (known) return *code = (uint8_t)codes[known - names], 1;
   if (c == 'b' && in_class) return *code = 8, 1;
   if (c == 'x') return take_hex(p, 2, code) < 0 ? PLAIT_BAD_INPUT : 1;
   if (c == 'u') {
     if (take_hex(p, 4, code) < 0) return PLAIT_BAD_INPUT;
-    return *code >= 0xD800 && *code < 0xE000 ? refuse(p, "has half of a surrogate pair, which is not built") : 1;
+    return *code >= 0xD800 && *code < 0xE000 ? not_built(p, "has half of a surrogate pair, which is not built") : 1;
   }
   if (c == 'c' && p->at < p->end && ((*p->at | 32) >= 'a' && (*p->at | 32) <= 'z'))
-    return refuse(p, "has \\c, which Python has not");
-  if (c == 'b' || c == 'B') return refuse(p, "has \\b or \\B, which is not built");
-  if (c >= '1' && c <= '9') return refuse(p, "has a reference to a group, which is not built");
+    return not_built(p, "has \\c, which Python has not");
+  if (c == 'b' || c == 'B') return not_built(p, "has \\b or \\B, which is not built");
+  if (c >= '1' && c <= '9') return not_built(p, "has a reference to a group, which is not built");
   if ((c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z')) {
     char sentence[64] = "has \\?, which is not built";
     sentence[5] = c;
-    return refuse(p, sentence);
+    return not_built(p, sentence);
   }
   p->at--;
   return take_code(p, code) < 0 ? PLAIT_BAD_INPUT : 1;
@@ -139,15 +144,15 @@ static int take_element(Parser *p, uint32_t *code, UnicodeSet *set) {
 // After "[".
 static int take_class(Parser *p, UnicodeSet *set) {
   bool inverted = take(p, "^");
-  if (starts(p, "]")) return refuse(p, "has an empty class, which is not built");
+  if (starts(p, "]")) return not_built(p, "has an empty class, which is not built");
   while (!take(p, "]")) {
     uint32_t first, last;
     if (p->at >= p->end) return refuse(p, "has a class without its ]");
-    if (starts(p, "[")) return refuse(p, "has [ within a class, which must be written \\[");
+    if (starts(p, "[")) return not_built(p, "has [ within a class, which must be written \\[");
     int single = take_element(p, &first, set);
     if (single < 0) return single;
     bool range = starts(p, "-") && p->end - p->at > 1 && p->at[1] != ']';
-    if (!single && range) return refuse(p, "has a range of a class that begins with a class");
+    if (!single && range) return not_built(p, "has a range of a class that begins with a class");
     if (!single) continue;
     last = first;
     if (range) {
@@ -171,11 +176,11 @@ static int take_group(Parser *p) {
   if (take(p, "?")) {
     bool plain = take(p, ":"), named = !plain && (take(p, "P<") || take(p, "<"));
     if (named && p->at < p->end && (*p->at == '=' || *p->at == '!')) named = false;
-    if (!plain && !named) return refuse(p, "has a group that begins with (? and is not built");
+    if (!plain && !named) return not_built(p, "has a group that begins with (? and is not built");
     while (named && p->at < p->end && *p->at != '>') p->at++;
     if (named && !take(p, ">")) return refuse(p, "has a group whose name does not end");
   }
-  if (++p->depth > DEEPEST) return refuse(p, "nests too deep");
+  if (++p->depth > DEEPEST) return not_built(p, "nests too deep");
   int inner = parse_or(p);
   p->depth--;
   if (inner < 0) return inner;
@@ -219,16 +224,16 @@ static int take_repeat(Parser *p, int *min, int *max) {
   else if (take(p, "+")) *min = 1, *max = -1;
   else if (take(p, "?")) *min = 0, *max = 1;
   else if (take(p, "{")) {
-    if (!take_number(p, min)) return refuse(p, "has a { without a number, which must be written \\{");
+    if (!take_number(p, min)) return not_built(p, "has a { without a number, which must be written \\{");
     *max = *min;
     if (take(p, ",") && !take_number(p, max)) *max = -1;
     if (!take(p, "}")) return refuse(p, "has a { without its }");
     if (*max >= 0 && *max < *min) return refuse(p, "has a repetition whose numbers are out of order");
-    if (*min > MOST_REPEATS || *max > MOST_REPEATS) return refuse(p, "repeats something too often");
+    if (*min > MOST_REPEATS || *max > MOST_REPEATS) return not_built(p, "repeats something too often");
   } else return 0;
   take(p, "?"); // lazy: the same strings
   if (p->at < p->end && (*p->at == '+' || *p->at == '*' || *p->at == '?' || *p->at == '{'))
-    return refuse(p, "repeats a repetition, which is not built");
+    return not_built(p, "repeats a repetition, which is not built");
   return 1;
 }
 
@@ -240,7 +245,7 @@ static int parse_then(Parser *p) {
     int repeats = take_repeat(p, &min, &max);
     if (repeats < 0) return repeats;
     PatternKind kind = p->tree->nodes.data[atom].kind;
-    if (repeats && (kind == PATTERN_BEGIN || kind == PATTERN_END)) return refuse(p, "repeats ^ or $");
+    if (repeats && (kind == PATTERN_BEGIN || kind == PATTERN_END)) return not_built(p, "repeats ^ or $");
     if (repeats) atom = add(p, (PatternNode){.kind = PATTERN_REPEAT, .a = atom, .min = min, .max = max});
     if (atom < 0) return atom;
     bool empty = p->tree->nodes.data[all].kind == PATTERN_EMPTY;

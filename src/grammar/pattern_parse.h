@@ -2,6 +2,7 @@
 #pragma once
 #include "base/error.h"
 #include "base/vec.h"
+#include "grammar/grammar.h"
 #include "tokenizer/unicode.h"
 
 typedef enum PatternKind { PATTERN_EMPTY, PATTERN_SET, PATTERN_THEN, PATTERN_OR, PATTERN_REPEAT, PATTERN_BEGIN,

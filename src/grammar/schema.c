@@ -13,13 +13,26 @@ static const char *const refused[] = {
     "multipleOf",   "uniqueItems",  "minProperties", "maxProperties", "unevaluatedProperties",
     "unevaluatedItems", "$dynamicRef", "$recursiveRef"};
 
-int schema_refuse(Schema *s, const char *format, ...) {
+static int refuse(Schema *s, int code, const char *format, va_list args) {
   char sentence[300];
+  vsnprintf(sentence, sizeof sentence, format, args);
+  return error_set(s->error, code, "%s%s%s", s->path, sentence[0] == '.' ? "" : " ", sentence);
+}
+
+int schema_refuse(Schema *s, const char *format, ...) {
   va_list args;
   va_start(args, format);
-  vsnprintf(sentence, sizeof sentence, format, args);
+  int code = refuse(s, PLAIT_BAD_INPUT, format, args);
   va_end(args);
-  return error_set(s->error, PLAIT_BAD_INPUT, "%s%s%s", s->path, sentence[0] == '.' ? "" : " ", sentence);
+  return code;
+}
+
+int schema_not_built(Schema *s, const char *format, ...) {
+  va_list args;
+  va_start(args, format);
+  int code = refuse(s, GRAMMAR_NOT_BUILT, format, args);
+  va_end(args);
+  return code;
 }
 
 size_t schema_enter(Schema *s, const char *name) {
@@ -183,7 +196,7 @@ static int compile_values(Schema *s, const json_t *schema) {
   size_t i;
   json_object_foreach((json_t *)schema, key, value) {
     if (strcmp(key, "enum") && strcmp(key, "const") && strcmp(key, "type") && schema_is_keyword(key))
-      return schema_refuse(s, ".%s beside enum or const is not built", key);
+      return schema_not_built(s, ".%s beside enum or const is not built", key);
   }
   if (list && !json_is_array(list)) return schema_refuse(s, ".enum is not a list");
   if (read_types(s, schema, &types) < 0) return PLAIT_BAD_INPUT;
@@ -285,7 +298,7 @@ static bool says_nothing(const char *key, const json_t *value) {
 static int check_keywords(Schema *s, const json_t *schema) {
   for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
     const json_t *value = json_object_get(schema, refused[i]);
-    if (value && !says_nothing(refused[i], value)) return schema_refuse(s, ".%s is not built", refused[i]);
+    if (value && !says_nothing(refused[i], value)) return schema_not_built(s, ".%s is not built", refused[i]);
   }
   return PLAIT_OK;
 }
@@ -326,9 +339,9 @@ int schema_compile(Schema *s, const json_t *schema) {
   bool single = json_is_true(schema) || json_is_false(schema) || json_is_null(schema); // one address for all
   int *slot = single ? NULL : memo_slot(s, schema);
   if (slot && *slot) return s->memo.data[*slot - 1].node;
-  if (s->depth >= SCHEMA_DEPTH) return schema_refuse(s, "nests deeper than the %d that are built", SCHEMA_DEPTH);
+  if (s->depth >= SCHEMA_DEPTH) return schema_not_built(s, "nests deeper than the %d that are built", SCHEMA_DEPTH);
   if (s->g->nodes.count > SCHEMA_NODES || s->g->cells > SCHEMA_CELLS)
-    return schema_refuse(s, "makes the schema too large");
+    return schema_not_built(s, "makes the schema too large");
   int mine = grammar_union(s->g, (int[]){0}, 1);
   if (slot) {
     SchemaMemo memo = {schema, mine};
@@ -343,21 +356,31 @@ int schema_compile(Schema *s, const json_t *schema) {
   return mine;
 }
 
+static int add(Schema *s, const json_t *schema) {
+  int node = schema_compile(s, schema);
+  for (int i = 0; i < s->owned.count; i++) json_decref(s->owned.data[i]);
+  vec_free(&s->owned);
+  vec_free(&s->memo);
+  free(s->slots);
+  return node;
+}
+
 int schema_add(Grammar *g, const json_t *schema, const char *where, Error *error) {
   Schema s = {.root = schema, .where = where, .error = error, .g = g};
   snprintf(s.path, sizeof s.path, "%s", where);
-  int node = schema_compile(&s, schema);
-  for (int i = 0; i < s.owned.count; i++) json_decref(s.owned.data[i]);
-  vec_free(&s.owned);
-  vec_free(&s.memo);
-  free(s.slots);
-  return node;
+  return add(&s, schema);
+}
+
+int schema_add_property(Grammar *g, const json_t *root, const char *key, const char *where, Error *error) {
+  Schema s = {.root = root, .where = where, .error = error, .g = g};
+  snprintf(s.path, sizeof s.path, "%s.properties.%.60s", where, key);
+  return add(&s, json_object_get(json_object_get(root, "properties"), key));
 }
 
 static int finish_schema(Grammar *g, const char *where, Error *error) {
   Error why = {0};
   if (grammar_finish(g, &why) < 0)
-    return error_set(error, PLAIT_BAD_INPUT, "%s is too large: %s", where, why.message);
+    return error_set(error, GRAMMAR_NOT_BUILT, "%s is too large: %s", where, why.message);
   if (!g->nodes.data[g->root].possible)
     return error_set(error, PLAIT_BAD_INPUT, "%s allows no document at all", where);
   return grammar_check_one_of(g, error);
@@ -370,5 +393,5 @@ int grammar_from_schema(Grammar **g, const json_t *schema, const char *where, Er
   if (code >= 0) return code;
   grammar_free(*g);
   *g = NULL;
-  return code;
+  return error->code; // what passes an error on says only that there is one
 }

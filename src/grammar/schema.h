@@ -19,14 +19,17 @@ typedef struct Schema {
   Error *error;
 } Schema;
 
-// "PATH sentence". Returns PLAIT_BAD_INPUT.
+// "PATH sentence": for what is not a schema, and for a schema that plait has not built. Both return the code.
 int schema_refuse(Schema *s, const char *format, ...) __attribute__((format(printf, 2, 3)));
+int schema_not_built(Schema *s, const char *format, ...) __attribute__((format(printf, 2, 3)));
 // Appends ".name" to the path; the end that schema_leave takes away again.
 size_t schema_enter(Schema *s, const char *name);
 void schema_leave(Schema *s, size_t end);
 
 // Adds a schema to a grammar: its node; negative: refused.
 int schema_add(Grammar *g, const json_t *schema, const char *where, Error *error);
+// The same of properties.KEY of one, `root`, where its references lead; `where` is the path of root.
+int schema_add_property(Grammar *g, const json_t *root, const char *key, const char *where, Error *error);
 // The node of a schema within one; negative: refused.
 int schema_compile(Schema *s, const json_t *schema);
 

@@ -46,7 +46,7 @@ const json_t *schema_follow(Schema *s, const json_t *reference) {
   if (!json_is_string(reference)) return schema_refuse(s, ".$ref is not a string"), NULL;
   const char *text = json_string_value(reference), *at = text + 1;
   if (*text != '#' || (*at && *at != '/'))
-    return schema_refuse(s, ".$ref is %.80s, and only references within the schema (#/…) are built", text), NULL;
+    return schema_not_built(s, ".$ref is %.80s, and only references within the schema (#/…) are built", text), NULL;
   const json_t *found = s->root;
   char part[SCHEMA_PATH], path[SCHEMA_PATH];
   snprintf(path, sizeof path, "%s", s->path);
@@ -155,12 +155,13 @@ static const json_t *without_reference(Schema *s, const json_t *schema) {
   vec_push(&s->owned, rest);
   json_object_del(rest, "$ref");
   if (json_is_true(target)) return rest;
-  if (!json_is_object(target)) return schema_refuse(s, ".$ref leads to what cannot be merged with the rest"), NULL;
+  if (!json_is_object(target)) return schema_not_built(s, ".$ref leads to what cannot be merged with the rest"), NULL;
   return schema_merge(s, target, rest);
 }
 
 const json_t *schema_merge(Schema *s, const json_t *a, const json_t *b) {
-  if (++s->depth > SCHEMA_DEPTH) return schema_refuse(s, "nests deeper than the %d that are built", SCHEMA_DEPTH), NULL;
+  if (++s->depth > SCHEMA_DEPTH)
+    return schema_not_built(s, "nests deeper than the %d that are built", SCHEMA_DEPTH), NULL;
   a = without_reference(s, a);
   b = a ? without_reference(s, b) : NULL;
   s->depth--;
@@ -168,7 +169,7 @@ const json_t *schema_merge(Schema *s, const json_t *a, const json_t *b) {
   json_t *properties = NULL, *all = json_copy((json_t *)a), *value;
   vec_push(&s->owned, all);
   if (scopes_differ(a, b) && !(properties = merge_properties(a, b)))
-    return schema_refuse(s,
+    return schema_not_built(s,
                          "puts schemas together whose properties or items would have to be merged, which is not built"),
            NULL;
   const char *key;
@@ -182,7 +183,7 @@ const json_t *schema_merge(Schema *s, const json_t *a, const json_t *b) {
     json_t *both = merge_values(key, mine, value);
     if (!both) {
       json_decref(properties);
-      return schema_refuse(s, ".%s occurs twice in schemas that are put together, which is not built", key), NULL;
+      return schema_not_built(s, ".%s occurs twice in schemas that are put together, which is not built", key), NULL;
     }
     json_object_set_new(all, key, both);
   }

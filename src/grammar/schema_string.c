@@ -26,7 +26,7 @@ int schema_count(Schema *s, const json_t *schema, const char *key, int64_t absen
   if (!value) return PLAIT_OK;
   if (!json_is_number(value) || x < 0 || floor(x) != x)
     return schema_refuse(s, ".%s is not a whole number from 0 on", key);
-  if (x > 1e9) return schema_refuse(s, ".%s is more than the 1000000000 that are built", key);
+  if (x > 1e9) return schema_not_built(s, ".%s is more than the 1000000000 that are built", key);
   *count = (int64_t)x;
   return PLAIT_OK;
 }
@@ -35,7 +35,7 @@ static int format_pattern(Schema *s, const json_t *format, const char **pattern)
   if (!json_is_string(format)) return schema_refuse(s, ".format is not a string");
   for (size_t i = 0; i < sizeof formats / sizeof *formats; i++)
     if (!strcmp(formats[i].name, json_string_value(format))) return *pattern = formats[i].pattern, PLAIT_OK;
-  return schema_refuse(s, ".format is %.40s, which is not built (date, time, date-time, uuid and ipv4 are)",
+  return schema_not_built(s, ".format is %.40s, which is not built (date, time, date-time, uuid and ipv4 are)",
                        json_string_value(format));
 }
 
@@ -48,7 +48,7 @@ int schema_string(Schema *s, const json_t *schema) {
   if (schema_count(s, schema, "minLength", 0, &min) < 0 || schema_count(s, schema, "maxLength", -1, &max) < 0)
     return PLAIT_BAD_INPUT;
   if (pattern && !json_is_string(pattern)) return schema_refuse(s, ".pattern is not a string");
-  if (pattern && format) return schema_refuse(s, ".format beside a pattern is not built");
+  if (pattern && format) return schema_not_built(s, ".format beside a pattern is not built");
   if (format && format_pattern(s, format, &text) < 0) return PLAIT_BAD_INPUT;
   if (!pattern && !format && !min && max < 0) return grammar_any_string(s->g);
   if (!pattern && !format) {
@@ -58,6 +58,8 @@ int schema_string(Schema *s, const json_t *schema) {
   size_t bytes = pattern ? json_string_length(pattern) : strlen(text);
   if (pattern) text = json_string_value(pattern);
   if (string_automaton_pattern(&a, text, bytes, min, max, &why) < 0)
-    return schema_refuse(s, ".%s %s", pattern ? "pattern" : "format", why.message);
+    return (why.code == GRAMMAR_NOT_BUILT ? schema_not_built : schema_refuse)(s, ".%s %s",
+                                                                              pattern ? "pattern" : "format",
+                                                                              why.message);
   return grammar_string(s->g, a);
 }

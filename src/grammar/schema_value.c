@@ -64,13 +64,14 @@ static int array_node(Schema *s, const json_t *value) {
 static int strings_node(Schema *s, const StringWord *words, int count) {
   StringAutomaton a;
   Error why = {0};
-  if (string_automaton_words(&a, words, count, false, &why) < 0) return schema_refuse(s, "%s", why.message);
+  if (string_automaton_words(&a, words, count, false, &why) < 0) return schema_not_built(s, "%s", why.message);
   return grammar_string(s->g, a);
 }
 
 static int value_node(Schema *s, const json_t *value) {
   Grammar *g = s->g;
-  if (g->nodes.count > SCHEMA_NODES || g->cells > SCHEMA_CELLS) return schema_refuse(s, "makes the schema too large");
+  if (g->nodes.count > SCHEMA_NODES || g->cells > SCHEMA_CELLS)
+    return schema_not_built(s, "makes the schema too large");
   if (json_is_string(value))
     return strings_node(s, &(StringWord){json_string_value(value), json_string_length(value)}, 1);
   if (json_is_number(value)) return number_node(s, value);

@@ -1,6 +1,7 @@
 // Which strings a schema allows: tables from expressions and lists of words, with bounds of lengths, without dead ends.
 #include "grammar/string_automaton.h"
 #include "base/vec.h"
+#include "grammar/grammar.h"
 #include "tokenizer/bpe.h"
 #include <string.h>
 
@@ -100,7 +101,7 @@ static int finish(StringAutomaton *a, CharTable *table, Error *error) {
   char_table_free(table);
   if (fits) return find_runs(a), PLAIT_OK;
   string_automaton_free(a);
-  return error_set(error, PLAIT_BAD_INPUT, "tells too many kinds of characters apart");
+  return error_set(error, GRAMMAR_NOT_BUILT, "tells too many kinds of characters apart");
 }
 
 void string_automaton_any(StringAutomaton *a, int64_t min, int64_t max) {
@@ -145,7 +146,7 @@ static int count_characters(CharTable *t, int64_t min, int64_t max, Error *error
   int kinds = t->kinds.kinds;
   int64_t most = max >= 0 ? max : min, width = most + 1;
   if (width > MOST_STATES || width * t->states > MOST_STATES * 8ll)
-    return error_set(error, PLAIT_BAD_INPUT, "takes too many states with these lengths");
+    return error_set(error, GRAMMAR_NOT_BUILT, "takes too many states with these lengths");
   int *place = xcalloc((size_t)(width * t->states), sizeof *place); // number + 1
   Vec(int) states = {0}, next = {0}, out = {0};
   vec_push(&states, 0);
@@ -172,7 +173,7 @@ static int count_characters(CharTable *t, int64_t min, int64_t max, Error *error
   t->states = states.count;
   vec_free(&states);
   free(place);
-  return fits ? PLAIT_OK : error_set(error, PLAIT_BAD_INPUT, "takes too many states with these lengths");
+  return fits ? PLAIT_OK : error_set(error, GRAMMAR_NOT_BUILT, "takes too many states with these lengths");
 }
 
 int string_automaton_pattern(StringAutomaton *a, const char *text, size_t bytes, int64_t min, int64_t max,
@@ -223,7 +224,7 @@ static int word_kinds(const StringWord *words, int count, CharKinds *kinds, Erro
     free(sets);
   } else fits = false;
   vec_free(&all);
-  return fits ? PLAIT_OK : error_set(error, PLAIT_BAD_INPUT, "has too many different characters");
+  return fits ? PLAIT_OK : error_set(error, GRAMMAR_NOT_BUILT, "has too many different characters");
 }
 
 typedef Vec(int32_t) Numbers;
@@ -285,7 +286,7 @@ int string_automaton_words(StringAutomaton *a, const StringWord *words, int coun
   table.states = out.count;
   if (!fits) {
     char_table_free(&table);
-    return error_set(error, PLAIT_BAD_INPUT, "has too many characters in all");
+    return error_set(error, GRAMMAR_NOT_BUILT, "has too many characters in all");
   }
   a->states = table.states;
   a->next = table.next;

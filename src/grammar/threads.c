@@ -167,15 +167,23 @@ static Thread completed(Frames *f, int stack) {
   return place(stack, 0, AFTER, stack < 0 ? BLANKS_NONE : BLANKS_ANY);
 }
 
-static bool take_blank(Thread *t, uint8_t byte) {
+// The indent of a new line is one that json.dumps may write: blanks, 8 at most for each container that is open, or a
+// tab for each. A weak model would fill it without an end.
+static bool take_indent(Thread *t, uint8_t byte, int depth) {
+  bool tabs = byte == '\t', first = t->blanks == BLANKS_LINE;
+  int most = depth * (tabs ? 1 : MOST_STEP) < MOST_INDENT ? depth * (tabs ? 1 : MOST_STEP) : MOST_INDENT;
+  if ((byte != ' ' && !tabs) || (!first && tabs != t->count)) return false;
+  if (t->blanks >= BLANKS_LINE + FAULT(white_space_has_no_end, most, 200)) return false;
+  t->count = tabs;
+  t->blanks += FAULT(white_space_has_no_end, 1, 0);
+  return true;
+}
+
+static bool take_blank(Thread *t, uint8_t byte, int depth) {
   if (byte == ' ' && t->blanks == BLANKS_ONE) return t->blanks = BLANKS_NONE, true;
   if (t->blanks == BLANKS_ANY && byte == ' ') return t->blanks = BLANKS_DONE, true;
   if (t->blanks == BLANKS_ANY && byte == '\n') return t->blanks = BLANKS_LINE, true;
-  if (t->blanks < BLANKS_LINE || t->blanks >= BLANKS_LINE + FAULT(white_space_has_no_end, MOST_INDENT, 200))
-    return false;
-  if (byte != ' ' && byte != '\t') return false;
-  t->blanks += FAULT(white_space_has_no_end, 1, 0);
-  return true;
+  return t->blanks >= BLANKS_LINE && t->blanks < BLANKS_ONE && take_indent(t, byte, depth);
 }
 
 static void step_content(Frames *f, const Thread *t, uint8_t byte, ThreadSet *to) {
@@ -350,7 +358,7 @@ static void step_first(Frames *f, const Thread *t, uint8_t byte, ThreadSet *to) 
   if (byte == (object ? '}' : ']') && may_close(&frame, n)) {
     next = completed(f, frame.parent);
     add(to, &next);
-  } else if (take_blank(&next, byte)) add(to, &next);
+  } else if (take_blank(&next, byte, frame.depth)) add(to, &next);
   else if (object && byte == '"' && may_continue(f, &f->frames.data[t->stack], n)) {
     next = place(t->stack, 0, IN_KEY, BLANKS_NONE);
     add(to, &next);
@@ -372,7 +380,7 @@ static void step_after(Frames *f, const Thread *t, uint8_t byte, ThreadSet *to) 
   } else if (byte == (object ? '}' : ']') && FAULT(arrays_end_early, closes, true)) {
     next = completed(f, frame.parent);
     add(to, &next);
-  } else if (closes && take_blank(&next, byte)) add(to, &next);
+  } else if (closes && take_blank(&next, byte, frame.depth - 1)) add(to, &next);
 }
 
 // The trigger may begin at each byte, or only at the first one.
@@ -393,7 +401,7 @@ static void step(Frames *f, const Thread *t, uint8_t byte, ThreadSet *to) {
   Thread next = *t;
   switch ((Mode)t->mode) {
   case AT_VALUE:
-    if (take_blank(&next, byte)) add(to, &next);
+    if (take_blank(&next, byte, depth_of(f, t->stack))) add(to, &next);
     else begin(f, t, t->node, byte, to);
     break;
   case IN_STRING: step_string(f, t, byte, to); break;
@@ -401,7 +409,7 @@ static void step(Frames *f, const Thread *t, uint8_t byte, ThreadSet *to) {
   case IN_WORD: step_word(f, t, byte, to); break;
   case AT_FIRST: step_first(f, t, byte, to); break;
   case AT_KEY:
-    if (take_blank(&next, byte)) add(to, &next);
+    if (take_blank(&next, byte, depth_of(f, t->stack))) add(to, &next);
     else if (byte == '"') {
       next = place(t->stack, 0, IN_KEY, BLANKS_NONE);
       add(to, &next);
@@ -419,13 +427,16 @@ static void step(Frames *f, const Thread *t, uint8_t byte, ThreadSet *to) {
   }
 }
 
-// Free text beside calls is a place of its own, as it may end at once.
+// Text beside other alternatives, and words before a call, are places of their own: text may end at once, and both may
+// have special tokens.
 void threads_first(Frames *f, ThreadSet *to) {
   const Node *root = node_of(f, f->g->root);
   bool text = false;
   to->count = 0;
-  for (int i = 0; i < root->count && root->kind == NODE_UNION; i++)
-    text |= node_of(f, root->parts[i])->kind == NODE_UNTIL;
+  for (int i = 0; i < root->count && root->kind == NODE_UNION; i++) {
+    NodeKind kind = node_of(f, root->parts[i])->kind;
+    text |= kind == NODE_UNTIL || FAULT(calls_beside_documents_lack_marks, kind == NODE_SEQUENCE, false);
+  }
   for (int i = 0; i < (text ? root->count : 1); i++) {
     Thread t = at_value(f, -1, text ? root->parts[i] : f->g->root, BLANKS_NONE);
     add(to, &t);
@@ -438,7 +449,7 @@ void threads_step(Frames *f, const Thread *from, int count, uint8_t byte, Thread
 }
 
 bool thread_is_text(const Frames *f, const Thread *t) {
-  if (t->mode == IN_TEXT) return true;
+  if (t->mode == IN_TEXT) return !node_of(f, t->node)->must;
   const Node *n = t->mode == AT_VALUE ? node_of(f, t->node) : NULL;
   return n && n->kind == NODE_WORD && t->stack >= 0 && node_of(f, f->frames.data[t->stack].node)->kind == NODE_SEQUENCE;
 }
@@ -446,7 +457,7 @@ bool thread_is_text(const Frames *f, const Thread *t) {
 bool thread_may_end(const Frames *f, const Thread *t) {
   const Node *own = node_of(f, t->node);
   if (t->mode == IN_NUMBER && !f->g->numbers.data[own->automaton].ends[t->state]) return false;
-  if (t->mode == IN_TEXT && !own->free && t->state) return false;
+  if (t->mode == IN_TEXT && (FAULT(parameters_end_early, own->must, false) || (!own->free && t->state))) return false;
   if (t->mode == AFTER) return t->stack < 0;
   if (t->mode != IN_NUMBER && t->mode != IN_TEXT) return false;
   for (int stack = t->stack; stack >= 0; stack = f->frames.data[stack].parent) { // all that is open ends with it

@@ -3,7 +3,7 @@
 #pragma once
 #include "grammar/grammar_nodes.h"
 
-enum { MOST_THREADS = 256, MOST_NESTING = 256, MOST_INDENT = 64 };
+enum { MOST_THREADS = 256, MOST_NESTING = 256, MOST_INDENT = 64, MOST_STEP = 8 };
 
 // Containers that are open around a place. Frames do not change; equal ones are one.
 typedef struct Frame {
@@ -39,7 +39,7 @@ typedef struct Thread {
   uint8_t mode, blanks;
   uint16_t place; // within a character of a string
   int state;      // of the automaton
-  int count;      // characters of the string so far
+  int count;      // characters of the string so far; of an indent: 1, it is tabs
   uint32_t code;  // of a key: the character so far
   uint64_t hash;  // of a key: its characters so far
 } Thread;

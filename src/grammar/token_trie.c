@@ -54,12 +54,26 @@ typedef Vec(Closer) Closers;
 
 // The rest after the quote begins at byte `rest` of all tokens' bytes for now.
 static void add_closers(const TokenTrie *t, Closers *closers, int quote, int characters) {
+  bool same = false;
   for (int i = quote; i < t->all.skip[quote]; i++)
     for (int r = t->all.rank[i]; r < t->all.rank[i + 1]; r++) {
       int rest = (int)t->start[t->id[r]] + t->all.depth[quote] + 1;
-      Closer c = {r, i, rest, t->all.depth[quote], characters};
+      Closer c = {r, i, rest, t->all.depth[quote], characters, same, t->text + t->start[t->id[r]]};
       vec_push(closers, c);
+      same = true;
     }
+}
+
+static void pack_texts(TokenTrie *t, int place) {
+  size_t all = 0;
+  for (int i = 0; i < t->closer_count[place]; i++)
+    if (!t->closers[place][i].again) all += (size_t)t->closers[place][i].bytes;
+  char *to = t->closer_text[place] = xcalloc(all + 1, 1);
+  for (int i = 0; i < t->closer_count[place]; i++) {
+    Closer *c = &t->closers[place][i];
+    if (!c->again) memcpy(to, c->text, (size_t)c->bytes), to += c->bytes;
+    c->text = to - c->bytes;
+  }
 }
 
 // Looks at all tokens from one place within a string.
@@ -84,6 +98,7 @@ static void look_from(TokenTrie *t, int place, int *places, int *counts) {
   }
   t->closers[place] = closers.data;
   t->closer_count[place] = closers.count;
+  pack_texts(t, place);
 }
 
 // The texts that follow quotes, each once, in a trie of their own.
@@ -159,7 +174,9 @@ static TokenTrie *make(const char *const *text, const int *bytes, const bool *sp
   build(&t->all, words.data, words.count);
   t->count = words.count;
   t->id = xcalloc((size_t)words.count + 1, sizeof *t->id);
-  for (int i = 0; i < words.count; i++) t->id[i] = words.data[i].id;
+  t->rank = xcalloc((size_t)count + 1, sizeof *t->rank);
+  for (int i = 0; i < count; i++) t->rank[i] = t->count;
+  for (int i = 0; i < words.count; i++) t->rank[t->id[i] = words.data[i].id] = i;
   vec_free(&words);
   look_from_all(t);
   return t;
@@ -205,7 +222,8 @@ void token_trie_free(TokenTrie *t) {
   if (!t) return;
   byte_trie_free(&t->all);
   byte_trie_free(&t->rests);
-  for (int p = 0; p < CHAR_SHAPES; p++) free(t->closers[p]);
+  for (int p = 0; p < CHAR_SHAPES; p++) free(t->closers[p]), free(t->closer_text[p]);
+  free(t->rank);
   free(t->text);
   free(t->start);
   free(t->id);

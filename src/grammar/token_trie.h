@@ -14,13 +14,15 @@ typedef struct ByteTrie {
 } ByteTrie;
 
 // A token (its rank) that ends a string: the node where it ends, bytes and characters before the quote, and which text
-// of `rests` comes after the quote; -1: none.
-typedef struct Closer { int32_t token, node, rest, bytes, characters; } Closer;
+// of `rests` comes after the quote; -1: none. again: the bytes before the quote are those of the closer before it. They
+// lie one after another in the order of closers: masks look at all of them.
+typedef struct Closer { int32_t token, node, rest, bytes, characters; bool again; const char *text; } Closer;
 
 struct TokenTrie {
   ByteTrie all;  // tokens that are not special
   int count;     // of these
   int32_t *id;   // (count) of the token of a rank
+  int32_t *rank; // (size) of a token; `count` where it has none
   int size;      // of the vocabulary
   char *text;    // all tokens' bytes
   size_t *start; // (size + 1)
@@ -36,6 +38,7 @@ struct TokenTrie {
                   // NEEDS_REFUSED: the token ends the string, or does not belong there
   Closer *closers[CHAR_SHAPES]; // in the order of nodes
   int closer_count[CHAR_SHAPES];
+  char *closer_text[CHAR_SHAPES];
 };
 enum { NEEDS_REFUSED = 255, TOKEN_BYTES = 254 }; // longer tokens are never allowed
 

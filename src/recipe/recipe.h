@@ -37,6 +37,7 @@ enum { RECIPE_KV_AUTO = -1 };        // as the precision
 
 typedef enum RecipeOverlap { RECIPE_OVERLAP_OFF, RECIPE_OVERLAP_ON, RECIPE_OVERLAP_AUTO } RecipeOverlap;
 typedef enum RecipeAsync { RECIPE_ASYNC_AUTO, RECIPE_ASYNC_ON, RECIPE_ASYNC_OFF } RecipeAsync;
+typedef enum RecipeVerify { RECIPE_VERIFY_OFF, RECIPE_VERIFY_STEP } RecipeVerify;
 typedef enum RecipeNonFinite { RECIPE_SKIP, RECIPE_STOP, RECIPE_ROLLBACK } RecipeNonFinite;
 
 typedef struct RecipeCorpus { char *prefix; double weight; } RecipeCorpus; // PREFIX.bin and PREFIX.idx; weight > 0
@@ -162,6 +163,7 @@ typedef struct Recipe {
     char *dump_gradients; // folder or NULL
     int64_t dump_steps;   // how many first steps are dumped
     int non_finite;       // RecipeNonFinite
+    int verify;           // RecipeVerify
     bool desync_check;    // ranks compare what they issued and hold
     bool tensorboard;     // event files in dir
     char *trace;          // file or NULL

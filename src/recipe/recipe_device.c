@@ -1,6 +1,7 @@
 // From run.backend to a Device, and the precision that the device computes fast.
 #include "recipe/recipe_device.h"
 #include "base/fault.h"
+#include <stdlib.h>
 
 const Device *recipe_device(const Recipe *recipe) { return device_describe((DeviceKind)recipe->run.backend); }
 
@@ -31,9 +32,20 @@ int recipe_check_runs(const Recipe *recipe, Error *error) {
   return FAULT(described_devices_run, code, PLAIT_OK) ? about_device(recipe, error) : PLAIT_OK;
 }
 
+// PLAIT_SPACE is an option that must not be off silently.
+static int check_space(const Recipe *recipe, Error *error) {
+  char ignored[160];
+  if (device_shares_host(recipe_device(recipe)->kind) || device_space_wish(ignored, sizeof ignored) <= 0)
+    return PLAIT_OK;
+  error_set(error, PLAIT_BAD_INPUT, "PLAIT_SPACE=%s places the memory of the CPU's ranks only; unset it",
+            getenv("PLAIT_SPACE"));
+  return about_device(recipe, error);
+}
+
 int recipe_check_ready(const Recipe *recipe, Error *error) {
   const DeviceNumbers numbers = recipe_devices(recipe);
-  int code = recipe_check_runs(recipe, error);
+  int code = check_space(recipe, error);
+  if (!code) code = recipe_check_runs(recipe, error);
   if (!code) code = device_ready(recipe_device(recipe), &numbers, error) ? about_device(recipe, error) : code;
   return code;
 }

@@ -62,6 +62,8 @@ static const RecipeWord plan_words[] = {{"fixed", RECIPE_PLAN_FIXED, false}, {"a
 static const RecipeWord grad_dtype_words[] = {{"fp32", DTYPE_F32, false}, {"bf16", DTYPE_BF16, false}, {0}};
 static const RecipeWord non_finite_words[] = {
     {"skip", RECIPE_SKIP, false}, {"stop", RECIPE_STOP, false}, {"rollback", RECIPE_ROLLBACK, false}, {0}};
+static const RecipeWord verify_words[] = {
+    {"off", RECIPE_VERIFY_OFF, false}, {"step", RECIPE_VERIFY_STEP, false}, {0}};
 static const RecipeWord optimizer_words[] = {
 #define OPTIMIZER(id, name) {#name, OP_##id, false},
 #include "ir/optimizers.def"
@@ -541,6 +543,11 @@ const RecipeKey recipe_keys[] = {
                "in a row. `stop`: end the run. `rollback`: return to the weights of the newest checkpoint and "
                "continue with the next batches, at most 3 times without a finite step saved in between. With "
                "parallel.update: in_backward the step cannot be skipped, since backward has already applied it."),
+    KEY("run.verify", RECIPE_CHOICE, run.verify, "off", .words = verify_words, .example = "step",
+        .doc =
+            "For debugging. `step`: every kernel of the first step is run once more on the host, on the operands that "
+            "it really had, and the first whose result is not the CPU's to rounding ends the run with its name. On the "
+            "CPU kernels are compared with the reference kernels, which are slow: take a small model."),
     KEY("run.desync_check", RECIPE_BOOL, run.desync_check, "false",
         .doc =
             "For debugging: after each step all ranks compare which collectives they issued, in which order, and "

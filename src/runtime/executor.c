@@ -271,7 +271,7 @@ static int has_no_row(const Bound *b) {
 #endif
 
 static void run_kernel(Executor *e, Bound *b) {
-  OBSERVE(e, KERNEL, .node = b->node, .scratch = b->call.workspace,
+  OBSERVE(e, KERNEL, .node = b->node, .call = &b->call, .scratch = b->call.workspace,
           .scratch_bytes = (int64_t)b->call.workspace_size);
   if (FAULT(empty_rank_computes_nothing, 0, has_no_row(b))) return;
   device_run(e->queue, &b->kernel, &b->call);

@@ -38,6 +38,7 @@ typedef struct Observation {
   const Operand *input, *output; // INSTRUCTION_END: (ninput), (node->noutput)
   const int *tensor;             // (ninput) the inputs' tensors; -1: absent
   int ninput;
+  const KernelCall *call;        // KERNEL: its operands and parameters
   char *scratch;                 // KERNEL: its scratch memory, an address of the device's, and
   int64_t scratch_bytes;         // how much
   double issued;                 // LANDED: when it was issued, by clock_seconds

@@ -89,7 +89,10 @@ int rank_load(Rank *r, const Job *job, Error *error) {
     code = plait_stream_create(r->world, &r->signals, error);
     if (!code) stream_reserve(r->signals, 1, 0);
   }
-  if (code || !job->run.check || !r->train) return code;
+  if (code || !r->train) return code;
+  if (job->run.verify) r->verify = verify_create(job_train(job)->program[c], r->queue, r->rank);
+  executor_observe(r->train, OBSERVER_VERIFY, r->verify);
+  if (!job->run.check) return PLAIT_OK;
   r->desync = desync_create(job_train(job)->program[c], r->state, r->world);
   executor_observe(r->train, OBSERVER_DESYNC, r->desync);
   return PLAIT_OK;
@@ -123,6 +126,7 @@ void rank_unload(Rank *r) {
   plait_stream_destroy(r->signals);
   destroy_executors(r);
   desync_destroy(r->desync);
+  verify_destroy(r->verify);
   device_queue_destroy(r->queue);
   state_destroy(r->state);
   trace_destroy(r->trace);
@@ -457,10 +461,20 @@ static int after_skip(Rank *r, int64_t step, const double *learning_rate, double
                                             : find_first(r, step, r->inputs, counters, &result->first, error);
 }
 
+// The first step is over: what it gave is right, or names the first kernel that was wrong.
+static int end_verify(Rank *r, int64_t step, StepResult *result, Error *error) {
+  int code = verify_end(r->verify, step, &result->verified, error);
+  executor_observe(r->train, OBSERVER_VERIFY, NULL);
+  verify_destroy(r->verify);
+  r->verify = NULL;
+  return code;
+}
+
 int rank_step_on(Rank *r, int64_t step, const double *learning_rate, int64_t goes_on, StepResult *result,
                  Error *error) {
   result->waited = 0;
   result->first = (NonFinite){0};
+  result->verified.calls = 0;
   double start = trace_begin(r->trace);
   watchdog_enter(r->watchdog, r->rank, ACTIVITY_DATA, step);
   int code = take_batches(r, 0, result, error);
@@ -475,6 +489,7 @@ int rank_step_on(Rank *r, int64_t step, const double *learning_rate, int64_t goe
   double counters[MAX_COUNTERS];
   keep_counters(r->state, counters, 0);
   code = run_step(r, step, learning_rate, steps_ahead(r, step, goes_on), result, error);
+  if (!code && r->verify) code = end_verify(r, step, result, error);
   read_result(r, result);
   if (!code && (!rank_under_way(r) || result->skipped)) code = settle_signals(r, error);
   if (!code && result->skipped) code = after_skip(r, step, learning_rate, counters, result, error);

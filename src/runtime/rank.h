@@ -7,6 +7,7 @@
 #include "runtime/finite.h"
 #include "runtime/trace.h"
 #include "runtime/job.h"
+#include "runtime/verify.h"
 #include "runtime/watchdog.h"
 
 typedef struct StepResult {
@@ -21,6 +22,7 @@ typedef struct StepResult {
   // Of a measuring step (measure_every): the gradient norm of the first eighth of the batch's sequences with the same
   // weights, and the target tokens of these; else 0.
   double part_norm, part_tokens;
+  VerifyResult verified; // of the step that run.verify has looked at; else no calls
 } StepResult;
 
 typedef struct Rank {
@@ -36,6 +38,7 @@ typedef struct Rank {
   Executor **executor;   // (graphs of the job)
   Executor *train;       // of these; NULL: the job does not train
   Desync *desync;   // NULL: ranks do not compare
+  Verify *verify;   // until the first step has ended; NULL: nobody compares its kernels
   // By rank_open_data, rank_open_evaluation, rank_trace:
   Loader *loader, *evaluation;
   PlaitStream *signals;  // of a stream: on which the ranks tell each other of signals

@@ -28,15 +28,29 @@ static int read_keys(Access *a, const char *path, Error *error) {
       return error_set(error, PLAIT_BAD_INPUT, "--api-key-file %s has a line of more than %d bytes", path,
                        MOST_KEY - 1);
     }
-    if (*line) vec_push(&a->keys, xstrdup(line));
+    if (line[strspn(line, " \t")]) vec_push(&a->keys, xstrdup(line));
   }
   fclose(f);
   if (!a->keys.count) return error_set(error, PLAIT_BAD_INPUT, "--api-key-file %s holds no key", path);
   return PLAIT_OK;
 }
 
+// As browsers write it: a scheme and a host, perhaps with a port, and nothing after them.
+static bool is_origin(const char *text) {
+  static const char letters[] = "abcdefghijklmnopqrstuvwxyz0123456789+-.";
+  size_t scheme = strspn(text, letters);
+  const char *host = text + scheme + 3;
+  Endpoint place;
+  if (!scheme || strncmp(text + scheme, "://", 3) != 0 || strpbrk(host, "/?#@ ")) return false;
+  return endpoint_parse(host, strlen(host), false, &place);
+}
+
 int access_open(Access *a, const char *host, const char *key_file, const char *allow_origin, Error *error) {
   *a = (Access){.allow_origin = allow_origin, .local = access_is_local(host)};
+  if (allow_origin && strcmp(allow_origin, "*") != 0 && !is_origin(allow_origin))
+    return error_set(error, PLAIT_BAD_INPUT,
+                     "--allow-origin %.200s is not an origin: give * or a scheme and a host, as https://example.org",
+                     allow_origin);
   return key_file ? read_keys(a, key_file, error) : PLAIT_OK;
 }
 

@@ -28,14 +28,23 @@ int call_encode_chat(const ServedModel *m, const ChatPrompt *prompt, IdVector *i
   return ids->count ? 0 : refusal_set(f, 400, "invalid_value", "messages", "the template makes an empty prompt");
 }
 
+// The model may have rows for more ids than the tokenizer has tokens: nothing was learnt of these.
+static bool is_token(const ServedModel *m, long long id) {
+  bool known = id >= 0 && id < m->source->config.vocab;
+  return known && FAULT(padding_is_a_token, m->allowed[id], true);
+}
+
+static int refuse_token(long long id, const char *field, Refusal *f) {
+  return refusal_set(f, 400, "invalid_value", field, "%lld is not the id of a token of the model's tokenizer", id);
+}
+
 static int read_ids(const ServedModel *m, const json_t *list, IdVector *ids, Refusal *f) {
   size_t i;
   json_t *item;
   json_array_foreach(list, i, item) {
     int64_t id = json_integer_value(item);
-    if (!json_is_integer(item) || id < 0 || id >= m->source->config.vocab)
-      return refusal_set(f, 400, "invalid_value", "prompt", "token ids are whole numbers from 0 to %lld",
-                         (long long)m->source->config.vocab - 1);
+    if (!json_is_integer(item)) return refusal_set(f, 400, "invalid_value", "prompt", "token ids are whole numbers");
+    if (!is_token(m, id)) return refuse_token(id, "prompt", f);
     vec_push(ids, (int32_t)id);
   }
   return ids->count ? 0 : refusal_set(f, 400, "invalid_value", "prompt", "the prompt has no tokens");
@@ -76,8 +85,9 @@ static int read_prompts(Call *c, const ServedModel *m, Refusal *f) {
 static int read_chat(Call *c, const ServedModel *m, Refusal *f) {
   bool prefill = false;
   const json_t *kwargs = json_object_get(c->json, "chat_template_kwargs");
-  if (kwargs && !json_is_object(kwargs))
-    return refusal_set(f, 400, "invalid_value", "chat_template_kwargs", "chat_template_kwargs must be an object");
+  Error error = {0};
+  if (chat_check_kwargs(kwargs, "chat_template_kwargs", &error))
+    return refusal_set(f, 400, "invalid_value", "chat_template_kwargs", "%s", error.message);
   json_t *messages = call_messages(json_object_get(c->json, "messages"), &prefill, &c->ignored, f);
   if (!messages) return -1;
   IdVector *ids = &c->ticket->prompt[0];
@@ -121,12 +131,10 @@ static int read_biases(Call *c, const ServedModel *m, Refusal *f) {
     char *end;
     long long id = strtoll(key, &end, 10);
     double bias = json_number_value(value);
-    if (!*key || *end || id < 0 || id >= m->source->config.vocab || !json_is_number(value) || !(bias >= -100) ||
-        !(bias <= 100))
+    if (!*key || *end || !json_is_number(value) || !(bias >= -100) || !(bias <= 100))
       return refusal_set(f, 400, "invalid_value", "logit_bias",
-                         "logit_bias must be an object of token ids from 0 to %lld, each with a number from -100 to "
-                         "100",
-                         (long long)m->source->config.vocab - 1);
+                         "logit_bias must be an object of token ids, each with a number from -100 to 100");
+    if (!is_token(m, id)) return refuse_token(id, "logit_bias", f);
     vec_push(&c->ticket->bias, (SampleBias){(int32_t)id, (float)bias});
   }
   return 0;
@@ -210,6 +218,7 @@ static int make_ticket(Call *c, Refusal *f) {
 
 static int fill_choices(Call *c, const ServedModel *m, const RequestOptions *like, Refusal *f) {
   Ticket *t = c->ticket;
+  t->quiet = !c->stream && !c->stops.count; // a stop string may end an answer at any token
   for (int i = 0; i < t->count; i++) {
     const IdVector *ids = &t->prompt[i / c->n];
     int64_t room = m->context - ids->count;
@@ -233,10 +242,9 @@ static int fill_choices(Call *c, const ServedModel *m, const RequestOptions *lik
 
 static int check_model(const Call *c, const ServedModel *m, Refusal *f) {
   const json_t *name = json_object_get(c->json, "model");
-  if (!name || (json_is_string(name) && !strcmp(json_string_value(name), m->name))) return 0;
+  if (!name) return 0;
   if (!json_is_string(name)) return refusal_set(f, 400, "invalid_value", "model", "model must be a text");
-  return refusal_set(f, 404, "model_not_found", "model", "the model %.100s is not served here; this is %.200s",
-                     json_string_value(name), m->name);
+  return served_model_check(m, json_string_value(name), f);
 }
 
 static int read_rest(Call *c, const ServedModel *m, Refusal *f) {

@@ -16,7 +16,8 @@ typedef struct ChoiceRules {
 } ChoiceRules;
 
 typedef struct CallRules {
-  Grammar *grammar;
+  GrammarStore *store;
+  Grammar *grammar; // of the store
   ChoiceRules *choice; // (count)
   int count;
 } CallRules;
@@ -28,7 +29,7 @@ static void free_rules(void *rules) {
     free(r->choice[i].allowed);
     vec_free(&r->choice[i].tail);
   }
-  grammar_free(r->grammar);
+  grammar_store_release(r->store, r->grammar);
   free(r->choice);
   free(r);
 }
@@ -70,7 +71,10 @@ static void took(void *choice, int32_t id) {
 static void hold(Call *call, const ServedModel *m, Grammar *grammar) {
   Ticket *t = call->ticket;
   CallRules *r = xcalloc(1, sizeof *r);
-  *r = (CallRules){.grammar = grammar, .count = t->count, .choice = xcalloc((size_t)t->count, sizeof *r->choice)};
+  *r = (CallRules){.store = m->grammars,
+                   .grammar = grammar,
+                   .count = t->count,
+                   .choice = xcalloc((size_t)t->count, sizeof *r->choice)};
   t->rules = r;
   t->free_rules = free_rules;
   for (int i = 0; i < t->count; i++) {
@@ -93,23 +97,32 @@ static bool needs_ends(const ServedModel *m, const char *field, Refusal *f) {
   return false;
 }
 
+static int refuse_schema(const Error *error, const char *field, Refusal *f) {
+  const char *code = error->code == GRAMMAR_NOT_BUILT ? "not_built" : "invalid_value";
+  return refusal_set(f, 400, code, field, "%s", error->message);
+}
+
 // ---- response_format
 
-static int read_format(const json_t *format, Grammar **grammar, Refusal *f) {
+#define WHERE "response_format.json_schema.schema"
+
+// *schema: what the answer is held to, which the caller releases; NULL: nothing.
+static int read_format(const json_t *format, json_t **schema, Refusal *f) {
   const char *type = json_string_value(json_object_get(format, "type"));
-  const json_t *schema = json_object_get(json_object_get(format, "json_schema"), "schema");
-  Error error = {0};
-  *grammar = NULL;
+  *schema = NULL;
   if (!format || (type && !strcmp(type, "text"))) return 0;
-  if (type && !strcmp(type, "json_object")) return *grammar = grammar_any_object(), 0;
+  if (type && !strcmp(type, "json_object")) return *schema = json_pack("{s:s}", "type", "object"), 0;
   if (!type || strcmp(type, "json_schema") != 0)
     return refusal_set(f, 400, "invalid_value", "response_format",
                        "response_format.type must be text, json_object or json_schema");
-  if (!json_is_object(schema) && !json_is_boolean(schema))
-    return refusal_set(f, 400, "invalid_value", "response_format",
-                       "response_format.json_schema.schema must be a schema");
-  if (grammar_from_schema(grammar, schema, "response_format.json_schema.schema", &error))
-    return refusal_set(f, 400, "not_built", "response_format", "%s", error.message);
+  *schema = json_incref(json_object_get(json_object_get(format, "json_schema"), "schema"));
+  if (json_is_object(*schema) || json_is_boolean(*schema)) return 0;
+  return refusal_set(f, 400, "invalid_value", "response_format", WHERE " must be a schema");
+}
+
+static int compile_format(const json_t *schema, Grammar **grammar, Refusal *f) {
+  Error error = {0};
+  if (grammar_from_schema(grammar, schema, WHERE, &error)) return refuse_schema(&error, "response_format", f);
   return 0;
 }
 
@@ -140,26 +153,54 @@ static int read_choice(const Call *c, ToolOptions *o, Refusal *f) {
   return 0;
 }
 
-static int read_tools(const Call *c, const ServedModel *m, Grammar **grammar, Refusal *f) {
-  static const ToolForm forms[] = {
-      [CHAT_HERMES] = TOOLS_HERMES, [CHAT_LLAMA3] = TOOLS_LLAMA, [CHAT_MISTRAL] = TOOLS_MISTRAL};
-  ToolOptions o = {.form = forms[chat_form(m->chat)]};
+static int compile_tools(const Call *c, const ToolOptions *o, Grammar **grammar, Refusal *f) {
   Error error = {0};
-  if (read_choice(c, &o, f)) return -1;
-  if (grammar_from_tools(grammar, c->tools, &o, &error))
-    return refusal_set(f, 400, "not_built", "tools", "%s", error.message);
-  return 0;
+  return grammar_from_tools(grammar, c->tools, o, &error) ? refuse_schema(&error, "tools", f) : 0;
+}
+
+// All that the grammar follows from, but for the form of calls, which is the model's.
+static char *describe(const Call *c, const json_t *schema, const ToolOptions *o) {
+  json_t *all = json_pack("{s:O*, s:O*, s:i, s:b, s:s*}", "schema", schema, "tools", c->tools, "choice", (int)o->choice,
+                          "parallel", (int)o->parallel, "only", o->only);
+  char *text = json_dumps(all, JSON_COMPACT);
+  CHECK(text);
+  json_decref(all);
+  return text;
+}
+
+static int compile(const Call *c, const json_t *schema, const ToolOptions *o, Grammar **grammar, Refusal *f) {
+  int code = schema ? compile_format(schema, grammar, f) : 0;
+  if (code || !c->tools) return code;
+  grammar_free(*grammar); // what was wrong with the schema alone is said
+  *grammar = NULL;
+  return compile_tools(c, o, grammar, f);
+}
+
+static int read_rules(Call *c, const ServedModel *m, const json_t *schema, Refusal *f) {
+  static const ToolForm forms[] = {[CHAT_HERMES] = TOOLS_HERMES,
+                                   [CHAT_LLAMA3] = TOOLS_LLAMA,
+                                   [CHAT_MISTRAL] = TOOLS_MISTRAL,
+                                   [CHAT_QWEN_XML] = TOOLS_QWEN_XML,
+                                   [CHAT_GLM] = TOOLS_GLM};
+  ToolOptions o = {.schema = schema, .where = WHERE};
+  if (c->tools) o.form = forms[chat_form(m->chat)];
+  if (c->tools && read_choice(c, &o, f)) return -1;
+  if (!needs_ends(m, c->tools ? "tools" : "response_format", f)) return -1;
+  char *text = describe(c, schema, &o);
+  Grammar *grammar = grammar_store_find(m->grammars, text);
+  int code = 0;
+  if (!grammar && !(code = compile(c, schema, &o, &grammar, f)))
+    grammar = grammar_store_add(m->grammars, text, grammar);
+  if (!code) hold(c, m, grammar);
+  free(text);
+  return code;
 }
 
 int call_rules_read(Call *c, const ServedModel *m, Refusal *f) {
-  Grammar *grammar = NULL;
+  json_t *schema;
   if (!c->chat) return 0;
-  int code = read_format(json_object_get(c->json, "response_format"), &grammar, f);
-  if (!code && grammar && c->tools)
-    code = refusal_set(f, 400, "not_built", "response_format", "response_format beside tools is not built");
-  if (!code && c->tools) code = read_tools(c, m, &grammar, f);
-  if (!code && grammar && !needs_ends(m, c->tools ? "tools" : "response_format", f)) code = -1;
-  if (!code && grammar) hold(c, m, grammar);
-  else grammar_free(grammar);
+  int code = read_format(json_object_get(c->json, "response_format"), &schema, f);
+  if (!code && (schema || c->tools)) code = read_rules(c, m, schema, f);
+  json_decref(schema);
   return code;
 }

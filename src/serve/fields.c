@@ -30,6 +30,12 @@ static const Field *find(const char *name, FieldEndpoint endpoint) {
 static int unknown(const char *name, FieldEndpoint endpoint, Refusal *f) {
   const char *names[FIELDS];
   int count = 0;
+  bool chat = endpoint == FIELD_CHAT;
+  if (chat && !strcmp(name, "prompt"))
+    return refusal_set(f, 400, "unknown_field", name, "v1/chat/completions takes messages in the place of a prompt");
+  if (find(name, chat ? FIELD_TEXT : FIELD_CHAT))
+    return refusal_set(f, 400, "unknown_field", name,
+                       "%s is a field of v1/%scompletions, which this request is not for", name, chat ? "" : "chat/");
   for (int i = 0; i < FIELDS; i++)
     if (fields[i].endpoints & endpoint) names[count++] = fields[i].name;
   const char *nearest = nearest_word(name, names, count);

@@ -30,7 +30,7 @@ HttpWait http_wait(int socket, int wake, double seconds) {
 #include <stdatomic.h>
 #include <stddef.h>
 
-enum { STACK = 1 << 20, HEADERS = 32 << 10, PIECE = 16 << 10, SWALLOWED = 4, BACKLOG = 1024, OTHER_FILES = 64 };
+enum { STACK = 1 << 20, PIECE = 16 << 10, SWALLOWED = 4, BACKLOG = 1024, OTHER_FILES = 64 };
 
 typedef struct Functions {
 #define HTTP_FUNCTION(name) __typeof__(&name) name;
@@ -205,10 +205,17 @@ static void answer(Http *h, HttpExchange *x) {
   lib.MHD_set_connection_option(c, MHD_CONNECTION_OPTION_TIMEOUT, (unsigned)h->limits.read_seconds);
 }
 
+static size_t bytes_of_headers(struct MHD_Connection *connection) {
+  const union MHD_ConnectionInfo *info =
+      lib.MHD_get_connection_info(connection, MHD_CONNECTION_INFO_REQUEST_HEADER_SIZE);
+  return info ? info->header_size : 0;
+}
+
 static enum MHD_Result begin(Http *h, struct MHD_Connection *c, const char *path, const char *method, void **exchange) {
   HttpExchange *x = *exchange = xcalloc(1, sizeof *x);
   *x = (HttpExchange){.method = method, .path = path, .connection = c, .http = h, .socket = socket_of(c)};
   enter_phase(h, connection_of(c), PHASE_BODY);
+  x->headers_too_large = bytes_of_headers(c) > HTTP_HEADERS;
   const char *length = http_header(x, "Content-Length");
   double bytes = length ? strtod(length, NULL) : 0;
   x->keeps = h->handler.wants(h->handler.context, x);
@@ -344,7 +351,7 @@ static struct MHD_Daemon *start(Http *h) {
       MHD_USE_THREAD_PER_CONNECTION | MHD_USE_INTERNAL_POLLING_THREAD | MHD_USE_POLL | MHD_USE_ITC, 0, NULL, NULL,
       take_request, h, MHD_OPTION_LISTEN_SOCKET, h->socket, MHD_OPTION_CONNECTION_LIMIT,
       (unsigned)h->limits.connections, MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)h->limits.read_seconds,
-      MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)HEADERS + PIECE, MHD_OPTION_THREAD_STACK_SIZE, (size_t)STACK,
+      MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)HTTP_HEADERS + PIECE, MHD_OPTION_THREAD_STACK_SIZE, (size_t)STACK,
       MHD_OPTION_NOTIFY_COMPLETED, complete, h, MHD_OPTION_NOTIFY_CONNECTION, notify_connection, h, MHD_OPTION_END);
   pthread_sigmask(SIG_SETMASK, &before, NULL);
   return daemon;

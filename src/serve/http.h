@@ -9,6 +9,8 @@
 
 typedef struct Http Http;
 
+enum { HTTP_HEADERS = 32 << 10 };
+
 typedef struct HttpLimits {
   int connections;       // at a time; more are closed at once
   size_t body, bodies;   // bytes of a request's body, and of all that are held at a time
@@ -24,6 +26,7 @@ typedef struct HttpExchange {
   char *body;   // of `bytes` bytes, and a 0 after them; NULL: there is none, or it was not kept
   size_t bytes;
   bool too_large, too_busy; // it was not kept: it, or all bodies together, would be too large
+  bool headers_too_large;   // more than HTTP_HEADERS bytes, with the request's first line
   int status;   // of the answer; 0: there is none yet
   int socket;
   void *connection, *http; // for http.c, as is what follows

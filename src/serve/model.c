@@ -1,6 +1,13 @@
-// Sampling as generation_config.json has it.
+// The model's name, and sampling as generation_config.json has it.
 #include "serve/model.h"
 #include "checkpoint/huggingface_files.h"
+#include <string.h>
+
+int served_model_check(const ServedModel *m, const char *name, Refusal *f) {
+  if (!strcmp(name, m->name)) return 0;
+  return refusal_set(f, 404, "model_not_found", "model", "the model %.100s is not served here; this is %.200s", name,
+                     m->name);
+}
 
 static void take_number(const json_t *file, const char *key, double least, double most, double *value) {
   const json_t *v = json_object_get(file, key);

@@ -53,9 +53,15 @@ static const ServerEndpoint endpoints[] = {
 };
 enum { ENDPOINTS = sizeof endpoints / sizeof *endpoints };
 
+static bool is_at(const ServerEndpoint *e, const char *path) {
+  size_t bytes = strlen(e->path);
+  bool is_prefix = bytes > 1 && e->path[bytes - 1] == '/';
+  return is_prefix ? !strncmp(e->path, path, bytes) && path[bytes] : !strcmp(e->path, path);
+}
+
 static int find_endpoint(const char *path) {
   int i = 0;
-  while (i < ENDPOINTS && strcmp(endpoints[i].path, path) != 0) i++;
+  while (i < ENDPOINTS && !is_at(&endpoints[i], path)) i++;
   return i;
 }
 
@@ -332,11 +338,20 @@ static void answer_detokenize(ModelServer *s, HttpExchange *x) {
   json_decref(request);
 }
 
+static json_t *describe_model(const ServedModel *m) {
+  return json_pack("{s:s, s:s, s:I, s:s, s:I}", "id", m->name, "object", "model", "created", (json_int_t)m->created,
+                   "owned_by", "plait", "max_model_len", (json_int_t)m->context);
+}
+
 static void answer_models(ModelServer *s, HttpExchange *x) {
-  reply_tree(s, x, 200,
-             json_pack("{s:s, s:[{s:s, s:s, s:I, s:s, s:I}]}", "object", "list", "data", "id", s->model->name, "object",
-                       "model", "created", (json_int_t)s->model->created, "owned_by", "plait", "max_model_len",
-                       (json_int_t)s->model->context));
+  reply_tree(s, x, 200, json_pack("{s:s, s:[o]}", "object", "list", "data", describe_model(s->model)));
+}
+
+static void answer_model(ModelServer *s, HttpExchange *x) {
+  Refusal f;
+  if (!served_model_check(s->model, x->path + strlen("/v1/models/"), &f))
+    reply_tree(s, x, 200, describe_model(s->model));
+  else reply_refusal(s, x, &f);
 }
 
 static void answer_health(ModelServer *s, HttpExchange *x) {
@@ -374,6 +389,9 @@ static bool is_method(const ServerEndpoint *e, const char *method) {
 // Refuses a request by its headers.
 static int check(ModelServer *s, const HttpExchange *x, Refusal *f) {
   int i = find_endpoint(x->path);
+  if (x->headers_too_large)
+    return refusal_set(f, 431, "headers_too_large", NULL, "the headers of a request have at most %d bytes",
+                       HTTP_HEADERS);
   int code = access_check(&s->access, x, i == ENDPOINTS || endpoints[i].needs_key, f);
   if (code) return code;
   if (i == ENDPOINTS) return refusal_set(f, 404, "not_found", NULL, "there is no %.100s here", x->path);

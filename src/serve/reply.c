@@ -17,7 +17,7 @@ static void begin_choice(Reply *r, int index) {
   ChatForm form = c->tools ? chat_form(r->model->chat) : CHAT_NO_CALLS;
   output_begin(&choice->output, r->model->tokenizer, &c->stops, form == CHAT_NO_CALLS);
   output_prompt(&choice->output, ids, c->echo, text, bytes);
-  if (c->chat) reply_chat_begin(&choice->chat, form, chat_has_reasoning(r->model->chat), c->thinks);
+  if (c->chat) reply_chat_begin(&choice->chat, form, c->tools, chat_has_reasoning(r->model->chat), c->thinks);
   if (c->echo && c->told) output_note(&choice->output, &(EngineEvent){.id = ids->data[0]}, 0, true);
 }
 
@@ -57,7 +57,7 @@ static void take_event(Reply *r, const EngineEvent *e) {
     note_scored(r, &c->output, e);
   } else if (e->id >= 0) {
     if (r->call->most) output_push(&c->output, e, r->call->told);
-    if (!r->first) r->first = clock_seconds();
+    r->first = r->mail.first;
   } else {
     output_end(&c->output, e->end);
     c->end = e->end;
@@ -128,7 +128,7 @@ json_t *reply_json(const Reply *r, Refusal *f) {
                                logprobs_of(r, &c->output, 0, c->output.told.count), "finish_reason",
                                text_or_null(reply_chat_finish(&c->chat, c->output.finish)));
     if (r->call->chat) json_object_set_new(choice, "message", reply_chat_message(&c->chat));
-    else json_object_set_new(choice, "text", json_of_bytes(c->output.text.data, c->output.text.count));
+    else json_object_set_new(choice, "text", json_of_text(&c->output.text, 0, c->output.text.count));
     json_array_append_new(choices, choice);
   }
   json_t *frame = frame_of(r, r->call->chat ? "chat.completion" : "text_completion", choices);
@@ -185,7 +185,7 @@ static void put_new_text(Reply *r, int index, ByteVector *out) {
     body = delta_of(c);
     is_new |= json_object_size(body) > 0;
   } else {
-    body = json_of_bytes(o->text.data + c->sent, o->ready - c->sent);
+    body = json_of_text(&o->text, c->sent, o->ready);
     is_new |= o->ready > c->sent;
   }
   c->sent = o->ready;

@@ -29,10 +29,14 @@ static void take(void *chat, const ChatDelta *d) {
     bytes_append(&c->calls.data[c->calls.count - 1].arguments, d->text, d->bytes);
 }
 
-void reply_chat_begin(ReplyChat *c, ChatForm form, bool reasoning, bool thinks) {
+void reply_chat_begin(ReplyChat *c, ChatForm form, const json_t *tools, bool reasoning, bool thinks) {
   *c = (ReplyChat){.form = form};
-  c->parser = chat_parser_create(&(ChatParserOptions){
-      .form = form, .reasoning = reasoning || thinks, .in_reasoning = thinks, .tell = take, .context = c});
+  c->parser = chat_parser_create(&(ChatParserOptions){.form = form,
+                                                      .tools = tools,
+                                                      .reasoning = reasoning || thinks,
+                                                      .in_reasoning = thinks,
+                                                      .tell = take,
+                                                      .context = c});
 }
 
 void reply_chat_free(ReplyChat *c) {
@@ -58,17 +62,17 @@ void reply_chat_update(ReplyChat *c, const Output *o, bool last) {
 
 static json_t *call_of(const ReplyCall *call, int from) {
   return json_pack("{s:s, s:s, s:{s:o, s:o}}", "id", call->id, "type", "function", "function", "name",
-                   json_of_bytes(call->name.data, call->name.count), "arguments",
-                   json_of_bytes(call->arguments.data + from, call->arguments.count - from));
+                   json_of_text(&call->name, 0, call->name.count), "arguments",
+                   json_of_text(&call->arguments, from, call->arguments.count));
 }
 
 json_t *reply_chat_message(const ReplyChat *c) {
   bool silent = !c->content.count && c->calls.count;
   json_t *calls = json_array();
   json_t *message = json_pack("{s:s, s:o}", "role", "assistant", "content",
-                              silent ? json_null() : json_of_bytes(c->content.data, c->content.count));
+                              silent ? json_null() : json_of_text(&c->content, 0, c->content.count));
   if (c->reasoning.count)
-    json_object_set_new(message, "reasoning_content", json_of_bytes(c->reasoning.data, c->reasoning.count));
+    json_object_set_new(message, "reasoning_content", json_of_text(&c->reasoning, 0, c->reasoning.count));
   for (int i = 0; i < c->calls.count; i++) json_array_append_new(calls, call_of(&c->calls.data[i], 0));
   if (c->calls.count) json_object_set(message, "tool_calls", calls);
   json_decref(calls);
@@ -77,7 +81,7 @@ json_t *reply_chat_message(const ReplyChat *c) {
 
 static void put_new(json_t *delta, const char *key, const ByteVector *text, int *sent) {
   if (text->count == *sent) return;
-  json_object_set_new(delta, key, json_of_bytes(text->data + *sent, text->count - *sent));
+  json_object_set_new(delta, key, json_of_text(text, *sent, text->count));
   *sent = text->count;
 }
 
@@ -86,7 +90,7 @@ static void put_call(json_t *list, ReplyCall *call, int index) {
   if (!call->told) entry = call_of(call, 0);
   else if (call->arguments.count > call->sent)
     entry = json_pack("{s:{s:o}}", "function", "arguments",
-                      json_of_bytes(call->arguments.data + call->sent, call->arguments.count - call->sent));
+                      json_of_text(&call->arguments, call->sent, call->arguments.count));
   else return;
   json_object_set_new(entry, "index", json_integer(index));
   json_array_append_new(list, entry);

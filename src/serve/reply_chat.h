@@ -20,7 +20,8 @@ typedef struct ReplyChat {
 } ReplyChat;
 
 // It must stay where it is until reply_chat_free. thinks: the prompt has opened <think>.
-void reply_chat_begin(ReplyChat *chat, ChatForm form, bool reasoning, bool thinks);
+// tools: of the request, or NULL.
+void reply_chat_begin(ReplyChat *chat, ChatForm form, const json_t *tools, bool reasoning, bool thinks);
 void reply_chat_free(ReplyChat *chat);
 // Takes what is ready of the output; last: there will be no more.
 void reply_chat_update(ReplyChat *chat, const Output *output, bool last);

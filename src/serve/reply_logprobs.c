@@ -6,10 +6,14 @@ enum { SHOWN = 64 }; // bytes of a token that completions name when it is not UT
 
 json_t *json_of_bytes(const char *text, int bytes) {
   ByteVector valid = {0};
-  utf8_append(&valid, text ? text : "", (size_t)bytes);
+  utf8_append(&valid, text, (size_t)bytes);
   json_t *string = json_stringn(valid.data ? valid.data : "", (size_t)valid.count);
   vec_free(&valid);
   return string;
+}
+
+json_t *json_of_text(const ByteVector *text, int from, int to) {
+  return from < to ? json_of_bytes(text->data + from, to - from) : json_string("");
 }
 
 typedef struct TokenBytes { const char *text; int bytes; } TokenBytes;

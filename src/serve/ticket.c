@@ -64,7 +64,8 @@ void ticket_push(Ticket *t, int choice, const EngineEvent *event) {
     vec_push(&t->mail.ids, event->top_ids[i]);
     vec_push(&t->mail.logprobs, event->top_logprobs[i]);
   }
-  if (empty) wake(t);
+  if (event->id >= 0 && !event->scored && !t->first) t->first = clock_seconds();
+  if (t->quiet ? event->id < 0 : empty) wake(t);
   pthread_mutex_unlock(&t->mutex);
 }
 
@@ -82,10 +83,12 @@ TicketState ticket_take(Ticket *t, Mail *mail, Error *error) {
   Mail empty = *mail;
   *mail = t->mail;
   t->mail = empty;
+  mail->first = t->first;
   TicketState state = t->state;
   if (state >= TICKET_REFUSED) error_take(error, &t->error);
   pthread_mutex_unlock(&t->mutex);
   for (int i = 0, at = 0; i < mail->events.count; at += mail->events.data[i++].top) {
+    if (!mail->events.data[i].top) continue; // the lists may be empty
     mail->events.data[i].top_ids = mail->ids.data + at;
     mail->events.data[i].top_logprobs = mail->logprobs.data + at;
   }

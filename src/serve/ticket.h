@@ -18,6 +18,7 @@ typedef struct Mail {
   Vec(int32_t) ids;      // of all events, one after the other
   Vec(double) logprobs;
   double since;          // when the first of the events came
+  double first;          // when the first token of the ticket was drawn; 0: not yet
 } Mail;
 
 typedef struct Ticket {
@@ -29,11 +30,13 @@ typedef struct Ticket {
   void *rules;            // of the choices, or NULL; free_rules frees it
   void (*free_rules)(void *rules);
   int wake;               // an eventfd, written when there is something new; -1: the system has none to give
+  bool quiet;             // only the end of a choice is new: its reader has nothing to do before
   pthread_mutex_t mutex;  // guards what follows
   int users;
   TicketState state;
   Error error;
   Mail mail;
+  double first;    // as in Mail
   bool *cancel;    // (count) the client does not want it any more
   int64_t *number; // (count) of the engine's request, -1: none is open; the thread that computes has them alone
   int open;        // of them

@@ -196,6 +196,12 @@ int trainer_report_step(Training *x, Error *error) {
   char text[640];
   if (s->skipped) non_finite_describe(x, text, sizeof text);
   if (s->skipped) progress_note(&t->progress, "%s", text);
+  if (s->verified.calls)
+    progress_note(
+        &t->progress,
+        "run.verify: step %lld: %lld kernels gave what the host's give; the largest error is %.3f of its bound, of "
+        "%s",
+        (long long)x->step, (long long)s->verified.calls, s->verified.share, s->verified.worst);
   if (!(s->tokens > 0))
     progress_note(
         &t->progress,

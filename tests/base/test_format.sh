@@ -1,7 +1,7 @@
 #!/bin/bash
 # Lines of C have at most 120 columns, no tabs, and no spaces at their ends; no line of a comment has one word where the
 # comment continues below it, as bad filling leaves. scripts/format breaks lines that are too long, and leaves columns and
-# dividers of comments alone.
+# dividers of comments alone. bash reads each of its scripts to the end: a quote that is not closed is found here.
 cd "$SOURCE" || exit 1
 export LC_ALL=C.UTF-8
 files=$(find src include tests bench examples -name '*.[ch]' -o -name '*.def')
@@ -13,6 +13,11 @@ if found=$(grep -nE "^.{121,}|$(printf '\t')| +\$" $files); then
   echo "$(wc -l <<<"$found") lines are longer than 120 columns, or have tabs or spaces at their ends; scripts/format breaks long ones"
   red=1
 fi
+
+parse() { local f bad=0; for f; do bash -n "$f" || bad=1; done; return $bad; }
+mapfile -t scripts < <(grep -rlIE -m1 '^#!/bin/bash|^#!/usr/bin/env bash' scripts .ci tests bench examples)
+[ "${#scripts[@]}" -gt 100 ] || { echo "the test finds ${#scripts[@]} scripts only"; exit 1; }
+parse "${scripts[@]}" || red=1
 
 # lonely FILE…: lines of a comment with one word, followed by a line of the same comment. A line that begins a paragraph is
 # none (the line before it is not of the comment, or empty), nor is one of a list or of code, which is indented.
@@ -32,6 +37,8 @@ planted=$(mktemp -d) && trap 'rm -rf "$planted"' EXIT
 printf '// The dim that is gathered can be taken in blocks (e is the cut\n// dim):\n// and so on.\nint x;\n// One.\n// two words\n' \
   >"$planted/a.h"
 [ "$(lonely "$planted/a.h")" = "$planted/a.h:2:// dim):" ] || { echo "a planted line of one word is not found"; red=1; }
+printf "#!/bin/bash\nlegs='of PyPI's client'\n(\n" >"$planted/c"
+parse "$planted/c" 2>/dev/null && { echo "a planted quote that is not closed is not found"; red=1; }
 
 command -v python3 >/dev/null || exit $red
 python3 - "$planted" <<'EOF' || red=1

@@ -39,7 +39,7 @@ python3 -c 'import json; m = json.load(open("lines.json"))["messages"]; assert [
 printf '/nothing\n/load none.json\n/retry\nba\n' | "$PLAIT" chat run --template "$template" --max-tokens 2 infer.context=2000 >wrong 2>log
 [ $? = 2 ] || fail "wrong lines: another status"
 for line in 'plait chat: there is no command /nothing; /help lists them' 'plait chat: none.json: there is no such file' \
-  'plait chat: there is no message to answer again' 'plait chat: 3 of the messages had no answer'; do
+  'plait chat: there is no message to answer again' 'plait chat: 3 commands failed'; do
   grep -qxF "$line" log || fail "$line: $(cat log)"
 done
 [ "$(wc -l <wrong)" -ge 1 ] || fail "the message after them has no answer"
@@ -72,7 +72,13 @@ expect 2 'give --template FILE|is for --chat' "$PLAIT" generate run --template "
 for i in $(seq 400); do printf 'ba do ki %d ' "$i"; done >long
 echo >>long
 "$PLAIT" chat run --template "$template" infer.context=64 <long >/dev/null 2>log && fail "a long chat: status 0"
-grep -q 'plait chat: the chat has [0-9]* tokens, and the model looks back on 64 (infer.context); /reset begins anew' log || fail "a long chat: $(cat log)"
+grep -qE 'plait chat: the message makes a prompt of [0-9]+ tokens, and the model looks back on 64 \(infer.context\)$' log || fail "a long chat: $(cat log)"
+
+grep -qx 'plait chat: 1 message had no answer' log || fail "a long chat: $(cat log)"
+{ echo ba; cat long; echo /nothing; } | "$PLAIT" chat run --template "$template" --max-tokens 2 infer.context=64 >/dev/null 2>log
+grep -q 'the chat has [0-9]* tokens, and the model looks back on 64 (infer.context); /reset begins anew' log || fail "a long message in a chat: $(cat log)"
+grep -qx 'plait chat: 1 message had no answer, and 1 command failed' log || fail "a message and a command: $(cat log)"
+expect 2 'plait chat: --template-kwargs has messages, which the template gets from the chat itself$' "$PLAIT" chat run --template "$template" --template-kwargs '{"messages": []}' </dev/null
 
 expect 0 'note: no message came from the standard input; processes of plait launch have none' "$PLAIT" chat run --template "$template" </dev/null
 [ "$(echo 'ba do' | chat mesh.tp=2)" = "$(cat alone)" ] || fail 'two ranks: another answer'

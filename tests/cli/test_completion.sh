@@ -66,7 +66,7 @@ offers bash 'plait nonsense ' ''
 for key in $("$PLAIT" recipe --docs | sed -n 's/^| `\([a-z_.]*\)`.*/\1/p'); do
   grep -q " $key=\|'$key=" bash.script && grep -q "'$key:" zsh.script && grep -q " $key= " fish.script || fail "a script lacks the key $key"
 done
-for command in $("$PLAIT" --help | sed -n '/^commands:/,/^$/s/^  \([a-z]*\) .*/\1/p'); do
+for command in $("$PLAIT" --help | sed -n '/^commands:/,/^$/s/^  \([a-z-]*\) .*/\1/p'); do
   for shell in bash zsh fish; do grep -qw -- "$command" $shell.script || fail "$shell lacks the command $command"; done
   for option in $("$PLAIT" "$command" --help | sed -n '/^options:/,/^$/s/^  --\([a-z-]*\).*/\1/p'); do
     grep -q -- "--$option\b" bash.script && grep -q -- "--$option\b" zsh.script && grep -qE -- "-l $option\b" fish.script ||

@@ -3,7 +3,7 @@
 # Help and man pages: wrapped to the width that is given, complete, without a complaint by man; and what make install would put where.
 . "$SOURCE/tests/script.sh" || exit 1
 export LC_ALL=C.UTF-8
-commands=$("$PLAIT" --help | sed -n '/^commands:/,/^$/s/^  \([a-z]*\) .*/\1/p')
+commands=$("$PLAIT" --help | sed -n '/^commands:/,/^$/s/^  \([a-z-]*\) .*/\1/p')
 
 # ---- --help: no line is wider than COLUMNS (80 where nothing says), but for examples and words that are longer; options are aligned ----
 for columns in 40 60 80 132; do

@@ -41,7 +41,7 @@ refuse '--patterns: broadcast has one pattern only; all_reduce, reduce_scatter a
 refuse 'unknown benchmark "com"; allowed: comm' com
 refuse 'comm is missing; usage: plait bench' --ranks 2
 refuse 'did you mean all_reduce?' comm --collectives barrier,all_reduc
-refuse '--collectives "" is a list of no words' comm --collectives ''
+refuse '--collectives needs a value, LIST, and "" is none' comm --collectives ''
 refuse '--sizes "," is a list of no words' comm --sizes ,
 refuse '--sizes: "2G" is not a size' comm --sizes 8,2G
 refuse '"1.5K" is not a size' comm --sizes 1.5K

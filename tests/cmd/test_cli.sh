@@ -23,7 +23,7 @@ refuse 2 'unknown command "recpe"; did you mean recipe\?' "$PLAIT" help recpe
 
 # every command in the list has help with examples, and a version
 commands=0
-for command in $("$PLAIT" --help | sed -n '/^commands:/,/^$/s/^  \([a-z]*\) .*/\1/p'); do
+for command in $("$PLAIT" --help | sed -n '/^commands:/,/^$/s/^  \([a-z-]*\) .*/\1/p'); do
   expect 0 "^usage: plait $command" "$PLAIT" "$command" --help
   expect 0 '^examples:' "$PLAIT" "$command" --help
   expect 0 '^plait [0-9]' "$PLAIT" "$command" --version

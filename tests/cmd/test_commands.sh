@@ -178,6 +178,8 @@ expect 0 '.' "$PLAIT" generate run --prompt '' --max-tokens 3
 refuse 2 'top-p must be' "$PLAIT" generate run --prompt x --top-p 2
 refuse 2 'give one of --prompt TEXT and --prompts FILE' "$PLAIT" generate run
 refuse 2 'n_positions is 48, but infer.context is 49; take at most 48' "$PLAIT" generate run --prompt x --window 49
+refuse 2 '^plait generate: --window N is infer.context by its old name; give one of them$' "$PLAIT" generate run --prompt x --window 5 infer.context=7
+refuse 2 '^plait generate: --tokenizer needs a value, FILE, and "" is none ' "$PLAIT" generate run --prompt x --tokenizer ''
 # SIGINT ends it cleanly (a script's background jobs ignore it, unless told otherwise)
 env --default-signal=INT "$PLAIT" generate run --prompt 'int ' --max-tokens 2000000000 >endless.txt 2>&1 &
 pid=$!

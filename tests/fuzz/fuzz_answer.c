@@ -41,7 +41,7 @@ static void parse(Told *t, ChatParserOptions o, const uint8_t *data, size_t size
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   unsigned kind = fuzz_byte(&data, &size);
-  ChatParserOptions o = {.form = kind % 4, .reasoning = kind & 4, .in_reasoning = kind & 8};
+  ChatParserOptions o = {.form = kind % 6, .reasoning = kind & 64, .in_reasoning = kind & 128};
   Told whole, cut;
   parse(&whole, o, data, size, 0);
   for (unsigned step = 1; step < 12; step += 5) {

@@ -3,7 +3,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <cmocka.h>
-#include "evaluate.h"
+#include "check/evaluate.h"
 #include "parts.h"
 
 int64_t whole_index(const Operand *part, int64_t i) {

@@ -7,7 +7,7 @@
 #include <stddef.h>
 #include <cmocka.h>
 #include "device/cpu/cpu.h"
-#include "evaluate.h"
+#include "check/evaluate.h"
 #include "op/op.h"
 #include "parts.h"
 #include "tier.h"

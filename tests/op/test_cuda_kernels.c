@@ -6,8 +6,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <cmocka.h>
-#include "variants.h"
-#include "device/device.h"
+#include "check/kernel_bench.h"
 #include "tier.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,97 +14,19 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { ROOM = 64 << 20, SPACING = 256 };
-
 typedef struct Bench {
-  const Device *device;
-  DeviceQueue *queue;
-  char *memory;
-  int64_t used;
-  Arena arena;
+  KernelBench kernels;
   int done[OP_COUNT], variants[VARIANTS];
-  uint64_t digest;
 } Bench;
 
-static char *take(Bench *b, int64_t bytes) {
-  char *at = b->memory + b->used;
-  b->used += (bytes + SPACING - 1) / SPACING * SPACING;
-  CHECK(b->used <= ROOM, "a case needs more than %d bytes", ROOM);
-  return at;
-}
-
-static int64_t bytes_of(const Operand *x) { return operand_elements(x) * (int64_t)dtype_size(x->dtype); }
-
-// The operand in the device's memory; what it shares memory with has been there before.
-static Operand upload(Bench *b, const Operand *x, const Operand *others, const Operand *there, int n) {
-  Operand y = *x;
-  for (int k = 0; k < n && x->data; k++)
-    if (others[k].data == x->data) return y.data = there[k].data, y;
-  if (!x->data) return y;
-  y.data = take(b, bytes_of(x));
-  device_copy(b->queue, DEVICE_FROM_HOST, 0, y.data, x->data, bytes_of(x));
-  return y;
-}
-
-static void digest(Bench *b, const Operand *x) {
-  const unsigned char *bytes = x->data;
-  for (int64_t i = 0; i < bytes_of(x); i++) b->digest = (b->digest ^ bytes[i]) * 1099511628211u;
-}
-
-// `part`: of the workspace that the kernel asks for; chunks are smaller then.
-static void run(Bench *b, const DeviceKernel *kernel, OpCase *c, double part, const char *where) {
-  Operand all[CASE_INPUTS + CASE_OUTPUTS], there[CASE_INPUTS + CASE_OUTPUTS];
-  Error error = {0};
-  b->used = 0;
-  for (int k = 0; k < c->ninput + c->noutput; k++) {
-    all[k] = k < c->ninput ? c->input[k] : c->output[k - c->ninput];
-    there[k] = upload(b, &all[k], all, there, k);
-  }
-  KernelCall call = op_case_call(c);
-  call.input = there;
-  call.output = there + c->ninput;
-  call.queue = b->queue;
-  DeviceBound bound;
-  assert_int_equal(b->device->implementation->bind(b->device, kernel, &call, &b->arena, &bound, &error), 0);
-  size_t bytes = kernel->workspace ? kernel->workspace(c->input, c->output, call.attr, 1) : 0;
-  call.workspace_size = (size_t)((double)bytes * part);
-  call.workspace = bytes ? take(b, (int64_t)call.workspace_size) : NULL;
-  if (bytes) device_fill(b->queue, call.workspace, 0xff, (int64_t)call.workspace_size);
-  device_run(b->queue, &bound, &call);
-  for (int k = 0; k < c->noutput; k++)
-    if (c->output[k].data)
-      device_copy(b->queue, DEVICE_TO_HOST, 0, c->output[k].data, call.output[k].data, bytes_of(&c->output[k]));
-  if (device_drain(b->queue, &error)) fail_msg("%s: %s", where, error.message);
-  for (int k = 0; k < c->noutput; k++)
-    if (c->output[k].data) digest(b, &c->output[k]);
-}
-
 static void check_case(Bench *b, const OpCase *whole, Dtype dtype, Variant variant) {
-  OpCase slow, fast;
-  DeviceKernel kernel = {0};
-  char where[160];
-  if (!op_case_variant(whole, variant, &slow)) return;
-  snprintf(where, sizeof where, "%s %s%s", slow.name, dtype_name(dtype), op_variant_name[variant]);
-  if (!device_cuda()->find(device_cuda(), slow.op, op_case_dtype(&slow), &kernel) || kernel.on_host) {
-    op_case_free(&slow);
-    return;
-  }
-  kernel.op = slow.op;
-  kernel.dtype = op_case_dtype(&slow);
-  // heads have several chunks of rows in a smaller workspace
-  for (int small = 0; small < 1 + (strstr(slow.name, "many rows") != NULL && variant < EMPTY_NO_ROWS); small++) {
-    OpCase expected;
-    op_case_copy(&slow, &fast);
-    op_case_copy(&slow, &expected);
-    op_case_run(&expected);
-    run(b, &kernel, &fast, small ? 0.4 : 1, where);
-    op_case_compare(&fast, &expected, where);
-    op_case_free(&fast);
-    op_case_free(&expected);
-  }
-  b->done[slow.op]++;
-  b->variants[variant]++;
-  op_case_free(&slow);
+  KernelVerdict verdict;
+  Error error = {0};
+  int done = kernel_bench_case(&b->kernels, whole, variant, &verdict, &error);
+  if (done < 0) fail_msg("%s %s%s: %s", whole->name, dtype_name(dtype), op_variant_name[variant], error.message);
+  if (verdict.share > 1) fail_msg("%s %s", dtype_name(dtype), verdict.text);
+  b->done[whole->op] += done;
+  b->variants[variant] += done;
 }
 
 // Tier 1 has, of the larger rows, those of an accumulator: just filling the others takes as long as all the rest.
@@ -128,26 +49,17 @@ static void check_all(Bench *b) {
     }
 }
 
-static void open_bench(Bench *b) {
-  Error error = {0};
-  int code = device_instance(device_cuda(), 0, &b->device, &error);
-  if (!code) code = device_allocate(b->device, 0, ROOM, &b->memory, &error);
-  if (!code) code = device_queue_create(b->device, NULL, &b->queue, &error);
-  if (code) fail_msg("%s", error.message);
-}
-
 static void all_rows(void **state) {
-  Bench b = {.digest = 14695981039346656037u};
-  open_bench(&b);
+  Bench b = {0};
+  Error error = {0};
+  if (kernel_bench_open(&b.kernels, device_cuda(), 0, &error)) fail_msg("%s", error.message);
   check_all(&b);
-  device_queue_destroy(b.queue);
-  device_release(b.device, 0, b.memory, ROOM);
-  arena_free(&b.arena);
-  printf("%016llx\n", (unsigned long long)b.digest);
+  printf("%016llx\n", (unsigned long long)b.kernels.digest);
+  kernel_bench_close(&b.kernels);
   if (getenv("CASE")) return;
   int ops = 0;
   for (int op = 0; op < OP_COUNT; op++) ops += b.done[op] > 0;
-  assert_true(ops >= 34);
+  assert_true(ops >= 50);
   for (int k = 0; k < VARIANTS; k++) assert_true(b.variants[k] >= 8);
 }
 
@@ -171,7 +83,7 @@ static void same_bits_in_any_order(void **state) {
 
 int main(int count, char **words) {
   char *driver = xformat("%s/libemulated_cuda.so", getenv("FOLDER") ? getenv("FOLDER") : ".");
-  if (!getenv("DRIVER_AS_EVER")) setenv("PLAIT_CUDA_DRIVER", driver, 1); // scripts/gpu-check has a card's
+  setenv("PLAIT_CUDA_DRIVER", driver, 1);
   setenv("SELF", words[0], 1);
   free(driver);
   const struct CMUnitTest all[] = {cmocka_unit_test(all_rows)}, order[] = {cmocka_unit_test(same_bits_in_any_order)};

@@ -8,8 +8,8 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <cmocka.h>
-#include "evaluate.h"
-#include "variants.h"
+#include "check/op_variant.h"
+#include "same_case.h"
 #include "device/cpu/fp16.h"
 #include "tier.h"
 #include <math.h>
@@ -381,6 +381,31 @@ static void not_a_number_stays(void **state) {
   }
 }
 
+// ---- comparing
+
+static void errors_are_found(void **state) {
+  for (int dtype = DTYPE_F64; dtype <= DTYPE_F16; dtype++) {
+    OpCase whole, right, wrong;
+    char text[256];
+    op_case_get(0, (Dtype)dtype, &whole);
+    op_case_copy(&whole, &right);
+    op_case_run(&right);
+    op_case_copy(&right, &wrong);
+    const Operand *y = &wrong.output[0];
+    int64_t last = operand_elements(y) - 1;
+    assert_true(op_case_error(&wrong, &right, text, sizeof text) == 0 && !*text);
+    double was = operand_load(y, last);
+    operand_store(y, last, was * 1.05);
+    assert_true(op_case_error(&wrong, &right, text, sizeof text) > 1 && strstr(text, "output 0 [59]: "));
+    assert_int_equal(op_case_other_bits(&wrong, &right), 0);
+    operand_store(y, last, NAN);
+    assert_true(isinf(op_case_error(&wrong, &right, text, sizeof text)) && strstr(text, "nan"));
+    op_case_free(&wrong);
+    op_case_free(&right);
+    op_case_free(&whole);
+  }
+}
+
 // ---- choosing
 
 static void reference_kernels_are_a_device(void **state) {
@@ -429,6 +454,7 @@ int main(void) {
       cmocka_unit_test(activations_are_exact_to_a_few_ulp),
       cmocka_unit_test(narrow_caches_match_the_reference),
       cmocka_unit_test(not_a_number_stays),
+      cmocka_unit_test(errors_are_found),
       cmocka_unit_test(reference_kernels_are_a_device),
       cmocka_unit_test(plait_simd_chooses_the_level),
   };

@@ -1,5 +1,5 @@
 // Muon's three nodes against four steps of NumPy's (scripts/golden_muon.py), and what is AdamW's instead.
-#include "evaluate.h"
+#include "check/evaluate.h"
 #include "op/optimizer.h"
 #include "checkpoint/safetensors.h"
 #include <math.h>

@@ -4,7 +4,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <cmocka.h>
-#include "cases.h"
+#include "check/op_case.h"
 #include "close_to.h"
 #include "op/formula.h"
 

@@ -6,10 +6,10 @@
 #include <stddef.h>
 #include <cmocka.h>
 #include <ctype.h>
-#include "cases.h"
+#include "check/op_case.h"
 #include "close_to.h"
 #include "compile/verify.h"
-#include "evaluate.h"
+#include "check/evaluate.h"
 #include "sharding/rule.h"
 #include "op/build.h"
 #include "op/optimizer.h"

@@ -4,9 +4,9 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <cmocka.h>
-#include "cases.h"
+#include "check/op_case.h"
 #include "compile/verify.h"
-#include "evaluate.h"
+#include "check/evaluate.h"
 #include "op/attention_ring.h"
 #include "sharding/rule.h"
 #include <math.h>

@@ -4,7 +4,7 @@
 #include <stddef.h>
 #include <cmocka.h>
 #include "base/philox.h"
-#include "evaluate.h"
+#include "check/evaluate.h"
 #include "op/build.h"
 #include <math.h>
 

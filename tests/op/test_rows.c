@@ -9,7 +9,7 @@
 #include "base/team.h"
 #include "device/cpu/cpu.h"
 #include "op/op.h"
-#include "evaluate.h"
+#include "check/evaluate.h"
 #include "tier.h"
 #include <math.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 // What calls cost: for every case sound numbers, for some ops by formulas; and which ops have a cost of their own.
-#include "cases.h"
+#include "check/op_case.h"
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>

@@ -123,6 +123,11 @@ for seed in range(6):
     calls = c["message"].get("tool_calls", [])
     check(c["finish_reason"] == "tool_calls" and len(calls) == 1 and fits(calls[0]["function"]["arguments"]) and
           calls[0]["function"]["name"] in (("add", "sub") if seed % 2 else ("sub",)), "a call: %s" % c)
+    c = s.ask(tools=tools, response_format=held, **more)["choices"][0]
+    called = c["message"].get("tool_calls", [])
+    held_calls = c["message"]["content"] is None and all(fits(x["function"]["arguments"]) for x in called)
+    check(c["finish_reason"] == "length" or (held_calls if called else fits(c["message"]["content"])),
+          "a schema beside tools: %s" % c)
 s.ask(tools=tools, **more)
 before = s.metric("ignored_fields_total")
 s.ask(user="me", metadata={"a": 1}, service_tier="auto", tools=None, **{**greedy, "messages": system})

@@ -26,7 +26,7 @@ client access "$port"
 stop 0
 
 refuse 2 '^plait serve: --api-key-file nowhere cannot be read: No such file or directory$' "$PLAIT" serve run --api-key-file nowhere
-: >empty
+printf '\n  \n' >empty
 refuse 2 '^plait serve: --api-key-file empty holds no key$' "$PLAIT" serve run --api-key-file empty
 refuse 2 '^plait serve: --host 192.0.2.1 --port 0: cannot listen there: ' "$PLAIT" serve run --host 192.0.2.1 --port 0
 refuse 2 '^plait serve: --host no such host is not an address: ' "$PLAIT" serve run --host 'no such host'

@@ -21,6 +21,10 @@ stop 0
 launch
 python3 ask.py "$port" >two.txt || fail "two ranks: no answers"
 cmp one.txt two.txt || fail "two ranks: other answers"
+client stopping "$port" "$running" whole
+wait "$running" || fail "SIGTERM to plait launch: status $?, $(cat server.log)"
+running=''
+launch
 cat >dies.py <<'P'
 import json, os, signal, sys
 from client import Server, check, finish

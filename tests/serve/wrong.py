@@ -25,11 +25,16 @@ for body in ("", "{", "[]", "3", '{"prompt": "ba"', '{"a": 1e', "\xff\xfe", "[" 
     refused(400, "invalid_json", None, TEXT, body.encode("latin-1"))
 refused(400, "unknown_field", "promt", TEXT, {"promt": "ba"})
 refused(400, "unknown_field", "messages", TEXT, {"prompt": "ba", "messages": user})
+refused(400, "unknown_field", "prompt", CHAT, {"messages": user, "prompt": "ba"})
+_, _, sentence = s.request("POST", CHAT, {"prompt": "ba"})
+check("takes messages" in sentence and "did you mean" not in sentence, "a prompt for chat: %s" % sentence)
 refused(400, "missing_field", "prompt", TEXT, {})
 refused(400, "invalid_value", "prompt", TEXT, {"prompt": []})
 refused(400, "invalid_value", "prompt", TEXT, {"prompt": [[]]})
 refused(400, "invalid_value", "prompt", TEXT, {"prompt": [1, "a"]})
-refused(400, "invalid_value", "prompt", TEXT, {"prompt": [1, 300]})
+for outside in (300, 319, 320, -1, 1 << 40):  # the tokenizer has 300 tokens, the model rows for 320
+    refused(400, "invalid_value", "prompt", TEXT, {"prompt": [1, outside]})
+    refused(400, "invalid_value", "logit_bias", TEXT, {"prompt": "ba", "logit_bias": {str(outside): 1}})
 refused(400, "invalid_value", "prompt", TEXT, {"prompt": ["a", 3.5]})
 refused(400, "invalid_value", "prompt", TEXT, {"prompt": 3})
 refused(400, "context_length_exceeded", "prompt", TEXT, {"prompt": [1] * 2000})
@@ -56,6 +61,8 @@ refused(400, "invalid_value", "top_logprobs", CHAT, {"messages": user, "top_logp
 for key, value in {"reasoning_effort": "low",
                    "functions": [1], "reasoning_effort": "high", "modalities": ["audio"], "audio": {}}.items():
     refused(400, "not_built", key, CHAT, {"messages": user, key: value})
+for kwargs in (3, [], {"messages": []}, {"tools": None}, {"add_generation_prompt": False}):
+    refused(400, "invalid_value", "chat_template_kwargs", CHAT, {"messages": user, "chat_template_kwargs": kwargs})
 for tools in (3, [3], [{}], [{"type": "function", "function": {}}], [{"type": "function", "function": {"name": "a", "parameters": 3}}]):
     refused(400, "invalid_value", "tools", CHAT, {"messages": user, "tools": tools})
 tool = [{"type": "function", "function": {"name": "add"}}]
@@ -67,7 +74,16 @@ for format in (3, {}, {"type": "xml"}, {"type": "json_schema"}, {"type": "json_s
     refused(400, "invalid_value", "response_format", CHAT, {"messages": user, "response_format": format})
 refused(400, "not_built", "response_format", CHAT,
         {"messages": user, "response_format": {"type": "json_schema", "json_schema": {"schema": {"not": {"type": "null"}}}}})
-refused(400, "not_built", "response_format", CHAT, {"messages": user, "tools": tool, "response_format": {"type": "json_object"}})
+for code, schema in (("invalid_value", {"type": "nothing"}), ("invalid_value", {"properties": {"a": {"minLength": -1}}}),
+                     ("invalid_value", {"pattern": "(a"}), ("invalid_value", {"enum": []}), ("not_built", {"pattern": "(?=a)"})):
+    refused(400, code, "response_format", CHAT,
+            {"messages": user, "response_format": {"type": "json_schema", "json_schema": {"schema": schema}}})
+    refused(400, code, "tools", CHAT, {"messages": user, "tools": [{"type": "function", "function": {
+        "name": "add", "parameters": {"properties": {"x": schema}, "required": ["x"]}}}]})
+refused(400, "not_built", "response_format", CHAT, {"messages": user, "tools": tool, "response_format": {
+    "type": "json_schema", "json_schema": {"schema": {"contains": {}}}}})
+refused(400, "invalid_value", "response_format", CHAT, {"messages": user, "tools": tool, "response_format": {
+    "type": "json_schema", "json_schema": {"schema": False}}})
 for key, value in {"best_of": 2, "suffix": "a"}.items():
     refused(400, "not_built", key, TEXT, {"prompt": "ba", key: value})
 s.ask(prompt="ba", best_of=1, suffix="", max_tokens=1)
@@ -79,6 +95,11 @@ for tokens in ([-1], [300], ["a"], [1 << 40]):
 
 # HTTP: paths, methods, sizes, origins.
 refused(404, "not_found", None, "/v1/embeddings", {})
+refused(404, "not_found", None, "/v1/models/", None, "GET")
+refused(404, "model_not_found", "model", "/v1/models/gpt-4", None, "GET")
+model = s.request("GET", "/v1/models/run")
+check(model[0] == 200 and json.loads(model[2]) == json.loads(s.request("GET", "/v1/models")[2])["data"][0],
+      "the model by its name: %s" % (model,))
 refused(404, "not_found", None, "/%2e%2e/etc/passwd", None, "GET")
 check(refused(405, "method_not_allowed", None, TEXT, None, "GET")["Allow"] == "POST", "405 says what is allowed")
 refused(405, "method_not_allowed", None, "/health", {}, "POST")
@@ -93,6 +114,9 @@ for origin, host in (("http://evil.example", None), ("null", None), ("http://evi
     refused(403, "host_not_allowed" if host else "origin_not_allowed", None, TEXT, {"prompt": "ba"}, headers=headers)
 own = "127.0.0.1:%d" % s.port
 check(s.request("POST", TEXT, {"prompt": "ba"}, {"Origin": "http://" + own, "Host": own})[0] == 200, "its own page")
+check(s.request("GET", "/health", headers={"A": "a" * 31000})[0] == 200, "headers below the limit")
+refused(431, "headers_too_large", None, "/health", None, "GET", {"A": "a" * 32768})
+check(s.request("GET", "/health", headers={"A": "a" * 99000})[0] == 431, "headers far above the limit")
 for junk in (b"\r\n\r\n", b"GET\r\n\r\n", b"\0" * 100, b"POST / HTTP/9.9\r\n\r\n", b"GET / HTTP/1.1\r\n" + b"a: b\r\n" * 9000,
              b"POST /v1/completions HTTP/1.1\r\nHost: a\r\nContent-Length: -4\r\n\r\n"):
     with socket.create_connection(("127.0.0.1", s.port), timeout=60) as c:

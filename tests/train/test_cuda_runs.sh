@@ -102,6 +102,7 @@ PLAIT_EMULATED_DEVICES=0 refuse 2 '^plait train: run.backend is cuda: the CUDA d
 PLAIT_EMULATED_CAPABILITY=7.0 refuse 2 '^plait train: run.backend is cuda: CUDA device 0 .*has compute capability 7.0' "$PLAIT" train recipe.yaml $cuda
 refuse 2 '^plait train: run.backend is cuda: there is no CUDA device 3: this machine has 1, numbered from 0$' "$PLAIT" train recipe.yaml $cuda 'run.devices=[0,3]'
 refuse 2 '^plait train: run.devices names device 0 twice' "$PLAIT" train recipe.yaml $cuda 'run.devices=[0,0]'
+PLAIT_SPACE=mirror refuse 2 "^plait train: run.backend is cuda: PLAIT_SPACE=mirror places the memory of the CPU's ranks only; unset it$" "$PLAIT" train recipe.yaml $cuda
 PLAIT_CUDA_HOST=matmull refuse 2 '^plait train: run.backend is cuda: PLAIT_CUDA_HOST names "matmull", which is neither' "$PLAIT" train recipe.yaml $cuda
 sed 's/kernels_rows_h/kernels_rows_x/g' "$PLAIT_CUDA_DRIVER" >other.so # as one that was built from other sources
 # A sanitizer's own symbols have the same names in them, and are looked up.
@@ -119,7 +120,7 @@ for command in "plan" "explain"; do
   PLAIT_CUDA_DRIVER=/nowhere.so expect 0 '.' "$PLAIT" $command recipe.yaml run.backend=cuda
 done
 PLAIT_CUDA_DRIVER=/nowhere.so PLAIT_CUDA_HOST=all expect 0 'run on the host, for cuda has none for them: all ops' "$PLAIT" plan recipe.yaml run.backend=cuda
-PLAIT_CUDA_DRIVER=/nowhere.so expect 0 'run on the host, for cuda has none for them: lion in fp32\.' "$PLAIT" plan recipe.yaml run.backend=cuda optimizer.name=lion
+PLAIT_CUDA_DRIVER=/nowhere.so expect 0 'run on the host, for cuda has none for them: muon_momentum in fp32, ' "$PLAIT" plan recipe.yaml run.backend=cuda optimizer.name=muon
 
 expect 0 '^ok  CUDA ' env PLAIT_EMULATED_DEVICES=2 "$PLAIT" doctor
 tr -s ' \n' ' ' <output | grep -qE 'libemulated_cuda.so is one for CUDA 12.0 and older, with 2 devices .*ok GPU 1: emulated device, compute capability 9.0, 2 multiprocessors, 4.29 GB of' || fail "doctor does not show the second device: $(cat output)"

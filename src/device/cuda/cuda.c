@@ -128,6 +128,8 @@ int cuda_facts(int number, CudaFacts *facts, Error *error) {
   return PLAIT_OK;
 }
 
+int cuda_has_kernels(const Device *device) { return cuda_instance_of(device)->has_kernels; }
+
 // Memory ------------------------------------------------------------------------------------------------------------
 
 static CudaResult clear(const CudaInstance *c, CudaPointer at, int64_t bytes) {

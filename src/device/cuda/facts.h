@@ -1,6 +1,7 @@
 // A CUDA driver about itself and its devices, for plait doctor.
 #pragma once
 #include "base/error.h"
+#include "device/device.h"
 #include <stdint.h>
 
 // version: 13000 is CUDA 13.0. PLAIT_INFEASIBLE: as cuda_driver.
@@ -14,3 +15,4 @@ typedef struct CudaFacts {
 } CudaFacts;
 int cuda_facts(int number, CudaFacts *facts, Error *error); // or why it cannot be used
 int cuda_has_code(void); // whether this binary has kernels for cards
+int cuda_has_kernels(const Device *instance); // whether the device runs kernels: those, or an emulated driver's

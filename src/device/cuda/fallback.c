@@ -1,10 +1,9 @@
 // An op without a kernel for the device: its operands come to the host, the CPU's kernel runs, its outputs go back.
 #include "device/cuda/cuda_device.h"
+#include "device/stretches.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-enum { ALIGNMENT = 256 }; // addresses on the host are those of the device modulo this
 
 typedef struct Fallback {
   Op op;
@@ -12,9 +11,6 @@ typedef struct Fallback {
   size_t (*workspace)(const Operand *input, const Operand *output, const void *attr, int threads);
   size_t workspace_bytes; // as for the operands with which it was bound
 } Fallback;
-
-// Operands that overlap, as an update in place has them, lie together on the host too.
-typedef struct Stretch { char *from, *to, *host; } Stretch;
 
 int fallback_find(Op op, Dtype dtype, DeviceKernel *kernel) {
   return device_cpu()->find(device_cpu(), op, dtype, kernel);
@@ -68,44 +64,6 @@ int fallback_bind(const DeviceKernel *kernel, const KernelCall *call, Arena *are
   return PLAIT_OK;
 }
 
-static int64_t bytes_of(const Operand *x) {
-  return x->data ? operand_elements(x) * (int64_t)dtype_size(x->dtype) : 0;
-}
-
-static int by_address(const void *a, const void *b) {
-  const Stretch *x = a, *y = b;
-  return x->from < y->from ? -1 : x->from > y->from;
-}
-
-// The stretches of device memory that operands lie in, from low to high addresses; gives each its offset from the
-// beginning of the host's memory (as `host`), and *bytes, which all of them need.
-static int find_stretches(const Operand *operand, int count, Stretch *stretch, size_t *bytes) {
-  int n = 0, last = 0;
-  for (int i = 0; i < count; i++)
-    if (bytes_of(&operand[i]) > 0)
-      stretch[n++] = (Stretch){operand[i].data, (char *)operand[i].data + bytes_of(&operand[i]), NULL};
-  qsort(stretch, (size_t)n, sizeof *stretch, by_address);
-  for (int i = 1; i < n; i++)
-    if (stretch[i].from < stretch[last].to) {
-      if (stretch[i].to > stretch[last].to) stretch[last].to = stretch[i].to;
-    } else stretch[++last] = stretch[i];
-  n = n ? last + 1 : 0;
-  *bytes = 0;
-  for (int i = 0; i < n; i++) {
-    stretch[i].host = (char *)(*bytes + (uintptr_t)stretch[i].from % ALIGNMENT);
-    size_t end = (size_t)(uintptr_t)stretch[i].host + (size_t)(stretch[i].to - stretch[i].from);
-    *bytes = (end + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
-  }
-  return n;
-}
-
-static char *host_address(const Stretch *stretch, int count, const void *address) {
-  for (int i = 0; i < count; i++)
-    if ((const char *)address >= stretch[i].from && (const char *)address < stretch[i].to)
-      return stretch[i].host + ((const char *)address - stretch[i].from);
-  return NULL;
-}
-
 // At least so much pinned memory; nothing waits that uses what there was.
 static int grow(CudaQueue *q, size_t bytes, const char *op) {
   const CudaDriver *driver = q->instance->driver;
@@ -135,10 +93,10 @@ static int copy_in(CudaQueue *q, const Stretch *stretch, int count, const char *
 
 static void copy_out(CudaQueue *q, const Operand *device, const Operand *host, int count, const char *op) {
   for (int i = 0; i < FAULT(last_output_stays_on_the_host, count, count - 1); i++)
-    if (bytes_of(&device[i]) > 0 &&
+    if (operand_bytes_there(&device[i]) > 0 &&
         cuda_noted(q,
                    q->instance->driver->cuMemcpyHtoDAsync_v2((CudaPointer)(uintptr_t)device[i].data, host[i].data,
-                                                             (size_t)bytes_of(&device[i]), q->stream),
+                                                             (size_t)operand_bytes_there(&device[i]), q->stream),
                    "cuMemcpyHtoDAsync", op))
       return;
 }
@@ -163,14 +121,15 @@ void fallback_run(CudaQueue *q, const DeviceBound *bound, const KernelCall *call
   memcpy(operand, call->input, (size_t)call->ninput * sizeof *operand);
   memcpy(operand + call->ninput, call->output, (size_t)call->noutput * sizeof *operand);
   operand[begins] = begins_of(call);
-  int stretches = find_stretches(operand, count, stretch, &bytes);
+  int stretches = stretches_find(operand, count, stretch, &bytes);
   if (grow(q, bytes + workspace + 1, op)) {
     for (int i = 0; i < stretches; i++) stretch[i].host = q->host + (uintptr_t)stretch[i].host;
     memcpy(host, operand, (size_t)count * sizeof *host);
     // an operand without elements is there all the same
     for (int i = 0; i < count; i++)
       if (operand[i].data)
-        host[i].data = bytes_of(&operand[i]) > 0 ? host_address(stretch, stretches, operand[i].data) : q->host;
+        host[i].data =
+            operand_bytes_there(&operand[i]) > 0 ? stretches_host(stretch, stretches, operand[i].data) : q->host;
     KernelCall here = *call;
     here.input = host;
     here.output = host + call->ninput;

@@ -57,3 +57,15 @@ void launch_attention_grad(Launch *l) {
   a.dv = launch_array(l, "dv", launch_output(l, 2), CUDA_WRITES);
   launch_kernel(l, CUDA_KERNEL_attention_grad_key, a.b * a.t * a.g, ATTENTION_THREADS, &a);
 }
+
+void launch_merge(Launch *l) {
+  const Operand *x = launch_input(l, 0);
+  MergeArguments a = {.s = x->size[1], .heads = x->size[2] * x->size[3], .d = x->size[4]};
+  for (int k = 0; k < 2; k++) {
+    a.out[k] = launch_array(l, k ? "out_b" : "out_a", launch_input(l, 2 * k), CUDA_READS);
+    a.logsumexp[k] = launch_array(l, k ? "logsumexp_b" : "logsumexp_a", launch_input(l, 2 * k + 1), CUDA_READS);
+  }
+  a.out[2] = launch_array(l, "out", launch_output(l, 0), CUDA_WRITES);
+  a.logsumexp[2] = launch_array(l, "logsumexp", launch_output(l, 1), CUDA_WRITES);
+  launch_kernel(l, CUDA_KERNEL_merge, operand_extent(x, 0, 4), block_threads(a.d), &a);
+}

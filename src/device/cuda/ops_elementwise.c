@@ -65,6 +65,14 @@ void launch_bias(Launch *l) {
   launch_packs(l, CUDA_KERNEL_bias, &a);
 }
 
+void launch_unscale(Launch *l) {
+  ElementwiseArguments a = {.n = operand_elements(launch_output(l, 0))};
+  a.x[0] = launch_operand(l, "x", launch_input(l, 0), CUDA_READS);
+  a.array = launch_array(l, "scale", launch_input(l, 1), CUDA_READS);
+  a.y = launch_operand(l, "y", launch_output(l, 0), CUDA_WRITES);
+  launch_packs(l, CUDA_KERNEL_unscale, &a);
+}
+
 void launch_fill(Launch *l) {
   const Operand *out = launch_output(l, 0);
   ElementwiseArguments a = {.n = operand_elements(out), .valid = launch_valid(out)};
@@ -148,4 +156,5 @@ static void launch_update(Launch *l, CudaKernel kernel, int states) {
   launch_over(l, kernel, a.n, 1, &a);
 }
 void launch_adamw(Launch *l) { launch_update(l, CUDA_KERNEL_adamw, 2); }
+void launch_lion(Launch *l) { launch_update(l, CUDA_KERNEL_lion, 1); }
 void launch_sgd(Launch *l) { launch_update(l, CUDA_KERNEL_sgd, 1); }

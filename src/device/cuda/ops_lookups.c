@@ -78,6 +78,12 @@ void launch_clip(Launch *l) {
   launch_kernel(l, CUDA_KERNEL_clip, 1, WARP, &a);
 }
 
+void launch_loss_scale(Launch *l) {
+  ScalarArguments a = scalars_of(l);
+  a.n = ((const LossScaleAttr *)l->call->attr)->interval;
+  launch_kernel(l, CUDA_KERNEL_loss_scale, 1, WARP, &a);
+}
+
 void launch_count_targets(Launch *l) {
   ScalarArguments a = scalars_of(l);
   a.n = launch_valid(launch_input(l, 0));

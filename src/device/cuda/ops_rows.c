@@ -88,6 +88,12 @@ int fits_norm_grad(const KernelCall *call, Dtype dtype) {
          (!accumulate || call->input[call->ninput - 1].dtype == dtype);
 }
 
+// dy, x and dx are of the kernel's dtype.
+int fits_norm_grad_part(const KernelCall *call, Dtype dtype) {
+  return call->input[0].dtype == dtype && call->input[1].dtype == dtype &&
+         (call->noutput == 1 || call->output[0].dtype == dtype);
+}
+
 size_t cuda_norm_grad_workspace(const Operand *input, const Operand *output, const void *attr, int threads) {
   return (size_t)partial_bytes(rows_of(&input[1]), width_of(&input[1]), 2, input[0].dtype);
 }
@@ -115,6 +121,74 @@ static void launch_norm_grad(Launch *l, const Operand *mean, const Operand *rstd
 }
 void launch_layer_norm_grad(Launch *l) { launch_norm_grad(l, launch_input(l, 3), launch_input(l, 4)); }
 void launch_rms_norm_grad(Launch *l) { launch_norm_grad(l, NULL, launch_input(l, 3)); }
+
+// Parts of norms ------------------------------------------------------------------------------------------------------
+
+// Of rows of x, and of y where there is such.
+static NormPartArguments norm_part_of(Launch *l, const Operand *x) {
+  NormPartArguments a = {.width = width_of(x), .whole = (double)x->map[x->rank - 1].global};
+  a.x = launch_operand(l, "x", x, CUDA_READS);
+  return a;
+}
+
+static void launch_norm_part(Launch *l, CudaKernel kernel, const Operand *x, const NormPartArguments *a) {
+  launch_kernel(l, kernel, rows_of(x), block_threads(a->width), a);
+}
+
+void launch_norm_sum(Launch *l) {
+  const Operand *x = launch_input(l, 0);
+  NormPartArguments a = norm_part_of(l, x);
+  a.squared = ((const NormSumAttr *)l->call->attr)->squares;
+  a.sum = launch_array(l, "sum", launch_input(l, 1), CUDA_READS);
+  a.out = launch_array(l, "out", launch_output(l, 0), CUDA_WRITES);
+  launch_norm_part(l, CUDA_KERNEL_norm_sum, x, &a);
+}
+
+void launch_norm_apply(Launch *l) {
+  const Operand *x = launch_input(l, 0), *sum = launch_input(l, 3);
+  NormPartArguments a = norm_part_of(l, x);
+  a.epsilon = ((const NormAttr *)l->call->attr)->epsilon;
+  a.gain = launch_array(l, "gain", launch_input(l, 1), CUDA_READS);
+  a.bias = launch_array(l, "bias", launch_input(l, 2), CUDA_READS);
+  a.sum = launch_array(l, "sum", sum, CUDA_READS);
+  a.squares = launch_array(l, "squares", launch_input(l, 4), CUDA_READS);
+  a.y = launch_operand(l, "y", launch_output(l, 0), CUDA_WRITES);
+  if (sum->data) a.mean = launch_array(l, "mean", launch_output(l, 1), CUDA_WRITES);
+  a.rstd = launch_array(l, "rstd", launch_output(l, sum->data ? 2 : 1), CUDA_WRITES);
+  launch_norm_part(l, CUDA_KERNEL_norm_apply, x, &a);
+}
+
+// dy, x and what the forward pass knew of its rows, for the next launch.
+static NormPartArguments norm_grad_part_of(Launch *l) {
+  NormPartArguments a = norm_part_of(l, launch_input(l, 1));
+  a.dy = launch_operand(l, "dy", launch_input(l, 0), CUDA_READS);
+  a.gain = launch_array(l, "gain", launch_input(l, 2), CUDA_READS);
+  a.mean = launch_array(l, "mean", launch_input(l, 3), CUDA_READS);
+  a.rstd = launch_array(l, "rstd", launch_input(l, 4), CUDA_READS);
+  return a;
+}
+
+void launch_norm_grad_sums(Launch *l) {
+  NormPartArguments a = norm_grad_part_of(l);
+  a.out = launch_array(l, "out", launch_output(l, 0), CUDA_WRITES);
+  launch_norm_part(l, CUDA_KERNEL_norm_grad_sums, launch_input(l, 1), &a);
+}
+
+// Sums for gain and bias first: dx may lie in the memory of dy.
+void launch_norm_grad_apply(Launch *l) {
+  const KernelCall *call = l->call;
+  const Operand *dy = launch_input(l, 0), *x = launch_input(l, 1), *mean = launch_input(l, 3);
+  ColumnsArguments c = {.rows = rows_of(x), .width = width_of(x), .sums = call->noutput - 1};
+  c.dy = launch_operand(l, "dy", dy, CUDA_READS);
+  c.x = launch_operand(l, "x", x, CUDA_READS);
+  c.mean = launch_array(l, "mean", mean, CUDA_READS);
+  c.rstd = launch_array(l, "rstd", launch_input(l, 4), CUDA_READS);
+  launch_columns(l, &c, (const Operand *[2]){&call->output[1], call->noutput > 2 ? &call->output[2] : NULL});
+  NormPartArguments a = norm_grad_part_of(l);
+  a.sum = launch_array(l, "sums", launch_input(l, 5), CUDA_READS);
+  a.y = launch_operand(l, "dx", launch_output(l, 0), CUDA_WRITES);
+  launch_norm_part(l, CUDA_KERNEL_norm_grad_apply, x, &a);
+}
 
 // Sums of everything --------------------------------------------------------------------------------------------------
 

@@ -52,6 +52,17 @@ typedef struct NormGradArguments {
   int64_t rows, width;
 } NormGradArguments;
 
+// Of rows (rows, width) that are parts of such of `whole` elements. dy, x, y: (rows, width); gain, bias: (width); mean,
+// rstd, sum, squares: (rows), but sums of gradients (rows, 1 or 2), as out then.
+typedef struct NormPartArguments {
+  const void *dy, *x;
+  void *y;
+  Array gain, bias, mean, rstd, sum, squares, out;
+  double epsilon, whole;
+  int64_t width;
+  int32_t squared;
+} NormPartArguments;
+
 // Sums over rows, in two launches: of `each` rows into partial (chunks, sums, width), and of these into out (width).
 // Without x of dy itself; else of dy (x - mean) rstd, and with two sums of dy, too.
 typedef struct ColumnsArguments {
@@ -125,6 +136,58 @@ typedef struct AttentionArguments {
   int64_t b, s, t, g, r, d, all_heads; // all_heads: of a group, on all ranks
   int32_t causal;
 } AttentionArguments;
+
+// x, y, from: rows of (samples, s or t, width); index: (samples, t).
+typedef struct RowsArguments {
+  const void *x;
+  void *y;
+  Array index, from;
+  RowMap map;
+  int64_t s, t, width;
+} RowsArguments;
+
+// q, out (b, s, g, r, d), keys, values (b, c, g, d), requests, positions (b, s), pages (b, n, m)
+typedef struct CacheArguments {
+  Array q, keys, values, requests, positions, out;
+  const int32_t *pages;
+  double scale;
+  int64_t s, c, g, r, d, n, m, page;
+} CacheArguments;
+
+// Attention of the same queries to two sets of keys: out (b, s, heads, d), logsumexp (b, heads, s), of both and merged.
+typedef struct MergeArguments { Array out[3], logsumexp[3]; int64_t s, heads, d; } MergeArguments;
+
+// mask, index, weights (tokens, experts), begins (experts + 1): of compact rows (rows, width) as op/expert_rows.h has
+// them; x, y: these, or (tokens, width).
+typedef struct ExpertArguments {
+  const uint8_t *mask;
+  int32_t *index;
+  int64_t *begins;
+  const void *x;
+  void *y;
+  Array weights, rows;
+  int64_t tokens, experts, width;
+} ExpertArguments;
+
+// As ProductArguments, of each expert: of its rows in a, with its matrix in b (by_rows), or over its rows in both.
+typedef struct ExpertProductArguments {
+  Array a, b, added, out;
+  const int64_t *begins;
+  int64_t experts, rows, columns, depth, a_row, a_depth, b_column, b_depth;
+  int32_t by_rows;
+} ExpertProductArguments;
+
+// logits, weights (or their gradient), dlogits, mask, kept (b, s, experts); tokens: b s, length: s, positions: those of
+// a whole sequence; sums (b, experts, 2); partial: losses.
+typedef struct RouterArguments {
+  Array logits, bias, weights, dlogits, seed, sums, out;
+  uint8_t *mask;
+  const uint8_t *kept;
+  double *partial;
+  double positions;
+  int64_t tokens, length, experts;
+  int32_t choices, normalize;
+} RouterArguments;
 
 typedef enum HeadMode { HEAD_LOSS, HEAD_GRADIENT, HEAD_LOGITS } HeadMode;
 // A chunk of rows, from `first` on. logits (chunk, words), of the dtype of sums; targets, given: of all rows, the

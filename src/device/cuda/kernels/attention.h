@@ -141,3 +141,17 @@ KERNEL(NAME(attention_grad_key), AttentionArguments) {
     PUT(a.dv, BLOCK * a.d + i, dv[c]);
   }
 }
+
+// A block a query of a head. A part that saw no key has weight 0.
+KERNEL(NAME(merge), MergeArguments) {
+  const int64_t position = BLOCK / a.heads, at = (position / a.s * a.heads + BLOCK % a.heads) * a.s + position % a.s;
+  const REAL x = ARRAY(a.logsumexp[0], at), y = ARRAY(a.logsumexp[1], at), most = x > y ? x : y;
+  const int none = most == (REAL)MINUS_INFINITY;
+  const REAL merged = none ? most : most + REAL_LOG(REAL_EXP(x - most) + REAL_EXP(y - most));
+  const REAL of_x = none ? (REAL)0 : REAL_EXP(x - FAULT(kernel_merge_weighs_by_the_greater, merged, most)),
+             of_y = none ? (REAL)0 : REAL_EXP(y - merged);
+  BARRIER(); // all threads have read what the first one writes in place
+  for (int64_t i = BLOCK * a.d + THREAD; i < (BLOCK + 1) * a.d; i += THREADS)
+    PUT(a.out[2], i, of_x * ARRAY(a.out[0], i) + of_y * ARRAY(a.out[1], i));
+  if (THREAD == 0) PUT(a.logsumexp[2], at, merged);
+}

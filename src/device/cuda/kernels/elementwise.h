@@ -80,6 +80,7 @@ INLINE REAL NAME(slope_of)(int kind, REAL x) {
 
 ELEMENTWISE(mul, 2, x * y)
 ELEMENTWISE(scale, 1, (REAL)a.value * x)
+ELEMENTWISE(unscale, 1, x / ARRAY(a.array, 0))
 ELEMENTWISE(activation, 1, NAME(value_of)(a.kind, x))
 ELEMENTWISE(activation_grad, 2, NAME(slope_of)(a.kind, x) * y)
 ELEMENTWISE(gated, 2, NAME(value_of)(a.kind, x) * y)

@@ -1,5 +1,6 @@
 // Embeddings, rotary positions, and the scalars of a step's end.
 #include "device/cuda/kernels/kernel.h"
+#include "op/attributes.h"
 
 KERNEL_MARK(lookups)
 
@@ -42,6 +43,18 @@ KERNEL(clip_f64, ScalarArguments) {
 // step, skip
 KERNEL(advance_f64, ScalarArguments) {
   if (THREAD == 0) array_put_double(a.y[0], 0, SCALAR(a.x[0]) + (SCALAR(a.x[1]) == 0));
+}
+
+// scale, good, skip; n: the interval, 0: the scale stays
+KERNEL(loss_scale_f64, ScalarArguments) {
+  if (THREAD) return;
+  double scale = SCALAR(a.x[0]), good = SCALAR(a.x[1]) + 1;
+  if (!a.n) good = 0;
+  else if (SCALAR(a.x[2]) != 0) scale = scale / 2 > LOSS_SCALE_LEAST ? scale / 2 : LOSS_SCALE_LEAST, good = 0;
+  else if (good >= (double)a.n + FAULT(kernel_loss_scale_grows_late, 0, 1))
+    scale = scale * 2 < LOSS_SCALE_MOST ? scale * 2 : LOSS_SCALE_MOST, good = 0;
+  array_put_double(a.y[0], 0, scale);
+  array_put_double(a.y[1], 0, good);
 }
 
 KERNEL(count_targets_f64, ScalarArguments) {

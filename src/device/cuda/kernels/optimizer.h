@@ -62,4 +62,22 @@ KERNEL(NAME(sgd), OptimizerArguments) {
   }
 }
 
+// moment[0]: the average of gradients
+KERNEL(NAME(lion), OptimizerArguments) {
+  const int skip = array_double(a.skip, 0) != 0;
+  const REAL factor = (REAL)array_double(a.factor, 0), rate = (REAL)array_double(a.rate, 0), beta1 = (REAL)a.beta1,
+             beta2 = (REAL)a.beta2, rest1 = (REAL)(1 - a.beta1), rest2 = (REAL)(1 - a.beta2);
+  EACH_ELEMENT {
+    REAL w = NAME(weight)(&a, i), m = ARRAY(a.moment[0], i);
+    if (!skip) {
+      const REAL g = ARRAY(a.gradient, i) * factor, direction = beta1 * m + rest1 * g;
+      const int sign = (direction > 0) - FAULT(kernel_lion_only_rises, (direction < 0), 0);
+      w -= rate * ((REAL)sign + (REAL)a.decay * w);
+      m = beta2 * m + rest2 * g;
+    }
+    NAME(put_weight)(&a, i, w);
+    PUT(a.new_moment[0], i, m);
+  }
+}
+
 #undef EACH_ELEMENT

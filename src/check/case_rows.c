@@ -1,5 +1,5 @@
 // Every op with odd shapes and attributes.
-#include "case_rows.h"
+#include "check/case_rows.h"
 
 const Row case_rows[] = {
     {"embedding", OP_EMBEDDING, {"f v37 e6", "i37 b2 s5"}, NONE},

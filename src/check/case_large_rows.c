@@ -1,5 +1,5 @@
 // Rows for the fast kernels only.
-#include "case_rows.h"
+#include "check/case_rows.h"
 
 // What only `fuse` makes, and sizes beyond the tiles, chunks and blocks of fast kernels: too slow for finite
 // differences.

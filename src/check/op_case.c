@@ -1,7 +1,7 @@
 // Finds a case's row, and fills its operands.
-#include "cases.h"
-#include "case_rows.h"
-#include "evaluate.h"
+#include "check/op_case.h"
+#include "check/case_rows.h"
+#include "check/evaluate.h"
 #include "base/philox.h"
 #include <math.h>
 #include <stdio.h>
@@ -13,6 +13,7 @@ static const Row *row_at(int i) {
   return i < case_rows_count ? &case_rows[i] : &case_large_rows[i - case_rows_count];
 }
 const char *op_case_name(int i) { return row_at(i)->name; }
+int op_case_may_be(int i, Op op) { return row_at(i)->backward || row_at(i)->op == op; }
 
 static DimName dim_of(char letter) {
   static const char letters[] = "-bsegrdfvpxycnml"; // "-2": a dim without a name
@@ -79,10 +80,10 @@ static double number(const char *text, const Operand *x, PhiloxKey key, int64_t 
   }
 }
 
-static void fill(const Row *row, int k, Operand *x) {
+static void fill(const Row *row, uint64_t seed, int k, Operand *x) {
   char name[96];
   snprintf(name, sizeof name, "%s %d", row->input[k] ? row->name : "doutput", k);
-  PhiloxKey key = philox_key(1, 0, philox_name(name));
+  PhiloxKey key = philox_key(seed, 0, philox_name(name));
   int64_t n = operand_elements(x);
   for (int64_t i = 0; i < n; i++) operand_store(x, i, number(row->input[k] ? row->input[k] : "f", x, key, i));
 }
@@ -96,7 +97,7 @@ static Operand copy_of(const Operand *x) {
 }
 
 // Appends the gradient of the forward node and finds the node that it is about; computes what that node reads.
-static int backward_node(const Row *row, Graph *g, Values *v, const CallParameters *parameters) {
+static int backward_node(const Row *row, uint64_t seed, Graph *g, Values *v, const CallParameters *parameters) {
   Node forward = op_node(g, 0);
   int doutput[CASE_OUTPUTS], dinput[CASE_INPUTS];
   for (int k = 0; k < CASE_OUTPUTS; k++) doutput[k] = -1;
@@ -105,7 +106,7 @@ static int backward_node(const Row *row, Graph *g, Values *v, const CallParamete
   if (tensor_is_compact(&y)) graph_compact(g, doutput[0], y.mask, y.choices);
   values_run(v, 0, 1, parameters);
   v->tensor[doutput[0]] = values_create(v, doutput[0]);
-  fill(row, 7, &v->tensor[doutput[0]]);
+  fill(row, seed, 7, &v->tensor[doutput[0]]);
   op_def(row->op)->gradient(g, 0, doutput, dinput);
   return g->node.count - 1;
 }
@@ -132,7 +133,9 @@ static int updated_input(const Graph *g, const Node *n, int k) {
   }
 }
 
-void op_case_get(int i, Dtype dtype, OpCase *c) {
+void op_case_get(int i, Dtype dtype, OpCase *c) { op_case_seeded(i, dtype, 1, c); }
+
+void op_case_seeded(int i, Dtype dtype, uint64_t seed, OpCase *c) {
   const Row *row = row_at(i);
   *c = (OpCase){.name = row->name, .graph = graph_create(), .storage = row->storage};
   c->parameters = (CallParameters){.seed = 5, .step = 3, .microbatch = 1, .sample_base = 8};
@@ -155,9 +158,9 @@ void op_case_get(int i, Dtype dtype, OpCase *c) {
     for (int k = 0; k < n; k++) {
       if (input[k] < 0 || tensor_is_compact(graph_tensor(g, input[k])) != compact) continue;
       v.tensor[input[k]] = values_create(&v, input[k]);
-      fill(row, k, &v.tensor[input[k]]);
+      fill(row, seed, k, &v.tensor[input[k]]);
     }
-  if (row->backward) c->node = backward_node(row, g, &v, &c->parameters);
+  if (row->backward) c->node = backward_node(row, seed, g, &v, &c->parameters);
   const Node *node = &g->node.data[c->node];
   c->op = node->op;
   c->ninput = node->ninput;

@@ -1,5 +1,5 @@
-// The table of op test cases: every op with odd shapes, attributes and random operands. Tests of the reference kernels
-// and of the fast kernels run over the same rows.
+// The table of cases of ops: every op with odd shapes, attributes and random operands. Tests of the reference kernels
+// and of the fast kernels, and plait check-device run over the same rows.
 #pragma once
 #include "op/op.h"
 
@@ -22,11 +22,14 @@ typedef struct OpCase {
 
 int op_cases_count(void);
 const char *op_case_name(int i);
+int op_case_may_be(int i, Op op); // 0: the case is of another op, which is cheaper to ask than op_case_get
 int op_cases_with_large(void); // rows from op_cases_count() on are larger, for fast kernels
 // Fills row i; `dtype` is that of its floating-point operands (statistics are fp32 or fp64, scalars fp64; with bf16,
 // vectors and accumulators are fp32). The numbers are
 // the same for every dtype, but for rounding. op_case_free after.
 void op_case_get(int i, Dtype dtype, OpCase *c);
+void op_case_seeded(int i, Dtype dtype, uint64_t seed,
+                    OpCase *c); // the same with other numbers; op_case_get has seed 1
 // The same case with operands of its own, which share memory with each other as those of `from` do. The graph stays
 // that of `from`, which must live longer. op_case_free after.
 void op_case_copy(const OpCase *from, OpCase *to);

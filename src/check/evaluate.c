@@ -1,5 +1,5 @@
 // Running graphs with the reference kernels, one rank, no memory plan.
-#include "evaluate.h"
+#include "check/evaluate.h"
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,4 +1,4 @@
-// The rows of the table of op test cases (cases.h).
+// The rows of the table of op test cases (op_case.h).
 #pragma once
 #include "op/op.h"
 

@@ -1,0 +1,120 @@
+// Routers of experts, in double: what they choose is to be what the reference chooses. A thread a token.
+#include "device/cuda/kernels/kernel.h"
+
+KERNEL_MARK(router)
+
+// The softmax of a token's logits, whose row begins at `at`: the probability of one expert is exp(logit - most) / sum.
+typedef struct Softmax { double most, sum; } Softmax;
+INLINE Softmax softmax_of(const RouterArguments *a, int64_t at) {
+  Softmax s = {MINUS_INFINITY, 0};
+  for (int64_t i = 0; i < a->experts; i++) s.most = fmax(s.most, array_double(a->logits, at + i));
+  for (int64_t i = 0; i < a->experts; i++) s.sum += exp(array_double(a->logits, at + i) - s.most);
+  return s;
+}
+INLINE double probability(const RouterArguments *a, const Softmax *s, int64_t i) {
+  return exp(array_double(a->logits, i) - s->most) / s->sum;
+}
+#define TOKEN (BLOCK * THREADS + THREAD)
+
+// The `choices` experts of the largest probability + bias, of equal ones the lower.
+KERNEL(route_f64, RouterArguments) {
+  const int64_t at = TOKEN * a.experts;
+  if (TOKEN >= a.tokens) return;
+  const Softmax s = softmax_of(&a, at);
+  double total = 0;
+  for (int64_t i = 0; i < a.experts; i++) a.mask[at + i] = 0;
+  for (int k = 0; k < a.choices; k++) {
+    int64_t best = -1;
+    double most = 0;
+    for (int64_t i = 0; i < a.experts; i++) {
+      if (FAULT(kernel_an_expert_is_chosen_twice, a.mask[at + i], 0)) continue;
+      const double score = probability(&a, &s, at + i) + (a.bias.data ? array_double(a.bias, i) : 0);
+      if (best < 0 || score > most) best = i, most = score;
+    }
+    a.mask[at + best] = 1;
+    total += probability(&a, &s, at + best);
+  }
+  for (int64_t i = 0; i < a.experts; i++)
+    array_put_double(a.weights, at + i, a.mask[at + i] ? probability(&a, &s, at + i) / (a.normalize ? total : 1) : 0);
+}
+
+KERNEL(route_grad_f64, RouterArguments) {
+  const int64_t at = TOKEN * a.experts;
+  if (TOKEN >= a.tokens) return;
+  const Softmax s = softmax_of(&a, at);
+  double sum = 0, dot = 0;
+  for (int64_t i = 0; i < a.experts; i++)
+    if (a.mask[at + i]) sum += probability(&a, &s, at + i);
+  if (!a.normalize) sum = 1;
+  for (int64_t i = 0; i < a.experts; i++)
+    if (a.mask[at + i]) dot += probability(&a, &s, at + i) / sum * array_double(a.weights, at + i);
+  for (int64_t i = 0; i < a.experts; i++) {
+    const double p = a.normalize && !a.mask[at + i] ? 0 : probability(&a, &s, at + i) / sum;
+    array_put_double(a.dlogits, at + i, p * ((a.mask[at + i] ? array_double(a.weights, at + i) : 0) - dot));
+  }
+}
+
+// A block for each of the two masks and expert.
+KERNEL(router_load_f64, RouterArguments) {
+  SHARED(double, scratch, WARP);
+  const uint8_t *mask = BLOCK >= a.experts && a.kept ? a.kept : a.mask;
+  double count = 0;
+  for (int64_t t = THREAD; t < a.tokens; t += THREADS) count += mask[t * a.experts + BLOCK % a.experts];
+  count = block_sum_f64(count, scratch);
+  if (THREAD == 0) array_put_double(a.out, BLOCK, count);
+}
+
+// Losses of a block's tokens, over the positions of a whole sequence, into partial.
+KERNEL(router_z_f64, RouterArguments) {
+  SHARED(double, scratch, WARP);
+  const int64_t at = TOKEN * a.experts;
+  double loss = 0;
+  if (TOKEN < a.tokens) {
+    const Softmax s = softmax_of(&a, at);
+    const double logsumexp = s.most + log(s.sum), slope = array_double(a.seed, 0) * 2 * logsumexp / a.positions;
+    loss = logsumexp * logsumexp / a.positions;
+    for (int64_t i = 0; i < a.experts; i++)
+      array_put_double(a.dlogits, at + i, slope * exp(array_double(a.logits, at + i) - logsumexp));
+  }
+  loss = block_sum_f64(loss, scratch);
+  if (THREAD == 0) a.partial[BLOCK] = loss;
+}
+
+// Sums over positions of choices and of probabilities, into out (b, experts, 2). A block a sequence and expert.
+KERNEL(router_sums_f64, RouterArguments) {
+  SHARED(double, scratch, WARP);
+  const int64_t first = BLOCK / a.experts * a.length, expert = BLOCK % a.experts;
+  double chosen = 0, sum = 0;
+  for (int64_t t = first + THREAD; t < first + a.length; t += THREADS) {
+    const Softmax s = softmax_of(&a, t * a.experts);
+    chosen += a.mask[t * a.experts + expert];
+    sum += probability(&a, &s, t * a.experts + expert);
+  }
+  chosen = block_sum_f64(chosen, scratch);
+  sum = block_sum_f64(sum, scratch);
+  if (THREAD) return;
+  array_put_double(a.out, 2 * BLOCK, chosen);
+  array_put_double(a.out, 2 * BLOCK + 1, sum);
+}
+
+// From sums (b, experts, 2): the loss of each sequence into partial (b), by the first thread of those that it has, and
+// dlogits. A block has tokens of one sequence.
+KERNEL(router_balance_f64, RouterArguments) {
+  const int64_t blocks = (a.length + THREADS - 1) / THREADS, b = BLOCK / blocks, from = BLOCK % blocks * THREADS + THREAD;
+  const double scale = (double)a.experts / (a.positions * a.positions), seed = array_double(a.seed, 0);
+  const int64_t sums = b * a.experts * 2;
+  if (from == 0) {
+    double loss = 0;
+    for (int64_t i = 0; i < a.experts; i++)
+      loss += array_double(a.sums, sums + 2 * i) * array_double(a.sums, sums + 2 * i + 1);
+    a.partial[b] = scale * loss;
+  }
+  if (from >= a.length) return;
+  const int64_t at = (b * a.length + from) * a.experts;
+  const Softmax s = softmax_of(&a, at);
+  double mean = 0;
+  for (int64_t i = 0; i < a.experts; i++) mean += array_double(a.sums, sums + 2 * i) * probability(&a, &s, at + i);
+  for (int64_t i = 0; i < a.experts; i++)
+    array_put_double(a.dlogits, at + i, seed * scale * probability(&a, &s, at + i) *
+                                            (array_double(a.sums, sums + 2 * i) - FAULT(kernel_balance_gradient, mean, 0)));
+}
