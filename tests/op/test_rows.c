@@ -158,6 +158,7 @@ static void product_rows(CpuLevel level, Dtype dtype, Team *team) {
   static const ProductCase of[] = {
       {{.kind = MATMUL_NT, .m = 1, .n = 1, .k = 1}, 0, 40},
       {{.kind = MATMUL_NT, .m = 1, .n = 1, .k = 1}, 0, 1100},
+      {{.kind = MATMUL_NT, .m = 1, .n = 1, .k = 1}, 0, 1024}, // columns of B collide in a cache
       {{.kind = MATMUL_NN, .m = 1, .n = 1, .k = 1}, 0, 1100},
       {{.kind = MATMUL_NN, .m = 1, .n = 1, .k = 1, .accumulate = 1}, 1, 1100},
       {{.kind = MATMUL_TN, .m = 1, .n = 1, .k = 1}, 1, 1100},

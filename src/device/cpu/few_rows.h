@@ -10,6 +10,7 @@ enum {
   TYPED(FEW_VECTORS) = 4,                          // of a panel's columns: as many chains for a row
   TYPED(FEW_COLUMNS) = TYPED(FEW_VECTORS) * WIDTH, // of a panel
   TYPED(FEW_DEPTH) = 8,                            // of k at a time
+  TYPED(FEW_TOGETHER) = 4,                         // rows whose sums are in registers beside the lines
   TYPED(FEW_LINE) = 64 / (int)sizeof(ELEMENT)      // of k: a line of a cache
 };
 
@@ -56,13 +57,15 @@ static void TYPED(few_edge)(V line[TYPED(FEW_DEPTH)], const ELEMENT *b, int64_t 
   }
 }
 
-// Each row of x (rows, FEW_DEPTH) by the lines: sums of a vector of columns, FEW_VECTORS apart, continue.
-INLINE void TYPED(few_chains)(V *sum, const REAL *x, const V *line, int64_t depth, int64_t rows) {
-  for (int64_t r = 0; r < rows; r++, x += TYPED(FEW_DEPTH)) {
-    V t = sum[r * TYPED(FEW_VECTORS)];
-    UNROLL for (int64_t i = 0; i < depth; i++) t = MATH(fma)(MATH(splat)(x[i]), line[i], t);
-    sum[r * TYPED(FEW_VECTORS)] = t;
-  }
+// `rows` (a constant) rows of x (rows, FEW_DEPTH) by the lines: sums of a vector of columns, FEW_VECTORS apart,
+// continue. Chains of several rows advance together, so that none waits for its last product alone.
+INLINE void TYPED(few_chains)(V *sum, const REAL *x, const V *line, int rows) {
+  V t[TYPED(FEW_TOGETHER)];
+  UNROLL for (int r = 0; r < rows; r++) t[r] = sum[r * TYPED(FEW_VECTORS)];
+  UNROLL for (int i = 0; i < TYPED(FEW_DEPTH); i++)
+    UNROLL for (int r = 0; r < rows; r++)
+      t[r] = MATH(fma)(MATH(splat)(x[r * TYPED(FEW_DEPTH) + i]), line[i], t[r]);
+  UNROLL for (int r = 0; r < rows; r++) sum[r * TYPED(FEW_VECTORS)] = t[r];
 }
 
 // The panel that is read next is fetched meanwhile in the order of its addresses, as much as is read: the lines of a
@@ -77,22 +80,48 @@ INLINE void TYPED(few_fetch)(TYPED(FewAhead) *ahead, const TYPED(FewRows) *q) {
   }
 }
 
-// FEW_DEPTH of k for all columns of a panel; `rows` is a constant where it is 1.
-INLINE void TYPED(few_step)(V *sum, const TYPED(FewRows) *q, TYPED(FewAhead) *ahead, int64_t k, int64_t rows) {
+// FEW_DEPTH of k for all columns of a panel, which lie at b, `column` apart; `rows` is a constant where it is 1.
+INLINE void TYPED(few_step)(V *sum, const TYPED(FewRows) *q, TYPED(FewAhead) *ahead, int64_t k, const ELEMENT *b,
+                            int64_t column, int64_t rows) {
   REAL x[TYPED(FEW_MOST) * TYPED(FEW_DEPTH)];
-  const ELEMENT *b = q->b + k;
   for (int64_t r = 0; r < rows; r++)
     UNROLL for (int i = 0; i < TYPED(FEW_DEPTH); i++)
       x[r * TYPED(FEW_DEPTH) + i] = TYPED(widen)(q->a[r * q->a_row + k + i]);
-  for (int v = 0; v < TYPED(FEW_VECTORS); v++, b += WIDTH * q->b_column) {
+  for (int v = 0; v < TYPED(FEW_VECTORS); v++, b += WIDTH * column) {
     V line[TYPED(FEW_DEPTH)];
-    int64_t left = q->columns - v * WIDTH;
+    int64_t left = q->columns - v * WIDTH, r = 0;
     if (left <= 0) break;
     TYPED(few_fetch)(ahead, q);
-    if (left >= WIDTH) TYPED(few_lines)(line, b, q->b_column);
-    else TYPED(few_edge)(line, b, q->b_column, TYPED(FEW_DEPTH), left);
-    TYPED(few_chains)(sum + v, x, line, TYPED(FEW_DEPTH), rows);
+    if (left >= WIDTH) TYPED(few_lines)(line, b, column);
+    else TYPED(few_edge)(line, b, column, TYPED(FEW_DEPTH), left);
+    for (; r + TYPED(FEW_TOGETHER) <= rows; r += TYPED(FEW_TOGETHER))
+      TYPED(few_chains)(sum + v + r * TYPED(FEW_VECTORS), x + r * TYPED(FEW_DEPTH), line, TYPED(FEW_TOGETHER));
+    for (; r + 2 <= rows; r += 2)
+      TYPED(few_chains)(sum + v + r * TYPED(FEW_VECTORS), x + r * TYPED(FEW_DEPTH), line, 2);
+    for (; r < rows; r++) TYPED(few_chains)(sum + v + r * TYPED(FEW_VECTORS), x + r * TYPED(FEW_DEPTH), line, 1);
   }
+}
+INLINE void TYPED(few_steps)(V *sum, const TYPED(FewRows) *q, TYPED(FewAhead) *ahead, int64_t k, int64_t end,
+                             const ELEMENT *b, int64_t column) {
+  for (; k < end; k += TYPED(FEW_DEPTH), b += TYPED(FEW_DEPTH)) {
+    if (q->rows == 1) TYPED(few_step)(sum, q, ahead, k, b, column, 1);
+    else TYPED(few_step)(sum, q, ahead, k, b, column, q->rows);
+  }
+}
+
+// Columns of B whose distance is a multiple of 2048 B lie in two sets of a first-level cache, and push each other out
+// before their lines are read to the end. A line of each of them is copied at a time. The sums are the same.
+INLINE int TYPED(few_collide)(const TYPED(FewRows) *q) { return q->b_column * (int64_t)sizeof(ELEMENT) % 2048 == 0; }
+static int64_t TYPED(few_copied)(V *sum, const TYPED(FewRows) *q, TYPED(FewAhead) *ahead) {
+  ELEMENT lines[TYPED(FEW_COLUMNS) * TYPED(FEW_LINE)] __attribute__((aligned(64)));
+  int64_t k = 0;
+  for (; k + TYPED(FEW_LINE) <= q->depth; k += TYPED(FEW_LINE)) {
+    for (int64_t j = 0; j < q->columns; j++)
+      memcpy(lines + j * TYPED(FEW_LINE), q->b + j * q->b_column + FAULT(few_rows_copy_the_first_line, k, 0),
+             sizeof *lines * TYPED(FEW_LINE));
+    TYPED(few_steps)(sum, q, ahead, k, k + TYPED(FEW_LINE), lines, TYPED(FEW_LINE));
+  }
+  return k;
 }
 
 // The rest of k.
@@ -112,12 +141,11 @@ static void TYPED(few_rest)(V *sum, const TYPED(FewRows) *q, int64_t k) {
 static void TYPED(few_rows)(const TYPED(FewRows) *q, REAL *sums) {
   V sum[TYPED(FEW_MOST) * TYPED(FEW_VECTORS)];
   TYPED(FewAhead) ahead = {.at = q->b + TYPED(FEW_COLUMNS) * q->b_column};
-  int64_t k = 0;
+  int64_t k = 0, whole = q->depth / TYPED(FEW_DEPTH) * TYPED(FEW_DEPTH);
   for (int64_t i = 0; i < q->rows * TYPED(FEW_VECTORS); i++) sum[i] = (V){0};
-  for (; k + TYPED(FEW_DEPTH) <= q->depth; k += TYPED(FEW_DEPTH)) {
-    if (q->rows == 1) TYPED(few_step)(sum, q, &ahead, k, 1);
-    else TYPED(few_step)(sum, q, &ahead, k, q->rows);
-  }
+  if (TYPED(few_collide)(q)) k = TYPED(few_copied)(sum, q, &ahead);
+  TYPED(few_steps)(sum, q, &ahead, k, whole, q->b + k, q->b_column);
+  k = whole;
   if (k < q->depth) TYPED(few_rest)(sum, q, k);
   for (int64_t i = 0; i < q->rows * TYPED(FEW_VECTORS); i++) MATH(store)(sums + i * WIDTH, sum[i]);
 }
