@@ -85,16 +85,15 @@ KERNEL(router_sums_f64, RouterArguments) {
   SHARED(double, scratch, WARP);
   const int64_t first = BLOCK / a.experts * a.length, expert = BLOCK % a.experts;
   double chosen = 0, sum = 0;
+  for (int64_t t = first + THREAD; t < first + a.length; t += THREADS) chosen += a.mask[t * a.experts + expert];
+  chosen = block_sum_f64(chosen, scratch);
+  if (THREAD == 0) array_put_double(a.out, 2 * BLOCK, chosen);
   for (int64_t t = first + THREAD; t < first + a.length; t += THREADS) {
     const Softmax s = softmax_of(&a, t * a.experts);
-    chosen += a.mask[t * a.experts + expert];
     sum += probability(&a, &s, t * a.experts + expert);
   }
-  chosen = block_sum_f64(chosen, scratch);
   sum = block_sum_f64(sum, scratch);
-  if (THREAD) return;
-  array_put_double(a.out, 2 * BLOCK, chosen);
-  array_put_double(a.out, 2 * BLOCK + 1, sum);
+  if (THREAD == 0) array_put_double(a.out, 2 * BLOCK + 1, sum);
 }
 
 // From sums (b, experts, 2): the loss of each sequence into partial (b), by the first thread of those that it has, and
