@@ -83,18 +83,20 @@ KERNEL(router_z_f64, RouterArguments) {
 // Sums over positions of choices and of probabilities, into out (b, experts, 2). A block a sequence and expert.
 KERNEL(router_sums_f64, RouterArguments) {
   SHARED(double, scratch, WARP);
-  const int64_t first = BLOCK / a.experts * a.length, expert = BLOCK % a.experts;
-  double chosen = 0, sum = 0;
-  for (int64_t t = first + THREAD; t < first + a.length; t += THREADS) {
-    const Softmax s = softmax_of(&a, t * a.experts);
-    chosen += a.mask[t * a.experts + expert];
-    sum += probability(&a, &s, t * a.experts + expert);
-  }
-  chosen = block_sum_f64(chosen, scratch);
+  const uint32_t experts = (uint32_t)a.experts, expert = (uint32_t)BLOCK % experts;
+  const int64_t first = (uint32_t)BLOCK / experts * a.length * experts;
+  double sum = 0;
+  for (int t = THREAD; t < (int)a.length; t += THREADS) sum += a.mask[first + t * (int64_t)experts + expert];
   sum = block_sum_f64(sum, scratch);
-  if (THREAD) return;
-  array_put_double(a.out, 2 * BLOCK, chosen);
-  array_put_double(a.out, 2 * BLOCK + 1, sum);
+  if (THREAD == 0) array_put_double(a.out, 2 * BLOCK, sum);
+  sum = 0;
+  for (int t = THREAD; t < (int)a.length; t += THREADS) {
+    const int64_t at = first + t * (int64_t)experts;
+    const Softmax s = softmax_of(&a, at);
+    sum += probability(&a, &s, at + expert);
+  }
+  sum = block_sum_f64(sum, scratch);
+  if (THREAD == 0) array_put_double(a.out, 2 * BLOCK + 1, sum);
 }
 
 // From sums (b, experts, 2): the loss of each sequence into partial (b), by the first thread of those that it has, and
