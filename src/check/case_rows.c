@@ -378,6 +378,7 @@ const Row case_rows[] = {
     {"clip learning rate", OP_CLIP, {"D", "-", "D"}, ATTR(ClipAttr, 0.25)},
     {"loss_scale", OP_LOSS_SCALE, {"D", "D", "Z"}, ATTR(LossScaleAttr, 100), .update = 1},
     {"loss_scale grows", OP_LOSS_SCALE, {"D", "D", "Z"}, ATTR(LossScaleAttr, 1), .update = 1},
+    {"loss_scale just grows", OP_LOSS_SCALE, {"D", "O", "Z"}, ATTR(LossScaleAttr, 2), .update = 1},
     {"loss_scale fixed", OP_LOSS_SCALE, {"D", "D", "O"}, ATTR(LossScaleAttr, 0), .update = 1},
     {"loss_scale skip", OP_LOSS_SCALE, {"D", "D", "O"}, ATTR(LossScaleAttr, 100), .update = 1},
     {"unscale", OP_UNSCALE, {"f v7 e5", "D"}, NONE, .storage = 1},
