@@ -163,7 +163,7 @@ const Row case_rows[] = {
      NONE},
     {"rope", OP_ROPE, {"f b2 s7 g2 r3 d6", "p b2 s7"}, ATTR(RopeAttr, .theta = 10000)},
     {"rope keys inverse", OP_ROPE, {"f b3 s4 g2 d8", "p b3 s4"}, ATTR(RopeAttr, .theta = 500000, .inverse = 1)},
-    {"rope llama 3", OP_ROPE, {"f b2 s6 g2 d16", "p b2 s6"}, ATTR(RopeAttr, 500, 0, 1, 8, 1, 4, 64)},
+    {"rope scaled by length", OP_ROPE, {"f b2 s6 g2 d16", "p b2 s6"}, ATTR(RopeAttr, 500, 0, 1, 8, 1, 4, 64)},
     {"rope linear", OP_ROPE, {"f b2 s6 g2 d4", "p b2 s6"}, ATTR(RopeAttr, .theta = 10000, .scaling = 2, .factor = 4)},
 #define ATTENTION_ROWS(name, backward_flag)                                                                            \
   {name " causal documents",                                                                                           \

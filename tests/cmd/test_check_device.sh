@@ -1,6 +1,6 @@
 #!/bin/bash
 # tier 1; rooms check device
-# needs emulated_cuda
+# needs emulated_cublaslt
 # plait check-device: a table of errors, by the emulated driver and on the CPU; and what it says of a device that fails.
 . "$SOURCE/tests/script.sh"
 export PLAIT_CUDA_DRIVER=${PLAIT%/*}/libemulated_cuda.so
@@ -10,6 +10,8 @@ expect 0 '^rms_norm +[0-9.]+$' "$PLAIT" check-device --backend cpu --quick --op 
 PLAIT_EMULATED_FAILS='launch 3' expect 1 '^WRONG rms_norm fp32: rms_norm.*CUDA_ERROR' "$PLAIT" check-device --quick --op rms_norm --dtypes fp32 --seed 4
 grep -qx '  again: plait check-device --backend cuda --seed 4 --quick --op rms_norm --dtypes fp32' "$work/output" || fail "nothing repeats it"
 grep -qx 'not all was reached' "$work/output" || fail "it does not say that there is more"
+PLAIT_CUDA_LIBRARIES=${PLAIT%/*}/emulated expect 0 '^matmul +[0-9.]+$' "$PLAIT" check-device --quick --op matmul --dtypes bf16
+grep -q '^note' "$work/output" && fail "a product by cuBLASLt's double is not used"
 PLAIT_CUDA_HOST=all refuse 1 'nothing was checked: .* PLAIT_CUDA_HOST' "$PLAIT" check-device --quick --op rms_norm
 refuse 1 'nothing was checked: .* einsum' "$PLAIT" check-device --quick --op einsum
 refuse 2 '--op matmull: .* did you mean matmul' "$PLAIT" check-device --op matmull

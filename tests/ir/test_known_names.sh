@@ -15,7 +15,7 @@ case $prefixes in *gradient*dump*) ;; *) echo "FAILED: the table was not read: $
 # Lines of a source folder that have one of the names or prefixes as a string, without comments and without the allowed uses.
 literals() {
   (cd "$1" && grep -rnE "\"(($names)\"|($prefixes)[\".])" . --include=*.c --include=*.h --include=*.def) |
-    grep -vE '^\./(serve|chat|grammar)/|^\./(ir/(known|inputs)\.def|recipe/(recipe[a-z_]*\.(c|def)|layouts\.def)):' |
+    grep -vE '^\./(serve|chat|grammar|check)/|^\./(ir/(known|inputs)\.def|recipe/(recipe[a-z_]*\.(c|def)|layouts\.def)):' |
     sed -E -e 's,//.*,,' -e "s/launch_(array|operand|bytes)\([^\"]*\"($names|$prefixes)\"//" \
       -e "s/(op_[a-z_]+|graph_output|graph_node)\([^\"]*\"($names|$prefixes)\"//g" \
       -e "s/(metrics_(real|integer)|add_field|json_object_get|json_object_set_new)\([^\"]*\"($names)\"//g" -e "s/json_pack\(.*//" \

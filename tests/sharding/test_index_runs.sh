@@ -2,7 +2,8 @@
 # What a rank holds of a dim may be several runs. Only those who make IndexMaps and go through them read the runs; everyone else goes
 # through boxes (sharding/shard.h) or maps one index (op/op.h).
 cd "$SOURCE/src" || exit 1
-allowed='sharding/placement.c
+allowed='check/op_variant.c
+sharding/placement.c
 sharding/shard.c
 device/cuda/launch.c
 op/op.h
