@@ -283,6 +283,7 @@ static void name_what(LaunchedJob *job, const Asked *a, char *const *program) {
 }
 
 static bool is_plait(const char *program) {
+  if (!program) return false; // an error has said so
   const char *slash = strrchr(program, '/');
   return !strcmp(slash ? slash + 1 : program, "plait");
 }

@@ -99,7 +99,7 @@ static const Machine machines[] = {
     {1e6, 1e9, 1e9, 1e-9}, // links for nothing
     {1e6, 1e9, 1e6, 1e-4}, // dear links
     {1e9, 1e9, 1e6, 1e-2}, // dearer than computing
-    {1e6, 20e3, 1e8, 1e-7}, // little memory
+    {1e6, (64 << 20) + 20e3, 1e8, 1e-7}, // little memory beside the workspace of products
 };
 enum { MACHINES = sizeof machines / sizeof *machines };
 
@@ -422,8 +422,8 @@ static void what_is_wrong_is_said(void **state) {
           "schedule is \"1f2b\"");
   refused(g, NULL, &(PlaitPlanOptions){.cluster = cluster, .memory_bytes = 900}, PLAIT_INFEASIBLE,
           "nothing fits on 8 ranks: the nearest plan (pp=");
-  refused(g, NULL, &(PlaitPlanOptions){.cluster = cluster, .ranks = 1, .memory_bytes = 20e3}, PLAIT_INFEASIBLE,
-          "ranks of this cluster would do");
+  refused(g, NULL, &(PlaitPlanOptions){.cluster = cluster, .ranks = 1, .memory_bytes = (64 << 20) + 20e3},
+          PLAIT_INFEASIBLE, "ranks of this cluster would do");
   PlaitGraph *large = build_transformer();
   refused(large, NULL, &(PlaitPlanOptions){.cluster = cluster, .exhaustive = 1}, PLAIT_BAD_INPUT,
           "exhaustive is for small graphs");
