@@ -17,6 +17,7 @@ enum {
 typedef struct ProductKey {
   int64_t rows, columns, depth, a_step, b_step;
   int32_t a_transposed, b_transposed, dtype, out, bias, a_aligned, b_aligned, out_aligned, bias_aligned;
+  int32_t unused; // 0; without it there would be padding, and keys are compared by their bytes
 } ProductKey;
 typedef struct ProductKeys { Vec(ProductKey) list; } ProductKeys;
 
