@@ -142,6 +142,7 @@ done
 PLAIT_CUDA_DRIVER=/nowhere.so PLAIT_CUDA_HOST=all expect 0 'run on the host, for cuda has none for them: all ops' "$PLAIT" plan recipe.yaml run.backend=cuda
 PLAIT_CUDA_DRIVER=/nowhere.so expect 0 'run on the host, for cuda has none for them: muon_momentum in fp32, ' "$PLAIT" plan recipe.yaml run.backend=cuda optimizer.name=muon
 
+export COLUMNS=400 # sentences stay on one line, however long paths are
 expect 0 '^ok  CUDA ' env PLAIT_EMULATED_DEVICES=2 "$PLAIT" doctor
 tr -s ' \n' ' ' <output | grep -qE 'libemulated_cuda.so is one for CUDA 12.0 and older, with 2 devices .*ok GPU 1: emulated device, compute capability 9.0, 2 multiprocessors, 4.29 GB of' || fail "doctor does not show the second device: $(cat output)"
 expect 0 'cuBLASLt +there is no libcublasLt.so.12 of the emulator' "$PLAIT" doctor
