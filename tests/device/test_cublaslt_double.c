@@ -133,6 +133,8 @@ static void any_reduction(void) {
 static void default_stream(void) { stream = NULL, multiply_at(A_AT, B_AT, D_AT); }
 static void freed_early(void) { multiply_at(A_AT, B_AT, D_AT), d->cuMemFree_v2(memory); }
 static void bias_in_fp64(void) { // which it lacks, as the real one does
+  blas->cublasLtMatmulDescDestroy(product);
+  blas->cublasLtMatrixLayoutDestroy(a), blas->cublasLtMatrixLayoutDestroy(b), blas->cublasLtMatrixLayoutDestroy(out);
   blas->cublasLtMatmulDescCreate(&product, BLAS_SUMS_F64, BLAS_F64);
   set_int(BLAS_IS_A_TRANSPOSED, BLAS_TRANSPOSED), set_int(BLAS_IS_EPILOGUE, BLAS_ADDS_BIAS);
   blas->cublasLtMatrixLayoutCreate(&a, BLAS_F64, K, M, K), blas->cublasLtMatrixLayoutCreate(&b, BLAS_F64, K, N, K);
