@@ -119,7 +119,7 @@ static void describe(const Verify *v, const Observation *o, char *text, size_t s
   char where[64] = "";
   if (n->region == REGION_MICRO)
     snprintf(where, sizeof where, ", %s of microbatch %d", phase_name(n->phase), o->microbatch);
-  snprintf(text, size, "%s %.80s%s", op_name(n->op), n->name, where);
+  snprintf(text, size, "%s %.60s%s", op_name(n->op), n->name, where);
 }
 
 static void after(Verify *v, const Observation *o) {
