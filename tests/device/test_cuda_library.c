@@ -25,7 +25,7 @@ static void has_a_version(void **state) {
   assert_string_equal(blas->cublasLtGetStatusName(BLAS_BAD_VALUE), "CUBLAS_STATUS_INVALID_VALUE");
 }
 
-// Where there is no device it says so, with a status of which plait makes a sentence.
+// Without a device it returns a status, which plait turns into a sentence.
 static void needs_a_device(void **state) {
   BlasHandle handle;
   if (!access("/dev/nvidia0", F_OK)) return;
