@@ -99,7 +99,7 @@ void *launch_operand(Launch *l, const char *name, const Operand *x, unsigned mod
 }
 
 Array launch_array(Launch *l, const char *name, const Operand *x, unsigned mode) {
-  return (Array){launch_operand(l, name, x, mode), (int32_t)x->dtype};
+  return (Array){launch_operand(l, name, x, mode), x->dtype};
 }
 
 int block_threads(int64_t n) {

@@ -42,12 +42,12 @@ typedef struct Head {
 static Array rows_from(const Head *h, const Operand *x, int64_t width, const char *name, unsigned mode) {
   char *at = (char *)x->data + h->first * width * (int64_t)dtype_size(x->dtype);
   return (Array){launch_bytes(h->l, name, at, h->count * width * (int64_t)dtype_size(x->dtype), mode),
-                 (int32_t)x->dtype};
+                 x->dtype};
 }
 
 static Array logits_of(const Head *h, unsigned mode) {
   return (Array){launch_bytes(h->l, "logits", h->a.logits, h->count * h->row_bytes, mode),
-                 (int32_t)sum_dtype(h->l->dtype)};
+                 sum_dtype(h->l->dtype)};
 }
 
 static void make_logits(Head *h) {
@@ -61,7 +61,7 @@ static void make_logits(Head *h) {
 
 static Array narrow_of(const Head *h, unsigned mode) {
   int64_t bytes = h->narrow ? h->count * h->words * (int64_t)dtype_size(h->l->dtype) : 0;
-  return (Array){launch_bytes(h->l, "narrow logits", h->narrow, bytes, mode), (int32_t)h->l->dtype};
+  return (Array){launch_bytes(h->l, "narrow logits", h->narrow, bytes, mode), h->l->dtype};
 }
 
 // Gradients of logits, as products read them: both operands of a library's have one dtype.
@@ -120,12 +120,12 @@ static Head head_of(Launch *l) {
   const Operand *in = l->call->input;
   Head h = {.l = l, .x = &in[0], .w = &in[1], .rows = rows_of(in), .words = words_of(in), .e = in[1].size[1]};
   h.row_bytes = h.words * sum_bytes(l->dtype);
-  h.a = (HeadArguments){.targets = {in[2].data, (int32_t)in[2].dtype}, .map = launch_map(&in[1].map[0]),
+  h.a = (HeadArguments){.targets = {in[2].data, in[2].dtype}, .map = launch_map(&in[1].map[0]),
                         .words = h.words, .mode = HEAD_LOSS};
   return h;
 }
 
-static Array array_of(const Operand *x) { return (Array){x->data, (int32_t)x->dtype}; }
+static Array array_of(const Operand *x) { return (Array){x->data, x->dtype}; }
 
 // Names what the op gives and is given, by its place among the operands (op/linear_cross_entropy.c).
 static void name_operands(Head *h, Op op) {

@@ -3,11 +3,18 @@
 #pragma once
 #include "base/dtype.h"
 
+// Without padding, whose bytes are left from what was there before: the emulated driver takes each eight bytes that are
+// an address in a device's memory for one.
+#if defined(__GNUC__) && !defined(__CUDACC__)
+#pragma GCC diagnostic push
+#pragma GCC diagnostic error "-Wpadded"
+#endif
+
 enum { BLOCK_THREADS = 256, WARP = 32, ATTENTION_THREADS = 128, ATTENTION_WIDTH = 256, MOST_TERMS = 8 };
 enum { TILE = 64, TILE_DEPTH = 16 }; // of a product: a block makes TILE × TILE elements
 
 // A tensor whose dtype the kernel learns when it runs; data NULL: absent.
-typedef struct Array { void *data; int32_t dtype; } Array;
+typedef struct Array { void *data; int64_t dtype; } Array;
 
 // As IndexMap (op/op.h) has it, of one dim.
 typedef struct RowMap { int64_t valid, runs, local[2], global[2]; } RowMap;
@@ -60,7 +67,7 @@ typedef struct NormPartArguments {
   Array gain, bias, mean, rstd, sum, squares, out;
   double epsilon, whole;
   int64_t width;
-  int32_t squared;
+  int64_t squared;
 } NormPartArguments;
 
 // Sums over rows, in two launches: of `each` rows into partial (chunks, sums, width), and of these into out (width).
@@ -70,7 +77,7 @@ typedef struct ColumnsArguments {
   Array mean, rstd, out[2];
   void *partial; // of the dtype of sums
   int64_t rows, width, each, chunks;
-  int32_t sums;
+  int64_t sums;
 } ColumnsArguments;
 
 // Of n elements of x, `each` a block, into partial (blocks), and of these into out.
@@ -132,7 +139,7 @@ typedef struct TrialArguments {
   double *worst, unit, bound;
   int64_t n;
   uint64_t seed;
-  int32_t magnitudes;
+  int64_t magnitudes;
 } TrialArguments;
 
 // q, out, dout, dq (b, s, g, r, d), k, v, dk, dv (b, t, g, d), logsumexp (b, g, r, s), delta (b, s, g, r): Σ dout out
@@ -144,7 +151,7 @@ typedef struct AttentionArguments {
   MaskArguments mask; // probability 0: none
   double scale;
   int64_t b, s, t, g, r, d, all_heads; // all_heads: of a group, on all ranks
-  int32_t causal;
+  int64_t causal;
 } AttentionArguments;
 
 // x, y, from: rows of (samples, s or t, width); index: (samples, t).
@@ -184,7 +191,7 @@ typedef struct ExpertProductArguments {
   Array a, b, added, out;
   const int64_t *begins;
   int64_t experts, rows, columns, depth, a_row, a_depth, b_column, b_depth;
-  int32_t by_rows;
+  int64_t by_rows;
 } ExpertProductArguments;
 
 // logits, weights (or their gradient), dlogits, mask, kept (b, s, experts); tokens: b s, length: s, positions: those of
@@ -209,5 +216,9 @@ typedef struct HeadArguments {
   Array targets, seed, given[3], stored[3], dlogits;
   RowMap map;
   int64_t first, words;
-  int32_t mode;
+  int64_t mode;
 } HeadArguments;
+
+#if defined(__GNUC__) && !defined(__CUDACC__)
+#pragma GCC diagnostic pop
+#endif
