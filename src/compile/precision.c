@@ -67,7 +67,7 @@ static bool is_widened(const Graph *g, int variable) {
     const OpDef *def = op_def(n->op);
     for (int k = 0; k < n->ninput; k++)
       if (n->input[k] >= 0 && graph_tensor(g, n->input[k])->variable == variable &&
-          !(k == 1 ? def->widens_weight : k == 0 && FAULT(only_lookups_widen, def->looks_up, 0)))
+          !(k == 1 ? def->widens_weight : k == 0 && FAULT(looked_up_weights_stay_wide, def->looks_up, 0)))
         return false;
   }
   return true;
@@ -218,6 +218,7 @@ static void widen_lookups(Graph *g) {
   for (int i = 0; i < nodes; i++) {
     const Node n = g->node.data[i];
     if (!op_def(n.op)->looks_up || graph_tensor(g, n.input[0])->dtype != DTYPE_BF16) continue;
+    if (FAULT(lookups_stay_narrow, 0, 1)) continue;
     graph_tensor(g, n.output[0])->dtype = DTYPE_BF16;
     int cast = append_cast(g, &n, n.output[0], DTYPE_F32);
     for (int r = i + 1; r < nodes; r++)

@@ -29,6 +29,6 @@ static void pack_b_narrow(float *restrict to, const uint16_t *restrict b, int64_
         UNROLL for (int x = 0; x < FEW_DEPTH_narrow; x++) store_f32(to + (i + x) * all + j, line[x]);
       }
   for (int64_t i = 0; i < depth; i++) // what is left
-    for (int64_t j = i < k ? whole : 0; j < all; j++)
+    for (int64_t j = i < k ? whole + FAULT(packing_skips_a_narrow_column, 0, 1) : 0; j < all; j++)
       to[i * all + j] = j < columns ? bf16_to_float(b[j * column + i * row]) : 0;
 }
