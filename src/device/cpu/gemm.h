@@ -454,6 +454,7 @@ static void TYPED(gemm_part)(void *argument, int slot, int64_t part) {
 // one whose core does something else meanwhile takes fewer. More threads pack B together.
 static void TYPED(gemm)(const GEMM *g, void *workspace, Team *team) {
   enum { MOST_PARTS = 4, LEAST_COLUMNS = 256, LEAST_PACKED = 768 }; // of a thread; of a part, which packs all of A or B
+  enum { FEW_TILES = 10, ROOM_FEW = 48 << 10 }; // of rows; elements of packed B
   int size = team_size(team), slots = team_slots(team), is_packed = g->a_column != 1;
   if (TYPED(gemm_is_few)(g)) {
     TYPED(gemm_few)(g, team);
@@ -477,5 +478,7 @@ static void TYPED(gemm)(const GEMM *g, void *workspace, Team *team) {
                     .workspace = workspace,
                     .bytes = TYPED(gemm_workspace)(g->n, g->k, slots) / (size_t)slots,
                     .room = TYPED(gemm_room)(slots)};
+  // With few rows packed B is used a few times only, and stays in the second-level cache until then.
+  if (g->m <= FEW_TILES * MR && parts.room > ROOM_FEW) parts.room = ROOM_FEW;
   team_each(team, parts.count, TYPED(gemm_part), &parts);
 }
