@@ -42,7 +42,8 @@ int kernels_bind(const DeviceKernel *kernel, const KernelCall *call, Arena *aren
 
 // Whether it makes products.
 static int multiplies(const struct OpKernel *row) {
-  return row->workspace == cuda_product_workspace || row->workspace == cuda_head_workspace;
+  return row->workspace == cuda_product_workspace || row->workspace == cuda_head_workspace ||
+         row->workspace == cuda_orthogonalize_workspace;
 }
 
 // Operands of a call that only says which products it makes: all are there, as aligned as memory is.
