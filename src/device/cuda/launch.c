@@ -1,4 +1,5 @@
 // Launches, the table of ops that have kernels, and which of them run there.
+#include "device/cuda/facts.h"
 #include "device/cuda/launch.h"
 #include <stdlib.h>
 #include <string.h>
@@ -79,12 +80,15 @@ void kernels_run(CudaQueue *queue, const DeviceBound *bound, const KernelCall *c
   const Bound *b = bound->own;
   if (cuda_has_failed(queue)) return;
   if (!b->row || !queue->instance->has_kernels || !b->row->fits(call, b->dtype)) {
+    queue->host_calls += b->row != NULL;
     fallback_run(queue, &b->host, call);
     return;
   }
   Launch l = {.queue = queue, .call = call, .op = op_name(b->row->op), .dtype = b->dtype, .own = b->own};
   b->row->launch(&l);
 }
+
+int64_t cuda_host_calls(const DeviceQueue *queue) { return ((const CudaQueue *)(const void *)queue)->host_calls; }
 
 // Parts of a launch ------------------------------------------------------------------------------------------------
 
