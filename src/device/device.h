@@ -169,6 +169,10 @@ struct DeviceImplementation {
   DeviceEvent (*record)(DeviceQueue *queue);
   void (*follow)(DeviceQueue *queue, DeviceEvent event); // what is put into the queue from now on comes after the event
   int (*wait)(DeviceEvent event, Error *error); // the calling thread; PLAIT_FAILED: what was done before it has failed
+  // Makes copies between its spaces and these pages of the host's memory direct, and as late as a queue comes to them;
+  // 0: that is refused, and copies are as with any memory. NULL: all memory is the same to it.
+  int (*pin)(const Device *device, char *memory, int64_t bytes);
+  void (*unpin)(const Device *device, char *memory); // what began there; no copy is under way any more
   // The pointer by which communicators, which are the host's, reach an address of the first space; the queue that wrote
   // there has been waited for. NULL: there is none, and they reach a mirror of it (State.mirror).
   void *(*host_pointer)(const Device *device, void *address);
