@@ -21,6 +21,7 @@ typedef struct GenerationPlan {
   bool knows_speed;
   Estimate one, full, prompt; // ticks of one request, of all of them, and of a prompt
   int full_tokens, prompt_tokens; // of a data rank in these ticks
+  int full_overlap, prompt_overlap; // ticks that stages compute at the same time, if they take equally long
 } GenerationPlan;
 
 // ---- what is known -------------------------------------------------------------------------------------------------
@@ -50,9 +51,14 @@ static const Compiled *graph_for(const GenerationPlan *g, int tokens) {
   return best;
 }
 
+static int smaller(int a, int b) { return a < b ? a : b; }
+
 static void find_speed(GenerationPlan *g) {
   Dtype dtype = (Dtype)g->recipe->precision;
-  g->full_tokens = g->options->requests;
+  int overlap = smaller(g->options->in_flight, g->recipe->mesh.pp);
+  g->full_overlap = smaller(overlap, g->options->requests);
+  g->prompt_overlap = overlap;
+  g->full_tokens = (g->options->requests + g->options->in_flight - 1) / g->options->in_flight;
   g->prompt_tokens = g->options->tokens;
   g->knows_speed = estimate_step(g->job, graph_for(g, 1), dtype, 0, &g->one) &&
                    estimate_step(g->job, graph_for(g, g->full_tokens), dtype, 0, &g->full) &&
@@ -132,13 +138,18 @@ static void print_speed(const GenerationPlan *g, FILE *out) {
   if (!g->knows_speed) return;
   char *source = estimate_source(&g->one), text[80];
   int rows = g->options->rows;
+  double full = (double)g->full_tokens * rows * g->full_overlap,
+         prompts = (double)g->prompt_tokens * rows * g->prompt_overlap;
   fprintf(out, "\nspeed, %s; requests as long as the context\n", source);
   free(source);
   print_rate("one request", &g->one, 1, "", out);
-  snprintf(text, sizeof text, "%d requests at a time", g->full_tokens * rows);
-  print_rate("all together", &g->full, (double)g->full_tokens * rows, text, out);
+  snprintf(text, sizeof text, "%d requests at a time", g->options->requests * rows);
+  print_rate("all together", &g->full, full, text, out);
   snprintf(text, sizeof text, "%d tokens in a tick", g->prompt_tokens * rows);
-  print_rate("prompts", &g->prompt, (double)g->prompt_tokens * rows, text, out);
+  print_rate("prompts", &g->prompt, prompts, text, out);
+  if (g->options->in_flight > 1)
+    fprintf(out, "  with %d ticks in flight (infer.in_flight), if pipeline stages take equally long\n",
+            g->options->in_flight);
 }
 
 static void print_text(const GenerationPlan *g, bool exact, FILE *out) {
@@ -176,10 +187,11 @@ static void print_json(const GenerationPlan *g, FILE *out) {
   json_object_set_new(all, "context", json_integer(o->context));
   json_object_set_new(all, "pages", json_integer(o->pages));
   json_object_set_new(all, "page", json_integer(o->page));
+  json_object_set_new(all, "in_flight", json_integer(o->in_flight));
   if (g->knows_speed) {
     json_object_set_new(all, "one_request", speed_json(&g->one, 1));
-    json_object_set_new(all, "all_requests", speed_json(&g->full, (double)g->full_tokens * rows));
-    json_object_set_new(all, "prompts", speed_json(&g->prompt, (double)g->prompt_tokens * rows));
+    json_object_set_new(all, "all_requests", speed_json(&g->full, (double)g->full_tokens * rows * g->full_overlap));
+    json_object_set_new(all, "prompts", speed_json(&g->prompt, (double)g->prompt_tokens * rows * g->prompt_overlap));
   }
   json_dumpf(all, out, JSON_INDENT(2) | JSON_PRESERVE_ORDER);
   fputc('\n', out);

@@ -1,5 +1,7 @@
-// A tick: rank 0 plans it, every process hears what it is, all ranks compute it, rank 0 draws.
+// A tick: rank 0 plans it, every process hears what it is, all ranks compute it, rank 0 draws. Over pipeline stages
+// several ticks of different requests are under way: each stage computes another one.
 #include "infer/engine.h"
+#include "infer/flight.h"
 #include "base/clock.h"
 #include "base/fault.h"
 #include <limits.h>
@@ -16,9 +18,6 @@ enum {
   LONGEST_CONTEXT = 4096
 };
 
-// All that every process has to know of a tick, followed by its inputs, for all rows.
-typedef struct Header { int32_t stop, tokens, sums, count; } Header; // tokens: of the graph; count: of the inputs
-
 // The ids that were drawn for a part (count), and for each its log-probability and the most likely ones.
 typedef struct Drawn {
   int count;
@@ -32,22 +31,22 @@ struct Engine {
   Inference model;
   Launch *launch;
   Scheduler scheduler;
-  int rows, local_rows, vocab, wanted, pages_of_request; // wanted: positions of a row's tick whose logits are wanted
-  Header header;
-  Vec(int32_t) block;          // the inputs of all rows, one after the other
-  int32_t *input[INPUT_COUNT]; // where they are in the block; NULL: not read
-  int width[INPUT_COUNT];      // of a row
-  float *logits, *maximum, *sum; // (rows, wanted, vocab), (rows, wanted), on rank 0
-  SampleScratch *scratch;        // (slots of rank 0's team)
+  int vocab;
+  FlightShape shape;
+  TickFlight *flight;              // (in_flight) tick k is in k % in_flight
+  int in_flight;
+  int64_t begun, taken;        // ticks
+  FlightResults results;       // of the tick that is taken
+  SampleScratch *scratch;      // (slots of rank 0's team)
   int slots;
-  Vec(int) first;              // of each part: its first row of the logits
-  Vec(Drawn) drawn;            // of each part
+  Vec(Drawn) drawn;            // of each part of the tick that is taken
   Vec(Request *) open;
   Vec(EngineEvent) events;
   int read;                    // of them
   double seconds[SIZES];       // of a tick of 2^i tokens, as measured; 0: not yet
   bool ran[SIZES];             // such a tick; the first one finds its memory cold, and does not count
   EngineTimes times;
+  double taken_at;             // when the last tick was
   bool failed;
 };
 
@@ -69,6 +68,7 @@ static void fill_scheduler(const Recipe *r, const EngineOptions *o, const ModelS
                           .tokens = r->infer.tokens,
                           .page = r->infer.page,
                           .context = (int)context,
+                          .in_flight = r->infer.in_flight ? r->infer.in_flight : r->mesh.pp,
                           .speculate = r->infer.speculate,
                           .prefix = r->infer.prefix};
   if (!s->tokens) s->tokens = (int)most(context < TOKENS ? context : TOKENS, requests);
@@ -101,10 +101,6 @@ static void fill_model(const SchedulerOptions *s, const Recipe *r, InferenceOpti
 }
 
 static void create_rank_0(Engine *e) {
-  size_t rows = (size_t)(e->rows * e->wanted);
-  e->logits = xcalloc(rows * (size_t)e->vocab, sizeof *e->logits);
-  e->maximum = xcalloc(rows, sizeof *e->maximum);
-  e->sum = xcalloc(rows, sizeof *e->sum);
   const Rank *r = session_rank(e->model.session, 0);
   e->slots = team_slots(r->team);
   e->scratch = xcalloc((size_t)e->slots, sizeof *e->scratch);
@@ -135,17 +131,29 @@ int engine_compile(Engine **engine, const ModelSource *source, const EngineOptio
   code = inference_compile(&e->model, &m, launch, error);
   if (code) return code;
   s.pages = (int)(e->model.job->options.step.batch.length[DIM_CACHE] / s.page);
-  e->rows = s.rows = (int)inference_rows(&e->model);
-  e->local_rows = (int)inference_local_rows(&e->model);
-  e->wanted = s.logits = (int)m.logits;
-  e->pages_of_request = (s.context + s.page - 1) / s.page;
+  s.rows = (int)inference_rows(&e->model);
+  s.logits = (int)m.logits;
+  e->in_flight = s.in_flight;
+  e->shape = (FlightShape){.ranks = e->model.job->options.parallel.mesh.ranks,
+                           .rows = s.rows,
+                           .local_rows = (int)inference_local_rows(&e->model),
+                           .requests = s.requests,
+                           .pages = (s.context + s.page - 1) / s.page,
+                           .wanted = s.logits,
+                           .vocab = e->vocab,
+                           .overlap = FAULT(own_logits_are_the_next_ticks, s.in_flight > 1, false)};
   scheduler_create(&e->scheduler, &s);
   return PLAIT_OK;
 }
 
 int engine_start(Engine *e, Error *error) {
+  FlightMeasure measure = {&e->shape, &e->results};
   int code = inference_start(&e->model, e->launch, error);
+  if (!code) code = session_run(e->model.session, flight_measure, &measure, error);
   if (code) return code;
+  e->shape.processes = !session_is_local(e->model.session);
+  e->flight = xcalloc((size_t)e->in_flight, sizeof *e->flight);
+  for (int i = 0; i < e->in_flight; i++) flight_create(&e->flight[i], &e->shape);
   e->failed = false;
   if (e->launch->rank == 0) create_rank_0(e);
   return PLAIT_OK;
@@ -157,52 +165,19 @@ int engine_open(Engine **engine, const ModelSource *source, const EngineOptions 
   return code ? code : engine_start(*engine, error);
 }
 
-static void place_inputs(Engine *e, int tokens) {
-  const int width[INPUT_COUNT] = {[INPUT_TOKENS] = tokens,
-                                  [INPUT_POSITIONS] = tokens,
-                                  [INPUT_CACHE_ROWS] = tokens,
-                                  [INPUT_REQUESTS] = tokens,
-                                  [INPUT_PAGES] = e->scheduler.options.requests * e->pages_of_request,
-                                  [INPUT_INDEX] = e->wanted};
-  int at = 0;
-  memcpy(e->width, width, sizeof e->width);
-  for (int id = 0; id < INPUT_COUNT; id++) at += e->rows * width[id];
-  vec_reserve(&e->block, at);
-  e->block.count = at;
-  at = 0;
-  for (int id = 0; id < INPUT_COUNT; id++) {
-    e->input[id] = width[id] ? e->block.data + at : NULL;
-    at += e->rows * width[id];
-  }
-  e->header.count = at;
-}
+// ---- drawing
 
-// ---- the tick on a rank
-
-static bool is_local(const Engine *e) { return session_is_local(e->model.session); }
-
-static int tell(Rank *r, void *data, int64_t count, Error *error) {
-  PlaitBuffer buffer = {data, data, (size_t)count};
-  return plait_broadcast(r->world, &buffer, 1, PLAIT_INT32, 0, NULL, NULL) ? plait_comm_failure(r->world, error)
-                                                                           : PLAIT_OK;
-}
-
-static int hear(Engine *e, Rank *r, Error *error) {
-  if (is_local(e)) return PLAIT_OK;
-  int code = tell(r, &e->header, sizeof e->header / sizeof(int32_t), error);
-  if (code || e->header.stop) return code;
-  if (r->rank) place_inputs(e, e->header.tokens);
-  return tell(r, e->block.data, e->header.count, error);
-}
+static TickFlight *oldest(const Engine *e) { return &e->flight[e->taken % e->in_flight]; }
 
 static double logprob_of(const Engine *e, int row, int32_t id) {
-  return -((double)e->maximum[row] + log((double)e->sum[row]) -
-           (double)e->logits[(int64_t)row * e->vocab + id]); // as the loss
+  const FlightResults *all = &e->results;
+  return -((double)all->maximum[row] + log((double)all->sum[row]) -
+           (double)all->logits[(int64_t)row * e->vocab + id]); // as the loss
 }
 
 // The most likely ids in their order; ties go to the lowest.
 static void find_top(const Engine *e, int row, int n, int32_t *ids, double *logprobs) {
-  const float *logits = e->logits + (int64_t)row * e->vocab;
+  const float *logits = e->results.logits + (int64_t)row * e->vocab;
   int count = 0;
   for (int32_t id = 0; id < e->vocab && n; id++) {
     if (count == n && !(logits[id] > logits[ids[n - 1]])) continue;
@@ -225,19 +200,21 @@ static void score_part(const Engine *e, const TickPart *part, int row, Drawn *d)
 // Ids that are drawn stand after the request's own until scheduler_took takes them.
 static void draw_part(void *engine, int slot, int64_t index) {
   Engine *e = engine;
-  const TickPart *part = &e->scheduler.tick.parts.data[index];
+  const TickFlight *f = oldest(e);
+  const TickPart *part = &f->tick.parts.data[index];
   Request *r = part->request;
   Drawn *d = &e->drawn.data[index];
   const RequestOptions *o = &r->options;
   int64_t have = r->ids.count;
   bool more = part->drawn > part->scores;
-  score_part(e, part, e->first.data[index], d);
+  if (r->end) return; // cancelled meanwhile
+  score_part(e, part, f->first.data[index], d);
   for (int k = 0; more; k++) {
-    int row = FAULT(logits_of_other_rows, e->first.data[index], 0) + part->scores + k;
+    int row = FAULT(logits_of_other_rows, f->first.data[index], 0) + part->scores + k;
     SampleText text = {r->ids.data, have + k, o->count};
     const uint8_t *allowed = o->rules ? o->rules->allowed(o->rules->context) : o->allowed;
     int32_t id = d->id[d->count++] =
-        sample_token(e->logits + (int64_t)row * e->vocab, allowed, &o->sample, &text, &e->scratch[slot]);
+        sample_token(e->results.logits + (int64_t)row * e->vocab, allowed, &o->sample, &text, &e->scratch[slot]);
     if (o->logprobs >= 0 && id >= 0) {
       d->logprob[k] = logprob_of(e, row, id);
       find_top(e, row, o->logprobs, d->top_ids + k * o->logprobs, d->top_logprobs + k * o->logprobs);
@@ -248,40 +225,51 @@ static void draw_part(void *engine, int slot, int64_t index) {
   }
 }
 
-static int compute_tick(Rank *r, void *engine, Error *error) {
+// On rank 0.
+static int collect_tick(Rank *r, void *engine, Error *error) {
   Engine *e = engine;
-  int code = hear(e, r, error);
-  if (code || e->header.stop) return code;
-  StepInput of[INPUT_COUNT] = {{0}};
-  for (int id = 0; id < INPUT_COUNT; id++)
-    if (e->input[id]) of[id].base = e->input[id] + (int64_t)r->data_rank * e->local_rows * e->width[id];
-  code = rank_run_tick(r, e->header.tokens, &(StepInputs){.of = of, .count = INPUT_COUNT}, error);
-  if (!code) code = inference_output(r, KNOWN_LOGITS, DTYPE_F32, e->logits, error);
-  if (!code && e->header.sums) code = inference_output(r, KNOWN_LOGITS_MAXIMUM, DTYPE_F32, e->maximum, error);
-  if (!code && e->header.sums) code = inference_output(r, KNOWN_LOGITS_SUM, DTYPE_F32, e->sum, error);
-  if (!code && r->rank == 0) {
-    e->times.model_seconds += clock_seconds(); // drawing is not the model's
-    team_each(r->team, e->scheduler.tick.parts.count, draw_part, e);
-    e->times.model_seconds -= clock_seconds();
-  }
-  return code;
+  int code = flight_receive(oldest(e), r, &e->results, error);
+  if (code) return code;
+  e->times.model_seconds += clock_seconds(); // drawing is not the model's
+  team_each(r->team, oldest(e)->tick.parts.count, draw_part, e);
+  e->times.model_seconds -= clock_seconds();
+  return PLAIT_OK;
 }
 
 int engine_follow(Engine *e, Error *error) {
   int code = PLAIT_OK;
-  while (!code && !e->header.stop) code = session_run(e->model.session, compute_tick, e, error);
+  for (bool stop = false; !code && !stop; e->begun++) {
+    TickFlight *f = &e->flight[e->begun % e->in_flight];
+    code = session_run(e->model.session, flight_compute, f, error);
+    stop = f->header.stop;
+  }
+  for (int i = 0; i < e->in_flight && !code; i++)
+    code = session_run(e->model.session, flight_settle, &e->flight[i], error);
   return code;
+}
+
+// Ticks under way come to their end, for nobody.
+static void stop_ticks(Engine *e, Error *error) {
+  int code = PLAIT_OK;
+  for (; !code && e->taken < e->begun; e->taken++) {
+    oldest(e)->tick.parts.count = 0;
+    code = session_run_on(e->model.session, 0, collect_tick, e, error);
+    if (!code) code = session_wait(e->model.session, oldest(e)->task, error);
+  }
+  TickFlight *f = &e->flight[e->begun % e->in_flight];
+  if (code || !e->shape.processes) return;
+  flight_stop(f);
+  session_run(e->model.session, flight_compute, f, error);
 }
 
 void engine_close(Engine *e) {
   if (!e) return;
   Error ignored = {0};
-  if (!e->failed && e->launch->rank == 0 && !is_local(e)) {
-    e->header.stop = 1;
-    session_run(e->model.session, compute_tick, e, &ignored);
-  }
+  if (!e->failed && e->launch->rank == 0) stop_ticks(e, &ignored);
   inference_close(&e->model);
   scheduler_destroy(&e->scheduler);
+  for (int i = 0; e->flight && i < e->in_flight; i++) flight_destroy(&e->flight[i]);
+  flight_results_free(&e->results, &e->shape);
   for (int i = 0; i < e->drawn.count; i++) {
     free(e->drawn.data[i].top_ids);
     free(e->drawn.data[i].top_logprobs);
@@ -289,11 +277,7 @@ void engine_close(Engine *e) {
   }
   for (int i = 0; i < e->slots; i++) sample_scratch_destroy(&e->scratch[i]);
   free(e->scratch);
-  free(e->logits);
-  free(e->maximum);
-  free(e->sum);
-  vec_free(&e->block);
-  vec_free(&e->first);
+  free(e->flight);
   vec_free(&e->drawn);
   vec_free(&e->open);
   vec_free(&e->events);
@@ -301,31 +285,6 @@ void engine_close(Engine *e) {
 }
 
 // ---- a tick on rank 0
-
-// One part's tokens from place `at` of its row on.
-static void fill_part(Engine *e, const TickPart *part, int at) {
-  const Request *r = part->request;
-  const SchedulerOptions *o = &e->scheduler.options;
-  int64_t row = (int64_t)r->row * e->header.tokens + at;
-  for (int i = 0; i < part->tokens; i++) {
-    int64_t token = part->from + i, position = FAULT(chunks_begin_at_0, token - r->begin, i);
-    int known = part->tokens - part->drafts;
-    e->input[INPUT_TOKENS][row + i] = i < known ? r->ids.data[token] : part->draft[i - known];
-    e->input[INPUT_POSITIONS][row + i] = (int32_t)position;
-    e->input[INPUT_CACHE_ROWS][row + i] = r->pages.data[position / o->page] * o->page + (int32_t)(position % o->page);
-    e->input[INPUT_REQUESTS][row + i] = r->slot;
-  }
-  int32_t *pages = e->input[INPUT_PAGES] + ((int64_t)r->row * o->requests + r->slot) * e->pages_of_request;
-  memcpy(pages, r->pages.data, sizeof *pages * (size_t)r->pages.count);
-}
-
-static void fill_empty(Engine *e) {
-  memset(e->block.data, 0, sizeof *e->block.data * (size_t)e->block.count);
-  int64_t tokens = (int64_t)e->rows * e->header.tokens;
-  memset(e->input[INPUT_CACHE_ROWS], -1, sizeof(int32_t) * (size_t)tokens);
-  memset(e->input[INPUT_REQUESTS], -1, sizeof(int32_t) * (size_t)tokens);
-  memset(e->input[INPUT_INDEX], -1, sizeof(int32_t) * (size_t)(e->rows * e->wanted));
-}
 
 static void prepare_drawn(Engine *e, int index, const TickPart *part) {
   while (e->drawn.count <= index) vec_push(&e->drawn, (Drawn){0});
@@ -335,33 +294,10 @@ static void prepare_drawn(Engine *e, int index, const TickPart *part) {
   if (!part->drawn) return;
   vec_reserve(&r->ids, r->ids.count + MOST_DRAWN);
   if (r->options.logprobs < 0) return;
-  e->header.sums = 1;
   size_t top = (size_t)((MOST_DRAWN + part->scores) * r->options.logprobs);
   d->score = xrealloc(d->score, sizeof *d->score * (size_t)(part->scores + 1));
   d->top_ids = xrealloc(d->top_ids, sizeof *d->top_ids * (top + 1));
   d->top_logprobs = xrealloc(d->top_logprobs, sizeof *d->top_logprobs * (top + 1));
-}
-
-static void fill_tick(Engine *e) {
-  const Tick *tick = &e->scheduler.tick;
-  int *at = xcalloc((size_t)e->rows, sizeof *at), *rows = xcalloc((size_t)e->rows, sizeof *rows);
-  const Job *job = e->model.job;
-  e->header = (Header){.tokens = (int32_t)job->list.data[job_find_tick(job, tick->tokens)]->tokens};
-  place_inputs(e, e->header.tokens);
-  fill_empty(e);
-  e->first.count = 0;
-  for (int i = 0; i < tick->parts.count; i++) {
-    const TickPart *part = &tick->parts.data[i];
-    int row = part->request->row;
-    fill_part(e, part, at[row]);
-    prepare_drawn(e, i, part);
-    vec_push(&e->first, row * e->wanted + rows[row]);
-    at[row] += part->tokens;
-    for (int k = 0; k < part->drawn; k++)
-      e->input[INPUT_INDEX][row * e->wanted + rows[row]++] = at[row] - part->drawn + k;
-  }
-  free(at);
-  free(rows);
 }
 
 static int size_of(int64_t tokens) {
@@ -382,7 +318,7 @@ static double seconds_of(const Engine *e, int size) {
 // graph, whose rows cost the same whether they are used or not.
 static int prompt_tokens(const Engine *e) {
   const SchedulerOptions *o = &e->scheduler.options;
-  int decode = (e->scheduler.running + o->rows - 1) / o->rows * (1 + o->speculate),
+  int sharers = o->rows * e->in_flight, decode = (e->scheduler.running + sharers - 1) / sharers * (1 + o->speculate),
       size = size_of(decode + LEAST_PROMPT);
   double most = 2.5 * seconds_of(e, size_of(decode));
   while (1 << size < o->tokens && seconds_of(e, size + 1) <= most) size++;
@@ -431,22 +367,43 @@ static void forget_open(Engine *e, const Request *r) {
 static void end_event(Engine *e, Request *r) {
   vec_push(&e->events, (EngineEvent){.request = r->number, .id = -1, .end = r->end, .reused = r->reused});
   forget_open(e, r);
-  scheduler_free(&e->scheduler, r);
+  if (!r->drawing) scheduler_free(&e->scheduler, r);
+}
+
+// A part of a prompt from which nothing is drawn: ticks run in their order, so the next one may continue after it.
+static void take_silent(Engine *e, TickFlight *f) {
+  int kept = 0;
+  for (int i = 0; i < f->tick.parts.count; i++) {
+    TickPart *part = &f->tick.parts.data[i];
+    if (!part->drawn) {
+      scheduler_took(&e->scheduler, part, NULL, 0);
+      continue;
+    }
+    f->first.data[kept] = f->first.data[i];
+    f->tick.parts.data[kept++] = *part;
+  }
+  f->first.count = f->tick.parts.count = kept;
+}
+
+static void take_part(Engine *e, TickPart *part, const Drawn *d) {
+  Request *r = part->request;
+  if (r->end) { // cancelled meanwhile, and told so
+    scheduler_took(&e->scheduler, part, NULL, 0);
+    scheduler_free(&e->scheduler, r);
+    return;
+  }
+  push_events(e, part, d);
+  e->times.guessed += part->drafts;
+  e->times.accepted += d->count > 1 ? d->count - 1 : 0;
+  scheduler_took(&e->scheduler, part, d->id, d->count);
+  if (r->end) end_event(e, r);
 }
 
 static void take_tick(Engine *e) {
-  Tick *tick = &e->scheduler.tick;
-  for (int i = 0; i < tick->parts.count; i++) {
-    TickPart *part = &tick->parts.data[i];
-    const Drawn *d = &e->drawn.data[i];
-    push_events(e, part, d);
-    int known = part->tokens - part->drafts;
-    e->times.prompt_tokens += part->drawn > part->scores ? known - 1 : known;
-    e->times.guessed += part->drafts;
-    e->times.accepted += d->count > 1 ? d->count - 1 : 0;
-    scheduler_took(&e->scheduler, part, d->id, d->count);
-    if (part->request->end) end_event(e, part->request);
-  }
+  Tick *tick = &oldest(e)->tick;
+  e->times.prompt_tokens += oldest(e)->prompt_tokens;
+  for (int i = 0; i < tick->parts.count; i++) take_part(e, &tick->parts.data[i], &e->drawn.data[i]);
+  e->taken++;
 }
 
 static void forget_read(Engine *e) {
@@ -456,29 +413,57 @@ static void forget_read(Engine *e) {
   e->read = 0;
 }
 
+// false: there is nothing to do, but for what is under way.
+static bool begin_tick(Engine *e) {
+  Scheduler *s = &e->scheduler;
+  TickFlight *f = &e->flight[e->begun % e->in_flight];
+  if (!scheduler_plan(s, prompt_tokens(e))) return false;
+  Tick planned = s->tick;
+  s->tick = f->tick;
+  f->tick = planned;
+  const Job *job = e->model.job;
+  flight_fill(f, &s->options, (int)job->list.data[job_find_tick(job, planned.tokens)]->tokens);
+  take_silent(e, f);
+  f->began = clock_seconds();
+  f->task = session_begin(e->model.session, flight_compute, f);
+  e->begun++;
+  return true;
+}
+
+// Of the oldest tick; what it took since the last one was taken counts as its time.
+static int end_tick(Engine *e, Error *error) {
+  TickFlight *f = oldest(e);
+  for (int i = 0; i < f->tick.parts.count; i++) prepare_drawn(e, i, &f->tick.parts.data[i]);
+  double waits = clock_seconds();
+  int code = session_run_on(e->model.session, 0, collect_tick, e, error);
+  if (!code) code = session_wait(e->model.session, f->task, error);
+  if (code) return code;
+  double now = clock_seconds(), began = f->began > e->taken_at ? f->began : e->taken_at, took = now - began;
+  int size = size_of(f->header.tokens);
+  double *seconds = &e->seconds[size];
+  e->times.model_seconds += e->in_flight > 1 ? now - waits : took;
+  if (e->ran[size]) *seconds = *seconds > 0 ? 0.8 * *seconds + 0.2 * took : took;
+  e->ran[size] = true;
+  e->taken_at = now;
+  take_tick(e);
+  return PLAIT_OK;
+}
+
 int engine_tick(Engine *e, Error *error) {
   CHECK(!e->failed);
   forget_read(e);
   double began = clock_seconds();
-  if (!scheduler_plan(&e->scheduler, prompt_tokens(e))) return PLAIT_OK;
-  fill_tick(e);
-  double model = clock_seconds();
-  int code = session_run(e->model.session, compute_tick, e, error);
-  if (code) {
-    e->failed = true;
-    return code;
-  }
-  int size = size_of(e->header.tokens);
-  double now = clock_seconds(), *seconds = &e->seconds[size];
-  e->times.model_seconds += now - model;
-  int64_t prompts = e->times.prompt_tokens, drawn = e->times.drawn_tokens;
-  take_tick(e);
-  if (e->ran[size]) *seconds = *seconds > 0 ? 0.8 * *seconds + 0.2 * (now - model) : now - model;
-  e->ran[size] = true;
+  while (e->begun - e->taken < e->in_flight && begin_tick(e)) {}
+  if (e->begun == e->taken) return PLAIT_OK;
+  bool prompts = oldest(e)->prompt_tokens > 0;
+  int64_t drawn = e->times.drawn_tokens;
+  int code = end_tick(e, error);
+  e->failed = code != PLAIT_OK;
+  if (code) return code;
   e->times.ticks++;
   began = clock_seconds() - began;
   e->times.seconds += began;
-  if (e->times.prompt_tokens > prompts) e->times.prompt_seconds += began;
+  if (prompts) e->times.prompt_seconds += began;
   else e->times.decoded_tokens += e->times.drawn_tokens - drawn;
   return PLAIT_OK;
 }

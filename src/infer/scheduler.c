@@ -21,6 +21,8 @@ void scheduler_create(Scheduler *s, const SchedulerOptions *o) {
   s->slot = xcalloc((size_t)o->rows * (size_t)o->requests, sizeof(Request *));
   s->tokens = xcalloc((size_t)o->rows, sizeof *s->tokens);
   s->logits = xcalloc((size_t)o->rows, sizeof *s->logits);
+  s->parts = xcalloc((size_t)o->rows, sizeof *s->parts);
+  if (!o->in_flight) s->options.in_flight = 1;
   if (!o->logits) s->options.logits = INT_MAX;
 }
 
@@ -43,6 +45,7 @@ void scheduler_destroy(Scheduler *s) {
   free(s->slot);
   free(s->tokens);
   free(s->logits);
+  free(s->parts);
   *s = (Scheduler){0};
 }
 
@@ -88,6 +91,10 @@ static void end_request(Scheduler *s, Request *r, RequestEnd end) {
 
 void scheduler_cancel(Scheduler *s, Request *r) {
   if (r->end) return;
+  if (r->drawing) {
+    r->end = REQUEST_CANCELLED;
+    return;
+  }
   for (int i = 0, kept = 0; r->row < 0 && i < s->waiting.count; i++) {
     if (s->waiting.data[i] != r) s->waiting.data[kept++] = s->waiting.data[i];
     if (i + 1 == s->waiting.count) {
@@ -144,10 +151,12 @@ static int64_t take_pages(Scheduler *s, Request *r, int64_t to) {
   return has < to ? has : to;
 }
 
-// The same for a request that decodes, at others' expense. false: at its own.
+// The same for a request that decodes, at others' expense. false: at its own, or a tick draws for the youngest, which
+// is waited for.
 static bool take_decode_pages(Scheduler *s, Request *r) {
   while (take_pages(s, r, r->done + 1) <= r->done) {
     Request *last = youngest(s, r->row);
+    if (FAULT(preempted_while_drawn, last->drawing, false)) return false;
     preempt(s, last);
     if (last == r) return false;
   }
@@ -184,6 +193,7 @@ static int match(const Scheduler *s, int row, const Request *r, int32_t *pages) 
 static TickPart *add_part(Scheduler *s, Request *r, int tokens) {
   vec_push(&s->tick.parts, (TickPart){.request = r, .from = r->done, .tokens = tokens});
   s->tokens[r->row] += tokens;
+  s->parts[r->row]++;
   TickPart *part = &s->tick.parts.data[s->tick.parts.count - 1];
   part->drawn = r->done + tokens == r->ids.count;
   if (scores(r) && r->done >= r->scored) {
@@ -197,6 +207,15 @@ static TickPart *add_part(Scheduler *s, Request *r, int tokens) {
 static int room(const Scheduler *s, int row) { return s->limit - s->tokens[row]; }
 
 static bool decodes(const Request *r) { return r->ids.count - r->done == 1; }
+
+// Whether the tick has its share of the requests that a row has and gets: so each tick in flight has as many.
+static bool has_share(const Scheduler *s, int row) {
+  int n = s->options.in_flight, all = (s->waiting.count + s->options.rows - 1) / s->options.rows;
+  if (n == 1) return false;
+  for (int i = 0; i < s->options.requests; i++) all += s->slot[row * s->options.requests + i] != NULL;
+  if (all > s->options.requests) all = s->options.requests;
+  return s->parts[row] >= (all + n - 1) / n;
+}
 
 // The tokens that followed the last three, or two, when they were met before (Saxena, "Prompt lookup decoding", 2023).
 static void guess(Scheduler *s, TickPart *part, int most) {
@@ -226,12 +245,12 @@ static void add_drafts(Scheduler *s, TickPart *part, int most) {
   s->logits[r->row] += part->drafts;
 }
 
-// The running requests of a row in the order of their arrival. out (requests)
-static int running_of(const Scheduler *s, int row, Request **out) {
+// The running requests of a row that no tick draws for, in the order of their arrival. out (requests)
+static int free_of(const Scheduler *s, int row, Request **out) {
   int n = 0;
   for (int i = 0; i < s->options.requests; i++) {
     Request *r = s->slot[row * s->options.requests + i];
-    if (!r) continue;
+    if (!r || FAULT(requests_are_in_two_ticks, r->drawing, false)) continue;
     int at = n++;
     for (; at > 0 && out[at - 1]->number > r->number; at--) out[at] = out[at - 1];
     out[at] = r;
@@ -240,9 +259,10 @@ static int running_of(const Scheduler *s, int row, Request **out) {
 }
 
 static void plan_decodes(Scheduler *s, int row, Request **all) {
-  int n = running_of(s, row, all), first = s->tick.parts.count, count = 0;
+  int n = free_of(s, row, all), first = s->tick.parts.count, count = 0;
   for (int i = 0; i < n; i++) {
     if (all[i]->row != row || !decodes(all[i])) continue; // one that was preempted meanwhile
+    if (has_share(s, row)) break;
     if (all[i]->ids.count - all[i]->begin > s->options.context) {
       release_pages(s, all[i]);
       renew_window(s, all[i]);
@@ -330,7 +350,7 @@ static void plan_waiting(Scheduler *s) {
   while (s->waiting.count) {
     Request *r = s->waiting.data[0];
     int found, row = choose_row(s, r, pages, &found);
-    if (row < 0) break;
+    if (row < 0 || has_share(s, row)) break;
     memmove(s->waiting.data, s->waiting.data + 1, sizeof *s->waiting.data * (size_t)--s->waiting.count);
     admit(s, r, row, pages, found);
     add_prompt(s, r);
@@ -350,23 +370,32 @@ static void plan_once(Scheduler *s, int prompt_tokens) {
   s->tick.decodes = false;
   memset(s->tokens, 0, sizeof *s->tokens * (size_t)s->options.rows);
   memset(s->logits, 0, sizeof *s->logits * (size_t)s->options.rows);
+  memset(s->parts, 0, sizeof *s->parts * (size_t)s->options.rows);
   s->limit = s->options.tokens;
   for (int row = 0; row < s->options.rows; row++) plan_decodes(s, row, all);
   count_tokens(s);
   if (s->tick.decodes && s->tick.tokens + prompt_tokens < s->limit) s->limit = s->tick.tokens + prompt_tokens;
   for (int row = 0; row < s->options.rows; row++) {
-    int n = running_of(s, row, all);
+    int n = free_of(s, row, all);
     for (int i = 0; i < n; i++)
-      if (!decodes(all[i])) add_prompt(s, all[i]);
+      if (!decodes(all[i]) && !has_share(s, row)) add_prompt(s, all[i]);
   }
   plan_waiting(s);
   count_tokens(s);
   free(all);
 }
 
+static void begin_parts(Scheduler *s) {
+  for (int i = 0; i < s->tick.parts.count; i++) {
+    const TickPart *part = &s->tick.parts.data[i];
+    part->request->drawing = part->drawn > 0;
+    s->drawing += part->drawn > 0;
+  }
+}
+
 // Prompts that hold all pages together and lack one each: the youngest leaves.
 bool scheduler_plan(Scheduler *s, int prompt_tokens) {
-  for (plan_once(s, prompt_tokens); !s->tick.tokens && s->running; plan_once(s, prompt_tokens)) {
+  for (plan_once(s, prompt_tokens); !s->tick.tokens && s->running && !s->drawing; plan_once(s, prompt_tokens)) {
     int running = s->running;
     for (int row = 0; row < s->options.rows; row++) {
       Request *r = youngest(s, row);
@@ -374,7 +403,8 @@ bool scheduler_plan(Scheduler *s, int prompt_tokens) {
     }
     CHECK(running > s->running);
   }
-  CHECK(s->tick.tokens || (!s->running && !s->waiting.count), "requests wait for each other");
+  CHECK(s->tick.tokens || s->drawing || (!s->running && !s->waiting.count), "requests wait for each other");
+  begin_parts(s);
   return s->tick.tokens > 0;
 }
 
@@ -396,6 +426,12 @@ bool scheduler_accepts(const TickPart *part, int k, int32_t id) {
 void scheduler_took(Scheduler *s, TickPart *part, const int32_t *ids, int count) {
   Request *r = part->request;
   int64_t from = r->done;
+  s->drawing -= r->drawing;
+  r->drawing = false;
+  if (r->end) { // cancelled meanwhile
+    leave(s, r);
+    return;
+  }
   int right = FAULT(rejected_guesses_are_done, count > 1 ? count - 1 : 0, part->drafts);
   r->done += part->tokens - part->drafts + right;
   if (part->scores) r->scored = from + part->scores;

@@ -47,6 +47,7 @@ typedef struct Request {
   int64_t scored;      // of its prompt's tokens: those after which the next one's log-probability has been told
   int64_t reused;      // tokens of its prompt that the cache had when it began; -1: it has not
   int row, slot;       // where it runs; -1: it waits
+  bool drawing;        // a tick under way draws for it: it is in no other one until scheduler_took
   Vec(int32_t) pages;  // of the row's pool, for the tokens from `begin` on
   RequestEnd end;
 } Request;
@@ -58,6 +59,7 @@ typedef struct SchedulerOptions {
   int logits;   // that are wanted of a row's tick at most, at least `requests`; 0: any number
   int page, pages; // tokens of a page, and pages of a row: enough for one request of `context` tokens
   int context;  // tokens that a request looks back on at most. A longer one begins anew with the newer half
+  int in_flight; // ticks that may be under way at a time; 0: 1
   int speculate; // tokens that are guessed for a request in a tick, 0 … REQUEST_MOST_DRAFTS
   bool prefix;  // full pages are kept for other requests
 } SchedulerOptions;
@@ -82,9 +84,11 @@ typedef struct Scheduler {
   PagePool *pool;     // (rows)
   Request **slot;     // (rows, requests); NULL: it is free
   int *tokens, limit; // (rows) of the tick, and how many of a row there may be
+  int *parts;         // (rows) of the tick
   int *logits;        // (rows) that are wanted of the tick
   Vec(Request *) waiting; // in the order of arrival
   int running;
+  int drawing;        // requests for which a tick under way draws
   int64_t next_number;
   int64_t preempted, reused; // requests, and tokens that were found in the cache
   Tick tick;
@@ -94,13 +98,16 @@ void scheduler_create(Scheduler *s, const SchedulerOptions *options);
 void scheduler_destroy(Scheduler *s); // with all requests
 // The scheduler owns the request until scheduler_free.
 Request *scheduler_submit(Scheduler *s, const RequestOptions *options);
-void scheduler_cancel(Scheduler *s, Request *request); // not between scheduler_plan and the last scheduler_took
-void scheduler_free(Scheduler *s, Request *request);   // one that has ended
+// One that a tick draws for keeps its pages until scheduler_took.
+void scheduler_cancel(Scheduler *s, Request *request);
+void scheduler_free(Scheduler *s, Request *request); // one that has ended, and that no tick draws for
 
 // Fills s->tick: of each row first the requests that wait for their next token, then prompts, then requests that have
 // waited, in the order of their arrival; at most `prompt_tokens` of prompts in a row where a request decodes. Out of
 // pages, the youngest request of the row loses its pages and waits, to be computed again. false: there is nothing to
-// do.
+// do, but for ticks under way. With several in flight each has its share of the requests. Ticks run in the order of
+// their plans: so a page may go to another request while an earlier tick still reads it, and a part of a prompt may be
+// taken (scheduler_took) when it is planned, so that the next tick continues it.
 bool scheduler_plan(Scheduler *s, int prompt_tokens);
 // The tick has run, and these ids (count) were drawn for a part, one after the other: as many as scheduler_accepts
 // allowed. Ids that end the request, or are too many, are in none of its tokens.

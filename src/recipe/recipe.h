@@ -177,6 +177,7 @@ typedef struct Recipe {
     int kv_dtype;      // Dtype, or RECIPE_KV_AUTO; recipe_cache_dtype
     bool prefix;
     int speculate;
+    int in_flight; // 0: auto
   } infer;
   char *name;         // the file, for messages; NULL in a recipe that was not loaded
   const char **where; // by key: the place of its value as recipe_where gives it; NULL where it is the default

@@ -474,6 +474,10 @@ const RecipeKey recipe_keys[] = {
         .generation = true,
         .doc = "How many tokens are guessed for a request in a tick, by what followed its last ones before, and "
                "verified at once: the same text, sooner where it repeats itself."),
+    KEY("infer.in_flight", RECIPE_INT, infer.in_flight, "auto", .least = 1, .most = 64, .has_auto = true,
+        .automatic = 0, .inference = true, .generation = true,
+        .doc = "How many ticks of different requests are under way at a time: with mesh.pp each stage computes another "
+               "one. auto: mesh.pp."),
 
     KEY("watchdog.start", RECIPE_REAL, watchdog.start, "1800", .least = 0, .most = 1e9,
         .doc = "How many seconds a rank may take to start: memory, weights, checkpoint. After this limit, or one "

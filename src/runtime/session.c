@@ -5,7 +5,18 @@
 #include <stdatomic.h>
 #include <string.h>
 
-typedef struct Worker { Session *session; Rank *rank; pthread_t thread; int code; Error error; } Worker;
+enum { MOST_TASKS = 64 }; // that are given and not done
+
+typedef struct Worker {
+  Session *session;
+  Rank *rank;
+  pthread_t thread;
+  int code;
+  Error error;
+  int64_t done; // tasks
+} Worker;
+
+typedef struct Task { SessionTask run; void *context; int only; } Task; // only: the rank that does it; -1: all
 
 struct Session {
   PlaitWorld *world;
@@ -18,10 +29,9 @@ struct Session {
   int started;     // threads; 0 where the only rank here runs in the caller's thread
   pthread_mutex_t lock; // of what follows
   pthread_cond_t work, done;
-  SessionTask task;
-  void *context;
-  int64_t number;  // of the task
-  int running, stop;
+  Task task[MOST_TASKS]; // number k, from 1 on, at k % MOST_TASKS
+  int64_t given;         // tasks
+  int stop;
   _Atomic int culprit; // -1: none
 };
 
@@ -53,11 +63,12 @@ static void fail(Worker *w) {
 
 // Tasks ---------------------------------------------------------------------------------------------------------------
 
-static void do_task(Worker *w) {
+static void do_task(Worker *w, const Task *task) {
   Session *s = w->session;
+  if (session_culprit(s) == w->rank->rank || (task->only >= 0 && task->only != w->rank->rank)) return;
   w->error = (Error){0};
   watchdog_enter(s->watchdog, w->rank->rank, ACTIVITY_START, 0);
-  w->code = s->task(w->rank, s->context, &w->error);
+  w->code = task->run(w->rank, task->context, &w->error);
   if (w->code < 0) fail(w);
   watchdog_enter(s->watchdog, w->rank->rank, ACTIVITY_END, 0);
 }
@@ -67,25 +78,50 @@ static void *rank_thread(void *argument) {
   Session *s = w->session;
   check_set_rank(w->rank->rank);
   pthread_mutex_lock(&s->lock);
-  for (int64_t seen = 0;;) {
-    while (s->number == seen && !s->stop) pthread_cond_wait(&s->work, &s->lock);
-    if (s->stop) break;
-    seen = s->number;
+  for (;;) {
+    while (w->done == s->given && !s->stop) pthread_cond_wait(&s->work, &s->lock);
+    if (w->done == s->given) break;
+    Task task = s->task[(w->done + 1) % MOST_TASKS];
     pthread_mutex_unlock(&s->lock);
-    do_task(w);
+    do_task(w, &task);
     pthread_mutex_lock(&s->lock);
-    if (!--s->running) pthread_cond_signal(&s->done);
+    w->done++;
+    pthread_cond_signal(&s->done);
   }
   pthread_mutex_unlock(&s->lock);
   return NULL;
 }
 
-static void run_on_threads(Session *s) {
+// With the lock. only: of this rank; -1: of all.
+static int64_t least_done(const Session *s, int only) {
+  int64_t least = s->given;
+  for (int i = 0; i < s->started; i++)
+    if ((only < 0 || only == s->first + i) && s->worker[i].done < least) least = s->worker[i].done;
+  return least;
+}
+
+// After a failure nothing is given any more. Tasks that were given before run, on the others than the culprit: they
+// fail in the world's words, which every rank is to know.
+static int64_t give(Session *s, Task task) {
+  if (session_culprit(s) >= 0) return s->given;
+  if (!s->started) {
+    check_set_rank(s->first);
+    do_task(&s->worker[0], &task);
+    check_set_rank(-1);
+    return ++s->given;
+  }
   pthread_mutex_lock(&s->lock);
-  s->running = s->here;
-  s->number++;
+  while (s->given - least_done(s, -1) == MOST_TASKS) pthread_cond_wait(&s->done, &s->lock);
+  int64_t number = ++s->given;
+  s->task[number % MOST_TASKS] = task;
   pthread_cond_broadcast(&s->work);
-  while (s->running) pthread_cond_wait(&s->done, &s->lock);
+  pthread_mutex_unlock(&s->lock);
+  return number;
+}
+
+static void await(Session *s, int only, int64_t number) {
+  pthread_mutex_lock(&s->lock);
+  while (least_done(s, only) < number) pthread_cond_wait(&s->done, &s->lock);
   pthread_mutex_unlock(&s->lock);
 }
 
@@ -97,18 +133,27 @@ static int first_failure(const Session *s, Error *error) {
   return error_take(error, &w->error);
 }
 
-int session_run(Session *s, SessionTask task, void *context, Error *error) {
-  if (session_culprit(s) >= 0) return first_failure(s, error);
-  s->task = task;
-  s->context = context;
-  if (s->started) {
-    run_on_threads(s);
-  } else {
-    check_set_rank(s->first);
-    do_task(&s->worker[0]);
-    check_set_rank(-1);
-  }
+// A culprit's sentence is whole when it has done its task.
+static int outcome(Session *s, Error *error) {
+  if (session_culprit(s) < 0) return PLAIT_OK;
+  await(s, -1, s->given);
   return first_failure(s, error);
+}
+
+int64_t session_begin(Session *s, SessionTask task, void *context) { return give(s, (Task){task, context, -1}); }
+
+int session_wait(Session *s, int64_t number, Error *error) {
+  await(s, -1, number);
+  return outcome(s, error);
+}
+
+int session_run_on(Session *s, int rank, SessionTask task, void *context, Error *error) {
+  await(s, rank, give(s, (Task){task, context, rank}));
+  return outcome(s, error);
+}
+
+int session_run(Session *s, SessionTask task, void *context, Error *error) {
+  return session_wait(s, session_begin(s, task, context), error);
 }
 
 static int load(Rank *r, void *job, Error *error) { return rank_load(r, job, error); }

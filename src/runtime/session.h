@@ -31,6 +31,15 @@ typedef int (*SessionTask)(Rank *rank, void *context, Error *error);
 // this process, with the rank in the sentence where there are several. Not from within a task.
 int session_run(Session *session, SessionTask task, void *context, Error *error);
 
+// Gives a task to every rank and returns at once, with its number. A rank does its tasks in their order; after a
+// failure none is given. Ranks do not wait for each other between them. Where this process has one rank, which runs in
+// the caller's thread, the task is done when this returns. The context must stay until session_wait.
+int64_t session_begin(Session *session, SessionTask task, void *context);
+// Until every rank of this process has done that task; the code is session_run's.
+int session_wait(Session *session, int64_t number, Error *error);
+// A task for one rank of this process, behind those that it has been given; waits for this rank alone.
+int session_run_on(Session *session, int rank, SessionTask task, void *context, Error *error);
+
 // Gives each rank memory for the job's Variables, and its Programs. Collective, as a task; once a session. Parameters
 // are zero.
 int session_load(Session *session, const Job *job, Error *error);

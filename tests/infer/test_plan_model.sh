@@ -30,6 +30,12 @@ awk "BEGIN { exit !($(number tokens_per_s) > 0) }" || fail "no speed: $(cat plan
 sum=$(($(number weights) + $(number cache) + $(number working) + $(number bound_instructions)))
 same "the sum of the parts" "$(number total)" "$sum"
 
+plan mesh.pp=2 infer.context=32
+same "ticks in flight" "$(number in_flight)" 2
+"$PLAIT" plan "$model" mesh.pp=2 infer.in_flight=3 infer.requests=7 >text 2>log || fail "in flight: $(cat log)"
+grep -qx '  with 3 ticks in flight (infer.in_flight), if pipeline stages take equally long' text &&
+  grep -qE '^  all together .* 7 requests at a time$' text || fail "in flight: $(cat text)"
+
 "$PLAIT" plan "$model" infer.context=128 infer.requests=3 --bytes >text 2>log || fail "text: $(cat log)"
 grep -q '^  cache  *98304   12 pages of 32 tokens$' text || fail "the cache: $(cat text)"
 grep -qE '^  tokens of each  *128  *64  *32$' text && grep -qE '^  this cache holds  *3  *6  *12$' text || fail "requests: $(cat text)"

@@ -42,8 +42,12 @@ fi
 
 # Processes: one rank's texts, up to rounding of log-probabilities.
 texts() { sed 's/,"logprobs".*//; s/}$//' "$1"; }
-"$PLAIT" launch --nproc-per-node 2 -- "$PLAIT" generate run --prompts prompts.jsonl --out two.jsonl infer.requests=4 mesh.dp=2 >log 2>&1 || fail "two processes: $(cat log)"
-diff <(texts one.jsonl) <(texts two.jsonl) >difference || fail "two processes: $(head -4 difference)"
+for keys in 'infer.requests=4 mesh.dp=2' 'infer.requests=6 mesh.pp=2' 'infer.requests=6 mesh.pp=2 infer.in_flight=4 infer.speculate=3'; do
+  # shellcheck disable=SC2086 # words on purpose
+  "$PLAIT" launch --nproc-per-node 2 -- "$PLAIT" generate run --prompts prompts.jsonl --out two.jsonl $keys >log 2>&1 || fail "two processes, $keys: $(cat log)"
+  diff <(texts one.jsonl) <(texts two.jsonl) >difference || fail "two processes, $keys: $(head -4 difference)"
+  rm -f two.jsonl
+done
 
 # Answers of an earlier run stay, and half a line goes.
 { head -7 one.jsonl && sed -n 8p one.jsonl | cut -c 1-30 | tr -d '\n'; } >rest.jsonl

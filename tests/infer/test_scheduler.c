@@ -46,7 +46,7 @@ static int32_t draw(const Model *m, const Request *r, int64_t last, int64_t posi
   return next_of(hash % 3 ? recent : hash, r->options.sample.seed, position / 4);
 }
 
-static void run_tick(Model *m) {
+static void write_tokens(Model *m) {
   Scheduler *s = m->s;
   int32_t token[MOST_PROMPT + MOST_TOKENS + REQUEST_MOST_DRAFTS];
   int tokens[8] = {0};
@@ -60,15 +60,52 @@ static void run_tick(Model *m) {
     tokens[p->request->row] += p->tokens;
   }
   for (int row = 0; row < s->options.rows; row++) assert_true(tokens[row] <= s->options.tokens);
-  for (int i = 0; i < s->tick.parts.count; i++) {
-    TickPart *p = &s->tick.parts.data[i];
-    int32_t ids[REQUEST_MOST_DRAFTS + 1];
-    int count = 0;
-    for (bool more = p->drawn > 0; more; more = scheduler_accepts(p, count, ids[count - 1])) {
-      ids[count] = draw(m, p->request, p->from + p->tokens - p->drawn + count, p->request->ids.count + count);
-      count++;
-    }
-    scheduler_took(s, p, ids, count);
+}
+
+// A part of a tick that has run, and what was drawn for it.
+typedef struct Ran { TickPart part; int count; int32_t ids[REQUEST_MOST_DRAFTS + 1]; } Ran;
+
+static Ran run_part(Model *m, const TickPart *p) {
+  Ran ran = {.part = *p};
+  for (bool more = p->drawn > 0; more; more = scheduler_accepts(p, ran.count, ran.ids[ran.count - 1])) {
+    ran.ids[ran.count] =
+        draw(m, p->request, p->from + p->tokens - p->drawn + ran.count, p->request->ids.count + ran.count);
+    ran.count++;
+  }
+  return ran;
+}
+
+static void take(Model *m, Ran *ran) { scheduler_took(m->s, &ran->part, ran->ids, ran->count); }
+
+static void run_tick(Model *m) {
+  write_tokens(m);
+  for (int i = 0; i < m->s->tick.parts.count; i++) {
+    Ran ran = run_part(m, &m->s->tick.parts.data[i]);
+    take(m, &ran);
+  }
+}
+
+// Ticks that have run, as all do in the order of their plans, and of which the scheduler has not heard.
+enum { MOST_UNDER_WAY = 4 };
+typedef struct UnderWay { int ticks; Vec(Ran) ran[MOST_UNDER_WAY]; } UnderWay;
+
+static void begin_tick(Model *m, UnderWay *u) {
+  int at = u->ticks++;
+  write_tokens(m);
+  u->ran[at].count = 0;
+  for (int i = 0; i < m->s->tick.parts.count; i++) {
+    Ran ran = run_part(m, &m->s->tick.parts.data[i]);
+    if (ran.part.drawn) vec_push(&u->ran[at], ran);
+    else take(m, &ran);
+  }
+}
+
+static void end_tick(Model *m, UnderWay *u) {
+  for (int i = 0; i < u->ran[0].count; i++) take(m, &u->ran[0].data[i]);
+  u->ticks--;
+  for (int at = 0; at < u->ticks; at++) {
+    u->ran[at].count = 0;
+    for (int i = 0; i < u->ran[at + 1].count; i++) vec_push(&u->ran[at], u->ran[at + 1].data[i]);
   }
 }
 
@@ -139,13 +176,15 @@ static void run_alone(Text *t, const SchedulerOptions *like) {
 }
 
 enum { TEXTS = 120 };
+static int full; // times that a pipeline was
 
 static void check_together(const SchedulerOptions *o, uint64_t seed, Scheduler *counted) {
   static Text alone[TEXTS];
   Scheduler s;
   Model m;
   Request *open[TEXTS] = {NULL};
-  int at = 0, next = 0, ended = 0;
+  UnderWay under_way = {0};
+  int at = 0, next = 0, ended = 0, most = o->in_flight ? o->in_flight : 1;
   memset(alone, 0, sizeof alone);
   model_begin(&m, &s, o);
   for (int i = 0; i < TEXTS; i++) {
@@ -159,10 +198,15 @@ static void check_together(const SchedulerOptions *o, uint64_t seed, Scheduler *
       Request *r = open[pick(seed, &at, 0, next - 1)];
       if (r) scheduler_cancel(&s, r);
     }
-    if (scheduler_plan(&s, pick(seed, &at, 1, o->tokens))) run_tick(&m);
+    while (under_way.ticks < most && scheduler_plan(&s, pick(seed, &at, 1, o->tokens))) {
+      begin_tick(&m, &under_way);
+      poison(&m);
+    }
+    full += most > 1 && under_way.ticks == most;
+    if (under_way.ticks) end_tick(&m, &under_way);
     poison(&m);
     for (int i = 0; i < next; i++) {
-      if (!open[i] || !open[i]->end) continue;
+      if (!open[i] || !open[i]->end || open[i]->drawing) continue;
       const Text *t = &alone[i];
       assert_true(open[i]->ids.count <= t->ids.count);
       assert_memory_equal(open[i]->ids.data, t->ids.data, sizeof(int32_t) * (size_t)open[i]->ids.count);
@@ -180,6 +224,7 @@ static void check_together(const SchedulerOptions *o, uint64_t seed, Scheduler *
   counted->preempted += s.preempted;
   counted->reused += s.reused;
   for (int i = 0; i < TEXTS; i++) vec_free(&alone[i].ids);
+  for (int i = 0; i < MOST_UNDER_WAY; i++) vec_free(&under_way.ran[i]);
   model_end(&m);
 }
 
@@ -192,12 +237,18 @@ static void same_text_alone_and_beside_others(void **state) {
       {.rows = 3, .requests = 3, .tokens = 7, .page = 8, .pages = 14, .context = 100, .prefix = true, .speculate = 3},
       {.rows = 2, .requests = 4, .tokens = 9, .page = 3, .pages = 12, .context = 30, .prefix = true, .speculate = 16},
       {.rows = 1, .requests = 2, .tokens = 2, .page = 1, .pages = 2, .context = 1, .prefix = true, .speculate = 2},
-      {.rows = 1, .requests = 5, .tokens = 11, .page = 2, .pages = 6, .context = 11, .prefix = true, .speculate = 1}};
+      {.rows = 1, .requests = 5, .tokens = 11, .page = 2, .pages = 6, .context = 11, .prefix = true, .speculate = 1},
+      {.rows = 1, .requests = 8, .tokens = 16, .page = 4, .pages = 30, .context = 100, .prefix = true, .in_flight = 2},
+      {.rows = 3, .requests = 3, .tokens = 7, .page = 8, .pages = 14, .context = 100, .prefix = true, .speculate = 3,
+       .in_flight = 3},
+      {.rows = 1, .requests = 5, .tokens = 11, .page = 2, .pages = 6, .context = 11, .prefix = true, .in_flight = 4},
+      {.rows = 1, .requests = 1, .tokens = 9, .page = 4, .pages = 25, .context = 100, .in_flight = 2}};
   Scheduler counted = {0};
   for (size_t i = 0; i < sizeof table / sizeof *table; i++)
     for (uint64_t seed = 0; seed < 3; seed++) check_together(&table[i], seed, &counted);
   print_message("%d preempted, %d tokens reused\n", (int)counted.preempted, (int)counted.reused);
   assert_true(counted.preempted > 100 && counted.reused > 1000);
+  assert_true(full > 1000);
 }
 
 // A stream that decodes has its token in each tick, whatever prompts come; these have the rest.
@@ -220,6 +271,39 @@ static void decodes_come_first(void **state) {
     scheduler_took(&s, &s.tick.parts.data[1], (int32_t[]){2}, last);
   }
   assert_int_equal(second->ids.count, 151);
+  scheduler_destroy(&s);
+}
+
+// Each tick in flight has its share of the requests; a prompt's parts follow each other in ticks that are under way.
+static void ticks_in_flight_share_requests(void **state) {
+  const SchedulerOptions o = {.rows = 1, .requests = 6, .tokens = 64, .page = 4, .pages = 400, .context = 200,
+                              .in_flight = 2};
+  Scheduler s;
+  int32_t prompt[150] = {0};
+  scheduler_create(&s, &o);
+  for (int i = 0; i < 6; i++) scheduler_submit(&s, &(RequestOptions){.prompt = prompt, .count = 2, .most = 100});
+  for (int tick = 0; tick < 2; tick++) {
+    assert_true(scheduler_plan(&s, 64));
+    assert_int_equal(s.tick.parts.count, 3);
+    for (int i = 0; i < 3; i++) assert_int_equal(s.tick.parts.data[i].request->number, 3 * tick + i);
+  }
+  assert_false(scheduler_plan(&s, 64)); // all are under way
+  scheduler_destroy(&s);
+  scheduler_create(&s, &o);
+  Request *r = scheduler_submit(&s, &(RequestOptions){.prompt = prompt, .count = 150, .most = 1});
+  for (int done = 0; done < 128; done += 64) {
+    assert_true(scheduler_plan(&s, 64));
+    assert_false(r->drawing);
+    scheduler_took(&s, &s.tick.parts.data[0], NULL, 0);
+  }
+  assert_true(scheduler_plan(&s, 64));
+  assert_true(r->drawing);
+  assert_false(scheduler_plan(&s, 64));
+  scheduler_cancel(&s, r);
+  assert_true(r->end == REQUEST_CANCELLED && r->row == 0 && s.pool[0].unused < o.pages);
+  scheduler_took(&s, &s.tick.parts.data[0], NULL, 0);
+  assert_true(r->row < 0 && !s.running && s.pool[0].unused == o.pages);
+  scheduler_free(&s, r);
   scheduler_destroy(&s);
 }
 
@@ -313,6 +397,7 @@ static void pages_of_a_parent_that_changed_are_lost(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(same_text_alone_and_beside_others),
                                      cmocka_unit_test(decodes_come_first),
+                                     cmocka_unit_test(ticks_in_flight_share_requests),
                                      cmocka_unit_test(first_come_first_served),
                                      cmocka_unit_test(many_requests_leave_nothing),
                                      cmocka_unit_test(pages_are_found_by_their_tokens),

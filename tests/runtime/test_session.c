@@ -57,6 +57,52 @@ static void tasks_run_on_all_ranks(void **state) {
   }
 }
 
+// ---- tasks that do not wait for each other
+
+enum { QUEUED = 200 };
+typedef struct Queued {
+  int64_t number;
+  _Atomic int *done;
+  const _Atomic int *gate;
+  int fails_on;
+} Queued; // done: (ranks)
+
+// Rank 1 stands at the gate; the others pass. Each sees its own tasks in their order.
+static int pass(Rank *r, void *context, Error *e) {
+  Queued *q = context;
+  while (r->rank == 1 && q->gate && !atomic_load(q->gate)) usleep(100);
+  if (atomic_load(&q->done[r->rank]) != q->number) return error_set(e, PLAIT_FAILED, "out of order");
+  atomic_store(&q->done[r->rank], (int)q->number + 1);
+  return r->rank == q->fails_on ? error_set(e, PLAIT_NO_MEMORY, "full") : PLAIT_OK;
+}
+
+static void ranks_run_ahead(void **state) {
+  _Atomic int done[2] = {0}, gate = 0;
+  static Queued q[QUEUED];
+  Session *s = open_local(2, 0);
+  int64_t last = 0;
+  for (int i = 0; i < 50; i++) {
+    q[i] = (Queued){i, done, &gate, -1};
+    last = session_begin(s, pass, &q[i]);
+  }
+  q[50] = (Queued){50, done, NULL, -1};
+  SUCCEED(session_run_on(s, 0, pass, &q[50], &error)); // while rank 1 waits
+  assert_int_equal(done[0], 51);
+  assert_int_equal(done[1], 0);
+  atomic_store(&gate, 1);
+  SUCCEED(session_wait(s, last, &error));
+  assert_int_equal(done[1], 50);
+  atomic_store(&done[1], 51);
+  for (int i = 51; i < QUEUED; i++) { // more than are kept
+    q[i] = (Queued){i, done, NULL, i == QUEUED - 3 ? 1 : -1};
+    last = session_begin(s, pass, &q[i]);
+  }
+  assert_int_equal(session_wait(s, last, &error), PLAIT_NO_MEMORY);
+  assert_string_equal(error.message, "rank 1: full");
+  assert_int_equal(done[1], QUEUED - 2); // nothing after its failure
+  session_close(s);
+}
+
 typedef struct Injected { int rank, named; const char *message; } Injected; // named: the rank in its sentence; -1: none
 
 // One rank fails while the others wait for it.
@@ -315,10 +361,13 @@ static void after_a_failure(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(tasks_run_on_all_ranks),     cmocka_unit_test(the_first_failure_is_kept),
-      cmocka_unit_test(too_many_ranks_are_refused), cmocka_unit_test(a_joined_world),
-      cmocka_unit_test(others_know_of_a_full_disk),
-      cmocka_unit_test(a_smaller_world_continues),  cmocka_unit_test(after_a_failure)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(tasks_run_on_all_ranks),
+                                     cmocka_unit_test(ranks_run_ahead),
+                                     cmocka_unit_test(the_first_failure_is_kept),
+                                     cmocka_unit_test(too_many_ranks_are_refused),
+                                     cmocka_unit_test(a_joined_world),
+                                     cmocka_unit_test(others_know_of_a_full_disk),
+                                     cmocka_unit_test(a_smaller_world_continues),
+                                     cmocka_unit_test(after_a_failure)};
   return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }

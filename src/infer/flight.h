@@ -1,0 +1,61 @@
+// A tick under way: its inputs, of which every process hears, and its logits on their way to rank 0. Ticks run in their
+// order on every rank, and no rank waits for another one between them but for what it receives.
+#pragma once
+#include "infer/scheduler.h"
+#include "plait/comm.h"
+#include "runtime/rank.h"
+
+// Common to all ticks of an engine.
+typedef struct FlightShape {
+  int ranks, rows, local_rows; // of the world; of the batch, and of a data rank
+  int requests, pages;         // of a row, and of a request
+  int wanted;                  // positions of a row whose logits are wanted
+  int vocab;
+  bool processes;              // ranks are: they hear of a tick by messages
+  bool overlap;                // a tick may run before the logits of the last one are taken
+} FlightShape;
+
+// A process hears this before the inputs of all rows. tokens: of the graph; count: of the inputs.
+typedef struct FlightHeader { int32_t stop, tokens, count; } FlightHeader;
+
+typedef struct TickFlight {
+  const FlightShape *shape;
+  FlightHeader header;
+  Vec(int32_t) block;          // the inputs of all rows, one after the other
+  int32_t *input[INPUT_COUNT]; // where they are in the block; NULL: not read
+  int width[INPUT_COUNT];      // of a row
+  PlaitEvent *told;            // (ranks, 2) that the header and the block have been received
+  char **message;              // (ranks) the logits of each rank of this process, packed; NULL: it has none
+  PlaitEvent *sent;            // (ranks) that rank 0 has received them
+  // The rest is for rank 0.
+  Tick tick;
+  Vec(int) first;              // of each part: its first row of the logits
+  int64_t task;                // its number in the session
+  int64_t prompt_tokens;
+  double began;
+} TickFlight;
+
+// Received by rank 0 from all ranks.
+typedef struct FlightResults {
+  int64_t *bytes;              // (ranks) of messages
+  char **received;             // (ranks)
+  float *logits, *maximum, *sum; // (rows, wanted, vocab), (rows, wanted)
+} FlightResults;
+
+void flight_create(TickFlight *f, const FlightShape *shape);
+void flight_destroy(TickFlight *f); // zeroed is fine
+// On rank 0: f->tick's parts become inputs of a graph of `tokens` tokens.
+void flight_fill(TickFlight *f, const SchedulerOptions *options, int tokens);
+void flight_stop(TickFlight *f); // in its place: processes hear that there are no more ticks
+// SessionTask of every rank: it hears of the tick, computes it, and leaves its logits to flight_receive.
+int flight_compute(Rank *r, void *flight, Error *error);
+// Likewise: waits until rank 0 has this rank's logits.
+int flight_settle(Rank *r, void *flight, Error *error);
+
+// SessionTask, once before the first tick: rank 0 learns how long messages are. The results are rank 0's; zeroed
+// before.
+typedef struct FlightMeasure { const FlightShape *shape; FlightResults *results; } FlightMeasure;
+int flight_measure(Rank *r, void *measure, Error *error);
+// On rank 0, for each tick in order.
+int flight_receive(TickFlight *f, Rank *r, FlightResults *results, Error *error);
+void flight_results_free(FlightResults *results, const FlightShape *shape); // zeroed is fine
