@@ -14,6 +14,7 @@ typedef struct Settling {
   const DeviceImplementation *device;
   PlaitComm *world;
   const char *path;
+  int resumes;
   char *memory;
   int64_t bytes;
   DeviceChoices own; // what this rank's calls leave open
@@ -72,8 +73,8 @@ static json_t *read_table(const char *path) {
   int good = found <= 0 || json_is_object(tree);
   json_object_foreach(tree, kind, keys) good &= json_is_object(keys);
   if (found < 0 || !good)
-    fprintf(stderr, "note: %s has no choices that can be read (%s): all are made anew, and bits may differ\n", path,
-            found < 0 ? error.message : "it has another form");
+    fprintf(stderr, "note: %s%s; the file will be written anew\n", found < 0 ? "" : path,
+            found < 0 ? error.message : " is not a table of choices");
   else if (found) merge(table, tree, 1);
   json_decref(tree);
   return table;
@@ -111,10 +112,9 @@ static int chooses(const Settling *s, const json_t *messages) {
 static json_t *choose(const Settling *s, const json_t *open) {
   json_t *made = json_object(), *value, *before = json_object_get(s->known, s->own.kind);
   const char *key;
-  if (json_object_size(s->known) && !before && json_object_size(open))
-    fprintf(stderr,
-            "note: %s has choices for other cards or libraries than %s: they are made anew, and bits may differ\n",
-            s->path, s->own.kind);
+  if ((json_object_size(s->known) || s->resumes) && !before && json_object_size(open))
+    fprintf(stderr, "note: %s has no choices for %s: they are made anew, and bits may differ\n", s->path,
+            s->own.kind);
   json_object_foreach((json_t *)open, key, value) {
     if (json_object_get(before, key)) continue;
     char *chosen = s->device->choose(s->queue, key, s->memory, s->bytes);
@@ -159,9 +159,10 @@ static int settle(Settling *s, Error *error) {
   return device_drain(s->queue, error);
 }
 
-int choices_settle(DeviceQueue *queue, PlaitComm *world, const char *path, char *memory, int64_t bytes, Error *error) {
+int choices_settle(DeviceQueue *queue, PlaitComm *world, const char *path, int resumes, char *memory, int64_t bytes,
+                   Error *error) {
   Settling s = {.queue = queue, .device = queue->device->implementation, .world = world, .path = path,
-                .memory = memory, .bytes = bytes};
+                .resumes = resumes, .memory = memory, .bytes = bytes};
   if (!s.device->choices) return PLAIT_OK;
   int first = !plait_comm_rank(world);
   s.device->choices(queue, &s.own);

@@ -99,9 +99,10 @@ int rank_load(Rank *r, const Job *job, Error *error) {
   return PLAIT_OK;
 }
 
-int rank_choose(Rank *r, const char *path, Error *error) {
+int rank_choose(Rank *r, const char *path, int resumes, Error *error) {
   const StateMemory *s = &r->state->in[0];
-  return choices_settle(r->queue, r->world, path, s->work, s->work ? s->bytes - (s->work - s->memory) : 0, error);
+  return choices_settle(r->queue, r->world, path, resumes, s->work, s->work ? s->bytes - (s->work - s->memory) : 0,
+                        error);
 }
 
 int64_t rank_bound_bytes(const Job *job, int coordinate) {
