@@ -13,6 +13,7 @@
 //              of thousands of ranks
 #pragma once
 #include "base/team.h"
+#include "base/vec.h"
 #include "op/op.h"
 
 typedef struct Device Device;
@@ -112,6 +113,11 @@ int device_kernel(const Device *device, Op op, Dtype dtype, const char *node, De
 // Bytes at the end of the workspace of a kernel that calls a library, which are the library's.
 enum { DEVICE_LIBRARY_WORKSPACE = 64 << 20 };
 
+// A choice among several algorithms of a library: `key` says for which call; `value` is "" where none was made.
+typedef struct DeviceChoice { char *key, *value; } DeviceChoice;
+// Devices of one kind, a card with a library's version, can take each other's. kind NULL: there are none.
+typedef struct DeviceChoices { char *kind; Vec(DeviceChoice) list; } DeviceChoices;
+
 // Implementation -----------------------------------------------------------------------------------------------------
 
 // Work is done in the order in which it was put into a queue, and all of it when device_drain returns.
@@ -160,6 +166,12 @@ struct DeviceImplementation {
   // nobody needs what is there; leaves zero there. PLAIT_FAILED: the device has failed. NULL: there is nothing to try.
   int (*check)(DeviceQueue *queue, const DeviceBound *bound, const KernelCall *call, char *memory, int64_t bytes,
                Error *error);
+  // Choices that calls which were checked leave open: the kind, and each key without a value. choose: the value of a
+  // key by time, "" where there is none; the caller frees it. take: a value that was chosen, here or elsewhere. memory
+  // as in check. NULL: there is nothing to choose.
+  void (*choices)(DeviceQueue *queue, DeviceChoices *choices);
+  char *(*choose)(DeviceQueue *queue, const char *key, char *memory, int64_t bytes);
+  void (*take)(DeviceQueue *queue, const char *key, const char *value, char *memory, int64_t bytes);
   // These may return before the work is done, and are called by any thread. Host memory of a copy must stay until then;
   // the KernelCall, its operands and parameters need not.
   void (*run)(DeviceQueue *queue, const DeviceBound *bound, const KernelCall *call);

@@ -217,6 +217,19 @@ static void too_much_is_registered(void) {
   registers();
 }
 
+static void untimed(void) {
+  CudaEvent timed;
+  float milliseconds;
+  d->cuEventCreate(&timed, CUDA_EVENT_WITH_TIME);
+  d->cuEventRecord(timed, stream), d->cuEventRecord(event, stream), d->cuEventSynchronize(event);
+  d->cuEventElapsedTime(&milliseconds, timed, event);
+}
+static void timed_early(void) {
+  CudaEvent timed;
+  float milliseconds;
+  d->cuEventCreate(&timed, CUDA_EVENT_WITH_TIME);
+  d->cuEventElapsedTime(&milliseconds, timed, timed);
+}
 static void leaks_memory(void) { d->cuEventDestroy_v2(event), d->cuStreamDestroy_v2(stream); }
 static void leaks_stream(void) { d->cuEventDestroy_v2(event), d->cuMemFree_v2(memory); }
 static void leaks_event(void) { d->cuStreamDestroy_v2(stream), d->cuMemFree_v2(memory); }
@@ -251,6 +264,8 @@ static const struct { void (*body)(void); int how; const char *text, *fails; } c
     {freed_twice, DIES, "cuMemFree_v2: 0x", ""},
     {freed_early, DIES, "cuMemFree_v2: 1000 bytes are freed while a stream has not done what it does there", ""},
     {destroyed_early, DIES, "cuStreamDestroy_v2: the stream has not done its work", ""},
+    {untimed, DIES, "cuEventElapsedTime: an event was created without its time", ""},
+    {timed_early, DIES, "cuEventElapsedTime: an event was not recorded", ""},
     {never_recorded, DIES, "cuStreamWaitEvent: the event was never recorded", ""},
     {touches, FAULTS, "", ""},
     {old_name, DIES, "cuMemAlloc: the driver's first, 32-bit interface", ""},

@@ -3,6 +3,7 @@
 #include "device/cuda/cuda_device.h"
 #include "base/units.h"
 #include "device/cuda/facts.h"
+#include "device/cuda/products.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -241,6 +242,18 @@ static int check(DeviceQueue *queue, const DeviceBound *bound, const KernelCall 
   return kernels_check(cuda_queue(queue), bound, call, memory, bytes) ? device_drain(queue, error) : PLAIT_OK;
 }
 
+static void choices(DeviceQueue *queue, DeviceChoices *all) { products_list(cuda_queue(queue), all); }
+
+static char *choose(DeviceQueue *queue, const char *key, char *memory, int64_t bytes) {
+  cuda_enter(cuda_queue(queue)->instance);
+  return products_choose(cuda_queue(queue), key, memory, bytes);
+}
+
+static void take(DeviceQueue *queue, const char *key, const char *value, char *memory, int64_t bytes) {
+  cuda_enter(cuda_queue(queue)->instance);
+  products_take(cuda_queue(queue), key, value, memory, bytes);
+}
+
 // Memory of the host's that is not pinned the driver may read before it returns, or when the stream comes to it.
 static void copy(DeviceQueue *queue, int to_space, void *to, int from_space, const void *from, int64_t bytes) {
   CudaQueue *q = cuda_queue(queue);
@@ -317,6 +330,9 @@ static const DeviceImplementation implementation = {.instance = instance,
                                                     .queue_destroy = queue_destroy,
                                                     .bind = bind,
                                                     .check = check,
+                                                    .choices = choices,
+                                                    .choose = choose,
+                                                    .take = take,
                                                     .run = run,
                                                     .copy = copy,
                                                     .pin = cuda_pin,

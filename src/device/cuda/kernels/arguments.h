@@ -250,15 +250,15 @@ typedef struct RouterArguments {
 } RouterArguments;
 
 typedef enum HeadMode { HEAD_LOSS, HEAD_GRADIENT, HEAD_LOGITS } HeadMode;
-// A chunk of rows, from `first` on. logits (chunk, words), of the dtype of sums; targets, given: of all rows, the
-// second maximum, sum and target's logit of whole rows; stored: those of these words; dlogits: a copy of what logits
-// become. The latter, and losses, begin at the chunk.
+// A chunk of rows, from `first` on. logits (chunk, columns), of which map.valid are words, of the dtype of sums;
+// targets, given: of all rows, the second maximum, sum and target's logit of whole rows; stored: those of these words;
+// dlogits (chunk, width): a copy of what logits become. The latter, and losses, begin at the chunk.
 typedef struct HeadArguments {
   void *logits;
   double *losses;
   Array targets, seed, given[3], stored[3], dlogits;
   RowMap map;
-  int64_t first, words;
+  int64_t first, columns, width;
   int64_t mode;
 } HeadArguments;
 
