@@ -22,10 +22,11 @@ typedef struct Marker { int done, holders; } Marker;
 typedef struct Launch Launch; // kernels.c
 
 // A call of an emulated library's, with operands in device memory; run gets their addresses in the emulator's own memory.
+enum { LIBRARY_OPERANDS = 16 };
 typedef struct LibraryCall {
   int operands;
-  CudaOperand operand[8];
-  char *own[8];
+  CudaOperand operand[LIBRARY_OPERANDS];
+  char *own[LIBRARY_OPERANDS];
   void (*run)(const struct LibraryCall *call);
   _Alignas(16) char arguments[512];
 } LibraryCall;
