@@ -166,7 +166,7 @@ if(CMOCKA_FOUND)
   foreach(name test_cuda test_emulator test_cuda_kernels) # they load it
     add_dependencies(${name} emulated_cuda)
   endforeach()
-  foreach(name test_cuda_products test_cuda_attention test_cublaslt_double)
+  foreach(name test_cuda_products test_cuda_attention test_cublaslt_double test_cudnn_double)
     add_dependencies(${name} emulated_cublaslt)
   endforeach()
   add_dependencies(test_cuda_attention_plans nodevice_cuda)

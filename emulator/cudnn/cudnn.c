@@ -63,7 +63,9 @@ typedef struct Descriptor {
   DnnKind kind;
   Attribute *attribute[MOST_ATTRIBUTES];
   Program *program; // of a graph, of what was proposed for it, and of a plan
+  struct Descriptor *next;
 } Descriptor;
+static Descriptor *dead; // kept, so that who uses one is told
 
 static size_t size_of(DnnType type) {
   return type == DNN_IS_BOOLEAN ? 1 : type == DNN_IS_INT64 || type == DNN_IS_HANDLE || type == DNN_IS_POINTER || type == DNN_IS_DESCRIPTOR ? 8 : 4;
@@ -147,7 +149,8 @@ DnnStatus cudnnBackendDestroyDescriptor(DnnDescriptor descriptor) {
   for (int i = 0; i < d->attributes; i++) free(d->attribute[i]);
   free(d->program);
   d->mark = DEAD;
-  free(d);
+  d->next = __atomic_load_n(&dead, __ATOMIC_RELAXED);
+  while (!__atomic_compare_exchange_n(&dead, &d->next, d, 0, __ATOMIC_RELEASE, __ATOMIC_RELAXED)) continue;
   return DNN_OK;
 }
 
