@@ -14,7 +14,7 @@ struct DnnHandle_s { int mark; CudaStream stream; };
 extern long long emulated_cudnn;
 long long emulated_cudnn;
 
-// What a descriptor may have: a value of this type, `least` to `most` of them. part: of which kind a descriptor is that it names.
+// Attributes of descriptors: a value of this type, `least` to `most` of them. part: of which kind a descriptor is that it names.
 typedef struct Rule { DnnKind kind; DnnAttribute attribute; DnnType type; int least, most, needed; DnnKind part; } Rule;
 #define PART(kind, attribute, part) {kind, attribute, DNN_IS_DESCRIPTOR, 1, 1, 1, part}
 static const Rule rules[] = {

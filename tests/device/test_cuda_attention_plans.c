@@ -1,6 +1,6 @@
 // tier 2; rooms device
-// An installed cuDNN plans the graphs of attention without a device, for the properties of an H100 (h100.json): it
-// finds a plan for each, whose workspace fits the room that memory plans have for it.
+// An installed cuDNN plans the graphs of attention without a device, for the properties of an H100 (h100.json, as cuDNN
+// gave them on a card): it finds a plan for each, whose workspace fits the room that memory plans have for it.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -46,8 +46,8 @@ static void check_plan(Sizes s, int dtype, int gradient, int same_bits) {
   attention_plan_free(dnn, &plan);
 }
 
-// The shapes of GPT-2 124M and Llama 1B, and odd ones: heads of 96, 128 and 256, lengths that are no multiple of 64 or
-// leave 64 of 128, one query. Each takes seconds to plan.
+// The shapes of GPT-2 124M and Llama 1B, and odd ones: heads of 96, 128 and 256, lengths that are not a multiple of 64,
+// or leave 64 of 128, one query. Each takes seconds to plan.
 static void has_plans(void **state) {
   static const Sizes sizes[] = {{32, 12, 12, 1024, 64}, {4, 32, 8, 4096, 64}, {4, 8, 8, 1024, 96},
                                 {2, 32, 8, 4096, 128},  {4, 4, 4, 1024, 256}, {1, 2, 2, 333, 64},

@@ -16,7 +16,7 @@ typedef struct Graph {
   DnnStatus status;
   DnnDescriptor operation[MOST_OPERATIONS];
   int operations;
-  int64_t inner; // tensors so far that are no operands
+  int64_t inner; // tensors so far beside the operands
 } Graph;
 
 // Descriptors --------------------------------------------------------------------------------------------------------

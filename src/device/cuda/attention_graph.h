@@ -40,7 +40,7 @@ typedef enum AttentionOperand {
 // Numbers of tensors are those of AttentionOperand plus 1; of others they begin here.
 enum { ATTENTION_NUMBER = 1, ATTENTION_INNER = 100, ATTENTION_ALIGNED = 16 };
 
-// What plans are made for: a device that is there, by its handle, or the properties of one (DNN_PROPERTIES).
+// Plans are made for a device that is there, by its handle, or for the properties of one (DNN_PROPERTIES).
 typedef struct DnnTarget { DnnHandle handle; DnnDescriptor properties; } DnnTarget;
 
 typedef struct AttentionPlan {

@@ -47,7 +47,7 @@ static int is_narrow(Dtype dtype) { return dtype == DTYPE_BF16 || dtype == DTYPE
 static int has_form(const Operand *input, const Operand *output, const AttentionAttr *attr) {
   const Operand *q = &input[0], *k = &input[1];
   return is_narrow(q->dtype) && k->dtype == q->dtype && input[2].dtype == q->dtype && output[0].dtype == q->dtype &&
-         attr->causal && attr->dropout == 0 && q->size[1] == k->size[1] && q->size[4] % 8 == 0 &&
+         attr->causal && attr->contiguous && attr->dropout == 0 && q->size[1] == k->size[1] && q->size[4] % 8 == 0 &&
          q->size[4] <= ATTENTION_WIDTH && operand_elements(q) > 0 && q->size[1] <= INT32_MAX;
 }
 
@@ -60,7 +60,8 @@ static int has_same_positions(const IndexMap *x, const IndexMap *y) {
 static AttentionKey key_of(const Operand *input, const AttentionAttr *attr, int gradient) {
   const int64_t *n = input[0].size;
   return (AttentionKey){.b = n[0], .t = n[1], .g = n[2], .r = n[3], .d = n[4], .scale = attr->scale,
-                        .dtype = (int32_t)input[0].dtype, .gradient = gradient};
+                        .dtype = (int32_t)input[0].dtype, .gradient = gradient,
+                        .same_bits = gradient && FAULT(attention_forgets_same_bits, attr->same_bits, 0)};
 }
 
 int attention_key(const KernelCall *call, int gradient, AttentionKey *key) {
@@ -74,9 +75,9 @@ int attention_key(const KernelCall *call, int gradient, AttentionKey *key) {
 }
 
 static void describe(const AttentionKey *k, char *text, size_t size) {
-  snprintf(text, size, "%s of %lld × %lld, %lld heads of %lld%s in %s", k->gradient ? "gradients" : "attention",
+  snprintf(text, size, "%s of %lld × %lld, %lld heads of %lld%s in %s%s", k->gradient ? "gradients" : "attention",
            (long long)k->b, (long long)k->t, (long long)(k->g * k->r), (long long)k->d,
-           k->r > 1 ? ", grouped," : "", dtype_name((Dtype)k->dtype));
+           k->r > 1 ? ", grouped," : "", dtype_name((Dtype)k->dtype), k->same_bits ? " that have the same bits" : "");
 }
 
 static LibraryAttention *find(CudaAttention *p, const AttentionKey *key) {

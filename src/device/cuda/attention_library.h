@@ -21,8 +21,9 @@ struct CudaAttention {
   Vec(LibraryAttention) list;
 };
 
-// 0: it is for plait's own kernel: another dtype than bf16 and fp16, dropout, queries that are no causal row of all
-// keys, heads that are no multiple of 8. call: of ATTENTION or its gradient.
+// 0: it is for plait's own kernel: another dtype than bf16 and fp16, dropout, queries or keys of a part of a sequence,
+// without causality, with documents in any order, heads of another width than a multiple of 8. call: of ATTENTION or
+// its gradient.
 int attention_key(const KernelCall *call, int gradient, AttentionKey *key);
 // Bytes of workspace that such a call may use; 0: it is for plait's own kernel.
 int64_t attention_workspace(const Operand *input, const Operand *output, const AttentionAttr *attr, int gradient);
