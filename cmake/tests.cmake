@@ -166,9 +166,10 @@ if(CMOCKA_FOUND)
   foreach(name test_cuda test_emulator test_cuda_kernels) # they load it
     add_dependencies(${name} emulated_cuda)
   endforeach()
-  foreach(name test_cuda_products test_cublaslt_double)
+  foreach(name test_cuda_products test_cuda_attention test_cublaslt_double test_cudnn_double)
     add_dependencies(${name} emulated_cublaslt)
   endforeach()
+  add_dependencies(test_cuda_attention_plans nodevice_cuda)
   target_link_options(test_parity_bits PRIVATE -Wl,--wrap=team_each) # it watches who comes to a job
   target_link_options(test_steady_memory PRIVATE -Wl,--wrap=xcalloc,--wrap=xrealloc) # it counts them
 

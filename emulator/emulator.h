@@ -22,10 +22,11 @@ typedef struct Marker { int done, holders; double at; } Marker; // at: its strea
 typedef struct Launch Launch; // kernels.c
 
 // A call of an emulated library's, with operands in device memory; run gets their addresses in the emulator's own memory.
+enum { LIBRARY_OPERANDS = 16 };
 typedef struct LibraryCall {
   int operands;
-  CudaOperand operand[8];
-  char *own[8];
+  CudaOperand operand[LIBRARY_OPERANDS];
+  char *own[LIBRARY_OPERANDS];
   double milliseconds; // by which the stream's clock goes on
   void (*run)(const struct LibraryCall *call);
   _Alignas(16) char arguments[512];

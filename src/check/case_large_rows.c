@@ -302,6 +302,29 @@ const Row case_large_rows[] = {
      ATTR(MuonAttr, .decay = 0.1, .scale = 0.5),
      .storage = 1,
      .update = 1},
+#define ATTENTION_ROWS(name, backward_flag) /* of heads that cuDNN takes, some of them longer than a block has keys */ \
+  {name " grouped heads of 16",                                                                                        \
+   OP_ATTENTION,                                                                                                       \
+   {"f b2 s140 g2 r3 d16", "f b2 s140 g2 d16", "f b2 s140 g2 d16", "t b2 s140", "t b2 s140"},                          \
+   ATTR(AttentionAttr, 0.25, 0, 1, 0, 7, 1),                                                                           \
+   .backward = backward_flag},                                                                                         \
+      {name " heads of 64",                                                                                            \
+       OP_ATTENTION,                                                                                                   \
+       {"f b1 s37 g2 r1 d64", "f b1 s37 g2 d64", "f b1 s37 g2 d64", "t b1 s37", "t b1 s37"},                           \
+       ATTR(AttentionAttr, 0.125, 0, 1, 0, 7, 1),                                                                      \
+       .backward = backward_flag},                                                                                     \
+  {                                                                                                                    \
+    name " heads of 8", OP_ATTENTION, {"f b3 s9 g1 r2 d8", "f b3 s9 g1 d8", "f b3 s9 g1 d8", "t b3 s9", "t b3 s9"},    \
+        ATTR(AttentionAttr, 0.5, 0, 1, 0, 7, 1), .backward = backward_flag                                             \
+  }
+    ATTENTION_ROWS("attention", 0),
+    ATTENTION_ROWS("attention_grad", 1),
+    {"attention_grad same bits, heads of 24",
+     OP_ATTENTION,
+     {"f b2 s50 g2 r2 d24", "f b2 s50 g2 d24", "f b2 s50 g2 d24", "t b2 s50", "t b2 s50"},
+     ATTR(AttentionAttr, 0.2, 0, 1, 0, 7, 1, 1),
+     .backward = 1},
+#undef ATTENTION_ROWS
     {"cache_attention large",
      OP_CACHE_ATTENTION,
      {"f b2 s75 g2 r4 d65", "f b2 c320 g2 d65", "f b2 c320 g2 d65", "i2 b2 s75", "p b2 s75", "u10 b2 n2 m5"},

@@ -225,14 +225,14 @@ static void tell_gpu(int number) {
       f.minor, f.multiprocessors, units_bytes((double)f.available).s, units_bytes((double)f.total).s);
 }
 
-static void tell_libraries(void) {
+static void tell_library(CudaLibrary which, const char *name, const char *makes) {
   Error error = {0};
   const char *library;
-  size_t version; // 130100 is 13.1.0
-  if (cuda_library_facts(&library, &version, &error))
-    say(LOOK, "cuBLASLt", "%s; without it products use plait's own kernels, which are slow", error.message);
+  size_t version; // 130100 is 13.1.0, and 91900 is 9.19.0
+  if (cuda_library_facts(which, &library, &version, &error))
+    say(LOOK, name, "%s; without it %s plait's own kernels, which are slow", error.message, makes);
   else
-    say(GOOD, "cuBLASLt", "%s, version %zu.%zu.%zu", library, version / 10000, version / 100 % 100, version % 100);
+    say(GOOD, name, "%s, version %zu.%zu.%zu", library, version / 10000, version / 100 % 100, version % 100);
 }
 
 static void tell_gpus(void) {
@@ -246,7 +246,8 @@ static void tell_gpus(void) {
   say(GOOD, "CUDA", "the driver %s is one for CUDA %d.%d and older, with %d device%s", driver, version / 1000,
       version % 1000 / 10, devices, devices == 1 ? "" : "s");
   for (int i = 0; i < devices; i++) tell_gpu(i);
-  tell_libraries();
+  tell_library(CUDA_LIBRARY_BLAS, "cuBLASLt", "products use");
+  tell_library(CUDA_LIBRARY_DNN, "cuDNN", "attention uses");
   if (!cuda_has_code())
     say(LOOK, "CUDA",
         "this plait was built without nvcc and has no kernels for cards: run.backend: cuda needs "

@@ -9,11 +9,16 @@
 struct MachineTimes;
 typedef double WorkSeconds(const struct MachineTimes *times, Dtype dtype, const OpWork *work);
 
+// Whether kernels are taken that have the same bits in each run, where others are faster. AUTO: for what several ranks
+// compute alike, so that they stay alike.
+typedef enum SameBits { SAME_BITS_AUTO, SAME_BITS_ALWAYS, SAME_BITS_NEVER } SameBits;
+
 typedef struct CompileOptions {
   int mode;              // ModelMode
   int never_trains;      // no graph of its job does: parameters are stored in the dtype in which MICRO reads them
   const Device *device;  // passes read its description only
   Step step;             // what is computed; of other modes than MODEL_TRAIN its forward pass
+  SameBits same_bits;
   Parallel parallel;     // what follows from step.parallel
   int64_t micro_samples; // the batch dim of MICRO: a bound, of which each call has as many rows as the microbatch's
                          // shares say (base/shares.h); by compile_set_batch

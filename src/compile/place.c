@@ -209,6 +209,28 @@ static void choose_algorithm(Node *n, const Step *step) {
   if (def->algorithms) n->algorithm = step->algorithm[def->choice];
 }
 
+// Whether ranks along some axis, which is none of the pipeline, compute all of a node alike.
+static int is_repeated(const Node *n, const Mesh *mesh) {
+  uint32_t axes = 0;
+  for (int k = 0; k < n->noutput; k++) {
+    const Placement *p = node_give(n, k);
+    axes |= placement_axes(p) | p->partial | p->owner_axes;
+  }
+  for (int a = 0; a < mesh->naxis; a++)
+    if (mesh->axis[a].size > 1 && a != mesh_axis(mesh, AXIS_PP) && !(axes & 1u << a)) return 1;
+  return 0;
+}
+
+static void keep_bits(Graph *g, const CompileOptions *o) {
+  for (int i = 0; i < g->node.count; i++) {
+    Node *n = &g->node.data[i];
+    const OpDef *def = op_def(n->op);
+    if (!def->keep_bits || n->region != REGION_MICRO || o->same_bits == SAME_BITS_NEVER) continue;
+    if (o->same_bits == SAME_BITS_ALWAYS || FAULT(repeated_nodes_differ, is_repeated(n, &o->parallel.mesh), 0))
+      def->keep_bits(n);
+  }
+}
+
 int pass_place(Graph **graph, const CompileOptions *o, Error *error) {
   Graph *g = *graph;
   const Mesh *mesh = &o->parallel.mesh;
@@ -238,5 +260,6 @@ int pass_place(Graph **graph, const CompileOptions *o, Error *error) {
   for (int i = 0; i < g->node.count; i++)
     if (g->node.data[i].region == REGION_MICRO && !g->node.data[i].update && !g->node.data[i].give_)
       place_node(g, i, mesh, layout);
+  keep_bits(g, o);
   return PLAIT_OK;
 }

@@ -152,8 +152,8 @@ int build_attention(ModelBuild *m, int x) {
     q = op_rope(g, "q.rope", q, build_input(m, INPUT_POSITIONS), &c->rope);
     k = op_rope(g, "k.rope", k, build_input(m, INPUT_POSITIONS), &c->rope);
   }
-  AttentionAttr attr = {
-      .scale = c->attention_scale, .dropout = build_dropout_rate(m, c->attention_dropout), .causal = 1};
+  AttentionAttr attr = {.scale = c->attention_scale, .dropout = build_dropout_rate(m, c->attention_dropout),
+                        .causal = 1, .contiguous = 1};
   int64_t longest = FAULT(window_is_too_long, c->window, c->window + 1); // a token sees itself and window - 1 before it
   if (c->window) build_limit(m, c->window_key, longest, "attention within a window is not built yet");
   if (m->options->mode == MODEL_GENERATE) return attend_to_cache(m, q, k, v, c->attention_scale);

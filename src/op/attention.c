@@ -247,6 +247,8 @@ static void grad_work(const Operand *input, const Operand *output, const void *a
   work->attention.backward = 1;
 }
 
+static void keep_bits(Node *node) { node_attr(node, AttentionAttr)->same_bits = 1; }
+
 const OpDef op_def_attention_grad = {
     .name = "attention_grad",
     .meaning = "q, k, v, documents, key_documents, out, logsumexp, dout → dq (b, s, g, r, d), dk, dv (b, t, g, d); the "
@@ -258,6 +260,7 @@ const OpDef op_def_attention_grad = {
     .choice = CHOICE_CONTEXT,
     .reference = grad_reference,
     .work = grad_work,
+    .keep_bits = keep_bits,
     .expensive = 1,
 };
 

@@ -45,6 +45,8 @@ typedef struct AttentionAttr {
   int32_t causal;
   int32_t wide;       // out, or dq, dk and dv, have the dtype of statistics: parts that will be merged or added
   uint64_t stream;    // philox_name of the forward node: its gradient draws the same mask
+  int32_t contiguous; // documents lie one after the other: no number comes again after another one
+  int32_t same_bits;  // of a gradient: in each run, though a faster kernel might not have them
 } AttentionAttr;
 // CACHE_ATTENTION: rows of a page of the cache
 typedef struct CacheAttr {

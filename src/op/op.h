@@ -214,6 +214,9 @@ typedef struct OpDef {
   void (*split)(Graph *g, int node, int again);
   // Turns a node of training into what it is outside of training, such as dropout into a copy. NULL: it is the same.
   void (*evaluate)(Node *node);
+  // Turns a node for which a device may have a kernel whose bits differ from run to run into one that has the same.
+  // NULL: there is no such kernel.
+  void (*keep_bits)(Node *node);
   int in_place;      // number of leading (output k ← input k) pairs that may share memory, for elementwise updates
   uint32_t minus_infinity; // outputs (bits) of which −∞ is a proper value: a maximum over nothing
   OpRole role;

@@ -37,6 +37,11 @@ enum { RECIPE_KV_AUTO = -1 };        // as the precision
 
 typedef enum RecipeOverlap { RECIPE_OVERLAP_OFF, RECIPE_OVERLAP_ON, RECIPE_OVERLAP_AUTO } RecipeOverlap;
 typedef enum RecipeAsync { RECIPE_ASYNC_AUTO, RECIPE_ASYNC_ON, RECIPE_ASYNC_OFF } RecipeAsync;
+typedef enum RecipeDeterministic {
+  RECIPE_DETERMINISTIC_AUTO,
+  RECIPE_DETERMINISTIC_ON,
+  RECIPE_DETERMINISTIC_OFF
+} RecipeDeterministic;
 typedef enum RecipeVerify { RECIPE_VERIFY_OFF, RECIPE_VERIFY_STEP } RecipeVerify;
 typedef enum RecipeNonFinite { RECIPE_SKIP, RECIPE_STOP, RECIPE_ROLLBACK } RecipeNonFinite;
 
@@ -163,6 +168,7 @@ typedef struct Recipe {
     char *dump_gradients; // folder or NULL
     int64_t dump_steps;   // how many first steps are dumped
     int non_finite;       // RecipeNonFinite
+    int deterministic;    // RecipeDeterministic
     int verify;           // RecipeVerify
     bool desync_check;    // ranks compare what they issued and hold
     bool tensorboard;     // event files in dir

@@ -62,6 +62,9 @@ static const RecipeWord plan_words[] = {{"fixed", RECIPE_PLAN_FIXED, false}, {"a
 static const RecipeWord grad_dtype_words[] = {{"fp32", DTYPE_F32, false}, {"bf16", DTYPE_BF16, false}, {0}};
 static const RecipeWord non_finite_words[] = {
     {"skip", RECIPE_SKIP, false}, {"stop", RECIPE_STOP, false}, {"rollback", RECIPE_ROLLBACK, false}, {0}};
+static const RecipeWord deterministic_words[] = {
+    {"auto", RECIPE_DETERMINISTIC_AUTO, false}, {"true", RECIPE_DETERMINISTIC_ON, false},
+    {"false", RECIPE_DETERMINISTIC_OFF, false}, {0}};
 static const RecipeWord verify_words[] = {
     {"off", RECIPE_VERIFY_OFF, false}, {"step", RECIPE_VERIFY_STEP, false}, {0}};
 static const RecipeWord optimizer_words[] = {
@@ -547,6 +550,12 @@ const RecipeKey recipe_keys[] = {
                "in a row. `stop`: end the run. `rollback`: return to the weights of the newest checkpoint and "
                "continue with the next batches, at most 3 times without a finite step saved in between. With "
                "parallel.update: in_backward the step cannot be skipped, since backward has already applied it."),
+    KEY("run.deterministic", RECIPE_CHOICE, run.deterministic, "auto", .words = deterministic_words, .example = "true",
+        .doc =
+            "On the CPU a run has the same bits each time. With run.backend: cuda gradients of attention by cuDNN may "
+            "differ in the last bit of some elements. `true`: cuDNN makes them the same, which is slower and needs "
+            "2 · samples · heads · length² bytes, which are in the plan. `auto`: as `true` where several ranks compute "
+            "the same attention, or with run.desync_check; else as `false`."),
     KEY("run.verify", RECIPE_CHOICE, run.verify, "off", .words = verify_words, .example = "step",
         .doc =
             "For debugging. `step`: every kernel of the first step is run once more on the host, on the operands that "

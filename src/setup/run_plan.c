@@ -55,6 +55,11 @@ static int recompute_list(const Recipe *r, const ModelConfig *config, RecomputeL
 
 // Mesh, Layout, stages, precision, batch sizes (micro_samples = batch.micro × data ranks) and the optimizer, as far as
 // the recipe and the model say them: overlap and recomputation where they are not auto, and layers cut by FLOPs.
+static SameBits same_bits(const Recipe *r) {
+  if (r->run.deterministic == RECIPE_DETERMINISTIC_OFF) return SAME_BITS_NEVER;
+  return r->run.deterministic == RECIPE_DETERMINISTIC_ON || r->run.desync_check ? SAME_BITS_ALWAYS : SAME_BITS_AUTO;
+}
+
 static int read_options(RunPlan *plan, Error *error) {
   const Recipe *r = plan->recipe;
   CompileOptions *o = &plan->options;
@@ -65,6 +70,7 @@ static int read_options(RunPlan *plan, Error *error) {
   if (!code) code = check_experts(r, plan->config, error);
   if (code) return code;
   o->device = recipe_device(r);
+  o->same_bits = same_bits(r);
   o->chaos = chaos_of_environment();
   o->parallel = parallel_create(&o->step, &model);
   compile_set_batch(o, r->batch.global, r->batch.micro);

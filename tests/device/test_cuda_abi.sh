@@ -1,7 +1,7 @@
 #!/bin/bash
 # tier 1
 # device/cuda/abi.h and entries.def say what CUDA's own header says: values, types of handles, and of each function; so do blas_abi.h and
-# blas_entries.def of cuBLASLt's.
+# blas_entries.def of cuBLASLt's, and dnn_abi.h and dnn_entries.def of cuDNN's.
 . "$SOURCE/tests/script.sh"
 include=''
 for folder in "${CUDA_HOME-}" "$(dirname "$(dirname "$(command -v nvcc)")")" /usr/local/cuda /usr; do
@@ -12,7 +12,7 @@ if [ -z "$include" ]; then
   echo "skipped: no cuda.h here (NVIDIA's package cuda-driver-dev), so abi.h is compared with nothing"
   exit 77
 fi
-mkdir -p device/cuda && cp "$SOURCE"/src/device/cuda/{abi.h,entries.def,blas_abi.h,blas_entries.def} device/cuda/
+mkdir -p device/cuda && cp "$SOURCE"/src/device/cuda/{abi.h,entries.def,blas_abi.h,blas_entries.def,dnn_abi.h,dnn_entries.def} device/cuda/
 cat >compare.c <<'C'
 #include <cuda.h>
 #include "device/cuda/abi.h"
@@ -41,6 +41,38 @@ sed -i 's/cuMemAlloc_v2, (CudaPointer \* address, size_t/cuMemAlloc_v2, (CudaPoi
 compiles && fail "another type passes"
 grep -q cuMemAlloc_v2 errors || fail "the comparison does not name the function"
 cp "$SOURCE/src/device/cuda/entries.def" device/cuda/
+
+if [ -e "$include/cudnn.h" ]; then
+  cat >compare.c <<'C'
+#include <cudnn.h>
+#define DNN_HANDLES_ARE_THEIRS
+typedef cudnnHandle_t DnnHandle;
+#include "device/cuda/dnn_abi.h"
+#define SAME(ours, theirs) _Static_assert(__builtin_types_compatible_p(ours, theirs), #ours)
+SAME(DnnStatus, cudnnStatus_t);
+SAME(DnnDtype, cudnnDataType_t);
+SAME(DnnKind, cudnnBackendDescriptorType_t);
+SAME(DnnAttribute, cudnnBackendAttributeName_t);
+SAME(DnnType, cudnnBackendAttributeType_t);
+SAME(DnnDescriptor, cudnnBackendDescriptor_t);
+SAME(unsigned, cudnnPointwiseMode_t); // values of attributes
+SAME(unsigned, cudnnReduceTensorOp_t);
+SAME(unsigned, cudnnBackendHeurMode_t);
+#define DNN_VALUE(ours, theirs, value) _Static_assert((int)(ours) == (int)(theirs), #theirs);
+DNN_VALUES
+#define DNN_ENTRY(result, name, parameters) SAME(name##_entry, __typeof__(name));
+#include "device/cuda/dnn_entries.def"
+C
+  compiles || { head -20 errors; fail "dnn_abi.h is not what $include/cudnn.h says"; }
+  sed -i 's/CUDNN_ATTR_TENSOR_STRIDES, 903/CUDNN_ATTR_TENSOR_STRIDES, 902/' device/cuda/dnn_abi.h
+  compiles && fail "another value of cuDNN's passes"
+  cp "$SOURCE/src/device/cuda/dnn_abi.h" device/cuda/
+  sed -i 's/DnnType type, int64_t count/DnnType type, int count/' device/cuda/dnn_entries.def
+  compiles && fail "another type of cuDNN's passes"
+  grep -q cudnnBackendSetAttribute errors || fail "the comparison does not name cuDNN's function"
+else
+  echo "no cudnn.h here (NVIDIA's package cudnn), so dnn_abi.h is compared with nothing"
+fi
 
 if [ ! -e "$include/cublasLt.h" ]; then
   echo "no cublasLt.h here (NVIDIA's package libcublas-dev), so blas_abi.h is compared with nothing"

@@ -36,10 +36,10 @@ kernels() {
     fail "$name by kernels: $(paste <(numbers "$name.cpu") <(numbers "$name.kernels.1"))"
   [ "$tier" -eq 1 ] || same_run "$name.kernels.1" "$name.kernels.2"
 }
-# library FAR NAME KEYS…: the same with products by cuBLASLt's double, of which no note says that it was replaced
+# library FAR NAME KEYS…: the same with products by cuBLASLt's double and attention by cuDNN's, of which no note says that it was replaced
 library() {
   PLAIT_CUDA_LIBRARIES=$libraries kernels "$@"
-  grep 'note: .*plait.s own kernel' output && fail "$2: a product of the library's was not used"
+  grep 'note: .*plait.s own kernel' output && fail "$2: a product or attention of the library's was not used"
 }
 without_time() { sed -E 's/, [0-9.]+ m?s\)$/)/' "$1"; }
 one='mesh.dp=1 parallel.zero=0'
@@ -83,8 +83,10 @@ kernels 1e-5 gpt $one precision=fp32
 grep -q 'run on the host' output && fail "ops of a GPT run on the host"
 kernels 3e-2 llama-bf16 $one model.config=llama.json precision=bf16
 grep -q 'run on the host' output && fail "ops of a Llama run on the host"
-library 3e-2 gpt-library $one precision=bf16
+library 3e-2 llama-bf16-library $one model.config=llama.json precision=bf16
 if [ "$tier" -gt 1 ]; then
+  library 3e-2 gpt-library $one precision=bf16
+  library 1e-2 llama-fp16-library $one model.config=llama.json precision=fp16
   library 1e-5 llama-library $one model.config=llama.json precision=fp32
   library 1e-10 fp64-library $one model.config=llama.json precision=fp64
   library 1e-2 fp16-library $one precision=fp16
@@ -94,6 +96,12 @@ if [ "$tier" -gt 1 ]; then
   PLAIT_EMULATED_BLAS_SPOILS='64 32 128' PLAIT_CUDA_LIBRARIES=$libraries kernels 3e-2 gpt-spoilt $one precision=bf16
   [ "$(grep -c "^note: CUDA device 0: plait's own kernel makes products of 64 × 32 of depth 128 in bf16.*differ from it" output)" -ge 1 ] ||
     fail "no note of the product that is wrong"
+  # and attention
+  PLAIT_EMULATED_DNN_SPOILS='2 4 32 8' PLAIT_CUDA_LIBRARIES=$libraries kernels 3e-2 llama-spoilt $one model.config=llama.json precision=bf16
+  for of in attention gradients; do
+    [ "$(grep -c "^note: CUDA device 0: plait's own kernel makes $of of 2 × 32, 4 heads of 8, grouped, in bf16: cuDNN's .* differs from it" output)" -ge 1 ] ||
+      fail "no note of $of that are wrong"
+  done
   # shares of the batch that differ have products of which nothing is known when a run begins
   PLAIT_CUDA_LIBRARIES=$libraries kernels 1e-5 moe-library model.config=moe.json precision=fp32 'batch.balance=[3,1]'
   kernels 1e-10 llama-fp64 $one model.config=llama.json precision=fp64
@@ -147,6 +155,7 @@ expect 0 '^ok  CUDA ' env PLAIT_EMULATED_DEVICES=2 "$PLAIT" doctor
 tr -s ' \n' ' ' <output | grep -qE 'libemulated_cuda.so is one for CUDA 12.0 and older, with 2 devices .*ok GPU 1: emulated device, compute capability 9.0, 2 multiprocessors, 4.29 GB of' || fail "doctor does not show the second device: $(cat output)"
 expect 0 'cuBLASLt +there is no libcublasLt.so.12 of the emulator' "$PLAIT" doctor
 PLAIT_CUDA_LIBRARIES=$libraries expect 0 '^ok +cuBLASLt +.*emulated/libcublasLt.so.12,? *version 12.9.0' "$PLAIT" doctor
+grep -qE '^ok +cuDNN +.*emulated/libcudnn.so.9,? *version 9.14.0' output || fail "doctor does not show cuDNN: $(cat output)"
 expect 0 'compute *capability 7.5|capability *7.5' env PLAIT_EMULATED_CAPABILITY=7.5 "$PLAIT" doctor
 
 # a device that fails in the middle ends the job with one sentence

@@ -14,7 +14,8 @@ typedef enum CudaKernel {
 } CudaKernel;
 enum { CUDA_DTYPES = DTYPE_F16 + 1 }; // fp64, fp32, bf16, fp16 are the first
 
-typedef struct CudaProducts CudaProducts; // products.h
+typedef struct CudaProducts CudaProducts;   // products.h
+typedef struct CudaAttention CudaAttention; // attention_library.h
 
 // A device of this process, with its primary context, which ranks that are threads share.
 typedef struct CudaInstance {
@@ -28,6 +29,8 @@ typedef struct CudaInstance {
   int waits;       // PLAIT_CUDA_SYNC=1: for each kernel, so that the one that fails is named
   CudaProducts *products; // by a library; NULL: there is none, or nobody has asked
   int lacks_products;
+  CudaAttention *attention; // the same
+  int lacks_attention;
   CudaFunction function[CUDA_KERNELS][CUDA_DTYPES];
 } CudaInstance;
 

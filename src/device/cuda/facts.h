@@ -14,8 +14,10 @@ typedef struct CudaFacts {
   int64_t available, total; // bytes of memory
 } CudaFacts;
 int cuda_facts(int number, CudaFacts *facts, Error *error); // or why it cannot be used
-// The cuBLASLt that it would use, of the driver that cuda_driver_facts has found; version: 130100 is 13.1.0.
-int cuda_library_facts(const char **library, size_t *version, Error *error);
+// The library that it would use, of the driver that cuda_driver_facts has found; version: 130100 is cuBLASLt 13.1.0,
+// 91900 is cuDNN 9.19.0.
+typedef enum CudaLibrary { CUDA_LIBRARY_BLAS, CUDA_LIBRARY_DNN } CudaLibrary;
+int cuda_library_facts(CudaLibrary which, const char **library, size_t *version, Error *error);
 int cuda_has_code(void); // whether this binary has kernels for cards
 int cuda_has_kernels(const Device *instance); // whether the device runs kernels: those, or an emulated driver's
 // Calls of ops with kernels that ran on the host all the same, since no kernel takes their operands so.

@@ -1,6 +1,7 @@
 // Launches, the table of ops that have kernels, and which of them run there.
 #include "device/cuda/facts.h"
 #include "device/cuda/launch.h"
+#include "device/cuda/attention_library.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -47,6 +48,10 @@ static int multiplies(const struct OpKernel *row) {
          row->workspace == cuda_orthogonalize_workspace;
 }
 
+static int attends(const struct OpKernel *row) {
+  return row->workspace == cuda_attention_workspace || row->workspace == cuda_attention_grad_workspace;
+}
+
 // Operands of a call that only says which products it makes: all are there, as aligned as memory is.
 static Operand *stand_ins(const Operand *x, int n) {
   Operand *y = xcalloc((size_t)n + 1, sizeof *y);
@@ -55,11 +60,19 @@ static Operand *stand_ins(const Operand *x, int n) {
   return y;
 }
 
+static int check_attention(CudaQueue *queue, const Bound *b, const KernelCall *call, char *memory, int64_t bytes) {
+  const int gradient = b->row->workspace == cuda_attention_grad_workspace;
+  AttentionKey key;
+  if (!attention_key(call, gradient, &key) || !attention_ready(queue->instance)) return 0;
+  attention_try(queue, call, gradient, memory, bytes);
+  return 1;
+}
+
 int kernels_check(CudaQueue *queue, const DeviceBound *bound, const KernelCall *call, char *memory, int64_t bytes) {
   const Bound *b = bound->own;
-  if (!b->row || b->own || !queue->instance->has_kernels || !multiplies(b->row) || !b->row->fits(call, b->dtype))
-    return 0;
-  if (!products_ready(queue->instance)) return 0;
+  if (!b->row || b->own || !queue->instance->has_kernels || !b->row->fits(call, b->dtype)) return 0;
+  if (attends(b->row)) return check_attention(queue, b, call, memory, bytes);
+  if (!multiplies(b->row) || !products_ready(queue->instance)) return 0;
   ProductKeys asked = {0};
   Operand *input = stand_ins(call->input, call->ninput), *output = stand_ins(call->output, call->noutput);
   KernelCall there = *call;

@@ -50,6 +50,9 @@ int64_t cuda_sum_partial_bytes(int64_t n);
 // Of matrices that are operands of the launch already: by a library, or by plait's own kernel.
 void launch_product(Launch *l, const ProductArguments *arguments);
 void launch_own_product(Launch *l, const ProductArguments *arguments);
+// A call of ATTENTION, or of its gradient, by plait's own kernels.
+void launch_own_attention(Launch *l);
+void launch_own_attention_grad(Launch *l);
 
 #define OP_KERNEL(op, launch, fits, workspace)                                                                         \
   void launch(Launch *l);                                                                                              \
@@ -59,6 +62,7 @@ void launch_own_product(Launch *l, const ProductArguments *arguments);
 size_t cuda_reduce_workspace(const Operand *input, const Operand *output, const void *attr, int threads);
 size_t cuda_norm_grad_workspace(const Operand *input, const Operand *output, const void *attr, int threads);
 size_t cuda_sum_squares_workspace(const Operand *input, const Operand *output, const void *attr, int threads);
+size_t cuda_attention_workspace(const Operand *input, const Operand *output, const void *attr, int threads);
 size_t cuda_attention_grad_workspace(const Operand *input, const Operand *output, const void *attr, int threads);
 size_t cuda_mask_first_workspace(const Operand *input, const Operand *output, const void *attr, int threads);
 size_t cuda_mask_second_workspace(const Operand *input, const Operand *output, const void *attr, int threads);

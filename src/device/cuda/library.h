@@ -1,6 +1,7 @@
-// cuBLASLt, loaded while plait runs.
+// cuBLASLt and cuDNN, loaded while plait runs.
 #pragma once
 #include "device/cuda/blas_abi.h"
+#include "device/cuda/dnn_abi.h"
 #include "device/cuda/driver.h"
 
 typedef struct CudaBlas {
@@ -16,3 +17,15 @@ typedef struct CudaBlas {
 // nvidia/*/lib beside python3's packages. An emulated driver gets the emulator's, from PLAIT_CUDA_LIBRARIES alone.
 // NULL, with a sentence: there is none, or it lacks an entry.
 const CudaBlas *cuda_blas(const CudaDriver *driver, Error *error);
+
+typedef struct CudaDnn {
+  char path[256];
+  size_t version; // 91900 is 9.19.0
+#define DNN_ENTRY(result, name, parameters) name##_entry *name;
+#include "device/cuda/dnn_entries.def"
+#undef DNN_ENTRY
+} CudaDnn;
+
+enum { DNN_OLDEST = 91000 };
+// The same of libcudnn.so.9, of version 9.10 or newer, made for such a CUDA.
+const CudaDnn *cuda_dnn(const CudaDriver *driver, Error *error);

@@ -1,4 +1,5 @@
 // Launches of attention and of its gradient.
+#include "device/cuda/attention_library.h"
 #include "device/cuda/launch.h"
 
 // For heads of at most ATTENTION_WIDTH.
@@ -7,8 +8,14 @@ int fits_attention(const KernelCall *call, Dtype dtype) {
          call->input[4].dtype == DTYPE_I32;
 }
 
+size_t cuda_attention_workspace(const Operand *input, const Operand *output, const void *attr, int threads) {
+  return (size_t)attention_workspace(input, output, attr, 0);
+}
+
 size_t cuda_attention_grad_workspace(const Operand *input, const Operand *output, const void *attr, int threads) {
-  return (size_t)(operand_extent(&input[0], 0, 4) * sum_bytes(input[0].dtype));
+  const int64_t own = operand_extent(&input[0], 0, 4) * sum_bytes(input[0].dtype),
+                library = attention_workspace(input, output, attr, 1);
+  return (size_t)(library > own ? library : own);
 }
 
 static AttentionArguments sizes_of(const Launch *l) {
@@ -30,7 +37,7 @@ static void read_inputs(Launch *l, AttentionArguments *a) {
   a->key_documents = launch_operand(l, "key_documents", launch_input(l, 4), CUDA_READS);
 }
 
-void launch_attention(Launch *l) {
+void launch_own_attention(Launch *l) {
   AttentionArguments a = sizes_of(l);
   read_inputs(l, &a);
   a.out = launch_array(l, "out", launch_output(l, 0), CUDA_WRITES);
@@ -38,7 +45,7 @@ void launch_attention(Launch *l) {
   launch_kernel(l, CUDA_KERNEL_attention, a.b * a.s * a.g * a.r, ATTENTION_THREADS, &a);
 }
 
-void launch_attention_grad(Launch *l) {
+void launch_own_attention_grad(Launch *l) {
   AttentionArguments a = sizes_of(l);
   int64_t queries = a.b * a.s * a.g * a.r, bytes = queries * sum_bytes(l->dtype);
   read_inputs(l, &a);
@@ -56,6 +63,14 @@ void launch_attention_grad(Launch *l) {
   a.dk = launch_array(l, "dk", launch_output(l, 1), CUDA_WRITES);
   a.dv = launch_array(l, "dv", launch_output(l, 2), CUDA_WRITES);
   launch_kernel(l, CUDA_KERNEL_attention_grad_key, a.b * a.t * a.g, ATTENTION_THREADS, &a);
+}
+
+void launch_attention(Launch *l) {
+  if (!attention_launch(l, 0)) launch_own_attention(l);
+}
+
+void launch_attention_grad(Launch *l) {
+  if (!attention_launch(l, 1)) launch_own_attention_grad(l);
 }
 
 void launch_merge(Launch *l) {

@@ -172,6 +172,20 @@ typedef struct AttentionArguments {
   int64_t causal;
 } AttentionArguments;
 
+// documents, starts (samples, t): the first key of the run of equal numbers in which a key lies. A block a sample.
+typedef struct StartsArguments { const int32_t *documents; int32_t *starts; int64_t t; } StartsArguments;
+
+// A library's attention on trial. draw: x (rows, heads, width) becomes numbers drawn by the seed, in (-factor, factor),
+// of the sign that is not 0; in every fourth head they are `outliers` times as large. compare: of rows of x (rows,
+// width) found (blocks, 3) becomes Σ |x - expected|², Σ |expected|², and the largest |x - expected| over `bound` times
+// the largest |expected| of its row, or over least where that is larger. Infinite for a NaN.
+typedef struct AttentionTrialArguments {
+  Array x, expected;
+  double *found, factor, outliers, sign, bound, least;
+  int64_t rows, heads, width;
+  uint64_t seed;
+} AttentionTrialArguments;
+
 // x, y, from: rows of (samples, s or t, width); index: (samples, t).
 typedef struct RowsArguments {
   const void *x;
