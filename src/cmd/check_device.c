@@ -158,7 +158,8 @@ static int print_table(const Wish *wish, const KernelBench *b, Table table, int6
         printf("\n");
       }
   if (refused)
-    printf("%d more calls ran on the host, for no kernel takes their operands so\n", refused);
+    printf("%d more call%s ran on the host, for no kernel takes operands like these\n", refused,
+           refused == 1 ? "" : "s");
   printf("%d op%s with kernels of %s, %d calls, %d wrong, %lld s\n", ops, ops == 1 ? "" : "s", b->device->name, calls,
          wrong, (long long)seconds);
   *checked = calls;

@@ -45,7 +45,7 @@ void mirror_pin(Mirror *m, int64_t offset, int64_t bytes) {
   pthread_mutex_unlock(&m->mutex);
 }
 
-// What will be touched ------------------------------------------------------------------------------------------------
+// Pages that will be touched ------------------------------------------------------------------------------------------
 
 // owner: of the Variables.
 typedef struct Touched { const Program *owner; uint8_t *page; int64_t count, work, bytes; } Touched;

@@ -18,14 +18,21 @@ for name in $others; do [ -e "bundle/lib/$name" ] || fail "it needs $name, which
 export PLAIT_CUDA_DRIVER=$build/libemulated_cuda.so
 limit=$((280 * patience))
 mv bundle elsewhere # it does not matter where it lies
-stages='doctor kernels verify_llama curve_bf16 generate dp bits gpt2_124m gpt2_124m_by_op'
+stages='doctor kernels verify_llama curve_bf16 generate dp bits gpt2_124m gpt2_124m_by_op cpu sanitizer'
 [ "$tier" = 2 ] || stages=all limit=$((1200 * patience))
-expect 0 '^(gpt2_124m_by_op|cpu): passed' elsewhere/gpu-check --stages "$stages" --report report.md
+expect 0 '^cpu: passed' elsewhere/gpu-check --stages "$stages" --report report.md
 grep -q '| passed, ' report.md && ! grep -q 'not reached\|FAILED' report.md || fail "not all stages passed: $(cat report.md)"
 grep -q 'GPU .*0: emulated device' report.md || fail "the report does not name the device"
 grep -qE '^llama.bf16: largest relative difference of a loss [0-9.e-]+ in 2 steps' report.md || fail "no difference of losses: $(cat report.md)"
 grep -qE '^gpt2-124m, a tiny model in the place of 32 × 1024: [0-9]+ tokens/s' report.md || fail "no tokens/s: $(cat report.md)"
-grep -qE '^matmul +[0-9]+ calls +[0-9.]+ ms' report.md || fail "no time by op: $(cat report.md)"
+grep -qE '^matmul +[0-9]+ calls +[0-9.]+ ms +[0-9.]+% +[0-9.]+ TB/s +[0-9.]+ TFLOP/s' report.md || fail "no time by op: $(cat report.md)"
+grep -qE '^matmul +[0-9.]+ ms +[0-9.]+ GFLOP/s a rank' report.md || fail "no table of the CPU's kernels: $(cat report.md)"
+grep -q '^| sanitizer | not installed |' report.md || fail "compute-sanitizer has another verdict: $(cat report.md)"
+if [ "$tier" -gt 2 ]; then
+  for line in '^prefill: [0-9]+ tokens' '^llama.bf16: mean loss of the last 1 of 2 steps' '^moe-0.5b, a tiny model' '^matmul by own kernels: .* 0 wrong'; do
+    grep -qE "$line" report.md || fail "the report lacks $line: $(cat report.md)"
+  done
+fi
 [ "$(wc -c <report.md)" -le 12000 ] || fail "the report has $(wc -c <report.md) bytes"
 if command -v python3 >/dev/null; then python3 -m json.tool report.json >/dev/null || fail "report.json is not JSON"; fi
 PLAIT_EMULATED_FAILS='copy 200' expect 1 '^dp failed; to repeat it: gpu-check --stages dp$' elsewhere/gpu-check --stages 'doctor dp' --report report.md

@@ -21,9 +21,14 @@ static int has_dtype(Dtype dtype) {
   return dtype == DTYPE_F64 || dtype == DTYPE_F32 || dtype == DTYPE_BF16 || dtype == DTYPE_F16;
 }
 
+// Masks have no floating-point dtype, and kernels of theirs are one for all.
+static int takes_dtype(const struct OpKernel *row, Dtype dtype) {
+  return has_dtype(dtype) || row->fits == fits_capacity;
+}
+
 int kernels_find(Op op, Dtype dtype, DeviceKernel *kernel) {
   for (int i = 0; i < ROWS; i++)
-    if (table[i].op == op && has_dtype(dtype) && !fallback_takes(op)) {
+    if (table[i].op == op && takes_dtype(&table[i], dtype) && !fallback_takes(op)) {
       *kernel = (DeviceKernel){.workspace = table[i].workspace};
       return 1;
     }
@@ -35,7 +40,7 @@ typedef struct Bound { const struct OpKernel *row; Dtype dtype; int own; DeviceB
 
 int kernels_bind(const DeviceKernel *kernel, const KernelCall *call, Arena *arena, DeviceBound *bound, Error *error) {
   Bound *b = arena_array(arena, Bound, 1);
-  *b = (Bound){.dtype = kernel->dtype, .own = own_takes(kernel->op)};
+  *b = (Bound){.dtype = has_dtype(kernel->dtype) ? kernel->dtype : DTYPE_F64, .own = own_takes(kernel->op)};
   for (int i = 0; i < ROWS && !kernel->on_host; i++)
     if (table[i].op == kernel->op) b->row = &table[i];
   *bound = (DeviceBound){.own = b};

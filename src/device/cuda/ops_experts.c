@@ -120,7 +120,7 @@ void launch_grouped_weight(Launch *l) {
 
 // Rows of several ranks -----------------------------------------------------------------------------------------------
 
-// Where rows lie rank after rank, behind the rest.
+// The last part has the places of rows rank after rank.
 size_t cuda_reorder_workspace(const Operand *input, const Operand *output, const void *attr, int threads) {
   return workspace_of(&input[1]) + (size_t)index_bytes(&input[1]);
 }

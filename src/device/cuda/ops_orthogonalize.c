@@ -7,7 +7,7 @@ enum { SPACING = 256 };
 static int64_t spaced(int64_t bytes) { return divide_up(bytes, SPACING) * SPACING; }
 
 // In the workspace, one after the other: of one matrix x and the next x, x xᵀ (or xᵀ x) and its polynomial, the sum of
-// squares, and what it is made of. The library's is behind them.
+// squares, and what it is made of. The library's follows.
 typedef struct Places { int64_t x, next, square, polynomial, sum, partial, end; } Places;
 static Places places_of(const OrthogonalizeShape *s, Dtype dtype) {
   const int64_t each = sum_bytes(dtype), matrix = spaced(s->rows * s->columns * each),

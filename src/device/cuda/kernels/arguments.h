@@ -131,7 +131,7 @@ typedef struct BlendArguments {
   int64_t n;
 } BlendArguments;
 
-// What of x has the same global indices as elements of y, and 0 where nothing has, or y is padding. width: elements
+// y: elements of x with the same global indices, and 0 where x has none, or y is padding. width: elements
 // that always go together; size, from: of the dims before these in y and x.
 typedef struct SliceArguments {
   const void *x;
@@ -242,7 +242,7 @@ typedef struct PartArguments {
 } PartArguments;
 
 // mask, kept (b, positions, experts), counts (b, places, experts): choices of each run of positions, at its place. With
-// counts, of all ranks, `kept` goes on where the runs before have come to; without, from 0 on.
+// counts, of all ranks, `kept` continues where the runs before have come to; without, from 0 on.
 typedef struct CapacityArguments {
   const uint8_t *mask;
   uint8_t *kept;
