@@ -390,7 +390,7 @@ static void take_silent(Engine *e, TickFlight *f) {
   f->first.count = f->tick.parts.count = kept;
 }
 
-// What may be drawn follows from the tokens so far: it is found out while the model computes.
+// The tokens so far decide which may be drawn: that is found out while the model computes.
 static void begin_masks(Engine *e, const TickFlight *f) {
   for (int i = 0; i < f->tick.parts.count; i++) {
     const TickPart *part = &f->tick.parts.data[i];
