@@ -17,7 +17,7 @@ struct CUctx_st {
 };
 
 // A place in a stream: done when all that was put into it before is. Events and streams that wait hold it.
-typedef struct Marker { int done, holders; } Marker;
+typedef struct Marker { int done, holders; double at; } Marker; // at: its stream's clock
 
 typedef struct Launch Launch; // kernels.c
 
@@ -26,6 +26,7 @@ typedef struct LibraryCall {
   int operands;
   CudaOperand operand[8];
   char *own[8];
+  double milliseconds; // by which the stream's clock goes on
   void (*run)(const struct LibraryCall *call);
   _Alignas(16) char arguments[512];
 } LibraryCall;
@@ -49,12 +50,13 @@ struct CUstream_st {
   CudaContext context;
   int alive;
   Work *first, *last;
+  double clock; // milliseconds, of calls of libraries alone
 };
 
 struct CUevent_st {
   CudaEvent next;
   CudaContext context;
-  int alive;
+  int alive, has_time;
   Marker *marker; // of the newest record; NULL: never
 };
 

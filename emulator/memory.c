@@ -12,10 +12,12 @@ typedef struct Allocation {
   CudaContext context; // NULL: pinned memory of the host
   char *address, *own; // of the host's, the same
   size_t bytes, mapped;
+  int registered; // pinned memory of the host's that is not the emulator's
 } Allocation;
 
-enum { PAGE = 1 << 16 };
+enum { PAGE = 1 << 16, HOST_PAGE = 4096 };
 static Allocation *allocations;
+static size_t registered; // bytes of all
 
 static char *reserve(const char *call, size_t bytes) {
   char *at = mmap(NULL, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -24,15 +26,22 @@ static char *reserve(const char *call, size_t bytes) {
 }
 
 // The list's link to the allocation that begins there; NULL: none does.
-static Allocation **find(const void *address, int of_device) {
+static Allocation **find(const void *address, int of_device, int is_registered) {
   for (Allocation **a = &allocations; *a; a = &(*a)->next)
-    if ((*a)->address == address && !(*a)->context == !of_device) return a;
+    if ((*a)->address == address && !(*a)->context == !of_device && (*a)->registered == is_registered) return a;
   return NULL;
 }
 
 static Allocation *holds(const char *address) {
   for (Allocation *a = allocations; a; a = a->next)
     if (address >= a->address && address < a->address + a->mapped) return a;
+  return NULL;
+}
+
+// One that begins after this address, within these bytes.
+static Allocation *begins_in(const char *address, size_t bytes) {
+  for (Allocation *a = allocations; a; a = a->next)
+    if (a->address > address && a->address < address + bytes) return a;
   return NULL;
 }
 
@@ -55,6 +64,7 @@ char *host_bytes(const char *call, const void *memory, size_t bytes) {
   char *at = (char *)(uintptr_t)memory;
   const Allocation *a = holds(at);
   if (!at) wrong(call, "the host's address is NULL");
+  if (begins_in(at, bytes)) wrong(call, "%zu bytes reach from memory of one kind into another", bytes);
   if (!a) return at;
   if (a->context) wrong(call, "%p is an address of a device's, and stands for one of the host's", (void *)at);
   if (bytes > a->bytes - (size_t)(at - a->address))
@@ -113,7 +123,7 @@ CudaResult cuMemAlloc_v2(CudaPointer *address, size_t bytes) {
 
 CudaResult cuMemFree_v2(CudaPointer address) {
   CudaResult result = enter(__func__, NEEDS_CONTEXT, NULL);
-  Allocation **a = find((void *)(uintptr_t)address, 1);
+  Allocation **a = find((void *)(uintptr_t)address, 1, 0);
   if (!a) wrong(__func__, "%p is not where device memory begins, or was freed before", (void *)(uintptr_t)address);
   remove_at(__func__, a);
   return leave(result);
@@ -130,15 +140,44 @@ CudaResult cuMemHostAlloc(void **memory, size_t bytes, unsigned flags) {
 
 CudaResult cuMemFreeHost(void *memory) {
   CudaResult result = enter(__func__, NEEDS_CONTEXT, NULL);
-  Allocation **a = find(memory, 0);
+  Allocation **a = find(memory, 0, 0);
   if (!a) wrong(__func__, "%p is not where pinned memory begins, or was freed before", memory);
   remove_at(__func__, a);
+  return leave(result);
+}
+
+// PLAIT_EMULATED_LOCKED: bytes that may be registered at a time, as ulimit -l has it.
+CudaResult cuMemHostRegister_v2(void *memory, size_t bytes, unsigned flags) {
+  CudaResult result = enter(__func__, NEEDS_CONTEXT, NULL);
+  const char *most = getenv("PLAIT_EMULATED_LOCKED");
+  if (result) return leave(result);
+  if (flags & ~(unsigned)CUDA_REGISTERED_FOR_ALL) wrong(__func__, "flags %#x are not emulated", flags);
+  if ((uintptr_t)memory % HOST_PAGE || bytes % HOST_PAGE) wrong(__func__, "%p and %zu bytes are not whole pages", memory, bytes);
+  if (!bytes) return leave(CUDA_BAD_VALUE);
+  if (holds(memory) || begins_in(memory, bytes)) wrong(__func__, "some of %zu bytes at %p are pinned already", bytes, memory);
+  if (msync(memory, bytes, MS_ASYNC)) wrong(__func__, "%p is not the host's memory", memory);
+  if (most && registered + bytes > (size_t)atoll(most)) return leave(CUDA_NO_MEMORY);
+  Allocation *a = calloc(1, sizeof *a);
+  *a = (Allocation){.next = allocations, .address = memory, .own = memory, .bytes = bytes, .mapped = bytes, .registered = 1};
+  allocations = a;
+  registered += bytes;
+  return leave(CUDA_OK);
+}
+
+CudaResult cuMemHostUnregister(void *memory) {
+  CudaResult result = enter(__func__, NEEDS_CONTEXT, NULL);
+  Allocation **link = find(memory, 0, 1), *a = link ? *link : NULL;
+  if (!a) wrong(__func__, "%p is not where registered memory begins, or was unregistered before", memory);
+  if (pending_in(a->own, a->bytes)) wrong(__func__, "%zu bytes are unregistered while a stream copies there", a->bytes);
+  *link = a->next;
+  registered -= a->bytes;
+  free(a);
   return leave(result);
 }
 
 int memory_leaks(char *text, size_t size) {
   int count = 0;
   for (const Allocation *a = allocations; a; a = a->next, count++)
-    snprintf(text, size, "%zu bytes of %s memory", a->bytes, a->context ? "device" : "pinned");
+    snprintf(text, size, "%zu bytes of %s memory", a->bytes, a->context ? "device" : a->registered ? "registered" : "pinned");
   return count;
 }

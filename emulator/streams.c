@@ -30,7 +30,8 @@ static int is_ready(const struct CUstream_st *s) {
 static void do_first(CudaStream s) {
   Work *w = s->first;
   if (!s->context->failed && w->fails) s->context->failed = w->kind == WORK_COPY ? CUDA_ILLEGAL_ADDRESS : CUDA_LAUNCH_FAILED;
-  if (w->kind == WORK_MARK) w->marker->done = 1;
+  if (w->kind == WORK_CALL) s->clock += w->call->milliseconds;
+  if (w->kind == WORK_MARK) w->marker->done = 1, w->marker->at = s->clock;
   else if (!s->context->failed && w->kind == WORK_COPY) memmove(w->to, w->early ? w->early : w->from, w->bytes);
   else if (!s->context->failed && w->kind == WORK_FILL) memset(w->to, w->byte, w->bytes);
   else if (!s->context->failed && w->kind == WORK_LAUNCH) launch_run(w->launch);
@@ -145,9 +146,9 @@ CudaResult cuEventCreate(CudaEvent *event, unsigned flags) {
   CudaContext context;
   CudaResult result = enter(__func__, NEEDS_CONTEXT, &context);
   if (result) return leave(result);
-  if (flags != CUDA_EVENT_WITHOUT_TIME) wrong(__func__, "flags %#x are not emulated", flags);
+  if (flags != CUDA_EVENT_WITHOUT_TIME && flags != CUDA_EVENT_WITH_TIME) wrong(__func__, "flags %#x are not emulated", flags);
   CudaEvent e = calloc(1, sizeof *e);
-  *e = (struct CUevent_st){.next = events, .context = context, .alive = 1};
+  *e = (struct CUevent_st){.next = events, .context = context, .alive = 1, .has_time = flags == CUDA_EVENT_WITH_TIME};
   *event = events = e;
   return leave(CUDA_OK);
 }
@@ -178,6 +179,17 @@ CudaResult cuEventSynchronize(CudaEvent event) {
   while (!result && marker && !marker->done && do_one()) continue;
   if (!result && marker && !marker->done) wrong(__func__, "the event waits for ever");
   return leave(result ? result : event->context->failed);
+}
+
+CudaResult cuEventElapsedTime(float *milliseconds, CudaEvent start, CudaEvent end) {
+  CudaResult result = enter(__func__, NEEDS_CONTEXT, NULL);
+  const CudaEvent both[] = {check_event(__func__, start), check_event(__func__, end)};
+  for (int i = 0; i < 2; i++) {
+    if (!both[i]->has_time) wrong(__func__, "an event was created without its time");
+    if (!both[i]->marker || !both[i]->marker->done) wrong(__func__, "an event was not recorded, or its place in the stream not reached");
+  }
+  *milliseconds = (float)(end->marker->at - start->marker->at);
+  return leave(result);
 }
 
 // Work --------------------------------------------------------------------------------------------------------------

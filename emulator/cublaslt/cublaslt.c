@@ -13,7 +13,7 @@
 #undef BLAS_ENTRY
 
 enum { MARK_HANDLE = 0x68616e64, MARK_PRODUCT = 0x70726f64, MARK_LAYOUT = 0x6c61796f, MARK_WISH = 0x77697368, DEAD = 0 };
-enum { WORKSPACE = 1 << 16, MOST_ALIGNED = 256, WORKSPACE_ALIGNED = 256 };
+enum { ALGORITHMS = 3, WORKSPACE = 1 << 16, MOST_ALIGNED = 256, WORKSPACE_ALIGNED = 256 };
 
 struct BlasHandle_s { int mark; };
 struct BlasProduct_s { int mark; BlasCompute compute; BlasDtype scale; int32_t transposed[2]; uint32_t epilogue; const void *bias; };
@@ -33,11 +33,19 @@ static size_t size_of(const char *call, BlasDtype dtype) {
   return dtype == BLAS_F64 ? 8 : dtype == BLAS_F32 ? 4 : 2;
 }
 
-// "32 48 64": products of these rows, columns and depth, by rows as plait has them.
-static int is_named(const char *variable, uint64_t rows, uint64_t columns, uint64_t depth) {
+// "32 48 64": products of these rows, columns and depth, by rows as plait has them; "32 48 64 2": by algorithm 2.
+static int is_named(const char *variable, uint64_t rows, uint64_t columns, uint64_t depth, uint32_t algorithm) {
   const char *text = getenv(variable);
-  unsigned long long a, b, c;
-  return text && sscanf(text, "%llu %llu %llu", &a, &b, &c) == 3 && a == rows && b == columns && c == depth;
+  unsigned long long a, b, c, d;
+  int n = text ? sscanf(text, "%llu %llu %llu %llu", &a, &b, &c, &d) : 0;
+  return n >= 3 && a == rows && b == columns && c == depth && (n < 4 || d == algorithm);
+}
+
+// PLAIT_EMULATED_BLAS_TAKES="32 48 64 2 0.96": milliseconds of such products by algorithm 2; of all others 1.
+static double milliseconds_of(uint64_t rows, uint64_t columns, uint64_t depth, uint32_t algorithm) {
+  const char *variable = "PLAIT_EMULATED_BLAS_TAKES", *text = getenv(variable);
+  double takes;
+  return is_named(variable, rows, columns, depth, algorithm) && sscanf(text, "%*u %*u %*u %*u %lf", &takes) == 1 ? takes : 1;
 }
 
 // Descriptions ---------------------------------------------------------------------------------------------------------
@@ -135,7 +143,7 @@ BlasStatus cublasLtMatmulPreferenceSetAttribute(BlasWish wish, BlasAttribute att
 // Products -------------------------------------------------------------------------------------------------------------
 
 // The call that an algorithm was proposed for: it serves no other one.
-typedef struct Proposed { uint64_t call, workspace; uint32_t aligned[4]; uint32_t bias_aligned; } Proposed;
+typedef struct Proposed { uint64_t call, workspace; uint32_t aligned[4]; uint32_t bias_aligned, number; } Proposed;
 _Static_assert(sizeof(Proposed) <= sizeof(BlasAlgorithm), "");
 
 static uint64_t hash_of(BlasProduct p, BlasLayout a, BlasLayout b, BlasLayout c, BlasLayout d) {
@@ -186,14 +194,16 @@ BlasStatus cublasLtMatmulAlgoGetHeuristic(BlasHandle handle, BlasProduct product
   if (wish->reduction & 1) wrong(__func__, "reductions in the output may be proposed, whose bits differ from run to run");
   *count = 0;
   const uint64_t depth = columns_of(a, product->transposed[0] == BLAS_TRANSPOSED);
-  if (!is_supported(product, a, d) || wish->workspace < WORKSPACE || is_named("PLAIT_EMULATED_BLAS_REFUSES", d->columns, d->rows, depth))
+  if (!is_supported(product, a, d) || wish->workspace < WORKSPACE || is_named("PLAIT_EMULATED_BLAS_REFUSES", d->columns, d->rows, depth, ALGORITHMS))
     return BLAS_UNSUPPORTED;
   Proposed what = {.call = hash_of(product, a, b, c, d), .workspace = WORKSPACE,
                    .bias_aligned = product->epilogue == BLAS_ADDS_BIAS ? alignment_of(product->bias) : 1};
   memcpy(what.aligned, wish->aligned, sizeof what.aligned);
-  proposal[0] = (BlasProposal){.workspace = WORKSPACE, .status = BLAS_OK, .waves = 1};
-  memcpy(&proposal[0].algorithm, &what, sizeof what);
-  *count = 1;
+  for (; *count < most && *count < ALGORITHMS; ++*count) {
+    what.number = (uint32_t)*count;
+    proposal[*count] = (BlasProposal){.workspace = WORKSPACE, .status = BLAS_OK, .waves = 1};
+    memcpy(&proposal[*count].algorithm, &what, sizeof what);
+  }
   return BLAS_OK;
 }
 
@@ -202,6 +212,7 @@ typedef struct Multiply {
   struct BlasLayout_s a, b, d;
   double alpha, beta;
   int spoiled;
+  uint32_t algorithm;
 } Multiply;
 _Static_assert(sizeof(Multiply) <= sizeof((LibraryCall *)0)->arguments, "");
 
@@ -247,7 +258,10 @@ static void run(const LibraryCall *call) {
     for (uint64_t row = 0; row < rows; row++) {
       const uint64_t at = column * (uint64_t)m->d.step + row;
       double sum = 0;
-      for (uint64_t k = 0; k < depth; k++) sum += a[row * depth + k] * b[column * depth + k];
+      for (uint64_t k = 0; k < depth; k++) {
+        sum += a[row * depth + k] * b[column * depth + k];
+        if (m->algorithm && m->product.scale != BLAS_F64) sum = (double)(float)sum; // so it has other bits
+      }
       sum *= m->alpha;
       if (m->beta != 0) sum += m->beta * load(call->own[2], m->d.dtype, at);
       if (call->operands > 5) sum += load(call->own[5], m->d.dtype, row);
@@ -285,7 +299,9 @@ BlasStatus cublasLtMatmul(BlasHandle handle, BlasProduct product, const void *al
   m.alpha = is_f64 ? *(const double *)alpha : (double)*(const float *)alpha;
   m.beta = is_f64 ? *(const double *)beta : (double)*(const float *)beta;
   const uint64_t depth = columns_of(a_layout, product->transposed[0] == BLAS_TRANSPOSED);
-  m.spoiled = is_named("PLAIT_EMULATED_BLAS_SPOILS", d_layout->columns, d_layout->rows, depth);
+  m.spoiled = is_named("PLAIT_EMULATED_BLAS_SPOILS", d_layout->columns, d_layout->rows, depth, what.number);
+  m.algorithm = what.number;
+  call.milliseconds = milliseconds_of(d_layout->columns, d_layout->rows, depth, what.number);
   call.operand[0] = operand_of(__func__, "A", a, a_layout, what.aligned[0], CUDA_READS);
   call.operand[1] = operand_of(__func__, "B", b, b_layout, what.aligned[1], CUDA_READS);
   call.operand[2] = operand_of(__func__, "C", c, c_layout, what.aligned[2], CUDA_READS);

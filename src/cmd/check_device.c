@@ -23,7 +23,8 @@ typedef struct Wish {
 } Wish;
 
 // Of an op in a dtype.
-typedef struct Cell { int calls, on_host; double share; char text[320]; } Cell;
+// on_host: there is no kernel; refused: calls whose operands the kernel does not take, which ran on the host.
+typedef struct Cell { int calls, on_host, refused; double share; char text[320]; } Cell;
 typedef Cell Table[OP_COUNT][DTYPES];
 
 static int read_wish(Wish *wish, Error *error) {
@@ -57,11 +58,16 @@ static int64_t seconds_since(const struct timespec *from) {
   return now.tv_sec - from->tv_sec;
 }
 
+static int64_t host_calls(const KernelBench *b) {
+  return b->device->kind == DEVICE_CUDA ? cuda_host_calls(b->queue) : 0;
+}
+
 static int check_case(KernelBench *b, const OpCase *whole, Cell *cell, Error *error) {
   DeviceKernel kernel;
   if (!kernel_bench_has(b, whole, &kernel)) return cell->on_host = 1, PLAIT_OK;
   for (int variant = 0; variant < VARIANTS; variant++) {
     KernelVerdict verdict;
+    const int64_t before = host_calls(b);
     int done = kernel_bench_case(b, whole, (Variant)variant, &verdict, error);
     if (done < 0) {
       cell->share = INFINITY;
@@ -69,7 +75,8 @@ static int check_case(KernelBench *b, const OpCase *whole, Cell *cell, Error *er
                error->message);
       return done;
     }
-    cell->calls += done;
+    if (host_calls(b) > before) cell->refused += done;
+    else cell->calls += done;
     if (verdict.share > 1 && !(cell->share > 1)) memcpy(cell->text, verdict.text, sizeof cell->text);
     cell->share = fmax(cell->share, verdict.share);
   }
@@ -97,7 +104,7 @@ static int check_all(KernelBench *b, const Wish *wish, Table table, Error *error
 static void print_cell(const Cell *cell) {
   if (cell->share > 1) printf(" %8s", "WRONG");
   else if (cell->calls) printf(" %8.3f", cell->share);
-  else printf(" %8s", cell->on_host ? "-" : "");
+  else printf(" %8s", cell->on_host || cell->refused ? "-" : "");
 }
 
 // The command that repeats the check of one cell.
@@ -111,7 +118,7 @@ static void print_command(const Wish *wish, int op, int dtype) {
 // The number of cells that are wrong; *checked: of calls that were compared.
 static int print_table(const Wish *wish, const KernelBench *b, Table table, int64_t seconds,
                        int *checked) {
-  int ops = 0, calls = 0, wrong = 0, none = 0;
+  int ops = 0, calls = 0, refused = 0, wrong = 0, none = 0;
   printf("%-26s", "largest error / bound");
   for (int dtype = FIRST; dtype <= LAST; dtype++)
     if (wish->set >> dtype & 1) printf(" %8s", dtype_name((Dtype)dtype));
@@ -120,8 +127,9 @@ static int print_table(const Wish *wish, const KernelBench *b, Table table, int6
     int any = 0, own = 0;
     for (int d = 0; d < DTYPES; d++) {
       any |= table[op][d].calls || table[op][d].on_host || table[op][d].share > 1;
-      own |= table[op][d].calls || table[op][d].share > 1;
+      own |= table[op][d].calls || table[op][d].refused || table[op][d].share > 1;
       calls += table[op][d].calls;
+      refused += table[op][d].refused;
     }
     ops += own;
     none += any && !own;
@@ -135,7 +143,8 @@ static int print_table(const Wish *wish, const KernelBench *b, Table table, int6
     const char *before = "no kernel of its own:";
     for (int op = 0; op < OP_COUNT; op++) {
       int any = 0, own = 0;
-      for (int d = 0; d < DTYPES; d++) any |= table[op][d].on_host, own |= table[op][d].calls || table[op][d].share > 1;
+      for (int d = 0; d < DTYPES; d++)
+        any |= table[op][d].on_host, own |= table[op][d].calls || table[op][d].refused || table[op][d].share > 1;
       if (any && !own) printf("%s %s", before, op_name((Op)op)), before = ",";
     }
     printf("\n");
@@ -148,6 +157,8 @@ static int print_table(const Wish *wish, const KernelBench *b, Table table, int6
         print_command(wish, op, d + FIRST);
         printf("\n");
       }
+  if (refused)
+    printf("%d more calls ran on the host, for no kernel takes their operands so\n", refused);
   printf("%d op%s with kernels of %s, %d calls, %d wrong, %lld s\n", ops, ops == 1 ? "" : "s", b->device->name, calls,
          wrong, (long long)seconds);
   *checked = calls;

@@ -12,7 +12,9 @@
 // fp32 of it are a Variable that only the update reads (ENCODING_SPLIT).
 //
 // Where nothing trains (CompileOptions.never_trains) there are no masters either: matrices are stored in the narrow
-// dtype. Loading rounds them as the cast of a Copy would, so that MICRO reads the same bits.
+// dtype. Loading rounds them as the cast of a Copy would, so that MICRO reads the same bits. Weights that were written
+// in bf16 are stored in bf16 for fp32, too (Step.bf16_weights): products widen them, which is exact, so that all values
+// are those of fp32 weights, and a decode step reads half as much.
 //
 // Gradients may be narrower than that: what a microbatch adds is then rounded before it is reduced, and added in bf16.
 #include "base/fault.h"
@@ -54,6 +56,27 @@ static void store_narrow(Graph *g, Dtype compute) {
   for (int i = 0; i < g->variable.count; i++) {
     Variable *v = &g->variable.data[i];
     if (variable_is_stored(v) && FAULT(vectors_are_stored_narrow, v->narrow_copy, 1)) v->dtype = compute;
+  }
+  follow_storage(g);
+}
+
+// Whether whoever reads it widens it: products do, and what is looked up is cast.
+static bool is_widened(const Graph *g, int variable) {
+  for (int i = 0; i < g->node.count; i++) {
+    const Node *n = &g->node.data[i];
+    const OpDef *def = op_def(n->op);
+    for (int k = 0; k < n->ninput; k++)
+      if (n->input[k] >= 0 && graph_tensor(g, n->input[k])->variable == variable &&
+          !(k == 1 ? def->widens_weight : k == 0 && FAULT(looked_up_weights_stay_wide, def->looks_up, 0)))
+        return false;
+  }
+  return true;
+}
+
+static void store_widened(Graph *g) {
+  for (int i = 0; i < g->variable.count; i++) {
+    Variable *v = &g->variable.data[i];
+    if (variable_is_stored(v) && v->narrow_copy && is_widened(g, i)) v->dtype = DTYPE_BF16;
   }
   follow_storage(g);
 }
@@ -153,20 +176,11 @@ static int append_cast(Graph *g, const Node *reader, int from, Dtype dtype) {
   return cast;
 }
 
-// Nodes are kept in running order: casts are appended, and then moved before the nodes that read them.
-static void insert_casts(Graph *g, int split_masters) {
-  int nodes = g->node.count, *before = xcalloc((size_t)nodes, sizeof *before), at = 0;
-  for (int i = 0; i < nodes; i++) {
-    before[i] = -1;
-    for (int k = 0; k < g->node.data[i].ninput; k++) {
-      const Node n = g->node.data[i];
-      if (!needs_cast(g, &n, k, split_masters)) continue;
-      CHECK(before[i] < 0, "%s reads two gradients", n.name);
-      n.input[k] = append_cast(g, &n, n.input[k], graph_tensor(g, n.input[0])->dtype);
-      before[i] = graph_tensor(g, n.input[k])->producer;
-    }
-  }
+// Nodes are kept in running order: of `nodes`, after which others were appended, these are moved before node i:
+// before[i], or -1.
+static void order_nodes(Graph *g, int nodes, const int *before) {
   Node *ordered = xcalloc((size_t)g->node.count, sizeof *ordered);
+  int at = 0;
   for (int i = 0; i < nodes; i++) {
     if (before[i] >= 0) ordered[at++] = g->node.data[before[i]];
     ordered[at++] = g->node.data[i];
@@ -177,9 +191,43 @@ static void insert_casts(Graph *g, int split_masters) {
     g->node.data[i] = ordered[i];
   }
   free(ordered);
-  free(before);
   g->region = REGION_MICRO;
   g->phase = PHASE_FORWARD;
+}
+
+static void insert_casts(Graph *g, int split_masters) {
+  int nodes = g->node.count, *before = xcalloc((size_t)nodes, sizeof *before);
+  for (int i = 0; i < nodes; i++) {
+    before[i] = -1;
+    for (int k = 0; k < g->node.data[i].ninput; k++) {
+      const Node n = g->node.data[i];
+      if (!needs_cast(g, &n, k, split_masters)) continue;
+      CHECK(before[i] < 0, "%s reads two gradients", n.name);
+      n.input[k] = append_cast(g, &n, n.input[k], graph_tensor(g, n.input[0])->dtype);
+      before[i] = graph_tensor(g, n.input[k])->producer;
+    }
+  }
+  order_nodes(g, nodes, before);
+  free(before);
+}
+
+// What is looked up in a table of bf16 is cast to fp32 at once.
+static void widen_lookups(Graph *g) {
+  int nodes = g->node.count, *before = xcalloc((size_t)nodes + 1, sizeof *before);
+  for (int i = 0; i <= nodes; i++) before[i] = -1;
+  for (int i = 0; i < nodes; i++) {
+    const Node n = g->node.data[i];
+    if (!op_def(n.op)->looks_up || graph_tensor(g, n.input[0])->dtype != DTYPE_BF16) continue;
+    if (FAULT(lookups_stay_narrow, 0, 1)) continue;
+    graph_tensor(g, n.output[0])->dtype = DTYPE_BF16;
+    int cast = append_cast(g, &n, n.output[0], DTYPE_F32);
+    for (int r = i + 1; r < nodes; r++)
+      for (int k = 0; k < g->node.data[r].ninput; k++)
+        if (g->node.data[r].input[k] == n.output[0]) g->node.data[r].input[k] = cast;
+    before[i + 1] = graph_tensor(g, cast)->producer;
+  }
+  order_nodes(g, nodes, before);
+  free(before);
 }
 
 // Outputs that are kept in a Variable of another dtype are converted to that dtype.
@@ -227,7 +275,11 @@ int pass_precision(Graph **graph, const CompileOptions *o, Error *error) {
   Encoding states = (Encoding)o->step.transform.states;
   if (o->step.bf16_gradients) narrow_gradients(g, DTYPE_BF16, split);
   switch (o->step.precision) {
-  case DTYPE_F32: break;
+  case DTYPE_F32:
+    if (!o->step.bf16_weights) break;
+    store_widened(g);
+    widen_lookups(g);
+    break;
   case DTYPE_F64: widen(g, o->step.precision); break;
   case DTYPE_BF16:
   case DTYPE_F16:

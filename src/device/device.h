@@ -13,6 +13,7 @@
 //              of thousands of ranks
 #pragma once
 #include "base/team.h"
+#include "base/vec.h"
 #include "op/op.h"
 
 typedef struct Device Device;
@@ -71,6 +72,7 @@ struct Device {
   unsigned dtypes;    // set of those that it computes in
   unsigned fast_dtypes; // of them, narrow ones that it computes clearly faster in than in fp32
   unsigned fuses;     // set of DEVICE_FUSES_…
+  int widens_weights; // fp32 kernels read weights in bf16 (OpDef.widens_weight)
   int sends_by_rings; // collectives between such devices are NCCL's, over rings; 0: plait's own, between processes
   // The kernel of an op whose first floating-point operand (input, else output) has this dtype: 1 and *kernel, or 0: it
   // has none.
@@ -110,6 +112,11 @@ int device_kernel(const Device *device, Op op, Dtype dtype, const char *node, De
 
 // Bytes at the end of the workspace of a kernel that calls a library, which are the library's.
 enum { DEVICE_LIBRARY_WORKSPACE = 64 << 20 };
+
+// A choice among several algorithms of a library: `key` says for which call; `value` is "" where none was made.
+typedef struct DeviceChoice { char *key, *value; } DeviceChoice;
+// Devices of one kind, a card with a library's version, can take each other's. kind NULL: there are none.
+typedef struct DeviceChoices { char *kind; Vec(DeviceChoice) list; } DeviceChoices;
 
 // Implementation -----------------------------------------------------------------------------------------------------
 
@@ -159,6 +166,12 @@ struct DeviceImplementation {
   // nobody needs what is there; leaves zero there. PLAIT_FAILED: the device has failed. NULL: there is nothing to try.
   int (*check)(DeviceQueue *queue, const DeviceBound *bound, const KernelCall *call, char *memory, int64_t bytes,
                Error *error);
+  // Choices that calls which were checked leave open: the kind, and each key without a value. choose: the value of a
+  // key by time, "" where there is none; the caller frees it. take: a value that was chosen, here or elsewhere. memory
+  // as in check. NULL: there is nothing to choose.
+  void (*choices)(DeviceQueue *queue, DeviceChoices *choices);
+  char *(*choose)(DeviceQueue *queue, const char *key, char *memory, int64_t bytes);
+  void (*take)(DeviceQueue *queue, const char *key, const char *value, char *memory, int64_t bytes);
   // These may return before the work is done, and are called by any thread. Host memory of a copy must stay until then;
   // the KernelCall, its operands and parameters need not.
   void (*run)(DeviceQueue *queue, const DeviceBound *bound, const KernelCall *call);
@@ -168,6 +181,10 @@ struct DeviceImplementation {
   DeviceEvent (*record)(DeviceQueue *queue);
   void (*follow)(DeviceQueue *queue, DeviceEvent event); // what is put into the queue from now on comes after the event
   int (*wait)(DeviceEvent event, Error *error); // the calling thread; PLAIT_FAILED: what was done before it has failed
+  // Makes copies between its spaces and these pages of the host's memory direct, and as late as a queue comes to them;
+  // 0: that is refused, and copies are as with any memory. NULL: all memory is the same to it.
+  int (*pin)(const Device *device, char *memory, int64_t bytes);
+  void (*unpin)(const Device *device, char *memory); // what began there; no copy is under way any more
   // The pointer by which communicators, which are the host's, reach an address of the first space; the queue that wrote
   // there has been waited for. NULL: there is none, and they reach a mirror of it (State.mirror).
   void *(*host_pointer)(const Device *device, void *address);

@@ -88,7 +88,8 @@ int inference_compile(Inference *i, const InferenceOptions *o, Launch *launch, E
   if (!code) code = launch_threads(launch, given, recipe_rank_count(&i->recipe), &threads, error);
   if (code) return code;
   RunSetting setting = {.mode = o->mode, .threads = threads, .context = o->context, .page = o->page,
-                        .requests = o->requests, .pages = o->pages, .logits = o->logits};
+                        .requests = o->requests, .pages = o->pages, .logits = o->logits,
+                        .bf16_weights = model_source_is_bf16(i->source)};
   if (o->kv_memory > 0) code = pages_in(i, o, &setting.pages, error);
   if (code) return code;
   if (!launch->world) setting.helpers = setup_helpers(&i->recipe, threads);

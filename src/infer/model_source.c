@@ -176,6 +176,16 @@ void model_source_close(ModelSource *source) {
   *source = (ModelSource){0};
 }
 
+bool model_source_is_bf16(const ModelSource *s) {
+  json_t *dtypes = NULL;
+  Error ignored = {0};
+  if (s->checkpoint || huggingface_dtypes(s->path, &s->config, &dtypes, &ignored)) return false;
+  const char *most = json_string_value(json_object_get(dtypes, "*"));
+  bool all = json_object_size(dtypes) == 1 && !strcmp(most, dtype_file_name(DTYPE_BF16));
+  json_decref(dtypes);
+  return all;
+}
+
 static int load(const ModelSource *s, const CheckpointTensor *wanted, int count, Error *error) {
   return s->checkpoint ? checkpoint_load(s->checkpoint, wanted, count, 1, error)
                        : huggingface_load(s->path, &s->config, wanted, count, error);

@@ -81,6 +81,7 @@ const OpDef op_def_grouped = {
     .meaning = "nt: rows (b, s, x, k), w (x, n, k), mask (b, s, x) → each expert's rows times its wᵀ (b, s, x, n); "
                "nn: rows (b, s, x, n) → times its w (b, s, x, k)",
     .shape = shape,
+    .widens_weight = 1,
     .gradient = gradient,
     .rule = rule,
     .reference = reference,

@@ -318,6 +318,7 @@ const OpDef op_def_linear_cross_entropy = {
                "cross_entropy_weight, relative_to (b, s), the row's greatest logit, and sum (b, s) of "
                "exp(logit - relative_to), both 0 of rows without a target",
     .shape = loss_shape,
+    .widens_weight = 1,
     .gradient = loss_gradient,
     .split = loss_split,
     .rule = loss_rule,
@@ -366,6 +367,7 @@ const OpDef op_def_cross_entropy_statistics = {
                "target (b, s) = the target's logit, 0 where another rank holds it; all 0 of rows without a target",
     .minus_infinity = 1, // of a shard of the vocabulary that is all padding
     .shape = statistics_shape,
+    .widens_weight = 1,
     .rule = statistics_rule,
     .reference = statistics_reference,
     .work = statistics_work,

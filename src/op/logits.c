@@ -73,6 +73,7 @@ const OpDef op_def_logits = {
     .reference = reference,
     .work = work_of,
     .expensive = 1,
+    .widens_weight = 1,
 };
 
 void op_logits(Graph *g, const char *name, int x, int w, int index, int output[3]) {

@@ -172,6 +172,7 @@ const OpDef op_def_matmul = {
     .reference = reference,
     .work = work_of,
     .expensive = 1,
+    .widens_weight = 1,
     .accumulate = accumulate,
     .accumulated = accumulated,
     .accumulates_narrow = 1,

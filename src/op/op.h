@@ -220,6 +220,7 @@ typedef struct OpDef {
   // Traits: what passes and the executor ask of ops that several of them answer alike.
   int expensive;     // selective recomputation keeps its output rather than compute it again
   int one_pass;      // a pass over its inputs makes its output: where backward keeps these, it makes that again
+  int widens_weight; // its input 1, of rank 2 or more, may be a weight in bf16 where the others are fp32
   int looks_up;      // its output is rows of its first input, which its second names; it multiplies by none of them
   int communicates;  // done by the comm layer, not by a device
   CommKind comm;     // of these: by calls of this kind (op_comm has its properties). Rooted ones are between one rank

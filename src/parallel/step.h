@@ -100,6 +100,7 @@ typedef struct Step {
   Transforms transform;
   Dtype precision;
   Dtype cache;        // of keys and values that live between calls, where it is narrower than the precision
+  int bf16_weights;   // matrices are stored in bf16, and fp32 products widen them; of fp32 where nothing trains
   int bf16_gradients; // accumulators, and what is reduced; 0: as wide as the parameters
 } Step;
 

@@ -41,20 +41,25 @@ void host_call_bind(Binding *binding, Bound *b) {
 
 // Copies -------------------------------------------------------------------------------------------------------------
 
+// The bytes of the mirror that stand for them.
+static void *mirrored(const Binding *b, const DeviceMemory *memory) {
+  const State *s = b->state;
+  mirror_pin(s->mirror, memory->address - s->in[0].memory, memory->bytes);
+  return state_host_pointer(s, memory->address);
+}
+
 // After the kernels that there are now: to the mirror, if there is one. The event: the host may read and write.
 static DeviceEvent copy_out(const Binding *b, const DeviceMemory *memory, int count) {
   if (!b->out) return device_record(b->queue);
   UNLESS_FAULT(copies_come_before_kernels) device_follow(b->out, device_record(b->queue));
   for (int i = 0; i < count; i++)
-    device_copy(b->out, DEVICE_TO_HOST, 0, state_host_pointer(b->state, memory[i].address), memory[i].address,
-                memory[i].bytes);
+    device_copy(b->out, DEVICE_TO_HOST, 0, mirrored(b, &memory[i]), memory[i].address, memory[i].bytes);
   return device_record(b->out);
 }
 
 static void copy_in(const Binding *b, DeviceQueue *queue, const DeviceMemory *memory, int count) {
   for (int i = 0; i < FAULT(results_stay_in_the_mirror, count, 0) && b->in; i++)
-    device_copy(queue, DEVICE_FROM_HOST, 0, memory[i].address, state_host_pointer(b->state, memory[i].address),
-                memory[i].bytes);
+    device_copy(queue, DEVICE_FROM_HOST, 0, memory[i].address, mirrored(b, &memory[i]), memory[i].bytes);
 }
 
 // An operand that this rank has: where others own it, something else lies at its address.

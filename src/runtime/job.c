@@ -172,5 +172,9 @@ int64_t job_state_bytes(const Job *j, int coordinate) {
 }
 
 int64_t job_mirror_bytes(const Job *j, int coordinate) {
-  return state_mirror_bytes(job_program(j, coordinate), j->work_bytes[coordinate]);
+  Program **all = xcalloc((size_t)j->list.count + 1, sizeof(Program *));
+  for (int i = 0; i < j->list.count; i++) all[i] = j->list.data[i]->program[coordinate];
+  const int64_t bytes = state_mirror_bytes(all, j->list.count, j->work_bytes[coordinate]);
+  free(all);
+  return bytes;
 }

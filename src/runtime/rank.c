@@ -3,6 +3,7 @@
 #include "base/fault.h"
 #include "base/signals.h"
 #include "comm/comm.h"
+#include "runtime/choices.h"
 #include <math.h>
 #include <string.h>
 
@@ -96,6 +97,12 @@ int rank_load(Rank *r, const Job *job, Error *error) {
   r->desync = desync_create(job_train(job)->program[c], r->state, r->world);
   executor_observe(r->train, OBSERVER_DESYNC, r->desync);
   return PLAIT_OK;
+}
+
+int rank_choose(Rank *r, const char *path, int resumes, Error *error) {
+  const StateMemory *s = &r->state->in[0];
+  return choices_settle(r->queue, r->world, path, resumes, s->work, s->work ? s->bytes - (s->work - s->memory) : 0,
+                        error);
 }
 
 int64_t rank_bound_bytes(const Job *job, int coordinate) {

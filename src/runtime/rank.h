@@ -57,6 +57,9 @@ typedef struct Rank {
 
 // Allocates and binds, with all memory zero but for constants. Collective over the world.
 int rank_load(Rank *r, const Job *job, Error *error);
+// Has the algorithms of its device's libraries chosen, or taken from the file `path` (runtime/choices.h). Collective,
+// before the State has anything that must stay.
+int rank_choose(Rank *r, const char *path, int resumes, Error *error);
 void rank_unload(Rank *r); // also safe where nothing was loaded
 // Initial parameters from the job's seed: the same bits under every parallel configuration.
 void rank_initialise(Rank *r);

@@ -1,7 +1,6 @@
 // A rank's memory: access to parts of Variables for code outside kernels, and init rules.
 #include "runtime/encoding.h"
 #include "base/fault.h"
-#include "device/host.h"
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
@@ -25,14 +24,19 @@ static int create_in(State *s, int space, int64_t work_bytes, Error *error) {
   return code;
 }
 
-int64_t state_mirror_bytes(const Program *p, int64_t work_bytes) {
-  return p->mesh.ranks > 1 && device_needs_mirror(p->device) ? state_plan_bytes(p, 0, work_bytes) : 0;
+static int64_t work_offset(const Program *p) { return round_up(p->state_bytes[0], p->device->space[0].alignment); }
+
+int64_t state_mirror_bytes(Program *const *program, int count, int64_t work_bytes) {
+  const Program *owner = program[0];
+  return owner->mesh.ranks > 1 && device_needs_mirror(owner->device)
+             ? mirror_touched(program, count, work_offset(owner), state_plan_bytes(owner, 0, work_bytes))
+             : 0;
 }
 
 static int create_mirror(State *s, Error *error) {
   int code = PLAIT_OK;
   if (s->program->mesh.ranks > 1 && device_needs_mirror(s->device))
-    code = host_reserve(s->in[0].bytes, &s->mirror, error);
+    code = mirror_create(s->device, s->in[0].bytes, &s->mirror, error);
   if (code) error_name_rank(error, s->rank, NULL);
   return code;
 }
@@ -58,7 +62,7 @@ void state_destroy(State *s) {
   device_queue_destroy(s->queue);
   for (int space = 0; space < s->device->spaces; space++)
     device_release(s->device, space, s->in[space].memory, s->in[space].bytes);
-  host_release(s->mirror, s->in[0].bytes);
+  mirror_destroy(s->mirror);
   free(s);
 }
 

@@ -7,6 +7,7 @@
 #pragma once
 #include "sharding/shard.h"
 #include "program/program.h"
+#include "runtime/mirror.h"
 
 // Addresses of a space: of the Variables, and after them of the slots, workspace and scratch of whichever Program runs.
 typedef struct StateMemory { char *memory, *work; int64_t bytes; } StateMemory;
@@ -17,8 +18,7 @@ typedef struct State {
   DeviceQueue *queue;     // for copies from and to the host
   int rank;
   StateMemory in[DEVICE_MOST_SPACES]; // of a space without Variables, but the first, NULL
-  char *mirror;           // host memory as large as the first space's, through which communicators come to it; NULL:
-                          // they can without, or there are none
+  Mirror *mirror;         // of the first space; NULL: communicators reach it without, or there are none
   uint64_t changes;       // writes and steps so far, from 1 on. An executor whose last step left this number knows that
                           // nothing has changed since
   Turn turn;              // which instances of the Variables are those of the step that was finished last
@@ -33,15 +33,16 @@ static inline char *state_address(const State *s, Place place) {
 // The pointer by which communicators, which are the host's, read and write an address of the first space: there, or in
 // the mirror, to and from which runtime/host_call.c copies.
 static inline void *state_host_pointer(const State *s, void *address) {
-  return s->mirror ? s->mirror + ((char *)address - s->in[0].memory) : device_host_pointer(s->device, address);
+  return s->mirror ? s->mirror->memory + ((char *)address - s->in[0].memory) : device_host_pointer(s->device, address);
 }
 
 // Bytes that a Program needs beside the Variables.
 int64_t program_work_bytes(const Program *p);
 // Bytes that state_create will allocate in a space: Variables and, in the first one, work, rounded up to whole pages.
 int64_t state_plan_bytes(const Program *program, int space, int64_t work_bytes);
-// Bytes of host memory for a mirror of it; 0: ranks of the Program do without.
-int64_t state_mirror_bytes(const Program *program, int64_t work_bytes);
+// Bytes of host memory that these Programs, of which the first has the Variables, take for a mirror of it; 0: ranks do
+// without.
+int64_t state_mirror_bytes(Program *const *program, int count, int64_t work_bytes);
 // Allocates Variables and `work_bytes` (the most that any Program to be run on it needs), all zero, on the Program's
 // device, an instance of it (device_instance), or one that imitates it (device_null).
 int state_create(const Program *program, const Device *device, int64_t work_bytes, int rank, State **out, Error *error);

@@ -59,6 +59,19 @@ int trace_program_spans(const Program *p) {
   return n;
 }
 
+static void add_instruction(Trace *t, const Observation *o) {
+  const Node *n = o->node;
+  const OpDef *op = op_def(n->op);
+  TraceSpan span = {op_name(n->op), n->name, op->communicates ? "communication" : "kernel", t->instruction,
+                    clock_seconds(), -1, -1, NULL, 0, 0};
+  if (!op->communicates) {
+    const OpWork work = op_work(op, o->input, o->ninput, o->output, n->noutput, n->attr);
+    span.flops = work.matrix + work.vector;
+    span.bytes = work.read + work.written;
+  }
+  trace_add(t, &span);
+}
+
 static void see(void *self, const Observation *o) {
   Trace *t = self;
   const Action *a = o->action;
@@ -75,13 +88,11 @@ static void see(void *self, const Observation *o) {
     break;
   }
   case OBSERVE_INSTRUCTION_END:
-    if (!o->left_to_owner)
-      trace_end(t, t->instruction, op_name(n->op), n->name, op_def(n->op)->communicates ? "communication" : "kernel",
-                -1, -1);
+    if (!o->left_to_owner) add_instruction(t, o);
     break;
   case OBSERVE_LANDED: // until it was waited for; it may have been done before
     trace_add(t, &(TraceSpan){op_name(n->op), n->name, "in flight", o->issued, clock_seconds(), -1, -1,
-                               o->on});
+                               o->on, 0, 0});
     break;
   default: break;
   }
@@ -122,7 +133,8 @@ static void print_span(const Trace *t, int i, FILE *out) {
   if (s->detail) fputs("\"node\":", out), print_text(s->detail, out), comma = ",";
   if (s->stage >= 0) fprintf(out, "%s\"stage\":%d", comma, s->stage), comma = ",";
   if (s->microbatch >= 0) fprintf(out, "%s\"microbatch\":%d", comma, s->microbatch), comma = ",";
-  if (s->stream) fprintf(out, "%s\"stream\":", comma), print_text(s->stream, out);
+  if (s->stream) fprintf(out, "%s\"stream\":", comma), print_text(s->stream, out), comma = ",";
+  if (s->bytes > 0) fprintf(out, "%s\"flops\":%.0f,\"bytes\":%.0f", comma, s->flops, s->bytes);
   fputs("}}", out);
   if (!s->stream) return;
   print_event(t, s, "e", s->end, out);

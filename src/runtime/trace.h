@@ -14,6 +14,7 @@ typedef struct TraceSpan {
   double begin, end;         // seconds of the monotonic clock
   int stage, microbatch;     // -1: has none
   const char *stream;        // ran beside what this thread did, on the stream of this axis; NULL: it did not
+  double flops, bytes;       // of a kernel's call, by its op's cost (op/work.h); bytes 0: not told
 } TraceSpan;
 
 // One per rank, used by its thread alone; an observer of its executors. All memory is there from the start: spans

@@ -182,6 +182,10 @@ int resolve(const Recipe *recipe, const ModelConfig *config, const RunSetting *s
                     .recompute = shows ? xcalloc(1, sizeof(RecomputeChoice)) : NULL};
   plan->options.mode = setting->mode;
   int code = read_options(plan, error);
+  Step *step = &plan->options.step;
+  if (!code)
+    step->bf16_weights = setting->bf16_weights && step->precision == DTYPE_F32 && setting->mode != MODEL_TRAIN &&
+                         plan->options.device->widens_weights;
   if (!code && setting->mode == MODEL_TRAIN) code = choose_overlap(plan, error);
   if (!code) code = setting->mode == MODEL_TRAIN ? choose_rest(plan, error) : choose_seconds(plan, error);
   if (!code && setting->mode == MODEL_GENERATE) set_generation_batch(&plan->options, setting);

@@ -20,6 +20,8 @@ typedef struct RunSetting {
                         // run.threads and run.work_stealing
   const Cluster *cluster;        // by whose seconds layers are cut into stages, and auto is decided; NULL: that of
                                  // run.cluster, where it is given
+  bool bf16_weights; // the weights that will be loaded are bf16: fp32 matrices are stored so, where the device widens
+                     // them
   bool sketch; // Programs without offsets, for estimates and bounds: memory is as large as a good packing
                // makes it (1 % above what is needed at one time), which takes a large part of the
                // time of compiling to find

@@ -36,7 +36,10 @@ static int open_evaluation(Trainer *t, Rank *r, Error *error) {
 }
 
 static int start_rank(Trainer *t, Rank *r, Error *error) {
+  char *choices = run_folder_file(&t->folder, "choices.json");
   int code = rank_load(r, t->job, error);
+  if (!code) code = rank_choose(r, choices, t->resume != NULL, error);
+  free(choices);
   if (code) return code;
   if (t->resume) code = save_load(r, t->resume, error);
   else if (t->recipe->model.init[0] == '/') code = init_from_folder(t, r, error);

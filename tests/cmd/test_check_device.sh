@@ -13,6 +13,9 @@ grep -qx 'not all was reached' "$work/output" || fail "it does not say that ther
 PLAIT_CUDA_LIBRARIES=${PLAIT%/*}/emulated expect 0 '^matmul +[0-9.]+$' "$PLAIT" check-device --quick --op matmul --dtypes bf16
 grep -q '^note' "$work/output" && fail "a product by cuBLASLt's double is not used"
 PLAIT_CUDA_HOST=all refuse 1 'nothing was checked: .* PLAIT_CUDA_HOST' "$PLAIT" check-device --quick --op rms_norm
+# what no kernel takes is not counted as checked
+expect 0 '^fill +-? *[0-9.]+' "$PLAIT" check-device --quick --op fill --dtypes fp32
+expect 0 '^[1-9][0-9]* more calls? ran on the host, for no kernel takes their operands so$' "$PLAIT" check-device --quick --op next_version --dtypes bf16
 refuse 1 'nothing was checked: .* einsum' "$PLAIT" check-device --quick --op einsum
 refuse 2 '--op matmull: .* did you mean matmul' "$PLAIT" check-device --op matmull
 refuse 2 '--dtypes fp32,fp8: must be' "$PLAIT" check-device --dtypes fp32,fp8

@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 // cmocka wants some of the above first
@@ -180,12 +181,53 @@ static void queues_follow_and_memory_is_zero(void **state) {
   if (in_child(clears, "LEAKS=1", text, sizeof text) || *text) fail_msg("%s", text);
 }
 
+// There and back, of memory in which two regions are pinned and the rest is not; what is large goes through pieces
+// where that is refused.
+static int copies_all(Error *error) {
+  enum { PAGES = 4096, BYTES = 150 << 20 };
+  const Device *instance;
+  DeviceQueue *queue;
+  char *memory, *here = mmap(NULL, BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0), *pages = here;
+  uint32_t *word = (uint32_t *)(void *)here;
+  int code = device_instance(device_cuda(), 0, &instance, error);
+  if (!code) code = device_allocate(instance, 0, BYTES, &memory, error);
+  if (!code) code = device_queue_create(instance, NULL, &queue, error);
+  if (code) return code;
+  const DeviceImplementation *d = instance->implementation;
+  const int pinned = d->pin(instance, pages + PAGES, PAGES) + d->pin(instance, pages + 2 * PAGES, 3 * PAGES);
+  for (size_t i = 0; i < BYTES / 4; i++) word[i] = (uint32_t)(i * 2654435761u);
+  device_copy(queue, DEVICE_FROM_HOST, 0, memory, here, BYTES);
+  code = device_drain(queue, error);
+  memset(here, 0, BYTES);
+  device_copy(queue, DEVICE_TO_HOST, 0, here, memory, BYTES);
+  if (!code) code = device_drain(queue, error);
+  for (size_t i = 0; i < BYTES / 4 && !code; i++)
+    if (word[i] != (uint32_t)(i * 2654435761u)) code = error_set(error, PLAIT_FAILED, "word %zu is another one", i);
+  if (pinned > 0) d->unpin(instance, pages + PAGES);
+  if (pinned > 1) d->unpin(instance, pages + 2 * PAGES);
+  device_queue_destroy(queue);
+  device_release(instance, 0, memory, BYTES);
+  return code;
+}
+
+static void copies_cross_pinned_memory(void **state) {
+  char text[1024];
+  if (in_child(copies_all, "LEAKS=1", text, sizeof text) || *text) fail_msg("%s", text);
+  static const char *const refusals[] = {"LEAKS=1 PLAIT_EMULATED_LOCKED=0", "LEAKS=1 PLAIT_EMULATED_LOCKED=4096"};
+  for (int i = 0; i < 2; i++)
+    if (in_child(copies_all, refusals[i], text, sizeof text) || strncmp(text, "note: CUDA device 0: the host's", 31) ||
+        strchr(text, '\n')[1])
+      fail_msg("%s: %s", refusals[i], text);
+}
+
 int main(void) {
   char *driver = xformat("%s/libemulated_cuda.so", getenv("FOLDER") ? getenv("FOLDER") : ".");
   setenv("PLAIT_CUDA_DRIVER", driver, 1);
   free(driver);
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(what_is_missing_is_one_sentence), cmocka_unit_test(what_fails_is_one_sentence),
-      cmocka_unit_test(queues_follow_and_memory_is_zero), cmocka_unit_test(trains_as_the_cpu_does)};
+      cmocka_unit_test(queues_follow_and_memory_is_zero),
+      cmocka_unit_test(copies_cross_pinned_memory), cmocka_unit_test(trains_as_the_cpu_does)};
+  if (getenv("TEST_ONLY")) cmocka_set_test_filter(getenv("TEST_ONLY")); // scripts/mutants chooses
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <pthread.h>
 #include <unistd.h>
@@ -159,6 +160,76 @@ static void other_image(void) {
   end();
 }
 
+// Pages of the host's memory.
+enum { PAGES_BYTES = 8192 };
+static char *pages(void) { return mmap(NULL, PAGES_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0); }
+static void registers(void) {
+  char *at = pages();
+  CudaResult results[4] = {d->cuMemHostRegister_v2(at, 4096, CUDA_REGISTERED_FOR_ALL),
+                           d->cuMemHostRegister_v2(at + 4096, 4096, CUDA_REGISTERED_FOR_ALL)};
+  for (int i = 0; i < 2; i++) // this copy reads when the stream comes to it
+    at[0] = (char)(i + 1), d->cuMemcpyHtoDAsync_v2(memory, at, 8, stream);
+  results[2] = d->cuMemcpyDtoHAsync_v2(at + 4096, memory, 8, stream);
+  d->cuStreamSynchronize(stream);
+  fprintf(stderr, "%u %u %u byte %d", results[0], results[1], results[2], at[4096]);
+  d->cuMemHostUnregister(at);
+  if (!results[1]) d->cuMemHostUnregister(at + 4096);
+  end();
+}
+static void registered_twice(void) {
+  char *at = pages();
+  d->cuMemHostRegister_v2(at + 4096, 4096, 0);
+  d->cuMemHostRegister_v2(at, PAGES_BYTES, 0);
+}
+static void registers_no_page(void) { d->cuMemHostRegister_v2(pages() + 64, 4096, 0); }
+static void registers_nothing_there(void) {
+  char *at = pages();
+  munmap(at, PAGES_BYTES);
+  d->cuMemHostRegister_v2(at, 4096, 0);
+}
+static void crosses_registrations(void) {
+  char *at = pages();
+  d->cuMemHostRegister_v2(at + 4096, 4096, 0);
+  d->cuMemcpyHtoDAsync_v2(memory, at + 4090, 100, stream);
+}
+static void passes_a_registration(void) {
+  char *at = pages();
+  d->cuMemHostRegister_v2(at, 4096, 0);
+  d->cuMemcpyHtoDAsync_v2(memory, at + 4090, 100, stream);
+}
+static void unregisters_twice(void) {
+  char *at = pages();
+  d->cuMemHostRegister_v2(at, 4096, 0);
+  for (int i = 0; i < 2; i++) d->cuMemHostUnregister(at);
+}
+static void unregisters_early(void) {
+  char *at = pages();
+  d->cuMemHostRegister_v2(at, 4096, 0);
+  for (int i = 0; i < 50; i++) d->cuMemcpyHtoDAsync_v2(memory, at, 8, stream);
+  d->cuMemHostUnregister(at);
+}
+static void leaves_registered(void) {
+  d->cuMemHostRegister_v2(pages(), 4096, 0);
+  end();
+}
+static void too_much_is_registered(void) {
+  setenv("PLAIT_EMULATED_LOCKED", "4096", 1);
+  registers();
+}
+
+static void untimed(void) {
+  CudaEvent timed;
+  float milliseconds;
+  d->cuEventCreate(&timed, CUDA_EVENT_WITH_TIME);
+  d->cuEventRecord(timed, stream), d->cuEventRecord(event, stream), d->cuEventSynchronize(event);
+  d->cuEventElapsedTime(&milliseconds, timed, event);
+}
+static void timed_early(void) {
+  CudaEvent timed;
+  float milliseconds;
+  d->cuEventCreate(&timed, CUDA_EVENT_WITH_TIME);
+  d->cuEventElapsedTime(&milliseconds, timed, timed);
+}
 static void leaks_memory(void) { d->cuEventDestroy_v2(event), d->cuStreamDestroy_v2(stream); }
 static void leaks_stream(void) { d->cuEventDestroy_v2(event), d->cuMemFree_v2(memory); }
 static void leaks_event(void) { d->cuStreamDestroy_v2(stream), d->cuMemFree_v2(memory); }
@@ -193,6 +264,8 @@ static const struct { void (*body)(void); int how; const char *text, *fails; } c
     {freed_twice, DIES, "cuMemFree_v2: 0x", ""},
     {freed_early, DIES, "cuMemFree_v2: 1000 bytes are freed while a stream has not done what it does there", ""},
     {destroyed_early, DIES, "cuStreamDestroy_v2: the stream has not done its work", ""},
+    {untimed, DIES, "cuEventElapsedTime: an event was created without its time", ""},
+    {timed_early, DIES, "cuEventElapsedTime: an event was not recorded", ""},
     {never_recorded, DIES, "cuStreamWaitEvent: the event was never recorded", ""},
     {touches, FAULTS, "", ""},
     {old_name, DIES, "cuMemAlloc: the driver's first, 32-bit interface", ""},
@@ -216,6 +289,16 @@ static const struct { void (*body)(void); int how; const char *text, *fails; } c
     {shared_is_blank, FINE, "1", ""},
     {launch_fails, FINE, "719", "launch 1"},
     {other_image, FINE, "200", ""},
+    {registers, FINE, "0 0 0 byte 2", ""},
+    {too_much_is_registered, FINE, "0 2 0 byte 2", ""},
+    {registered_twice, DIES, "cuMemHostRegister_v2: some of 8192 bytes at ", ""},
+    {registers_no_page, DIES, "cuMemHostRegister_v2: 0x", ""},
+    {registers_nothing_there, DIES, "is not the host's memory", ""},
+    {crosses_registrations, DIES, "cuMemcpyHtoDAsync_v2: 100 bytes reach from memory of one kind into another", ""},
+    {passes_a_registration, DIES, "cuMemcpyHtoDAsync_v2: 100 bytes reach beyond 4096 bytes of pinned memory", ""},
+    {unregisters_twice, DIES, "is not where registered memory begins, or was unregistered before", ""},
+    {unregisters_early, DIES, "cuMemHostUnregister: 4096 bytes are unregistered while a stream copies there", ""},
+    {leaves_registered, DIES, "exit: 1 not given back, as 4096 bytes of registered memory", ""},
     {leaks_memory, DIES, "exit: 1 not given back, as 1000 bytes of device memory", ""},
     {leaks_stream, DIES, "exit: 1 not given back, as a stream", ""},
     {leaks_event, DIES, "exit: 1 not given back, as an event", ""},

@@ -124,7 +124,8 @@ static void all_products(void **state) {
     if (multiplies((Op)op)) assert_true(used[op] >= 4);
 }
 
-// "matmul nt" in fp32, whose result the test has seen; by_library: calls in the call itself and in its trial.
+// A row of cases, "matmul nt" unless ROW names another, in fp32, whose result the test has seen; by_library: calls in
+// the call itself and in its trial.
 typedef struct One { const char *where; long long calls; } One;
 static void run_one(void *with) {
   One *one = with;
@@ -132,7 +133,7 @@ static void run_one(void *with) {
   OpCase whole, fast;
   DeviceKernel kernel;
   for (int i = 0; i < op_cases_count(); i++)
-    if (!strcmp(op_case_name(i), "matmul nt")) op_case_get(i, DTYPE_F32, &whole);
+    if (!strcmp(op_case_name(i), getenv("ROW") ? getenv("ROW") : "matmul nt")) op_case_get(i, DTYPE_F32, &whole);
   op_case_copy(&whole, &fast);
   op_case_run(&whole);
   open_bench(&b);
@@ -196,6 +197,20 @@ static void own_kernel_in_its_place(void **state) {
   prints("one", "PLAIT_CUDA_OWN=add", "", 1);
 }
 
+// 37 words have 64 columns in logits and in their gradients; dw has rows for 37, and products make 64 of 71 words
+// first. Where the vocabulary is a multiple of 64 there is one product for all.
+static void columns_of_logits(void **state) {
+  prints("one", "ROW=linear_cross_entropy", "", 3);
+  prints("one", "ROW=linear_cross_entropy PLAIT_EMULATED_BLAS_REFUSES='10 64 6'", "products of 10 × 64 of depth 6", 2);
+  prints("one", "ROW='linear_cross_entropy many rows'", "", 4);
+  if (test_tier() == 1) return;
+  prints("one", "ROW=linear_cross_entropy PLAIT_EMULATED_BLAS_REFUSES='10 6 64'", "products of 10 × 6 of depth 64", 2);
+  prints("one", "ROW=linear_cross_entropy PLAIT_EMULATED_BLAS_REFUSES='37 6 10'", "products of 37 × 6 of depth 10", 2);
+  prints("one", "ROW='linear_cross_entropy whole tiles'", "", 3);
+  prints("one", "ROW='linear_cross_entropy many rows' PLAIT_EMULATED_BLAS_REFUSES='64 19 135'",
+         "products of 64 × 19 of depth 135", 3);
+}
+
 int main(int count, char **words) {
   const char *folder = getenv("FOLDER") ? getenv("FOLDER") : ".";
   char *driver = xformat("%s/libemulated_cuda.so", folder), *libraries = xformat("/nowhere::%s/emulated", folder);
@@ -208,7 +223,8 @@ int main(int count, char **words) {
   free(libraries);
   const char *only = getenv("TEST_ONLY");
   const struct CMUnitTest alone[] = {cmocka_unit_test(one)},
-                          all[] = {cmocka_unit_test(all_products), cmocka_unit_test(own_kernel_in_its_place)};
+                          all[] = {cmocka_unit_test(all_products), cmocka_unit_test(own_kernel_in_its_place),
+                          cmocka_unit_test(columns_of_logits)};
   const struct CMUnitTest card[] = {cmocka_unit_test(all_products)};
   if (on_card) return cmocka_run_group_tests(card, NULL, NULL);
   return only && !strcmp(only, "one") ? cmocka_run_group_tests(alone, NULL, NULL)

@@ -353,12 +353,110 @@ static void head_rows(CpuLevel level, Dtype dtype, Team *team) {
 
 static void the_head_is_the_same_for_training_eval_and_generation(void **state) { each_level(head_rows); }
 
+// ---- weights in bf16 that fp32 products widen
+
+// The same numbers in both dtypes.
+static void weights_of(Operand *narrow, Operand *wide) {
+  fill_rows(narrow, 1, 2, 0);
+  for (int64_t i = 0; i < operand_elements(narrow); i++) operand_store(wide, i, operand_load(narrow, i));
+}
+
+static void same_outputs(Call *narrow, Call *wide, const char *what, int64_t rows) {
+  for (int k = 0; k < wide->noutput; k++) {
+    if (!wide->output[k].data) continue;
+    same_bits(narrow, &narrow->output[k], 0, &wide->output[k], 0, operand_elements(&wide->output[k]), what, rows);
+  }
+  call_free(narrow);
+  call_free(wide);
+}
+
+static void widened_products(CpuLevel level, Team *team) {
+  static const ProductCase of[] = {{{.kind = MATMUL_NT, .m = 1, .n = 1, .k = 1}, 0, 43},
+                                   {{.kind = MATMUL_NT, .m = 1, .n = 1, .k = 1}, 0, 1100},
+                                   {{.kind = MATMUL_NT, .m = 1, .n = 1, .k = 1}, 0, 1024}, // lines of B are copied
+                                   {{.kind = MATMUL_NN, .m = 1, .n = 1, .k = 1}, 0, 1100}};
+  for (size_t p = 0; p < sizeof of / sizeof *of; p++) {
+    int nt = of[p].attr.kind == MATMUL_NT;
+    Operand a = OPERAND(DTYPE_F32, MOST_ROWS, of[p].k);
+    Operand narrow = nt ? OPERAND(DTYPE_BF16, 70, of[p].k) : OPERAND(DTYPE_BF16, of[p].k, 70), wide = narrow;
+    wide.dtype = DTYPE_F32;
+    operand_allocate(&wide);
+    fill_rows(&a, 1, 1, 0);
+    weights_of(&narrow, &wide);
+    for (int64_t rows = 1; rows <= MOST_ROWS; rows = next_count(rows)) {
+      Call x = product_of(level, team, &of[p], &a, &narrow, 0, rows),
+           y = product_of(level, team, &of[p], &a, &wide, 0, rows);
+      same_outputs(&x, &y, "a product with a widened weight", rows);
+    }
+    free(a.data);
+    free(narrow.data);
+    free(wide.data);
+  }
+}
+
+static void widened_head(CpuLevel level, Team *team) {
+  static const Op ops[] = {OP_LOGITS, OP_CROSS_ENTROPY_STATISTICS, OP_LINEAR_CROSS_ENTROPY};
+  const CrossEntropyAttr evaluates = {0};
+  Operand x = OPERAND(DTYPE_F32, MOST_ROWS, EMBED), narrow = OPERAND(DTYPE_BF16, WORDS, EMBED),
+          wide = OPERAND(DTYPE_F32, WORDS, EMBED);
+  fill_rows(&x, 1, 1, 0);
+  weights_of(&narrow, &wide);
+  for (int k = 0; k < 3; k++)
+    for (int64_t rows = 5; rows < 100; rows += 60) {
+      Call a = head_of(level, team, &x, &narrow, ops[k], &evaluates, rows),
+           b = head_of(level, team, &x, &wide, ops[k], &evaluates, rows);
+      same_outputs(&a, &b, "a head with a widened weight", rows);
+    }
+  free(x.data);
+  free(narrow.data);
+  free(wide.data);
+}
+
+// Three experts with 11 rows, none and 5.
+static Call grouped_of(CpuLevel level, Team *team, const GroupedAttr *attr, const Operand *w) {
+  enum { EXPERTS = 3, ROWS = 16, FIRST = 11 };
+  int64_t n = w->size[1], k = w->size[2], nt = attr->kind == MATMUL_NT;
+  Call c = {level, team, OP_GROUPED, attr, 3, 1, {{0}}, {{0}}};
+  c.input[0] = OPERAND(DTYPE_F32, 1, ROWS, EXPERTS, nt ? k : n);
+  c.input[1] = *w;
+  c.input[2] = OPERAND(DTYPE_U8, 1, ROWS, EXPERTS);
+  c.output[0] = OPERAND(DTYPE_F32, 1, ROWS, EXPERTS, nt ? n : k);
+  fill_rows(&c.input[0], 3, 1, 0);
+  for (int64_t i = 0; i < ROWS; i++) ((uint8_t *)c.input[2].data)[i * EXPERTS + (i < FIRST ? 0 : 2)] = 1;
+  run(&c);
+  c.input[1].data = NULL;
+  return c;
+}
+
+static void widened_experts(CpuLevel level, Team *team) {
+  Operand narrow = OPERAND(DTYPE_BF16, 3, 70, 90), wide = OPERAND(DTYPE_F32, 3, 70, 90);
+  weights_of(&narrow, &wide);
+  for (int nn = 0; nn < 2; nn++) {
+    const GroupedAttr attr = {.kind = nn ? MATMUL_NN : MATMUL_NT};
+    Call a = grouped_of(level, team, &attr, &narrow), b = grouped_of(level, team, &attr, &wide);
+    assert_true(fabs(operand_load(&b.output[0], 15 * (nn ? 90 : 70))) > 1e-3); // the last row of the last expert
+    same_outputs(&a, &b, "experts with widened weights", 16);
+  }
+  free(narrow.data);
+  free(wide.data);
+}
+
+static void widened_weights(CpuLevel level, Dtype dtype, Team *team) {
+  if (dtype != DTYPE_F32) return;
+  widened_products(level, team);
+  widened_head(level, team);
+  widened_experts(level, team);
+}
+
+static void weights_in_bf16_are_widened_exactly(void **state) { each_level(widened_weights); }
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(rows_of_products_do_not_depend_on_others),
       cmocka_unit_test(queries_do_not_depend_on_others),
       cmocka_unit_test(documents_are_the_same_anywhere),
       cmocka_unit_test(the_head_is_the_same_for_training_eval_and_generation),
+      cmocka_unit_test(weights_in_bf16_are_widened_exactly),
   };
   if (getenv("TEST_ONLY")) cmocka_set_test_filter(getenv("TEST_ONLY"));
   return cmocka_run_group_tests(tests, NULL, NULL);

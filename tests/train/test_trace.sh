@@ -23,6 +23,7 @@ events 2 '"cat":"checkpoint"'               # after step 4
 events 4 '"cat":"action","name":"begin"'
 events 8 '"cat":"action","name":"F".*"microbatch":[01]}' # 2 microbatches
 [ "$(count '"cat":"kernel","name":"matmul"')" -ge 40 ] || fail "few kernels"
+[ "$(count '"cat":"kernel","name":"matmul".*"flops":[1-9][0-9]*,"bytes":[1-9]')" -eq "$(count '"cat":"kernel","name":"matmul"')" ] || fail "kernels without FLOPs and bytes"
 [ "$(count '"cat":"communication","name":"(all_gather|reduce_scatter|all_reduce)"')" -ge 4 ] || fail "no collectives"
 [ "$(count '"ph":"b"')" -eq "$(count '"ph":"e"')" ] || fail "spans in flight begin and do not end"
 [ "$(count '"ph":"b"')" -gt 0 ] || fail "nothing was in flight beside backward"

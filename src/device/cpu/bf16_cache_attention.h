@@ -39,10 +39,16 @@ static size_t cache_attention_workspace(const Operand *input, const Operand *out
 // to (keys, d): those of one key-value head from position key->from on.
 static void cache_gather_bf16(const ATTENTION *a, const uint16_t *cache, const PLACE *at, int64_t request,
                               uint16_t *to) {
-  for (int64_t i = 0; i < at->key->count; i++)
-    memcpy(to + i * a->d,
-           cache + TYPED(cache_at)(a, at->b, at->g, request, FAULT(stale_page_is_read, at->key->from, 0) + i),
-           sizeof(uint16_t) * (size_t)a->d);
+  const size_t bytes = sizeof(uint16_t) * (size_t)a->d;
+  for (int64_t i = 0, rows; i < at->key->count; i += rows) {
+    const uint16_t *row = cache + TYPED(cache_at)(a, at->b, at->g, request,
+                                                  FAULT(stale_page_is_read, at->key->from, 0) + i, at->key->count - i,
+                                                  &rows);
+    for (int64_t j = 0; j < rows; j++, to += a->d, row += a->k_row) {
+      if (j + CACHE_AHEAD < rows) TYPED(cache_fetch)(row + CACHE_AHEAD * a->k_row, (int64_t)bytes);
+      memcpy(to, row, bytes);
+    }
+  }
 }
 
 // Of one run, the queries of one key-value head.

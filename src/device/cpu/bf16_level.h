@@ -48,6 +48,8 @@
 #include "device/cpu/token.h"
 #include "device/cpu/bf16_tile.h"
 #define FEW_PAIRS
+#define ROW uint16_t
+#define WIDEN_ROW(x) bf16_to_float(x)
 #include "device/cpu/few_rows.h"
 #include "device/cpu/bf16_gemm.h"
 #include "device/cpu/bf16_groups.h"

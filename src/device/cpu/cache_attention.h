@@ -14,25 +14,35 @@ static size_t TYPED(cache_attention_workspace)(const Operand *input, const Opera
   return TYPED(cache_runs_bytes)(&a) + TYPED(cache_slot)(&a) * (size_t)threads;
 }
 
+// A row of the cache, of any dtype.
+INLINE void TYPED(cache_widen)(REAL *restrict to, const void *from, Dtype dtype, int64_t d) {
+  const uint16_t *narrow = from;
+  const float *single = from;
+  switch (dtype) {
+  case DTYPE_F32:
+    for (int64_t e = 0; e < d; e++) to[e] = single[e];
+    break;
+  case DTYPE_BF16:
+    for (int64_t e = 0; e < d; e++) to[e] = bf16_to_float(narrow[e]);
+    break;
+  case DTYPE_F16:
+    for (int64_t e = 0; e < d; e++) to[e] = f16_to_float(narrow[e]);
+    break;
+  default: memcpy(to, from, sizeof(REAL) * (size_t)d);
+  }
+}
+
 // to (keys, d): those of one key-value head from position key->from on. which: 1 keys, 2 values.
 static void TYPED(cache_gather)(const ATTENTION *a, int which, int64_t b, int64_t g, int64_t request, const SIDE *key,
                                 REAL *to) {
   const Operand *cache = &a->call->input[which];
-  for (int64_t i = 0; i < key->count; i++, to += a->d) {
-    int64_t at = TYPED(cache_at)(a, b, g, request, FAULT(stale_page_is_read, key->from, 0) + i);
-    const uint16_t *narrow = (const uint16_t *)cache->data + at;
-    const float *single = (const float *)cache->data + at;
-    switch (cache->dtype) {
-    case DTYPE_F32:
-      for (int64_t e = 0; e < a->d; e++) to[e] = single[e];
-      break;
-    case DTYPE_BF16:
-      for (int64_t e = 0; e < a->d; e++) to[e] = bf16_to_float(narrow[e]);
-      break;
-    case DTYPE_F16:
-      for (int64_t e = 0; e < a->d; e++) to[e] = f16_to_float(narrow[e]);
-      break;
-    default: memcpy(to, (const REAL *)cache->data + at, sizeof(REAL) * (size_t)a->d);
+  const int64_t size = (int64_t)dtype_size(cache->dtype), d = a->d;
+  for (int64_t i = 0, rows; i < key->count; i += rows) {
+    int64_t at = TYPED(cache_at)(a, b, g, request, FAULT(stale_page_is_read, key->from, 0) + i, key->count - i, &rows);
+    const char *row = (const char *)cache->data + at * size;
+    for (int64_t j = 0; j < rows; j++, to += d, row += a->k_row * size) {
+      if (j + CACHE_AHEAD < rows) TYPED(cache_fetch)(row + CACHE_AHEAD * a->k_row * size, d * size);
+      TYPED(cache_widen)(to, row, cache->dtype, d);
     }
   }
 }

@@ -62,9 +62,19 @@ static void TYPED(cache_set_keys)(SIDE *side, int64_t from, int64_t all) {
   for (int64_t i = 0; i < side->count; i++) side->position[i] = (INTEGER)(from + i);
 }
 
-// Where the row of a position's key or value begins, of one key-value head.
-static int64_t TYPED(cache_at)(const ATTENTION *a, int64_t b, int64_t g, int64_t request, int64_t position) {
+// Where the row of a position's key or value begins, of one key-value head. *rows: of the positions from there on that
+// lie one after the other, k_row apart; at most `most`.
+static int64_t TYPED(cache_at)(const ATTENTION *a, int64_t b, int64_t g, int64_t request, int64_t position,
+                               int64_t most, int64_t *rows) {
+  int64_t page = ((const CacheAttr *)a->call->attr)->page, left = page - position % page;
+  *rows = most < left ? most : left;
   return (b * a->t + cache_row(a->call, b, request, position)) * a->k_row + g * a->d;
+}
+
+// Rows are a few lines of a cache each, and lie apart: which one comes next, no prefetcher of a core foresees.
+#define CACHE_AHEAD 4 // rows
+INLINE void TYPED(cache_fetch)(const void *row, int64_t bytes) {
+  for (int64_t i = 0; i < bytes; i += 64) __builtin_prefetch((const char *)row + i);
 }
 
 // The call's sizes and runs. tiles: a copy of the call, whose workspace becomes that of the slots. The caller sets

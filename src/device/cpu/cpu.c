@@ -187,8 +187,8 @@ static double peak_flops(const Device *device, Dtype dtype, Team *team) {
   {                                                                                                                    \
     .kind = DEVICE_CPU, .name = device_name, .spaces = 1, .space = {{1, HOST_PAGE, HOST_ALIGNMENT}},                   \
     .dtypes = 1u << DTYPE_F64 | 1u << DTYPE_F32 | 1u << DTYPE_BF16 | 1u << DTYPE_F16, .fuses = FUSES(level),           \
-    .find = find, .peak_flops = peak_flops, .own = &levels[level], .variant = &#level[4], .fast_dtypes = FAST(level),  \
-    .implementation = &device_host                                                                                     \
+    .widens_weights = 1, .find = find, .peak_flops = peak_flops, .own = &levels[level], .variant = &#level[4],         \
+    .fast_dtypes = FAST(level), .implementation = &device_host                                                         \
   }
 
 static const CpuLevel levels[] = {CPU_PORTABLE, CPU_AVX2, CPU_AVX512, CPU_AVX512_BF16, CPU_AMX, CPU_LEVELS};
@@ -277,6 +277,7 @@ int cpu_one_dtype(const KernelCall *call, Op op, Dtype dtype) {
   for (int i = 0; i < call->ninput + call->noutput; i++) {
     const Operand *x = i < call->ninput ? &call->input[i] : &call->output[i - call->ninput];
     if (i >= call->ninput && op == OP_CAST) break;
+    if (i == 1 && op_def(op)->widens_weight && dtype == DTYPE_F32 && x->dtype == DTYPE_BF16) continue;
     if (x->data && x->rank && dtype_is_float(x->dtype) && x->dtype != dtype) return 0;
   }
   return 1;

@@ -93,11 +93,11 @@ static void TYPED(head_logits)(const HEAD *h) {
             .a = h->x,
             .a_row = h->e,
             .a_column = 1,
-            .b = h->call->input[1].data,
             .b_row = 1,
             .b_column = h->e,
             .c = h->logit,
             .c_row = h->stride};
+  TYPED(gemm_weight)(&g, &h->call->input[1], 0);
   TYPED(gemm)(&g, h->product, call_team(h->call));
 }
 
@@ -144,11 +144,11 @@ static void TYPED(head_make_dx)(HEAD *h) {
              .a = h->logit,
              .a_row = h->stride,
              .a_column = 1,
-             .b = h->call->input[1].data,
              .b_row = h->e,
              .b_column = 1,
              .c = TYPED(head_dx)(h),
              .c_row = h->e};
+  TYPED(gemm_weight)(&dx, &h->call->input[1], 0);
   TYPED(gemm)(&dx, h->product, call_team(h->call));
   team_each(call_team(h->call), row_units(h->n, h->e), TYPED(head_unpack), h);
 }
@@ -275,10 +275,10 @@ static void TYPED(logits)(const KernelCall *call) {
             .k = w->size[1],
             .a_row = w->size[1],
             .a_column = 1,
-            .b = w->data,
             .b_row = 1,
             .b_column = w->size[1],
             .c_row = w->size[0]};
+  TYPED(gemm_weight)(&g, w, 0);
   Team *team = call_team(call);
   for (int64_t b = 0; b < x->size[0]; b++) {
     g.a = (const ELEMENT *)x->data + b * wanted * w->size[1];

@@ -1,6 +1,6 @@
 // Products of few rows by a matrix whose depth is contiguous, as those of a decode step. B is read once, so it is not
-// packed: a few lines of it are transposed in registers, and each row meets them there. Written for ELEMENT in memory
-// and REAL in registers.
+// packed: a few lines of it are transposed in registers, and each row meets them there. Written for ELEMENT in memory,
+// ROW of the rows, and REAL in registers.
 //
 // An element of C is what the register tiles of gemm.h and bf16_tile.h make it: a chain of fused products over k from 0
 // in each block of the depth. So the number of rows decides nothing but the speed.
@@ -17,7 +17,7 @@ enum {
 // One block of the depth of one panel.
 typedef struct TYPED(FewRows) {
   int64_t rows, depth;
-  const ELEMENT *a;
+  const ROW *a;
   int64_t a_row;
   const ELEMENT *b; // (columns, depth)
   int64_t b_column, columns;
@@ -86,7 +86,7 @@ INLINE void TYPED(few_step)(V *sum, const TYPED(FewRows) *q, TYPED(FewAhead) *ah
   REAL x[TYPED(FEW_MOST) * TYPED(FEW_DEPTH)];
   for (int64_t r = 0; r < rows; r++)
     UNROLL for (int i = 0; i < TYPED(FEW_DEPTH); i++)
-      x[r * TYPED(FEW_DEPTH) + i] = TYPED(widen)(q->a[r * q->a_row + k + i]);
+      x[r * TYPED(FEW_DEPTH) + i] = WIDEN_ROW(q->a[r * q->a_row + k + i]);
   for (int v = 0; v < TYPED(FEW_VECTORS); v++, b += WIDTH * column) {
     V line[TYPED(FEW_DEPTH)];
     int64_t left = q->columns - v * WIDTH, r = 0;
@@ -132,7 +132,7 @@ static void TYPED(few_rest)(V *sum, const TYPED(FewRows) *q, int64_t k) {
     TYPED(few_edge)(line, q->b + v * WIDTH * q->b_column + k, q->b_column, depth, left);
     for (int64_t r = 0; r < q->rows; r++)
       for (int64_t i = 0; i < depth; i++)
-        sum[r * TYPED(FEW_VECTORS) + v] = MATH(fma)(MATH(splat)(TYPED(widen)(q->a[r * q->a_row + k + i])), line[i],
+        sum[r * TYPED(FEW_VECTORS) + v] = MATH(fma)(MATH(splat)(WIDEN_ROW(q->a[r * q->a_row + k + i])), line[i],
                                                     sum[r * TYPED(FEW_VECTORS) + v]);
   }
 }

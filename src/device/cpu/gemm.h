@@ -35,6 +35,7 @@ typedef struct TYPED(Gemm) {
   const REAL *a;
   int64_t a_row, a_column; // strides
   const REAL *b;
+  const uint16_t *narrow_b; // of fp32: B in bf16, in the place of b; or NULL
   int64_t b_row, b_column;
   REAL *c;
   int64_t c_row;
@@ -42,6 +43,12 @@ typedef struct TYPED(Gemm) {
   const REAL *bias; // (n), added to every row, or NULL
 } TYPED(Gemm);
 #define GEMM TYPED(Gemm)
+
+// B is a weight from this element on.
+INLINE void TYPED(gemm_weight)(GEMM *g, const Operand *w, int64_t from) {
+  if (w->dtype == DTYPE_BF16) g->narrow_b = (const uint16_t *)w->data + from;
+  else g->b = (const REAL *)w->data + from;
+}
 
 // Rows (k) and columns of B that are packed at a time, up to `room` elements: all columns if they fit, since A is
 // packed or copied, and C is read and written, for each such block; then as many steps of KC as fit, up to MOST_STEPS.
@@ -245,9 +252,15 @@ static void TYPED(gemm_pack)(void *argument, int slot, int64_t panel) {
   const TYPED(GemmJob) *job = argument;
   const GEMM *g = job->g;
   int64_t j = panel * NR, columns = job->columns - j < NR ? job->columns - j : NR;
-  TYPED(pack_b)
-  (job->packed_b + panel * NR * job->depth, g->b + job->k0 * g->b_row + (job->j0 + j) * g->b_column, g->b_row,
-   g->b_column, job->depth, columns);
+  int64_t from = job->k0 * g->b_row + (job->j0 + j) * g->b_column;
+  REAL *to = job->packed_b + panel * NR * job->depth;
+#if BITS == 32
+  if (g->narrow_b) {
+    pack_b_narrow(to, g->narrow_b + from, g->b_row, g->b_column, job->depth, columns, NR);
+    return;
+  }
+#endif
+  TYPED(pack_b)(to, g->b + from, g->b_row, g->b_column, job->depth, columns);
 }
 
 // Panels whose part of C stays in the second-level cache over all steps of k. If A is packed or copied, which costs
@@ -367,14 +380,28 @@ static void TYPED(gemm_together)(const GEMM *g, void *workspace, int64_t room, T
 // Few rows: units of panels, each read and multiplied at once (few_rows.h).
 typedef struct TYPED(FewJob) { const GEMM *g; int64_t panels, each; } TYPED(FewJob);
 
+// Sums (rows, FEW_COLUMNS) of the block of depth at k.
+INLINE void TYPED(gemm_few_sums)(const GEMM *g, int64_t j, int64_t k, int64_t columns, REAL *sums) {
+  int64_t depth = g->k - k < KC ? g->k - k : KC, from = j * g->b_column + k;
+  int fetch = j + 2 * TYPED(FEW_COLUMNS) <= g->n;
+#if BITS == 32
+  if (g->narrow_b) {
+    few_rows_narrow(&(FewRows_narrow){.rows = g->m, .depth = depth, .a = g->a + k, .a_row = g->a_row,
+                                      .b = g->narrow_b + from, .b_column = g->b_column, .columns = columns,
+                                      .fetch = fetch}, sums);
+    return;
+  }
+#endif
+  TYPED(few_rows)(&(TYPED(FewRows)){.rows = g->m, .depth = depth, .a = g->a + k, .a_row = g->a_row, .b = g->b + from,
+                                    .b_column = g->b_column, .columns = columns, .fetch = fetch}, sums);
+}
+
 static void TYPED(gemm_few_panel)(const GEMM *g, int64_t j) {
   enum { COLUMNS = TYPED(FEW_COLUMNS) };
   REAL sums[TYPED(FEW_MOST) * COLUMNS];
   int64_t columns = g->n - j < COLUMNS ? g->n - j : COLUMNS;
   for (int64_t k = 0; k < g->k; k += KC) {
-    TYPED(few_rows)(&(TYPED(FewRows)){.rows = g->m, .depth = g->k - k < KC ? g->k - k : KC, .a = g->a + k,
-                                      .a_row = g->a_row, .b = g->b + j * g->b_column + k, .b_column = g->b_column,
-                                      .columns = columns, .fetch = j + 2 * COLUMNS <= g->n}, sums);
+    TYPED(gemm_few_sums)(g, j, k, columns, sums);
     const REAL *bias = g->bias && !k ? g->bias + j : NULL;
     for (int64_t r = 0; r < g->m; r++) {
       REAL *c = g->c + r * g->c_row + j, *sum = sums + r * COLUMNS;
@@ -411,7 +438,8 @@ static void TYPED(gemm_part)(void *argument, int slot, int64_t part) {
     g.c += from * g.c_row;
   } else {
     g.n = to - from;
-    g.b += from * g.b_column;
+    if (g.narrow_b) g.narrow_b += from * g.b_column;
+    else g.b += from * g.b_column;
     g.c += from;
     if (g.bias) g.bias += FAULT(column_parts_repeat_bias, from, 0);
   }
@@ -426,6 +454,7 @@ static void TYPED(gemm_part)(void *argument, int slot, int64_t part) {
 // one whose core does something else meanwhile takes fewer. More threads pack B together.
 static void TYPED(gemm)(const GEMM *g, void *workspace, Team *team) {
   enum { MOST_PARTS = 4, LEAST_COLUMNS = 256, LEAST_PACKED = 768 }; // of a thread; of a part, which packs all of A or B
+  enum { FEW_TILES = 10, ROOM_FEW = 48 << 10 }; // of rows; elements of packed B
   int size = team_size(team), slots = team_slots(team), is_packed = g->a_column != 1;
   if (TYPED(gemm_is_few)(g)) {
     TYPED(gemm_few)(g, team);
@@ -449,5 +478,7 @@ static void TYPED(gemm)(const GEMM *g, void *workspace, Team *team) {
                     .workspace = workspace,
                     .bytes = TYPED(gemm_workspace)(g->n, g->k, slots) / (size_t)slots,
                     .room = TYPED(gemm_room)(slots)};
+  // With few rows packed B is used a few times only, and stays in the second-level cache until then.
+  if (g->m <= FEW_TILES * MR && parts.room > ROOM_FEW) parts.room = ROOM_FEW;
   team_each(team, parts.count, TYPED(gemm_part), &parts);
 }

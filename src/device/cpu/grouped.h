@@ -17,11 +17,11 @@ static void TYPED(grouped)(const KernelCall *call) {
               .a = (const REAL *)rows->data + at * k,
               .a_row = k,
               .a_column = 1,
-              .b = (const REAL *)w->data + x * n * k,
               .b_row = nt ? 1 : n,
               .b_column = nt ? k : 1,
               .c = (REAL *)call->output[0].data + at * n,
               .c_row = n};
+    TYPED(gemm_weight)(&g, w, x * n * k);
     if (g.m) TYPED(gemm)(&g, count + experts, call_team(call));
   }
 }

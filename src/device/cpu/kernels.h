@@ -4,7 +4,12 @@
 #include "device/cpu/simd.h"
 #include "device/cpu/vmath.h"
 #include "device/cpu/activation.h"
+#define ROW REAL
+#define WIDEN_ROW(x) (x)
 #include "device/cpu/few_rows.h"
+#if BITS == 32
+#include "device/cpu/narrow_weights.h"
+#endif
 #include "device/cpu/gemm.h"
 #include "device/cpu/matmul.h"
 #include "device/cpu/attention_tiles.h"
@@ -22,6 +27,8 @@
 
 #undef MATH
 #undef ELEMENT
+#undef ROW
+#undef WIDEN_ROW
 #undef V
 #undef I
 #undef WIDTH

@@ -2,18 +2,19 @@
 
 static GEMM TYPED(matmul_gemm)(const Operand *input, const Operand *output, const MatmulAttr *attr) {
   MatmulShape s = cpu_matmul_shape(input, attr);
-  return (GEMM){.m = s.m,
-                .n = s.n,
-                .k = s.k,
-                .a = input[0].data,
-                .a_row = s.a_row,
-                .a_column = s.a_column,
-                .b = input[1].data,
-                .b_row = s.b_row,
-                .b_column = s.b_column,
-                .c = output[0].data,
-                .c_row = s.n,
-                .bias = attr->bias ? input[2].data : NULL};
+  GEMM g = {.m = s.m,
+            .n = s.n,
+            .k = s.k,
+            .a = input[0].data,
+            .a_row = s.a_row,
+            .a_column = s.a_column,
+            .b_row = s.b_row,
+            .b_column = s.b_column,
+            .c = output[0].data,
+            .c_row = s.n,
+            .bias = attr->bias ? input[2].data : NULL};
+  TYPED(gemm_weight)(&g, &input[1], 0);
+  return g;
 }
 
 static size_t TYPED(matmul_workspace)(const Operand *input, const Operand *output, const void *attr, int threads) {

@@ -27,8 +27,10 @@ typedef struct CUfunc_st *CudaFunction;
   CUDA_VALUE(CUDA_IS_CAPABILITY_MAJOR, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, 75)                               \
   CUDA_VALUE(CUDA_IS_CAPABILITY_MINOR, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, 76)                               \
   CUDA_VALUE(CUDA_STREAM_OF_ITS_OWN, CU_STREAM_NON_BLOCKING, 1)                                                        \
+  CUDA_VALUE(CUDA_EVENT_WITH_TIME, CU_EVENT_DEFAULT, 0)                                                                \
   CUDA_VALUE(CUDA_EVENT_WITHOUT_TIME, CU_EVENT_DISABLE_TIMING, 2)                                                      \
-  CUDA_VALUE(CUDA_HOST_FOR_ALL, CU_MEMHOSTALLOC_PORTABLE, 1)
+  CUDA_VALUE(CUDA_HOST_FOR_ALL, CU_MEMHOSTALLOC_PORTABLE, 1)                                                           \
+  CUDA_VALUE(CUDA_REGISTERED_FOR_ALL, CU_MEMHOSTREGISTER_PORTABLE, 1)
 
 enum {
 #define CUDA_VALUE(ours, theirs, value) ours = value,

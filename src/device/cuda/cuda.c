@@ -3,6 +3,7 @@
 #include "device/cuda/cuda_device.h"
 #include "base/units.h"
 #include "device/cuda/facts.h"
+#include "device/cuda/products.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -205,6 +206,7 @@ static void queue_destroy(DeviceQueue *queue) {
     if (q->event[i]) driver->cuEventDestroy_v2(q->event[i]);
   if (q->stream) driver->cuStreamDestroy_v2(q->stream);
   if (q->host) driver->cuMemFreeHost(q->host);
+  cuda_pinned_close(q->instance);
   pthread_mutex_destroy(&q->mutex);
   free(q);
 }
@@ -214,6 +216,7 @@ static int queue_create(const Device *device, Team *team, DeviceQueue **queue, E
   CudaQueue *q = xcalloc(1, sizeof *q);
   *q = (CudaQueue){.base = {device, team}, .instance = c, .host_queue = {device_cpu(), team}};
   pthread_mutex_init(&q->mutex, NULL);
+  cuda_pinned_open();
   cuda_enter(c);
   CudaResult result = c->driver->cuStreamCreate(&q->stream, CUDA_STREAM_OF_ITS_OWN);
   for (int i = 0; i < CUDA_EVENTS && !result; i++)
@@ -239,17 +242,27 @@ static int check(DeviceQueue *queue, const DeviceBound *bound, const KernelCall 
   return kernels_check(cuda_queue(queue), bound, call, memory, bytes) ? device_drain(queue, error) : PLAIT_OK;
 }
 
-// The host's memory is as malloc gives it: the driver may read it before it returns, or when the stream comes to it.
+static void choices(DeviceQueue *queue, DeviceChoices *all) { products_list(cuda_queue(queue), all); }
+
+static char *choose(DeviceQueue *queue, const char *key, char *memory, int64_t bytes) {
+  cuda_enter(cuda_queue(queue)->instance);
+  return products_choose(cuda_queue(queue), key, memory, bytes);
+}
+
+static void take(DeviceQueue *queue, const char *key, const char *value, char *memory, int64_t bytes) {
+  cuda_enter(cuda_queue(queue)->instance);
+  products_take(cuda_queue(queue), key, value, memory, bytes);
+}
+
+// Memory of the host's that is not pinned the driver may read before it returns, or when the stream comes to it.
 static void copy(DeviceQueue *queue, int to_space, void *to, int from_space, const void *from, int64_t bytes) {
   CudaQueue *q = cuda_queue(queue);
   const CudaDriver *driver = q->instance->driver;
   const CudaPointer target = (CudaPointer)(uintptr_t)to, source = (CudaPointer)(uintptr_t)from;
   if (bytes <= 0) return;
   cuda_enter(q->instance);
-  if (from_space == DEVICE_HOST)
-    cuda_noted(q, driver->cuMemcpyHtoDAsync_v2(target, from, (size_t)bytes, q->stream), "cuMemcpyHtoDAsync", "a copy");
-  else if (to_space == DEVICE_HOST)
-    cuda_noted(q, driver->cuMemcpyDtoHAsync_v2(to, source, (size_t)bytes, q->stream), "cuMemcpyDtoHAsync", "a copy");
+  if (from_space == DEVICE_HOST) cuda_copy_host(q, DEVICE_FROM_HOST, target, (char *)(uintptr_t)from, bytes);
+  else if (to_space == DEVICE_HOST) cuda_copy_host(q, DEVICE_TO_HOST, source, to, bytes);
   else if (to != from)
     cuda_noted(q, driver->cuMemcpyDtoDAsync_v2(target, source, (size_t)bytes, q->stream), "cuMemcpyDtoDAsync",
                "a copy");
@@ -265,15 +278,18 @@ static void fill(DeviceQueue *queue, void *at, int byte, int64_t bytes) {
              "cuMemsetD8Async", "a fill");
 }
 
-static DeviceEvent record(DeviceQueue *queue) {
-  CudaQueue *q = cuda_queue(queue);
-  cuda_enter(q->instance);
+uint64_t cuda_record(CudaQueue *q) {
   pthread_mutex_lock(&q->mutex);
-  DeviceEvent event = {queue, ++q->recorded};
-  CudaResult result = q->instance->driver->cuEventRecord(q->event[event.number % CUDA_EVENTS], q->stream);
+  const uint64_t number = ++q->recorded;
+  CudaResult result = q->instance->driver->cuEventRecord(q->event[number % CUDA_EVENTS], q->stream);
   pthread_mutex_unlock(&q->mutex);
   cuda_noted(q, result, "cuEventRecord", "an event");
-  return event;
+  return number;
+}
+
+static DeviceEvent record(DeviceQueue *queue) {
+  cuda_enter(cuda_queue(queue)->instance);
+  return (DeviceEvent){queue, cuda_record(cuda_queue(queue))};
 }
 
 // An event that failed to be recorded has never been: there is nothing to wait for but the error.
@@ -314,8 +330,13 @@ static const DeviceImplementation implementation = {.instance = instance,
                                                     .queue_destroy = queue_destroy,
                                                     .bind = bind,
                                                     .check = check,
+                                                    .choices = choices,
+                                                    .choose = choose,
+                                                    .take = take,
                                                     .run = run,
                                                     .copy = copy,
+                                                    .pin = cuda_pin,
+                                                    .unpin = cuda_unpin,
                                                     .fill = fill,
                                                     .record = record,
                                                     .follow = follow,

@@ -46,6 +46,7 @@ typedef struct CudaQueue {
   DeviceQueue host_queue; // for kernels of the CPU
   char *host;             // pinned memory for their operands and workspace; NULL: none yet
   size_t host_bytes;
+  int64_t host_calls; // of ops with kernels that do not fit
 } CudaQueue;
 
 static inline CudaInstance *cuda_instance_of(const Device *device) { return (CudaInstance *)(uintptr_t)device->own; }
@@ -59,6 +60,17 @@ void cuda_noted_text(CudaQueue *queue, const char *result, const char *call, con
 int cuda_has_failed(CudaQueue *queue);
 // With PLAIT_CUDA_SYNC=1: until the op is done, so that one that fails is named.
 void cuda_wait_if_asked(CudaQueue *queue, const char *op);
+
+// Records what is in the queue now: the number of the event.
+uint64_t cuda_record(CudaQueue *queue);
+
+// pinned.c: pages of the host's memory as DeviceImplementation has them, and copies to and from any memory of it, which
+// may return before they are done.
+int cuda_pin(const Device *device, char *memory, int64_t bytes);
+void cuda_unpin(const Device *device, char *memory);
+void cuda_pinned_open(void); // a queue is made; and one is no more
+void cuda_pinned_close(const CudaInstance *instance);
+void cuda_copy_host(CudaQueue *queue, DeviceCopy kind, CudaPointer there, char *here, int64_t bytes);
 
 // modules.c: loads the kernels of an instance, once. PLAIT_INFEASIBLE: this binary has none for cards, the device does
 // not take them, or the emulated driver's are of other sources.

@@ -18,3 +18,5 @@ int cuda_facts(int number, CudaFacts *facts, Error *error); // or why it cannot 
 int cuda_library_facts(const char **library, size_t *version, Error *error);
 int cuda_has_code(void); // whether this binary has kernels for cards
 int cuda_has_kernels(const Device *instance); // whether the device runs kernels: those, or an emulated driver's
+// Calls of ops with kernels that ran on the host all the same, since no kernel takes their operands so.
+int64_t cuda_host_calls(const DeviceQueue *queue);

@@ -1,4 +1,5 @@
 // Launches, the table of ops that have kernels, and which of them run there.
+#include "device/cuda/facts.h"
 #include "device/cuda/launch.h"
 #include <stdlib.h>
 #include <string.h>
@@ -42,7 +43,8 @@ int kernels_bind(const DeviceKernel *kernel, const KernelCall *call, Arena *aren
 
 // Whether it makes products.
 static int multiplies(const struct OpKernel *row) {
-  return row->workspace == cuda_product_workspace || row->workspace == cuda_head_workspace;
+  return row->workspace == cuda_product_workspace || row->workspace == cuda_head_workspace ||
+         row->workspace == cuda_orthogonalize_workspace;
 }
 
 // Operands of a call that only says which products it makes: all are there, as aligned as memory is.
@@ -78,12 +80,15 @@ void kernels_run(CudaQueue *queue, const DeviceBound *bound, const KernelCall *c
   const Bound *b = bound->own;
   if (cuda_has_failed(queue)) return;
   if (!b->row || !queue->instance->has_kernels || !b->row->fits(call, b->dtype)) {
+    queue->host_calls += b->row != NULL;
     fallback_run(queue, &b->host, call);
     return;
   }
   Launch l = {.queue = queue, .call = call, .op = op_name(b->row->op), .dtype = b->dtype, .own = b->own};
   b->row->launch(&l);
 }
+
+int64_t cuda_host_calls(const DeviceQueue *queue) { return ((const CudaQueue *)(const void *)queue)->host_calls; }
 
 // Parts of a launch ------------------------------------------------------------------------------------------------
 

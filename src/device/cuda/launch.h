@@ -41,6 +41,12 @@ MaskArguments launch_mask(const Launch *l, double probability, uint64_t stream, 
 // Valid elements, where these come first; -1: they do not.
 int64_t launch_valid(const Operand *x);
 
+// The same, with as many blocks as a device has use for, where each thread takes `each` of n elements at a time.
+void launch_over(Launch *l, CudaKernel kernel, int64_t n, int64_t each, const void *arguments);
+// The sum of squares of n elements of the kernel's dtype, by way of cuda_sum_partial_bytes(n).
+void launch_sum_of_squares(Launch *l, const void *x, int64_t n, double *partial, Array out);
+int64_t cuda_sum_partial_bytes(int64_t n);
+
 // Of matrices that are operands of the launch already: by a library, or by plait's own kernel.
 void launch_product(Launch *l, const ProductArguments *arguments);
 void launch_own_product(Launch *l, const ProductArguments *arguments);
@@ -59,6 +65,8 @@ size_t cuda_mask_second_workspace(const Operand *input, const Operand *output, c
 size_t cuda_mask_third_workspace(const Operand *input, const Operand *output, const void *attr, int threads);
 size_t cuda_router_z_workspace(const Operand *input, const Operand *output, const void *attr, int threads);
 size_t cuda_router_balance_workspace(const Operand *input, const Operand *output, const void *attr, int threads);
+size_t cuda_reorder_workspace(const Operand *input, const Operand *output, const void *attr, int threads);
 // They end with PRODUCT_WORKSPACE.
 size_t cuda_product_workspace(const Operand *input, const Operand *output, const void *attr, int threads);
+size_t cuda_orthogonalize_workspace(const Operand *input, const Operand *output, const void *attr, int threads);
 size_t cuda_head_workspace(const Operand *input, const Operand *output, const void *attr, int threads);

@@ -5,8 +5,7 @@
 
 enum { BLOCKS_OF_A_MULTIPROCESSOR = 16 };
 
-// Each thread takes `bytes` of the first operand at a time.
-static void launch_over(Launch *l, CudaKernel kernel, int64_t n, int64_t each, const void *arguments) {
+void launch_over(Launch *l, CudaKernel kernel, int64_t n, int64_t each, const void *arguments) {
   int64_t most = (int64_t)l->queue->instance->multiprocessors * BLOCKS_OF_A_MULTIPROCESSOR, shares = divide_up(n, each);
   int threads = block_threads(shares);
   int64_t blocks = divide_up(shares, threads);
@@ -158,3 +157,35 @@ static void launch_update(Launch *l, CudaKernel kernel, int states) {
 void launch_adamw(Launch *l) { launch_update(l, CUDA_KERNEL_adamw, 2); }
 void launch_lion(Launch *l) { launch_update(l, CUDA_KERNEL_lion, 1); }
 void launch_sgd(Launch *l) { launch_update(l, CUDA_KERNEL_sgd, 1); }
+
+// m, gradient, factor, skip → m, u
+void launch_muon_momentum(Launch *l) {
+  OptimizerArguments a = {.momentum = ((const MuonAttr *)l->call->attr)->momentum,
+                          .n = operand_elements(launch_input(l, 0))};
+  a.moment[0] = launch_array(l, "momentum", launch_input(l, 0), CUDA_READS);
+  a.new_moment[0] = launch_array(l, "new momentum", launch_output(l, 0), CUDA_WRITES);
+  a.gradient = launch_array(l, "gradient", launch_input(l, 1), CUDA_READS);
+  a.factor = launch_array(l, "factor", launch_input(l, 2), CUDA_READS);
+  a.skip = launch_array(l, "skip", launch_input(l, 3), CUDA_READS);
+  a.copy = launch_array(l, "u", launch_output(l, 1), CUDA_WRITES);
+  launch_over(l, CUDA_KERNEL_muon_momentum, a.n, 1, &a);
+}
+
+// w, o, lr, skip, and the lower bits of a split w
+void launch_muon(Launch *l) {
+  const KernelCall *call = l->call;
+  const MuonAttr *attr = call->attr;
+  const Operand *last = &call->input[call->ninput - 1], *copy = copy_of(call);
+  OptimizerArguments a = {.momentum = attr->scale, .decay = attr->decay, .n = operand_elements(&call->input[0])};
+  a.w = launch_operand(l, "w", &call->input[0], CUDA_READS);
+  a.new_w = launch_operand(l, "new w", &call->output[0], CUDA_WRITES);
+  a.gradient = launch_array(l, "o", &call->input[1], CUDA_READS);
+  a.rate = launch_array(l, "lr", &call->input[2], CUDA_READS);
+  a.skip = launch_array(l, "skip", &call->input[3], CUDA_READS);
+  if (copy) a.copy = launch_array(l, "copy", copy, CUDA_WRITES);
+  if (last->dtype == DTYPE_U16) {
+    a.low = launch_operand(l, "low", last, CUDA_READS);
+    a.new_low = launch_operand(l, "new low", &call->output[call->noutput - 1], CUDA_WRITES);
+  }
+  launch_over(l, CUDA_KERNEL_muon, a.n, 1, &a);
+}

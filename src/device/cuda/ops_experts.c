@@ -1,5 +1,6 @@
 // Launches of what experts do with the rows of tokens that go to them.
 #include "device/cuda/launch.h"
+#include "op/expert_rows.h"
 
 // In the workspace: where each token's rows lie, and where each expert's begin.
 static int64_t index_bytes(const Operand *mask) { return divide_up(operand_elements(mask) * 4, 8) * 8; }
@@ -115,4 +116,44 @@ void launch_grouped_weight(Launch *l) {
   a.out = launch_array(l, "dw", dw, CUDA_WRITES);
   launch_kernel(l, CUDA_KERNEL_grouped, a.experts * divide_up(a.rows, TILE) * divide_up(a.columns, TILE), BLOCK_THREADS,
                 &a);
+}
+
+// Rows of several ranks -----------------------------------------------------------------------------------------------
+
+// Where rows lie rank after rank, behind the rest.
+size_t cuda_reorder_workspace(const Operand *input, const Operand *output, const void *attr, int threads) {
+  return workspace_of(&input[1]) + (size_t)index_bytes(&input[1]);
+}
+
+int fits_reorder_rows(const KernelCall *call, Dtype dtype) {
+  return call->input[0].dtype == dtype && call->input[1].dtype == DTYPE_U8 && has_tokens(&call->input[1]);
+}
+
+void launch_reorder_rows(Launch *l) {
+  const RowParts *parts = l->call->attr;
+  const Operand *rows = launch_input(l, 0), *mask = launch_input(l, 1);
+  const CallParameters *p = l->call->parameters;
+  const RowSamples samples = row_samples(parts, mask, NULL, 0);
+  const int uneven = parts->batch > 1 && p && p->rank_begins;
+  ExpertArguments found = find_rows(l, mask);
+  PartArguments a = {.tokens = found.tokens, .positions = mask->size[1], .experts = found.experts,
+                     .width = operand_extent(rows, 1, rows->rank), .each = uneven ? 0 : samples.each,
+                     .first = index_map(&mask->map[0], 0), .batch = parts->batch, .zigzag = parts->zigzag,
+                     .seq = parts->seq, .ranks = samples.ranks, .home = parts->home};
+  const int64_t bytes = a.tokens * a.experts * 4;
+  char *there = (char *)l->call->workspace + workspace_of(mask);
+  a.mask = launch_operand(l, "mask", mask, CUDA_READS);
+  a.there = launch_bytes(l, "there", there, bytes, CUDA_WRITES);
+  if (uneven)
+    a.rank_begins = launch_bytes(l, "rank begins", (void *)(uintptr_t)p->rank_begins, (p->data_ranks + 1) * 8,
+                                 CUDA_READS);
+  launch_kernel(l, CUDA_KERNEL_part_index, row_parts(parts), BLOCK_THREADS, &a);
+  read_index(l, &found);
+  a.mask = NULL;
+  a.rank_begins = NULL;
+  a.index = found.index;
+  launch_bytes(l, "there", there, bytes, CUDA_READS);
+  a.x = launch_operand(l, "rows", rows, CUDA_READS);
+  a.y = launch_operand(l, "out", launch_output(l, 0), CUDA_WRITES);
+  launch_kernel(l, CUDA_KERNEL_reorder_rows, a.tokens * a.experts, block_threads(a.width), &a);
 }

@@ -72,6 +72,8 @@ void launch_gradient_seed(Launch *l) { launch_scalars(l, CUDA_KERNEL_gradient_se
 void launch_mean_loss(Launch *l) { launch_scalars(l, CUDA_KERNEL_mean_loss); }
 void launch_advance(Launch *l) { launch_scalars(l, CUDA_KERNEL_advance); }
 
+void launch_version_turn(Launch *l) { launch_scalars(l, CUDA_KERNEL_version_turn); }
+
 void launch_clip(Launch *l) {
   ScalarArguments a = scalars_of(l);
   a.value = ((const ClipAttr *)l->call->attr)->max_norm;

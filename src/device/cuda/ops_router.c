@@ -108,3 +108,47 @@ void launch_router_balance(Launch *l) {
   launch_kernel(l, CUDA_KERNEL_router_balance, n[0] * divide_up(a.length, ROUTER_THREADS), ROUTER_THREADS, &a);
   launch_loss(l, partial, n[0]);
 }
+
+void launch_router_bias(Launch *l) {
+  const Operand *bias = launch_input(l, 0);
+  ScalarArguments a = {.n = bias->size[0], .value = ((const RouterBiasAttr *)l->call->attr)->rate};
+  a.x[0] = launch_array(l, "bias", bias, CUDA_READS);
+  a.x[1] = launch_array(l, "load", launch_input(l, 1), CUDA_READS);
+  a.x[2] = launch_array(l, "skip", launch_input(l, 2), CUDA_READS);
+  a.y[0] = launch_array(l, "new bias", launch_output(l, 0), CUDA_WRITES);
+  launch_kernel(l, CUDA_KERNEL_router_bias, 1, block_threads(a.n), &a);
+}
+
+// Capacity ------------------------------------------------------------------------------------------------------------
+
+int fits_capacity(const KernelCall *call, Dtype dtype) { return call->input[0].dtype == DTYPE_U8; }
+
+// Of runs of local positions and their places, as runs_of of op/capacity.c; without places one run of all positions.
+static CapacityArguments capacity_of(Launch *l, int64_t places) {
+  const Operand *mask = launch_input(l, 0);
+  const IndexMap *map = &mask->map[1];
+  CapacityArguments a = {.positions = mask->size[1], .experts = mask->size[2], .places = places,
+                         .most = ((const CapacityAttr *)l->call->attr)->most};
+  a.map = places ? launch_map(map) : (RowMap){.valid = a.positions, .runs = 1};
+  for (int r = 0; r < map->runs && places; r++) {
+    const int64_t end = r + 1 < map->runs ? map->run[r + 1].local : map->valid;
+    a.place[r] = end > map->run[r].local ? map->run[r].global * places / map->global : -1;
+  }
+  a.mask = launch_operand(l, "mask", mask, CUDA_READS);
+  return a;
+}
+
+void launch_capacity(Launch *l) {
+  const Operand *mask = launch_input(l, 0), *counts = l->call->ninput > 1 ? launch_input(l, 1) : NULL;
+  CapacityArguments a = capacity_of(l, counts ? counts->size[1] : 0);
+  if (counts) a.counts = launch_array(l, "counts", counts, CUDA_READS);
+  a.kept = launch_operand(l, "kept", launch_output(l, 0), CUDA_WRITES);
+  launch_kernel(l, CUDA_KERNEL_capacity, mask->size[0] * a.experts, block_threads(a.positions), &a);
+}
+
+void launch_capacity_counts(Launch *l) {
+  const Operand *mask = launch_input(l, 0), *counts = launch_output(l, 0);
+  CapacityArguments a = capacity_of(l, counts->size[1]);
+  a.counts = launch_array(l, "counts", counts, CUDA_WRITES);
+  launch_kernel(l, CUDA_KERNEL_capacity_counts, mask->size[0] * a.experts, block_threads(a.positions), &a);
+}

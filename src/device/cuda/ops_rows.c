@@ -197,22 +197,31 @@ static int64_t elements_of_a_sum(int64_t n) {
   return each > SUM_EACH ? each : SUM_EACH;
 }
 
+int64_t cuda_sum_partial_bytes(int64_t n) {
+  return (int64_t)sizeof(double) * (divide_up(n, elements_of_a_sum(n)) + 1);
+}
 size_t cuda_sum_squares_workspace(const Operand *input, const Operand *output, const void *attr, int threads) {
-  int64_t n = operand_elements(input);
-  return sizeof(double) * (size_t)(divide_up(n, elements_of_a_sum(n)) + 1);
+  return (size_t)cuda_sum_partial_bytes(operand_elements(input));
+}
+
+// Of the first `valid` elements, in parts as `n` has them.
+static void sum_squares(Launch *l, const void *x, int64_t n, int64_t valid, double *partial, Array out) {
+  const int64_t each = elements_of_a_sum(n), blocks = divide_up(valid, each), bytes = blocks * (int64_t)sizeof(double);
+  SumArguments a = {.n = valid, .each = each};
+  a.x = launch_bytes(l, "x", (void *)(uintptr_t)x, n * (int64_t)dtype_size(l->dtype), CUDA_READS);
+  a.partial = launch_bytes(l, "partial", partial, bytes, CUDA_WRITES);
+  launch_kernel(l, CUDA_KERNEL_sum_squares, blocks, block_threads(a.n), &a);
+  launch_bytes(l, "partial", partial, bytes, CUDA_READS);
+  launch_bytes(l, "out", out.data, (int64_t)dtype_size((Dtype)out.dtype), CUDA_WRITES);
+  a = (SumArguments){.partial = a.partial, .out = out, .n = blocks, .each = each};
+  launch_kernel(l, CUDA_KERNEL_sum, 1, block_threads(blocks), &a);
+}
+
+void launch_sum_of_squares(Launch *l, const void *x, int64_t n, double *partial, Array out) {
+  sum_squares(l, x, n, n, partial, out);
 }
 
 void launch_sum_squares(Launch *l) {
-  const Operand *x = launch_input(l, 0);
-  int64_t n = operand_elements(x), each = elements_of_a_sum(n), blocks = divide_up(launch_valid(x), each),
-          bytes = blocks * (int64_t)sizeof(double);
-  SumArguments a = {.n = launch_valid(x), .each = each};
-  a.x = launch_operand(l, "x", x, CUDA_READS);
-  a.partial = launch_bytes(l, "partial", l->call->workspace, bytes, CUDA_WRITES);
-  launch_kernel(l, CUDA_KERNEL_sum_squares, blocks, block_threads(a.n), &a);
-  launch_bytes(l, "partial", l->call->workspace, bytes, CUDA_READS);
-  a.out = launch_array(l, "out", launch_output(l, 0), CUDA_WRITES);
-  a.x = NULL;
-  a.n = blocks;
-  launch_kernel(l, CUDA_KERNEL_sum, 1, block_threads(blocks), &a);
+  const Operand *x = launch_input(l, 0), *out = launch_output(l, 0);
+  sum_squares(l, x->data, operand_elements(x), launch_valid(x), l->call->workspace, (Array){out->data, out->dtype});
 }

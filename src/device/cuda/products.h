@@ -30,6 +30,10 @@ int products_ready(CudaInstance *instance);
 // little memory: in some that the device has left. A product that differs, is refused or cannot be compared is plait's
 // from then on, and a note on stderr says so.
 void products_try(CudaQueue *queue, const ProductKey *key, char *memory, int64_t bytes);
+// Choices among the library's algorithms, see DeviceImplementation.
+void products_list(CudaQueue *queue, DeviceChoices *choices);
+char *products_choose(CudaQueue *queue, const char *key, char *memory, int64_t bytes);
+void products_take(CudaQueue *queue, const char *key, const char *value, char *memory, int64_t bytes);
 typedef struct Launch Launch;
 // Puts the library's product into the queue; 0: it is for plait's own kernel.
 int products_launch(Launch *l, const ProductArguments *arguments);

@@ -10,7 +10,7 @@
 #pragma GCC diagnostic error "-Wpadded"
 #endif
 
-enum { BLOCK_THREADS = 256, WARP = 32, ATTENTION_THREADS = 128, ATTENTION_WIDTH = 256, MOST_TERMS = 8 };
+enum { BLOCK_THREADS = 256, WARP = 32, ATTENTION_THREADS = 128, ATTENTION_WIDTH = 256, MOST_TERMS = 8, SLICE_RANK = 8 };
 enum { TILE = 64, TILE_DEPTH = 16 }; // of a product: a block makes TILE × TILE elements
 
 // A tensor whose dtype the kernel learns when it runs; data NULL: absent.
@@ -123,6 +123,24 @@ typedef struct DropoutArguments {
   int64_t s, width, first, n;
 } DropoutArguments;
 
+// to = alpha x + beta y; y NULL: without it. squares: alpha is 1 / √squares, or 0 where these are 0.
+typedef struct BlendArguments {
+  Array x, y, to;
+  const double *squares;
+  double alpha, beta;
+  int64_t n;
+} BlendArguments;
+
+// What of x has the same global indices as elements of y, and 0 where nothing has, or y is padding. width: elements
+// that always go together; size, from: of the dims before these in y and x.
+typedef struct SliceArguments {
+  const void *x;
+  void *y;
+  int64_t rows, width, rank;
+  int64_t size[SLICE_RANK], from[SLICE_RANK];
+  RowMap map[SLICE_RANK], from_map[SLICE_RANK];
+} SliceArguments;
+
 // Scalars, all fp64 or absent.
 typedef struct ScalarArguments { Array x[3], y[3]; double value; int64_t n; } ScalarArguments;
 
@@ -194,6 +212,31 @@ typedef struct ExpertProductArguments {
   int64_t by_rows;
 } ExpertProductArguments;
 
+// Rows of several ranks' tokens, rank after rank and by expert, as op/expert_rows.h defines their parts. there (tokens,
+// experts): where a row lies rank after rank; index: where it lies by expert. each: samples of a part; 0: rank_begins
+// says where those of each rank begin, of a microbatch whose first sample is `first`. x, y: rows (rows, width).
+typedef struct PartArguments {
+  const uint8_t *mask;
+  int32_t *there;
+  const int32_t *index;
+  const int64_t *rank_begins;
+  const void *x;
+  void *y;
+  int64_t tokens, positions, experts, width, each, first;
+  int32_t batch, zigzag, seq, ranks;
+  int64_t home;
+} PartArguments;
+
+// mask, kept (b, positions, experts), counts (b, places, experts): choices of each run of positions, at its place. With
+// counts, of all ranks, `kept` goes on where the runs before have come to; without, from 0 on.
+typedef struct CapacityArguments {
+  const uint8_t *mask;
+  uint8_t *kept;
+  Array counts;
+  RowMap map;
+  int64_t place[2], positions, experts, places, most;
+} CapacityArguments;
+
 // logits, weights (or their gradient), dlogits, mask, kept (b, s, experts); tokens: b s, length: s, positions: those of
 // a whole sequence; sums (b, experts, 2); partial: losses.
 typedef struct RouterArguments {
@@ -207,15 +250,15 @@ typedef struct RouterArguments {
 } RouterArguments;
 
 typedef enum HeadMode { HEAD_LOSS, HEAD_GRADIENT, HEAD_LOGITS } HeadMode;
-// A chunk of rows, from `first` on. logits (chunk, words), of the dtype of sums; targets, given: of all rows, the
-// second maximum, sum and target's logit of whole rows; stored: those of these words; dlogits: a copy of what logits
-// become. The latter, and losses, begin at the chunk.
+// A chunk of rows, from `first` on. logits (chunk, columns), of which map.valid are words, of the dtype of sums;
+// targets, given: of all rows, the second maximum, sum and target's logit of whole rows; stored: those of these words;
+// dlogits (chunk, width): a copy of what logits become. The latter, and losses, begin at the chunk.
 typedef struct HeadArguments {
   void *logits;
   double *losses;
   Array targets, seed, given[3], stored[3], dlogits;
   RowMap map;
-  int64_t first, words;
+  int64_t first, columns, width;
   int64_t mode;
 } HeadArguments;
 

@@ -5,4 +5,5 @@
 KERNEL_MARK(elementwise)
 
 #define OF_ELEMENTS "device/cuda/kernels/elementwise.h"
+#define OF_REALS "device/cuda/kernels/blend.h"
 #include "device/cuda/kernels/each_real.h"

@@ -171,3 +171,26 @@ KERNEL(NAME(cast), ElementwiseArguments) {
 #undef EACH_PACK
 #undef PACKED
 #undef ELEMENTWISE
+
+// x[0], x[1] or x[2] as array, a turn, says; of any dtype of this size.
+KERNEL(NAME(next_version), ElementwiseArguments) {
+  const double turn = array_double(a.array, 0);
+  const ELEMENT *from = (const ELEMENT *)a.x[turn == TURN_STAYS ? 0 : turn == TURN_NEXT ? 1 : 2];
+  for (int64_t i = BLOCK * THREADS + THREAD; i < a.n; i += BLOCKS * THREADS) ((ELEMENT *)a.y)[i] = from[i];
+}
+
+// A block a row of y.
+KERNEL(NAME(slice), SliceArguments) {
+  int64_t rest = BLOCK, from = 0, stride = 1;
+  int inside = 1;
+  for (int d = (int)a.rank - 1; d >= 0; d--) {
+    const int64_t i = rest % a.size[d];
+    rest /= a.size[d];
+    const int64_t there = i < a.map[d].valid ? map_local(&a.from_map[d], map_global(&a.map[d], i)) : -1;
+    inside &= FAULT(kernel_slice_has_padding, there >= 0, 1);
+    from += (there < 0 ? 0 : there) * stride;
+    stride *= a.from[d];
+  }
+  for (int64_t i = THREAD; i < a.width; i += THREADS)
+    ((ELEMENT *)a.y)[BLOCK * a.width + i] = inside ? ((const ELEMENT *)a.x)[from * a.width + i] : (ELEMENT)0;
+}

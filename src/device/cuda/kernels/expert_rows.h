@@ -33,3 +33,12 @@ KERNEL(NAME(combine_grad), ExpertArguments) {
   dot = BLOCK_SUM(dot, scratch);
   if (THREAD == 0) PUT(a.weights, BLOCK, dot);
 }
+
+// A block a token and expert.
+KERNEL(NAME(reorder_rows), PartArguments) {
+  const int64_t row = a.index[BLOCK];
+  if (row < 0) return;
+  const int64_t there = a.there[BLOCK], from = a.home ? row : there, to = a.home ? there : row;
+  for (int64_t i = THREAD; i < a.width; i += THREADS)
+    ((ELEMENT *)a.y)[to * a.width + i] = ((const ELEMENT *)a.x)[from * a.width + i];
+}

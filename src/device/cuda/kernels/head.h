@@ -3,7 +3,7 @@ KERNEL(NAME(head), HeadArguments) {
   SHARED(REAL, scratch, WARP);
   const int64_t row = a.first + BLOCK, target = array_integer(a.targets, row), words = a.map.valid;
   const int64_t local = target < 0 ? -1 : map_local(&a.map, target);
-  REAL *logit = (REAL *)a.logits + BLOCK * a.words;
+  REAL *logit = (REAL *)a.logits + BLOCK * a.columns;
   REAL statistics[3] = {MINUS_INFINITY, 0, local < 0 ? (REAL)0 : logit[local]};
   if (a.given[0].data) {
     for (int k = 0; k < 3; k++) statistics[k] = a.given[k].data ? ARRAY(a.given[k], row) : (REAL)0;
@@ -23,13 +23,13 @@ KERNEL(NAME(head), HeadArguments) {
   }
   if (a.mode == HEAD_LOSS) return;
   const REAL seed = a.seed.data ? (REAL)array_double(a.seed, 0) : (REAL)1;
-  for (int64_t v = THREAD; v < a.words; v += THREADS) {
+  for (int64_t v = THREAD; v < a.columns; v += THREADS) {
     REAL value = 0;
-    if (target >= 0 && v < FAULT(kernel_padding_is_a_word, words, a.words))
+    if (target >= 0 && v < FAULT(kernel_padding_is_a_word, words, a.columns))
       value = a.mode == HEAD_LOGITS ? logit[v]
                                     : (REAL_EXP(logit[v] - statistics[0]) / statistics[1] - (v == local)) * seed;
     logit[v] = value;
-    if (a.dlogits.data) PUT(a.dlogits, BLOCK * a.words + v, value);
+    if (a.dlogits.data && v < a.width) PUT(a.dlogits, BLOCK * a.width + v, value);
   }
 }
 

@@ -57,6 +57,24 @@ KERNEL(loss_scale_f64, ScalarArguments) {
   array_put_double(a.y[1], 0, good);
 }
 
+// versions, steps, skip in END
+KERNEL(version_turn_f64, ScalarArguments) {
+  if (THREAD) return;
+  double versions = SCALAR(a.x[0]), steps = SCALAR(a.x[1]), turn;
+  if (a.x[2].data) {
+    const int skip = SCALAR(a.x[2]) != 0;
+    steps++;
+    turn = skip ? TURN_STAYS : TURN_NEXT;
+    if (!skip) versions = steps;
+  } else {
+    turn = !steps ? TURN_STARTS : versions < steps ? TURN_NEXT : TURN_STAYS;
+    versions = steps;
+  }
+  array_put_double(a.y[0], 0, versions);
+  array_put_double(a.y[1], 0, steps);
+  array_put_double(a.y[2], 0, turn);
+}
+
 KERNEL(count_targets_f64, ScalarArguments) {
   SHARED(double, scratch, WARP);
   double count = 0;

@@ -1,4 +1,5 @@
-// Updates of a parameter of one dtype, as op/adamw.c and op/sgd.c define them; an element a thread.
+// Updates of a parameter of one dtype, as op/adamw.c, op/sgd.c, op/lion.c and op/muon.c define them; an element a
+// thread.
 #define EACH_ELEMENT for (int64_t i = BLOCK * THREADS + THREAD; i < a.n; i += BLOCKS * THREADS)
 
 // Of split weights (base/dtype.h) w is the upper half.
@@ -77,6 +78,33 @@ KERNEL(NAME(lion), OptimizerArguments) {
     }
     NAME(put_weight)(&a, i, w);
     PUT(a.new_moment[0], i, m);
+  }
+}
+
+// moment[0]: momentum, of the gradient; copy: what is made orthogonal
+KERNEL(NAME(muon_momentum), OptimizerArguments) {
+  const int skip = array_double(a.skip, 0) != 0;
+  const REAL factor = (REAL)array_double(a.factor, 0), keep = (REAL)a.momentum, rest = (REAL)(1 - a.momentum);
+  EACH_ELEMENT {
+    REAL m = ARRAY(a.moment[0], i), u = 0;
+    if (!skip) {
+      const REAL g = ARRAY(a.gradient, i) * factor;
+      m = keep * m + rest * g;
+      u = FAULT(kernel_muon_looks_not_ahead, keep * m + rest * g, m);
+    }
+    PUT(a.new_moment[0], i, m);
+    PUT(a.copy, i, u);
+  }
+}
+
+// gradient: made orthogonal; momentum: its scale
+KERNEL(NAME(muon), OptimizerArguments) {
+  const int skip = array_double(a.skip, 0) != 0;
+  const REAL rate = (REAL)array_double(a.rate, 0), decay = (REAL)a.decay, scale = (REAL)a.momentum;
+  EACH_ELEMENT {
+    REAL w = NAME(weight)(&a, i);
+    if (!skip) w -= rate * (decay * w + scale * ARRAY(a.gradient, i));
+    NAME(put_weight)(&a, i, w);
   }
 }
 

@@ -120,3 +120,69 @@ KERNEL(router_balance_f64, RouterArguments) {
     array_put_double(a.dlogits, at + i, seed * scale * probability(&a, &s, at + i) *
                                             (array_double(a.sums, sums + 2 * i) - FAULT(kernel_balance_gradient, mean, 0)));
 }
+
+// bias x[0] (n), load x[1] (2, n), skip x[2] → y[0]; value: the rate. One block. Sums of whole numbers are exact.
+KERNEL(router_bias_f64, ScalarArguments) {
+  SHARED(double, scratch, WARP);
+  const int skip = array_double(a.x[2], 0) != 0;
+  double sum = 0;
+  for (int64_t i = THREAD; i < a.n; i += THREADS) sum += array_double(a.x[1], i);
+  sum = block_sum_f64(sum, scratch);
+  for (int64_t i = THREAD; i < a.n; i += THREADS) {
+    const double less = sum - array_double(a.x[1], i) * (double)a.n;
+    const int sign = (less > 0) - FAULT(kernel_busy_experts_keep_their_bias, (less < 0), 0);
+    array_put_double(a.y[0], i, array_double(a.x[0], i) + (skip ? 0 : a.value * sign));
+  }
+}
+
+// Choices of a sequence's expert in positions `from` to `to`: those of earlier threads, and in *all of the whole block.
+// A thread has neighbouring positions, from *mine on to the returned end.
+INLINE int64_t choices_before(const CapacityArguments *a, int64_t *count, int64_t from, int64_t to, int64_t *mine,
+                              int64_t *end, int64_t *all) {
+  const int64_t each = (to - from + THREADS - 1) / THREADS, first = BLOCK / a->experts * a->positions;
+  int64_t n = 0, before = 0;
+  *mine = from + THREAD * each;
+  *end = *mine + each < to ? *mine + each : to;
+  for (int64_t s = *mine; s < *end; s++) n += a->mask[(first + s) * a->experts + BLOCK % a->experts];
+  BARRIER();
+  count[THREAD] = n;
+  BARRIER();
+  *all = 0;
+  for (int k = 0; k < THREADS; k++) {
+    *all += count[k];
+    if (k < THREAD) before += count[k];
+  }
+  return before;
+}
+#define RUN_END(a, r) ((r) + 1 < (int)(a).map.runs ? (a).map.local[1] : (a).map.valid)
+
+// A block a sequence and expert.
+KERNEL(capacity_f64, CapacityArguments) {
+  SHARED(int64_t, count, BLOCK_THREADS);
+  const int64_t b = BLOCK / a.experts, expert = BLOCK % a.experts;
+  for (int r = 0; r < (int)a.map.runs; r++) {
+    int64_t s, end, all, before = choices_before(&a, count, a.map.local[r], RUN_END(a, r), &s, &end, &all);
+    for (int64_t place = 0; place < a.place[r] && a.counts.data; place++)
+      before += array_integer(a.counts, (b * a.places + place) * a.experts + expert);
+    for (; s < end; s++) {
+      const int64_t at = (b * a.positions + s) * a.experts + expert;
+      const uint8_t chosen = a.mask[at];
+      a.kept[at] = (uint8_t)(chosen && before < a.most + FAULT(kernel_capacity_of_one_more, 0, 1));
+      before += chosen;
+    }
+  }
+}
+
+KERNEL(capacity_counts_f64, CapacityArguments) {
+  SHARED(int64_t, count, BLOCK_THREADS);
+  const int64_t out = BLOCK / a.experts * a.places * a.experts + BLOCK % a.experts;
+  int64_t s, end, all[2] = {0, 0};
+  for (int r = 0; r < (int)a.map.runs; r++)
+    choices_before(&a, count, a.map.local[r], RUN_END(a, r), &s, &end, &all[r]);
+  for (int64_t place = THREAD; place < a.places; place += THREADS) {
+    double here = 0;
+    for (int r = 0; r < (int)a.map.runs; r++)
+      if (a.place[r] == place) here = (double)all[r];
+    array_put_double(a.counts, out + place * a.experts, here);
+  }
+}

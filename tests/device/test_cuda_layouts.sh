@@ -1,0 +1,37 @@
+#!/bin/bash
+# tier 2; rooms device runtime program op; numbers
+# needs emulated_cuda
+# Collectives with run.backend=cuda go through pinned pages of the host, as many as plait plan says, or where the system allows no more through
+# two pieces; and layouts of experts, with capacities and biases of routers, and Muon compute everything on the device.
+. "$SOURCE/tests/train/harness.sh" || exit 1
+export PLAIT_CUDA_DRIVER=${PLAIT%/*}/libemulated_cuda.so
+unset PLAIT_CUDA_LIBRARIES
+sed 's/"vocab_size": [0-9]*/"vocab_size": 300/; s/"hidden_size": [0-9]*/"hidden_size": 32/
+  s/"intermediate_size": [0-9]*/"intermediate_size": 48/; s/"num_hidden_layers": [0-9]*/"num_hidden_layers": 2/' "$SOURCE/models/moe-demo.json" >moe.json
+short='schedule.steps=3 schedule.warmup=1 checkpoint.every=2 eval.every=3'
+# mirrored RANKS NAME KEYS…: three steps near the CPU's, with as many pinned bytes as planned; and with two pages less, after a note
+mirrored() {
+  local ranks=$1 name=$2 planned locked
+  shift 2
+  # shellcheck disable=SC2086 # words on purpose, here and below
+  "$PLAIT" plan recipe.yaml --json $short run.backend=cuda "$@" >plan.json 2>log || { cat log; fail "$name: plan"; }
+  planned=$(grep -oE '"mirror": *[0-9]+' plan.json | awk '{ sum += $NF } END { print sum }')
+  [ "${planned:-0}" -gt 0 ] || fail "$name: the plan has no mirror: $(cat plan.json)"
+  grep -q '"pp": 2' plan.json || planned=$((planned * ranks))
+  "$PLAIT" train recipe.yaml $short run.backend=cpu run.dir="$name.cpu" "$@" >log 2>&1 || { tail -5 log; fail "$name on the CPU"; }
+  for locked in "$planned" $((planned - 4194304)); do
+    PLAIT_EMULATED_LOCKED=$locked expect 0 'step +3/3' "$PLAIT" train recipe.yaml $short run.backend=cuda run.dir="$name.$locked" "$@"
+    if [ "$locked" = "$planned" ]; then grep 'cannot be pinned' output && fail "$name: it pins more than the $planned bytes of its plan"
+    else [ "$(grep -c '^note: CUDA device 0: .* cannot be pinned (CUDA_ERROR_OUT_OF_MEMORY' output)" = 1 ] || fail "$name: no note of memory that cannot be pinned"; fi
+    grep 'run on the host' output && fail "$name: ops run on the host"
+    paste <(numbers "$name.cpu") <(numbers "$name.$locked") | awk 'function off(a, b) { d = a - b; return !((d < 0 ? -d : d) <= 1e-5 * a) }
+      off($1, $3) || ($2 && off($2, $4)) { bad = 1 } END { exit bad || NR != 4 }' ||
+      fail "$name: $(paste <(numbers "$name.cpu") <(numbers "$name.$locked"))"
+  done
+}
+mirrored 2 zero3 precision=fp32 mesh.dp=2 parallel.zero=3
+mirrored 2 muon precision=fp32 mesh.dp=2 parallel.zero=1 optimizer.name=muon
+mirrored 4 experts precision=fp32 model.config=moe.json mesh.dp=4 parallel.ep=2 batch.global=8
+mirrored 2 uneven precision=fp32 model.config=moe.json mesh.dp=2 parallel.ep=2 'batch.balance=[3,1]'
+mirrored 2 capacity precision=fp32 model.config=moe.json mesh.dp=1 parallel.zero=0 mesh.cp=2 moe.capacity=1 moe.bias_rate=0.01
+finish
