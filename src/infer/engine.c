@@ -2,6 +2,7 @@
 // several ticks of different requests are under way: each stage computes another one.
 #include "infer/engine.h"
 #include "infer/flight.h"
+#include "infer/masks.h"
 #include "base/clock.h"
 #include "base/fault.h"
 #include <limits.h>
@@ -37,6 +38,7 @@ struct Engine {
   int in_flight;
   int64_t begun, taken;        // ticks
   FlightResults results;       // of the tick that is taken
+  Masks *masks;                // of requests for which ticks under way draw
   SampleScratch *scratch;      // (slots of rank 0's team)
   int slots;
   Vec(Drawn) drawn;            // of each part of the tick that is taken
@@ -102,6 +104,7 @@ static void fill_model(const SchedulerOptions *s, const Recipe *r, InferenceOpti
 
 static void create_rank_0(Engine *e) {
   const Rank *r = session_rank(e->model.session, 0);
+  e->masks = masks_create();
   e->slots = team_slots(r->team);
   e->scratch = xcalloc((size_t)e->slots, sizeof *e->scratch);
   for (int i = 0; i < e->slots; i++) sample_scratch_create(&e->scratch[i], e->vocab);
@@ -212,7 +215,8 @@ static void draw_part(void *engine, int slot, int64_t index) {
   for (int k = 0; more; k++) {
     int row = FAULT(logits_of_other_rows, f->first.data[index], 0) + part->scores + k;
     SampleText text = {r->ids.data, have + k, o->count};
-    const uint8_t *allowed = o->rules ? o->rules->allowed(o->rules->context) : o->allowed;
+    const uint8_t *allowed = o->rules ? k ? o->rules->allowed(o->rules->context) : masks_take(e->masks, o->rules)
+                                      : o->allowed;
     int32_t id = d->id[d->count++] =
         sample_token(e->results.logits + (int64_t)row * e->vocab, allowed, &o->sample, &text, &e->scratch[slot]);
     if (o->logprobs >= 0 && id >= 0) {
@@ -267,6 +271,7 @@ void engine_close(Engine *e) {
   Error ignored = {0};
   if (!e->failed && e->launch->rank == 0) stop_ticks(e, &ignored);
   inference_close(&e->model);
+  masks_destroy(e->masks);
   scheduler_destroy(&e->scheduler);
   for (int i = 0; e->flight && i < e->in_flight; i++) flight_destroy(&e->flight[i]);
   flight_results_free(&e->results, &e->shape);
@@ -385,6 +390,15 @@ static void take_silent(Engine *e, TickFlight *f) {
   f->first.count = f->tick.parts.count = kept;
 }
 
+// The tokens so far decide which may be drawn: that is found out while the model computes.
+static void begin_masks(Engine *e, const TickFlight *f) {
+  for (int i = 0; i < f->tick.parts.count; i++) {
+    const TickPart *part = &f->tick.parts.data[i];
+    const RequestRules *rules = part->request->options.rules;
+    if (rules && part->drawn > part->scores) masks_begin(e->masks, rules);
+  }
+}
+
 static void take_part(Engine *e, TickPart *part, const Drawn *d) {
   Request *r = part->request;
   if (r->end) { // cancelled meanwhile, and told so
@@ -424,6 +438,7 @@ static bool begin_tick(Engine *e) {
   const Job *job = e->model.job;
   flight_fill(f, &s->options, (int)job->list.data[job_find_tick(job, planned.tokens)]->tokens);
   take_silent(e, f);
+  begin_masks(e, f);
   f->began = clock_seconds();
   f->task = session_begin(e->model.session, flight_compute, f);
   e->begun++;
@@ -546,9 +561,14 @@ void engine_cancel(Engine *e, int64_t number) {
     Request *r = e->open.data[i];
     if (r->number != number) continue;
     scheduler_cancel(&e->scheduler, r);
+    if (r->options.rules) masks_drop(e->masks, r->options.rules);
     end_event(e, r);
     return;
   }
+}
+
+void engine_forget_rules(Engine *e) {
+  if (e->masks) masks_drop(e->masks, NULL);
 }
 
 bool engine_is_idle(const Engine *e) { return !e->open.count; }

@@ -55,6 +55,9 @@ int engine_follow(Engine *engine, Error *error);
 // nothing changes then. `request` becomes its number.
 int engine_submit(Engine *engine, const RequestOptions *options, int64_t *request, Error *error);
 void engine_cancel(Engine *engine, int64_t request); // its end is an event; unknown ones are ignored
+// Requests' rules are not called any more, so that they may be freed before engine_close, also after an error. No tick
+// may follow.
+void engine_forget_rules(Engine *engine);
 bool engine_is_idle(const Engine *engine);           // no request is open
 // One tick, where a request is open. After an error the engine can only be closed.
 int engine_tick(Engine *engine, Error *error);

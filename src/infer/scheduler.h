@@ -11,7 +11,8 @@
 
 enum { REQUEST_MOST_DRAFTS = 16 };
 
-// Which tokens may follow, where this depends on those before. One thread at a time calls them.
+// Which tokens may follow, where this depends on those before. One thread at a time calls them, not
+// always the same one: `allowed` also while the model computes.
 typedef struct RequestRules {
   void *context;
   const uint8_t *(*allowed)(void *context); // (vocab) as RequestOptions.allowed, for the next token

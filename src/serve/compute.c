@@ -117,8 +117,9 @@ static void note(Compute *c) {
   pthread_mutex_unlock(&c->queue->mutex);
 }
 
-// All that is open gets the sentence. The engine may have failed: it is not asked.
+// All that is open gets the sentence. The engine may have failed: it is not asked for requests.
 static void fail_all(Compute *c, const Error *error) {
+  engine_forget_rules(c->engine);
   take_arrived(c, false);
   for (int i = 0; i < c->arrived.count; i++) {
     ticket_end(c->arrived.data[i], TICKET_FAILED, error);

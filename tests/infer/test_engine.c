@@ -353,6 +353,9 @@ static void rules_hold_token_by_token(void **state) {
     assert_int_equal(alone[i].count, many[i].count);
     assert_memory_equal(alone[i].ids, many[i].ids, sizeof(int32_t) * (size_t)alone[i].count);
   }
+  ask_near(&source, "mesh.pp=2 infer.in_flight=3 infer.requests=7 infer.page=4 infer.speculate=2", many);
+  for (int i = 0; i < REQUESTS; i++)
+    assert_memory_equal(alone[i].ids, many[i].ids, sizeof(int32_t) * (size_t)alone[i].count);
   free(memory);
   free(infer);
   model_source_close(&source);
