@@ -211,7 +211,7 @@ static void insert_casts(Graph *g, int split_masters) {
   free(before);
 }
 
-// What is looked up in a table of bf16 is cast to fp32 at once.
+// Rows of a table of bf16 are cast to fp32 at once.
 static void widen_lookups(Graph *g) {
   int nodes = g->node.count, *before = xcalloc((size_t)nodes + 1, sizeof *before);
   for (int i = 0; i <= nodes; i++) before[i] = -1;

@@ -30,7 +30,7 @@ int model_source_open(ModelSource *source, const char *path, Error *error);
 void model_source_set_tokenizer(ModelSource *source, const char *path);
 void model_source_close(ModelSource *source); // also safe twice
 
-// Whether all its weights are bf16: a Hugging Face folder's may be. What is wrong with the folder, loading says.
+// Whether all its weights are bf16: a Hugging Face folder's may be. Faults of the folder are for loading to say.
 bool model_source_is_bf16(const ModelSource *source);
 
 // Fills the parameters that live on this State, converted to its dtypes. The bytes of files that it reads are added to

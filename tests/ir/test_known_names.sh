@@ -23,11 +23,11 @@ literals() {
       -e "s/\{\.name = \"($names)\",//" |
     grep -E "\"(($names)\"|($prefixes)[\".])"
 }
-# Calls that find a Variable by its name, outside the files where a name is data: graph.*, which has the list of names; bind.c, where
+# Calls that find a Variable by its name, outside the files where a name is data: graph.*, which has the list of names; bind.c and mirror.c, where
 # a graph finds its Variables in the State of another; build.c, where graphs share parameters; model_source.c and huggingface_*.c, which are asked by name.
 searches() {
   (cd "$1" && grep -rn 'graph_find_variable(' . --include=*.c --include=*.h) |
-    grep -vE '^\./(ir/graph\.[ch]|runtime/bind\.c|model/build\.c|infer/model_source\.c|checkpoint/huggingface_(views|load)\.c):'
+    grep -vE '^\./(ir/graph\.[ch]|runtime/(bind|mirror)\.c|model/build\.c|infer/model_source\.c|checkpoint/huggingface_(views|load)\.c):'
 }
 
 failures=0

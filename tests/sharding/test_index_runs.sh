@@ -5,7 +5,9 @@ cd "$SOURCE/src" || exit 1
 allowed='check/op_variant.c
 sharding/placement.c
 sharding/shard.c
+device/cuda/attention_library.c
 device/cuda/launch.c
+device/cuda/ops_router.c
 op/op.h
 op/capacity.c'
 found=$(grep -rlE --include='*.[ch]' '[.>](run\[|runs\b)|\.run =' . | sed 's|^\./||' | LC_ALL=C sort)

@@ -148,7 +148,7 @@ for command in "plan" "explain"; do
   PLAIT_CUDA_DRIVER=/nowhere.so expect 0 '.' "$PLAIT" $command recipe.yaml run.backend=cuda
 done
 PLAIT_CUDA_DRIVER=/nowhere.so PLAIT_CUDA_HOST=all expect 0 'run on the host, for cuda has none for them: all ops' "$PLAIT" plan recipe.yaml run.backend=cuda
-PLAIT_CUDA_DRIVER=/nowhere.so expect 0 'run on the host, for cuda has none for them: state_scales in fp32, state_update in fp32' "$PLAIT" plan recipe.yaml run.backend=cuda mesh.dp=1 optimizer.states=8bit
+PLAIT_CUDA_DRIVER=/nowhere.so expect 0 'run on the host, for cuda has none for them: state_update in fp32' "$PLAIT" plan recipe.yaml run.backend=cuda mesh.dp=1 optimizer.states=8bit
 
 export COLUMNS=400 # sentences stay on one line, however long paths are
 expect 0 '^ok  CUDA ' env PLAIT_EMULATED_DEVICES=2 "$PLAIT" doctor
