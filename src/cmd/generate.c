@@ -138,9 +138,9 @@ static int generate_one(Generate *g, Error *error) {
   int context = engine_options(g->engine)->context;
   if (!code && ids.count > context)
     fprintf(stderr,
-            "plait generate: note: the model looks back on %d tokens (infer.context), so that it reads the last of the "
-            "prompt's %d\n",
-            context, ids.count);
+            "plait generate: note: the model looks back on %d tokens (infer.context), so that it reads the last %d of "
+            "the prompt's %d\n",
+            context, context, ids.count);
   o.prompt = ids.data;
   o.count = ids.count;
   if (!code && o.most) code = engine_submit(g->engine, &o, &request, error);
@@ -201,7 +201,7 @@ static int generate(Generate *g, const Operands *words, Launch *launch, Error *e
   if (!code) code = run(g, launch, error);
   engine_close(g->engine);
   free(context);
-  generate_file_close(g);
+  generate_file_close(g, code);
   model_text_close(&g->text);
   model_source_close(&g->source);
   return code;

@@ -36,7 +36,7 @@ void generate_print_speed(const Generate *g, bool ended);
 
 // Opens g->prompts and g->out_path, and finds what an earlier run has answered. The caller closes, also after an error.
 int generate_file_open(Generate *g, Error *error);
-void generate_file_close(Generate *g);
+void generate_file_close(Generate *g, int code); // after an error a new file without an answer goes
 // Answers all lines that have no answer yet. PLAIT_BAD_INPUT, with a sentence, at the end where some could not be
 // answered, which their answers say.
 int generate_file(Generate *g, Error *error);

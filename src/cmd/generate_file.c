@@ -32,6 +32,7 @@ struct PromptFile {
   char *line;
   size_t capacity;
   double said;
+  bool is_new; // the file of answers was not there
 };
 
 static const char *const end_words[] = {
@@ -154,7 +155,7 @@ static int read_line(PromptFile *l, Error *error) {
   int code = json_read(l->line, (size_t)bytes, "", &line, &why);
   if (code) { // the line of its sentence would always be 1
     why = (Error){0};
-    error_set(&why, code, "it is not valid JSON");
+    error_set(&why, code, "%s", l->line[strspn(l->line, " \t\r\n")] ? "it is not valid JSON" : "it is empty");
   }
   if (!code && !json_is_object(line)) code = error_set(&why, PLAIT_BAD_INPUT, "it is not a JSON object");
   if (!code) code = submit(l, item, line, &why);
@@ -337,8 +338,9 @@ static int open_files(PromptFile *l, Error *error) {
   if (!(l->in = fopen(g->prompts, "re"))) return failed(l, g->prompts, "read", error);
   while (getline(&l->line, &l->capacity, l->in) > 0) l->count++;
   rewind(l->in);
-  if (!(l->out = fopen(g->out_path, "r+e")) && !(errno == ENOENT && (l->out = fopen(g->out_path, "w+e"))))
-    return failed(l, g->out_path, "written", error);
+  l->out = fopen(g->out_path, "r+e");
+  if (!l->out && errno == ENOENT) l->is_new = (l->out = fopen(g->out_path, "w+e")) != NULL;
+  if (!l->out) return failed(l, g->out_path, "written", error);
   if (flock(fileno(l->out), LOCK_EX | LOCK_NB) && errno == EWOULDBLOCK)
     return error_set(error, PLAIT_BAD_INPUT, "another plait generate writes %s", g->out_path);
   return resume(l, error);
@@ -384,9 +386,11 @@ int generate_file(Generate *g, Error *error) {
   return code;
 }
 
-void generate_file_close(Generate *g) {
+void generate_file_close(Generate *g, int code) {
   PromptFile *l = g->file;
+  struct stat is;
   if (!l) return;
+  if (code && l->is_new && !fstat(fileno(l->out), &is) && !is.st_size) unlink(g->out_path);
   for (int i = 0; i < l->items.count; i++) free_item(&l->items.data[i]);
   vec_free(&l->items);
   free(l->line);

@@ -116,12 +116,12 @@ static void print_requests(const GenerationPlan *g, FILE *out) {
   fprintf(out, "\n  %-22s", "this cache holds");
   for (int i = 0; i < n; i++) fprintf(out, " %12lld", (long long)requests_of(g, cache, length[i]));
   if (room > 0 && !recipe_has_processes(g->recipe)) {
-    fprintf(out, "\n  %-22s", "this machine's memory");
+    fprintf(out, "\n  %-22s", "all free memory");
     for (int i = 0; i < n; i++) {
       int64_t fit = room > others ? requests_of(g, (room - others) / o->rows, length[i]) : 0;
       fprintf(out, " %12s", units_count((double)fit).s);
     }
-    fprintf(out, "   of which %s are free now", units_bytes(room).s);
+    fprintf(out, "   (%s)", units_bytes(room).s);
   }
   fputc('\n', out);
 }
@@ -147,7 +147,7 @@ static void print_speed(const GenerationPlan *g, FILE *out) {
   print_rate("all together", &g->full, full, text, out);
   snprintf(text, sizeof text, "%d tokens in a tick", g->prompt_tokens * rows);
   print_rate("prompts", &g->prompt, prompts, text, out);
-  if (g->options->in_flight > 1)
+  if (g->options->in_flight > 1 && g->recipe->mesh.pp > 1)
     fprintf(out, "  with %d ticks in flight (infer.in_flight), if pipeline stages take equally long\n",
             g->options->in_flight);
 }
@@ -160,7 +160,8 @@ static void print_text(const GenerationPlan *g, bool exact, FILE *out) {
           units_count((double)model_config_parameters(c)).s, g->source.path);
   fprintf(out, "mesh       pp=%d dp=%d tp=%d: %d rank%s, %d thread%s each\n", r->mesh.pp, r->mesh.dp, r->mesh.tp, ranks,
           ranks > 1 ? "s" : "", g->job->run.threads, g->job->run.threads > 1 ? "s" : "");
-  fprintf(out, "precision  %s\n", dtype_name((Dtype)r->precision));
+  fprintf(out, "precision  %s%s\n", dtype_name((Dtype)r->precision),
+          g->job->options.step.bf16_weights ? ", with the folder's bf16 weights" : "");
   fprintf(out, "context    %d tokens\n", g->options->context);
   print_memory(g, exact, out);
   print_requests(g, out);

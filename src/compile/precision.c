@@ -60,8 +60,8 @@ static void store_narrow(Graph *g, Dtype compute) {
   follow_storage(g);
 }
 
-// Whether whoever reads it widens it: products do, and what is looked up is cast.
-static bool is_widened(const Graph *g, int variable) {
+// Whether all that read it widen it: products do, and what is looked up is cast.
+static bool readers_widen(const Graph *g, int variable) {
   for (int i = 0; i < g->node.count; i++) {
     const Node *n = &g->node.data[i];
     const OpDef *def = op_def(n->op);
@@ -76,7 +76,7 @@ static bool is_widened(const Graph *g, int variable) {
 static void store_widened(Graph *g) {
   for (int i = 0; i < g->variable.count; i++) {
     Variable *v = &g->variable.data[i];
-    if (variable_is_stored(v) && v->narrow_copy && is_widened(g, i)) v->dtype = DTYPE_BF16;
+    if (variable_is_stored(v) && v->narrow_copy && readers_widen(g, i)) v->dtype = DTYPE_BF16;
   }
   follow_storage(g);
 }
@@ -224,6 +224,7 @@ static void widen_lookups(Graph *g) {
     for (int r = i + 1; r < nodes; r++)
       for (int k = 0; k < g->node.data[r].ninput; k++)
         if (g->node.data[r].input[k] == n.output[0]) g->node.data[r].input[k] = cast;
+    CHECK(i + 1 < nodes, "nobody reads %s", n.name);
     before[i + 1] = graph_tensor(g, cast)->producer;
   }
   order_nodes(g, nodes, before);

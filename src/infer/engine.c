@@ -91,6 +91,19 @@ static int check_scheduler(const SchedulerOptions *s, const Recipe *r, const Mod
   return model_check_length(config, "infer.context", s->context, error);
 }
 
+// What a tick says of its requests has a number for each page that one may have (flight.h).
+static int check_description(const SchedulerOptions *s, Error *error) {
+  enum { MOST = 1 << 28 };
+  int64_t of_request = (s->context + s->page - 1) / s->page;
+  double all = (double)s->rows * s->requests * (double)of_request;
+  if (all <= MOST) return PLAIT_OK;
+  return error_set(
+      error, PLAIT_BAD_INPUT,
+      "%d requests of %d tokens in pages of %d are %.3g page numbers in each tick, and %d are allowed; take "
+      "fewer infer.requests, a smaller infer.context or a larger infer.page",
+      s->rows * s->requests, s->context, s->page, all, MOST);
+}
+
 static void fill_model(const SchedulerOptions *s, const Recipe *r, InferenceOptions *m) {
   int64_t drawn = (int64_t)s->requests * (1 + s->speculate), of_request = (s->context + s->page - 1) / s->page;
   m->seq = s->tokens;
@@ -135,6 +148,8 @@ int engine_compile(Engine **engine, const ModelSource *source, const EngineOptio
   if (code) return code;
   s.pages = (int)(e->model.job->options.step.batch.length[DIM_CACHE] / s.page);
   s.rows = (int)inference_rows(&e->model);
+  code = check_description(&s, error);
+  if (code) return code;
   s.logits = (int)m.logits;
   e->in_flight = s.in_flight;
   e->shape = (FlightShape){.ranks = e->model.job->options.parallel.mesh.ranks,

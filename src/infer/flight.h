@@ -7,12 +7,12 @@
 
 // Common to all ticks of an engine.
 typedef struct FlightShape {
-  int ranks, rows, local_rows; // of the world; of the batch, and of a data rank
+  int ranks, rows, local_rows; // ranks of the world; rows of the batch, and of a data rank
   int requests, pages;         // of a row, and of a request
-  int wanted;                  // positions of a row whose logits are wanted
+  int wanted;                  // most positions of a row whose logits are wanted
   int vocab;
   bool processes;              // ranks are: they hear of a tick by messages
-  bool overlap;                // a tick may run before the logits of the last one are taken
+  bool overlap;                // a tick may run before the logits of the last one are taken: rank 0 packs its own, too
 } FlightShape;
 
 // A process hears this before the inputs of all rows. tokens: of the graph; count: of the inputs.
@@ -39,7 +39,8 @@ typedef struct TickFlight {
 typedef struct FlightResults {
   int64_t *bytes;              // (ranks) of messages
   char **received;             // (ranks)
-  float *logits, *maximum, *sum; // (rows, wanted, vocab), (rows, wanted)
+  float *logits;               // (rows, wanted, vocab)
+  float *maximum, *sum;        // (rows, wanted) each
 } FlightResults;
 
 void flight_create(TickFlight *f, const FlightShape *shape);

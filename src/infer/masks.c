@@ -5,7 +5,7 @@
 #include "base/thread.h"
 #include <stdlib.h>
 
-typedef enum MaskStage { MASK_WAITS, MASK_IS_COMPUTED, MASK_IS_DONE } MaskStage;
+typedef enum MaskStage { MASK_WAITS, MASK_RUNS, MASK_IS_DONE } MaskStage;
 typedef struct Mask { const RequestRules *rules; MaskStage stage; const uint8_t *allowed; } Mask;
 
 struct Masks {
@@ -50,7 +50,7 @@ static void *compute_masks(void *masks) {
       continue;
     }
     const RequestRules *rules = next->rules;
-    next->stage = MASK_IS_COMPUTED;
+    next->stage = MASK_RUNS;
     pthread_mutex_unlock(&m->lock);
     const uint8_t *allowed = rules->allowed(rules->context);
     pthread_mutex_lock(&m->lock);
@@ -81,7 +81,7 @@ const uint8_t *masks_take(Masks *m, const RequestRules *rules) {
   const uint8_t *allowed = NULL;
   pthread_mutex_lock(&m->lock);
   Mask *mask = find(m, rules);
-  while (mask && mask->stage == MASK_IS_COMPUTED) {
+  while (mask && mask->stage == MASK_RUNS) {
     pthread_cond_wait(&m->changed, &m->lock);
     mask = find(m, rules);
   }
@@ -96,7 +96,7 @@ void masks_drop(Masks *m, const RequestRules *rules) {
   for (int i = 0; i < m->list.count;) {
     const Mask *mask = &m->list.data[i];
     bool dropped = !rules || mask->rules == rules;
-    if (dropped && mask->stage == MASK_IS_COMPUTED) {
+    if (dropped && mask->stage == MASK_RUNS) {
       pthread_cond_wait(&m->changed, &m->lock);
       i = 0;
     } else if (dropped) forget(m, mask);

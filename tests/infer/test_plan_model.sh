@@ -45,6 +45,8 @@ refuse 2 '^plait plan: infer.kv_memory: a cache of 1.00 kB has room for 0 tokens
   "$PLAIT" plan "$model" infer.kv_memory=1kB
 refuse 2 '^plait plan: infer.kv_dtype is fp64, but keys and values are made in fp32, and only a narrower format saves memory; take auto or bf16$' \
   "$PLAIT" plan "$model" infer.kv_dtype=fp64
+refuse 2 '^plait plan: 2200 requests of 1000000 tokens in pages of 1 are 2.2e.09 page numbers in each tick, and 268435456 are allowed; take fewer infer.requests, ' \
+  "$PLAIT" plan "$model" infer.context=1000000 infer.requests=2200 infer.page=1 infer.kv_memory=300MB
 refuse 2 '^plait plan: infer.kv_dtype is bf16, but keys and values are made in fp16, ' "$PLAIT" plan "$model" infer.kv_dtype=bf16 precision=fp16
 refuse 2 'is a folder, whose generation is planned; only --bytes and --json are for that$' "$PLAIT" plan "$model" --search
 refuse 2 '^plait plan: batch.global does nothing here; ' "$PLAIT" plan "$model" batch.global=2

@@ -110,5 +110,7 @@ refuse 2 '^plait generate: give one of --prompt TEXT and --prompts FILE$' "$PLAI
 refuse 2 '^plait generate: give one of --prompt TEXT and --prompts FILE$' "$PLAIT" generate run --prompt a --prompts b --out c
 refuse 2 '^plait generate: --prompts FILE and --out FILE need each other$' "$PLAIT" generate run --prompts prompts.jsonl
 refuse 2 '^plait generate: --logprobs is for --prompts: they stand in the file of answers$' "$PLAIT" generate run --prompt a --logprobs 2
+refuse 2 '^plait generate: infer.kv_memory: a cache of 10.0 kB has room for ' "$PLAIT" generate run --prompts prompts.jsonl --out refused.jsonl infer.kv_memory=10kB
+[ ! -e refused.jsonl ] || fail "a run that is refused leaves a file of answers"
 refuse 1 '^plait generate: nowhere.jsonl: cannot be read: No such file or directory$' "$PLAIT" generate run --prompts nowhere.jsonl --out o.jsonl
 finish

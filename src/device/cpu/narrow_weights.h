@@ -1,5 +1,5 @@
-// A matrix in bf16 that fp32 products read: each number is widened, which is exact, when it is loaded. Included once a
-// level, between few_rows.h of fp32 and gemm.h.
+// A matrix in bf16 that fp32 products read: each number is widened, which is exact, when it is loaded. Included once
+// for each SIMD level, between few_rows.h of fp32 and gemm.h.
 #undef TYPED
 #undef MATH
 #undef ELEMENT
@@ -17,7 +17,7 @@ INLINE float widen_narrow(uint16_t x) { return bf16_to_float(x); }
 #define MATH(name) TYPED(name)
 #define ELEMENT REAL
 
-// As pack_b_f32 (gemm.h): B (depth × up to `all` columns) → panel (depth, all), zero padded.
+// As pack_b_f32 (gemm.h): B (depth × up to `all` columns) → panel (depth, all), zero padded. row, column: strides of B.
 static void pack_b_narrow(float *restrict to, const uint16_t *restrict b, int64_t row, int64_t column, int64_t depth,
                           int64_t columns, int64_t all) {
   int64_t k = 0, whole = row == 1 ? columns / WIDTH * WIDTH : 0;
