@@ -91,7 +91,7 @@ static int check_scheduler(const SchedulerOptions *s, const Recipe *r, const Mod
   return model_check_length(config, "infer.context", s->context, error);
 }
 
-// What a tick says of its requests has a number for each page that one may have (flight.h).
+// The description of a tick (flight.h) has a number for each page that a request may have.
 static int check_description(const SchedulerOptions *s, Error *error) {
   enum { MOST = 1 << 28 };
   int64_t of_request = (s->context + s->page - 1) / s->page;
