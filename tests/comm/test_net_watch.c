@@ -317,7 +317,7 @@ static void strangers(void **state) {
   }
   come(&guests[0], &at, 1, &other);
   come(&guests[1], &at, 2, &ours);
-  poll(NULL, 0, 50); // these come first
+  poll(NULL, 0, 300); // these come first
   come(&guests[2], &at, 1, &ours);
   assert_int_equal(net_watch_create(&world, listener, &at, &ours, hosts, silence, soon(), &watch, &error), PLAIT_OK);
   for (int i = 0; i < 3; i++) pthread_join(guests[i].thread, NULL);

@@ -116,7 +116,7 @@ frozen="${pid[$serving]} $(workers_of "$serving")"
 kill -STOP $frozen
 sleep 6 # --silence is 5
 kill -CONT $frozen
-wait_for grep -qE '(was stopped for longer than --silence|was lost .*); round 1 has 2 machines' a.log b.log || { cat a.log b.log; die "a pause ends the job"; }
+wait_for grep -qE '(was stopped for longer than --silence|was lost.*); round 1 has 2 machines' a.log b.log || { cat a.log b.log; die "a pause ends the job"; }
 wait_for grep -q '"round": 1,.*"restarts": 0' pause/launch.jsonl || { cat a.log b.log; fail "a pause is a restart: $(cat pause/launch.jsonl)"; }
 kill -USR1 "${pid[a]}"
 all_end 75 a b
