@@ -27,7 +27,7 @@ typedef struct LibraryCall {
   int operands;
   CudaOperand operand[LIBRARY_OPERANDS];
   char *own[LIBRARY_OPERANDS];
-  double milliseconds; // by which the stream's clock goes on
+  double milliseconds; // how long it takes, by the stream's clock
   void (*run)(const struct LibraryCall *call);
   _Alignas(16) char arguments[512];
 } LibraryCall;

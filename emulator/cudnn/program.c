@@ -162,7 +162,7 @@ static int is_output(const Program *p, int tensor) {
 }
 
 void program_run(const Program *p, char *const own[]) {
-  Tensor all[MOST_TENSORS + 1] = {{0}}; // the last is no tensor
+  Tensor all[MOST_TENSORS + 1] = {{0}}; // the last stands for a tensor that is absent
   for (int i = 0; i < p->tensors; i++) {
     const View *v = &p->tensor[i];
     all[i] = (Tensor){v, malloc(sizeof(double) * (size_t)view_extent(v))};

@@ -23,7 +23,7 @@ typedef struct Wish {
 } Wish;
 
 // Of an op in a dtype.
-// on_host: there is no kernel; refused: calls whose operands the kernel does not take, which ran on the host.
+// on_host: calls without a kernel; refused: calls with operands that the kernel does not take. Both run on the host.
 typedef struct Cell { int calls, on_host, refused; double share; char text[320]; } Cell;
 typedef Cell Table[OP_COUNT][DTYPES];
 

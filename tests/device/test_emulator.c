@@ -3,6 +3,7 @@
 // sentence that names it.
 #include "device/cuda/driver.h"
 #include "tier.h"
+#include "wrong_calls.h"
 #include <dlfcn.h>
 #include <setjmp.h>
 #include <signal.h>
@@ -309,27 +310,9 @@ static const struct { void (*body)(void); int how; const char *text, *fails; } c
 static void wrong_calls_are_named(void **state) {
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     char text[2048];
-    size_t n = 0;
-    int ends[2], status;
-    assert_false(pipe(ends));
-    fflush(NULL);
-    pid_t child = fork();
-    if (!child) {
-      dup2(ends[1], 2);
-      close(ends[1]);
-      signal(SIGSEGV, SIG_DFL), signal(SIGABRT, SIG_DFL); // cmocka's
-      alarm((unsigned)test_seconds(20));
-      if (*cases[i].fails) setenv("PLAIT_EMULATED_FAILS", cases[i].fails, 1);
-      begin();
-      cases[i].body();
-      exit(0);
-    }
-    close(ends[1]);
-    for (ssize_t got; n + 1 < sizeof text && (got = read(ends[0], text + n, sizeof text - 1 - n)) > 0;)
-      n += (size_t)got;
-    text[n] = 0;
-    close(ends[0]);
-    waitpid(child, &status, 0);
+    if (*cases[i].fails) setenv("PLAIT_EMULATED_FAILS", cases[i].fails, 1);
+    else unsetenv("PLAIT_EMULATED_FAILS");
+    int status = status_of_calls(begin, cases[i].body, text, sizeof text);
     int how = status == 0 ? FINE : WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT ? DIES
               : WIFSIGNALED(status) && WTERMSIG(status) == SIGSEGV ? FAULTS : -1;
 #ifdef __SANITIZE_ADDRESS__ // ends the program itself, with a report

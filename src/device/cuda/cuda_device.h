@@ -71,7 +71,8 @@ uint64_t cuda_record(CudaQueue *queue);
 // may return before they are done.
 int cuda_pin(const Device *device, char *memory, int64_t bytes);
 void cuda_unpin(const Device *device, char *memory);
-void cuda_pinned_open(void); // a queue is made; and one is no more
+// For each queue that is made, and that is destroyed: the last one frees the pinned pieces.
+void cuda_pinned_open(void);
 void cuda_pinned_close(const CudaInstance *instance);
 void cuda_copy_host(CudaQueue *queue, DeviceCopy kind, CudaPointer there, char *here, int64_t bytes);
 
