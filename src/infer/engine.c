@@ -34,6 +34,7 @@ struct Engine {
   Scheduler scheduler;
   int vocab;
   FlightShape shape;
+  LogitsMap logits;
   TickFlight *flight;              // (in_flight) tick k is in k % in_flight
   int in_flight;
   int64_t begun, taken;        // ticks
@@ -118,6 +119,7 @@ static void fill_model(const SchedulerOptions *s, const Recipe *r, InferenceOpti
 static void create_rank_0(Engine *e) {
   const Rank *r = session_rank(e->model.session, 0);
   e->masks = masks_create();
+  flight_results_create(&e->results, &e->shape);
   e->slots = team_slots(r->team);
   e->scratch = xcalloc((size_t)e->slots, sizeof *e->scratch);
   for (int i = 0; i < e->slots; i++) sample_scratch_create(&e->scratch[i], e->vocab);
@@ -152,22 +154,21 @@ int engine_compile(Engine **engine, const ModelSource *source, const EngineOptio
   if (code) return code;
   s.logits = (int)m.logits;
   e->in_flight = s.in_flight;
+  logits_map_create(&e->logits, e->model.job, s.rows, s.logits, e->vocab);
   e->shape = (FlightShape){.ranks = e->model.job->options.parallel.mesh.ranks,
                            .rows = s.rows,
                            .local_rows = (int)inference_local_rows(&e->model),
                            .requests = s.requests,
                            .pages = (s.context + s.page - 1) / s.page,
                            .wanted = s.logits,
-                           .vocab = e->vocab,
+                           .logits = &e->logits,
                            .overlap = FAULT(own_logits_are_the_next_ticks, s.in_flight > 1, false)};
   scheduler_create(&e->scheduler, &s);
   return PLAIT_OK;
 }
 
 int engine_start(Engine *e, Error *error) {
-  FlightMeasure measure = {&e->shape, &e->results};
   int code = inference_start(&e->model, e->launch, error);
-  if (!code) code = session_run(e->model.session, flight_measure, &measure, error);
   if (code) return code;
   e->shape.processes = !session_is_local(e->model.session);
   e->flight = xcalloc((size_t)e->in_flight, sizeof *e->flight);
@@ -188,14 +189,14 @@ int engine_open(Engine **engine, const ModelSource *source, const EngineOptions 
 static TickFlight *oldest(const Engine *e) { return &e->flight[e->taken % e->in_flight]; }
 
 static double logprob_of(const Engine *e, int row, int32_t id) {
-  const FlightResults *all = &e->results;
-  return -((double)all->maximum[row] + log((double)all->sum[row]) -
-           (double)all->logits[(int64_t)row * e->vocab + id]); // as the loss
+  const LogitsRows *all = &e->results.rows;
+  float logit = all->row[row] ? all->row[row][id] : all->best[row].value;
+  return -((double)all->maximum[row] + log((double)all->sum[row]) - (double)logit); // as the loss
 }
 
 // The most likely ids in their order; ties go to the lowest.
 static void find_top(const Engine *e, int row, int n, int32_t *ids, double *logprobs) {
-  const float *logits = e->results.logits + (int64_t)row * e->vocab;
+  const float *logits = e->results.rows.row[row];
   int count = 0;
   for (int32_t id = 0; id < e->vocab && n; id++) {
     if (count == n && !(logits[id] > logits[ids[n - 1]])) continue;
@@ -232,8 +233,9 @@ static void draw_part(void *engine, int slot, int64_t index) {
     SampleText text = {r->ids.data, have + k, o->count};
     const uint8_t *allowed = o->rules ? k ? o->rules->allowed(o->rules->context) : masks_take(e->masks, o->rules)
                                       : o->allowed;
-    int32_t id = d->id[d->count++] =
-        sample_token(e->results.logits + (int64_t)row * e->vocab, allowed, &o->sample, &text, &e->scratch[slot]);
+    const float *logits = e->results.rows.row[row];
+    int32_t id = d->id[d->count++] = logits ? sample_token(logits, allowed, &o->sample, &text, &e->scratch[slot])
+                                            : e->results.rows.best[row].id;
     if (o->logprobs >= 0 && id >= 0) {
       d->logprob[k] = logprob_of(e, row, id);
       find_top(e, row, o->logprobs, d->top_ids + k * o->logprobs, d->top_logprobs + k * o->logprobs);
@@ -290,6 +292,7 @@ void engine_close(Engine *e) {
   scheduler_destroy(&e->scheduler);
   for (int i = 0; e->flight && i < e->in_flight; i++) flight_destroy(&e->flight[i]);
   flight_results_free(&e->results, &e->shape);
+  logits_map_destroy(&e->logits);
   for (int i = 0; i < e->drawn.count; i++) {
     free(e->drawn.data[i].top_ids);
     free(e->drawn.data[i].top_logprobs);
@@ -508,6 +511,7 @@ EngineTimes engine_times(const Engine *e) {
   EngineTimes t = e->times;
   t.preempted = e->scheduler.preempted;
   t.reused_tokens = e->scheduler.reused;
+  t.received_bytes = e->results.bytes;
   return t;
 }
 

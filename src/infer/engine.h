@@ -32,6 +32,7 @@ typedef struct EngineTimes {
   double seconds, model_seconds; // of ticks, and of these in the model and between ranks
   double prompt_seconds;         // of ticks that have tokens of prompts
   int64_t decoded_tokens;        // that were drawn in the other ticks
+  int64_t received_bytes;        // of logits, from other ranks
 } EngineTimes;
 
 // Of now: requests that run and that wait, and pages of all data ranks.

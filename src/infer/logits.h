@@ -1,0 +1,52 @@
+// The logits of a tick: which rank has which of them, and how those that are wanted come to rank 0.
+#pragma once
+#include "infer/sample.h"
+#include "runtime/job.h"
+#include "runtime/state.h"
+
+// What is wanted of a row of logits, for which a tick's description has a number each.
+typedef enum RowWant {
+  ROW_UNUSED,
+  ROW_BEST, // its most likely token: each rank sends that of its own words
+  ROW_WHOLE
+} RowWant;
+
+// Boxes of the outputs that a rank sends or, rank 0, has itself: each element is one rank's.
+typedef struct RankLogits {
+  struct LogitsBox {
+    int output;
+    Box box;
+  } *box; // (count)
+  int count;
+  void *copy; // (wanted, vocab) of rows that the host cannot read where they are; NULL until there are some
+} RankLogits;
+
+typedef struct LogitsMap {
+  const Job *job;
+  int ranks, rows, wanted, vocab; // rows of the batch; of each of them at most so many of logits
+  RankLogits *rank;               // (ranks)
+} LogitsMap;
+
+// On rank 0, for each row of each row of the batch: (rows, wanted)
+typedef struct LogitsRows {
+  const float **row;    // (vocab) of ROW_WHOLE: in a message, in rank 0's State, or in `joined`
+  SampleBest *best;     // of ROW_BEST
+  float *maximum, *sum; // of all that are used
+  float *joined;        // (rows, wanted, vocab) rows that come in parts; NULL until one does
+} LogitsRows;
+
+void logits_map_create(LogitsMap *map, const Job *job, int rows, int wanted, int vocab);
+void logits_map_destroy(LogitsMap *map); // zeroed is fine
+// Bytes of a rank's message where `want` (rows, wanted) is wanted; NULL: all rows whole, the most that there may be.
+// The same number on both sides: it is not sent.
+int64_t logits_bytes(const LogitsMap *map, int rank, const int32_t *want);
+// Writes the message.
+void logits_pack(LogitsMap *map, const State *state, const int32_t *want, char *message);
+
+// On rank 0: begin, then all messages and rank 0's own, in any order. What is found stays valid as long as the messages
+// do, and own rows until the next tick.
+void logits_rows_create(LogitsRows *rows, const LogitsMap *map);
+void logits_rows_destroy(LogitsRows *rows); // zeroed is fine
+void logits_begin(LogitsRows *rows, const LogitsMap *map);
+void logits_unpack(LogitsRows *rows, const LogitsMap *map, int rank, const int32_t *want, const char *message);
+void logits_own(LogitsRows *rows, LogitsMap *map, const State *state, const int32_t *want);
