@@ -152,6 +152,14 @@ static void print_speed(const GenerationPlan *g, FILE *out) {
             g->options->in_flight);
 }
 
+static const char *tokens_source(const GenerationPlan *g) {
+  static const char *const from[] = {
+      [TOKENS_GIVEN] = "as infer.tokens says",
+      [TOKENS_MEASURED] = "by what plait probe measured of this machine (infer.tokens: auto)",
+      [TOKENS_USUAL] = "as on all machines that plait probe has not measured (infer.tokens: auto)"};
+  return from[engine_tokens_from(g->engine)];
+}
+
 static void print_text(const GenerationPlan *g, bool exact, FILE *out) {
   const ModelConfig *c = &g->source.config;
   const Recipe *r = g->recipe;
@@ -163,6 +171,7 @@ static void print_text(const GenerationPlan *g, bool exact, FILE *out) {
   fprintf(out, "precision  %s%s\n", dtype_name((Dtype)r->precision),
           g->job->options.step.bf16_weights ? ", with the folder's bf16 weights" : "");
   fprintf(out, "context    %d tokens\n", g->options->context);
+  fprintf(out, "tick       at most %d tokens, %s\n", g->options->tokens, tokens_source(g));
   print_memory(g, exact, out);
   print_requests(g, out);
   print_speed(g, out);
@@ -186,6 +195,7 @@ static void print_json(const GenerationPlan *g, FILE *out) {
                           (json_int_t)g->token, "data_ranks", rows);
   json_object_set_new(all, "requests", json_integer(o->requests));
   json_object_set_new(all, "context", json_integer(o->context));
+  json_object_set_new(all, "tokens", json_integer(o->tokens));
   json_object_set_new(all, "pages", json_integer(o->pages));
   json_object_set_new(all, "page", json_integer(o->page));
   json_object_set_new(all, "in_flight", json_integer(o->in_flight));

@@ -38,6 +38,9 @@ typedef struct EngineTimes {
 // Of now: requests that run and that wait, and pages of all data ranks.
 typedef struct EngineLoad { int running, waiting, pages, pages_used; } EngineLoad;
 
+// Where the most tokens of a tick come from: infer.tokens, what plait probe has measured, or a constant.
+typedef enum TokensFrom { TOKENS_GIVEN, TOKENS_MEASURED, TOKENS_USUAL } TokensFrom;
+
 typedef struct Engine Engine;
 
 // Collective where ranks are processes, as is engine_close. The caller closes *engine, also after an error.
@@ -67,5 +70,6 @@ int engine_tick(Engine *engine, Error *error);
 bool engine_poll(Engine *engine, EngineEvent *event);
 EngineTimes engine_times(const Engine *engine);
 const SchedulerOptions *engine_options(const Engine *engine); // what the keys came to
+TokensFrom engine_tokens_from(const Engine *engine);
 EngineLoad engine_load(const Engine *engine);
 const Inference *engine_model(const Engine *engine);

@@ -25,7 +25,7 @@ typedef struct TickFlight {
   Vec(int32_t) block;          // the inputs of all rows, one after the other
   int32_t *input[INPUT_COUNT]; // where they are in the block; NULL: not read
   int width[INPUT_COUNT];      // of a row
-  int32_t *want;               // behind them: (rows, wanted) RowWant of each row of logits
+  int32_t *want;               // after them: (rows, wanted) RowWant of each row of logits
   PlaitEvent *told;            // (ranks, 2) that the header and the block have been received
   char **message;              // (ranks) the logits of each rank of this process, packed; NULL: none yet. Kept
   PlaitEvent *sent;            // (ranks) that rank 0 has received them
@@ -37,7 +37,7 @@ typedef struct TickFlight {
   double began;
 } TickFlight;
 
-// What rank 0 has of a tick.
+// A tick on rank 0.
 typedef struct FlightResults {
   char **received; // (ranks) messages; NULL: none yet. Kept
   int64_t bytes;   // of messages of all ticks so far

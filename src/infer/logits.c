@@ -1,5 +1,5 @@
-// A message is, for each box of a rank and each row of the batch in it, what is wanted of its rows: of logits whole rows
-// or their best, of the other outputs a number each.
+// A message is, for each box of a rank and each row of the batch in it, what is wanted of its rows: of logits
+// whole rows or their best, of the other outputs a number each.
 #include "infer/logits.h"
 #include "base/fault.h"
 #include "runtime/state_tensors.h"

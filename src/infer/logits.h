@@ -4,7 +4,7 @@
 #include "runtime/job.h"
 #include "runtime/state.h"
 
-// What is wanted of a row of logits, for which a tick's description has a number each.
+// A tick's description has one of these for each row of logits.
 typedef enum RowWant {
   ROW_UNUSED,
   ROW_BEST, // its most likely token: each rank sends that of its own words
@@ -23,7 +23,7 @@ typedef struct RankLogits {
 
 typedef struct LogitsMap {
   const Job *job;
-  int ranks, rows, wanted, vocab; // rows of the batch; of each of them at most so many of logits
+  int ranks, rows, wanted, vocab; // rows of the batch; the most rows of logits of each
   RankLogits *rank;               // (ranks)
 } LogitsMap;
 
@@ -43,8 +43,8 @@ int64_t logits_bytes(const LogitsMap *map, int rank, const int32_t *want);
 // Writes the message.
 void logits_pack(LogitsMap *map, const State *state, const int32_t *want, char *message);
 
-// On rank 0: begin, then all messages and rank 0's own, in any order. What is found stays valid as long as the messages
-// do, and own rows until the next tick.
+// On rank 0: begin, then all messages and rank 0's own, in any order. Rows stay valid as long as the messages, and own
+// ones until the next tick.
 void logits_rows_create(LogitsRows *rows, const LogitsMap *map);
 void logits_rows_destroy(LogitsRows *rows); // zeroed is fine
 void logits_begin(LogitsRows *rows, const LogitsMap *map);

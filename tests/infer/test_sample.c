@@ -158,7 +158,8 @@ static void test_best_of_parts(void **state) {
   enum { MANY = 67 };
   float x[MANY];
   for (int round = 0; round < 40; round++) {
-    for (int i = 0; i < MANY; i++) x[i] = (float)(((unsigned)(round * 131) + (unsigned)i * 2654435761u) / 128 % (round % 2 ? 9 : 4000)) - 5;
+    const unsigned values = round % 2 ? 9 : 4000;
+    for (unsigned i = 0; i < MANY; i++) x[i] = (float)(((unsigned)round * 131 + i * 2654435761u) / 128 % values) - 5;
     check_best(x, MANY);
     x[round] = INFINITY;
     x[(round + 31) % MANY] = -INFINITY;
