@@ -204,6 +204,7 @@ int engine_compile(Engine **engine, const ModelSource *source, const EngineOptio
                            .local_rows = (int)inference_local_rows(&e->model),
                            .requests = s.requests,
                            .pages = (s.context + s.page - 1) / s.page,
+                           .tokens = s.tokens,
                            .wanted = s.logits,
                            .logits = &e->logits,
                            .overlap = FAULT(own_logits_are_the_next_ticks, s.in_flight > 1, false)};
@@ -633,5 +634,9 @@ bool engine_is_idle(const Engine *e) { return !e->open.count; }
 const Inference *engine_model(const Engine *e) { return &e->model; }
 
 const SchedulerOptions *engine_options(const Engine *e) { return &e->scheduler.options; }
+
+int64_t engine_flight_bytes(const Engine *e, int rank) {
+  return FAULT(flights_are_free, flight_bytes(&e->shape, e->in_flight, rank), 0);
+}
 
 TokensFrom engine_tokens_from(const Engine *e) { return e->tokens_from; }

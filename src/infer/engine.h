@@ -70,6 +70,8 @@ int engine_tick(Engine *engine, Error *error);
 bool engine_poll(Engine *engine, EngineEvent *event);
 EngineTimes engine_times(const Engine *engine);
 const SchedulerOptions *engine_options(const Engine *engine); // what the keys came to
+// After engine_compile: of memory of a rank for ticks under way, beside its Program's.
+int64_t engine_flight_bytes(const Engine *engine, int rank);
 TokensFrom engine_tokens_from(const Engine *engine);
 EngineLoad engine_load(const Engine *engine);
 const Inference *engine_model(const Engine *engine);

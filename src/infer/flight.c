@@ -6,9 +6,34 @@
 
 enum { PARTS = 2 }; // of a description: header and inputs
 
+// Numbers of a description: width (INPUT_COUNT) of a row for each input, then what is wanted of each row of logits.
+static int describe(const FlightShape *s, int tokens, int *width) {
+  const int all[INPUT_COUNT] = {[INPUT_TOKENS] = tokens,
+                                [INPUT_POSITIONS] = tokens,
+                                [INPUT_CACHE_ROWS] = tokens,
+                                [INPUT_REQUESTS] = tokens,
+                                [INPUT_PAGES] = s->requests * s->pages,
+                                [INPUT_INDEX] = s->wanted};
+  int count = s->rows * s->wanted;
+  memcpy(width, all, sizeof all);
+  for (int id = 0; id < INPUT_COUNT; id++) count += s->rows * width[id];
+  return count;
+}
+
+int64_t flight_bytes(const FlightShape *s, int flights, int rank) {
+  int width[INPUT_COUNT];
+  int64_t described = (int64_t)sizeof(int32_t) * describe(s, s->tokens, width), all = logits_map_bytes(s->logits, rank);
+  if (!rank || s->processes) all += flights * described;
+  if (rank || s->overlap) all += flights * logits_bytes(s->logits, rank, NULL);
+  for (int i = 1; !rank && i < s->ranks; i++) all += logits_bytes(s->logits, i, NULL);
+  return all;
+}
+
 void flight_create(TickFlight *f, const FlightShape *shape) {
   size_t ranks = (size_t)shape->ranks;
+  int width[INPUT_COUNT];
   *f = (TickFlight){.shape = shape};
+  vec_reserve(&f->block, describe(shape, shape->tokens, width)); // once, for the largest
   f->told = xcalloc(PARTS * ranks, sizeof *f->told);
   f->message = xcalloc(ranks, sizeof *f->message);
   f->sent = xcalloc(ranks, sizeof *f->sent);
@@ -29,22 +54,12 @@ void flight_destroy(TickFlight *f) {
 
 static void place_inputs(TickFlight *f, int tokens) {
   const FlightShape *s = f->shape;
-  const int width[INPUT_COUNT] = {[INPUT_TOKENS] = tokens,
-                                  [INPUT_POSITIONS] = tokens,
-                                  [INPUT_CACHE_ROWS] = tokens,
-                                  [INPUT_REQUESTS] = tokens,
-                                  [INPUT_PAGES] = s->requests * s->pages,
-                                  [INPUT_INDEX] = s->wanted};
   int at = 0;
-  memcpy(f->width, width, sizeof f->width);
-  for (int id = 0; id < INPUT_COUNT; id++) at += s->rows * width[id];
-  at += s->rows * s->wanted;
-  vec_reserve(&f->block, at);
-  f->block.count = at;
-  at = 0;
+  f->block.count = describe(s, tokens, f->width);
+  CHECK(f->block.count <= f->block.capacity);
   for (int id = 0; id < INPUT_COUNT; id++) {
-    f->input[id] = width[id] ? f->block.data + at : NULL;
-    at += s->rows * width[id];
+    f->input[id] = f->width[id] ? f->block.data + at : NULL;
+    at += s->rows * f->width[id];
   }
   f->want = f->block.data + at;
   f->header.tokens = tokens;

@@ -10,6 +10,7 @@
 typedef struct FlightShape {
   int ranks, rows, local_rows; // ranks of the world; rows of the batch, and of a data rank
   int requests, pages;         // of a row, and of a request
+  int tokens;                  // of a row, in the largest graph
   int wanted;                  // most positions of a row whose logits are wanted
   LogitsMap *logits;           // which rank has which of them
   bool processes;              // ranks are: they hear of a tick by messages
@@ -44,6 +45,9 @@ typedef struct FlightResults {
   LogitsRows rows;
 } FlightResults;
 
+// Of memory that a rank has for `flights` ticks under way: their descriptions, which ranks of a process share (rank 0's
+// then), and logits.
+int64_t flight_bytes(const FlightShape *shape, int flights, int rank);
 void flight_create(TickFlight *f, const FlightShape *shape);
 void flight_destroy(TickFlight *f); // zeroed is fine
 // On rank 0: f->tick's parts become inputs of a graph of `tokens` tokens.

@@ -41,6 +41,26 @@ void logits_map_destroy(LogitsMap *m) {
   *m = (LogitsMap){0};
 }
 
+// Whether the host cannot read a rank's logits where they are, as they are.
+static bool copies(const LogitsMap *m, int rank) {
+  const Program *p = program_of(m->job, rank);
+  int variable = p->graph->known[outputs[0]];
+  return m->rank[rank].count && (variable_dtype(&p->graph->variable.data[variable]) != DTYPE_F32 ||
+                                 !p->device->space[p->variable_place[variable].space].is_host);
+}
+
+int64_t logits_map_bytes(const LogitsMap *m, int rank) {
+  int64_t rows = (int64_t)m->rows * m->wanted, bytes = 0, vocab = m->vocab;
+  bool joins = copies(m, 0);
+  if (copies(m, rank)) bytes += (int64_t)sizeof(double) * m->wanted * vocab;
+  if (rank) return bytes;
+  for (int r = 0; r < m->ranks; r++)
+    for (int i = 0; i < m->rank[r].count; i++)
+      joins |= !m->rank[r].box[i].output && m->rank[r].box[i].box.local[WORD] < vocab;
+  if (joins) bytes += (int64_t)sizeof(float) * rows * vocab;
+  return bytes + rows * (int64_t)(sizeof(float *) + sizeof(SampleBest) + 2 * sizeof(float));
+}
+
 // ---- the rows of a box
 
 // Goes through a rank's boxes row by row, those that are wanted.

@@ -37,6 +37,8 @@ typedef struct LogitsRows {
 
 void logits_map_create(LogitsMap *map, const Job *job, int rows, int wanted, int vocab);
 void logits_map_destroy(LogitsMap *map); // zeroed is fine
+// Bytes of memory of a rank for logits, beside messages: on rank 0 its rows, elsewhere copies.
+int64_t logits_map_bytes(const LogitsMap *map, int rank);
 // Bytes of a rank's message where `want` (rows, wanted) is wanted; NULL: all rows whole, the most that there may be.
 // The same number on both sides: it is not sent.
 int64_t logits_bytes(const LogitsMap *map, int rank, const int32_t *want);
