@@ -37,6 +37,7 @@ void flight_create(TickFlight *f, const FlightShape *shape) {
   f->told = xcalloc(PARTS * ranks, sizeof *f->told);
   f->message = xcalloc(ranks, sizeof *f->message);
   f->sent = xcalloc(ranks, sizeof *f->sent);
+  f->used = xcalloc(2 * (size_t)shape->rows, sizeof *f->used);
 }
 
 void flight_destroy(TickFlight *f) {
@@ -47,6 +48,7 @@ void flight_destroy(TickFlight *f) {
   vec_free(&f->block);
   vec_free(&f->tick.parts);
   vec_free(&f->first);
+  free(f->used);
   *f = (TickFlight){0};
 }
 
@@ -106,7 +108,8 @@ static RowWant want_of(const TickPart *part, int k) {
 
 void flight_fill(TickFlight *f, const SchedulerOptions *o, int tokens) {
   const int wanted = f->shape->wanted;
-  int *at = xcalloc((size_t)o->rows, sizeof *at), *rows = xcalloc((size_t)o->rows, sizeof *rows);
+  int *at = f->used, *rows = at + o->rows;
+  memset(at, 0, 2 * sizeof *at * (size_t)o->rows);
   wait_told(f);
   place_inputs(f, tokens);
   fill_empty(f);
@@ -125,8 +128,6 @@ void flight_fill(TickFlight *f, const SchedulerOptions *o, int tokens) {
       f->want[of] = (int32_t)want_of(part, k);
     }
   }
-  free(at);
-  free(rows);
 }
 
 void flight_stop(TickFlight *f) {

@@ -33,6 +33,7 @@ typedef struct TickFlight {
   // The rest is for rank 0.
   Tick tick;
   Vec(int) first;              // of each part: its first row of the logits
+  int *used;                   // (2, rows) tokens and rows of logits of each row so far
   int64_t task;                // its number in the session
   int64_t prompt_tokens;
   double began;

@@ -31,6 +31,9 @@ sum=$(($(number weights) + $(number cache) + $(number working) + $(number bound_
 same "the sum of the parts" "$(number total)" "$sum"
 
 # ticks in flight: inputs of 16 tokens, 4 numbers each, and of 4 requests, 2 pages each and 2 numbers; of a row of logits 24 bytes
+"$PLAIT" plan "$model" infer.in_flight=2 2>&1 >text | grep -q '^note: infer.in_flight is 2, but without mesh.pp ticks are computed one after the other' ||
+  fail "in flight without stages: no note"
+"$PLAIT" plan "$model" mesh.pp=2 infer.in_flight=2 2>&1 >text | grep note && fail "in flight with stages: a note"
 small=(infer.context=64 infer.requests=4 infer.tokens=16)
 plan "${small[@]}"
 same "the inputs and rows of a tick" "$(number ticks_in_flight)" $((4 * (16 * 4 + 4 * 2 + 4 * 2) + 4 * 24))
