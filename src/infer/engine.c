@@ -605,10 +605,22 @@ static int check_request(const Engine *e, const RequestOptions *o, Error *error)
   return check_sample(&o->sample, e->vocab, error);
 }
 
+// Ids that stand for nothing are mostly the first or last ones, where a vocabulary is padded.
+static SampleRange range_of(const Engine *e, const RequestOptions *o) {
+  SampleRange r = {0, o->rules ? 0 : e->vocab};
+  if (!o->allowed || o->rules) return r;
+  while (r.first < e->vocab && !o->allowed[r.first]) r.first++;
+  while (r.end > r.first && !o->allowed[r.end - 1]) r.end--;
+  for (int i = r.first; i < r.end; i++)
+    if (FAULT(holes_are_allowed, !o->allowed[i], false)) return (SampleRange){0, 0};
+  return r.first < r.end ? r : (SampleRange){0, 0};
+}
+
 int engine_submit(Engine *e, const RequestOptions *options, int64_t *number, Error *error) {
   int code = check_request(e, options, error);
   if (code) return code;
   Request *r = scheduler_submit(&e->scheduler, options);
+  r->may_draw = range_of(e, options);
   vec_push(&e->open, r);
   *number = r->number;
   return PLAIT_OK;

@@ -14,7 +14,7 @@ static int describe(const FlightShape *s, int tokens, int *width) {
                                 [INPUT_REQUESTS] = tokens,
                                 [INPUT_PAGES] = s->requests * s->pages,
                                 [INPUT_INDEX] = s->wanted};
-  int count = s->rows * s->wanted;
+  int count = s->rows * s->wanted * (int)(sizeof(RowWant) / sizeof(int32_t));
   memcpy(width, all, sizeof all);
   for (int id = 0; id < INPUT_COUNT; id++) count += s->rows * width[id];
   return count;
@@ -63,7 +63,7 @@ static void place_inputs(TickFlight *f, int tokens) {
     f->input[id] = f->width[id] ? f->block.data + at : NULL;
     at += s->rows * f->width[id];
   }
-  f->want = f->block.data + at;
+  f->want = (RowWant *)(void *)(f->block.data + at);
   f->header.tokens = tokens;
   f->header.count = f->block.count;
 }
@@ -101,9 +101,9 @@ static void wait_told(TickFlight *f) {
 
 // Where a request takes the most likely token, and tells no others, one candidate of each rank is enough.
 static RowWant want_of(const TickPart *part, int k) {
-  const RequestOptions *o = &part->request->options;
-  bool best = sample_takes_best(&o->sample) && !o->allowed && !o->rules && o->logprobs <= 0 && k >= part->scores;
-  return FAULT(greedy_rows_travel, best, false) ? ROW_BEST : ROW_WHOLE;
+  const Request *r = part->request;
+  bool best = sample_takes_best(&r->options.sample) && r->may_draw.end && r->options.logprobs <= 0 && k >= part->scores;
+  return FAULT(greedy_rows_travel, best, false) ? r->may_draw : ROW_WHOLE;
 }
 
 void flight_fill(TickFlight *f, const SchedulerOptions *o, int tokens) {
@@ -125,7 +125,7 @@ void flight_fill(TickFlight *f, const SchedulerOptions *o, int tokens) {
     for (int k = 0; k < part->drawn; k++) {
       int of = row * wanted + rows[row]++;
       f->input[INPUT_INDEX][of] = at[row] - part->drawn + k;
-      f->want[of] = (int32_t)want_of(part, k);
+      f->want[of] = want_of(part, k);
     }
   }
 }

@@ -26,7 +26,7 @@ typedef struct TickFlight {
   Vec(int32_t) block;          // the inputs of all rows, one after the other
   int32_t *input[INPUT_COUNT]; // where they are in the block; NULL: not read
   int width[INPUT_COUNT];      // of a row
-  int32_t *want;               // after them: (rows, wanted) RowWant of each row of logits
+  RowWant *want;               // after them: (rows, wanted) of each row of logits (logits.h)
   PlaitEvent *told;            // (ranks, 2) that the header and the block have been received
   char **message;              // (ranks) the logits of each rank of this process, packed; NULL: none yet. Kept
   PlaitEvent *sent;            // (ranks) that rank 0 has received them

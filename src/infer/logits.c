@@ -67,7 +67,7 @@ int64_t logits_map_bytes(const LogitsMap *m, int rank) {
 typedef struct BoxRows {
   const LogitsMap *map;
   const RankLogits *of;
-  const int32_t *want; // NULL: all are
+  const RowWant *want; // NULL: all are
   int64_t b, l;        // where it is in the box
   int at;              // of the boxes
   // Of a row that was found:
@@ -82,8 +82,8 @@ static bool next_row(BoxRows *r) {
     for (; r->b < box->local[BATCH]; r->b++, r->l = 0)
       while (r->l < box->local[ROW]) {
         r->row = (box->offset[BATCH] + r->b) * r->map->wanted + box->offset[ROW] + r->l++;
-        r->how = r->want ? (RowWant)r->want[r->row] : ROW_WHOLE;
-        if (!r->how) continue;
+        r->how = r->want ? r->want[r->row] : ROW_WHOLE;
+        if (!r->how.end) continue;
         r->output = r->of->box[r->at].output;
         r->first = r->output ? 0 : box->offset[WORD];
         r->count = r->output ? 1 : box->local[WORD];
@@ -93,11 +93,13 @@ static bool next_row(BoxRows *r) {
   return false;
 }
 
+static bool is_best(const BoxRows *r) { return !r->output && r->how.end > 0; }
+
 static size_t bytes_of(const BoxRows *r) {
-  return !r->output && r->how == ROW_BEST ? sizeof(SampleBest) : sizeof(float) * (size_t)r->count;
+  return is_best(r) ? sizeof(SampleBest) : sizeof(float) * (size_t)r->count;
 }
 
-int64_t logits_bytes(const LogitsMap *m, int rank, const int32_t *want) {
+int64_t logits_bytes(const LogitsMap *m, int rank, const RowWant *want) {
   BoxRows r = {.map = m, .of = &m->rank[rank], .want = want};
   int64_t bytes = 0;
   while (next_row(&r)) bytes += (int64_t)bytes_of(&r);
@@ -116,7 +118,7 @@ static void begin_reading(Reading *now, const BoxRows *r, RankLogits *of, const 
   const int variable = s->program->graph->known[outputs[r->output]], rank = r->output ? WORD : WORD + 1;
   const Box *box = &of->box[r->at].box;
   int64_t stride[BOX_MAX_RANK], l = r->row % r->map->wanted, end = l + 1, last = box->offset[ROW] + box->local[ROW];
-  while (end < last && (!r->want || r->want[r->row + end - l])) end++;
+  while (end < last && (!r->want || r->want[r->row + end - l].end)) end++;
   const Box part = {rank, {r->row / r->map->wanted, l, r->first}, {1, end - l, r->count}};
   *now = (Reading){.begin = r->row, .end = r->row + end - l, .at = r->at};
   now->data = state_view(s, variable, &part, DTYPE_F32, stride);
@@ -137,17 +139,17 @@ static const float *read_row(Reading *now, const BoxRows *r, LogitsMap *m, const
 }
 
 static SampleBest best_of(const BoxRows *r, const float *logits) {
-  return sample_best(logits, r->count, (int32_t)r->first);
+  return sample_best(logits, r->count, (int32_t)r->first, r->how);
 }
 
-void logits_pack(LogitsMap *m, const State *s, const int32_t *want, char *message) {
+void logits_pack(LogitsMap *m, const State *s, const RowWant *want, char *message) {
   BoxRows r = {.map = m, .of = &m->rank[s->rank], .want = want};
   Reading reading = {.at = -1};
   while (next_row(&r)) {
     const float *logits = read_row(&reading, &r, m, s);
     SampleBest best;
-    if (!r.output && r.how == ROW_BEST) best = best_of(&r, logits);
-    memcpy(message, !r.output && r.how == ROW_BEST ? (const void *)&best : logits, bytes_of(&r));
+    if (is_best(&r)) best = best_of(&r, logits);
+    memcpy(message, is_best(&r) ? (const void *)&best : logits, bytes_of(&r));
     message += bytes_of(&r);
   }
 }
@@ -174,7 +176,7 @@ void logits_rows_destroy(LogitsRows *rows) {
 void logits_begin(LogitsRows *rows, const LogitsMap *m) {
   for (int i = 0; i < m->rows * m->wanted; i++) {
     rows->row[i] = NULL;
-    rows->best[i] = sample_best(NULL, 0, 0);
+    rows->best[i] = (SampleBest){-INFINITY, -1};
   }
 }
 
@@ -192,11 +194,11 @@ static void take_row(LogitsRows *rows, const BoxRows *r, const float *logits, bo
   rows->row[r->row] = joined;
 }
 
-void logits_unpack(LogitsRows *rows, const LogitsMap *m, int rank, const int32_t *want, const char *message) {
+void logits_unpack(LogitsRows *rows, const LogitsMap *m, int rank, const RowWant *want, const char *message) {
   BoxRows r = {.map = m, .of = &m->rank[rank], .want = want};
   for (; next_row(&r); message += bytes_of(&r)) {
     SampleBest best;
-    if (r.output || r.how != ROW_BEST) {
+    if (!is_best(&r)) {
       take_row(rows, &r, (const float *)(const void *)message, true);
       continue;
     }
@@ -205,12 +207,12 @@ void logits_unpack(LogitsRows *rows, const LogitsMap *m, int rank, const int32_t
   }
 }
 
-void logits_own(LogitsRows *rows, LogitsMap *m, const State *s, const int32_t *want) {
+void logits_own(LogitsRows *rows, LogitsMap *m, const State *s, const RowWant *want) {
   BoxRows r = {.map = m, .of = &m->rank[s->rank], .want = want};
   Reading reading = {.at = -1};
   while (next_row(&r)) {
     const float *logits = read_row(&reading, &r, m, s);
-    if (r.output || r.how != ROW_BEST) take_row(rows, &r, logits, reading.lies);
+    if (!is_best(&r)) take_row(rows, &r, logits, reading.lies);
     else rows->best[r.row] = sample_better(rows->best[r.row], best_of(&r, logits));
   }
 }

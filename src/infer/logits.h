@@ -4,12 +4,11 @@
 #include "runtime/job.h"
 #include "runtime/state.h"
 
-// A tick's description has one of these for each row of logits.
-typedef enum RowWant {
-  ROW_UNUSED,
-  ROW_BEST, // its most likely token: each rank sends that of its own words
-  ROW_WHOLE
-} RowWant;
+// A tick's description has one of these for each row of logits. Others than these two: its most likely token among the
+// ids [first, end), of which each rank sends that of its own words.
+typedef SampleRange RowWant;
+#define ROW_UNUSED ((RowWant){0, 0})
+#define ROW_WHOLE ((RowWant){0, -1})
 
 // Boxes of the outputs that a rank sends or, rank 0, has itself: each element is one rank's.
 typedef struct RankLogits {
@@ -29,8 +28,8 @@ typedef struct LogitsMap {
 
 // On rank 0, for each row of each row of the batch: (rows, wanted)
 typedef struct LogitsRows {
-  const float **row;    // (vocab) of ROW_WHOLE: in a message, in rank 0's State, or in `joined`
-  SampleBest *best;     // of ROW_BEST
+  const float **row;    // (vocab) of whole ones: in a message, in rank 0's State, or in `joined`
+  SampleBest *best;     // of rows of which the most likely token is wanted
   float *maximum, *sum; // of all that are used
   float *joined;        // (rows, wanted, vocab) rows that come in parts; NULL until one does
 } LogitsRows;
@@ -41,14 +40,14 @@ void logits_map_destroy(LogitsMap *map); // zeroed is fine
 int64_t logits_map_bytes(const LogitsMap *map, int rank);
 // Bytes of a rank's message where `want` (rows, wanted) is wanted; NULL: all rows whole, the most that there may be.
 // The same number on both sides: it is not sent.
-int64_t logits_bytes(const LogitsMap *map, int rank, const int32_t *want);
+int64_t logits_bytes(const LogitsMap *map, int rank, const RowWant *want);
 // Writes the message.
-void logits_pack(LogitsMap *map, const State *state, const int32_t *want, char *message);
+void logits_pack(LogitsMap *map, const State *state, const RowWant *want, char *message);
 
 // On rank 0: begin, then all messages and rank 0's own, in any order. Rows stay valid as long as the messages, and own
 // ones until the next tick.
 void logits_rows_create(LogitsRows *rows, const LogitsMap *map);
 void logits_rows_destroy(LogitsRows *rows); // zeroed is fine
 void logits_begin(LogitsRows *rows, const LogitsMap *map);
-void logits_unpack(LogitsRows *rows, const LogitsMap *map, int rank, const int32_t *want, const char *message);
-void logits_own(LogitsRows *rows, LogitsMap *map, const State *state, const int32_t *want);
+void logits_unpack(LogitsRows *rows, const LogitsMap *map, int rank, const RowWant *want, const char *message);
+void logits_own(LogitsRows *rows, LogitsMap *map, const State *state, const RowWant *want);

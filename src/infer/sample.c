@@ -81,11 +81,12 @@ static int32_t read_logits(SampleScratch *s, const float *logits, const uint8_t 
 
 // ---- the most likely one
 
-// Lanes, so that compilers make vectors of it: a comparison from id to id would be a chain.
-SampleBest sample_best(const float *logits, int64_t count, int32_t first) {
+// The greatest finite one; NAN where one is NaN. In lanes, of which compilers make vectors: a comparison from id to id
+// would be a chain.
+static float greatest(const float *logits, int64_t count) {
   enum { LANES = 16 };
   float most[LANES], value = -INFINITY;
-  int broken[LANES] = {0};
+  int broken[LANES] = {0}, any = 0;
   for (int l = 0; l < LANES; l++) most[l] = -INFINITY;
   for (int64_t i = 0; i < count; i += LANES) {
     float x[LANES];
@@ -99,11 +100,20 @@ SampleBest sample_best(const float *logits, int64_t count, int32_t first) {
     }
   }
   for (int l = 0; l < LANES; l++) {
-    if (broken[l]) return (SampleBest){NAN, -1};
+    any |= broken[l];
     if (most[l] > value) value = most[l];
   }
+  return any ? NAN : value;
+}
+
+static int64_t within(int64_t x, int64_t least, int64_t most) { return x < least ? least : x < most ? x : most; }
+
+SampleBest sample_best(const float *logits, int64_t count, int32_t first, SampleRange range) {
+  int64_t at = within((int64_t)range.first - first, 0, count), end = within((int64_t)range.end - first, at, count);
+  float value = greatest(logits + at, end - at);
+  if (isnan(value) || isnan(greatest(logits, at)) || isnan(greatest(logits + end, count - end)))
+    return (SampleBest){NAN, -1};
   if (isinf(value)) return (SampleBest){value, -1};
-  int64_t at = 0;
   while (logits[at] != value) at++;
   return (SampleBest){value, first + (int32_t)at};
 }
@@ -171,7 +181,7 @@ static int cut(SampleScratch *s, const SampleOptions *o, double total, int n, do
 
 int32_t sample_token(const float *logits, const uint8_t *allowed, const SampleOptions *o, const SampleText *text,
                      SampleScratch *s) {
-  if (!allowed && sample_takes_best(o)) return sample_best(logits, s->count, 0).id;
+  if (!allowed && sample_takes_best(o)) return sample_best(logits, s->count, 0, (SampleRange){0, s->count}).id;
   int32_t best = read_logits(s, logits, allowed, o, text), last = best;
   if (best < 0 || o->temperature <= 0) return best;
   float most = s->value[best], by = (float)(1 / o->temperature);

@@ -41,9 +41,10 @@ int32_t sample_token(const float *logits, const uint8_t *allowed, const SampleOp
 // The most likely of some ids, as sample_token finds it at temperature 0: id -1 where none is finite, and value NaN
 // where one is NaN.
 typedef struct SampleBest { float value; int32_t id; } SampleBest;
-// Of logits (count), of which the first one is that of the id `first`.
-SampleBest sample_best(const float *logits, int64_t count, int32_t first);
+typedef struct SampleRange { int32_t first, end; } SampleRange; // ids
+// Of logits (count), of which the first one is that of the id `first`. Only ids of `range` are taken.
+SampleBest sample_best(const float *logits, int64_t count, int32_t first, SampleRange range);
 // Of both: so the best of parts of a vocabulary, in any order, becomes that of all.
 SampleBest sample_better(SampleBest a, SampleBest b);
-// sample_token with these options and all ids allowed takes the best one, whatever the text is.
+// sample_token with these options takes the best one of those that are allowed, whatever the text is.
 bool sample_takes_best(const SampleOptions *options);

@@ -26,11 +26,11 @@ static Engine *open_engine(const ModelSource *source, const char *keys) {
 }
 
 // One request, of which ticks have TOKENS tokens of the prompt each. Returns the bytes that rank 0 has received.
-static int64_t ask(Engine *engine, double temperature, int logprobs, Answer *answer) {
+static int64_t ask(Engine *engine, double temperature, int logprobs, const uint8_t *allowed, Answer *answer) {
   int32_t prompt[PROMPT];
   int64_t number, before = engine_times(engine).received_bytes;
   int count = 0;
-  RequestOptions o = {.prompt = prompt, .count = PROMPT, .most = MOST, .logprobs = logprobs,
+  RequestOptions o = {.prompt = prompt, .count = PROMPT, .most = MOST, .logprobs = logprobs, .allowed = allowed,
                       .sample = {.temperature = temperature, .seed = 3}};
   for (int i = 0; i < PROMPT; i++) prompt[i] = 5 * i + 2;
   *answer = (Answer){{0}};
@@ -59,13 +59,26 @@ static void check(const char *keys, int others, int candidates, int numbers) {
   Engine *engine = open_engine(&source, keys);
   assert_int_equal(source.config.vocab, VOCAB);
   int64_t row = 4 * (others + 2 * numbers) * MOST, candidate = (8 * candidates + 8 * numbers) * MOST;
-  assert_int_equal(ask(engine, 0, 2, &whole), row);
-  assert_int_equal(ask(engine, 0, 0, &best), candidate);
-  assert_int_equal(ask(engine, 0, -1, &silent), candidate);
-  assert_int_equal(ask(engine, 1, -1, &sampled), row);
+  assert_int_equal(ask(engine, 0, 2, NULL, &whole), row);
+  assert_int_equal(ask(engine, 0, 0, NULL, &best), candidate);
+  assert_int_equal(ask(engine, 0, -1, NULL, &silent), candidate);
+  assert_int_equal(ask(engine, 1, -1, NULL, &sampled), row);
   assert_memory_equal(&whole, &best, sizeof whole);
   assert_memory_equal(whole.ids, silent.ids, sizeof whole.ids);
   assert_memory_not_equal(whole.ids, sampled.ids, sizeof whole.ids);
+  // ids that may not be drawn: the first and last ones, then one among the others
+  uint8_t allowed[VOCAB] = {0};
+  int32_t first = whole.ids[0];
+  memset(allowed + 2, 1, (size_t)first - 2);
+  assert_int_equal(ask(engine, 0, 2, allowed, &whole), row);
+  assert_int_equal(ask(engine, 0, 0, allowed, &best), candidate);
+  assert_memory_equal(&whole, &best, sizeof whole);
+  memset(allowed, 1, VOCAB);
+  allowed[whole.ids[0]] = 0;
+  assert_int_equal(ask(engine, 0, 2, allowed, &whole), row);
+  assert_int_equal(ask(engine, 0, 0, allowed, &best), row);
+  assert_memory_equal(&whole, &best, sizeof whole);
+  assert_int_equal(whole.ids[0], first);
   engine_close(engine);
   model_source_close(&source);
 }
