@@ -47,6 +47,7 @@ typedef struct Request {
   int64_t begin, done; // the first token that is looked back on; those from there to before `done` are in the cache
   int64_t scored;      // of its prompt's tokens: those after which the next one's log-probability has been told
   int64_t reused;      // tokens of its prompt that the cache had when it began; -1: it has not
+  SampleRange may_draw; // these ids, and no others; empty: it is not as simple
   int row, slot;       // where it runs; -1: it waits
   bool drawing;        // a tick under way draws for it: it is in no other one until scheduler_took
   Vec(int32_t) pages;  // of the row's pool, for the tokens from `begin` on
