@@ -430,7 +430,7 @@ INLINE void TYPED(gemm_few_sums)(const GEMM *g, int64_t j, int64_t k, int64_t co
 
 static void TYPED(gemm_few_panel)(const GEMM *g, int64_t j, int64_t columns, int panels) {
   enum { COLUMNS = TYPED(FEW_COLUMNS) };
-  REAL sums[TYPED(FEW_MOST) * COLUMNS];
+  REAL sums[TYPED(PANEL_ROWS) * COLUMNS];
   for (int64_t k = 0; k < g->k; k += KC) {
     if (panels) TYPED(gemm_panel_sums)(g, j, k, panels, sums);
     else TYPED(gemm_few_sums)(g, j, k, columns, sums);
@@ -443,6 +443,17 @@ static void TYPED(gemm_few_panel)(const GEMM *g, int64_t j, int64_t columns, int
   }
 }
 
+// Columns that are in no panel.
+static void TYPED(gemm_few_rest)(const GEMM *g, int64_t j, int64_t columns) {
+  for (int64_t r = 0; r < g->m; r += TYPED(FEW_MOST)) {
+    GEMM rows = *g;
+    rows.m = g->m - r < TYPED(FEW_MOST) ? g->m - r : TYPED(FEW_MOST);
+    rows.a += r * g->a_row;
+    rows.c += r * g->c_row;
+    TYPED(gemm_few_panel)(&rows, j, columns, 0);
+  }
+}
+
 static void TYPED(gemm_few_unit)(void *argument, int slot, int64_t unit) {
   const TYPED(FewJob) *job = argument;
   int64_t end = (unit + 1) * job->each < job->panels ? (unit + 1) * job->each : job->panels;
@@ -451,13 +462,15 @@ static void TYPED(gemm_few_unit)(void *argument, int slot, int64_t unit) {
     int64_t j = p * TYPED(FEW_COLUMNS), all = j + TYPED(FEW_COLUMNS) < g->n ? j + TYPED(FEW_COLUMNS) : g->n;
     const int panels = (TYPED(is_panel)(g, j) != 0) + (j + NR < all && TYPED(is_panel)(g, j + NR));
     const int64_t until = panels && j + panels * NR < all ? j + panels * NR : all;
-    TYPED(gemm_few_panel)(g, j, until - j, panels);
-    if (until < all) TYPED(gemm_few_panel)(g, until, all - until, 0);
+    if (panels) TYPED(gemm_few_panel)(g, j, until - j, panels);
+    else TYPED(gemm_few_rest)(g, j, until - j);
+    if (until < all) TYPED(gemm_few_rest)(g, until, all - until);
   }
 }
 
 static int TYPED(gemm_is_few)(const GEMM *g) {
-  return g->m > 0 && g->m <= TYPED(FEW_MOST) && g->k > 0 && g->b_row == 1 && g->a_column == 1;
+  const int64_t most = g->in_panels ? TYPED(PANEL_ROWS) : TYPED(FEW_MOST);
+  return g->m > 0 && g->m <= most && g->k > 0 && g->b_row == 1 && g->a_column == 1;
 }
 
 static void TYPED(gemm_few)(const GEMM *g, Team *team) {

@@ -5,7 +5,10 @@
 // Rows whose sums are in registers at a time, two vectors each beside two of the panel and a number of a row.
 #define PANEL_MOST (LEVEL_BYTES == 64 ? 8 : 6)
 #define PANEL_AHEAD 2048 // bytes of a panel that are fetched before they are needed
-enum { TYPED(PANEL) = 2 * WIDTH }; // columns: those of a register tile (gemm.h)
+enum {
+  TYPED(PANEL) = 2 * WIDTH, // columns: those of a register tile (gemm.h)
+  TYPED(PANEL_ROWS) = 32    // with more rows, tiles of packed panels are faster
+};
 
 // One block of the depth of one or two panels.
 typedef struct TYPED(PanelRows) {
@@ -78,7 +81,8 @@ static void TYPED(panel_rows)(const TYPED(PanelRows) *q, int panels, REAL *sums)
     TYPED(PanelRows) panel = *q;
     panel.b += p * q->panel;
     for (int64_t r = 0, n; r < q->rows; r += n) {
-      n = q->rows - r > PANEL_MOST ? (q->rows - r + 1) / 2 : q->rows - r;
+      int64_t left = q->rows - r, passes = (left + PANEL_MOST - 1) / PANEL_MOST;
+      n = (left + passes - 1) / passes;
       one[n - 1](&panel, r, sums + p * TYPED(PANEL));
     }
   }
