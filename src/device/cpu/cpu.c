@@ -190,7 +190,7 @@ static double peak_flops(const Device *device, Dtype dtype, Team *team) {
     .kind = DEVICE_CPU, .name = device_name, .spaces = 1, .space = {{1, HOST_PAGE, HOST_ALIGNMENT}},                   \
     .dtypes = 1u << DTYPE_F64 | 1u << DTYPE_F32 | 1u << DTYPE_BF16 | 1u << DTYPE_F16, .fuses = FUSES(level),           \
     .widens_weights = 1, .find = find, .peak_flops = peak_flops, .own = &levels[level], .variant = &#level[4],         \
-    .fast_dtypes = FAST(level), .panel_bytes = PANEL_BYTES(level), .implementation = &device_host                                                         \
+    .fast_dtypes = FAST(level), .panel_bytes = PANEL_BYTES(level), .implementation = &device_host                      \
   }
 
 static const CpuLevel levels[] = {CPU_PORTABLE, CPU_AVX2, CPU_AVX512, CPU_AVX512_BF16, CPU_AMX, CPU_LEVELS};
