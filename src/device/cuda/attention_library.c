@@ -4,40 +4,22 @@
 #include <stdlib.h>
 #include <string.h>
 
-static CudaAttention *create(const CudaInstance *c, Error *error) {
+static int start(CudaInstance *c, Error *error) {
   const CudaDnn *dnn = cuda_dnn(c->driver, error);
-  if (!dnn) return NULL;
+  if (!dnn) return PLAIT_INFEASIBLE;
   CudaAttention *p = xcalloc(1, sizeof *p);
   p->dnn = dnn;
   DnnStatus status = dnn->cudnnCreate(&p->handle);
   if (status) {
-    error_set(error, PLAIT_INFEASIBLE, "%s does not start: %s", dnn->path, dnn->cudnnGetErrorString(status));
     free(p);
-    return NULL;
+    return error_set(error, PLAIT_INFEASIBLE, "%s does not start: %s", dnn->path, dnn->cudnnGetErrorString(status));
   }
   pthread_mutex_init(&p->mutex, NULL);
-  return p;
+  c->attention = p;
+  return PLAIT_OK;
 }
 
-// An emulated driver has no library unless somebody names one.
-static void tell_missing(const CudaInstance *c, const char *why) {
-  static int told;
-  const char *folders = getenv("PLAIT_CUDA_LIBRARIES");
-  if (!told && (!c->driver->takes_operands || (folders && *folders)))
-    fprintf(stderr, "note: attention uses plait's own kernels, which are slow: %s\n", why);
-  told = 1;
-}
-
-int attention_ready(CudaInstance *c) {
-  static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
-  Error error = {0};
-  pthread_mutex_lock(&mutex);
-  if (!c->attention && !c->lacks_attention) c->attention = create(c, &error);
-  if (!c->attention && !c->lacks_attention) tell_missing(c, error.message);
-  c->lacks_attention = !c->attention;
-  pthread_mutex_unlock(&mutex);
-  return c->attention != NULL;
-}
+int attention_ready(CudaInstance *c) { return cuda_library_ready(c, CUDA_LIBRARY_DNN, "attention uses", start); }
 
 // Keys ---------------------------------------------------------------------------------------------------------------
 
