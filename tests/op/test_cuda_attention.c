@@ -12,7 +12,7 @@ static int has(const OpCase *c) {
   const Operand *q = c->input, *k = c->input + 1;
   const AttentionAttr *attr = op_case_call(c).attr;
   const IndexMap *x = &q->map[1], *y = &k->map[1];
-  return (q->dtype == DTYPE_BF16 || q->dtype == DTYPE_F16) && attr->causal && attr->contiguous && attr->dropout == 0 &&
+  return (q->dtype == DTYPE_BF16 || q->dtype == DTYPE_F16) && attr->causal && attr->documents && attr->dropout == 0 &&
          !attr->wide && q->size[4] % 8 == 0 && operand_elements(q) && operand_elements(k) && q->size[1] == k->size[1] &&
          x->runs == 1 && y->runs == 1 && x->run[0].global == y->run[0].global && x->valid == x->local &&
          y->valid == y->local;
