@@ -1,5 +1,5 @@
 // tier 1; rooms recipe setup compile
-// What recipes say of attention: run.deterministic, which gradients get kernels with the same bits in each run;
+// Attributes of attention by the recipe: run.deterministic, which gradients get kernels with the same bits in each run;
 // data.document_mask, whether all of a sample is one document.
 #include <setjmp.h>
 #include <stdarg.h>

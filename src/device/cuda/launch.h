@@ -41,7 +41,7 @@ MaskArguments launch_mask(const Launch *l, double probability, uint64_t stream, 
 // Valid elements, where these come first; -1: they do not.
 int64_t launch_valid(const Operand *x);
 
-// Operands of an update of so many states, without outputs where the call has none; and of MUON_MOMENTUM.
+// Operands of an update with this number of states, without outputs where the call has none; and of MUON_MOMENTUM.
 void launch_update_operands(Launch *l, OptimizerArguments *a, int states);
 void launch_momentum_operands(Launch *l, OptimizerArguments *a);
 

@@ -1,5 +1,4 @@
-// What updates of a parameter of one dtype have in common, as op/adamw.c, op/sgd.c, op/lion.c and op/muon.c define
-// them: an element of each.
+// Updates of one element of a parameter of one dtype, as op/adamw.c, op/sgd.c, op/lion.c and op/muon.c define them.
 
 // Of split weights (base/dtype.h) w is the upper half.
 INLINE REAL NAME(weight)(const OptimizerArguments *a, int64_t i) {
@@ -22,8 +21,7 @@ INLINE void NAME(put_weight)(const OptimizerArguments *a, int64_t i, REAL w) {
   if (a->copy.data) PUT(a->copy, i, WIDEN(stored));
 }
 
-// What is the same for all elements of a step. beta1, beta2: of MUON_MOMENTUM its momentum; root: of the second
-// moment's correction.
+// Numbers of a step, the same for all elements. root: of the second moment's correction.
 typedef struct NAME(Update) {
   REAL factor, rate, shrink, root, epsilon, decay, beta1, beta2, rest1, rest2;
   int skip;
