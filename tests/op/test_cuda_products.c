@@ -18,13 +18,15 @@ static char *library;
 static int on_card; // DRIVER_AS_EVER=1: a card's driver and library, which count no calls
 
 // Calls of the library's so far; 0: it is not loaded.
-static long long calls(void) {
+static long long counted(const char *name) {
   void *there = dlopen(library, RTLD_NOW | RTLD_NOLOAD);
-  const long long *count = there ? dlsym(there, "emulated_cublaslt") : NULL;
+  const long long *count = there ? dlsym(there, name) : NULL;
   long long n = count ? *count : 0;
   if (there) dlclose(there);
   return n;
 }
+static long long calls(void) { return counted("emulated_cublaslt"); }
+static long long functions(void) { return counted("emulated_cublaslt_functions"); } // of these with an activation
 
 // Products that the library has not: of nothing, of mixed dtypes, and with a bias in fp64.
 static int lacks(const OpCase *c) {
@@ -38,8 +40,20 @@ static int lacks(const OpCase *c) {
   return lacks;
 }
 
+// Of a product with an activation: both, which the library has not in fp64, of rows of an odd length beside a further
+// matrix, and but for one function.
+static int lacks_both(const OpCase *c) {
+  const MatmulActivationAttr *attr = op_case_call(c).attr;
+  const Operand *out = &c->output[0];
+  int has_before = attr->keeps || c->op == OP_MATMUL_ACTIVATION_GRAD;
+  return out->dtype == DTYPE_F64 || attr->kind != ACTIVATION_GELU_TANH ||
+         (has_before && out->size[out->rank - 1] % 8);
+}
+
+static int has_function(Op op) { return op == OP_MATMUL_ACTIVATION || op == OP_MATMUL_ACTIVATION_GRAD; }
+
 static int multiplies(Op op) {
-  return op == OP_MATMUL || op == OP_LOGITS || op == OP_LINEAR_CROSS_ENTROPY || op == OP_CROSS_ENTROPY_STATISTICS ||
+  return has_function(op) || op == OP_MATMUL || op == OP_LOGITS || op == OP_LINEAR_CROSS_ENTROPY || op == OP_CROSS_ENTROPY_STATISTICS ||
          op == OP_CROSS_ENTROPY_APPLY || op == OP_CROSS_ENTROPY_WEIGHT;
 }
 
@@ -62,13 +76,15 @@ static void check_case(KernelBench *b, const OpCase *whole, Dtype dtype, Variant
   if (kernel_bench_has(b, &slow, &kernel)) {
     op_case_copy(&slow, &fast);
     op_case_run(&slow);
-    long long before = calls();
+    long long before = calls(), before_functions = functions();
     run_case(b, &kernel, &fast, where);
     op_case_compare(&fast, &slow, where);
-    int by_library = calls() > before;
+    int by_library = calls() > before, both = functions() > before_functions;
     used[slow.op] += by_library;
     if (slow.op == OP_MATMUL && !on_card && by_library == lacks(&slow))
       fail_msg("%s: %s", where, by_library ? "the library makes what it lacks" : "the library does not make it");
+    if (has_function(slow.op) && !on_card && both == lacks_both(&slow))
+      fail_msg("%s: the library %s the activation", where, both ? "makes" : "does not make");
     op_case_free(&fast);
   }
   op_case_free(&slow);
@@ -126,7 +142,7 @@ static void all_products(void **state) {
 
 // A row of cases, "matmul nt" unless ROW names another, in fp32, whose result the test has seen; by_library: calls in
 // the call itself and in its trial.
-typedef struct One { const char *where; long long calls; } One;
+typedef struct One { const char *where; long long calls, functions; } One;
 static void run_one(void *with) {
   One *one = with;
   KernelBench b = {0};
@@ -140,9 +156,10 @@ static void run_one(void *with) {
   if (getenv("WITHOUT_ROOM")) b.room = 1000;
   assert_true(kernel_bench_has(&b, &fast, &kernel));
   for (int again = 0; again < 2; again++) {
-    long long before = calls();
+    long long before = calls(), before_functions = functions();
     run_case(&b, &kernel, &fast, one->where);
     one->calls = calls() - before;
+    one->functions = functions() - before_functions;
     op_case_compare(&fast, &whole, one->where);
   }
   kernel_bench_close(&b);
@@ -169,9 +186,9 @@ static void prints(const char *name, const char *variables, const char *expected
 }
 
 static void one(void **state) {
-  One x = {"alone", 0};
+  One x = {"alone", 0, 0};
   run_one(&x);
-  printf("its calls: %lld\n", x.calls);
+  printf("its calls: %lld\n", 10 * x.functions + x.calls); // 11: one, with an activation
 }
 
 // Its own kernel computes what the library gets wrong, refuses, or cannot make, and one note says so.
@@ -211,6 +228,25 @@ static void columns_of_logits(void **state) {
          "products of 64 × 19 of depth 135", 3);
 }
 
+// A product with its activation is one call. Where the library gets that wrong or refuses it, it makes the product, and
+// a kernel follows.
+static void activations(void **state) {
+  prints("one", "ROW='matmul_activation bias keeps'", "", 11);
+  prints("one", "ROW='matmul_activation bias'", "", 11);
+  prints("one", "ROW='matmul_activation_grad'", "", 11);
+  prints("one", "ROW='matmul_activation bias keeps odd columns'", "", 1);
+  prints("one", "ROW='matmul_activation silu'", "", 1);
+  prints("one", "ROW='matmul_activation bias keeps' PLAIT_EMULATED_BLAS_GELU=after",
+         "note: CUDA device 0: plait's own kernel follows products of 134 × 136 of depth 70 in fp32 with a bias, with "
+         "tanh-gelu: cuBLASLt's differ from it by",
+         1);
+  prints("one", "ROW='matmul_activation_grad' PLAIT_EMULATED_BLAS_GELU=refused",
+         "plait's own kernel follows products of 10 × 16 of depth 9 in fp32, with the slope of tanh-gelu: cuBLASLt "
+         "refuses them (CUBLAS_STATUS_NOT_SUPPORTED)",
+         1);
+  prints("one", "ROW='matmul_activation_grad' PLAIT_CUDA_OWN=matmul_activation_grad", "", 0);
+}
+
 int main(int count, char **words) {
   const char *folder = getenv("FOLDER") ? getenv("FOLDER") : ".";
   char *driver = xformat("%s/libemulated_cuda.so", folder), *libraries = xformat("/nowhere::%s/emulated", folder);
@@ -224,7 +260,7 @@ int main(int count, char **words) {
   const char *only = getenv("TEST_ONLY");
   const struct CMUnitTest alone[] = {cmocka_unit_test(one)},
                           all[] = {cmocka_unit_test(all_products), cmocka_unit_test(own_kernel_in_its_place),
-                          cmocka_unit_test(columns_of_logits)};
+                          cmocka_unit_test(columns_of_logits), cmocka_unit_test(activations)};
   const struct CMUnitTest card[] = {cmocka_unit_test(all_products)};
   if (on_card) return cmocka_run_group_tests(card, NULL, NULL);
   return only && !strcmp(only, "one") ? cmocka_run_group_tests(alone, NULL, NULL)
