@@ -153,7 +153,7 @@ static void set_before(int64_t offset, int64_t step) {
   blas->cublasLtMatmulDescSetAttribute(product, BLAS_IS_BEFORE, &before, sizeof before);
   blas->cublasLtMatmulDescSetAttribute(product, BLAS_IS_BEFORE_STEP, &step, sizeof step);
 }
-static float slope_at_a_half(void) { return 0.8673751f; } // tanh-gelu's, by hand
+static const float slope_at_a_half = 0.8673699f; // tanh-gelu's
 
 static void keeps_the_value_before(void) {
   float x[K * M], y[K * N], z[M * N], before[BEFORE_STEP * N];
@@ -190,7 +190,7 @@ static void multiplies_by_the_slope(void) {
   d->cuMemcpyDtoHAsync_v2(z, memory + D_AT, sizeof z, stream);
   if (d->cuStreamSynchronize(stream)) _exit(6);
   for (int i = 0; i < M * N; i++)
-    if (fabsf(z[i] - 8 * (i % M % 2 ? slope_at_a_half() : 0.5f)) > 1e-5f) _exit(7);
+    if (fabsf(z[i] - 8 * (i % M % 2 ? slope_at_a_half : 0.5f)) > 1e-5f) _exit(7);
   end();
 }
 
