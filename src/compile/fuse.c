@@ -1,7 +1,8 @@
 // fuse: joins nodes after partition. A node that makes a gradient adds it to its accumulator, stores it in its
 // Variable, or adds the other term of a sum. Products add their bias, and apply the activation that reads them or the
-// slope that their gradient is multiplied by. Norms add the terms of their input. Casts before a sum, identities, gathers that are sliced again and moves that nobody reads vanish. Sums of accumulators over
-// ranks are made in place. Updates write the Copies that BEGIN would cast.
+// slope that their gradient is multiplied by. Norms add the terms of their input. Casts before a sum, identities,
+// gathers that are sliced again and moves that nobody reads vanish. Sums of accumulators over ranks are made in place.
+// Updates write the Copies that BEGIN would cast.
 //
 //   y = identity x          readers of y read x                       replaced[y] = x
 //   V = identity x          the maker of x writes V                   made[x] = V

@@ -1,4 +1,4 @@
-// What MATMUL shares with ops that apply a function to a product.
+// Parts of MATMUL for ops that apply a function to a product.
 #pragma once
 #include "op/op.h"
 

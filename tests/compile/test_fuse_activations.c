@@ -38,8 +38,8 @@ static Graph *graph_with(Change change) {
   const ActivationAttr attr = {kind};
   const MatmulAttr back = {.kind = MATMUL_NN, .m = 2, .n = 1, .k = 1};
   g->region = REGION_MICRO;
-  int x = input(g, "x", 3, narrow, tokens), w = input(g, "w", 2, up, weight),
-      dy = input(g, "dy", 3, narrow, tokens), w2 = input(g, "w2", 2, (int64_t[]){8, 16}, (DimName[]){DIM_EMBED, DIM_FFN}),
+  int x = input(g, "x", 3, narrow, tokens), w = input(g, "w", 2, up, weight), dy = input(g, "dy", 3, narrow, tokens),
+      w2 = input(g, "w2", 2, (int64_t[]){8, 16}, (DimName[]){DIM_EMBED, DIM_FFN}),
       bias = graph_input(g, "bias", DTYPE_F32, shape_of(1, (int64_t[]){16}, (DimName[]){DIM_FFN}));
   int before = op_matmul(g, "up", x, w, 1);
   if (change != NO_BIAS) before = op_bias(g, "up.bias", before, bias);

@@ -53,8 +53,8 @@ static int lacks_both(const OpCase *c) {
 static int has_function(Op op) { return op == OP_MATMUL_ACTIVATION || op == OP_MATMUL_ACTIVATION_GRAD; }
 
 static int multiplies(Op op) {
-  return has_function(op) || op == OP_MATMUL || op == OP_LOGITS || op == OP_LINEAR_CROSS_ENTROPY || op == OP_CROSS_ENTROPY_STATISTICS ||
-         op == OP_CROSS_ENTROPY_APPLY || op == OP_CROSS_ENTROPY_WEIGHT;
+  return has_function(op) || op == OP_MATMUL || op == OP_LOGITS || op == OP_LINEAR_CROSS_ENTROPY ||
+         op == OP_CROSS_ENTROPY_STATISTICS || op == OP_CROSS_ENTROPY_APPLY || op == OP_CROSS_ENTROPY_WEIGHT;
 }
 
 static void open_bench(KernelBench *b) {

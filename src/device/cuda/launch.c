@@ -73,7 +73,7 @@ static int check_attention(CudaQueue *queue, const Bound *b, const KernelCall *c
   return 1;
 }
 
-// What the call asks for in the place of a product that was found wrong is tried next.
+// Where a product is found wrong, the call asks for another one in its place, which is tried next.
 static int check_products(CudaQueue *queue, const Bound *b, const KernelCall *call, char *memory, int64_t bytes) {
   int count = 0, tried = 1;
   while (tried) {

@@ -182,7 +182,7 @@ static void at_least(double *worst, double far) {
   if (far > *worst) *worst = far;
 }
 
-// What the library made of the operands, and of its function.
+// The largest difference of all outputs.
 static double worst_of_all(const Trial *t) {
   double worst = 0;
   if (t->key->function == PRODUCT_GELU_KEEPS)
@@ -279,8 +279,8 @@ static char *key_text(const ProductKey *k) {
   return xformat("%" PRId64 " x %" PRId64 " of depth %" PRId64 ", steps %" PRId64 " %" PRId64
                  ", transposed %d %d, %s to %s, bias %d, function %d, aligned %d %d %d %d",
                  k->rows, k->columns, k->depth, k->a_step, k->b_step, k->a_transposed, k->b_transposed,
-                 dtype_name((Dtype)k->dtype), dtype_name((Dtype)k->out), k->bias, k->function, k->a_aligned, k->b_aligned,
-                 k->out_aligned, k->bias_aligned);
+                 dtype_name((Dtype)k->dtype), dtype_name((Dtype)k->out), k->bias, k->function, k->a_aligned,
+                 k->b_aligned, k->out_aligned, k->bias_aligned);
 }
 
 static int read_dtype(const char *name, int32_t *dtype) {
@@ -300,8 +300,9 @@ static int read_key(const char *text, ProductKey *k) {
                  ", transposed %d %d, %15s to %15[^,], bias %d, function %d, aligned %d %d %d %d",
                  &k->rows, &k->columns, &k->depth, &k->a_step, &k->b_step, &k->a_transposed, &k->b_transposed, dtype,
                  out, &k->bias, &k->function, &k->a_aligned, &k->b_aligned, &k->out_aligned, &k->bias_aligned);
-  return n == 15 && k->function >= PRODUCT_ALONE && k->function <= PRODUCT_GELU_SLOPE && read_dtype(dtype, &k->dtype) && read_dtype(out, &k->out) && is_alignment(k->a_aligned) &&
-         is_alignment(k->b_aligned) && is_alignment(k->out_aligned) && is_alignment(k->bias_aligned);
+  return n == 15 && k->function >= PRODUCT_ALONE && k->function <= PRODUCT_GELU_SLOPE && read_dtype(dtype, &k->dtype) &&
+         read_dtype(out, &k->out) && is_alignment(k->a_aligned) && is_alignment(k->b_aligned) &&
+         is_alignment(k->out_aligned) && is_alignment(k->bias_aligned);
 }
 
 // "", or the algorithm and bytes of workspace.

@@ -144,8 +144,8 @@ typedef struct SliceArguments {
 // Scalars, all fp64 or absent.
 typedef struct ScalarArguments { Array x[3], y[3]; double value; int64_t n; } ScalarArguments;
 
-// What a library's product applies to its sums: tanh-gelu, of which it may store what it is applied to, too; or its
-// slope at what was stored.
+// A library's product may apply tanh-gelu to its sums, and store these too (KEEPS), or multiply them by the slope at
+// sums that were stored.
 typedef enum ProductFunction { PRODUCT_ALONE, PRODUCT_GELU, PRODUCT_GELU_KEEPS, PRODUCT_GELU_SLOPE } ProductFunction;
 // out[i, j] = Σ a[i, k] b[j, k] (+ added[i, j]) (+ bias[j]). before: as out; read by GELU_SLOPE, written by GELU_KEEPS.
 // plait's own kernel knows PRODUCT_ALONE only.
