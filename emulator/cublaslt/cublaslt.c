@@ -13,16 +13,16 @@
 #undef BLAS_ENTRY
 
 enum { MARK_HANDLE = 0x68616e64, MARK_PRODUCT = 0x70726f64, MARK_LAYOUT = 0x6c61796f, MARK_WISH = 0x77697368, DEAD = 0 };
-enum { ALGORITHMS = 3, WORKSPACE = 1 << 16, MOST_ALIGNED = 256, WORKSPACE_ALIGNED = 256 };
+enum { ALGORITHMS = 3, WORKSPACE = 1 << 16, MOST_ALIGNED = 256, WORKSPACE_ALIGNED = 256, BEFORE_ALIGNED = 16, BEFORE_MULTIPLE = 8 };
 
 struct BlasHandle_s { int mark; };
-struct BlasProduct_s { int mark; BlasCompute compute; BlasDtype scale; int32_t transposed[2]; uint32_t epilogue; const void *bias; };
+struct BlasProduct_s { int mark; BlasCompute compute; BlasDtype scale; int32_t transposed[2]; uint32_t epilogue; const void *bias, *before; int64_t before_step; };
 struct BlasLayout_s { int mark; BlasDtype dtype; uint64_t rows, columns; int64_t step; };
 struct BlasWish_s { int mark; uint64_t workspace; uint32_t reduction, aligned[4]; };
 
 // Calls that were put into a stream, for tests.
-extern long long emulated_cublaslt;
-long long emulated_cublaslt;
+extern long long emulated_cublaslt, emulated_cublaslt_functions; // the second: those with an activation
+long long emulated_cublaslt, emulated_cublaslt_functions;
 
 #define CHECK_MARK(x, value, what)                                                                                     \
   if (!(x) || (x)->mark != (value)) wrong(__func__, "%p is not a " what " that is alive", (const void *)(x))
@@ -46,6 +46,21 @@ static double milliseconds_of(uint64_t rows, uint64_t columns, uint64_t depth, u
   const char *variable = "PLAIT_EMULATED_BLAS_TAKES", *text = getenv(variable);
   double takes;
   return is_named(variable, rows, columns, depth, algorithm) && sscanf(text, "%*u %*u %*u %*u %lf", &takes) == 1 ? takes : 1;
+}
+
+// PLAIT_EMULATED_BLAS_GELU=refused: no product has an activation; =after: where the value before it belongs the value after it is stored.
+static int gelu_is(const char *word) {
+  const char *text = getenv("PLAIT_EMULATED_BLAS_GELU");
+  return text && !strcmp(text, word);
+}
+
+static int adds_bias(uint32_t epilogue) { return epilogue != BLAS_GELU_SLOPE && (epilogue & BLAS_ADDS_BIAS); }
+static int has_function(uint32_t epilogue) { return epilogue == BLAS_GELU_SLOPE || (epilogue & BLAS_GELU); }
+static int has_before(uint32_t epilogue) { return epilogue == BLAS_GELU_SLOPE || (epilogue & ~(uint32_t)BLAS_ADDS_BIAS) == BLAS_GELU_KEEPS; }
+
+static int is_epilogue(uint32_t epilogue) {
+  const uint32_t function = epilogue & ~(uint32_t)BLAS_ADDS_BIAS;
+  return epilogue == BLAS_ADDS_NOTHING || epilogue == BLAS_ADDS_BIAS || function == BLAS_GELU || function == BLAS_GELU_KEEPS || epilogue == BLAS_GELU_SLOPE;
 }
 
 // Descriptions ---------------------------------------------------------------------------------------------------------
@@ -91,9 +106,16 @@ BlasStatus cublasLtMatmulDescSetAttribute(BlasProduct product, BlasAttribute att
     if (*to != BLAS_AS_IT_IS && *to != BLAS_TRANSPOSED) wrong(__func__, "%d is not a transposition", (int)*to);
   } else if (attribute == BLAS_IS_EPILOGUE) {
     take(__func__, &product->epilogue, sizeof product->epilogue, value, bytes);
-    if (product->epilogue != BLAS_ADDS_NOTHING && product->epilogue != BLAS_ADDS_BIAS)
-      wrong(__func__, "the epilogue %u is not emulated", product->epilogue);
+    if (!is_epilogue(product->epilogue)) wrong(__func__, "the epilogue %u is not emulated", product->epilogue);
   } else if (attribute == BLAS_IS_BIAS) take(__func__, &product->bias, sizeof product->bias, value, bytes);
+  else if (attribute == BLAS_IS_BEFORE) {
+    take(__func__, &product->before, sizeof product->before, value, bytes);
+    if ((uintptr_t)product->before % BEFORE_ALIGNED) wrong(__func__, "the epilogue's matrix lies at %p", product->before);
+  } else if (attribute == BLAS_IS_BEFORE_STEP) {
+    take(__func__, &product->before_step, sizeof product->before_step, value, bytes);
+    if (product->before_step <= 0 || product->before_step % BEFORE_MULTIPLE)
+      wrong(__func__, "the leading dimension %lld of the epilogue's matrix is not a multiple of %d", (long long)product->before_step, BEFORE_MULTIPLE);
+  }
   else wrong(__func__, "the attribute %u is not emulated", attribute);
   return BLAS_OK;
 }
@@ -150,7 +172,7 @@ static uint64_t hash_of(BlasProduct p, BlasLayout a, BlasLayout b, BlasLayout c,
   uint64_t h = 14695981039346656037u;
   const BlasLayout layouts[] = {a, b, c, d};
 #define MIX(x) h = (h ^ (uint64_t)(x)) * 1099511628211u
-  MIX(p->compute), MIX(p->epilogue), MIX(p->transposed[0]), MIX(p->transposed[1]);
+  MIX(p->compute), MIX(p->epilogue), MIX(p->before_step), MIX(p->transposed[0]), MIX(p->transposed[1]);
   for (int i = 0; i < 4; i++) MIX(layouts[i]->dtype), MIX(layouts[i]->rows), MIX(layouts[i]->columns), MIX(layouts[i]->step);
 #undef MIX
   return h;
@@ -172,11 +194,16 @@ static void check_shapes(const char *call, BlasProduct p, BlasLayout a, BlasLayo
           (unsigned long long)d->rows, (unsigned long long)d->columns);
   if (c->rows != d->rows || c->columns != d->columns || c->dtype != d->dtype) wrong(call, "C and D are not alike");
   if (a->dtype != b->dtype) wrong(call, "A and B have two dtypes");
+  if (!has_before(p->epilogue)) return;
+  if (!p->before) wrong(call, "the epilogue has a further matrix, and there is none");
+  if (p->before_step < (int64_t)d->rows)
+    wrong(call, "the leading dimension %lld of the epilogue's matrix is less than the %llu rows of a column", (long long)p->before_step, (unsigned long long)d->rows);
 }
 
 static int is_supported(BlasProduct p, BlasLayout a, BlasLayout d) {
   if ((p->compute == BLAS_SUMS_F64) != (a->dtype == BLAS_F64)) return 0;
   if (a->dtype == BLAS_F64 && (d->dtype != BLAS_F64 || p->epilogue != BLAS_ADDS_NOTHING)) return 0;
+  if (has_function(p->epilogue) && (d->dtype != a->dtype || gelu_is("refused"))) return 0;
   return d->dtype == a->dtype || (d->dtype == BLAS_F32 && a->dtype != BLAS_F64);
 }
 
@@ -197,7 +224,7 @@ BlasStatus cublasLtMatmulAlgoGetHeuristic(BlasHandle handle, BlasProduct product
   if (!is_supported(product, a, d) || wish->workspace < WORKSPACE || is_named("PLAIT_EMULATED_BLAS_REFUSES", d->columns, d->rows, depth, ALGORITHMS))
     return BLAS_UNSUPPORTED;
   Proposed what = {.call = hash_of(product, a, b, c, d), .workspace = WORKSPACE,
-                   .bias_aligned = product->epilogue == BLAS_ADDS_BIAS ? alignment_of(product->bias) : 1};
+                   .bias_aligned = adds_bias(product->epilogue) ? alignment_of(product->bias) : 1};
   memcpy(what.aligned, wish->aligned, sizeof what.aligned);
   for (; *count < most && *count < ALGORITHMS; ++*count) {
     what.number = (uint32_t)*count;
@@ -211,7 +238,7 @@ typedef struct Multiply {
   struct BlasProduct_s product;
   struct BlasLayout_s a, b, d;
   double alpha, beta;
-  int spoiled;
+  int spoiled, keeps_after;
   uint32_t algorithm;
 } Multiply;
 _Static_assert(sizeof(Multiply) <= sizeof((LibraryCall *)0)->arguments, "");
@@ -247,12 +274,27 @@ static double *widen(const char *at, const struct BlasLayout_s *x, int by_rows) 
   return y;
 }
 
-// Operands: A, B, C, D, the workspace, the bias.
+static double gelu_of(double x) { return 0.5 * x * (1 + tanh(sqrt(2 / 3.14159265358979323846) * (x + 0.044715 * x * x * x))); }
+static double gelu_slope_of(double x) {
+  const double root = sqrt(2 / 3.14159265358979323846), t = tanh(root * (x + 0.044715 * x * x * x));
+  return 0.5 * (1 + t) + 0.5 * x * (1 - t * t) * root * (1 + 3 * 0.044715 * x * x);
+}
+
+// The sum as D has it. before: the epilogue's matrix, or NULL.
+static double apply(const Multiply *m, double sum, char *before, uint64_t at) {
+  if (m->product.epilogue == BLAS_GELU_SLOPE) return sum * gelu_slope_of(load(before, m->d.dtype, at));
+  if (!has_function(m->product.epilogue)) return sum;
+  if (before) store(before, m->d.dtype, at, m->keeps_after ? gelu_of(sum) : sum);
+  return gelu_of(sum);
+}
+
+// Operands: A, B, C, D, the workspace, the bias, the epilogue's matrix.
 static void run(const LibraryCall *call) {
   const Multiply *m = (const Multiply *)(const void *)call->arguments;
   const int ta = m->product.transposed[0] == BLAS_TRANSPOSED, tb = m->product.transposed[1] == BLAS_TRANSPOSED;
   const uint64_t depth = ta ? m->a.rows : m->a.columns, rows = m->d.rows, columns = m->d.columns;
   double *a = widen(call->own[0], &m->a, !ta), *b = widen(call->own[1], &m->b, tb);
+  char *before = has_before(m->product.epilogue) ? call->own[call->operands - 1] : NULL;
   memset(call->own[4], 0xff, WORKSPACE); // nothing of anybody's is there
   for (uint64_t column = 0; column < columns; column++)
     for (uint64_t row = 0; row < rows; row++) {
@@ -264,7 +306,8 @@ static void run(const LibraryCall *call) {
       }
       sum *= m->alpha;
       if (m->beta != 0) sum += m->beta * load(call->own[2], m->d.dtype, at);
-      if (call->operands > 5) sum += load(call->own[5], m->d.dtype, row);
+      if (adds_bias(m->product.epilogue)) sum += load(call->own[5], m->d.dtype, row);
+      sum = apply(m, sum, before, column * (uint64_t)m->product.before_step + row);
       if (m->spoiled && column == columns - 1 && row == rows - 1) sum += 0.1 * (double)depth;
       store(call->own[3], m->d.dtype, at, sum);
     }
@@ -301,20 +344,27 @@ BlasStatus cublasLtMatmul(BlasHandle handle, BlasProduct product, const void *al
   const uint64_t depth = columns_of(a_layout, product->transposed[0] == BLAS_TRANSPOSED);
   m.spoiled = is_named("PLAIT_EMULATED_BLAS_SPOILS", d_layout->columns, d_layout->rows, depth, what.number);
   m.algorithm = what.number;
+  m.keeps_after = gelu_is("after");
   call.milliseconds = milliseconds_of(d_layout->columns, d_layout->rows, depth, what.number);
   call.operand[0] = operand_of(__func__, "A", a, a_layout, what.aligned[0], CUDA_READS);
   call.operand[1] = operand_of(__func__, "B", b, b_layout, what.aligned[1], CUDA_READS);
   call.operand[2] = operand_of(__func__, "C", c, c_layout, what.aligned[2], CUDA_READS);
   call.operand[3] = operand_of(__func__, "D", d, d_layout, what.aligned[3], CUDA_WRITES);
   call.operand[4] = (CudaOperand){"the workspace", (CudaPointer)(uintptr_t)workspace, bytes, CUDA_WRITES};
-  if (product->epilogue == BLAS_ADDS_BIAS) {
+  if (adds_bias(product->epilogue)) {
     const struct BlasLayout_s vector = {MARK_LAYOUT, d_layout->dtype, d_layout->rows, 1, (int64_t)d_layout->rows};
     if (!product->bias) wrong(__func__, "the epilogue adds a bias, and there is none");
     call.operand[call.operands++] = operand_of(__func__, "the bias", product->bias, (BlasLayout)(uintptr_t)&vector, what.bias_aligned, CUDA_READS);
+  }
+  if (has_before(product->epilogue)) {
+    const struct BlasLayout_s matrix = {MARK_LAYOUT, d_layout->dtype, d_layout->rows, d_layout->columns, product->before_step};
+    call.operand[call.operands++] = operand_of(__func__, "the epilogue's matrix", product->before, (BlasLayout)(uintptr_t)&matrix, BEFORE_ALIGNED,
+                                               product->epilogue == BLAS_GELU_SLOPE ? CUDA_READS : CUDA_WRITES);
   }
   for (int i = 0; i < call.operands; i++)
     if (i != 3 && !(i == 2 && c == d)) check_apart(__func__, &call.operand[i], &call.operand[3]);
   memcpy(call.arguments, &m, sizeof m);
   emulated_cublaslt++;
+  emulated_cublaslt_functions += has_function(product->epilogue);
   return emulated_library_call(__func__, stream, &call) ? BLAS_BAD_VALUE : BLAS_OK;
 }

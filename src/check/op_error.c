@@ -8,7 +8,9 @@ static double reduction(Op op, const Operand *input, const Operand *output) {
   const Operand *a = &input[0], *b = &input[1];
   double n = (double)operand_elements(a);
   switch (op) {
-  case OP_MATMUL: return sqrt(n * (double)operand_elements(b) / (double)operand_elements(&output[0]));
+  case OP_MATMUL:
+  case OP_MATMUL_ACTIVATION:
+  case OP_MATMUL_ACTIVATION_GRAD: return sqrt(n * (double)operand_elements(b) / (double)operand_elements(&output[0]));
   case OP_ATTENTION:
   case OP_ATTENTION_GRAD: return (double)(a->size[1] * a->size[3] + a->size[4]);
   case OP_LOGITS: return (double)(b->size[0] + b->size[1]);

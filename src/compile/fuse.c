@@ -1,12 +1,15 @@
 // fuse: joins nodes after partition. A node that makes a gradient adds it to its accumulator, stores it in its
-// Variable, or adds the other term of a sum. Products add their bias, and norms add the terms of their input. Casts
-// before a sum, identities, gathers that are sliced again and moves that nobody reads vanish. Sums of accumulators over
-// ranks are made in place. Updates write the Copies that BEGIN would cast.
+// Variable, or adds the other term of a sum. Products add their bias, and apply the activation that reads them or the
+// slope that their gradient is multiplied by. Norms add the terms of their input. Casts before a sum, identities,
+// gathers that are sliced again and moves that nobody reads vanish. Sums of accumulators over ranks are made in place.
+// Updates write the Copies that BEGIN would cast.
 //
 //   y = identity x          readers of y read x                       replaced[y] = x
 //   V = identity x          the maker of x writes V                   made[x] = V
 //   V = accumulate V, x     the maker of x reads V too and writes it  join[maker] = {V, V'} (x may be rounded before)
 //   y = bias x, b       the maker of x reads b too and makes y    join[maker] = {b, y}
+//   y = activation x    the maker of x makes y, and x where others read it     applied[maker] = the activation
+//   dx = slope x, dy    the maker of dy reads x too and makes dx               applied[maker] = the slope
 //   y = add x0, x1, x2  the maker of x1 reads x0 too, and that of x2 reads x1, and makes y
 //                                                                 join[maker of x1] = {x0, x1}, join[of x2] = {x1, y}
 //   y = add x0, x1      the first norm that reads y reads x0 and x1, and makes y too
@@ -36,6 +39,7 @@ typedef struct Fuse {
   int *made;     // per tensor: the tensor that its maker makes instead
   int *dropped;  // per node
   Join *join;    // per node
+  int *applied;  // per node: the node that it applies to what it gives, or -1
   int *writer;   // per (Variable, storage or Copy, region): 1 + its last writer, or 0
   int *update;    // per Variable: 1 + the node that writes its storage, after all readers of a Copy; 0: none does
   int streams;    // steps overlap
@@ -118,6 +122,44 @@ static void join_bias(Fuse *f, int id) {
   if (k < 0 || m.output[k] != n->input[0]) return;
   f->join[x->producer] = (Join){.added = n->input[1], .gives = n->output[0], .kind = JOIN_BIAS};
   f->dropped[id] = 1;
+}
+
+// The node that makes a tensor as the nodes are joined so far; -1: none.
+static int maker_of(const Fuse *f, int tensor) {
+  int producer = graph_tensor(f->g, tensor)->producer;
+  if (producer < 0 || !f->dropped[producer]) return producer;
+  const Node *bias = &f->g->node.data[producer];
+  producer = node_is(bias, ROLE_BIAS) ? graph_tensor(f->g, bias->input[0])->producer : -1;
+  return producer >= 0 && f->join[producer].added >= 0 && f->join[producer].gives == tensor ? producer : -1;
+}
+
+// Whether nothing that computes stands between two nodes: what the second makes lives no longer if the first makes it.
+static int are_neighbours(const Fuse *f, int first, int second) {
+  for (int i = first + 1; i < second; i++)
+    if (!f->dropped[i] && node_has_kernel(&f->g->node.data[i])) return 0;
+  return 1;
+}
+
+// A product → what reads it right after: an activation, or the product of its slope and a gradient.
+static void join_applied(Fuse *f, int id) {
+  const Node *n = &f->g->node.data[id];
+  if (!(f->fuses & DEVICE_FUSES_ACTIVATION) || f->dropped[id] || n->noutput != 1 || bound(f->g, n->output[0])) return;
+  for (int k = 0; k < n->ninput; k++) {
+    const int x = n->input[k], maker = x < 0 || bound(f->g, x) ? -1 : maker_of(f, x);
+    if (maker < 0 || !op_def(f->g->node.data[maker].op)->apply || !are_neighbours(f, maker, id)) continue;
+    Node m = f->g->node.data[maker];
+    if (m.noutput != 1 || f->applied[maker] >= 0 || f->copy[maker] >= 0 || m.region != n->region ||
+        m.phase != n->phase || m.stage != n->stage)
+      continue;
+    if (f->join[maker].added >= 0 && f->join[maker].kind != JOIN_BIAS) continue;
+    int early = 1; // all else that it reads is there before
+    for (int j = 0; j < n->ninput; j++)
+      early &= j == k || (n->input[j] >= 0 && graph_tensor(f->g, n->input[j])->producer < maker);
+    if (!early || !op_def(m.op)->apply(&m, n, f->readers[x] > 1)) continue;
+    f->applied[maker] = id;
+    f->dropped[id] = 1;
+    return;
+  }
 }
 
 // Whether the maker of a term of a sum can add it to the term before, of which it then makes the sum: nobody but the
@@ -330,24 +372,39 @@ static int emit(Fuse *f, Graph *h, const Node *n) {
   return id;
 }
 
-// The node with what it adds as a further input, and what it gives then in place of its own output.
+static void add_joined(const Fuse *f, const Join *join, Node *both) {
+  const OpDef *op = op_def(both->op);
+  both->input[both->ninput++] = join->added;
+  if (join->kind == JOIN_ADD_FIRST) {
+    op->add_first(both);
+    both->input[0] = join->first;
+    both->output[both->noutput++] = join->gives;
+  } else {
+    int k = join->kind == JOIN_BIAS ? op->bias(both, graph_tensor(f->g, join->added)->shape.rank)
+                                    : op->accumulate(both);
+    both->output[k] = join->gives;
+  }
+}
+
+static void add_applied(const Fuse *f, const Node *function, Node *both) {
+  const int x = both->output[0], keeps = f->readers[x] > 1;
+  op_def(both->op)->apply(both, function, keeps);
+  for (int k = 0; k < function->ninput; k++)
+    if (function->input[k] != x) both->input[both->ninput++] = function->input[k];
+  both->output[0] = function->output[0];
+  if (FAULT(applied_product_is_not_kept, keeps, 0)) both->output[both->noutput++] = x;
+}
+
+// The node with what it adds and what it applies, whose other inputs it reads, too, and what it gives then.
 static void emit_joined(Fuse *f, Graph *h, const Node *n) {
-  Join join = f->join[n->id];
   Node both = *n;
-  both.input = arena_array(&h->arena, int, n->ninput + 1);
+  const int applied = f->applied[n->id];
+  both.input = arena_array(&h->arena, int, n->ninput + 1 + (applied < 0 ? 0 : f->g->node.data[applied].ninput));
   memcpy(both.input, n->input, sizeof(int) * (size_t)n->ninput);
-  both.input[both.ninput++] = join.added;
   both.output = arena_array(&h->arena, int, n->noutput + 1);
   memcpy(both.output, n->output, sizeof(int) * (size_t)n->noutput);
-  if (join.kind == JOIN_ADD_FIRST) {
-    op_def(n->op)->add_first(&both);
-    both.input[0] = join.first;
-    both.output[both.noutput++] = join.gives;
-  } else {
-    int k = join.kind == JOIN_BIAS ? op_def(n->op)->bias(&both, graph_tensor(f->g, join.added)->shape.rank)
-                                   : op_def(n->op)->accumulate(&both);
-    both.output[k] = join.gives;
-  }
+  if (f->join[n->id].added >= 0) add_joined(f, &f->join[n->id], &both);
+  if (applied >= 0) add_applied(f, &f->g->node.data[applied], &both);
   emit(f, h, &both);
 }
 
@@ -389,10 +446,11 @@ int pass_fuse(Graph **graph, const CompileOptions *o, Error *error) {
   f.made = xcalloc((size_t)g->tensor.count, sizeof(int));
   f.dropped = xcalloc((size_t)g->node.count, sizeof(int));
   f.join = xcalloc((size_t)g->node.count, sizeof *f.join);
+  f.applied = xcalloc((size_t)g->node.count, sizeof(int));
   f.copy = xcalloc((size_t)g->node.count, sizeof(int));
   f.refreshes = xcalloc((size_t)g->node.count, sizeof(int));
   for (int i = 0; i < g->tensor.count; i++) f.replaced[i] = f.made[i] = i;
-  for (int i = 0; i < g->node.count; i++) f.join[i].added = f.copy[i] = -1;
+  for (int i = 0; i < g->node.count; i++) f.join[i].added = f.applied[i] = f.copy[i] = -1;
   for (int i = 0; i < g->node.count; i++)
     for (int k = 0; k < g->node.data[i].ninput; k++)
       if (g->node.data[i].input[k] >= 0) f.readers[g->node.data[i].input[k]]++;
@@ -409,6 +467,7 @@ int pass_fuse(Graph **graph, const CompileOptions *o, Error *error) {
     join_accumulate(&f, i);
     join_cast(&f, i);
     join_bias(&f, i);
+    join_applied(&f, i);
     join_sum(&f, i);
     join_norm(&f, i);
     join_copy(&f, i);
@@ -419,7 +478,7 @@ int pass_fuse(Graph **graph, const CompileOptions *o, Error *error) {
   for (int i = 0; i < h->tensor.count; i++)
     if (tensor_is_compact(&h->tensor.data[i])) h->tensor.data[i].mask = taken(&f, h->tensor.data[i].mask);
   for (int i = 0; i < g->node.count; i++)
-    if (f.join[i].added >= 0) emit_joined(&f, h, &g->node.data[i]);
+    if (f.join[i].added >= 0 || f.applied[i] >= 0) emit_joined(&f, h, &g->node.data[i]);
     else if (f.copy[i] >= 0) emit_copying(&f, h, &g->node.data[i]);
     else if (!f.dropped[i]) h->node.data[emit(&f, h, &g->node.data[i])].refreshes = f.refreshes[i];
   free(f.readers);
@@ -427,6 +486,7 @@ int pass_fuse(Graph **graph, const CompileOptions *o, Error *error) {
   free(f.made);
   free(f.dropped);
   free(f.join);
+  free(f.applied);
   free(f.copy);
   free(f.refreshes);
   free(f.writer);

@@ -35,14 +35,15 @@ typedef struct DeviceSpace {
   int64_t alignment; // bytes; of every tensor
 } DeviceSpace;
 
-// Work that kernels can take over from a neighbour, for pass fuse: sums, and Copies.
+// Work that kernels can take over from a neighbour, for pass fuse: sums, Copies, and activations.
 enum {
   DEVICE_FUSES_ACCUMULATE = 1, // into Variables
   DEVICE_FUSES_BIAS = 2,
   DEVICE_FUSES_NARROW_ACCUMULATE = 4,
   DEVICE_FUSES_SUM = 8,      // of what several nodes make: each adds to what the one before has made
   DEVICE_FUSES_NORM_SUM = 16, // of two tensors, which a norm reads
-  DEVICE_FUSES_COPY = 32      // an update writes the Copy of what it updates
+  DEVICE_FUSES_COPY = 32,     // an update writes the Copy of what it updates
+  DEVICE_FUSES_ACTIVATION = 64 // a product applies an activation, or multiplies by its slope
 };
 
 enum { DEVICE_OPTIONAL_OPERANDS = 3 };

@@ -14,6 +14,9 @@ typedef struct MatmulAttr {
                            // dx = c + dy w; by fuse
   int32_t bias;            // NT only: a third input (n…) is added to every row; by fuse
 } MatmulAttr;
+// MATMUL_ACTIVATION, MATMUL_ACTIVATION_GRAD: the product, and the ActivationKind. keeps: a second output, the product
+// before its activation
+typedef struct MatmulActivationAttr { MatmulAttr product; int32_t kind, keeps; } MatmulActivationAttr;
 
 // Letters 0 … 25 of the dims of the inputs (0 and 1; rank[1] is 0 where there is one) and of the output (2). size, dim:
 // of the output's dims that no input has. wide: the gradient of a parameter

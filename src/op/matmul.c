@@ -1,6 +1,7 @@
 // MATMUL: y = x wᵀ with groups of dims, and its two gradients, all one op of three kinds.
 #include "base/fault.h"
 #include "op/build.h"
+#include "op/matmul.h"
 
 // The three groups of dims and where they lie: operand 0 is (a…, b…), operand 1 (c…, d…), the output (e…, f…).
 typedef struct Groups { int a, b, c, d; int first[2], second[2]; } Groups; // output groups: {operand, half}
@@ -72,7 +73,7 @@ static void gradient(Graph *g, int id, const int *doutput, int *dinput) {
   dinput[0] = append_kind(g, &node, "dx", kind == MATMUL_NT ? MATMUL_NN : MATMUL_NT, dy, node.input[1]);
 }
 
-static void rule(const Graph *g, const Node *node, char *text, size_t size) {
+void matmul_rule(const Graph *g, const Node *node, int is_linear, char *text, size_t size) {
   const MatmulAttr *attr = node_attr(node, MatmulAttr);
   const Shape *x = &graph_tensor(g, node->input[0])->shape, *w = &graph_tensor(g, node->input[1])->shape;
   char group[3][RULE_LETTERS] = {"", "", ""}; // letters of m, n, k
@@ -92,14 +93,19 @@ static void rule(const Graph *g, const Node *node, char *text, size_t size) {
     snprintf(side[operand], sizeof side[operand], "%s%s", group[of[0]], group[of[1]]);
   }
   char clauses[32] = "; linear 0 1";
-  if (attr->accumulate ||
-      attr->bias) { // would be added once a rank; `fuse` makes these after partition, where that is right
+  if (!is_linear) { // would be added once a rank; `fuse` makes these after partition, where that is right
     int at = snprintf(clauses, sizeof clauses, "; whole"), contracted[] = {2, 1, 0}; // groups, by kind
     for (const char *m = group[contracted[attr->kind]]; *m; m++)
       at += snprintf(clauses + at, sizeof clauses - (size_t)at, " %c", *m);
   }
   const char *third = attr->bias ? group[1] : side[2];
-  op_rule(text, size, (const char *[]){side[0], side[1], third}, node->ninput, (const char *[]){side[2]}, 1, clauses);
+  op_rule(text, size, (const char *[]){side[0], side[1], third}, node->ninput, (const char *[]){side[2], side[2]},
+          node->noutput, clauses);
+}
+
+static void rule(const Graph *g, const Node *node, char *text, size_t size) {
+  const MatmulAttr *attr = node_attr(node, MatmulAttr);
+  matmul_rule(g, node, !attr->accumulate && !attr->bias, text, size);
 }
 
 // Rows, columns and depth of the product that the kind means, and the strides of its operands.
@@ -151,8 +157,22 @@ static int bias(Node *node, int dims) {
   return 0;
 }
 
+// tanh-gelu after a product, and its slope times one that is a gradient: libraries have no other.
+static int apply(Node *node, const Node *function, int keeps) {
+  const MatmulAttr *attr = node_attr(node, MatmulAttr);
+  const int is_slope = function->op == OP_ACTIVATION_GRAD;
+  if (function->op != OP_ACTIVATION && !is_slope) return 0;
+  const int kind = node_attr(function, ActivationAttr)->kind;
+  if (FAULT(any_activation_is_applied, kind != ACTIVATION_GELU_TANH, 0) || attr->accumulate) return 0;
+  if (is_slope ? attr->kind != MATMUL_NN || keeps : attr->kind != MATMUL_NT) return 0;
+  const MatmulActivationAttr both = {.product = *attr, .kind = kind, .keeps = keeps};
+  *node_attr(node, MatmulActivationAttr) = both;
+  node->op = is_slope ? OP_MATMUL_ACTIVATION_GRAD : OP_MATMUL_ACTIVATION;
+  return 1;
+}
+
 // An accumulator is an input and the output, and so is read and written.
-static void work_of(const Operand *input, const Operand *output, const void *attr, OpWork *work) {
+void matmul_work(const Operand *input, const Operand *output, const void *attr, OpWork *work) {
   const MatmulAttr *a = attr;
   Product p = product_of(input, a);
   double m = (double)p.rows, n = (double)p.columns, k = (double)p.depth;
@@ -175,7 +195,7 @@ const OpDef op_def_matmul = {
     .gradient = gradient,
     .rule = rule,
     .reference = reference,
-    .work = work_of,
+    .work = matmul_work,
     .expensive = 1,
     .widens_weight = 1,
     .panels = panels,
@@ -183,6 +203,7 @@ const OpDef op_def_matmul = {
     .accumulated = accumulated,
     .accumulates_narrow = 1,
     .bias = bias,
+    .apply = apply,
     .defers_sum = 1,
     .role = ROLE_PRODUCT,
 };

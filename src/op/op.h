@@ -206,6 +206,10 @@ typedef struct OpDef {
   // Turns a node into one that adds a further, last input of `dims` dims to one of its outputs as BIAS does. Returns
   // that output, or -1 when it cannot. For `fuse`. NULL: never.
   int (*bias)(Node *node, int dims);
+  // Turns a node into one that applies `function`, a node that reads its output, to each element of that: what it gives
+  // comes first then, and what else it reads is a further, last input. keeps: others read the node's own output, which
+  // becomes a further output. Returns 0 when it cannot. For `fuse`. NULL: never.
+  int (*apply)(Node *node, const Node *function, int keeps);
   // Turns a node into one that first adds a further, last input to input 0, and gives their sum as a further, last
   // output. For `fuse`. NULL: never.
   void (*add_first)(Node *node);

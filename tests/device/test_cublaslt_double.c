@@ -8,6 +8,7 @@
 #include "device/cuda/library.h"
 #include "tier.h"
 #include "wrong_calls.h"
+#include <math.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -144,6 +145,66 @@ static void bias_in_fp64(void) { // which it lacks, as the real one does
   end();
 }
 
+
+// Columns of D's six rows, with what is written between them left alone.
+enum { BEFORE_AT = 3072, BEFORE_STEP = 8 };
+static void set_before(int64_t offset, int64_t step) {
+  void *before = at(offset);
+  blas->cublasLtMatmulDescSetAttribute(product, BLAS_IS_BEFORE, &before, sizeof before);
+  blas->cublasLtMatmulDescSetAttribute(product, BLAS_IS_BEFORE_STEP, &step, sizeof step);
+}
+static const float slope_at_a_half = 0.8673699f; // tanh-gelu's
+
+static void keeps_the_value_before(void) {
+  float x[K * M], y[K * N], z[M * N], before[BEFORE_STEP * N];
+  for (int i = 0; i < K * M; i++) x[i] = (float)(i % 5 - 2) / 4;
+  for (int i = 0; i < K * N; i++) y[i] = (float)(i % 7 - 3) / 2;
+  d->cuMemcpyHtoDAsync_v2(memory + A_AT, x, sizeof x, stream);
+  d->cuMemcpyHtoDAsync_v2(memory + B_AT, y, sizeof y, stream);
+  set_int(BLAS_IS_EPILOGUE, BLAS_GELU_KEEPS), set_before(BEFORE_AT, BEFORE_STEP);
+  if (propose() || multiply_at(A_AT, B_AT, D_AT)) _exit(5);
+  d->cuMemcpyDtoHAsync_v2(z, memory + D_AT, sizeof z, stream);
+  d->cuMemcpyDtoHAsync_v2(before, memory + BEFORE_AT, sizeof before - 2 * sizeof(float), stream);
+  if (d->cuStreamSynchronize(stream)) _exit(6);
+  for (int column = 0; column < N; column++)
+    for (int row = 0; row < M; row++) {
+      float sum = 0;
+      for (int k = 0; k < K; k++) sum += x[row * K + k] * y[column * K + k];
+      const float gelu = 0.5f * sum * (1 + tanhf(0.79788456f * (sum + 0.044715f * sum * sum * sum)));
+      if (before[column * BEFORE_STEP + row] != sum) _exit(7);
+      if (fabsf(z[column * M + row] - gelu) > 1e-6f) _exit(9);
+    }
+  end();
+}
+
+static void multiplies_by_the_slope(void) {
+  float x[K * M], y[K * N], z[M * N], before[BEFORE_STEP * N];
+  for (int i = 0; i < K * M; i++) x[i] = 1;
+  for (int i = 0; i < K * N; i++) y[i] = 2;
+  for (int i = 0; i < BEFORE_STEP * N; i++) before[i] = i % 2 ? 0.5f : 0;
+  d->cuMemcpyHtoDAsync_v2(memory + A_AT, x, sizeof x, stream);
+  d->cuMemcpyHtoDAsync_v2(memory + B_AT, y, sizeof y, stream);
+  d->cuMemcpyHtoDAsync_v2(memory + BEFORE_AT, before, sizeof before, stream);
+  set_int(BLAS_IS_EPILOGUE, BLAS_GELU_SLOPE), set_before(BEFORE_AT, BEFORE_STEP);
+  if (propose() || multiply_at(A_AT, B_AT, D_AT)) _exit(5);
+  d->cuMemcpyDtoHAsync_v2(z, memory + D_AT, sizeof z, stream);
+  if (d->cuStreamSynchronize(stream)) _exit(6);
+  for (int i = 0; i < M * N; i++)
+    if (fabsf(z[i] - 8 * (i % M % 2 ? slope_at_a_half : 0.5f)) > 1e-5f) _exit(7);
+  end();
+}
+
+static void no_matrix_of_the_epilogue(void) { set_int(BLAS_IS_EPILOGUE, BLAS_GELU_KEEPS), propose(); }
+static void unaligned_before(void) { set_before(BEFORE_AT + 8, BEFORE_STEP); }
+static void odd_rows_before(void) { set_before(BEFORE_AT, M); }
+static void before_onto_d(void) {
+  set_int(BLAS_IS_EPILOGUE, BLAS_GELU_KEEPS), set_before(D_AT, BEFORE_STEP), propose(), multiply_at(A_AT, B_AT, D_AT);
+}
+static void another_function(void) {
+  set_int(BLAS_IS_EPILOGUE, BLAS_GELU), propose(), set_int(BLAS_IS_EPILOGUE, BLAS_ADDS_NOTHING);
+  multiply_at(A_AT, B_AT, D_AT);
+}
+
 static const struct { void (*body)(void); const char *sentence; } cases[] = { // "": all is well
     {all_well, ""},
     {short_step, "cublasLtMatrixLayoutCreate: the leading dimension 3 is less than the 4 rows of a column"},
@@ -167,6 +228,13 @@ static const struct { void (*body)(void); const char *sentence; } cases[] = { //
     {default_stream, "cublasLtMatmul: the stream is NULL"},
     {freed_early, "cuMemFree_v2: 131136 bytes are freed while a stream has not done what it does there"},
     {bias_in_fp64, ""},
+    {keeps_the_value_before, ""},
+    {multiplies_by_the_slope, ""},
+    {no_matrix_of_the_epilogue, "cublasLtMatmulAlgoGetHeuristic: the epilogue has a further matrix, and there is none"},
+    {unaligned_before, "cublasLtMatmulDescSetAttribute: the epilogue's matrix lies at"},
+    {odd_rows_before, "the leading dimension 6 of the epilogue's matrix is not a multiple of 8"},
+    {before_onto_d, "cublasLtMatmul: the epilogue's matrix lies in the memory of D"},
+    {another_function, "cublasLtMatmul: the algorithm was proposed for another product"},
 };
 
 static void each_mistake(void **state) {

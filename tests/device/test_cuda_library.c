@@ -38,6 +38,9 @@ static void needs_a_device(void **state) {
 static void takes_descriptions(void **state) {
   const int32_t transposed = BLAS_TRANSPOSED;
   const uint32_t epilogue = BLAS_ADDS_BIAS, reduction = BLAS_REDUCES_SUMS, aligned = 64;
+  const uint32_t functions[] = {BLAS_GELU, BLAS_GELU | BLAS_ADDS_BIAS, BLAS_GELU_KEEPS,
+                                BLAS_GELU_KEEPS | BLAS_ADDS_BIAS, BLAS_GELU_SLOPE};
+  const int64_t step = 64;
   const uint64_t workspace = 63 << 20;
   const void *bias = (void *)(uintptr_t)256;
   BlasProduct product;
@@ -54,6 +57,11 @@ static void takes_descriptions(void **state) {
     assert_int_equal(blas->cublasLtMatmulDescSetAttribute(product, BLAS_IS_EPILOGUE, &epilogue, sizeof epilogue),
                      BLAS_OK);
     assert_int_equal(blas->cublasLtMatmulDescSetAttribute(product, BLAS_IS_BIAS, &bias, sizeof bias), BLAS_OK);
+    assert_int_equal(blas->cublasLtMatmulDescSetAttribute(product, BLAS_IS_BEFORE, &bias, sizeof bias), BLAS_OK);
+    assert_int_equal(blas->cublasLtMatmulDescSetAttribute(product, BLAS_IS_BEFORE_STEP, &step, sizeof step), BLAS_OK);
+    for (int k = 0; k < 5; k++)
+      assert_int_equal(
+          blas->cublasLtMatmulDescSetAttribute(product, BLAS_IS_EPILOGUE, &functions[k], sizeof functions[k]), BLAS_OK);
     assert_int_not_equal(blas->cublasLtMatmulDescSetAttribute(product, BLAS_IS_EPILOGUE, &epilogue, 1), BLAS_OK);
     assert_int_equal(blas->cublasLtMatmulDescDestroy(product), BLAS_OK);
   }

@@ -12,6 +12,8 @@
 
 static char *library;             // its file
 static const char *library_count; // its variable that counts calls
+static const char *library_other; // another, of some of these; NULL: none
+static long long library_others;  // of the last call
 static int on_card;               // a card's driver and library, which count no calls
 
 // For main: words are the program's.
@@ -28,14 +30,15 @@ static inline void library_open(char **words, const char *file, const char *coun
   free(libraries);
 }
 
-// Calls of the library's so far; 0: it is not loaded.
-static inline long long library_calls(void) {
+// A variable of the library's that counts calls; 0: it is not loaded.
+static inline long long library_counted(const char *name) {
   void *there = dlopen(library, RTLD_NOW | RTLD_NOLOAD);
-  const long long *count = there ? dlsym(there, library_count) : NULL;
+  const long long *count = there ? dlsym(there, name) : NULL;
   long long n = count ? *count : 0;
   if (there) dlclose(there);
   return n;
 }
+static inline long long library_calls(void) { return library_counted(library_count); }
 
 static inline void library_bench(KernelBench *b) {
   Error error = {0};
@@ -45,14 +48,17 @@ static inline void library_bench(KernelBench *b) {
 // Calls of the library's in it. (A case that is new has a trial first.)
 static inline long long library_run(KernelBench *b, const DeviceKernel *kernel, OpCase *c, const char *where) {
   Error error = {0};
-  const long long before = library_calls();
+  const long long before = library_calls(), others = library_other ? library_counted(library_other) : 0;
   if (kernel_bench_run(b, kernel, c, 1, &error)) fail_msg("%s: %s", where, error.message);
+  library_others = library_other ? library_counted(library_other) - others : 0;
   return library_calls() - before;
 }
 
-// Compares a variant with the reference kernel. makes: 1: the library must make it; 0: it must not; -1: it may.
+// Compares a variant with the reference kernel. makes: 1: the library must make it; 0: it must not; -1: it may. also:
+// looks at library_others; NULL: nobody does.
 static inline void library_check(KernelBench *b, const OpCase *whole, Dtype dtype, Variant variant,
-                                 int (*makes)(const OpCase *), int used[OP_COUNT]) {
+                                 int (*makes)(const OpCase *), void (*also)(const OpCase *, const char *),
+                                 int used[OP_COUNT]) {
   OpCase slow, fast;
   DeviceKernel kernel;
   char where[160];
@@ -66,6 +72,7 @@ static inline void library_check(KernelBench *b, const OpCase *whole, Dtype dtyp
     used[slow.op] += by_library;
     if (must >= 0 && by_library != must)
       fail_msg("%s: %s", where, by_library ? "the library makes what it lacks" : "the library does not make it");
+    if (also && !on_card) also(&slow, where);
     op_case_free(&fast);
   }
   op_case_free(&slow);

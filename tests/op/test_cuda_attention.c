@@ -33,7 +33,7 @@ static void run_all(void *with) {
       OpCase whole;
       op_case_get(i, (Dtype)dtype, &whole);
       for (int variant = 0; variant < VARIANTS; variant++)
-        library_check(&b, &whole, (Dtype)dtype, (Variant)variant, has, used);
+        library_check(&b, &whole, (Dtype)dtype, (Variant)variant, has, NULL, used);
       op_case_free(&whole);
     }
   }

@@ -42,6 +42,8 @@ enum { PRODUCTS = 1, BYTES = 2 }; // counts products or attention; other bytes t
 
 static const struct { Op op; int own; } own_work[] = {
     {OP_MATMUL, PRODUCTS},
+    {OP_MATMUL_ACTIVATION, PRODUCTS},
+    {OP_MATMUL_ACTIVATION_GRAD, PRODUCTS},
     {OP_EINSUM, PRODUCTS},
     {OP_GROUPED, PRODUCTS},
     {OP_GROUPED_WEIGHT, PRODUCTS},

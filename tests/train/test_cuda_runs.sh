@@ -90,12 +90,17 @@ if [ "$tier" -gt 1 ]; then
   library 1e-5 llama-library $one model.config=llama.json precision=fp32
   library 1e-10 fp64-library $one model.config=llama.json precision=fp64
   library 1e-2 fp16-library $one precision=fp16
+  library 1e-5 gpt-fp32-library $one precision=fp32
   library 3e-2 zero-library parallel.zero=3 precision=bf16
   PLAIT_EMULATED_DEVICES=2 library 3e-2 tensor-library $one mesh.tp=2 precision=bf16 model.config=llama.json
   # a product that is wrong is plait's own instead, and the run is right
   PLAIT_EMULATED_BLAS_SPOILS='64 32 128' PLAIT_CUDA_LIBRARIES=$libraries kernels 3e-2 gpt-spoilt $one precision=bf16
   [ "$(grep -c "^note: CUDA device 0: plait's own kernel makes products of 64 × 32 of depth 128 in bf16.*differ from it" output)" -ge 1 ] ||
     fail "no note of the product that is wrong"
+  # and products with an activation, which a kernel follows then
+  PLAIT_EMULATED_BLAS_GELU=after PLAIT_CUDA_LIBRARIES=$libraries kernels 3e-2 gpt-after $one precision=bf16
+  [ "$(grep -c "^note: CUDA device 0: plait's own kernel follows products of .* in bf16 with a bias, with tanh-gelu: cuBLASLt's differ from it" output)" = 1 ] ||
+    fail "no note of the product with an activation that is wrong"
   # and attention, here of data whose samples are one document
   whole="$one model.config=llama.json precision=bf16 data.document_mask=false"
   library 3e-2 llama-whole $whole
@@ -119,6 +124,8 @@ if [ "$tier" -gt 1 ]; then
   # an op that is sent to the host computes there, and others do not
   PLAIT_CUDA_HOST=matmul,attention expect 0 'step +3/3' "$PLAIT" train recipe.yaml $short $one precision=fp32 model.config=llama.json run.backend=cuda run.dir=sent
   grep -qE 'run on the host.*: .*matmul in fp32' output && grep -qE 'run on the host.*: .*attention in fp32' output || fail "the note does not name what was sent to the host"
+  PLAIT_CUDA_HOST=matmul_activation,matmul_activation_grad kernels 1e-5 gpt-sent $one precision=fp32
+  grep -qE 'run on the host.*: .*matmul_activation in fp32' output || fail "the note does not name the product with an activation that was sent to the host"
   cp -r llama.kernels.1 moved.kernels
   expect 0 'resuming' "$PLAIT" train recipe.yaml schedule.steps=6 schedule.warmup=1 checkpoint.every=2 eval.every=3 $one precision=fp32 model.config=llama.json run.backend=cuda run.dir=moved.kernels
   for command in "eval llama.kernels.1 --data valid" "generate llama.kernels.1 --prompt ba --seed 3 --max-tokens 8"; do

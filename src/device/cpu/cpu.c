@@ -1,6 +1,7 @@
 // The CPU as a device: chooses a SIMD level at run time and looks kernels up in its table.
 #include "device/cpu/cpu.h"
 #include "base/clock.h"
+#include "device/cpu/activated.h"
 #include "device/cpu/copies.h"
 #include "device/cpu/fp16.h"
 #include "device/cpu/split.h"
@@ -113,6 +114,8 @@ static const KernelEntry *find_in(const KernelEntry *const table[5], Op op, Dtyp
 const KernelEntry *cpu_find(CpuLevel level, Op op, Dtype dtype) {
   for (const KernelEntry *e = cpu_copies; e->kernel && level != CPU_LEVELS; e++)
     if (e->op == op) return e;
+  const KernelEntry *activated = cpu_activated(level, op);
+  if (activated) return activated;
   switch (level) {
 #if defined(__x86_64__)
   case CPU_AVX2: return FIND(avx2, cpu_bf16_avx2);

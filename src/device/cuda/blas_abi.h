@@ -41,8 +41,13 @@ BLAS_STRUCTS
   BLAS_VALUE(BLAS_IS_B_TRANSPOSED, CUBLASLT_MATMUL_DESC_TRANSB, 4)                                                     \
   BLAS_VALUE(BLAS_IS_EPILOGUE, CUBLASLT_MATMUL_DESC_EPILOGUE, 7)                                                       \
   BLAS_VALUE(BLAS_IS_BIAS, CUBLASLT_MATMUL_DESC_BIAS_POINTER, 8)                                                       \
+  BLAS_VALUE(BLAS_IS_BEFORE, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, 11)                                            \
+  BLAS_VALUE(BLAS_IS_BEFORE_STEP, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, 12)                                            \
   BLAS_VALUE(BLAS_ADDS_NOTHING, CUBLASLT_EPILOGUE_DEFAULT, 1)                                                          \
   BLAS_VALUE(BLAS_ADDS_BIAS, CUBLASLT_EPILOGUE_BIAS, 4)                                                                \
+  BLAS_VALUE(BLAS_GELU, CUBLASLT_EPILOGUE_GELU, 32)                                                                    \
+  BLAS_VALUE(BLAS_GELU_KEEPS, CUBLASLT_EPILOGUE_GELU_AUX, 160)                                                         \
+  BLAS_VALUE(BLAS_GELU_SLOPE, CUBLASLT_EPILOGUE_DGELU, 192)                                                            \
   BLAS_VALUE(BLAS_IS_WORKSPACE, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, 1)                                           \
   BLAS_VALUE(BLAS_IS_REDUCTION, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, 3)                                         \
   BLAS_VALUE(BLAS_IS_A_ALIGNED, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, 5)                                         \

@@ -73,22 +73,32 @@ static int check_attention(CudaQueue *queue, const Bound *b, const KernelCall *c
   return 1;
 }
 
+// Where a product is found wrong, the call asks for another one in its place, which is tried next.
+static int check_products(CudaQueue *queue, const Bound *b, const KernelCall *call, char *memory, int64_t bytes) {
+  int count = 0, tried = 1;
+  while (tried) {
+    ProductKeys asked = {0};
+    Launch l = {.queue = queue, .call = call, .op = op_name(b->row->op), .dtype = b->dtype, .asked = &asked};
+    tried = 0;
+    b->row->launch(&l);
+    for (int i = 0; i < asked.list.count; i++) tried |= products_try(queue, &asked.list.data[i], memory, bytes);
+    count = asked.list.count;
+    vec_free(&asked.list);
+  }
+  return count;
+}
+
 int kernels_check(CudaQueue *queue, const DeviceBound *bound, const KernelCall *call, char *memory, int64_t bytes) {
   const Bound *b = bound->own;
   if (!b->row || b->own || !queue->instance->has_kernels || !b->row->fits(call, b->dtype)) return 0;
   if (attends(b->row)) return check_attention(queue, b, call, memory, bytes);
   if (!multiplies(b->row) || !products_ready(queue->instance)) return 0;
-  ProductKeys asked = {0};
   Operand *input = stand_ins(call->input, call->ninput), *output = stand_ins(call->output, call->noutput);
   KernelCall there = *call;
   there.input = input;
   there.output = output;
   there.workspace = (void *)((uintptr_t)1 << 40);
-  Launch l = {.queue = queue, .call = &there, .op = op_name(b->row->op), .dtype = b->dtype, .asked = &asked};
-  b->row->launch(&l);
-  for (int i = 0; i < asked.list.count; i++) products_try(queue, &asked.list.data[i], memory, bytes);
-  const int count = asked.list.count;
-  vec_free(&asked.list);
+  const int count = check_products(queue, b, &there, memory, bytes);
   free(input);
   free(output);
   return count;

@@ -30,14 +30,79 @@ static ProductArguments shape_of_product(const Operand *input, const MatmulAttr 
   return p;
 }
 
-void launch_matmul(Launch *l) {
+// Its operands are those of the launch.
+static ProductArguments product_of(Launch *l, const MatmulAttr *attr) {
   const KernelCall *call = l->call;
-  const MatmulAttr *attr = call->attr;
   ProductArguments a = shape_of_product(call->input, attr);
   a.a = launch_array(l, "a", &call->input[0], CUDA_READS);
   a.b = launch_array(l, "b", &call->input[1], CUDA_READS);
   if (call_adds(call, attr->accumulate)) a.added = launch_array(l, "added", &call->input[2], CUDA_READS);
   if (attr->bias) a.bias = launch_array(l, "bias", &call->input[2], CUDA_READS);
-  a.out = launch_array(l, "out", &call->output[0], CUDA_WRITES);
+  return a;
+}
+
+void launch_matmul(Launch *l) {
+  ProductArguments a = product_of(l, l->call->attr);
+  a.out = launch_array(l, "out", launch_output(l, 0), CUDA_WRITES);
   launch_product(l, &a);
+}
+
+// All is of the activation's dtype but a bias.
+int fits_activation(const KernelCall *call, Dtype dtype) {
+  const MatmulActivationAttr *attr = call->attr;
+  for (int k = 0; k < call->ninput; k++)
+    if (call->input[k].dtype != dtype && !(attr->product.bias && k == 2)) return 0;
+  return call->output[0].dtype == dtype;
+}
+
+// The library makes both, as far as is known. 0: it does not, and nothing was put into the queue.
+static int launch_with_function(Launch *l, const ProductArguments *a) {
+  ProductKey key;
+  if (((const MatmulActivationAttr *)l->call->attr)->kind != ACTIVATION_GELU_TANH) return 0;
+  if (!l->asked) return products_launch(l, a);
+  l->operands = 0;
+  if (!product_key(a, &key) || products_lack(l->queue->instance, &key)) return 0;
+  vec_push(&l->asked->list, key);
+  return 1;
+}
+
+static void launch_function(Launch *l, CudaKernel kernel, const Operand *x, const Operand *dy) {
+  const Operand *out = launch_output(l, 0);
+  ElementwiseArguments e = {.n = operand_elements(out), .count = dy ? 2 : 1,
+                            .kind = ((const MatmulActivationAttr *)l->call->attr)->kind};
+  e.x[0] = launch_operand(l, "x", x, CUDA_READS);
+  if (dy) e.x[1] = launch_operand(l, "dy", dy, CUDA_READS);
+  e.y = launch_operand(l, "out", out, CUDA_WRITES);
+  launch_over(l, kernel, e.n, 16 / (int64_t)dtype_size(l->dtype), &e);
+}
+
+void launch_matmul_activation(Launch *l) {
+  const MatmulActivationAttr *attr = l->call->attr;
+  const Operand *out = launch_output(l, 0), *before = attr->keeps ? launch_output(l, 1) : out;
+  ProductArguments a = product_of(l, &attr->product);
+  a.out = launch_array(l, "out", FAULT(product_keeps_the_value_after, out, before), CUDA_WRITES);
+  if (attr->keeps)
+    a.before = launch_array(l, "before", FAULT(product_keeps_the_value_after, before, out), CUDA_WRITES);
+  a.function = attr->keeps ? PRODUCT_GELU_KEEPS : PRODUCT_GELU;
+  if (launch_with_function(l, &a)) return;
+  l->operands = 0;
+  a = product_of(l, &attr->product);
+  a.out = launch_array(l, "before", before, CUDA_WRITES);
+  launch_product(l, &a);
+  launch_function(l, CUDA_KERNEL_activation, before, NULL);
+}
+
+void launch_matmul_activation_grad(Launch *l) {
+  const MatmulActivationAttr *attr = l->call->attr;
+  const Operand *x = launch_input(l, 2), *out = launch_output(l, 0);
+  ProductArguments a = product_of(l, &attr->product);
+  a.before = launch_array(l, "before", x, CUDA_READS);
+  a.out = launch_array(l, "out", out, CUDA_WRITES);
+  a.function = PRODUCT_GELU_SLOPE;
+  if (launch_with_function(l, &a)) return;
+  l->operands = 0;
+  a = product_of(l, &attr->product);
+  a.out = launch_array(l, "dy", out, CUDA_WRITES);
+  launch_product(l, &a);
+  launch_function(l, CUDA_KERNEL_activation_grad, x, out);
 }

@@ -24,6 +24,8 @@ struct CudaProducts {
   Vec(LibraryProduct) list;
 };
 
+// Whether it stores, or reads, what its function is applied to.
+static inline int has_before(const ProductKey *key) { return key->function >= PRODUCT_GELU_KEEPS; }
 LibraryProduct *product_find(CudaProducts *p, const ProductKey *key); // NULL: there is none
 void product_describe(const ProductKey *key, char *text, size_t size);
 // Says that plait's own kernel makes such products, and why.

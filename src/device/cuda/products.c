@@ -42,6 +42,15 @@ static int has_dtypes(const ProductArguments *a) {
          (!a->added.data || a->added.dtype == out) && (!a->bias.data || has_bias(a));
 }
 
+enum { BEFORE_COLUMNS = 8, BEFORE_ALIGNED = 16 }; // multiples, as the library takes them
+
+// Of its own dtype, and in rows that the library takes.
+static int has_function(const ProductArguments *a) {
+  const int reads = a->function == PRODUCT_GELU_SLOPE, keeps = reads || a->function == PRODUCT_GELU_KEEPS;
+  return a->a.dtype != DTYPE_F64 && a->out.dtype == a->a.dtype && !a->added.data && !(reads && a->bias.data) &&
+         (!keeps || (a->before.dtype == a->out.dtype && a->columns % BEFORE_COLUMNS == 0));
+}
+
 // How a matrix of (rows, depth) lies in memory; 0: as none does.
 static int find_order(int64_t rows, int64_t depth, int64_t row, int64_t step, int32_t *transposed, int64_t *pitch) {
   *transposed = !(step == 1 && row >= depth);
@@ -51,22 +60,27 @@ static int find_order(int64_t rows, int64_t depth, int64_t row, int64_t step, in
 
 int product_key(const ProductArguments *a, ProductKey *k) {
   *k = (ProductKey){.rows = a->rows, .columns = a->columns, .depth = a->depth, .dtype = a->a.dtype,
-                    .out = a->out.dtype, .bias = a->bias.data != NULL};
+                    .out = a->out.dtype, .bias = a->bias.data != NULL, .function = (int32_t)a->function};
   if (a->rows <= 0 || a->columns <= 0 || a->depth <= 0 || !has_dtypes(a)) return 0;
+  if (a->function && !has_function(a)) return 0;
   if (a->rows > INT32_MAX || a->columns > INT32_MAX || a->depth > INT32_MAX) return 0;
   if (!find_order(a->rows, a->depth, a->a_row, a->a_depth, &k->a_transposed, &k->a_step)) return 0;
   if (!find_order(a->columns, a->depth, a->b_column, a->b_depth, &k->b_transposed, &k->b_step)) return 0;
   k->a_aligned = alignment_of(a->a.data);
   k->b_aligned = alignment_of(a->b.data);
-  k->out_aligned = alignment_of((void *)((uintptr_t)a->out.data | (uintptr_t)a->added.data));
+  k->out_aligned =
+      alignment_of((void *)((uintptr_t)a->out.data | (uintptr_t)a->added.data | (uintptr_t)a->before.data));
+  if (has_before(k) && k->out_aligned < BEFORE_ALIGNED) return 0;
   k->bias_aligned = a->bias.data && a->bias.dtype == a->out.dtype ? alignment_of(a->bias.data) : MOST_ALIGNED;
   return 1;
 }
 
 void product_describe(const ProductKey *k, char *text, size_t size) {
-  snprintf(text, size, "%lld × %lld of depth %lld in %s%s%s%s", (long long)k->rows, (long long)k->columns,
+  static const char *const functions[] = {"", ", with tanh-gelu", ", with tanh-gelu", ", with the slope of tanh-gelu"};
+  snprintf(text, size, "%lld × %lld of depth %lld in %s%s%s%s%s", (long long)k->rows, (long long)k->columns,
            (long long)k->depth, dtype_name((Dtype)k->dtype), k->out == k->dtype ? "" : " into ",
-           k->out == k->dtype ? "" : dtype_name((Dtype)k->out), k->bias ? " with a bias" : "");
+           k->out == k->dtype ? "" : dtype_name((Dtype)k->out), k->bias ? " with a bias" : "",
+           functions[k->function]);
 }
 
 LibraryProduct *product_find(CudaProducts *p, const ProductKey *key) {
@@ -75,10 +89,21 @@ LibraryProduct *product_find(CudaProducts *p, const ProductKey *key) {
   return NULL;
 }
 
+int products_lack(const CudaInstance *c, const ProductKey *key) {
+  CudaProducts *p = c->products;
+  if (!p) return 1;
+  pthread_mutex_lock(&p->mutex);
+  const LibraryProduct *x = product_find(p, key);
+  const int lack = x && x->own;
+  pthread_mutex_unlock(&p->mutex);
+  return lack;
+}
+
 void product_note(const CudaInstance *c, const ProductKey *key, const char *text) {
-  char what[128];
+  char what[160];
   product_describe(key, what, sizeof what);
-  fprintf(stderr, "note: CUDA device %d: plait's own kernel makes products of %s: %s\n", c->number, what, text);
+  fprintf(stderr, "note: CUDA device %d: plait's own kernel %s products of %s: %s\n", c->number,
+          key->function ? "follows" : "makes", what, text);
 }
 
 // The library's calls ------------------------------------------------------------------------------------------------
@@ -108,13 +133,24 @@ static BlasStatus make_layouts(const CudaBlas *blas, LibraryProduct *x) {
   return status;
 }
 
+static uint32_t epilogue_of(const ProductKey *k) {
+  const uint32_t bias = k->bias ? BLAS_ADDS_BIAS : 0;
+  switch ((ProductFunction)k->function) {
+  case PRODUCT_GELU: return BLAS_GELU | bias;
+  case PRODUCT_GELU_KEEPS: return BLAS_GELU_KEEPS | bias;
+  case PRODUCT_GELU_SLOPE: return FAULT(library_forgets_the_slope, BLAS_GELU_SLOPE, BLAS_ADDS_NOTHING);
+  default: return bias ? bias : BLAS_ADDS_NOTHING;
+  }
+}
+
 static BlasStatus make_product(const CudaBlas *blas, LibraryProduct *x) {
   const ProductKey *k = &x->key;
   int is_f64 = k->dtype == DTYPE_F64;
   int32_t a = k->b_transposed ? BLAS_AS_IT_IS : BLAS_TRANSPOSED,
           b = FAULT(library_lacks_a_transposition, k->a_transposed, 0) ? BLAS_TRANSPOSED : BLAS_AS_IT_IS;
-  uint32_t epilogue = k->bias ? BLAS_ADDS_BIAS : BLAS_ADDS_NOTHING;
-  const void *bias = (void *)(uintptr_t)k->bias_aligned; // what it proposes depends on the alignment alone
+  const uint32_t epilogue = epilogue_of(k);
+  const void *bias = (void *)(uintptr_t)k->bias_aligned, // what it proposes depends on the alignment alone
+      *before = (void *)(uintptr_t)k->out_aligned;
   BlasStatus status = blas->cublasLtMatmulDescCreate(&x->product, is_f64 ? BLAS_SUMS_F64 : BLAS_SUMS_F32,
                                                      is_f64 ? BLAS_F64 : BLAS_F32);
   if (!status) status = blas->cublasLtMatmulDescSetAttribute(x->product, BLAS_IS_A_TRANSPOSED, &a, sizeof a);
@@ -123,6 +159,10 @@ static BlasStatus make_product(const CudaBlas *blas, LibraryProduct *x) {
     status = blas->cublasLtMatmulDescSetAttribute(x->product, BLAS_IS_EPILOGUE, &epilogue, sizeof epilogue);
   if (!status && k->bias)
     status = blas->cublasLtMatmulDescSetAttribute(x->product, BLAS_IS_BIAS, &bias, sizeof bias);
+  if (!status && has_before(k))
+    status = blas->cublasLtMatmulDescSetAttribute(x->product, BLAS_IS_BEFORE, &before, sizeof before);
+  if (!status && has_before(k)) // its rows are as long as the output's
+    status = blas->cublasLtMatmulDescSetAttribute(x->product, BLAS_IS_BEFORE_STEP, &k->columns, sizeof k->columns);
   return status;
 }
 
@@ -172,11 +212,12 @@ BlasStatus product_multiply(const CudaProducts *p, const LibraryProduct *x, cons
   const int is_f64 = x->key.dtype == DTYPE_F64, adds = FAULT(library_adds_nothing, a->added.data != NULL, 0);
   const void *alpha = is_f64 ? (const void *)&wide_one : &one;
   const void *beta = adds ? alpha : is_f64 ? (const void *)&wide_zero : &zero;
-  const void *bias = a->bias.data;
-  if (bias) {
-    BlasStatus status = p->blas->cublasLtMatmulDescSetAttribute(x->product, BLAS_IS_BIAS, &bias, sizeof bias);
-    if (status) return status;
-  }
+  const void *bias = a->bias.data, *before = a->before.data;
+  BlasStatus status = BLAS_OK;
+  if (bias) status = p->blas->cublasLtMatmulDescSetAttribute(x->product, BLAS_IS_BIAS, &bias, sizeof bias);
+  if (before && !status)
+    status = p->blas->cublasLtMatmulDescSetAttribute(x->product, BLAS_IS_BEFORE, &before, sizeof before);
+  if (status) return status;
   return p->blas->cublasLtMatmul(p->handle, x->product, alpha, a->b.data, x->a, a->a.data, x->b, beta,
                                  adds ? a->added.data : a->out.data, x->out, a->out.data, x->out, &x->algorithm,
                                  workspace, x->workspace, stream);

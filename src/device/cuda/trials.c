@@ -9,13 +9,16 @@
 
 enum { TRIAL_BLOCKS = 256 };
 
+// The slope of tanh-gelu is at most that, and so is what it makes of an error.
+static const double most_slope = 1.13;
+
 // One comparison, and where its operands lie. expected, magnitude: plait's product of the same operands, and of their
-// magnitudes, of the dtype of sums.
+// magnitudes, of the dtype of sums; wide: as they are, what its function's slope is taken at.
 typedef struct Trial {
   CudaQueue *queue;
   const ProductKey *key;
   ProductArguments a;
-  Array expected, magnitude;
+  Array expected, magnitude, wide;
   double *worst; // (TRIAL_BLOCKS)
   char *workspace, *memory;
   int64_t used, touched; // touched: bytes of the workspace
@@ -49,6 +52,9 @@ static void lay_out(Trial *t, char *memory) {
   t->a.b = (Array){place(t, elements_of_b(k) * size, k->b_aligned), k->dtype};
   t->a.out = (Array){place(t, n * out, k->out_aligned), k->out};
   t->a.bias = (Array){k->bias ? place(t, k->columns * out, k->bias_aligned) : NULL, k->out};
+  t->a.function = k->function;
+  t->a.before = (Array){has_before(k) ? place(t, n * out, k->out_aligned) : NULL, k->out};
+  t->wide = (Array){k->function == PRODUCT_GELU_SLOPE ? place(t, sums, MOST_ALIGNED) : NULL, wide};
   t->a.a_row = k->a_transposed ? 1 : k->a_step;
   t->a.a_depth = k->a_transposed ? k->a_step : 1;
   t->a.b_column = k->b_transposed ? 1 : k->b_step;
@@ -79,6 +85,8 @@ static void expect(const Trial *t, Array out, int adds) {
   ProductArguments a = t->a;
   a.out = out;
   a.added = adds ? t->a.out : (Array){0};
+  a.before = (Array){0};
+  a.function = PRODUCT_ALONE;
   product_name_array(&l, "a", a.a, elements_of_a(k), CUDA_READS);
   product_name_array(&l, "b", a.b, elements_of_b(k), CUDA_READS);
   if (adds) product_name_array(&l, "added", a.added, k->rows * k->columns, CUDA_READS);
@@ -87,9 +95,36 @@ static void expect(const Trial *t, Array out, int adds) {
   launch_own_product(&l, &a);
 }
 
+static void run_elementwise(const Trial *t, CudaKernel kernel, Dtype dtype, const ElementwiseArguments *a) {
+  Launch l = launch_of(t);
+  const int64_t bytes = a->n * (int64_t)dtype_size(dtype);
+  l.dtype = dtype;
+  for (int k = 0; k < a->count; k++) launch_bytes(&l, "x", (void *)(uintptr_t)a->x[k], bytes, CUDA_READS);
+  if (a->y) launch_bytes(&l, "y", a->y, bytes, CUDA_WRITES);
+  product_name_array(&l, "array", a->array, a->n, CUDA_READS);
+  product_name_array(&l, "to", a->to, a->n, CUDA_WRITES);
+  launch_kernel(&l, kernel, trial_blocks(a->n), BLOCK_THREADS, a);
+}
+
+// The key's function of what is expected of the product alone.
+static void expect_function(const Trial *t) {
+  const ProductKey *k = t->key;
+  const int is_slope = k->function == PRODUCT_GELU_SLOPE;
+  ElementwiseArguments a = {.n = k->rows * k->columns};
+  if (is_slope) {
+    a.array = t->a.before;
+    a.to = t->wide;
+    run_elementwise(t, CUDA_KERNEL_cast, (Dtype)k->dtype, &a);
+  }
+  a = (ElementwiseArguments){.n = a.n, .count = 1 + is_slope, .kind = ACTIVATION_GELU_TANH, .y = t->expected.data};
+  a.x[0] = is_slope ? t->wide.data : t->expected.data;
+  a.x[1] = t->expected.data;
+  run_elementwise(t, is_slope ? CUDA_KERNEL_activation_grad : CUDA_KERNEL_activation, (Dtype)t->expected.dtype, &a);
+}
+
 // The largest difference of an element over what rounding explains: half a unit of the output, and of 4 √depth sums
-// that are as large as the magnitudes'.
-static double worst_of(const Trial *t) {
+// that are as large as the magnitudes'; `slope` times as much.
+static double worst_of(const Trial *t, Array out, double slope) {
   const ProductKey *k = t->key;
   const int64_t n = k->rows * k->columns;
   const double of_sums = k->dtype == DTYPE_F64 ? 0x1p-53 : 0x1p-24;
@@ -98,12 +133,12 @@ static double worst_of(const Trial *t) {
                       : k->out == DTYPE_F16 ? 0x1p-11
                                             : 0x1p-8;
   Launch l = launch_of(t);
-  TrialArguments a = {.x = t->a.out,
+  TrialArguments a = {.x = out,
                       .expected = t->expected,
                       .magnitude = t->magnitude,
                       .worst = t->worst,
-                      .unit = unit,
-                      .bound = 4 * sqrt((double)k->depth) * of_sums,
+                      .unit = slope * unit,
+                      .bound = slope * 4 * sqrt((double)k->depth) * of_sums,
                       .n = n};
   product_name_array(&l, "x", a.x, n, CUDA_READS);
   product_name_array(&l, "expected", a.expected, n, CUDA_READS);
@@ -128,6 +163,7 @@ static void draw_all(const Trial *t, int adds, int magnitudes) {
   draw(t, t->a.b, elements_of_b(k), 2, magnitudes);
   draw(t, t->a.bias, k->columns, 3, magnitudes);
   if (adds) draw(t, t->a.out, k->rows * k->columns, 4, magnitudes);
+  if (k->function == PRODUCT_GELU_SLOPE) draw(t, t->a.before, k->rows * k->columns, 5, 0);
 }
 
 static void fill(const Trial *t, void *at, unsigned char byte, int64_t bytes) {
@@ -142,22 +178,37 @@ static void touch(Trial *t, size_t bytes) {
   if ((int64_t)bytes > t->touched) t->touched = (int64_t)bytes;
 }
 
-// Both without an accumulator and in place of one. *worst: the larger of both.
+static void at_least(double *worst, double far) {
+  if (far > *worst) *worst = far;
+}
+
+// The largest difference of all outputs.
+static double worst_of_all(const Trial *t) {
+  double worst = 0;
+  if (t->key->function == PRODUCT_GELU_KEEPS)
+    at_least(&worst, FAULT(value_before_is_believed, worst_of(t, t->a.before, 1), 0));
+  if (t->key->function) expect_function(t);
+  at_least(&worst, worst_of(t, t->a.out, t->key->function ? most_slope : 1));
+  return worst;
+}
+
+// Both without an accumulator and in place of one, where there can be one. *worst: the larger of both.
 static BlasStatus compare(const CudaProducts *p, const LibraryProduct *x, Trial *t, double *worst) {
-  const int64_t bytes = t->key->rows * t->key->columns * (int64_t)dtype_size((Dtype)t->key->out);
+  const ProductKey *k = t->key;
+  const int64_t bytes = k->rows * k->columns * (int64_t)dtype_size((Dtype)k->out);
   *worst = 0;
-  for (int adds = 0; adds < (t->key->bias ? 1 : 2); adds++) {
+  for (int adds = 0; adds < (k->bias || k->function ? 1 : 2); adds++) {
     draw_all(t, adds, 1);
     expect(t, t->magnitude, adds);
     draw_all(t, adds, 0);
     expect(t, t->expected, adds);
     if (!adds) fill(t, t->a.out.data, 0xff, bytes);
+    if (k->function == PRODUCT_GELU_KEEPS) fill(t, t->a.before.data, 0xff, bytes);
     touch(t, x->workspace);
     t->a.added = adds ? t->a.out : (Array){0};
     BlasStatus status = product_multiply(p, x, &t->a, t->workspace, t->queue->stream);
     if (status) return status;
-    double far = worst_of(t);
-    if (far > *worst) *worst = far;
+    at_least(worst, worst_of_all(t));
   }
   return BLAS_OK;
 }
@@ -212,22 +263,24 @@ static void try_new(CudaProducts *p, CudaQueue *q, const ProductKey *key, char *
   vec_push(&p->list, x);
 }
 
-void products_try(CudaQueue *q, const ProductKey *key, char *memory, int64_t bytes) {
+int products_try(CudaQueue *q, const ProductKey *key, char *memory, int64_t bytes) {
   CudaProducts *p = q->instance->products;
-  if (!p || cuda_has_failed(q)) return;
+  if (!p || cuda_has_failed(q)) return 0;
   pthread_mutex_lock(&p->mutex);
-  if (!product_find(p, key)) try_new(p, q, key, memory, bytes);
+  const int is_new = !product_find(p, key);
+  if (is_new) try_new(p, q, key, memory, bytes);
   pthread_mutex_unlock(&p->mutex);
+  return is_new;
 }
 
 // Choices as text -----------------------------------------------------------------------------------------------------
 
 static char *key_text(const ProductKey *k) {
   return xformat("%" PRId64 " x %" PRId64 " of depth %" PRId64 ", steps %" PRId64 " %" PRId64
-                 ", transposed %d %d, %s to %s, bias %d, aligned %d %d %d %d",
+                 ", transposed %d %d, %s to %s, bias %d, function %d, aligned %d %d %d %d",
                  k->rows, k->columns, k->depth, k->a_step, k->b_step, k->a_transposed, k->b_transposed,
-                 dtype_name((Dtype)k->dtype), dtype_name((Dtype)k->out), k->bias, k->a_aligned, k->b_aligned,
-                 k->out_aligned, k->bias_aligned);
+                 dtype_name((Dtype)k->dtype), dtype_name((Dtype)k->out), k->bias, k->function, k->a_aligned,
+                 k->b_aligned, k->out_aligned, k->bias_aligned);
 }
 
 static int read_dtype(const char *name, int32_t *dtype) {
@@ -244,11 +297,12 @@ static int read_key(const char *text, ProductKey *k) {
   *k = (ProductKey){0};
   int n = sscanf(text,
                  "%" SCNd64 " x %" SCNd64 " of depth %" SCNd64 ", steps %" SCNd64 " %" SCNd64
-                 ", transposed %d %d, %15s to %15[^,], bias %d, aligned %d %d %d %d",
+                 ", transposed %d %d, %15s to %15[^,], bias %d, function %d, aligned %d %d %d %d",
                  &k->rows, &k->columns, &k->depth, &k->a_step, &k->b_step, &k->a_transposed, &k->b_transposed, dtype,
-                 out, &k->bias, &k->a_aligned, &k->b_aligned, &k->out_aligned, &k->bias_aligned);
-  return n == 14 && read_dtype(dtype, &k->dtype) && read_dtype(out, &k->out) && is_alignment(k->a_aligned) &&
-         is_alignment(k->b_aligned) && is_alignment(k->out_aligned) && is_alignment(k->bias_aligned);
+                 out, &k->bias, &k->function, &k->a_aligned, &k->b_aligned, &k->out_aligned, &k->bias_aligned);
+  return n == 15 && k->function >= PRODUCT_ALONE && k->function <= PRODUCT_GELU_SLOPE && read_dtype(dtype, &k->dtype) &&
+         read_dtype(out, &k->out) && is_alignment(k->a_aligned) && is_alignment(k->b_aligned) &&
+         is_alignment(k->out_aligned) && is_alignment(k->bias_aligned);
 }
 
 // "", or the algorithm and bytes of workspace.

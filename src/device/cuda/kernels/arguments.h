@@ -164,10 +164,15 @@ typedef struct StateArguments {
 // Scalars, all fp64 or absent.
 typedef struct ScalarArguments { Array x[3], y[3]; double value; int64_t n; } ScalarArguments;
 
-// out[i, j] = Σ a[i, k] b[j, k] (+ added[i, j]) (+ bias[j])
+// A library's product may apply tanh-gelu to its sums, and store these too (KEEPS), or multiply them by the slope at
+// sums that were stored.
+typedef enum ProductFunction { PRODUCT_ALONE, PRODUCT_GELU, PRODUCT_GELU_KEEPS, PRODUCT_GELU_SLOPE } ProductFunction;
+// out[i, j] = Σ a[i, k] b[j, k] (+ added[i, j]) (+ bias[j]). before: as out; read by GELU_SLOPE, written by GELU_KEEPS.
+// plait's own kernel knows PRODUCT_ALONE only.
 typedef struct ProductArguments {
-  Array a, b, added, bias, out;
+  Array a, b, added, bias, out, before;
   int64_t rows, columns, depth, a_row, a_depth, b_column, b_depth;
+  int64_t function;
 } ProductArguments;
 
 // A library's product on trial. fill: x becomes n numbers drawn by the seed, in (-1, 1), or their magnitudes; compare:
