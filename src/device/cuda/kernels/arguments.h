@@ -207,7 +207,7 @@ typedef struct CacheArguments {
 typedef struct MergeArguments { Array out[3], logsumexp[3]; int64_t s, heads, d; } MergeArguments;
 
 // mask, index, weights (tokens, experts), begins (experts + 1): of compact rows (rows, width) as op/expert_rows.h has
-// them; x, y: these, or (tokens, width).
+// them; x, y: these, or (tokens, width). rows_there: of y, which may have more of them than the mask lets through.
 typedef struct ExpertArguments {
   const uint8_t *mask;
   int32_t *index;
@@ -215,15 +215,16 @@ typedef struct ExpertArguments {
   const void *x;
   void *y;
   Array weights, rows;
-  int64_t tokens, experts, width;
+  int64_t tokens, experts, width, rows_there;
 } ExpertArguments;
 
 // As ProductArguments, of each expert: of its rows in a, with its matrix in b (by_rows), or over its rows in both.
+// by_rows: out has so many rows, some of which no expert may have.
 typedef struct ExpertProductArguments {
   Array a, b, added, out;
   const int64_t *begins;
   int64_t experts, rows, columns, depth, a_row, a_depth, b_column, b_depth;
-  int64_t by_rows;
+  int64_t by_rows, rows_there;
 } ExpertProductArguments;
 
 // Rows of several ranks' tokens, rank after rank and by expert, as op/expert_rows.h defines their parts. there (tokens,
