@@ -12,7 +12,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
-enum { PAGE = 4096, KEPT = 16, MOST_OPERANDS = 64, MOST_ARGUMENTS = 1024 };
+enum { PAGE = 4096, KEPT = 16, MOST_OPERANDS = 320, MOST_ARGUMENTS = 4096 };
 
 struct CUmod_st { CudaContext context; int alive; CudaModule next; };
 struct CUfunc_st {

@@ -3,8 +3,8 @@
 #include "check/op_case.h"
 #include <stddef.h>
 
-// EMPTY: the call lacks its accumulator; of a shard; of no rows at all. SPARE_ROWS: compact operands have more rows than
-// their masks let through.
+// EMPTY: the call lacks its accumulator; of a shard; of no rows at all. SPARE_ROWS: compact operands have more rows
+// than their masks let through.
 typedef enum Variant {
   WHOLE, SHARDED, EMPTY, EMPTY_SHARDED, EMPTY_NO_ROWS, SPARE_ROWS, IN_PLACE, SUM_IN_PLACE, VARIANTS
 } Variant;

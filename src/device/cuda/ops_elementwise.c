@@ -31,22 +31,22 @@ static void launch_packs(Launch *l, CudaKernel kernel, const ElementwiseArgument
 
 // Of more terms than a launch takes: sums of narrow dtypes would be rounded in between.
 int fits_add(const KernelCall *call, Dtype dtype) {
-  for (int k = 0; k < call->ninput && call->ninput > MOST_TERMS; k++)
+  if (call->ninput > MOST_ADDED && dtype_size(dtype) == 2) return 0;
+  for (int k = 0; k < call->ninput; k++)
     if (call->input[k].data && call->input[k].dtype != dtype) return 0;
-  return call->ninput > MOST_TERMS ? dtype_size(dtype) > 2 && call->output[0].dtype == dtype
-                                   : fits_one_dtype(call, dtype);
+  return call->output[0].dtype == dtype;
 }
 
-// As many terms as a launch takes, then more to their sum: as the gradients' norm has them, one of each parameter.
+// As many terms as a launch takes, then more to their sum: the gradients' norm has one of each parameter.
 void launch_add(Launch *l) {
   const KernelCall *call = l->call;
   for (int at = 0; at < call->ninput;) {
-    ElementwiseArguments a = {.n = operand_elements(&call->output[0])};
+    AddArguments a = {.n = operand_elements(&call->output[0])};
     if (at) a.x[a.count++] = launch_operand(l, "sum", &call->output[0], CUDA_READS);
-    while (a.count < MOST_TERMS && at < call->ninput)
+    while (a.count < MOST_ADDED && at < call->ninput)
       a.x[a.count++] = launch_operand(l, "x", &call->input[at++], CUDA_READS);
     a.y = launch_operand(l, "out", &call->output[0], CUDA_WRITES);
-    launch_packs(l, CUDA_KERNEL_add, &a);
+    launch_over(l, CUDA_KERNEL_add, a.n, pack_of(l->dtype), &a);
   }
 }
 

@@ -29,6 +29,10 @@ typedef struct ElementwiseArguments {
   int32_t count, kind;
 } ElementwiseArguments;
 
+// y: the sum of `count` tensors of n elements of the kernel's dtype.
+enum { MOST_ADDED = 64 };
+typedef struct AddArguments { void *y; const void *x[MOST_ADDED]; int64_t n, count; } AddArguments;
+
 // w and its states as they are and as they will be, which may be the same memory; absent ones are NULL.
 typedef struct OptimizerArguments {
   const void *w;
@@ -219,7 +223,7 @@ typedef struct ExpertArguments {
 } ExpertArguments;
 
 // As ProductArguments, of each expert: of its rows in a, with its matrix in b (by_rows), or over its rows in both.
-// by_rows: out has so many rows, some of which no expert may have.
+// by_rows: out has rows_there rows, of which the last may belong to nobody.
 typedef struct ExpertProductArguments {
   Array a, b, added, out;
   const int64_t *begins;
@@ -276,6 +280,18 @@ typedef struct HeadArguments {
   int64_t first, columns, width;
   int64_t mode;
 } HeadArguments;
+
+// Arguments of up to MANY launches that became one: blocks from first[k] to first[k + 1] do the k-th. 4 KiB at most,
+// which is what a launch takes.
+enum { MANY = 16 };
+#define MANY_OF(Arguments)                                                                                             \
+  typedef struct Many##Arguments {                                                                                     \
+    int32_t first[MANY + 2];                                                                                           \
+    Arguments each[MANY];                                                                                              \
+  } Many##Arguments
+MANY_OF(ElementwiseArguments);
+MANY_OF(OptimizerArguments);
+MANY_OF(SumArguments);
 
 #if defined(__GNUC__) && !defined(__CUDACC__)
 #pragma GCC diagnostic pop

@@ -23,7 +23,7 @@ INLINE void NAME(put_weight)(const OptimizerArguments *a, int64_t i, REAL w) {
   if (a->copy.data) PUT(a->copy, i, WIDEN(stored));
 }
 
-KERNEL(NAME(adamw), OptimizerArguments) {
+KERNEL_OF_MANY(NAME(adamw), NAME(adamw_many), NAME(adamw_piece), OptimizerArguments) {
   SHARED(double, correction, 2);
   const double step = array_double(a.step, 0);
   if (THREAD < 2) correction[THREAD] = 1 - pow(THREAD ? a.beta2 : a.beta1, step);
@@ -33,7 +33,7 @@ KERNEL(NAME(adamw), OptimizerArguments) {
   const REAL factor = (REAL)array_double(a.factor, 0), beta1 = (REAL)a.beta1, beta2 = (REAL)a.beta2,
              rest1 = (REAL)(1 - a.beta1), rest2 = (REAL)(1 - a.beta2), shrink = (REAL)(lr * a.decay),
              rate = (REAL)(lr / correction[0]), root = (REAL)(1 / sqrt(correction[1])), epsilon = (REAL)a.epsilon;
-  EACH_ELEMENT {
+  for (int64_t i = block * THREADS + THREAD; i < a.n; i += blocks * THREADS) {
     REAL w = NAME(weight)(&a, i), m = ARRAY(a.moment[0], i), v = ARRAY(a.moment[1], i);
     if (!skip) {
       const REAL g = ARRAY(a.gradient, i) * factor;
