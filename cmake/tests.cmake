@@ -163,7 +163,7 @@ if(CMOCKA_FOUND)
     set_property(SOURCE tests/comm/stranger.c APPEND PROPERTY COMPILE_DEFINITIONS PLAIT_UCX=1)
     set_property(SOURCE tests/comm/stranger.c APPEND PROPERTY INCLUDE_DIRECTORIES ${UCX_INCLUDE_DIRS})
   endif()
-  foreach(name test_cuda test_emulator test_cuda_kernels) # they load it
+  foreach(name test_cuda test_emulator test_cuda_kernels test_state_code) # they load it
     add_dependencies(${name} emulated_cuda)
   endforeach()
   foreach(name test_cuda_products test_cuda_attention test_cublaslt_double test_cudnn_double)

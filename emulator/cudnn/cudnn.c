@@ -245,7 +245,8 @@ static char letter_of(const Program *p, const Step *s) {
 }
 
 static void check_is_attention(const Program *p) {
-  static const char *const known[] = {"p*i>?ii>?m-esl+/p", "*s*p*-i>?ii>?etpp-**tptp=", "*s*p*-i>?ii>?etpp-**tptp"};
+  static const char *const known[] = {"p*i>?ii>?m-esl+/p", "*s*p*-i>?ii>?etpp-**tptp=", "*s*p*-i>?ii>?etpp-**tptp",
+                                      "p*ii>?m-esl+/p", "*s*p*-ii>?etpp-**tptp=", "*s*p*-ii>?etpp-**tptp"};
   char text[MOST_STEPS + 1] = "";
   size_t n = 0;
   for (int i = 0; i < p->steps; i++) {

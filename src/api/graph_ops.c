@@ -206,11 +206,11 @@ PlaitTensor plait_graph_attention(PlaitGraph *h, const char *name, PlaitTensor q
       !check_attention(h, name, q, k, v) || !check_probability(h, name, dropout))
     return -1;
   const Shape s = graph_tensor(h->g, q)->shape;
-  const int contiguous = documents < 0; // those of the loader, or none; the user's own have any numbers
+  const AttentionDocuments numbers = documents < 0 ? ATTENTION_DOCUMENTS_ONE : ATTENTION_DOCUMENTS_ANY;
   documents = documents_of(h, name, documents, s.size[1]);
   if (documents < 0) return -1;
   AttentionAttr attr = {.scale = 1 / sqrt((double)s.size[s.rank - 1]), .dropout = dropout, .causal = causal != 0,
-                        .contiguous = contiguous};
+                        .documents = numbers};
   q = operand(h, name, q), k = operand(h, name, k), v = operand(h, name, v);
   if (s.rank == 5) return op_attention(h->g, name, q, k, v, documents, documents, &attr);
   // every head has its own key: a group of one

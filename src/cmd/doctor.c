@@ -253,9 +253,8 @@ static void tell_gpus(void) {
         "this plait was built without nvcc and has no kernels for cards: run.backend: cuda needs "
         "PLAIT_CUDA_HOST=all here, with which all ops run on the host (docs/cuda.md)");
   say(LOOK, "CUDA",
-      "plait's kernels for GPUs, and its products by cuBLASLt, were never run on a card: plait check-device compares "
-      "them "
-      "with the CPU's; attention is slow, for cuDNN is not used yet (docs/cuda.md)");
+      "plait's kernels for GPUs, and its calls of cuBLASLt and cuDNN, were never run on a card: plait check-device "
+      "compares them with the CPU's (docs/cuda.md)");
 }
 
 // The wheel ----------------------------------------------------------------------------------------------------------

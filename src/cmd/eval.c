@@ -129,6 +129,7 @@ static int prepare(Eval *e, const Operands *words, Launch *launch, Error *error)
                               .instead = instead,
                               .command = "plait eval",
                               .seq = e->seq_len,
+                              .one_document = !e->loader.document_mask,
                               .rows = e->seq_len < TOKENS_AT_ONCE ? TOKENS_AT_ONCE / e->seq_len : 1,
                               .threads = (int)e->threads,
                               .key_count = words->count - 1,

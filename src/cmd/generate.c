@@ -64,11 +64,12 @@ static void print_rates(const EngineTimes *t) {
           rate(t->decoded_tokens, t->seconds - t->prompt_seconds));
 }
 
-static void print_bytes(const Inference *model) {
+static void print_bytes(const Engine *engine) {
+  const Inference *model = engine_model(engine);
   for (int r = 0; r < model->job->options.parallel.mesh.ranks; r++) {
     const RankBytes *b = &model->bytes[r];
     fprintf(stderr, "rank %d: %s read of files, %s held", r, units_bytes((double)b->read).s,
-            units_bytes((double)b->held).s);
+            units_bytes((double)(b->held + engine_flight_bytes(engine, r))).s);
     fprintf(stderr, ", %s of these for the cache\n", units_bytes((double)b->cache).s);
   }
 }
@@ -85,7 +86,8 @@ void generate_print_speed(const Generate *g, bool ended) {
           (long long)t.ticks, (long long)t.prompt_tokens, (long long)t.reused_tokens,
           t.seconds > 0 ? 100 * (1 - t.model_seconds / t.seconds) : 0.0);
   print_rates(&t);
-  print_bytes(engine_model(g->engine));
+  print_bytes(g->engine);
+  if (t.received_bytes) fprintf(stderr, "rank 0 received %s of logits\n", units_bytes((double)t.received_bytes).s);
   if (t.guessed)
     fprintf(stderr, "%lld of %lld guessed tokens were right\n", (long long)t.accepted, (long long)t.guessed);
   if (t.preempted)

@@ -337,6 +337,7 @@ static int open_files(PromptFile *l, Error *error) {
   if (code) return code;
   if (!(l->in = fopen(g->prompts, "re"))) return failed(l, g->prompts, "read", error);
   while (getline(&l->line, &l->capacity, l->in) > 0) l->count++;
+  if (!l->count) return error_set(error, PLAIT_BAD_INPUT, "--prompts %s has no prompts: it is empty", g->prompts);
   rewind(l->in);
   l->out = fopen(g->out_path, "r+e");
   if (!l->out && errno == ENOENT) l->is_new = (l->out = fopen(g->out_path, "w+e")) != NULL;

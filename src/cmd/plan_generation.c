@@ -16,7 +16,7 @@ typedef struct GenerationPlan {
   const Recipe *recipe;
   const SchedulerOptions *options;
   const Job *job;
-  int64_t weights, cache, working, bound, total; // bytes of the rank that takes the most
+  int64_t weights, cache, working, bound, flights, total; // bytes of the rank that takes the most
   int64_t token;           // bytes of a token in the cache, on all ranks that share it
   bool knows_speed;
   Estimate one, full, prompt; // ticks of one request, of all of them, and of a prompt
@@ -26,14 +26,28 @@ typedef struct GenerationPlan {
 
 // ---- what is known -------------------------------------------------------------------------------------------------
 
+// The most that a rank of a pipeline coordinate has for ticks under way.
+static int64_t most_flights(const GenerationPlan *g, int c) {
+  const Mesh *mesh = &g->job->options.parallel.mesh;
+  int64_t most = 0;
+  for (int r = 0; r < mesh->ranks; r++) {
+    if (mesh_pipeline_coordinate(mesh, r) != c) continue;
+    int64_t bytes = engine_flight_bytes(g->engine, r);
+    if (bytes > most) most = bytes;
+  }
+  return most;
+}
+
 static void find_memory(GenerationPlan *g) {
   const Compiled *first = g->job->list.data[0];
   for (int c = 0; c < g->recipe->mesh.pp; c++) {
     const Program *p = first->program[c];
-    int64_t bound = rank_bound_bytes(g->job, c), arena = job_state_bytes(g->job, c), total = arena + bound;
+    int64_t bound = rank_bound_bytes(g->job, c), arena = job_state_bytes(g->job, c), flights = most_flights(g, c),
+            total = arena + bound + flights;
     if (total <= g->total) continue;
     g->total = total;
     g->bound = bound;
+    g->flights = flights;
     g->cache = inference_cache_bytes(p);
     g->weights = p->memory.parameters;
     g->working = arena - g->cache - g->weights;
@@ -90,6 +104,8 @@ static void print_memory(const GenerationPlan *g, bool exact, FILE *out) {
   print_bytes("\n  working memory", g->working, exact, out);
   fprintf(out, "   of a tick of %d tokens", o->tokens);
   print_bytes("\n  bound instructions", g->bound, exact, out);
+  print_bytes("\n  ticks in flight", g->flights, exact, out);
+  fprintf(out, "   inputs and logits of %d", o->in_flight);
   print_bytes("\n= total", g->total, exact, out);
   fputc('\n', out);
 }
@@ -152,6 +168,14 @@ static void print_speed(const GenerationPlan *g, FILE *out) {
             g->options->in_flight);
 }
 
+static const char *tokens_source(const GenerationPlan *g) {
+  static const char *const from[] = {
+      [TOKENS_GIVEN] = "as infer.tokens says",
+      [TOKENS_MEASURED] = "by what plait probe measured of this machine (infer.tokens: auto)",
+      [TOKENS_USUAL] = "as on all machines that plait probe has not measured (infer.tokens: auto)"};
+  return from[engine_tokens_from(g->engine)];
+}
+
 static void print_text(const GenerationPlan *g, bool exact, FILE *out) {
   const ModelConfig *c = &g->source.config;
   const Recipe *r = g->recipe;
@@ -163,6 +187,7 @@ static void print_text(const GenerationPlan *g, bool exact, FILE *out) {
   fprintf(out, "precision  %s%s\n", dtype_name((Dtype)r->precision),
           g->job->options.step.bf16_weights ? ", with the folder's bf16 weights" : "");
   fprintf(out, "context    %d tokens\n", g->options->context);
+  fprintf(out, "tick       at most %d tokens, %s\n", g->options->tokens, tokens_source(g));
   print_memory(g, exact, out);
   print_requests(g, out);
   print_speed(g, out);
@@ -178,14 +203,16 @@ static json_t *speed_json(const Estimate *e, double tokens) {
 static void print_json(const GenerationPlan *g, FILE *out) {
   const SchedulerOptions *o = g->options;
   int rows = o->rows;
-  json_t *memory = json_pack("{s:I, s:I, s:I, s:I, s:I}", "weights", (json_int_t)g->weights, "cache",
-                             (json_int_t)g->cache, "working", (json_int_t)g->working, "bound_instructions",
-                             (json_int_t)g->bound, "total", (json_int_t)g->total);
+  json_t *memory =
+      json_pack("{s:I, s:I, s:I, s:I, s:I, s:I}", "weights", (json_int_t)g->weights, "cache", (json_int_t)g->cache,
+                "working", (json_int_t)g->working, "bound_instructions", (json_int_t)g->bound, "ticks_in_flight",
+                (json_int_t)g->flights, "total", (json_int_t)g->total);
   json_t *all = json_pack("{s:s, s:i, s:o, s:I, s:i}", "model", g->source.path, "ranks",
                           g->job->options.parallel.mesh.ranks, "memory", memory, "cache_token_bytes",
                           (json_int_t)g->token, "data_ranks", rows);
   json_object_set_new(all, "requests", json_integer(o->requests));
   json_object_set_new(all, "context", json_integer(o->context));
+  json_object_set_new(all, "tokens", json_integer(o->tokens));
   json_object_set_new(all, "pages", json_integer(o->pages));
   json_object_set_new(all, "page", json_integer(o->page));
   json_object_set_new(all, "in_flight", json_integer(o->in_flight));

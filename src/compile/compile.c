@@ -36,6 +36,7 @@ int compile_graph(const ModelConfig *config, const CompileOptions *o, Graph **ou
   ModelOptions model = {.batch = o->micro_samples,
                         .page = o->step.batch.page,
                         .mode = o->mode,
+                        .one_document = o->step.batch.one_document,
                         .capacity = o->step.transform.capacity,
                         .chunks = o->mode == MODEL_GENERATE ? 1 : o->step.transform.chunks,
                         .router_bias = o->step.update.bias_rate > 0};

@@ -55,6 +55,19 @@ int estimate_step(const Job *job, const Compiled *of, Dtype dtype, int processes
   return 1;
 }
 
+bool estimate_has_measurements(void) {
+  Cluster *cluster = kept_machine();
+  cluster_free(cluster);
+  return cluster != NULL;
+}
+
+bool estimate_measured_step(const Job *job, const Compiled *of, double *seconds) {
+  Estimate e = {0};
+  bool known = device_shares_host(job->options.device->kind) && simulated_step(of, &e);
+  *seconds = e.step_seconds;
+  return known;
+}
+
 int estimate_run(const Recipe *r, const Job *job, int processes, int64_t steps, Estimate *e) {
   if (!estimate_step(job, job_train(job), (Dtype)r->precision, processes, e)) return 0;
   e->tokens_per_s = (double)r->batch.global * r->data.seq_len / e->step_seconds;

@@ -20,6 +20,9 @@ typedef struct Estimate {
 int estimate_run(const Recipe *recipe, const Job *job, int processes, int64_t steps, Estimate *out);
 // The same of one of a job's graphs, whose products are mostly of `dtype`: only seconds of one step are filled in.
 int estimate_step(const Job *job, const Compiled *of, Dtype dtype, int processes, Estimate *out);
+// The same from measurements alone, where ranks are threads: false, and nothing is measured, where there are none.
+bool estimate_has_measurements(void);
+bool estimate_measured_step(const Job *job, const Compiled *of, double *seconds);
 // A warning where the `steps` steps after step `done` take more than a day: how long, and what would make it shorter by
 // how much; of a run that resumes (done > 0) only what it can still change. Nothing else.
 void estimate_warn(const Recipe *recipe, const ModelConfig *config, const Estimate *estimate, int processes,

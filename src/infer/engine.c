@@ -3,6 +3,8 @@
 #include "infer/engine.h"
 #include "infer/flight.h"
 #include "infer/masks.h"
+#include "infer/tick_size.h"
+#include "foresight/estimate.h"
 #include "base/clock.h"
 #include "base/fault.h"
 #include <limits.h>
@@ -11,11 +13,11 @@
 #include <string.h>
 
 enum {
-  TOKENS = 256,
+  TOKENS = 256,       // of a tick, where nothing is known of the machine
+  MOST_TOKENS = 1024, // where it is
   REQUESTS = 8,
   LEAST_PROMPT = 8,
   MOST_DRAWN = REQUEST_MOST_DRAFTS + 1,
-  SIZES = 32,
   LONGEST_CONTEXT = 4096
 };
 
@@ -34,6 +36,7 @@ struct Engine {
   Scheduler scheduler;
   int vocab;
   FlightShape shape;
+  LogitsMap logits;
   TickFlight *flight;              // (in_flight) tick k is in k % in_flight
   int in_flight;
   int64_t begun, taken;        // ticks
@@ -45,9 +48,10 @@ struct Engine {
   Vec(Request *) open;
   Vec(EngineEvent) events;
   int read;                    // of them
-  double seconds[SIZES];       // of a tick of 2^i tokens, as measured; 0: not yet
-  bool ran[SIZES];             // such a tick; the first one finds its memory cold, and does not count
+  double seconds[TICK_SIZES];       // of a tick of 2^i tokens, as measured; 0: not yet
+  bool ran[TICK_SIZES];             // such a tick; the first one finds its memory cold, and does not count
   EngineTimes times;
+  TokensFrom tokens_from;
   double taken_at;             // when the last tick was
   bool failed;
 };
@@ -73,12 +77,16 @@ static void fill_scheduler(const Recipe *r, const EngineOptions *o, const ModelS
                           .in_flight = r->infer.in_flight ? r->infer.in_flight : r->mesh.pp,
                           .speculate = r->infer.speculate,
                           .prefix = r->infer.prefix};
-  if (!s->tokens) s->tokens = (int)most(context < TOKENS ? context : TOKENS, requests);
+}
+
+// infer.tokens: auto, with ticks of at most `bound` tokens
+static int tokens_within(const SchedulerOptions *s, int bound) {
+  return (int)most(s->context < bound ? s->context : bound, s->requests);
 }
 
 static int check_scheduler(const SchedulerOptions *s, const Recipe *r, const ModelConfig *config, Error *error) {
   int64_t of_request = (s->context + s->page - 1) / s->page, most_requests = INT32_MAX / (of_request * s->page);
-  if (s->tokens < s->requests)
+  if (s->tokens && s->tokens < s->requests)
     return error_set(error, PLAIT_BAD_INPUT,
                      "infer.tokens is %d, but each of the %d requests of a data rank may need one in a tick; give at "
                      "least %d, or fewer infer.requests",
@@ -118,9 +126,48 @@ static void fill_model(const SchedulerOptions *s, const Recipe *r, InferenceOpti
 static void create_rank_0(Engine *e) {
   const Rank *r = session_rank(e->model.session, 0);
   e->masks = masks_create();
+  flight_results_create(&e->results, &e->shape);
   e->slots = team_slots(r->team);
   e->scratch = xcalloc((size_t)e->slots, sizeof *e->scratch);
   for (int i = 0; i < e->slots; i++) sample_scratch_create(&e->scratch[i], e->vocab);
+}
+
+static int compile_for(Engine *e, const SchedulerOptions *s, InferenceOptions *m, Launch *launch, Error *error) {
+  fill_model(s, &e->model.recipe, m);
+  e->model.recipe.data.seq_len = s->tokens;
+  return inference_compile(&e->model, m, launch, error);
+}
+
+// Seconds of ticks of 1, 2, 4 … tokens; returns how many of these are known.
+static int measured_ticks(const Job *j, double *seconds) {
+  int n = 0;
+  for (; n < TICK_SIZES && (int64_t)1 << n <= j->list.data[0]->tokens; n++) {
+    const Compiled *c = j->list.data[job_find_tick(j, (int64_t)1 << n)];
+    if (c->tokens != (int64_t)1 << n || !estimate_measured_step(j, c, &seconds[n])) return 0;
+  }
+  return n;
+}
+
+// A job with large ticks is compiled to see what they would take, where ranks are threads: measurements of several
+// machines may differ.
+static int choose_tokens(Engine *e, SchedulerOptions *s, InferenceOptions *m, Launch *launch, Error *error) {
+  double seconds[TICK_SIZES];
+  s->tokens = tokens_within(s, TOKENS);
+  e->tokens_from = TOKENS_USUAL;
+  if (launch->world || !estimate_has_measurements()) return PLAIT_OK;
+  SchedulerOptions large = *s;
+  large.tokens = tokens_within(s, MOST_TOKENS);
+  int code = compile_for(e, &large, m, launch, error);
+  int known = code ? 0 : measured_ticks(e->model.job, seconds);
+  if (known) {
+    int decode = (s->requests + s->in_flight - 1) / s->in_flight * (1 + s->speculate);
+    int chosen = tick_size_choose(seconds, known, decode);
+    s->tokens = 2 * chosen > large.tokens ? large.tokens : (int)most(chosen, s->requests);
+    e->tokens_from = TOKENS_MEASURED;
+  }
+  job_destroy(e->model.job);
+  e->model.job = NULL;
+  return code;
 }
 
 int engine_compile(Engine **engine, const ModelSource *source, const EngineOptions *o, Launch *launch, Error *error) {
@@ -139,12 +186,11 @@ int engine_compile(Engine **engine, const ModelSource *source, const EngineOptio
   e->launch = launch;
   e->vocab = (int)source->config.vocab;
   int code = inference_recipe(&e->model, source, &m, launch, error);
-  if (!code) fill_scheduler(r, o, source, &s);
-  if (!code) code = check_scheduler(&s, r, &source->config, error);
   if (code) return code;
-  fill_model(&s, r, &m);
-  r->data.seq_len = s.tokens;
-  code = inference_compile(&e->model, &m, launch, error);
+  fill_scheduler(r, o, source, &s);
+  code = check_scheduler(&s, r, &source->config, error);
+  if (!code && !s.tokens) code = choose_tokens(e, &s, &m, launch, error);
+  if (!code) code = compile_for(e, &s, &m, launch, error);
   if (code) return code;
   s.pages = (int)(e->model.job->options.step.batch.length[DIM_CACHE] / s.page);
   s.rows = (int)inference_rows(&e->model);
@@ -152,22 +198,22 @@ int engine_compile(Engine **engine, const ModelSource *source, const EngineOptio
   if (code) return code;
   s.logits = (int)m.logits;
   e->in_flight = s.in_flight;
+  logits_map_create(&e->logits, e->model.job, s.rows, s.logits, e->vocab);
   e->shape = (FlightShape){.ranks = e->model.job->options.parallel.mesh.ranks,
                            .rows = s.rows,
                            .local_rows = (int)inference_local_rows(&e->model),
                            .requests = s.requests,
                            .pages = (s.context + s.page - 1) / s.page,
+                           .tokens = s.tokens,
                            .wanted = s.logits,
-                           .vocab = e->vocab,
+                           .logits = &e->logits,
                            .overlap = FAULT(own_logits_are_the_next_ticks, s.in_flight > 1, false)};
   scheduler_create(&e->scheduler, &s);
   return PLAIT_OK;
 }
 
 int engine_start(Engine *e, Error *error) {
-  FlightMeasure measure = {&e->shape, &e->results};
   int code = inference_start(&e->model, e->launch, error);
-  if (!code) code = session_run(e->model.session, flight_measure, &measure, error);
   if (code) return code;
   e->shape.processes = !session_is_local(e->model.session);
   e->flight = xcalloc((size_t)e->in_flight, sizeof *e->flight);
@@ -188,14 +234,14 @@ int engine_open(Engine **engine, const ModelSource *source, const EngineOptions 
 static TickFlight *oldest(const Engine *e) { return &e->flight[e->taken % e->in_flight]; }
 
 static double logprob_of(const Engine *e, int row, int32_t id) {
-  const FlightResults *all = &e->results;
-  return -((double)all->maximum[row] + log((double)all->sum[row]) -
-           (double)all->logits[(int64_t)row * e->vocab + id]); // as the loss
+  const LogitsRows *all = &e->results.rows;
+  float logit = all->row[row] ? all->row[row][id] : all->best[row].value;
+  return -((double)all->maximum[row] + log((double)all->sum[row]) - (double)logit); // as the loss
 }
 
 // The most likely ids in their order; ties go to the lowest.
 static void find_top(const Engine *e, int row, int n, int32_t *ids, double *logprobs) {
-  const float *logits = e->results.logits + (int64_t)row * e->vocab;
+  const float *logits = e->results.rows.row[row];
   int count = 0;
   for (int32_t id = 0; id < e->vocab && n; id++) {
     if (count == n && !(logits[id] > logits[ids[n - 1]])) continue;
@@ -232,8 +278,9 @@ static void draw_part(void *engine, int slot, int64_t index) {
     SampleText text = {r->ids.data, have + k, o->count};
     const uint8_t *allowed = o->rules ? k ? o->rules->allowed(o->rules->context) : masks_take(e->masks, o->rules)
                                       : o->allowed;
-    int32_t id = d->id[d->count++] =
-        sample_token(e->results.logits + (int64_t)row * e->vocab, allowed, &o->sample, &text, &e->scratch[slot]);
+    const float *logits = e->results.rows.row[row];
+    int32_t id = d->id[d->count++] = logits ? sample_token(logits, allowed, &o->sample, &text, &e->scratch[slot])
+                                            : e->results.rows.best[row].id;
     if (o->logprobs >= 0 && id >= 0) {
       d->logprob[k] = logprob_of(e, row, id);
       find_top(e, row, o->logprobs, d->top_ids + k * o->logprobs, d->top_logprobs + k * o->logprobs);
@@ -290,6 +337,7 @@ void engine_close(Engine *e) {
   scheduler_destroy(&e->scheduler);
   for (int i = 0; e->flight && i < e->in_flight; i++) flight_destroy(&e->flight[i]);
   flight_results_free(&e->results, &e->shape);
+  logits_map_destroy(&e->logits);
   for (int i = 0; i < e->drawn.count; i++) {
     free(e->drawn.data[i].top_ids);
     free(e->drawn.data[i].top_logprobs);
@@ -320,12 +368,6 @@ static void prepare_drawn(Engine *e, int index, const TickPart *part) {
   d->top_logprobs = xrealloc(d->top_logprobs, sizeof *d->top_logprobs * (top + 1));
 }
 
-static int size_of(int64_t tokens) {
-  int i = 0;
-  while ((int64_t)1 << i < tokens) i++;
-  return i;
-}
-
 // Seconds of a tick of a size: measured, else at most twice those of one of half the size.
 static double seconds_of(const Engine *e, int size) {
   double by = 1;
@@ -334,13 +376,14 @@ static double seconds_of(const Engine *e, int size) {
   return 0;
 }
 
-// Tokens of prompts beside requests that decode: such a tick may take 2.5 times as long as one without. They fill a
-// graph, whose rows cost the same whether they are used or not.
+// Tokens of prompts beside requests that decode, by what such ticks took. They fill a graph, whose rows cost the same
+// whether they are used or not.
 static int prompt_tokens(const Engine *e) {
   const SchedulerOptions *o = &e->scheduler.options;
-  int sharers = o->rows * e->in_flight, decode = (e->scheduler.running + sharers - 1) / sharers * (1 + o->speculate),
-      size = size_of(decode + LEAST_PROMPT);
-  double most = 2.5 * seconds_of(e, size_of(decode));
+  int sharers = o->rows * e->in_flight,
+      decode = (scheduler_decoding(&e->scheduler) + sharers - 1) / sharers * (1 + o->speculate),
+      size = tick_size_of(decode + LEAST_PROMPT);
+  double most = TICK_MOST_SLOWER * seconds_of(e, tick_size_of(decode));
   while (1 << size < o->tokens && seconds_of(e, size + 1) <= most) size++;
   int room = (1 << size < o->tokens ? 1 << size : o->tokens) - decode;
   return room < LEAST_PROMPT ? LEAST_PROMPT : room;
@@ -469,7 +512,7 @@ static int end_tick(Engine *e, Error *error) {
   if (!code) code = session_wait(e->model.session, f->task, error);
   if (code) return code;
   double now = clock_seconds(), began = f->began > e->taken_at ? f->began : e->taken_at, took = now - began;
-  int size = size_of(f->header.tokens);
+  int size = tick_size_of(f->header.tokens);
   double *seconds = &e->seconds[size];
   e->times.model_seconds += e->in_flight > 1 ? now - waits : took;
   if (e->ran[size]) *seconds = *seconds > 0 ? 0.8 * *seconds + 0.2 * took : took;
@@ -508,6 +551,7 @@ EngineTimes engine_times(const Engine *e) {
   EngineTimes t = e->times;
   t.preempted = e->scheduler.preempted;
   t.reused_tokens = e->scheduler.reused;
+  t.received_bytes = e->results.bytes;
   return t;
 }
 
@@ -562,10 +606,22 @@ static int check_request(const Engine *e, const RequestOptions *o, Error *error)
   return check_sample(&o->sample, e->vocab, error);
 }
 
+// Ids that stand for nothing are mostly the first or last ones, where a vocabulary is padded.
+static SampleRange range_of(const Engine *e, const RequestOptions *o) {
+  SampleRange r = {0, o->rules ? 0 : e->vocab};
+  if (!o->allowed || o->rules) return r;
+  while (r.first < e->vocab && !o->allowed[r.first]) r.first++;
+  while (r.end > r.first && !o->allowed[r.end - 1]) r.end--;
+  for (int i = r.first; i < r.end; i++)
+    if (FAULT(holes_are_allowed, !o->allowed[i], false)) return (SampleRange){0, 0};
+  return r.first < r.end ? r : (SampleRange){0, 0};
+}
+
 int engine_submit(Engine *e, const RequestOptions *options, int64_t *number, Error *error) {
   int code = check_request(e, options, error);
   if (code) return code;
   Request *r = scheduler_submit(&e->scheduler, options);
+  r->may_draw = range_of(e, options);
   vec_push(&e->open, r);
   *number = r->number;
   return PLAIT_OK;
@@ -591,3 +647,9 @@ bool engine_is_idle(const Engine *e) { return !e->open.count; }
 const Inference *engine_model(const Engine *e) { return &e->model; }
 
 const SchedulerOptions *engine_options(const Engine *e) { return &e->scheduler.options; }
+
+int64_t engine_flight_bytes(const Engine *e, int rank) {
+  return FAULT(flights_are_free, flight_bytes(&e->shape, e->in_flight, rank), 0);
+}
+
+TokensFrom engine_tokens_from(const Engine *e) { return e->tokens_from; }

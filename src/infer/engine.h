@@ -32,10 +32,14 @@ typedef struct EngineTimes {
   double seconds, model_seconds; // of ticks, and of these in the model and between ranks
   double prompt_seconds;         // of ticks that have tokens of prompts
   int64_t decoded_tokens;        // that were drawn in the other ticks
+  int64_t received_bytes;        // of logits, from other ranks
 } EngineTimes;
 
 // Of now: requests that run and that wait, and pages of all data ranks.
 typedef struct EngineLoad { int running, waiting, pages, pages_used; } EngineLoad;
+
+// Where the most tokens of a tick come from: infer.tokens, what plait probe has measured, or a constant.
+typedef enum TokensFrom { TOKENS_GIVEN, TOKENS_MEASURED, TOKENS_USUAL } TokensFrom;
 
 typedef struct Engine Engine;
 
@@ -66,5 +70,8 @@ int engine_tick(Engine *engine, Error *error);
 bool engine_poll(Engine *engine, EngineEvent *event);
 EngineTimes engine_times(const Engine *engine);
 const SchedulerOptions *engine_options(const Engine *engine); // what the keys came to
+// After engine_compile: of memory of a rank for ticks under way, beside its Program's.
+int64_t engine_flight_bytes(const Engine *engine, int rank);
+TokensFrom engine_tokens_from(const Engine *engine);
 EngineLoad engine_load(const Engine *engine);
 const Inference *engine_model(const Engine *engine);

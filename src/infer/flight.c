@@ -1,19 +1,43 @@
 // Messages of a tick: its description from rank 0, and logits to rank 0.
 #include "infer/flight.h"
 #include "base/fault.h"
-#include "runtime/gather.h"
-#include "runtime/state_tensors.h"
 #include <stdlib.h>
 #include <string.h>
 
 enum { PARTS = 2 }; // of a description: header and inputs
 
+// Numbers of a description: width (INPUT_COUNT) of a row for each input, then what is wanted of each row of logits.
+static int describe(const FlightShape *s, int tokens, int *width) {
+  const int all[INPUT_COUNT] = {[INPUT_TOKENS] = tokens,
+                                [INPUT_POSITIONS] = tokens,
+                                [INPUT_CACHE_ROWS] = tokens,
+                                [INPUT_REQUESTS] = tokens,
+                                [INPUT_PAGES] = s->requests * s->pages,
+                                [INPUT_INDEX] = s->wanted};
+  int count = s->rows * s->wanted * (int)(sizeof(RowWant) / sizeof(int32_t));
+  memcpy(width, all, sizeof all);
+  for (int id = 0; id < INPUT_COUNT; id++) count += s->rows * width[id];
+  return count;
+}
+
+int64_t flight_bytes(const FlightShape *s, int flights, int rank) {
+  int width[INPUT_COUNT];
+  int64_t described = (int64_t)sizeof(int32_t) * describe(s, s->tokens, width), all = logits_map_bytes(s->logits, rank);
+  if (!rank || s->processes) all += flights * described;
+  if (rank || s->overlap) all += flights * logits_bytes(s->logits, rank, NULL);
+  for (int i = 1; !rank && i < s->ranks; i++) all += logits_bytes(s->logits, i, NULL);
+  return all;
+}
+
 void flight_create(TickFlight *f, const FlightShape *shape) {
   size_t ranks = (size_t)shape->ranks;
+  int width[INPUT_COUNT];
   *f = (TickFlight){.shape = shape};
+  vec_reserve(&f->block, describe(shape, shape->tokens, width)); // once, for the largest
   f->told = xcalloc(PARTS * ranks, sizeof *f->told);
   f->message = xcalloc(ranks, sizeof *f->message);
   f->sent = xcalloc(ranks, sizeof *f->sent);
+  f->used = xcalloc(2 * (size_t)shape->rows, sizeof *f->used);
 }
 
 void flight_destroy(TickFlight *f) {
@@ -24,6 +48,7 @@ void flight_destroy(TickFlight *f) {
   vec_free(&f->block);
   vec_free(&f->tick.parts);
   vec_free(&f->first);
+  free(f->used);
   *f = (TickFlight){0};
 }
 
@@ -31,24 +56,16 @@ void flight_destroy(TickFlight *f) {
 
 static void place_inputs(TickFlight *f, int tokens) {
   const FlightShape *s = f->shape;
-  const int width[INPUT_COUNT] = {[INPUT_TOKENS] = tokens,
-                                  [INPUT_POSITIONS] = tokens,
-                                  [INPUT_CACHE_ROWS] = tokens,
-                                  [INPUT_REQUESTS] = tokens,
-                                  [INPUT_PAGES] = s->requests * s->pages,
-                                  [INPUT_INDEX] = s->wanted};
   int at = 0;
-  memcpy(f->width, width, sizeof f->width);
-  for (int id = 0; id < INPUT_COUNT; id++) at += s->rows * width[id];
-  vec_reserve(&f->block, at);
-  f->block.count = at;
-  at = 0;
+  f->block.count = describe(s, tokens, f->width);
+  CHECK(f->block.count <= f->block.capacity);
   for (int id = 0; id < INPUT_COUNT; id++) {
-    f->input[id] = width[id] ? f->block.data + at : NULL;
-    at += s->rows * width[id];
+    f->input[id] = f->width[id] ? f->block.data + at : NULL;
+    at += s->rows * f->width[id];
   }
+  f->want = (RowWant *)(void *)(f->block.data + at);
   f->header.tokens = tokens;
-  f->header.count = at;
+  f->header.count = f->block.count;
 }
 
 // One part's tokens from place `at` of its row on.
@@ -74,6 +91,7 @@ static void fill_empty(TickFlight *f) {
   memset(f->input[INPUT_CACHE_ROWS], -1, sizeof(int32_t) * (size_t)tokens);
   memset(f->input[INPUT_REQUESTS], -1, sizeof(int32_t) * (size_t)tokens);
   memset(f->input[INPUT_INDEX], -1, sizeof(int32_t) * (size_t)(s->rows * s->wanted));
+  for (int i = 0; i < s->rows * s->wanted; i++) f->want[i] = FAULT(unused_rows_travel, ROW_UNUSED, ROW_WHOLE);
 }
 
 // The description of the flight's last tick may still be on its way. A failure is the next message's, too.
@@ -81,9 +99,17 @@ static void wait_told(TickFlight *f) {
   for (int i = 0; i < PARTS * f->shape->ranks; i++) plait_event_wait(f->told[i]);
 }
 
+// Where a request takes the most likely token, and tells no others, one candidate of each rank is enough.
+static RowWant want_of(const TickPart *part, int k) {
+  const Request *r = part->request;
+  bool best = sample_takes_best(&r->options.sample) && r->may_draw.end && r->options.logprobs <= 0 && k >= part->scores;
+  return FAULT(greedy_rows_travel, best, false) ? r->may_draw : ROW_WHOLE;
+}
+
 void flight_fill(TickFlight *f, const SchedulerOptions *o, int tokens) {
   const int wanted = f->shape->wanted;
-  int *at = xcalloc((size_t)o->rows, sizeof *at), *rows = xcalloc((size_t)o->rows, sizeof *rows);
+  int *at = f->used, *rows = at + o->rows;
+  memset(at, 0, 2 * sizeof *at * (size_t)o->rows);
   wait_told(f);
   place_inputs(f, tokens);
   fill_empty(f);
@@ -96,11 +122,12 @@ void flight_fill(TickFlight *f, const SchedulerOptions *o, int tokens) {
     f->prompt_tokens += part->drawn > part->scores ? known - 1 : known;
     vec_push(&f->first, row * wanted + rows[row]);
     at[row] += part->tokens;
-    for (int k = 0; k < part->drawn; k++)
-      f->input[INPUT_INDEX][row * wanted + rows[row]++] = at[row] - part->drawn + k;
+    for (int k = 0; k < part->drawn; k++) {
+      int of = row * wanted + rows[row]++;
+      f->input[INPUT_INDEX][of] = at[row] - part->drawn + k;
+      f->want[of] = want_of(part, k);
+    }
   }
-  free(at);
-  free(rows);
 }
 
 void flight_stop(TickFlight *f) {
@@ -136,32 +163,6 @@ static int hear(TickFlight *f, Rank *r, Error *error) {
 
 // ---- the logits
 
-static const KnownVariable outputs[] = {KNOWN_LOGITS, KNOWN_LOGITS_MAXIMUM, KNOWN_LOGITS_SUM};
-enum { OUTPUTS = sizeof outputs / sizeof *outputs };
-
-// A rank's boxes of all outputs, in one list to be freed.
-static CheckpointTensor *boxes_of(Rank *r, int *count) {
-  CheckpointTensor *all = NULL;
-  *count = 0;
-  for (int i = 0; i < OUTPUTS; i++) {
-    CheckpointTensor *some;
-    int n = state_tensor(r->state, r->state->program->graph->known[outputs[i]], &some);
-    all = xrealloc(all, sizeof *all * (size_t)(*count + n + 1));
-    if (n) memcpy(all + *count, some, sizeof *all * (size_t)n);
-    *count += n;
-    free(some);
-  }
-  return all;
-}
-
-static char *pack(Rank *r, int64_t *bytes) {
-  int count;
-  CheckpointTensor *boxes = boxes_of(r, &count);
-  char *message = gather_pack(boxes, count, bytes);
-  free(boxes);
-  return message;
-}
-
 int flight_settle(Rank *r, void *flight, Error *error) {
   const TickFlight *f = flight;
   return plait_event_wait(f->sent[r->rank]) ? plait_comm_failure(r->world, error) : PLAIT_OK;
@@ -169,14 +170,16 @@ int flight_settle(Rank *r, void *flight, Error *error) {
 
 // The next tick writes over the logits where they are. Rank 0's own stay there if they are taken before.
 static int send_logits(TickFlight *f, Rank *r, Error *error) {
-  int64_t bytes;
+  LogitsMap *map = f->shape->logits;
+  char **message = &f->message[r->rank];
   if (!r->rank && !f->shape->overlap) return PLAIT_OK;
   int code = flight_settle(r, f, error);
-  if (code) return code;
-  free(f->message[r->rank]);
-  char *message = f->message[r->rank] = pack(r, &bytes);
-  if (!bytes || !r->rank) return PLAIT_OK;
-  const PlaitBuffer buffer = {message, NULL, (size_t)bytes};
+  int64_t bytes = logits_bytes(map, r->rank, f->want);
+  if (code || !bytes) return code;
+  if (!*message) *message = xcalloc((size_t)logits_bytes(map, r->rank, NULL), 1);
+  logits_pack(map, r->state, f->want, *message);
+  if (!r->rank) return PLAIT_OK;
+  const PlaitBuffer buffer = {*message, NULL, (size_t)bytes};
   code = plait_send(r->world, &buffer, 1, PLAIT_UINT8, 0, NULL, &f->sent[r->rank]);
   return code ? plait_comm_failure(r->world, error) : PLAIT_OK;
 }
@@ -192,60 +195,38 @@ int flight_compute(Rank *r, void *flight, Error *error) {
   return code ? code : send_logits(f, r, error);
 }
 
-int flight_measure(Rank *r, void *measure, Error *error) {
-  const FlightMeasure *m = measure;
-  FlightResults *all = m->results;
-  size_t rows = (size_t)(m->shape->rows * m->shape->wanted), ranks = (size_t)m->shape->ranks;
-  int64_t bytes;
-  free(pack(r, &bytes));
-  if (!r->rank) {
-    all->bytes = xcalloc(ranks, sizeof *all->bytes);
-    all->received = xcalloc(ranks, sizeof *all->received);
-    all->logits = xcalloc(rows * (size_t)m->shape->vocab, sizeof *all->logits);
-    all->maximum = xcalloc(rows, sizeof *all->maximum);
-    all->sum = xcalloc(rows, sizeof *all->sum);
-  }
-  const PlaitBuffer buffer = {&bytes, r->rank ? NULL : all->bytes, 1};
-  int code = plait_gather(r->world, &buffer, 1, PLAIT_INT64, 0, NULL, NULL);
-  if (code) return plait_comm_failure(r->world, error);
-  for (int i = 1; !r->rank && i < m->shape->ranks; i++)
-    if (all->bytes[i]) all->received[i] = xcalloc((size_t)all->bytes[i], 1);
+void flight_results_create(FlightResults *all, const FlightShape *shape) {
+  *all = (FlightResults){.received = xcalloc((size_t)shape->ranks, sizeof *all->received)};
+  logits_rows_create(&all->rows, shape->logits);
+}
+
+static int receive_from(TickFlight *f, Rank *r, int rank, int64_t bytes, FlightResults *all, Error *error) {
+  LogitsMap *map = f->shape->logits;
+  char **received = &all->received[rank];
+  if (!*received) *received = xcalloc((size_t)logits_bytes(map, rank, NULL), 1);
+  const PlaitBuffer buffer = {NULL, *received, (size_t)bytes};
+  if (plait_recv(r->world, &buffer, 1, PLAIT_UINT8, rank, NULL, NULL)) return plait_comm_failure(r->world, error);
+  all->bytes += bytes;
+  logits_unpack(&all->rows, map, rank, f->want, *received);
   return PLAIT_OK;
 }
 
-static void take_boxes(const Rank *r, const CheckpointTensor *box, int count, FlightResults *all) {
-  const Graph *g = r->state->program->graph;
-  float *const to[OUTPUTS] = {all->logits, all->maximum, all->sum};
-  for (int i = 0; i < count; i++)
-    for (int k = 0; k < OUTPUTS; k++)
-      if (box[i].primary && !strcmp(box[i].name, g->variable.data[g->known[outputs[k]]].name))
-        checkpoint_tensor_to_whole(&box[i], to[k], DTYPE_F32);
-}
-
 int flight_receive(TickFlight *f, Rank *r, FlightResults *all, Error *error) {
-  Gathered boxes = {0};
-  int own = 0, code = PLAIT_OK;
-  CheckpointTensor *mine = f->shape->overlap ? NULL : boxes_of(r, &own);
-  if (f->message[0]) gather_unpack(f->message[0], &boxes);
+  LogitsMap *map = f->shape->logits;
+  int code = PLAIT_OK;
+  logits_begin(&all->rows, map);
+  if (!f->shape->overlap) logits_own(&all->rows, map, r->state, f->want);
+  else if (f->message[0]) logits_unpack(&all->rows, map, 0, f->want, f->message[0]);
   for (int i = 1; i < f->shape->ranks && !code; i++) {
-    const PlaitBuffer buffer = {NULL, all->received[i], (size_t)all->bytes[i]};
-    if (!all->bytes[i]) continue;
-    code = plait_recv(r->world, &buffer, 1, PLAIT_UINT8, i, NULL, NULL);
-    if (!code) gather_unpack(all->received[i], &boxes);
+    int64_t bytes = logits_bytes(map, i, f->want);
+    if (bytes) code = receive_from(f, r, i, bytes, all, error);
   }
-  if (!code) take_boxes(r, mine, own, all);
-  if (!code) take_boxes(r, boxes.boxes, boxes.count, all);
-  free(mine);
-  gather_free(&boxes);
-  return code ? plait_comm_failure(r->world, error) : PLAIT_OK;
+  return code;
 }
 
 void flight_results_free(FlightResults *all, const FlightShape *shape) {
   for (int i = 0; all->received && i < shape->ranks; i++) free(all->received[i]);
   free(all->received);
-  free(all->bytes);
-  free(all->logits);
-  free(all->maximum);
-  free(all->sum);
+  logits_rows_destroy(&all->rows);
   *all = (FlightResults){0};
 }

@@ -78,6 +78,7 @@ int inference_recipe(Inference *i, const ModelSource *source, const InferenceOpt
   int code = recipe_for_inference(&asked, &i->recipe, error);
   if (code) return code;
   if (i->recipe.notes && launch->rank == 0) fputs(i->recipe.notes, stderr);
+  i->recipe.data.document_mask = !o->one_document;
   if (source->has_recipe) i->recipe.moe.bias_rate = source->recipe.moe.bias_rate; // the checkpoint has the bias
   return PLAIT_OK;
 }

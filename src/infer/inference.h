@@ -13,6 +13,7 @@ typedef struct InferenceOptions {
   int64_t seq;         // tokens of a sequence; of MODEL_GENERATE of a tick at most
   int64_t context, page, requests, pages, logits; // of MODEL_GENERATE, as in RunSetting
   double kv_memory; // bytes of a data rank's cache, on all ranks that share it; pages follow from it. 0: from `pages`
+  bool one_document;   // of MODEL_EVALUATE: no sequence is cut into documents
   int64_t rows;        // sequences at a time over all data ranks, at least
   int threads;         // of all ranks on this machine together, where the keys have no run.threads; 0: all cores
   int key_count;

@@ -5,7 +5,6 @@
 #include "base/fault.h"
 #include "base/philox.h"
 #include <math.h>
-#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -80,6 +79,57 @@ static int32_t read_logits(SampleScratch *s, const float *logits, const uint8_t 
   return best;
 }
 
+// ---- the most likely one
+
+// The greatest finite one; NAN where one is NaN. In lanes, of which compilers make vectors: a comparison from id to id
+// would be a chain.
+static float greatest(const float *logits, int64_t count) {
+  enum { LANES = 16 };
+  float most[LANES], value = -INFINITY;
+  int broken[LANES] = {0}, any = 0;
+  for (int l = 0; l < LANES; l++) most[l] = -INFINITY;
+  for (int64_t i = 0; i < count; i += LANES) {
+    float x[LANES];
+    int n = count - i < LANES ? (int)(count - i) : LANES;
+    for (int l = 0; l < LANES; l++) x[l] = -INFINITY;
+    memcpy(x, logits + i, sizeof *x * (size_t)n);
+    for (int l = 0; l < LANES; l++) {
+      float finite = x[l] < INFINITY ? x[l] : -INFINITY;
+      broken[l] |= x[l] != x[l];
+      most[l] = finite > most[l] ? finite : most[l];
+    }
+  }
+  for (int l = 0; l < LANES; l++) {
+    any |= broken[l];
+    if (most[l] > value) value = most[l];
+  }
+  return any ? NAN : value;
+}
+
+static int64_t within(int64_t x, int64_t least, int64_t most) { return x < least ? least : x < most ? x : most; }
+
+SampleBest sample_best(const float *logits, int64_t count, int32_t first, SampleRange range) {
+  int64_t at = within((int64_t)range.first - first, 0, count), end = within((int64_t)range.end - first, at, count);
+  float value = greatest(logits + at, end - at);
+  if (isnan(value) || isnan(greatest(logits, at)) || isnan(greatest(logits + end, count - end)))
+    return (SampleBest){NAN, -1};
+  if (isinf(value)) return (SampleBest){value, -1};
+  while (logits[at] != value) at++;
+  return (SampleBest){value, first + (int32_t)at};
+}
+
+SampleBest sample_better(SampleBest a, SampleBest b) {
+  if (isnan(a.value) || isnan(b.value)) return (SampleBest){NAN, -1};
+  if (a.id < 0 || b.id < 0) return a.id < 0 ? b : a;
+  if (a.value != b.value) return a.value > b.value ? a : b;
+  return FAULT(ties_go_to_the_highest_id, a.id < b.id, a.id > b.id) ? a : b;
+}
+
+bool sample_takes_best(const SampleOptions *o) {
+  return o->temperature <= 0 && !o->biases && (o->repetition <= 0 || o->repetition == 1) && o->presence == 0 &&
+         o->frequency == 0;
+}
+
 // ---- the most likely ones, in their order
 
 static bool comes_before(const SampleScratch *s, int32_t a, int32_t b) {
@@ -131,6 +181,7 @@ static int cut(SampleScratch *s, const SampleOptions *o, double total, int n, do
 
 int32_t sample_token(const float *logits, const uint8_t *allowed, const SampleOptions *o, const SampleText *text,
                      SampleScratch *s) {
+  if (!allowed && sample_takes_best(o)) return sample_best(logits, s->count, 0, (SampleRange){0, s->count}).id;
   int32_t best = read_logits(s, logits, allowed, o, text), last = best;
   if (best < 0 || o->temperature <= 0) return best;
   float most = s->value[best], by = (float)(1 / o->temperature);

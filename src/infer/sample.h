@@ -1,5 +1,6 @@
 // Choosing the next token from logits: penalties, temperature, top-k, top-p, min-p; deterministic in (seed, position).
 #pragma once
+#include <stdbool.h>
 #include <stdint.h>
 
 typedef struct SampleBias { int32_t id; float bias; } SampleBias;
@@ -36,3 +37,14 @@ void sample_scratch_destroy(SampleScratch *scratch);
 // machine that has the same logits. -1 when no allowed logit is finite or one is NaN.
 int32_t sample_token(const float *logits, const uint8_t *allowed, const SampleOptions *options, const SampleText *text,
                      SampleScratch *scratch);
+
+// The most likely of some ids, as sample_token finds it at temperature 0: id -1 where none is finite, and value NaN
+// where one is NaN.
+typedef struct SampleBest { float value; int32_t id; } SampleBest;
+typedef struct SampleRange { int32_t first, end; } SampleRange; // ids
+// Of logits (count), of which the first one is that of the id `first`. Only ids of `range` are taken.
+SampleBest sample_best(const float *logits, int64_t count, int32_t first, SampleRange range);
+// Of both: so the best of parts of a vocabulary, in any order, becomes that of all.
+SampleBest sample_better(SampleBest a, SampleBest b);
+// sample_token with these options takes the best one of those that are allowed, whatever the text is.
+bool sample_takes_best(const SampleOptions *options);

@@ -47,6 +47,7 @@ typedef struct Request {
   int64_t begin, done; // the first token that is looked back on; those from there to before `done` are in the cache
   int64_t scored;      // of its prompt's tokens: those after which the next one's log-probability has been told
   int64_t reused;      // tokens of its prompt that the cache had when it began; -1: it has not
+  SampleRange may_draw; // these ids, and no others; empty: it is not as simple
   int row, slot;       // where it runs; -1: it waits
   bool drawing;        // a tick under way draws for it: it is in no other one until scheduler_took
   Vec(int32_t) pages;  // of the row's pool, for the tokens from `begin` on
@@ -110,6 +111,8 @@ void scheduler_free(Scheduler *s, Request *request); // one that has ended, and 
 // their plans: so a page may go to another request while an earlier tick still reads it, and a part of a prompt may be
 // taken (scheduler_took) when it is planned, so that the next tick continues it.
 bool scheduler_plan(Scheduler *s, int prompt_tokens);
+// Requests that wait for their next token alone; of the others a part of the prompt is left.
+int scheduler_decoding(const Scheduler *s);
 // The tick has run, and these ids (count) were drawn for a part, one after the other: as many as scheduler_accepts
 // allowed. Ids that end the request, or are too many, are in none of its tokens.
 void scheduler_took(Scheduler *s, TickPart *part, const int32_t *ids, int count);

@@ -153,7 +153,8 @@ int build_attention(ModelBuild *m, int x) {
     k = op_rope(g, "k.rope", k, build_input(m, INPUT_POSITIONS), &c->rope);
   }
   AttentionAttr attr = {.scale = c->attention_scale, .dropout = build_dropout_rate(m, c->attention_dropout),
-                        .causal = 1, .contiguous = 1};
+                        .causal = 1,
+                        .documents = m->options->one_document ? ATTENTION_DOCUMENTS_ONE : ATTENTION_DOCUMENTS_IN_ORDER};
   int64_t longest = FAULT(window_is_too_long, c->window, c->window + 1); // a token sees itself and window - 1 before it
   if (c->window) build_limit(m, c->window_key, longest, "attention within a window is not built yet");
   if (m->options->mode == MODEL_GENERATE) return attend_to_cache(m, q, k, v, c->attention_scale);

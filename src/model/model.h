@@ -35,6 +35,7 @@ typedef struct ModelOptions {
   int64_t page; // of MODEL_GENERATE: positions in a page of the cache; length has DIM_CACHE, DIM_REQUEST and
                 // DIM_PAGE then
   int mode;                  // ModelMode
+  int one_document;   // a sample is a part of one document, whatever its text: the input `documents` has one number
   double capacity;    // of experts, while training: times the even share of a sequence's choices; 0: no limit
   int router_bias;    // routers choose by probabilities and a bias that is not a parameter
   int chunks; // positions go through layers of experts in this many parts, which divide the length; 0, 1: at once

@@ -39,13 +39,18 @@ typedef struct RopeAttr {
   int32_t scaling;     // 0 none, 1 Llama 3, 2 linear
   double factor, low_frequency_factor, high_frequency_factor, original_positions;
 } RopeAttr;
+typedef enum AttentionDocuments {
+  ATTENTION_DOCUMENTS_ANY,      // of any numbers
+  ATTENTION_DOCUMENTS_IN_ORDER, // one after the other: no number comes again after another one
+  ATTENTION_DOCUMENTS_ONE,      // all of a sample have one number: kernels need not compare them
+} AttentionDocuments;
 typedef struct AttentionAttr {
   double scale;       // of q·k, usually 1/sqrt(head_dim)
   double dropout;     // probability, 0 none
   int32_t causal;
   int32_t wide;       // out, or dq, dk and dv, have the dtype of statistics: parts that will be merged or added
   uint64_t stream;    // philox_name of the forward node: its gradient draws the same mask
-  int32_t contiguous; // documents lie one after the other: no number comes again after another one
+  int32_t documents;  // AttentionDocuments
   int32_t same_bits;  // of a gradient: in each run, though a faster kernel might not have them
 } AttentionAttr;
 // CACHE_ATTENTION: rows of a page of the cache

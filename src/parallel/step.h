@@ -45,6 +45,7 @@ typedef struct StepBatch {
   int64_t samples; // sequences of a step (global batch)
   int64_t micro;   // the most sequences of a microbatch that a data rank has
   int64_t length[DIM_COUNT]; // positions of each sequence of a sample, by its dim
+  int one_document; // a sample is a part of one document (data.document_mask false)
   int64_t page;              // of MODEL_GENERATE: positions in a page of the cache
   Balance balance; // of the data ranks' shares of a step; its weights are borrowed
 } StepBatch;

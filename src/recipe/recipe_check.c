@@ -216,6 +216,11 @@ static int note_idle(Recipe *r, const Recipe *defaults) {
     recipe_note(r, "run.trace_first",
                 "run.trace_first is %lld, but schedule.steps is %lld, so run.trace stays empty",
                 (long long)r->run.trace_first, (long long)r->schedule.steps);
+  if (r->infer.in_flight > 1 && r->mesh.pp == 1)
+    recipe_note(r, "infer.in_flight",
+                "infer.in_flight is %d, but without mesh.pp ticks are computed one after the other: each has fewer "
+                "requests, and generation is slower",
+                r->infer.in_flight);
   return PLAIT_OK;
 }
 

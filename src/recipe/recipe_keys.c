@@ -455,8 +455,10 @@ const RecipeKey recipe_keys[] = {
                "and 1 for `plait generate --prompt`."),
     KEY("infer.tokens", RECIPE_INT, infer.tokens, "auto", .least = 1, .most = 65536, .has_auto = true, .automatic = 0,
         .inference = true, .generation = true,
-        .doc = "How many tokens each data rank computes in a tick at most, of all its requests together. auto: 256, or "
-               "one for each request where that is more."),
+        .doc =
+            "How many tokens each data rank computes in a tick at most, of all its requests together. auto: the size "
+            "from which on a token of a prompt costs no less, at most 1024, where `plait probe` has measured this "
+            "machine and ranks are threads; else 256. At least one for each request."),
     KEY("infer.page", RECIPE_INT, infer.page, "32", .least = 1, .most = 4096, .inference = true, .generation = true,
         .doc = "Tokens of a page of the cache. Requests that begin with the same tokens share whole pages."),
     KEY("infer.kv_memory", RECIPE_BYTES, infer.kv_memory, .least = 1, .most = 1e15, .inference = true,

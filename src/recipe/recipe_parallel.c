@@ -119,6 +119,7 @@ void recipe_step(const Recipe *r, const StepModel *model, Step *step) {
                  .batch = {.samples = r->batch.global,
                            .micro = r->batch.micro,
                            .length = {[DIM_SEQ] = r->data.seq_len},
+                           .one_document = FAULT(attention_forgets_documents, !r->data.document_mask, 1),
                            .balance = recipe_balance(r)},
                  .update = update_of(r, model),
                  .recompute = {.mode = recompute_mode(r), .layers = r->parallel.recompute_layers},

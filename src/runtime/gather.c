@@ -78,18 +78,6 @@ static void read_boxes(Gathered *g, char *message) {
   }
 }
 
-char *gather_pack(const CheckpointTensor *mine, int count, int64_t *bytes) {
-  char *message = write_boxes(mine, count, bytes);
-  int64_t number;
-  memcpy(&number, message, sizeof number);
-  if (number) return message;
-  free(message);
-  *bytes = 0;
-  return NULL;
-}
-
-void gather_unpack(char *message, Gathered *out) { read_boxes(out, message); }
-
 static int receive_all(PlaitComm *comm, const int64_t *sizes, Gathered *g) {
   int code = PLAIT_OK;
   for (int r = 1; r < g->ranks && !code; r++) {

@@ -13,9 +13,4 @@ typedef struct Gathered {
 // Every rank of comm calls it. Only primary boxes travel; those of rank 0 itself are not copied.
 int gather_boxes(PlaitComm *comm, const CheckpointTensor *mine, int count, Gathered *out, Error *error);
 
-// The same in two halves, for who sends the messages. A rank's boxes that travel as one message, to be freed, in
-// *bytes; NULL: it has none. And a message's boxes, which point into it, after those of `out`.
-char *gather_pack(const CheckpointTensor *mine, int count, int64_t *bytes);
-void gather_unpack(char *message, Gathered *out);
-
 void gather_free(Gathered *gathered); // zeroed is fine

@@ -226,6 +226,8 @@ static LoaderInput *own_inputs(const Rank *r, const Compiled *c, int *count) {
 static int open_loader(const Rank *r, const LoaderConfig *config, const Compiled *of, int64_t first_step, Loader **out,
                        Error *error) {
   LoaderConfig c = *config;
+  CHECK(!c.document_mask || !r->job->options.step.batch.one_document,
+        "the Program attends to all of a sample, and its data has documents");
   LoaderInput *own = own_inputs(r, of, &c.own_count);
   c.own = own;
   c.data_rank = r->data_rank;

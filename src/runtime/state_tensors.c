@@ -60,3 +60,28 @@ int state_tensors_of(State *s, KnownOf of, CheckpointTensor **out) {
     if (g->variable.data[i].of == of) add_boxes(s, i, g->variable.data[g->variable.data[i].parameter].name, &pieces);
   return give(&pieces, out);
 }
+
+int program_primary_boxes(const Program *p, int variable, int rank, Box **boxes) {
+  const Variable *v = &p->graph->variable.data[variable];
+  StageSet coordinates = mesh_stage_coordinates(&p->mesh, graph_stages(p->graph, v->stages));
+  Vec(Box) all = {0};
+  vec_reserve(&all, 1);
+  *boxes = all.data;
+  if (p->variable_place[variable].offset < 0 || !placement_primary(&p->mesh, v->storage, rank, &coordinates)) return 0;
+  for (ShardBoxes b = {.shard = shard_of(&p->mesh, variable_placement(v, -1), &v->shape, rank)}; shard_next(&b);)
+    vec_push(&all, b.box);
+  *boxes = all.data;
+  return all.count;
+}
+
+const void *state_view(const State *s, int variable, const Box *part, Dtype dtype, int64_t *stride) {
+  const Variable *v = &s->program->graph->variable.data[variable];
+  Place place = program_variable_place(s->program, variable, -1, s->turn);
+  if (v->encoding || v->dtype != dtype || place.offset < 0 || !s->device->space[place.space].is_host) return NULL;
+  ShardBoxes held = state_boxes(s, variable, -1);
+  CHECK(shard_find(&held, part), "%s: rank %d does not have this part", v->name, s->rank);
+  shard_strides(&held.shard, stride);
+  int64_t at = 0;
+  for (int d = 0; d < part->rank; d++) at += (held.at[d] + part->offset[d] - held.box.offset[d]) * stride[d];
+  return state_address(s, place) + at * (int64_t)dtype_size(dtype);
+}

@@ -10,3 +10,10 @@ int state_tensors(State *s, VariableTest *wanted, CheckpointTensor **out);
 int state_tensors_of(State *s, KnownOf of, CheckpointTensor **out);
 // The same of one Variable, by its id: no box where it does not live on this rank.
 int state_tensor(State *s, int variable, CheckpointTensor **out);
+
+// The boxes of a Variable that are `rank`'s alone to send, whoever asks: they follow from its Program. malloc'ed;
+// returns the count.
+int program_primary_boxes(const Program *program, int variable, int rank, Box **boxes);
+// Where the host may read a part of a Variable without a copy, until the next step: its first element, and in stride
+// (dims) the elements between neighbours of a dim. NULL: it must be copied, or has another dtype.
+const void *state_view(const State *s, int variable, const Box *part, Dtype dtype, int64_t *stride);

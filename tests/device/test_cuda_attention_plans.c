@@ -25,15 +25,16 @@ static DnnTarget h100;
 typedef struct Sizes { int64_t b, heads, groups, t, d; } Sizes;
 
 static const char *name_of(const AttentionKey *k, char *text, size_t size) {
-  snprintf(text, size, "%s of %lld × %lld, heads %lld:%lld of %lld, %s%s", k->gradient ? "gradient" : "attention",
+  snprintf(text, size, "%s of %lld × %lld, heads %lld:%lld of %lld, %s%s%s", k->gradient ? "gradient" : "attention",
            (long long)k->b, (long long)k->t, (long long)(k->g * k->r), (long long)k->g, (long long)k->d,
-           dtype_name((Dtype)k->dtype), k->same_bits ? ", the same bits" : "");
+           dtype_name((Dtype)k->dtype), k->whole ? ", one document" : "", k->same_bits ? ", the same bits" : "");
   return text;
 }
 
-static void check_plan(Sizes s, int dtype, int gradient, int same_bits) {
+static void check_plan(Sizes s, int dtype, int gradient, int same_bits, int whole) {
   const AttentionKey key = {.b = s.b, .t = s.t, .g = s.groups, .r = s.heads / s.groups, .d = s.d, .scale = 0.125,
-                            .dtype = dtype, .gradient = gradient, .same_bits = same_bits};
+                            .dtype = dtype, .gradient = gradient, .same_bits = same_bits,
+                            .whole = whole};
   AttentionPlan plan;
   char text[160];
   DnnStatus status = attention_plan_make(dnn, &h100, &key, &plan);
@@ -47,16 +48,19 @@ static void check_plan(Sizes s, int dtype, int gradient, int same_bits) {
 }
 
 // The shapes of GPT-2 124M and Llama 1B, and odd ones: heads of 96, 128 and 256, lengths that are not a multiple of 64,
-// or leave 64 of 128, one query. Each takes seconds to plan.
+// or leave 64 of 128, one query; with documents and without. Each takes seconds to plan.
 static void has_plans(void **state) {
   static const Sizes sizes[] = {{32, 12, 12, 1024, 64}, {4, 32, 8, 4096, 64}, {4, 8, 8, 1024, 96},
                                 {2, 32, 8, 4096, 128},  {4, 4, 4, 1024, 256}, {1, 2, 2, 333, 64},
                                 {2, 4, 4, 704, 64},     {3, 2, 1, 1, 64}};
   for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
     for (int gradient = 0; gradient < 2; gradient++)
-      check_plan(sizes[i], i % 3 == 1 ? DTYPE_F16 : DTYPE_BF16, gradient, 0);
-  check_plan(sizes[0], DTYPE_BF16, 1, 1);
-  check_plan(sizes[5], DTYPE_BF16, 1, 1);
+      for (int whole = 0; whole < 2; whole++)
+        check_plan(sizes[i], i % 3 == 1 ? DTYPE_F16 : DTYPE_BF16, gradient, 0, whole);
+  for (int whole = 0; whole < 2; whole++) {
+    check_plan(sizes[0], DTYPE_BF16, 1, 1, whole);
+    check_plan(sizes[5], DTYPE_BF16, 1, 1, whole);
+  }
 }
 
 // The properties are what cuDNN's DNN_PROPERTIES says of a card as text.

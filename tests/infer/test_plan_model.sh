@@ -27,8 +27,20 @@ same "that cache" "$(number cache)" $((20 * 32 * 128))
 plan mesh.dp=2 infer.context=32 infer.kv_memory=30kB precision=bf16
 awk "BEGIN { exit !($(number weights) < 0.6 * $whole) }" || fail "weights in bf16: $(number weights) of $whole"
 awk "BEGIN { exit !($(number tokens_per_s) > 0) }" || fail "no speed: $(cat plan.json)"
-sum=$(($(number weights) + $(number cache) + $(number working) + $(number bound_instructions)))
+sum=$(($(number weights) + $(number cache) + $(number working) + $(number bound_instructions) + $(number ticks_in_flight)))
 same "the sum of the parts" "$(number total)" "$sum"
+
+# ticks in flight: inputs of 16 tokens, 4 numbers each, and of 4 requests, 2 pages each and 3 numbers; of a row of logits 24 bytes
+"$PLAIT" plan "$model" infer.in_flight=2 2>&1 >text | grep -q '^note: infer.in_flight is 2, but without mesh.pp ticks are computed one after the other' ||
+  fail "in flight without stages: no note"
+"$PLAIT" plan "$model" mesh.pp=2 infer.in_flight=2 2>&1 >text | grep note && fail "in flight with stages: a note"
+small=(infer.context=64 infer.requests=4 infer.tokens=16)
+plan "${small[@]}"
+same "the inputs and rows of a tick" "$(number ticks_in_flight)" $((4 * (16 * 4 + 4 * 2 + 4 * 3) + 4 * 24))
+plan "${small[@]}" mesh.tp=2 # 48 words of 97 are the other rank's
+same "those of rank 0, and logits of two ranks" "$(number ticks_in_flight)" $((4 * (16 * 4 + 4 * 2 + 4 * 3) + 4 * 24 + 4 * 4 * (48 + 97)))
+plan "${small[@]}" infer.in_flight=3 # rank 0 packs its own, too, with their greatest and sum
+same "those of three ticks" "$(number ticks_in_flight)" $((3 * 4 * (16 * 4 + 4 * 2 + 4 * 3 + 4 * 99) + 4 * 24))
 
 plan mesh.pp=2 infer.context=32
 same "ticks in flight" "$(number in_flight)" 2

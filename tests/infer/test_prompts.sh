@@ -70,6 +70,9 @@ for out in others.jsonl notes.txt; do
   cmp before $out || fail "a refused file has changed: $out"
 done
 refuse 2 '^plait generate: --out /dev/null is not a file$' "$PLAIT" generate run --prompts prompts.jsonl --out /dev/null
+: >empty.jsonl
+refuse 2 '^plait generate: --prompts empty.jsonl has no prompts: it is empty$' "$PLAIT" generate run --prompts empty.jsonl --out o.jsonl
+[ ! -e o.jsonl ] || fail "an empty file of prompts has a file of answers"
 refuse 2 '^plait generate: --prompts /dev/null is not a file$' "$PLAIT" generate run --prompts /dev/null --out o.jsonl
 diff <(head -7 one.jsonl) seven.jsonl || fail "a refused file has changed"
 exec 9<seven.jsonl

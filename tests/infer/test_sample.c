@@ -6,6 +6,7 @@
 #include <cmocka.h>
 #include "infer/sample.h"
 #include <math.h>
+#include <string.h>
 
 enum { COUNT = 6, DRAWS = 20000 };
 static const float logits[COUNT] = {0.5f, 2.0f, -1.0f, 2.0f, 1.0f, 0.0f};
@@ -133,6 +134,56 @@ static void test_large(void **state) {
   sample_scratch_destroy(&scratch);
 }
 
+// The best of parts of a vocabulary, taken together in any order, is what sample_token draws at temperature 0; `all`
+// makes it look at one id after the other.
+static void check_best_in(const float *x, int n, SampleRange range) {
+  uint8_t allowed[200] = {0};
+  SampleScratch scratch;
+  sample_scratch_create(&scratch, n);
+  memset(allowed + range.first, 1, (size_t)(range.end - range.first));
+  const SampleOptions o = {0};
+  const SampleText text = {0};
+  int32_t id = sample_token(x, allowed, &o, &text, &scratch);
+  if (range.end - range.first == n) assert_int_equal(sample_token(x, NULL, &o, &text, &scratch), id);
+  for (int cut = 0; cut <= n; cut++) {
+    SampleBest low = sample_best(x, cut, 0, range), high = sample_best(x + cut, n - cut, cut, range);
+    assert_int_equal(sample_better(low, high).id, id);
+    assert_int_equal(sample_better(high, low).id, id);
+    if (id >= 0) assert_true(sample_better(low, high).value == x[id]);
+  }
+  sample_scratch_destroy(&scratch);
+}
+
+static void check_best(const float *x, int n) {
+  for (int end = 0; end <= n; end += end % 2 ? 7 : 4) check_best_in(x, n, (SampleRange){end / 3, end});
+  check_best_in(x, n, (SampleRange){0, n});
+}
+
+static void test_best_of_parts(void **state) {
+  enum { MANY = 67 };
+  float x[MANY];
+  for (int round = 0; round < 40; round++) {
+    const unsigned values = round % 2 ? 9 : 4000;
+    for (unsigned i = 0; i < MANY; i++) x[i] = (float)(((unsigned)round * 131 + i * 2654435761u) / 128 % values) - 5;
+    check_best(x, MANY);
+    x[round] = INFINITY;
+    x[(round + 31) % MANY] = -INFINITY;
+    check_best(x, MANY);
+    x[(round * 7 + 3) % MANY] = NAN;
+    check_best(x, MANY);
+  }
+  for (int i = 0; i < MANY; i++) x[i] = i % 2 ? -0.0f : 0;
+  check_best(x, MANY);
+  for (int i = 0; i < MANY; i++) x[i] = -INFINITY;
+  check_best(x, MANY);
+  assert_true(sample_takes_best(&(SampleOptions){.top_k = 4, .top_p = 0.5, .repetition = 1}));
+  assert_false(sample_takes_best(&(SampleOptions){.temperature = 0.1}));
+  assert_false(sample_takes_best(&(SampleOptions){.repetition = 1.1}));
+  assert_false(sample_takes_best(&(SampleOptions){.presence = -1}));
+  assert_false(sample_takes_best(&(SampleOptions){.frequency = 1}));
+  assert_false(sample_takes_best(&(SampleOptions){.bias = &(SampleBias){1, 1}, .biases = 1}));
+}
+
 static void test_seeds(void **state) {
   const SampleOptions a = {.temperature = 1, .top_p = 1, .seed = 1}, b = {.temperature = 1, .top_p = 1, .seed = 2};
   int same = 0;
@@ -157,7 +208,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(test_most_likely), cmocka_unit_test(test_frequencies),
                                      cmocka_unit_test(test_cuts), cmocka_unit_test(test_min_p),
                                      cmocka_unit_test(test_penalties), cmocka_unit_test(test_large),
-                                     cmocka_unit_test(test_seeds),
+                                     cmocka_unit_test(test_seeds), cmocka_unit_test(test_best_of_parts),
                                      cmocka_unit_test(test_broken_logits)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

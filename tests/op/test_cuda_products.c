@@ -5,37 +5,18 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <cmocka.h>
-#include "check/kernel_bench.h"
-#include "same_case.h"
-#include "tier.h"
-#include <dlfcn.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
+#include "library_case.h"
 
-static char *library;
-static int on_card; // DRIVER_AS_EVER=1: a card's driver and library, which count no calls
-
-// Calls of the library's so far; 0: it is not loaded.
-static long long calls(void) {
-  void *there = dlopen(library, RTLD_NOW | RTLD_NOLOAD);
-  const long long *count = there ? dlsym(there, "emulated_cublaslt") : NULL;
-  long long n = count ? *count : 0;
-  if (there) dlclose(there);
-  return n;
-}
-
-// Products that the library has not: of nothing, of mixed dtypes, and with a bias in fp64.
-static int lacks(const OpCase *c) {
+// Products that the library has not: of nothing, of mixed dtypes, and with a bias in fp64. The head's are several.
+static int makes(const OpCase *c) {
   const Operand *x = c->input;
-  int is_matmul = c->op == OP_MATMUL, lacks = x[0].dtype != x[1].dtype;
+  if (c->op != OP_MATMUL) return -1;
+  const MatmulAttr *attr = op_case_call(c).attr;
+  int lacks = x[0].dtype != x[1].dtype || (attr->bias && x[0].dtype == DTYPE_F64);
   for (int k = 0; k < 2; k++) lacks |= !operand_elements(&x[k]);
-  const MatmulAttr *attr = is_matmul ? op_case_call(c).attr : NULL;
-  if (attr && attr->bias) lacks |= x[0].dtype == DTYPE_F64;
-  if (attr && call_adds(&(KernelCall){.input = c->input, .ninput = c->ninput}, attr->accumulate))
+  if (call_adds(&(KernelCall){.input = c->input, .ninput = c->ninput}, attr->accumulate))
     lacks |= x[2].dtype != c->output[0].dtype;
-  return lacks;
+  return !lacks;
 }
 
 static int multiplies(Op op) {
@@ -43,190 +24,84 @@ static int multiplies(Op op) {
          op == OP_CROSS_ENTROPY_APPLY || op == OP_CROSS_ENTROPY_WEIGHT;
 }
 
-static void open_bench(KernelBench *b) {
-  Error error = {0};
-  if (kernel_bench_open(b, device_cuda(), 0, &error)) fail_msg("%s", error.message);
-}
-
-static void run_case(KernelBench *b, const DeviceKernel *kernel, OpCase *c, const char *where) {
-  Error error = {0};
-  if (kernel_bench_run(b, kernel, c, 1, &error)) fail_msg("%s: %s", where, error.message);
-}
-
-static void check_case(KernelBench *b, const OpCase *whole, Dtype dtype, Variant variant, int used[OP_COUNT]) {
-  OpCase slow, fast;
-  DeviceKernel kernel;
-  char where[160];
-  if (!op_case_variant(whole, variant, &slow)) return;
-  snprintf(where, sizeof where, "%s %s%s", slow.name, dtype_name(dtype), op_variant_name[variant]);
-  if (kernel_bench_has(b, &slow, &kernel)) {
-    op_case_copy(&slow, &fast);
-    op_case_run(&slow);
-    long long before = calls();
-    run_case(b, &kernel, &fast, where);
-    op_case_compare(&fast, &slow, where);
-    int by_library = calls() > before;
-    used[slow.op] += by_library;
-    if (slow.op == OP_MATMUL && !on_card && by_library == lacks(&slow))
-      fail_msg("%s: %s", where, by_library ? "the library makes what it lacks" : "the library does not make it");
-    op_case_free(&fast);
-  }
-  op_case_free(&slow);
-}
-
 static int is_chosen(int row, const OpCase *c) {
   const char *only = getenv("CASE"); // for debugging
   return multiplies(c->op) && (!only || strstr(c->name, only)) && (row < op_cases_count() || test_tier() > 1);
 }
 
-// All that is written to stderr while `run` runs, in a new string.
-static char *errors_of(void (*run)(void *), void *with) {
-  FILE *kept = tmpfile();
-  int before = dup(2);
-  assert_non_null(kept);
-  fflush(stderr);
-  dup2(fileno(kept), 2);
-  run(with);
-  fflush(stderr);
-  dup2(before, 2);
-  close(before);
-  long n = ftell(kept);
-  char *text = xcalloc((size_t)n + 1, 1);
-  rewind(kept);
-  assert_int_equal(fread(text, 1, (size_t)n, kept), n);
-  fclose(kept);
-  return text;
-}
-
 static void run_all(void *with) {
   KernelBench b = {0};
   int *used = with;
-  open_bench(&b);
+  library_bench(&b);
   for (int i = 0; i < op_cases_with_large(); i++)
     for (int dtype = DTYPE_F64; dtype <= DTYPE_F16; dtype++) {
       OpCase whole;
       op_case_get(i, (Dtype)dtype, &whole);
       for (int variant = 0; is_chosen(i, &whole) && variant < VARIANTS; variant++)
-        check_case(&b, &whole, (Dtype)dtype, (Variant)variant, used);
+        library_check(&b, &whole, (Dtype)dtype, (Variant)variant, makes, used);
       op_case_free(&whole);
     }
   kernel_bench_close(&b);
 }
 
-// A note would say that a product of the library's was found wrong.
 static void all_products(void **state) {
   int used[OP_COUNT] = {0};
-  char *errors = errors_of(run_all, used);
-  if (on_card) fputs(errors, stdout); // a card's library may refuse some, and numbers are right all the same
-  else assert_string_equal(errors, "");
-  free(errors);
+  library_says_nothing(run_all, used);
   for (int op = 0; op < OP_COUNT && !on_card && !getenv("CASE"); op++)
     if (multiplies((Op)op)) assert_true(used[op] >= 4);
 }
 
-// A row of cases, "matmul nt" unless ROW names another, in fp32, whose result the test has seen; by_library: calls in
-// the call itself and in its trial.
-typedef struct One { const char *where; long long calls; } One;
-static void run_one(void *with) {
-  One *one = with;
-  KernelBench b = {0};
-  OpCase whole, fast;
-  DeviceKernel kernel;
-  for (int i = 0; i < op_cases_count(); i++)
-    if (!strcmp(op_case_name(i), getenv("ROW") ? getenv("ROW") : "matmul nt")) op_case_get(i, DTYPE_F32, &whole);
-  op_case_copy(&whole, &fast);
-  op_case_run(&whole);
-  open_bench(&b);
-  if (getenv("WITHOUT_ROOM")) b.room = 1000;
-  assert_true(kernel_bench_has(&b, &fast, &kernel));
-  for (int again = 0; again < 2; again++) {
-    long long before = calls();
-    run_case(&b, &kernel, &fast, one->where);
-    one->calls = calls() - before;
-    op_case_compare(&fast, &whole, one->where);
-  }
-  kernel_bench_close(&b);
-  op_case_free(&fast);
-  op_case_free(&whole);
-}
-
-// In a process of its own, as a library is loaded once: TEST_ONLY=NAME.
-static void prints(const char *name, const char *variables, const char *expected, long long count) {
-  char *command = xformat("%s TEST_ONLY=%s '%s' 2>&1", variables, name, getenv("SELF")), line[512];
-  FILE *output = popen(command, "r");
-  int notes = 0, found = !*expected;
-  long long called = -1;
-  assert_non_null(output);
-  while (fgets(line, sizeof line, output)) {
-    notes += strstr(line, "note:") != NULL;
-    found |= *expected && strstr(line, expected) != NULL;
-    const char *number = strstr(line, "its calls: "); // of cmocka's own words before it the end may come later
-    if (number) called = atoll(number + strlen("its calls: "));
-  }
-  if (pclose(output) || !found || notes != (*expected != 0) || called != count)
-    fail_msg("%s: %d notes, %lld calls of the library's", variables, notes, called);
-  free(command);
-}
-
+// A row of cases in fp32, "matmul nt" unless ROW names another.
 static void one(void **state) {
-  One x = {"alone", 0};
-  run_one(&x);
-  printf("its calls: %lld\n", x.calls);
+  printf("its calls: %lld\n", library_run_one(getenv("ROW") ? getenv("ROW") : "matmul nt", DTYPE_F32));
+}
+
+static void prints(const char *variables, const char *expected, long long count) {
+  library_prints(variables, expected, *expected != 0, count);
 }
 
 // Its own kernel computes what the library gets wrong, refuses, or cannot make, and one note says so.
 static void own_kernel_in_its_place(void **state) {
-  prints("one", "", "", 1);
+  prints("", "", 1);
   prints(
-      "one", "PLAIT_EMULATED_BLAS_SPOILS='10 9 7'",
+      "PLAIT_EMULATED_BLAS_SPOILS='10 9 7'",
       "note: CUDA device 0: plait's own kernel makes products of 10 × 9 of depth 7 in fp32: cuBLASLt's differ from it",
       0);
-  prints("one", "PLAIT_EMULATED_BLAS_REFUSES='10 9 7'", "in fp32: cuBLASLt refuses them (CUBLAS_STATUS_NOT_SUPPORTED)",
+  prints("PLAIT_EMULATED_BLAS_REFUSES='10 9 7'", "in fp32: cuBLASLt refuses them (CUBLAS_STATUS_NOT_SUPPORTED)",
          0);
-  prints("one", "WITHOUT_ROOM=1", "", 1); // the device has memory left
-  prints("one", "WITHOUT_ROOM=1 PLAIT_EMULATED_FAILS='alloc 2'", "in fp32: 1000 bytes are too little memory to compare",
+  prints("WITHOUT_ROOM=1", "", 1); // the device has memory left
+  prints("WITHOUT_ROOM=1 PLAIT_EMULATED_FAILS='alloc 2'", "in fp32: 1000 bytes are too little memory to compare",
          0);
-  prints("one", "PLAIT_CUDA_LIBRARIES=/nowhere",
+  prints("PLAIT_CUDA_LIBRARIES=/nowhere",
          "note: products use plait's own kernels, which are slow: there is no libcublasLt.so.12 of the emulator's here",
          0);
-  prints("one", "PLAIT_CUDA_LIBRARIES=", "", 0);
-  prints("one", "PLAIT_CUDA_OWN=matmul", "", 0);
+  prints("PLAIT_CUDA_LIBRARIES=", "", 0);
+  prints("PLAIT_CUDA_OWN=matmul", "", 0);
   if (test_tier() == 1) return;
-  prints("one", "PLAIT_EMULATED_BLAS_SPOILS='10 9 8'", "", 1);
-  prints("one", "PLAIT_CUDA_OWN=all", "", 0);
-  prints("one", "PLAIT_CUDA_OWN=add", "", 1);
+  prints("PLAIT_EMULATED_BLAS_SPOILS='10 9 8'", "", 1);
+  prints("PLAIT_CUDA_OWN=all", "", 0);
+  prints("PLAIT_CUDA_OWN=add", "", 1);
 }
 
 // 37 words have 64 columns in logits and in their gradients; dw has rows for 37, and products make 64 of 71 words
 // first. Where the vocabulary is a multiple of 64 there is one product for all.
 static void columns_of_logits(void **state) {
-  prints("one", "ROW=linear_cross_entropy", "", 3);
-  prints("one", "ROW=linear_cross_entropy PLAIT_EMULATED_BLAS_REFUSES='10 64 6'", "products of 10 × 64 of depth 6", 2);
-  prints("one", "ROW='linear_cross_entropy many rows'", "", 4);
+  prints("ROW=linear_cross_entropy", "", 3);
+  prints("ROW=linear_cross_entropy PLAIT_EMULATED_BLAS_REFUSES='10 64 6'", "products of 10 × 64 of depth 6", 2);
+  prints("ROW='linear_cross_entropy many rows'", "", 4);
   if (test_tier() == 1) return;
-  prints("one", "ROW=linear_cross_entropy PLAIT_EMULATED_BLAS_REFUSES='10 6 64'", "products of 10 × 6 of depth 64", 2);
-  prints("one", "ROW=linear_cross_entropy PLAIT_EMULATED_BLAS_REFUSES='37 6 10'", "products of 37 × 6 of depth 10", 2);
-  prints("one", "ROW='linear_cross_entropy whole tiles'", "", 3);
-  prints("one", "ROW='linear_cross_entropy many rows' PLAIT_EMULATED_BLAS_REFUSES='64 19 135'",
+  prints("ROW=linear_cross_entropy PLAIT_EMULATED_BLAS_REFUSES='10 6 64'", "products of 10 × 6 of depth 64", 2);
+  prints("ROW=linear_cross_entropy PLAIT_EMULATED_BLAS_REFUSES='37 6 10'", "products of 37 × 6 of depth 10", 2);
+  prints("ROW='linear_cross_entropy whole tiles'", "", 3);
+  prints("ROW='linear_cross_entropy many rows' PLAIT_EMULATED_BLAS_REFUSES='64 19 135'",
          "products of 64 × 19 of depth 135", 3);
 }
 
 int main(int count, char **words) {
-  const char *folder = getenv("FOLDER") ? getenv("FOLDER") : ".";
-  char *driver = xformat("%s/libemulated_cuda.so", folder), *libraries = xformat("/nowhere::%s/emulated", folder);
-  library = xformat("%s/emulated/libcublasLt.so.12", folder);
-  on_card = getenv("DRIVER_AS_EVER") != NULL;
-  if (!on_card) setenv("PLAIT_CUDA_DRIVER", driver, 1);
-  if (!on_card) setenv("PLAIT_CUDA_LIBRARIES", libraries, 0);
-  setenv("SELF", words[0], 1);
-  free(driver);
-  free(libraries);
-  const char *only = getenv("TEST_ONLY");
-  const struct CMUnitTest alone[] = {cmocka_unit_test(one)},
-                          all[] = {cmocka_unit_test(all_products), cmocka_unit_test(own_kernel_in_its_place),
-                          cmocka_unit_test(columns_of_logits)};
-  const struct CMUnitTest card[] = {cmocka_unit_test(all_products)};
+  const struct CMUnitTest alone[] = {cmocka_unit_test(one)}, card[] = {cmocka_unit_test(all_products)};
+  const struct CMUnitTest all[] = {cmocka_unit_test(all_products), cmocka_unit_test(own_kernel_in_its_place),
+                                   cmocka_unit_test(columns_of_logits)};
+  library_open(words, "libcublasLt.so.12", "emulated_cublaslt");
   if (on_card) return cmocka_run_group_tests(card, NULL, NULL);
-  return only && !strcmp(only, "one") ? cmocka_run_group_tests(alone, NULL, NULL)
-                                      : cmocka_run_group_tests(all, NULL, NULL);
+  return library_test_is_one() ? cmocka_run_group_tests(alone, NULL, NULL) : cmocka_run_group_tests(all, NULL, NULL);
 }

@@ -1,5 +1,6 @@
 // tier 1; rooms recipe setup compile
-// run.deterministic: which gradients of attention get kernels with the same bits in each run.
+// Attributes of attention by the recipe: run.deterministic, which gradients get kernels with the same bits in each run;
+// data.document_mask, whether all of a sample is one document.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -8,10 +9,13 @@
 #include "compile/compile.h"
 #include "op/attributes.h"
 
+static int same_bits(const AttentionAttr *attr) { return attr->same_bits; }
+static int is_one_document(const AttentionAttr *attr) { return attr->documents == ATTENTION_DOCUMENTS_ONE; }
+
 // Of all gradients of attention in a rank's Program: 1: all have the attribute, 0: none.
-static int same_bits_with(const char *settings) {
+static int all_have(int (*has)(const AttentionAttr *), const char *settings) {
   char *words = xstrdup(settings), *key[16], *rest = words;
-  int count = 0, gradients = 0, same = 0;
+  int count = 0, gradients = 0, having = 0;
   while ((key[count] = strtok_r(rest, " ", &rest))) count++;
   Case c = loaded_with(count, key);
   RunPlan plan;
@@ -24,16 +28,17 @@ static int same_bits_with(const char *settings) {
     const Node *n = &graph->node.data[i];
     if (n->op != OP_ATTENTION_GRAD) continue;
     gradients++;
-    same += node_attr(n, AttentionAttr)->same_bits;
+    having += has(node_attr(n, AttentionAttr));
   }
   graph_destroy(graph);
   run_plan_free(&plan);
   model_config_free(&c.config);
   recipe_free(&c.recipe);
   free(words);
-  assert_true(gradients > 0 && (!same || same == gradients));
-  return same > 0;
+  assert_true(gradients > 0 && (!having || having == gradients));
+  return having > 0;
 }
+static int same_bits_with(const char *settings) { return all_have(same_bits, settings); }
 
 static void follows_the_key(void **state) {
   assert_int_equal(same_bits_with("run.deterministic=true"), 1);
@@ -54,6 +59,12 @@ static void follows_the_mesh(void **state) {
   assert_int_equal(same_bits_with("mesh.tp=2 layout.name=data run.deterministic=false"), 0);
 }
 
+static void documents_follow_the_data(void **state) {
+  assert_int_equal(all_have(is_one_document, ""), 0);
+  assert_int_equal(all_have(is_one_document, "data.document_mask=false"), 1);
+  assert_int_equal(all_have(is_one_document, "data.document_mask=false mesh.cp=2"), 1);
+}
+
 static int setup(void **state) {
   if (make_folder()) return -1;
   write_experts_and_recipe();
@@ -64,6 +75,7 @@ static int setup(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(follows_the_key), cmocka_unit_test(follows_the_mesh)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(follows_the_key), cmocka_unit_test(follows_the_mesh),
+                                     cmocka_unit_test(documents_follow_the_data)};
   return cmocka_run_group_tests(tests, setup, remove_folder);
 }

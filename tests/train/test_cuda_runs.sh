@@ -96,10 +96,12 @@ if [ "$tier" -gt 1 ]; then
   PLAIT_EMULATED_BLAS_SPOILS='64 32 128' PLAIT_CUDA_LIBRARIES=$libraries kernels 3e-2 gpt-spoilt $one precision=bf16
   [ "$(grep -c "^note: CUDA device 0: plait's own kernel makes products of 64 × 32 of depth 128 in bf16.*differ from it" output)" -ge 1 ] ||
     fail "no note of the product that is wrong"
-  # and attention
-  PLAIT_EMULATED_DNN_SPOILS='2 4 32 8' PLAIT_CUDA_LIBRARIES=$libraries kernels 3e-2 llama-spoilt $one model.config=llama.json precision=bf16
+  # and attention, here of data whose samples are one document
+  whole="$one model.config=llama.json precision=bf16 data.document_mask=false"
+  library 3e-2 llama-whole $whole
+  PLAIT_EMULATED_DNN_SPOILS='2 4 32 8' PLAIT_CUDA_LIBRARIES=$libraries kernels 3e-2 llama-spoilt $whole
   for of in attention gradients; do
-    [ "$(grep -c "^note: CUDA device 0: plait's own kernel makes $of of 2 × 32, 4 heads of 8, grouped, in bf16: cuDNN's .* differs from it" output)" -ge 1 ] ||
+    [ "$(grep -c "^note: CUDA device 0: plait's own kernel makes $of of 2 × 32, 4 heads of 8, grouped, in bf16 without documents: cuDNN's .* differs from it" output)" -ge 1 ] ||
       fail "no note of $of that are wrong"
   done
   # shares of the batch that differ have products of which nothing is known when a run begins
@@ -111,6 +113,8 @@ if [ "$tier" -gt 1 ]; then
   kernels 1e-5 sgd $one precision=fp32 optimizer.name=sgd
   kernels 1e-5 tensor $one mesh.tp=2 precision=fp32 model.config=llama.json
   kernels 1e-5 zero parallel.zero=3 precision=fp32
+  kernels 1e-5 zero-8bit parallel.zero=3 precision=fp32 optimizer.states=8bit
+  kernels 1e-5 lion-8bit $one mesh.tp=2 precision=fp32 optimizer.name=lion optimizer.states=8bit model.config=llama.json
   kernels 1e-5 moe model.config=moe.json precision=fp32 'batch.balance=[3,1]'
   # an op that is sent to the host computes there, and others do not
   PLAIT_CUDA_HOST=matmul,attention expect 0 'step +3/3' "$PLAIT" train recipe.yaml $short $one precision=fp32 model.config=llama.json run.backend=cuda run.dir=sent
@@ -148,7 +152,9 @@ for command in "plan" "explain"; do
   PLAIT_CUDA_DRIVER=/nowhere.so expect 0 '.' "$PLAIT" $command recipe.yaml run.backend=cuda
 done
 PLAIT_CUDA_DRIVER=/nowhere.so PLAIT_CUDA_HOST=all expect 0 'run on the host, for cuda has none for them: all ops' "$PLAIT" plan recipe.yaml run.backend=cuda
-PLAIT_CUDA_DRIVER=/nowhere.so expect 0 'run on the host, for cuda has none for them: state_update in fp32' "$PLAIT" plan recipe.yaml run.backend=cuda mesh.dp=1 optimizer.states=8bit
+PLAIT_CUDA_DRIVER=/nowhere.so PLAIT_CUDA_HOST=layer_norm expect 0 'run on the host, for cuda has none for them: layer_norm in fp32' "$PLAIT" plan recipe.yaml run.backend=cuda mesh.dp=1
+PLAIT_CUDA_DRIVER=/nowhere.so expect 0 'optimizer' "$PLAIT" plan recipe.yaml run.backend=cuda optimizer.states=8bit
+grep -q 'run on the host' output && fail "moments of 8 bits are updated on the host"
 
 export COLUMNS=400 # sentences stay on one line, however long paths are
 expect 0 '^ok  CUDA ' env PLAIT_EMULATED_DEVICES=2 "$PLAIT" doctor

@@ -1,6 +1,6 @@
 #!/bin/bash
 # tier 2 3; rooms device check runtime
-# needs emulated_cuda
+# needs emulated_cublaslt
 # scripts/gpu-bundle makes a folder that needs nothing but glibc 2.34 and a driver; its gpu-check, on the emulated driver, passes its stages (in
 # tier 3 all of them); and with a driver whose copies fail, or none, they fail by name, with the command that repeats them.
 . "$SOURCE/tests/script.sh"
@@ -27,8 +27,16 @@ grep -qE '^llama.bf16: largest relative difference of a loss [0-9.e-]+ in 2 step
 grep -qE '^gpt2-124m, a tiny model in the place of 32 × 1024: [0-9]+ tokens/s' report.md || fail "no tokens/s: $(cat report.md)"
 grep -qE '^matmul +[0-9]+ calls +[0-9.]+ ms +[0-9.]+% +[0-9.]+ TB/s +[0-9.]+ TFLOP/s' report.md || fail "no time by op: $(cat report.md)"
 grep -qE '^matmul +[0-9.]+ ms +[0-9.]+ GFLOP/s a rank' report.md || fail "no table of the CPU's kernels: $(cat report.md)"
+PLAIT_CUDA_LIBRARIES=$build/emulated expect 0 '^attention: passed' elsewhere/gpu-check --stages attention --report libraries.md
+for label in 'one document' documents 'same bits 1' 'same bits 2' 'own kernel'; do
+  grep -qE "^attention of 2 × 32, heads 4:2 of 8, $label: [0-9.]+ ms [0-9.]+ TFLOP/s, gradient [0-9.]+ ms [0-9.]+ TFLOP/s" libraries.md ||
+    fail "no time of attention, $label: $(cat libraries.md)"
+done
+expect 0 '^attention: not installed' elsewhere/gpu-check --stages attention --report libraries.md
 grep -q '^| sanitizer | not installed |' report.md || fail "compute-sanitizer has another verdict: $(cat report.md)"
 if [ "$tier" -gt 2 ]; then
+  PLAIT_EMULATED_DNN_SPOILS='2 4 32 8' PLAIT_CUDA_LIBRARIES=$build/emulated expect 1 '^attention: FAILED' elsewhere/gpu-check --stages attention --report libraries.md
+  grep -q "cuDNN's attention was not used" libraries.md || fail "the report does not say why attention failed: $(cat libraries.md)"
   for line in '^prefill: [0-9]+ tokens' '^llama.bf16: mean loss of the last 1 of 2 steps' '^moe-0.5b, a tiny model' '^matmul by own kernels: .* 0 wrong'; do
     grep -qE "$line" report.md || fail "the report lacks $line: $(cat report.md)"
   done

@@ -176,14 +176,18 @@ static Tensor reshape(Graph *g, Tensor x, Tensor y) {
 
 // Graphs -------------------------------------------------------------------------------------------------------------
 
-// Scores of keys before the query's document, or after the query, become a number whose exponential is 0. (cuDNN finds
-// no plan for a graph that compares numbers of documents.)
-static Tensor mask(Graph *g, Tensor x) {
+// Scores of keys before the query's document. (cuDNN finds no plan for a graph that compares numbers of documents.)
+static Tensor mask_documents(Graph *g, Tensor x, Tensor masked) {
   const int64_t b = g->key->b, t = g->key->t;
-  Tensor masked = number(g, ATTENTION_MASKED),
-         starts = operand(g, ATTENTION_STARTS, DNN_I32, (Form){{b, 1, t, 1}, {t, t, 1, 1}});
+  Tensor starts = operand(g, ATTENTION_STARTS, DNN_I32, (Form){{b, 1, t, 1}, {t, t, 1, 1}});
   Tensor within_document = at_least(g, index_of(g, x, COLUMNS), starts);
-  x = point(g, DNN_SELECT, x, masked, within_document, scores(g, DNN_F32), NO_AXIS, DNN_F32);
+  return point(g, DNN_SELECT, x, masked, within_document, scores(g, DNN_F32), NO_AXIS, DNN_F32);
+}
+
+// Scores of keys that a query does not see become a number whose exponential is 0.
+static Tensor mask(Graph *g, Tensor x) {
+  Tensor masked = number(g, ATTENTION_MASKED);
+  if (!g->key->whole) x = mask_documents(g, x, masked);
   Tensor row = index_of(g, x, FAULT(attention_graph_mask_is_transposed, ROWS, COLUMNS)),
          column = index_of(g, x, FAULT(attention_graph_mask_is_transposed, COLUMNS, ROWS));
   return point(g, DNN_SELECT, x, masked, at_least(g, row, column), scores(g, DNN_F32), NO_AXIS, DNN_F32);

@@ -6,18 +6,17 @@
 #include "device/cuda/library.h"
 
 // All that a plan depends on. q, out: (b, t, g, r, d), k, v: (b, t, g, d), logsumexp: (b, g, r, t), as the op has them.
-// A query sees the keys from the first of its document up to its own position. gradient: of it. same_bits: in each run,
-// at the price of workspace as large as all scores.
+// A query sees the keys from the first of its document (whole: of the sample) up to its own position. gradient: of it.
+// same_bits: in each run, at the price of workspace as large as all scores.
 typedef struct AttentionKey {
   int64_t b, t, g, r, d;
   double scale;
-  int32_t dtype, gradient, same_bits;
-  int32_t unused; // 0: without it there would be padding, and keys are compared by their bytes
+  int32_t dtype, gradient, same_bits, whole; // without padding: keys are compared by their bytes
 } AttentionKey;
 
-// Operands in memory, and the three numbers that a graph takes by value. starts (b, t), i32: the first key of a query's
-// document; sums (b, g, r, t), f32: Σ dout out, which a gradient uses within; dq_sums (b, g, r, t, d), f32: dq before
-// it is rounded.
+// Operands in memory, and the three numbers that a graph takes by value. starts (b, t), i32, unless whole: the first
+// key of a query's document; sums (b, g, r, t), f32: Σ dout out, which a gradient uses within; dq_sums (b, g, r, t, d),
+// f32: dq before it is rounded.
 typedef enum AttentionOperand {
   ATTENTION_Q,
   ATTENTION_K,

@@ -4,40 +4,22 @@
 #include <stdlib.h>
 #include <string.h>
 
-static CudaAttention *create(const CudaInstance *c, Error *error) {
+static int start(CudaInstance *c, Error *error) {
   const CudaDnn *dnn = cuda_dnn(c->driver, error);
-  if (!dnn) return NULL;
+  if (!dnn) return PLAIT_INFEASIBLE;
   CudaAttention *p = xcalloc(1, sizeof *p);
   p->dnn = dnn;
   DnnStatus status = dnn->cudnnCreate(&p->handle);
   if (status) {
-    error_set(error, PLAIT_INFEASIBLE, "%s does not start: %s", dnn->path, dnn->cudnnGetErrorString(status));
     free(p);
-    return NULL;
+    return error_set(error, PLAIT_INFEASIBLE, "%s does not start: %s", dnn->path, dnn->cudnnGetErrorString(status));
   }
   pthread_mutex_init(&p->mutex, NULL);
-  return p;
+  c->attention = p;
+  return PLAIT_OK;
 }
 
-// An emulated driver has no library unless somebody names one.
-static void tell_missing(const CudaInstance *c, const char *why) {
-  static int told;
-  const char *folders = getenv("PLAIT_CUDA_LIBRARIES");
-  if (!told && (!c->driver->takes_operands || (folders && *folders)))
-    fprintf(stderr, "note: attention uses plait's own kernels, which are slow: %s\n", why);
-  told = 1;
-}
-
-int attention_ready(CudaInstance *c) {
-  static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
-  Error error = {0};
-  pthread_mutex_lock(&mutex);
-  if (!c->attention && !c->lacks_attention) c->attention = create(c, &error);
-  if (!c->attention && !c->lacks_attention) tell_missing(c, error.message);
-  c->lacks_attention = !c->attention;
-  pthread_mutex_unlock(&mutex);
-  return c->attention != NULL;
-}
+int attention_ready(CudaInstance *c) { return cuda_library_ready(c, CUDA_LIBRARY_DNN, "attention uses", start); }
 
 // Keys ---------------------------------------------------------------------------------------------------------------
 
@@ -47,8 +29,8 @@ static int is_narrow(Dtype dtype) { return dtype == DTYPE_BF16 || dtype == DTYPE
 static int has_form(const Operand *input, const Operand *output, const AttentionAttr *attr) {
   const Operand *q = &input[0], *k = &input[1];
   return is_narrow(q->dtype) && k->dtype == q->dtype && input[2].dtype == q->dtype && output[0].dtype == q->dtype &&
-         attr->causal && attr->contiguous && attr->dropout == 0 && q->size[1] == k->size[1] && q->size[4] % 8 == 0 &&
-         q->size[4] <= ATTENTION_WIDTH && operand_elements(q) > 0 && q->size[1] <= INT32_MAX;
+         attr->causal && attr->documents != ATTENTION_DOCUMENTS_ANY && attr->dropout == 0 && q->size[1] == k->size[1] &&
+         q->size[4] % 8 == 0 && q->size[4] <= ATTENTION_WIDTH && operand_elements(q) > 0 && q->size[1] <= INT32_MAX;
 }
 
 // Ranks that share a sequence have parts of it.
@@ -61,6 +43,7 @@ static AttentionKey key_of(const Operand *input, const AttentionAttr *attr, int 
   const int64_t *n = input[0].size;
   return (AttentionKey){.b = n[0], .t = n[1], .g = n[2], .r = n[3], .d = n[4], .scale = attr->scale,
                         .dtype = (int32_t)input[0].dtype, .gradient = gradient,
+                        .whole = attr->documents == ATTENTION_DOCUMENTS_ONE,
                         .same_bits = gradient && FAULT(attention_forgets_same_bits, attr->same_bits, 0)};
 }
 
@@ -75,9 +58,10 @@ int attention_key(const KernelCall *call, int gradient, AttentionKey *key) {
 }
 
 static void describe(const AttentionKey *k, char *text, size_t size) {
-  snprintf(text, size, "%s of %lld × %lld, %lld heads of %lld%s in %s%s", k->gradient ? "gradients" : "attention",
+  snprintf(text, size, "%s of %lld × %lld, %lld heads of %lld%s in %s%s%s", k->gradient ? "gradients" : "attention",
            (long long)k->b, (long long)k->t, (long long)(k->g * k->r), (long long)k->d,
-           k->r > 1 ? ", grouped," : "", dtype_name((Dtype)k->dtype), k->same_bits ? " that have the same bits" : "");
+           k->r > 1 ? ", grouped," : "", dtype_name((Dtype)k->dtype), k->whole ? " without documents" : "",
+           k->same_bits ? " that have the same bits" : "");
 }
 
 static LibraryAttention *find(CudaAttention *p, const AttentionKey *key) {
@@ -97,7 +81,7 @@ static Parts parts_of(const AttentionKey *k) {
   const int64_t rows = k->b * k->t * k->g * k->r;
   Parts p = {0};
   p.starts = k->gradient ? placed(rows * (int64_t)sizeof(float)) : 0;
-  p.dq_sums = p.starts + placed(k->b * k->t * (int64_t)sizeof(int32_t));
+  p.dq_sums = p.starts + (k->whole ? 0 : placed(k->b * k->t * (int64_t)sizeof(int32_t)));
   p.library = p.dq_sums + (k->gradient && !k->same_bits ? placed(rows * k->d * (int64_t)sizeof(float)) : 0);
   p.bytes = p.library + attention_plan_room(k);
   return p;
@@ -149,7 +133,7 @@ DnnStatus attention_attend(const CudaAttention *p, const LibraryAttention *x, La
   }
   for (int i = 0; i < ATTENTION_OPERANDS; i++)
     if (x->plan.used[i] && (uintptr_t)at[i] % ATTENTION_ALIGNED) return DNN_BAD_VALUE;
-  find_starts(l, &x->key, (int32_t *)at[ATTENTION_STARTS]);
+  if (!x->key.whole) find_starts(l, &x->key, (int32_t *)at[ATTENTION_STARTS]);
   if (x->clears) clear(l, at[ATTENTION_DQ_SUMS], parts.library - parts.dq_sums);
   if (cuda_has_failed(l->queue)) return DNN_OK; // whoever waits for the queue learns it
   DnnStatus status = p->dnn->cudnnSetStream(p->handle, l->queue->stream);

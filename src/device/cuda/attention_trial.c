@@ -72,13 +72,13 @@ static Launch launch_of(const Trial *t, const KernelCall *call) {
                   .own = 1};
 }
 
-// Documents of which one is as long as half a sample or more, and others have few tokens, or one.
+// Documents of which one is as long as half a sample or more, and others have few tokens, or one; or one alone.
 static void draw_documents(const Trial *t) {
   const AttentionKey *k = &t->x->key;
   const CudaDriver *driver = t->queue->instance->driver;
   int32_t *documents = xcalloc((size_t)(k->b * k->t), sizeof *documents);
   uint32_t drawn = 1;
-  for (int64_t b = 0; b < k->b; b++)
+  for (int64_t b = 0; b < k->b && !k->whole; b++)
     for (int64_t i = 1; i < k->t; i++) {
       drawn = drawn * 1664525u + 1013904223u;
       const int ends = i > k->t / 2 && b % 4 != 1 && drawn % 5 == 0;

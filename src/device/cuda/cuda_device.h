@@ -2,6 +2,7 @@
 #pragma once
 #include "base/fault.h"
 #include "device/cuda/driver.h"
+#include "device/cuda/facts.h"
 #include "device/device.h"
 #include <pthread.h>
 
@@ -29,9 +30,8 @@ typedef struct CudaInstance {
   int has_kernels; // 0: all ops run on the host
   int waits;       // PLAIT_CUDA_SYNC=1: for each kernel, so that the one that fails is named
   CudaProducts *products; // by a library; NULL: there is none, or nobody has asked
-  int lacks_products;
   CudaAttention *attention; // the same
-  int lacks_attention;
+  enum { NOBODY_ASKED, IS_READY, IS_MISSING } library[CUDA_LIBRARIES];
   CudaFunction function[CUDA_KERNELS][CUDA_DTYPES];
 } CudaInstance;
 
@@ -86,6 +86,12 @@ void cuda_copy_host(CudaQueue *queue, DeviceCopy kind, CudaPointer there, char *
 // modules.c: loads the kernels of an instance, once. PLAIT_INFEASIBLE: this binary has none for cards, the device does
 // not take them, or the emulated driver's are of other sources.
 int cuda_load_kernels(CudaInstance *instance, Error *error);
+
+// library.c: starts a library for the instance the first time that one of its ranks asks. start: sets c->products or
+// c->attention. what: as "products use", in the note "WHAT plait's own kernels, which are slow: …". 0: there is none,
+// or it does not start, which one note a process has said.
+typedef int LibraryStart(CudaInstance *c, Error *error);
+int cuda_library_ready(CudaInstance *c, CudaLibrary which, const char *what, LibraryStart *start);
 
 // launch.c: ops with a kernel for the device. 0: it has none, or PLAIT_CUDA_HOST names it. bind and run are for ops on
 // the host, too.

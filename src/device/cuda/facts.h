@@ -16,7 +16,7 @@ typedef struct CudaFacts {
 int cuda_facts(int number, CudaFacts *facts, Error *error); // or why it cannot be used
 // The library that it would use, of the driver that cuda_driver_facts has found; version: 130100 is cuBLASLt 13.1.0,
 // 91900 is cuDNN 9.19.0.
-typedef enum CudaLibrary { CUDA_LIBRARY_BLAS, CUDA_LIBRARY_DNN } CudaLibrary;
+typedef enum CudaLibrary { CUDA_LIBRARY_BLAS, CUDA_LIBRARY_DNN, CUDA_LIBRARIES } CudaLibrary;
 int cuda_library_facts(CudaLibrary which, const char **library, size_t *version, Error *error);
 int cuda_has_code(void); // whether this binary has kernels for cards
 int cuda_has_kernels(const Device *instance); // whether the device runs kernels: those, or an emulated driver's

@@ -45,6 +45,10 @@ MaskArguments launch_mask(const Launch *l, double probability, uint64_t stream, 
 // Valid elements, where these come first; -1: they do not.
 int64_t launch_valid(const Operand *x);
 
+// Operands of an update with this number of states, without outputs where the call has none; and of MUON_MOMENTUM.
+void launch_update_operands(Launch *l, OptimizerArguments *a, int states);
+void launch_momentum_operands(Launch *l, OptimizerArguments *a);
+
 // The same, with as many blocks as a device has use for, where each thread takes `each` of n elements at a time.
 void launch_over(Launch *l, CudaKernel kernel, int64_t n, int64_t each, const void *arguments);
 // The sum of squares of n elements of the kernel's dtype, by way of cuda_sum_partial_bytes(n).

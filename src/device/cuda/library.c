@@ -1,5 +1,5 @@
 #include "device/cuda/library.h"
-#include "device/cuda/facts.h"
+#include "device/cuda/cuda_device.h"
 #include "device/cuda/images.h"
 #include <dlfcn.h>
 #include <pthread.h>
@@ -152,6 +152,28 @@ const CudaDnn *cuda_dnn(const CudaDriver *driver, Error *error) {
                           .package = "nvidia-cudnn-cu13", .folder = {"cudnn/lib"}, .entry = entries,
                           .entries = sizeof entries / sizeof *entries, .into = (char *)&dnn, .refusal = dnn_refusal};
   return take(&wanted, driver, error) ? &dnn : NULL;
+}
+
+// An emulated driver has no library unless somebody names one.
+static void tell_missing(const CudaDriver *driver, const char *what, const char *why) {
+  const char *folders = getenv("PLAIT_CUDA_LIBRARIES");
+  if (!driver->takes_operands || (folders && *folders))
+    fprintf(stderr, "note: %s plait's own kernels, which are slow: %s\n", what, why);
+}
+
+int cuda_library_ready(CudaInstance *c, CudaLibrary which, const char *what, LibraryStart *start) {
+  static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+  static int told[CUDA_LIBRARIES];
+  Error error = {0};
+  pthread_mutex_lock(&mutex);
+  if (c->library[which] == NOBODY_ASKED) {
+    c->library[which] = start(c, &error) ? IS_MISSING : IS_READY;
+    if (error.code && !told[which]) tell_missing(c->driver, what, error.message);
+    told[which] |= error.code != 0;
+  }
+  const int is_ready = c->library[which] == IS_READY;
+  pthread_mutex_unlock(&mutex);
+  return is_ready;
 }
 
 int cuda_library_facts(CudaLibrary which, const char **library, size_t *version, Error *error) {

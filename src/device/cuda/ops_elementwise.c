@@ -144,30 +144,34 @@ static const Operand *copy_of(const KernelCall *call) {
 
 // Inputs: w, states, gradient, lr, factor, skip, step, and the lower bits of a split w; outputs w, the states that are
 // there, and the lower bits or the Copy.
-static void launch_update(Launch *l, CudaKernel kernel, int states) {
+void launch_update_operands(Launch *l, OptimizerArguments *a, int states) {
   const KernelCall *call = l->call;
   const OptimizerAttr *attr = call->attr;
-  const Operand *in = call->input, *last = &call->input[call->ninput - 1], *copy = copy_of(call);
-  OptimizerArguments a = {.beta1 = attr->beta1, .beta2 = attr->beta2, .epsilon = attr->epsilon,
-                          .momentum = attr->momentum, .decay = attr->decay, .n = operand_elements(&in[0])};
-  a.w = launch_operand(l, "w", &in[0], CUDA_READS);
-  a.new_w = launch_operand(l, "new w", &call->output[0], CUDA_WRITES);
+  const Operand *in = call->input, *last = &call->input[call->ninput - 1], *copy = call->noutput ? copy_of(call) : NULL;
+  *a = (OptimizerArguments){.beta1 = attr->beta1, .beta2 = attr->beta2, .epsilon = attr->epsilon,
+                            .momentum = attr->momentum, .decay = attr->decay, .n = operand_elements(&in[0])};
+  a->w = launch_operand(l, "w", &in[0], CUDA_READS);
   for (int k = 0, out = 1; k < states; k++) {
     if (!in[1 + k].data) continue;
-    a.moment[k] = launch_array(l, "moment", &in[1 + k], CUDA_READS);
-    a.new_moment[k] = launch_array(l, "new moment", &call->output[out++], CUDA_WRITES);
+    a->moment[k] = launch_array(l, "moment", &in[1 + k], CUDA_READS);
+    if (call->noutput) a->new_moment[k] = launch_array(l, "new moment", &call->output[out++], CUDA_WRITES);
   }
   in += 1 + states;
-  a.gradient = launch_array(l, "gradient", &in[0], CUDA_READS);
-  a.rate = launch_array(l, "lr", &in[1], CUDA_READS);
-  a.factor = launch_array(l, "factor", &in[2], CUDA_READS);
-  a.skip = launch_array(l, "skip", &in[3], CUDA_READS);
-  a.step = launch_array(l, "step", &in[4], CUDA_READS);
-  if (copy) a.copy = launch_array(l, "copy", copy, CUDA_WRITES);
-  if (last->dtype == DTYPE_U16) {
-    a.low = launch_operand(l, "low", last, CUDA_READS);
-    a.new_low = launch_operand(l, "new low", &call->output[call->noutput - 1], CUDA_WRITES);
-  }
+  a->gradient = launch_array(l, "gradient", &in[0], CUDA_READS);
+  a->rate = launch_array(l, "lr", &in[1], CUDA_READS);
+  a->factor = launch_array(l, "factor", &in[2], CUDA_READS);
+  a->skip = launch_array(l, "skip", &in[3], CUDA_READS);
+  a->step = launch_array(l, "step", &in[4], CUDA_READS);
+  if (last->dtype == DTYPE_U16) a->low = launch_operand(l, "low", last, CUDA_READS);
+  if (!call->noutput) return;
+  a->new_w = launch_operand(l, "new w", &call->output[0], CUDA_WRITES);
+  if (copy) a->copy = launch_array(l, "copy", copy, CUDA_WRITES);
+  if (a->low) a->new_low = launch_operand(l, "new low", &call->output[call->noutput - 1], CUDA_WRITES);
+}
+
+static void launch_update(Launch *l, CudaKernel kernel, int states) {
+  OptimizerArguments a;
+  launch_update_operands(l, &a, states);
   launch_over(l, kernel, a.n, 1, &a);
 }
 void launch_adamw(Launch *l) { launch_update(l, CUDA_KERNEL_adamw, 2); }
@@ -175,15 +179,21 @@ void launch_lion(Launch *l) { launch_update(l, CUDA_KERNEL_lion, 1); }
 void launch_sgd(Launch *l) { launch_update(l, CUDA_KERNEL_sgd, 1); }
 
 // m, gradient, factor, skip → m, u
+void launch_momentum_operands(Launch *l, OptimizerArguments *a) {
+  *a = (OptimizerArguments){.momentum = ((const MuonAttr *)l->call->attr)->momentum,
+                            .n = operand_elements(launch_input(l, 0))};
+  a->moment[0] = launch_array(l, "momentum", launch_input(l, 0), CUDA_READS);
+  a->gradient = launch_array(l, "gradient", launch_input(l, 1), CUDA_READS);
+  a->factor = launch_array(l, "factor", launch_input(l, 2), CUDA_READS);
+  a->skip = launch_array(l, "skip", launch_input(l, 3), CUDA_READS);
+  if (!l->call->noutput) return;
+  a->new_moment[0] = launch_array(l, "new momentum", launch_output(l, 0), CUDA_WRITES);
+  a->copy = launch_array(l, "u", launch_output(l, 1), CUDA_WRITES);
+}
+
 void launch_muon_momentum(Launch *l) {
-  OptimizerArguments a = {.momentum = ((const MuonAttr *)l->call->attr)->momentum,
-                          .n = operand_elements(launch_input(l, 0))};
-  a.moment[0] = launch_array(l, "momentum", launch_input(l, 0), CUDA_READS);
-  a.new_moment[0] = launch_array(l, "new momentum", launch_output(l, 0), CUDA_WRITES);
-  a.gradient = launch_array(l, "gradient", launch_input(l, 1), CUDA_READS);
-  a.factor = launch_array(l, "factor", launch_input(l, 2), CUDA_READS);
-  a.skip = launch_array(l, "skip", launch_input(l, 3), CUDA_READS);
-  a.copy = launch_array(l, "u", launch_output(l, 1), CUDA_WRITES);
+  OptimizerArguments a;
+  launch_momentum_operands(l, &a);
   launch_over(l, CUDA_KERNEL_muon_momentum, a.n, 1, &a);
 }
 

@@ -3,40 +3,22 @@
 #include <stdio.h>
 #include <string.h>
 
-static CudaProducts *create(const CudaInstance *c, Error *error) {
+static int start(CudaInstance *c, Error *error) {
   const CudaBlas *blas = cuda_blas(c->driver, error);
-  if (!blas) return NULL;
+  if (!blas) return PLAIT_INFEASIBLE;
   CudaProducts *p = xcalloc(1, sizeof *p);
   p->blas = blas;
   BlasStatus status = blas->cublasLtCreate(&p->handle);
   if (status) {
-    error_set(error, PLAIT_INFEASIBLE, "%s does not start: %s", blas->path, blas->cublasLtGetStatusName(status));
     free(p);
-    return NULL;
+    return error_set(error, PLAIT_INFEASIBLE, "%s does not start: %s", blas->path, blas->cublasLtGetStatusName(status));
   }
   pthread_mutex_init(&p->mutex, NULL);
-  return p;
+  c->products = p;
+  return PLAIT_OK;
 }
 
-// An emulated driver has no library unless somebody names one.
-static void tell_missing(const CudaInstance *c, const char *why) {
-  static int told;
-  const char *folders = getenv("PLAIT_CUDA_LIBRARIES");
-  if (!told && (!c->driver->takes_operands || (folders && *folders)))
-    fprintf(stderr, "note: products use plait's own kernels, which are slow: %s\n", why);
-  told = 1;
-}
-
-int products_ready(CudaInstance *c) {
-  static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
-  Error error = {0};
-  pthread_mutex_lock(&mutex);
-  if (!c->products && !c->lacks_products) c->products = create(c, &error);
-  if (!c->products && !c->lacks_products) tell_missing(c, error.message);
-  c->lacks_products = !c->products;
-  pthread_mutex_unlock(&mutex);
-  return c->products != NULL;
-}
+int products_ready(CudaInstance *c) { return cuda_library_ready(c, CUDA_LIBRARY_BLAS, "products use", start); }
 
 // Keys ---------------------------------------------------------------------------------------------------------------
 

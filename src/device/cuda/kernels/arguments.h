@@ -145,6 +145,26 @@ typedef struct SliceArguments {
   RowMap map[SLICE_RANK], from_map[SLICE_RANK];
 } SliceArguments;
 
+// The numbers of a code (StateCode of op/state_code.h).
+typedef struct StateNumbers { uint32_t least[5], base[5], positive, unused; } StateNumbers;
+
+// An update whose moments are codes of 8 bits. scales, given, new_scales: of each moment; given NULL: found here. dims:
+// the first `leads` of them count the rows of scales, of `blocks` each; the others are cut into blocks by their index
+// in the whole matrix, of which a row has `tail` numbers. size, global: of a dim here and in all. key: of rounding.
+typedef enum StatesOf { STATES_OF_ADAMW, STATES_OF_SGD, STATES_OF_LION, STATES_OF_MUON_MOMENTUM } StatesOf;
+typedef struct StateArguments {
+  OptimizerArguments update;
+  const void *scales[2], *given[2];
+  void *new_scales[2];
+  StateNumbers code[2];
+  int64_t blocks, tail, leads, dims;
+  int64_t size[SLICE_RANK], global[SLICE_RANK];
+  RowMap map[SLICE_RANK];
+  uint32_t key[2];
+  int32_t moments, optimizer;
+  int64_t only_scales;
+} StateArguments;
+
 // Scalars, all fp64 or absent.
 typedef struct ScalarArguments { Array x[3], y[3]; double value; int64_t n; } ScalarArguments;
 
