@@ -77,6 +77,10 @@ uint64_t emulated_seed(void);
 // Whether this is the call that PLAIT_EMULATED_FAILS names: "copy 3" is the third.
 int fails_now(const char *kind);
 
+// Counts a call of this kind, for the file that PLAIT_EMULATED_COUNTS names. The name stays.
+void count_call(const char *kind);
+int skips_kernels(void); // PLAIT_EMULATED_SKIPS
+
 // memory.c: bytes of the device's memory as a pointer; ends the program where they are not all of one allocation.
 char *device_bytes(const char *call, CudaPointer address, size_t bytes);
 char *host_bytes(const char *call, const void *memory, size_t bytes);

@@ -215,6 +215,7 @@ static void put_copy(CudaStream stream, char *to, char *from, size_t bytes) {
 CudaResult cuMemcpyHtoDAsync_v2(CudaPointer to, const void *from, size_t bytes, CudaStream stream) {
   CudaResult result = enter_stream(__func__, stream);
   char *at = device_bytes(__func__, to, bytes), *memory = host_bytes(__func__, from, bytes), *early = NULL;
+  count_call("copy from the host");
   if (result) return leave(result);
   if (!is_pinned(from) && !draw(EARLY)) early = memcpy(malloc(bytes + 1), memory, bytes);
   put(stream, (Work){.kind = WORK_COPY, .to = at, .from = memory, .bytes = bytes, .early = early, .fails = fails_now("copy")});
@@ -224,6 +225,7 @@ CudaResult cuMemcpyHtoDAsync_v2(CudaPointer to, const void *from, size_t bytes, 
 CudaResult cuMemcpyDtoHAsync_v2(void *to, CudaPointer from, size_t bytes, CudaStream stream) {
   CudaResult result = enter_stream(__func__, stream);
   char *at = device_bytes(__func__, from, bytes), *memory = host_bytes(__func__, to, bytes);
+  count_call("copy to the host");
   if (!result) put_copy(stream, memory, at, bytes);
   return leave(result);
 }
@@ -232,6 +234,7 @@ CudaResult cuMemcpyDtoDAsync_v2(CudaPointer to, CudaPointer from, size_t bytes, 
   CudaResult result = enter_stream(__func__, stream);
   char *at = device_bytes(__func__, to, bytes), *source = device_bytes(__func__, from, bytes);
   if (at < source + bytes && source < at + bytes && at != source) wrong(__func__, "%zu bytes are copied onto themselves", bytes);
+  count_call("copy on the device");
   if (!result) put_copy(stream, at, source, bytes);
   return leave(result);
 }
@@ -239,6 +242,7 @@ CudaResult cuMemcpyDtoDAsync_v2(CudaPointer to, CudaPointer from, size_t bytes, 
 CudaResult cuMemsetD8Async(CudaPointer at, unsigned char byte, size_t bytes, CudaStream stream) {
   CudaResult result = enter_stream(__func__, stream);
   char *to = device_bytes(__func__, at, bytes);
+  count_call("fill");
   if (!result) put(stream, (Work){.kind = WORK_FILL, .to = to, .byte = byte, .bytes = bytes, .fails = fails_now("fill")});
   return leave(result);
 }

@@ -273,6 +273,8 @@ const Row case_rows[] = {
     {"add three", OP_ADD, {"f b2 s5 e7", "f b2 s5 e7", "f b2 s5 e7"}, NONE},
     {"add one", OP_ADD, {"f b3 s5"}, NONE},
     {"add scalars", OP_ADD, {"D", "D", "D", "D"}, NONE},
+    {"add many scalars", OP_ADD, {"D", "D", "D", "D", "D", "D", "D", "D", "D", "D", "D", "D"}, NONE},
+    {"add many", OP_ADD, {"f e7", "f e7", "f e7", "f e7", "f e7", "f e7", "f e7", "f e7", "f e7", "f e7"}, NONE},
     {"mul", OP_MUL, {"f b2 s5 e7", "f b2 s5 e7"}, NONE},
     {"scale", OP_SCALE, {"f b2 s5 e7"}, ATTR(ScaleAttr, -1.75)},
     {"move", OP_MOVE, {"f v7 e5"}, NONE, .storage = 1},

@@ -1,11 +1,12 @@
 // Makes variants of a case, and compares outputs.
 #include "check/op_variant.h"
+#include "check/evaluate.h"
 #include "check/op_error.h"
 #include <stdlib.h>
 #include <string.h>
 
 const char *const op_variant_name[VARIANTS] = {
-    "", " sharded", " empty", " empty sharded", " empty of no rows", " in place", " sum in place"};
+    "", " sharded", " empty", " empty sharded", " empty of no rows", " spare rows", " in place", " sum in place"};
 
 // ---- variants of a case
 
@@ -131,13 +132,46 @@ static int make_sum_in_place(OpCase *c) {
   return 1;
 }
 
+// Up to three more of a compact operand, as many as the mask has room for. Nobody may use what is in them.
+static int add_spare_rows(const OpCase *c, int tensor, Operand *x) {
+  enum { SPARE = 3 };
+  const Graph *g = c->graph;
+  const Node *node = &g->node.data[c->node];
+  if (tensor < 0 || !x->data || !tensor_is_compact(graph_tensor(g, tensor))) return 0;
+  int mask = 0;
+  while (mask < node->ninput && node->input[mask] != graph_tensor(g, tensor)->mask) mask++;
+  CHECK(mask < node->ninput, "%s has compact operands without their mask", c->name);
+  Operand old = *x;
+  const int64_t most = operand_elements(&c->input[mask]);
+  const size_t size = dtype_size(x->dtype);
+  x->size[0] = old.size[0] + SPARE < most ? old.size[0] + SPARE : most;
+  x->map[0] = index_whole(x->size[0]);
+  operand_allocate(x);
+  memset(x->data, 0xff, (size_t)operand_elements(x) * size);
+  memcpy(x->data, old.data, (size_t)operand_elements(&old) * size);
+  free(old.data);
+  return x->size[0] > old.size[0];
+}
+
+// Not where rows of several ranks are exchanged, whose numbers are always known.
+static int make_spare_rows(OpCase *c) {
+  const Node *node = &c->graph->node.data[c->node];
+  int any = 0;
+  for (int k = 0; k < c->ninput && c->op != OP_REORDER_ROWS; k++)
+    any |= add_spare_rows(c, node->input[k], &c->input[k]);
+  for (int k = 0; k < c->noutput && c->op != OP_REORDER_ROWS; k++)
+    any |= add_spare_rows(c, node->output[k], &c->output[k]);
+  return any;
+}
+
 // A copy of the case as that variant of it. 0: it has none.
 int op_case_variant(const OpCase *whole, Variant variant, OpCase *c) {
   op_case_copy(whole, c);
-  if (variant == WHOLE || (variant == SHARDED    ? make_sharded(c)
-                           : variant < IN_PLACE  ? make_empty(c, variant == EMPTY_SHARDED, variant != EMPTY_NO_ROWS)
-                           : variant == IN_PLACE ? make_in_place(c)
-                                                 : make_sum_in_place(c)))
+  if (variant == WHOLE || (variant == SHARDED      ? make_sharded(c)
+                           : variant < SPARE_ROWS  ? make_empty(c, variant == EMPTY_SHARDED, variant != EMPTY_NO_ROWS)
+                           : variant == SPARE_ROWS ? make_spare_rows(c)
+                           : variant == IN_PLACE   ? make_in_place(c)
+                                                   : make_sum_in_place(c)))
     return 1;
   op_case_free(c);
   return 0;

@@ -3,8 +3,11 @@
 #include "check/op_case.h"
 #include <stddef.h>
 
-// EMPTY: the call lacks its accumulator; of a shard; of no rows at all.
-typedef enum Variant { WHOLE, SHARDED, EMPTY, EMPTY_SHARDED, EMPTY_NO_ROWS, IN_PLACE, SUM_IN_PLACE, VARIANTS } Variant;
+// EMPTY: the call lacks its accumulator; of a shard; of no rows at all. SPARE_ROWS: compact operands have more rows
+// than their masks let through.
+typedef enum Variant {
+  WHOLE, SHARDED, EMPTY, EMPTY_SHARDED, EMPTY_NO_ROWS, SPARE_ROWS, IN_PLACE, SUM_IN_PLACE, VARIANTS
+} Variant;
 extern const char *const op_variant_name[VARIANTS]; // " sharded", after a case's name
 
 // A copy of the case as that variant of it, op_case_free after. 0: it has none.

@@ -73,6 +73,7 @@ struct Device {
   unsigned dtypes;    // set of those that it computes in
   unsigned fast_dtypes; // of them, narrow ones that it computes clearly faster in than in fp32
   unsigned fuses;     // set of DEVICE_FUSES_…
+  int bounds_rows;    // kernels of experts count rows themselves, and store 0 in those that no token has
   int widens_weights; // fp32 kernels read weights in bf16 (OpDef.widens_weight)
   int panel_bytes;    // of a row of panels, in the dtype in which products compute (OpDef.panels); 0: it wants rows
   int sends_by_rings; // collectives between such devices are NCCL's, over rings; 0: plait's own, between processes

@@ -38,13 +38,14 @@ static void dispatch_rule(const Graph *g, const Node *node, char *text, size_t s
 static void dispatch_reference(const KernelCall *call) {
   const Operand *x = &call->input[0], *weights = &call->input[2], *rows = &call->output[0];
   ExpertRows m = expert_rows(&call->input[1]);
-  int64_t width = x->size[2];
-  for (ExpertRow r = expert_row_first(); expert_row_next(&m, &r);) {
+  int64_t width = x->size[2], count = 0;
+  for (ExpertRow r = expert_row_first(); expert_row_next(&m, &r); count++) {
     int64_t token = FAULT(rows_of_an_expert_descend, r.token, m.tokens - 1 - r.token);
     double weight = weights->data ? operand_load(weights, r.token * m.experts + r.expert) : 1;
     for (int64_t i = 0; i < width; i++)
       operand_store(rows, r.index * width + i, weight * operand_load(x, token * width + i));
   }
+  expert_rows_clear(rows, count);
 }
 
 const OpDef op_def_dispatch = {

@@ -29,6 +29,12 @@ static inline int expert_row_next(const ExpertRows *m, ExpertRow *r) {
   }
 }
 
+// An operand may have more rows than its mask lets through: these are stored as 0, and nobody reads them one by one.
+static inline void expert_rows_clear(const Operand *rows, int64_t from) {
+  for (int64_t n = operand_elements(rows), i = from * operand_extent(rows, 1, rows->rank); i < n; i++)
+    operand_store(rows, i, 0);
+}
+
 // ---- rows of several ranks' tokens ----------------------------------------------------------------------------------
 
 enum { ROW_PARTS_MOST = 1024 };

@@ -54,14 +54,15 @@ static void reference(const KernelCall *call) {
   ExpertRows m = expert_rows(&call->input[2]);
   double *x = operand_doubles(&call->input[0]), *matrix = operand_doubles(w);
   int64_t columns = w->size[nt ? 1 : 2], depth = w->size[nt ? 2 : 1], by_column = nt ? depth : 1,
-          by_depth = nt ? 1 : columns;
-  for (ExpertRow r = expert_row_first(); expert_row_next(&m, &r);)
+          by_depth = nt ? 1 : columns, count = 0;
+  for (ExpertRow r = expert_row_first(); expert_row_next(&m, &r); count++)
     for (int64_t j = 0; j < columns; j++) {
       double sum = 0;
       for (int64_t i = 0; i < depth; i++)
         sum += x[r.index * depth + i] * matrix[r.expert * columns * depth + j * by_column + i * by_depth];
       operand_store(out, r.index * columns + j, sum);
     }
+  expert_rows_clear(out, count);
   operand_doubles_free(&call->input[0], x);
   operand_doubles_free(w, matrix);
 }

@@ -95,6 +95,7 @@ struct Binding {
   int *mask;           // (tensors) 1 + its number among the masks of compact tensors, else 0
   int64_t *mask_rows;  // (masks, steps under way, microbatches) how many rows each lets through, on this rank
   MaskCopy *mask_copy; // (masks) NULL: the host reads the device's memory
+  int64_t *mask_most;  // (masks) where rows are not counted, how many a token has at most; else 0
   GroupList group;
   PlaitComm *pipe[2];         // backward and forward direction over the pp axis
   Arena arena;

@@ -9,6 +9,30 @@ struct MaskCopy {
   int64_t *rows; // where their number is wanted; NULL: nothing is on its way
 };
 
+// A mask of a part of the experts lets fewer rows through than each token has choices.
+static int has_all_experts(const Graph *g, const Tensor *mask) {
+  return tensor_local(g, mask)[2] == mask->shape.size[2];
+}
+
+// The most rows of a token, of masks whose rows need not be counted.
+static void bind_bounds(Binding *b) {
+  const Graph *g = b->program->graph;
+  for (int i = 0; i < g->tensor.count; i++) {
+    const Tensor *t = &g->tensor.data[i];
+    if (!tensor_is_compact(t) || !has_all_experts(g, graph_tensor(g, t->mask))) continue;
+    const int64_t experts = t->shape.size[2];
+    b->mask_most[b->mask[t->mask] - 1] = t->choices < experts ? t->choices : experts;
+  }
+  for (int i = 0; i < g->node.count; i++) {
+    const Node *n = &g->node.data[i];
+    for (int k = 0; k < n->ninput + n->noutput && op_def(n->op)->comm == COMM_ALL_TO_ALL_V; k++) {
+      int t = k < n->ninput ? n->input[k] : n->output[k - n->ninput];
+      if (t >= 0 && tensor_is_compact(graph_tensor(g, t)))
+        b->mask_most[b->mask[graph_tensor(g, t)->mask] - 1] = 0;
+    }
+  }
+}
+
 // Masks are numbered as compact tensors name them.
 void mask_rows_bind(Binding *b) {
   const Graph *g = b->program->graph;
@@ -21,8 +45,10 @@ void mask_rows_bind(Binding *b) {
   b->mask_rows = arena_array(&b->arena, int64_t, s->steps * count * s->microbatches + 1);
   if (b->program->device->space[0].is_host) return;
   b->mask_copy = arena_array(&b->arena, MaskCopy, count + 1);
+  b->mask_most = arena_array(&b->arena, int64_t, count + 1);
+  if (b->program->device->bounds_rows) bind_bounds(b);
   for (int i = 0; i < g->tensor.count; i++)
-    if (b->mask[i])
+    if (b->mask[i] && !b->mask_most[b->mask[i] - 1])
       b->mask_copy[b->mask[i] - 1].byte = arena_array(&b->arena, uint8_t, tensor_local_elements(g, &g->tensor.data[i]));
 }
 
@@ -70,6 +96,10 @@ int mask_rows_count(Binding *b, const Bound *bound, Error *error) {
     int64_t *rows = rows_in(b, mask, (int)b->parameters.microbatch);
     if (!b->mask_copy) {
       code = count_now(b, &bound->output[k], rows, error);
+      continue;
+    }
+    if (b->mask_most[mask]) {
+      *rows = operand_extent(&bound->output[k], 0, 2) * b->mask_most[mask];
       continue;
     }
     MaskCopy *copy = &b->mask_copy[mask];

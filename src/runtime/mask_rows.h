@@ -3,7 +3,9 @@
 //
 // Where the host reads the device's memory they are counted at once. Else the mask is copied to the host, in the queue
 // of the kernels, and the copy is waited for when the number is asked for: kernels that do not need it are put into the
-// queue meanwhile.
+// queue meanwhile. A device whose kernels count rows themselves (Device.bounds_rows) gets operands of the most rows
+// that a mask may let through, and nobody waits for it. Those of a mask that a rank has only a part of the experts of,
+// or whose rows are exchanged, are counted all the same: there the most is far more than there are.
 #pragma once
 #include "runtime/bind.h"
 

@@ -104,7 +104,7 @@ static void before(Verify *v, const Observation *o) {
 static int compute(Verify *v, const Node *node) {
   DeviceKernel kernel;
   KernelCall *call = &v->call;
-  Dtype dtype = op_kernel_dtype(call->input, call->ninput, call->output);
+  Dtype dtype = node_dtype(v->program->graph, node);
   if (device_kernel(v->host, node->op, dtype, node->name, &kernel, &v->failed)) return 0;
   call->workspace_size =
       kernel.workspace ? kernel.workspace(call->input, call->output, call->attr, team_slots(v->host_queue.team)) : 0;

@@ -30,6 +30,7 @@ static void grouped_bf16(const KernelCall *call) {
     Product g = grouped_product(call, x, at, count[x]);
     if (g.m) (groups_fit(&g) ? product_by_groups : product)(&g, count + experts, call_team(call));
   }
+  cpu_clear_rows(&call->output[0], at);
 }
 
 static size_t grouped_weight_bf16_workspace(const Operand *input, const Operand *output, const void *attr,

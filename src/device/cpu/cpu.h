@@ -126,6 +126,7 @@ typedef struct CpuRows { int64_t tokens, experts, *first; CpuChoice *choice; } C
 size_t cpu_rows_bytes(const Operand *mask);
 CpuRows cpu_rows(const Operand *mask, void *workspace); // in cpu_rows_bytes of it
 void cpu_rows_of_experts(const Operand *mask, int64_t *rows); // how many each has: (experts)
+void cpu_clear_rows(const Operand *x, int64_t from); // an operand may have more rows than its mask lets through
 
 // Whether all floating-point operands but scalars have this dtype (a cast's output may have any).
 int cpu_one_dtype(const KernelCall *call, Op op, Dtype dtype);

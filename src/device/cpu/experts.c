@@ -29,6 +29,11 @@ CpuRows cpu_rows(const Operand *mask, void *workspace) {
   return r;
 }
 
+void cpu_clear_rows(const Operand *x, int64_t from) {
+  size_t row = (size_t)operand_extent(x, 1, x->rank) * dtype_size(x->dtype);
+  if (from < x->size[0]) memset((char *)x->data + (size_t)from * row, 0, (size_t)(x->size[0] - from) * row);
+}
+
 void cpu_rows_of_experts(const Operand *mask, int64_t *rows) {
   int64_t tokens = operand_extent(mask, 0, 2), experts = mask->size[2];
   const uint8_t *m = mask->data;

@@ -39,6 +39,7 @@ static void TYPED(dispatch_unit)(void *argument, int slot, int64_t unit) {
 static void TYPED(dispatch)(const KernelCall *call) {
   TYPED(RowsJob) job = {call, cpu_rows(&call->input[1], call->workspace)};
   team_each(call_team(call), row_units(job.rows.tokens, call->input[0].size[2]), TYPED(dispatch_unit), &job);
+  cpu_clear_rows(&call->output[0], job.rows.first[job.rows.tokens]);
 }
 
 // Sums over a token's experts in their order.

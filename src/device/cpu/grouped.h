@@ -24,6 +24,7 @@ static void TYPED(grouped)(const KernelCall *call) {
     TYPED(gemm_weight)(&g, w, x * n * k);
     if (g.m) TYPED(gemm)(&g, count + experts, call_team(call));
   }
+  cpu_clear_rows(&call->output[0], at);
 }
 
 static size_t TYPED(grouped_weight_workspace)(const Operand *input, const Operand *output, const void *attr,

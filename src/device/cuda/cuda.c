@@ -201,12 +201,13 @@ static void queue_destroy(DeviceQueue *queue) {
   CudaQueue *q = cuda_queue(queue);
   const CudaDriver *driver = q->instance->driver;
   cuda_enter(q->instance);
-  if (q->stream) driver->cuStreamSynchronize(q->stream);
+  if (q->stream) neighbours_flush(q), driver->cuStreamSynchronize(q->stream);
   for (int i = 0; i < CUDA_EVENTS; i++)
     if (q->event[i]) driver->cuEventDestroy_v2(q->event[i]);
   if (q->stream) driver->cuStreamDestroy_v2(q->stream);
   if (q->host) driver->cuMemFreeHost(q->host);
   cuda_pinned_close(q->instance);
+  neighbours_free(q);
   pthread_mutex_destroy(&q->mutex);
   free(q);
 }
@@ -261,6 +262,7 @@ static void copy(DeviceQueue *queue, int to_space, void *to, int from_space, con
   const CudaPointer target = (CudaPointer)(uintptr_t)to, source = (CudaPointer)(uintptr_t)from;
   if (bytes <= 0) return;
   cuda_enter(q->instance);
+  neighbours_flush(q);
   if (from_space == DEVICE_HOST) cuda_copy_host(q, DEVICE_FROM_HOST, target, (char *)(uintptr_t)from, bytes);
   else if (to_space == DEVICE_HOST) cuda_copy_host(q, DEVICE_TO_HOST, source, to, bytes);
   else if (to != from)
@@ -272,6 +274,7 @@ static void fill(DeviceQueue *queue, void *at, int byte, int64_t bytes) {
   CudaQueue *q = cuda_queue(queue);
   if (bytes <= 0) return;
   cuda_enter(q->instance);
+  neighbours_flush(q);
   cuda_noted(q,
              q->instance->driver->cuMemsetD8Async((CudaPointer)(uintptr_t)at, (unsigned char)byte, (size_t)bytes,
                                                   q->stream),
@@ -279,6 +282,7 @@ static void fill(DeviceQueue *queue, void *at, int byte, int64_t bytes) {
 }
 
 uint64_t cuda_record(CudaQueue *q) {
+  neighbours_flush(q);
   pthread_mutex_lock(&q->mutex);
   const uint64_t number = ++q->recorded;
   CudaResult result = q->instance->driver->cuEventRecord(q->event[number % CUDA_EVENTS], q->stream);
@@ -298,6 +302,7 @@ static int is_recorded(const DeviceEvent *event) { return event->number && !cuda
 static void follow(DeviceQueue *queue, DeviceEvent event) {
   CudaQueue *q = cuda_queue(queue);
   cuda_enter(q->instance);
+  neighbours_flush(q);
   if (is_recorded(&event))
     cuda_noted(q,
                FAULT(queues_follow_nothing,
@@ -353,6 +358,7 @@ static int find(const Device *device, Op op, Dtype dtype, DeviceKernel *kernel) 
 
 static double peak_flops(const Device *device, Dtype dtype, Team *team) { return 0; }
 
+// It joins the neighbours that the CPU does: with PLAIT_CUDA_HOST=all a run has the CPU's bits.
 static const Device cuda = {.kind = DEVICE_CUDA,
                             .name = "cuda",
                             .spaces = 1,
@@ -360,22 +366,12 @@ static const Device cuda = {.kind = DEVICE_CUDA,
                             .dtypes = 1u << DTYPE_F64 | 1u << DTYPE_F32 | 1u << DTYPE_BF16 | 1u << DTYPE_F16,
                             .fast_dtypes = 1u << DTYPE_BF16 | 1u << DTYPE_F16,
                             .fuses = DEVICE_FUSES_ACCUMULATE | DEVICE_FUSES_BIAS | DEVICE_FUSES_NARROW_ACCUMULATE |
-                                     DEVICE_FUSES_ACTIVATION,
+                                     DEVICE_FUSES_ACTIVATION | DEVICE_FUSES_SUM | DEVICE_FUSES_NORM_SUM |
+                                     DEVICE_FUSES_COPY,
+                             .bounds_rows = 1,
                             .sends_by_rings = 1,
                             .find = find,
                             .peak_flops = peak_flops,
                             .implementation = &implementation};
 
-// With all ops on the host by wish, the graph is the CPU's too, which joins other neighbours, and so are all bits.
-static Device cuda_by_cpu;
-static void describe_by_cpu(void) {
-  cuda_by_cpu = cuda;
-  cuda_by_cpu.fuses = device_cpu()->fuses;
-}
-
-const Device *device_cuda(void) {
-  static pthread_once_t once = PTHREAD_ONCE_INIT;
-  if (!FAULT(all_ops_keep_the_gpus_graph, fallback_takes_all(), 0)) return &cuda;
-  pthread_once(&once, describe_by_cpu);
-  return &cuda_by_cpu;
-}
+const Device *device_cuda(void) { return &cuda; }

@@ -17,6 +17,7 @@ enum { CUDA_DTYPES = DTYPE_F16 + 1 }; // fp64, fp32, bf16, fp16 are the first
 
 typedef struct CudaProducts CudaProducts;   // products.h
 typedef struct CudaAttention CudaAttention; // attention_library.h
+typedef struct CudaNeighbours CudaNeighbours; // neighbours.h
 
 // A device of this process, with its primary context, which ranks that are threads share.
 typedef struct CudaInstance {
@@ -50,6 +51,8 @@ typedef struct CudaQueue {
   char *host;             // pinned memory for their operands and workspace; NULL: none yet
   size_t host_bytes;
   int64_t host_calls; // of ops with kernels that do not fit
+  CudaNeighbours *neighbours; // launches that are not in the stream yet; NULL: there were none
+  int partials;               // how many sums of squares have had a place for partial sums
 } CudaQueue;
 
 static inline CudaInstance *cuda_instance_of(const Device *device) { return (CudaInstance *)(uintptr_t)device->own; }
@@ -63,6 +66,10 @@ void cuda_noted_text(CudaQueue *queue, const char *result, const char *call, con
 int cuda_has_failed(CudaQueue *queue);
 // With PLAIT_CUDA_SYNC=1: until the op is done, so that one that fails is named.
 void cuda_wait_if_asked(CudaQueue *queue, const char *op);
+
+// neighbours.c: puts launches that wait for others of their kind into the stream. Before anything else is put there.
+void neighbours_flush(CudaQueue *queue);
+void neighbours_free(CudaQueue *queue);
 
 // Records what is in the queue now: the number of the event.
 uint64_t cuda_record(CudaQueue *queue);

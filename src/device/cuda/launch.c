@@ -2,6 +2,7 @@
 #include "device/cuda/facts.h"
 #include "device/cuda/launch.h"
 #include "device/cuda/attention_library.h"
+#include "device/cuda/neighbours.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -106,13 +107,17 @@ int kernels_check(CudaQueue *queue, const DeviceBound *bound, const KernelCall *
 
 void kernels_run(CudaQueue *queue, const DeviceBound *bound, const KernelCall *call) {
   const Bound *b = bound->own;
+  const int waits = b->row && neighbours_wait(b->row->op);
+  if (!waits) neighbours_flush(queue);
   if (cuda_has_failed(queue)) return;
   if (!b->row || !queue->instance->has_kernels || !b->row->fits(call, b->dtype)) {
+    neighbours_flush(queue);
     queue->host_calls += b->row != NULL;
     fallback_run(queue, &b->host, call);
     return;
   }
-  Launch l = {.queue = queue, .call = call, .op = op_name(b->row->op), .dtype = b->dtype, .own = b->own};
+  Launch l = {.queue = queue, .call = call, .op = op_name(b->row->op), .dtype = b->dtype, .own = b->own,
+              .waits = waits};
   b->row->launch(&l);
 }
 
@@ -162,18 +167,25 @@ int64_t launch_valid(const Operand *x) {
   return x->rank ? x->map[0].valid * operand_extent(x, 1, x->rank) : 1;
 }
 
-void launch_kernel(Launch *l, CudaKernel kernel, int64_t blocks, int threads, const void *arguments) {
+void launch_now(Launch *l, CudaKernel kernel, int64_t blocks, int threads, const void *arguments,
+                const CudaOperand *operand, int operands) {
   CudaQueue *q = l->queue;
   const CudaDriver *driver = q->instance->driver;
   void *parameter = (void *)(uintptr_t)arguments;
-  int operands = l->operands;
-  l->operands = 0;
-  if (l->asked || blocks <= 0 || cuda_has_failed(q)) return;
+  if (cuda_has_failed(q)) return;
   CHECK(blocks <= INT32_MAX, "%s has more blocks than a grid", l->op);
-  if (driver->takes_operands) driver->takes_operands(l->operand, operands);
+  if (driver->takes_operands) driver->takes_operands(operand, operands);
   CudaResult result = driver->cuLaunchKernel(q->instance->function[kernel][l->dtype], (unsigned)blocks, 1, 1,
                                              (unsigned)threads, 1, 1, 0, q->stream, &parameter, NULL);
   if (!cuda_noted(q, result, "cuLaunchKernel", l->op)) cuda_wait_if_asked(q, l->op);
+}
+
+void launch_kernel(Launch *l, CudaKernel kernel, int64_t blocks, int threads, const void *arguments) {
+  if (!l->asked && blocks > 0 && !(l->waits && neighbours_take(l, kernel, blocks, threads, arguments))) {
+    neighbours_flush(l->queue);
+    launch_now(l, kernel, blocks, threads, arguments, l->operand, l->operands);
+  }
+  l->operands = 0;
 }
 
 // Which operands fit --------------------------------------------------------------------------------------------------

@@ -5,7 +5,7 @@
 #include "device/cuda/kernels/arguments.h"
 #include "device/cuda/products.h"
 
-enum { LAUNCH_OPERANDS = 24 };
+enum { LAUNCH_OPERANDS = 80 };
 
 // One call of an op, and the operands of its next launch.
 struct Launch {
@@ -16,6 +16,7 @@ struct Launch {
   CudaOperand operand[LAUNCH_OPERANDS];
   int operands;
   int own;            // it uses no library
+  int waits;          // its launches may wait for neighbours (neighbours.h)
   ProductKeys *asked; // where only its products are wanted, and nothing is put into the queue; else NULL
 };
 
@@ -26,6 +27,9 @@ Array launch_array(Launch *l, const char *name, const Operand *x, unsigned mode)
 void *launch_bytes(Launch *l, const char *name, void *at, int64_t bytes, unsigned mode);
 // Puts the kernel into the queue, and forgets the operands. No blocks: nothing is done. threads: a multiple of WARP.
 void launch_kernel(Launch *l, CudaKernel kernel, int64_t blocks, int threads, const void *arguments);
+// The same with these operands, whatever waits for neighbours.
+void launch_now(Launch *l, CudaKernel kernel, int64_t blocks, int threads, const void *arguments,
+                const CudaOperand *operand, int operands);
 
 static inline const Operand *launch_input(const Launch *l, int k) { return &l->call->input[k]; }
 static inline const Operand *launch_output(const Launch *l, int k) { return &l->call->output[k]; }

@@ -29,9 +29,25 @@ static void launch_packs(Launch *l, CudaKernel kernel, const ElementwiseArgument
   launch_over(l, kernel, a->n, pack_of(l->dtype), a);
 }
 
+// Of more terms than a launch takes: sums of narrow dtypes would be rounded in between.
+int fits_add(const KernelCall *call, Dtype dtype) {
+  if (call->ninput > MOST_ADDED && dtype_size(dtype) == 2) return 0;
+  for (int k = 0; k < call->ninput; k++)
+    if (call->input[k].data && call->input[k].dtype != dtype) return 0;
+  return call->output[0].dtype == dtype;
+}
+
+// As many terms as a launch takes, then more to their sum: the gradients' norm has one of each parameter.
 void launch_add(Launch *l) {
-  ElementwiseArguments a = arguments_of(l);
-  launch_packs(l, CUDA_KERNEL_add, &a);
+  const KernelCall *call = l->call;
+  for (int at = 0; at < call->ninput;) {
+    AddArguments a = {.n = operand_elements(&call->output[0])};
+    if (at) a.x[a.count++] = launch_operand(l, "sum", &call->output[0], CUDA_READS);
+    while (a.count < MOST_ADDED && at < call->ninput)
+      a.x[a.count++] = launch_operand(l, "x", &call->input[at++], CUDA_READS);
+    a.y = launch_operand(l, "out", &call->output[0], CUDA_WRITES);
+    launch_over(l, CUDA_KERNEL_add, a.n, pack_of(l->dtype), &a);
+  }
 }
 
 void launch_mul(Launch *l) {

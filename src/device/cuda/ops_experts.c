@@ -33,6 +33,10 @@ static void read_index(Launch *l, ExpertArguments *a) {
   a->begins = NULL;
 }
 
+static int64_t *read_begins(Launch *l, const ExpertArguments *a) {
+  return launch_bytes(l, "begins", a->begins, (a->experts + 1) * 8, CUDA_READS);
+}
+
 // Without tokens there are no rows, and no workspace.
 static int has_tokens(const Operand *mask) { return operand_elements(mask) > 0; }
 
@@ -43,8 +47,11 @@ int fits_dispatch(const KernelCall *call, Dtype dtype) {
 void launch_dispatch(Launch *l) {
   const Operand *x = launch_input(l, 0);
   ExpertArguments a = find_rows(l, launch_input(l, 1));
+  int64_t *begins = read_begins(l, &a);
   a.width = x->size[2];
+  a.rows_there = launch_output(l, 0)->size[0];
   read_index(l, &a);
+  a.begins = begins;
   a.x = launch_operand(l, "x", x, CUDA_READS);
   a.weights = launch_array(l, "weights", launch_input(l, 2), CUDA_READS);
   a.y = launch_operand(l, "rows", launch_output(l, 0), CUDA_WRITES);
@@ -80,16 +87,12 @@ void launch_combine_grad(Launch *l) {
   launch_kernel(l, CUDA_KERNEL_combine_grad, a.tokens * a.experts, block_threads(a.width), &a);
 }
 
-static int64_t *read_begins(Launch *l, const ExpertArguments *a) {
-  return launch_bytes(l, "begins", a->begins, (a->experts + 1) * 8, CUDA_READS);
-}
-
 void launch_grouped(Launch *l) {
   const Operand *rows = launch_input(l, 0), *w = launch_input(l, 1);
   const int nt = ((const GroupedAttr *)l->call->attr)->kind == MATMUL_NT;
   const ExpertArguments found = find_rows(l, launch_input(l, 2));
-  ExpertProductArguments a = {.by_rows = 1, .experts = found.experts, .columns = w->size[nt ? 1 : 2],
-                              .depth = w->size[nt ? 2 : 1], .a_depth = 1};
+  ExpertProductArguments a = {.by_rows = 1, .rows_there = rows->size[0], .experts = found.experts,
+                              .columns = w->size[nt ? 1 : 2], .depth = w->size[nt ? 2 : 1], .a_depth = 1};
   a.a_row = a.depth;
   a.b_column = nt ? a.depth : 1;
   a.b_depth = nt ? 1 : a.columns;
@@ -98,7 +101,7 @@ void launch_grouped(Launch *l) {
   a.b = launch_array(l, "w", w, CUDA_READS);
   a.out = launch_array(l, "out", launch_output(l, 0), CUDA_WRITES);
   // each expert's last tile may be a part of one
-  int64_t tiles = divide_up(operand_elements(rows) / a.depth, TILE) + a.experts;
+  int64_t tiles = divide_up(a.rows_there, TILE) + a.experts;
   launch_kernel(l, CUDA_KERNEL_grouped, tiles * divide_up(a.columns, TILE), BLOCK_THREADS, &a);
 }
 

@@ -3,6 +3,7 @@
 #include <string.h>
 
 enum { LEAST_ROWS = 32, MOST_CHUNKS = 256, SUM_EACH = 4096, MOST_SUMS = 1024 };
+enum { PARTIAL_PLACES = MANY, PARTIAL_BYTES = MOST_SUMS * 8 };
 
 static int64_t width_of(const Operand *x) { return x->size[x->rank - 1]; }
 static int64_t rows_of(const Operand *x) { return operand_extent(x, 0, x->rank - 1); }
@@ -201,16 +202,21 @@ int64_t cuda_sum_partial_bytes(int64_t n) {
   return (int64_t)sizeof(double) * (divide_up(n, elements_of_a_sum(n)) + 1);
 }
 size_t cuda_sum_squares_workspace(const Operand *input, const Operand *output, const void *attr, int threads) {
-  return (size_t)cuda_sum_partial_bytes(operand_elements(input));
+  const int64_t n = operand_elements(input), blocks = divide_up(n, elements_of_a_sum(n));
+  return blocks > 1 ? PARTIAL_PLACES * PARTIAL_BYTES : 0;
 }
 
-// Of the first `valid` elements, in parts as `n` has them.
+// Of the first `valid` elements, in parts as `n` has them. One part needs no partial sums.
 static void sum_squares(Launch *l, const void *x, int64_t n, int64_t valid, double *partial, Array out) {
   const int64_t each = elements_of_a_sum(n), blocks = divide_up(valid, each), bytes = blocks * (int64_t)sizeof(double);
   SumArguments a = {.n = valid, .each = each};
   a.x = launch_bytes(l, "x", (void *)(uintptr_t)x, n * (int64_t)dtype_size(l->dtype), CUDA_READS);
-  a.partial = launch_bytes(l, "partial", partial, bytes, CUDA_WRITES);
+  if (blocks == 1) {
+    launch_bytes(l, "out", out.data, (int64_t)dtype_size((Dtype)out.dtype), CUDA_WRITES);
+    a.out = out;
+  } else a.partial = launch_bytes(l, "partial", partial, bytes, CUDA_WRITES);
   launch_kernel(l, CUDA_KERNEL_sum_squares, blocks, block_threads(a.n), &a);
+  if (blocks == 1) return;
   launch_bytes(l, "partial", partial, bytes, CUDA_READS);
   launch_bytes(l, "out", out.data, (int64_t)dtype_size((Dtype)out.dtype), CUDA_WRITES);
   a = (SumArguments){.partial = a.partial, .out = out, .n = blocks, .each = each};
@@ -223,5 +229,7 @@ void launch_sum_of_squares(Launch *l, const void *x, int64_t n, double *partial,
 
 void launch_sum_squares(Launch *l) {
   const Operand *x = launch_input(l, 0), *out = launch_output(l, 0);
-  sum_squares(l, x->data, operand_elements(x), launch_valid(x), l->call->workspace, (Array){out->data, out->dtype});
+  char *places = l->call->workspace; // in turn, so that neighbours need not wait for each other
+  double *partial = (double *)(void *)(places + l->queue->partials++ % PARTIAL_PLACES * PARTIAL_BYTES);
+  sum_squares(l, x->data, operand_elements(x), launch_valid(x), partial, (Array){out->data, out->dtype});
 }

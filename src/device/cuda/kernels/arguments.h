@@ -29,6 +29,10 @@ typedef struct ElementwiseArguments {
   int32_t count, kind;
 } ElementwiseArguments;
 
+// y: the sum of `count` tensors of n elements of the kernel's dtype.
+enum { MOST_ADDED = 64 };
+typedef struct AddArguments { void *y; const void *x[MOST_ADDED]; int64_t n, count; } AddArguments;
+
 // w and its states as they are and as they will be, which may be the same memory; absent ones are NULL.
 typedef struct OptimizerArguments {
   const void *w;
@@ -232,7 +236,7 @@ typedef struct CacheArguments {
 typedef struct MergeArguments { Array out[3], logsumexp[3]; int64_t s, heads, d; } MergeArguments;
 
 // mask, index, weights (tokens, experts), begins (experts + 1): of compact rows (rows, width) as op/expert_rows.h has
-// them; x, y: these, or (tokens, width).
+// them; x, y: these, or (tokens, width). rows_there: of y, which may have more of them than the mask lets through.
 typedef struct ExpertArguments {
   const uint8_t *mask;
   int32_t *index;
@@ -240,15 +244,16 @@ typedef struct ExpertArguments {
   const void *x;
   void *y;
   Array weights, rows;
-  int64_t tokens, experts, width;
+  int64_t tokens, experts, width, rows_there;
 } ExpertArguments;
 
 // As ProductArguments, of each expert: of its rows in a, with its matrix in b (by_rows), or over its rows in both.
+// by_rows: out has rows_there rows, of which the last may belong to nobody.
 typedef struct ExpertProductArguments {
   Array a, b, added, out;
   const int64_t *begins;
   int64_t experts, rows, columns, depth, a_row, a_depth, b_column, b_depth;
-  int64_t by_rows;
+  int64_t by_rows, rows_there;
 } ExpertProductArguments;
 
 // Rows of several ranks' tokens, rank after rank and by expert, as op/expert_rows.h defines their parts. there (tokens,
@@ -300,6 +305,18 @@ typedef struct HeadArguments {
   int64_t first, columns, width;
   int64_t mode;
 } HeadArguments;
+
+// Arguments of up to MANY launches that became one: blocks from first[k] to first[k + 1] do the k-th. 4 KiB at most,
+// which is what a launch takes.
+enum { MANY = 16 };
+#define MANY_OF(Arguments)                                                                                             \
+  typedef struct Many##Arguments {                                                                                     \
+    int32_t first[MANY + 2];                                                                                           \
+    Arguments each[MANY];                                                                                              \
+  } Many##Arguments
+MANY_OF(ElementwiseArguments);
+MANY_OF(OptimizerArguments);
+MANY_OF(SumArguments);
 
 #if defined(__GNUC__) && !defined(__CUDACC__)
 #pragma GCC diagnostic pop

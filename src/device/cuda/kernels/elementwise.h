@@ -102,7 +102,7 @@ KERNEL(NAME(gated_grad), ElementwiseArguments) {
   }
 }
 
-KERNEL(NAME(add), ElementwiseArguments) {
+KERNEL(NAME(add), AddArguments) {
   EACH_PACK(at) {
     NAME(Pack) term, out;
     REAL sum[16 / sizeof(ELEMENT)];
@@ -163,8 +163,8 @@ KERNEL(NAME(dropout), DropoutArguments) {
 }
 
 // array, to which `added` is added where it is there → to; of other dtypes than the kernel's
-KERNEL(NAME(cast), ElementwiseArguments) {
-  for (int64_t i = BLOCK * THREADS + THREAD; i < a.n; i += BLOCKS * THREADS)
+KERNEL_OF_MANY(NAME(cast), NAME(cast_many), NAME(cast_piece), ElementwiseArguments) {
+  for (int64_t i = block * THREADS + THREAD; i < a.n; i += blocks * THREADS)
     PUT(a.to, i, (a.added.data ? ARRAY(a.added, i) : (REAL)0) + ARRAY(a.array, i));
 }
 

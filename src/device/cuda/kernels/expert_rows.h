@@ -1,8 +1,10 @@
 // Rows of experts of one dtype, as op/dispatch.c defines them.
 
-// A block a token and expert.
+// A block a token and expert, and a row that no token has.
 KERNEL(NAME(dispatch), ExpertArguments) {
   const int64_t row = a.index[BLOCK], token = BLOCK / a.experts;
+  UNLESS_FAULT(kernel_rows_of_nobody_stay) if (BLOCK >= a.begins[a.experts] && BLOCK < a.rows_there)
+    for (int64_t i = THREAD; i < a.width; i += THREADS) ((ELEMENT *)a.y)[BLOCK * a.width + i] = NARROW((REAL)0);
   if (row < 0) return;
   const REAL weight = a.weights.data ? ARRAY(a.weights, BLOCK) : (REAL)1;
   for (int64_t i = THREAD; i < a.width; i += THREADS)

@@ -48,10 +48,18 @@ INLINE int NAME(find_tile)(const ExpertProductArguments *a, NAME(ExpertTile) *t)
   return 1;
 }
 
+// Rows that no expert has, by all blocks.
+INLINE void NAME(clear_rows)(const ExpertProductArguments *a) {
+  const int64_t n = a->rows_there * a->columns;
+  for (int64_t i = a->begins[a->experts] * a->columns + BLOCK * THREADS + THREAD; i < n; i += BLOCKS * THREADS)
+    PUT(a->out, i, (REAL)0);
+}
+
 KERNEL(NAME(grouped), ExpertProductArguments) {
   SHARED(REAL, left, TILE_DEPTH * (TILE + 1));
   SHARED(REAL, right, TILE_DEPTH * (TILE + 1));
   NAME(ExpertTile) t = {0};
+  if (a.by_rows) NAME(clear_rows)(&a);
   if (!NAME(find_tile)(&a, &t)) return;
   const int row = THREAD / NAME(EXPERT_SIDE), column = THREAD % NAME(EXPERT_SIDE);
   REAL sum[NAME(EXPERT_PART)][NAME(EXPERT_PART)] = {{0}};

@@ -15,6 +15,9 @@
 #include <cuda_fp16.h>
 // Four blocks a multiprocessor leave a thread 64 registers: unasked, ptxas spills some for the sake of more blocks.
 #define KERNEL_(name, Arguments) extern "C" __global__ void __launch_bounds__(BLOCK_THREADS, 4) name(const Arguments a)
+// Arguments that a number chooses take registers.
+#define KERNEL_MANY_(name, Arguments)                                                                                  \
+  extern "C" __global__ void __launch_bounds__(BLOCK_THREADS, 3) name(const Arguments a)
 #define INLINE static __device__ __forceinline__
 #define THREAD ((int)threadIdx.x)
 #define THREADS ((int)blockDim.x)
@@ -39,6 +42,7 @@ INLINE uint16_t narrow_f16(float x) { return __half_as_ushort(__float2half_rn(x)
   extern const size_t name##_bytes;                                                                                    \
   const size_t name##_bytes = sizeof(Arguments);                                                                       \
   static void name##_thread(const Arguments a)
+#define KERNEL_MANY_(name, Arguments) KERNEL_(name, Arguments)
 #define INLINE static inline __attribute__((unused))
 typedef struct EmulatedHere { int thread, threads; int64_t block, blocks; } EmulatedHere;
 extern EmulatedHere emulated_here; // who runs
@@ -73,6 +77,18 @@ INLINE uint16_t narrow_f16(float x) { return half_from_float(x); }
 #endif
 
 #define KERNEL(name, Arguments) KERNEL_(name, Arguments)
+
+// One kernel that does a piece of work, and one that does many (MANY_OF in arguments.h): each has as many blocks as by
+// itself. The body, which follows, has `block` and `blocks` in the place of BLOCK and BLOCKS.
+#define KERNEL_OF_MANY(one, many, piece, Arguments)                                                                    \
+  INLINE void piece(const Arguments a, int64_t block, int64_t blocks);                                                 \
+  KERNEL(one, Arguments) { piece(a, BLOCK, BLOCKS); }                                                                  \
+  KERNEL_MANY_(many, Many##Arguments) {                                                                                \
+    int k = 0;                                                                                                         \
+    while (a.first[k + 1] <= BLOCK) k++;                                                                               \
+    piece(a.each[k], BLOCK - a.first[FAULT(kernel_pieces_begin_together, k, 0)], a.first[k + 1] - a.first[k]);         \
+  }                                                                                                                    \
+  INLINE void piece(const Arguments a, int64_t block, int64_t blocks)
 
 // A function that does nothing, by whose name the host sees that a module was made of the sources that it knows.
 #define KERNEL_MARK(file) KERNEL(JOINED(JOINED(kernels, file), KERNELS_HASH), ScalarArguments) {}

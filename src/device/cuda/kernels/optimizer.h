@@ -3,12 +3,12 @@
 
 #define EACH_ELEMENT for (int64_t i = BLOCK * THREADS + THREAD; i < a.n; i += BLOCKS * THREADS)
 
-KERNEL(NAME(adamw), OptimizerArguments) {
+KERNEL_OF_MANY(NAME(adamw), NAME(adamw_many), NAME(adamw_piece), OptimizerArguments) {
   SHARED(double, correction, 2);
   NAME(Update) u = NAME(update_of)(&a);
   NAME(correct)(&u, &a, correction);
   u.skip = FAULT(kernel_skips_nothing, u.skip, 0);
-  EACH_ELEMENT {
+  for (int64_t i = block * THREADS + THREAD; i < a.n; i += blocks * THREADS) {
     REAL w = NAME(weight)(&a, i), m = ARRAY(a.moment[0], i), v = ARRAY(a.moment[1], i);
     if (!u.skip) NAME(adamw_element)(&u, ARRAY(a.gradient, i), &w, &m, &v);
     NAME(put_weight)(&a, i, w);

@@ -4,9 +4,10 @@
 KERNEL_MARK(rows)
 
 // Partial sums of sum_squares and of losses.
-KERNEL(sum_f64, SumArguments) {
+KERNEL_OF_MANY(sum_f64, sum_many_f64, sum_piece, SumArguments) {
   SHARED(double, scratch, WARP);
   double sum = 0;
+  (void)block, (void)blocks;
   for (int64_t i = THREAD; i < a.n; i += THREADS) sum += a.partial[i];
   sum = block_sum_f64(sum, scratch);
   if (THREAD == 0) array_put_double(a.out, 0, sum);

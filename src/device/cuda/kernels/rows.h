@@ -82,16 +82,18 @@ KERNEL(NAME(columns), ColumnsArguments) {
   if (a.sums > 1) partial[a.width] = sum;
 }
 
-KERNEL(NAME(sum_squares), SumArguments) {
+KERNEL_OF_MANY(NAME(sum_squares), NAME(sum_squares_many), NAME(sum_squares_piece), SumArguments) {
   SHARED(double, scratch, WARP);
-  const int64_t end = (BLOCK + 1) * a.each < a.n ? (BLOCK + 1) * a.each : a.n;
+  const int64_t end = (block + 1) * a.each < a.n ? (block + 1) * a.each : a.n;
   double sum = 0;
-  for (int64_t i = BLOCK * a.each + THREAD; i < end; i += THREADS) {
+  (void)blocks;
+  for (int64_t i = block * a.each + THREAD; i < end; i += THREADS) {
     const double x = X(a.x, i);
     sum += x * x;
   }
   sum = block_sum_f64(sum, scratch);
-  if (THREAD == 0) a.partial[BLOCK] = sum;
+  if (THREAD == 0 && a.out.data) array_put_double(a.out, 0, sum); // all is in one block
+  else if (THREAD == 0) a.partial[block] = sum;
 }
 
 #undef X
