@@ -16,6 +16,7 @@ typedef enum SameBits { SAME_BITS_AUTO, SAME_BITS_ALWAYS, SAME_BITS_NEVER } Same
 typedef struct CompileOptions {
   int mode;              // ModelMode
   int never_trains;      // no graph of its job does: parameters are stored in the dtype in which MICRO reads them
+  int panels;            // weights lie in panels where the device has them: for graphs that answer requests
   const Device *device;  // passes read its description only
   Step step;             // what is computed; of other modes than MODEL_TRAIN its forward pass
   SameBits same_bits;

@@ -73,6 +73,7 @@ struct Device {
   unsigned fast_dtypes; // of them, narrow ones that it computes clearly faster in than in fp32
   unsigned fuses;     // set of DEVICE_FUSES_…
   int widens_weights; // fp32 kernels read weights in bf16 (OpDef.widens_weight)
+  int panel_bytes;    // of a row of panels, in the dtype in which products compute (OpDef.panels); 0: it wants rows
   int sends_by_rings; // collectives between such devices are NCCL's, over rings; 0: plait's own, between processes
   // The kernel of an op whose first floating-point operand (input, else output) has this dtype: 1 and *kernel, or 0: it
   // has none.

@@ -208,6 +208,13 @@ static int room(const Scheduler *s, int row) { return s->limit - s->tokens[row];
 
 static bool decodes(const Request *r) { return r->ids.count - r->done == 1; }
 
+int scheduler_decoding(const Scheduler *s) {
+  int n = 0;
+  for (int i = 0; i < s->options.rows * s->options.requests; i++)
+    n += s->slot[i] && s->slot[i]->ids.count - s->slot[i]->done <= FAULT(prompts_count_as_decoding, 1, INT64_MAX);
+  return n;
+}
+
 // Whether the tick has its share of the requests that a row has and gets: so each tick in flight has as many.
 static bool has_share(const Scheduler *s, int row) {
   int n = s->options.in_flight, all = (s->waiting.count + s->options.rows - 1) / s->options.rows;

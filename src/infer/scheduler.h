@@ -111,6 +111,8 @@ void scheduler_free(Scheduler *s, Request *request); // one that has ended, and 
 // their plans: so a page may go to another request while an earlier tick still reads it, and a part of a prompt may be
 // taken (scheduler_took) when it is planned, so that the next tick continues it.
 bool scheduler_plan(Scheduler *s, int prompt_tokens);
+// Requests that wait for their next token alone; of the others a part of the prompt is left.
+int scheduler_decoding(const Scheduler *s);
 // The tick has run, and these ids (count) were drawn for a part, one after the other: as many as scheduler_accepts
 // allowed. Ids that end the request, or are too many, are in none of its tokens.
 void scheduler_took(Scheduler *s, TickPart *part, const int32_t *ids, int count);

@@ -176,12 +176,23 @@ typedef struct Copy {
   int64_t allocated_;
 } Copy;
 
+// How the rows of a matrix lie in memory, where products want it (Variable.panels). Its first `lead` dims are the
+// outputs of a product. Each `rows` of them in turn, in the order of memory on one rank, are a panel, in which the
+// inputs are the first dim: (inputs, rows). Rows that are left lie one after the other, as without panels. rows 0: all.
+typedef struct Panels { int rows, lead; } Panels;
+// Where element i of a matrix of `outputs` by `inputs` elements lies among them.
+static inline int64_t panels_place(Panels p, int64_t outputs, int64_t inputs, int64_t i) {
+  int64_t row = i / inputs, first = p.rows ? row / p.rows * p.rows : 0;
+  return p.rows && first + p.rows <= outputs ? first * inputs + i % inputs * p.rows + row - first : i;
+}
+
 typedef struct Variable {
   int id;
   const char *name;
   VariableKind kind;
   Dtype dtype;     // of its storage
   Encoding encoding;
+  Panels panels;   // of its storage; everybody but kernels sees rows: State converts. By panels
   Shape shape;
   Init init;
   KnownVariable known; // which of plait's own it is, if any

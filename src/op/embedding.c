@@ -68,6 +68,8 @@ static void embedding_work(const Operand *input, const Operand *output, const vo
   work->vector = 0;
 }
 
+static int embedding_panels(const Node *node, int k) { return k == 0; }
+
 const OpDef op_def_embedding = {
     .name = "embedding",
     .meaning = "table (v, e…), ids (b, s) → y[b, s, :] = table[ids[b, s], :]; rows of other shards and ids < 0 give 0",
@@ -76,6 +78,7 @@ const OpDef op_def_embedding = {
     .rule = embedding_rule,
     .reference = embedding_reference,
     .work = embedding_work,
+    .panels = embedding_panels,
     .looks_up = 1,
 };
 

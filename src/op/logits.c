@@ -61,6 +61,8 @@ static void work_of(const Operand *input, const Operand *output, const void *att
   work->product[work->products++] = p;
 }
 
+static int panels(const Node *node, int k) { return k == 1; }
+
 const OpDef op_def_logits = {
     .name = "logits",
     .meaning =
@@ -74,6 +76,7 @@ const OpDef op_def_logits = {
     .work = work_of,
     .expensive = 1,
     .widens_weight = 1,
+    .panels = panels,
 };
 
 void op_logits(Graph *g, const char *name, int x, int w, int index, int output[3]) {

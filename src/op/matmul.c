@@ -161,6 +161,11 @@ static void work_of(const Operand *input, const Operand *output, const void *att
   work->product[work->products++] = (OpProduct){m, n, k, 1, a->kind};
 }
 
+static int panels(const Node *node, int k) {
+  const MatmulAttr *attr = node_attr(node, MatmulAttr);
+  return k == 1 && attr->kind == MATMUL_NT ? attr->n : 0;
+}
+
 const OpDef op_def_matmul = {
     .name = "matmul",
     .meaning = "nt: x (m…, k…), w (n…, k…) → x wᵀ (m…, n…), with `bias` + b (n…); nn: dy (m…, n…), w → dy w (m…, k…); "
@@ -173,6 +178,7 @@ const OpDef op_def_matmul = {
     .work = work_of,
     .expensive = 1,
     .widens_weight = 1,
+    .panels = panels,
     .accumulate = accumulate,
     .accumulated = accumulated,
     .accumulates_narrow = 1,

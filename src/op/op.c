@@ -51,8 +51,12 @@ int operand_valid(const Operand *x, int64_t i) {
   return 1;
 }
 
+int64_t operand_place(const Operand *x, int64_t i) {
+  return panels_place(x->panels, operand_extent(x, 0, x->panels.lead), operand_extent(x, x->panels.lead, x->rank), i);
+}
+
 double *operand_doubles(const Operand *x) {
-  if (!x->data || x->dtype == DTYPE_F64) return x->data;
+  if (!x->data || (x->dtype == DTYPE_F64 && !x->panels.rows)) return x->data;
   int64_t n = operand_elements(x);
   double *doubles = xcalloc((size_t)n + 1, sizeof *doubles);
   for (int64_t i = 0; i < n; i++) doubles[i] = operand_load(x, i);

@@ -79,13 +79,14 @@ typedef struct CallParameters {
   int64_t data_ranks;         // of rank_begins
 } CallParameters;
 
-// One operand on one rank: contiguous, row-major, local shape. data is NULL for an absent optional input.
+// One operand on one rank: contiguous, row-major but for panels, local shape. data is NULL for an absent optional input.
 typedef struct Operand {
   void *data;
   Dtype dtype;
   int rank;
   int64_t size[MAX_RANK];  // local
   IndexMap map[MAX_RANK];
+  Panels panels;           // of a weight that does not lie row by row (OpDef.panels)
 } Operand;
 
 typedef struct DeviceQueue DeviceQueue;
@@ -113,7 +114,10 @@ static inline int call_adds(const KernelCall *call, int accumulate) {
 int64_t operand_elements(const Operand *x);
 int64_t operand_extent(const Operand *x, int from, int to);
 double operand_bytes(const Operand *x); // 0 of a scalar, and of an absent one
-static inline double operand_load(const Operand *x, int64_t i) { return dtype_load(x->data, x->dtype, i); }
+int64_t operand_place(const Operand *x, int64_t i); // where element i lies in panels
+static inline double operand_load(const Operand *x, int64_t i) {
+  return dtype_load(x->data, x->dtype, x->panels.rows ? operand_place(x, i) : i);
+}
 static inline void operand_store(const Operand *x, int64_t i, double v) { dtype_store(x->data, x->dtype, i, v); }
 
 // Whether element i is inside the valid extent of every dim (padding is not).
@@ -223,6 +227,9 @@ typedef struct OpDef {
   // Traits: what passes and the executor ask of ops that several of them answer alike.
   int expensive;     // selective recomputation keeps its output rather than compute it again
   int one_pass;      // a pass over its inputs makes its output: where backward keeps these, it makes that again
+  // How many first dims of input k are outputs of the product that it is a weight of, where its kernels take it in panels
+  // of these; 0: they do not. NULL: of no input.
+  int (*panels)(const Node *node, int k);
   int widens_weight; // its input 1, of rank 2 or more, may be a weight in bf16 where the others are fp32
   int looks_up;      // its output is rows of its first input, which its second names; it multiplies by none of them
   int communicates;  // done by the comm layer, not by a device

@@ -35,6 +35,7 @@ static void fill_operand(const Program *p, int tensor, const Placement *rows, in
   const Tensor *t = graph_tensor(p->graph, tensor);
   x->dtype = t->dtype;
   x->rank = t->shape.rank;
+  if (t->variable >= 0 && t->copy < 0) x->panels = p->graph->variable.data[t->variable].panels;
   int merges = rows && t->shape.rank >= rows->merged;
   Placement flat = placement_flat(t->placement, merges ? rows : t->placement);
   Shape shape = placement_flat_shape(merges ? rows : t->placement, &t->shape);

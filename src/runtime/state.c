@@ -122,24 +122,69 @@ static void copy_packed(const State *s, DeviceCopy kind, Place place, int bits, 
   free(packed);
 }
 
+// `n` elements of a panel (inputs, rows), of which the first is number `from`, to or from the host's rows.
+#define CONVERT(TYPE)                                                                                                  \
+  for (int64_t i = 0; i < n; i++) {                                                                                    \
+    TYPE *in_panel = (TYPE *)panel + k * rows + row, *in_row = (TYPE *)host + i;                                       \
+    if (to_host) *in_row = *in_panel;                                                                                  \
+    else *in_panel = *in_row;                                                                                          \
+    if (++k == inputs) k = 0, row++;                                                                                   \
+  }
+static void convert_panel(int to_host, void *panel, int64_t rows, int64_t inputs, int64_t from, int64_t n, int size,
+                          void *host) {
+  int64_t row = from / inputs, k = from % inputs;
+  CHECK(size == 2 || size == 4 || size == 8, "panels of elements of %d bytes", size);
+  if (size == 2) CONVERT(uint16_t)
+  else if (size == 4) CONVERT(uint32_t)
+  else CONVERT(uint64_t)
+}
+#undef CONVERT
+
+// The same as copy_bytes of `n` elements, number `first` on, of a matrix in panels. A panel of which others have a part
+// is read before it is written.
+static void copy_panels(const State *s, DeviceCopy kind, Place place, const Variable *v, int64_t first, int64_t n,
+                        int size, char *host) {
+  const int64_t *local = variable_local(s->program->graph, v, -1);
+  int64_t inputs = 1, outputs = 1;
+  for (int d = 0; d < v->shape.rank; d++) *(d < v->panels.lead ? &outputs : &inputs) *= local[d];
+  const int64_t rows = v->panels.rows, all = rows * inputs, end = outputs / rows * all;
+  char *panel = xcalloc((size_t)all, (size_t)size);
+  while (n && first < end) {
+    const int64_t from = first % all, count = all - from < n ? all - from : n, at = (first - from) * size;
+    const int is_part = FAULT(panels_lose_what_others_have, kind == DEVICE_TO_HOST || count < all, 0);
+    if (is_part) copy_bytes(s, DEVICE_TO_HOST, place, at, panel, all * size);
+    if (is_part) drain(s);
+    convert_panel(kind == DEVICE_TO_HOST, panel, rows, inputs, from, count, size, host);
+    if (kind == DEVICE_FROM_HOST) copy_bytes(s, kind, place, at, panel, all * size);
+    if (kind == DEVICE_FROM_HOST) drain(s);
+    host += count * size;
+    first += count;
+    n -= count;
+  }
+  if (n) copy_bytes(s, kind, place, first * size, host, n * size);
+  drain(s);
+  free(panel);
+}
+
 // Run by run: a run ends where the memory has padding, or what the part leaves out.
 void state_copy_stored(const State *s, int variable, int copy, const Box *part, DeviceCopy kind, void *stored) {
   char *host = stored;
   int64_t stride[BOX_MAX_RANK], run = 1, index[BOX_MAX_RANK] = {0};
   Place place = program_variable_place(s->program, variable, copy, s->turn);
-  int bits = variable_bits(find_variable(s, variable, copy), copy), size = bits / 8;
+  const Variable *v = find_variable(s, variable, copy);
+  int bits = variable_bits(v, copy), size = bits / 8;
   int outer = part->rank; // dims before this one are gone through one by one
   if (!box_elements(part)) return;
   ShardBoxes held = state_boxes(s, variable, copy);
-  CHECK(shard_find(&held, part), "%s: rank %d does not have this part", find_variable(s, variable, copy)->name,
-        s->rank);
+  CHECK(shard_find(&held, part), "%s: rank %d does not have this part", v->name, s->rank);
   shard_strides(&held.shard, stride);
   while (outer > 0 && stride[outer - 1] == run) run *= part->local[--outer];
   for (;;) {
     int64_t at = 0;
     for (int d = 0; d < part->rank; d++)
       at += (held.at[d] + part->offset[d] - held.box.offset[d] + index[d]) * stride[d];
-    if (size) copy_bytes(s, kind, place, at * size, host, run * size);
+    if (copy < 0 && v->panels.rows) copy_panels(s, kind, place, v, at, run, size, host);
+    else if (size) copy_bytes(s, kind, place, at * size, host, run * size);
     else copy_packed(s, kind, place, bits, at, run, (uint8_t *)host);
     host += run * (size ? size : 1);
     int d = outer - 1;

@@ -192,6 +192,7 @@ int resolve(const Recipe *recipe, const ModelConfig *config, const RunSetting *s
   if (!code)
     step->bf16_weights = setting->bf16_weights && step->precision == DTYPE_F32 && setting->mode != MODEL_TRAIN &&
                          plan->options.device->widens_weights;
+  plan->options.panels = setting->mode == MODEL_GENERATE;
   if (!code && setting->mode == MODEL_TRAIN) code = choose_overlap(plan, error);
   if (!code) code = setting->mode == MODEL_TRAIN ? choose_rest(plan, error) : choose_seconds(plan, error);
   if (!code && setting->mode == MODEL_GENERATE) set_generation_batch(&plan->options, setting);

@@ -266,11 +266,13 @@ static void decodes_come_first(void **state) {
     assert_int_equal(s.tick.parts.count, 2);
     assert_ptr_equal(s.tick.parts.data[0].request, first);
     assert_int_equal(s.tick.tokens, done + 8 < 150 ? 9 : 150 - done + 1);
+    if (done) assert_int_equal(scheduler_decoding(&s), 1);
     int last = second->ids.count == second->done + s.tick.parts.data[1].tokens;
     scheduler_took(&s, &s.tick.parts.data[0], (int32_t[]){1}, 1);
     scheduler_took(&s, &s.tick.parts.data[1], (int32_t[]){2}, last);
   }
   assert_int_equal(second->ids.count, 151);
+  assert_int_equal(scheduler_decoding(&s), 2);
   scheduler_destroy(&s);
 }
 

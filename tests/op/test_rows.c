@@ -450,6 +450,88 @@ static void widened_weights(CpuLevel level, Dtype dtype, Team *team) {
 
 static void weights_in_bf16_are_widened_exactly(void **state) { each_level(widened_weights); }
 
+// ---- weights in panels
+
+// The same numbers, by rows and in panels of as many as the level wants.
+static Operand in_panels(const Operand *rows, CpuLevel level, Dtype computes) {
+  Operand x = *rows;
+  x.panels = (Panels){device_cpu_at(level)->panel_bytes / (int)dtype_size(computes), 1};
+  operand_allocate(&x);
+  for (int64_t i = 0; i < operand_elements(rows); i++)
+    dtype_store(x.data, x.dtype, operand_place(&x, i), operand_load(rows, i));
+  return x;
+}
+
+static void products_in_panels(CpuLevel level, Dtype dtype, Dtype weight, Team *team) {
+  static const int64_t depths[] = {43, 1100};
+  for (int i = 0; i < 2; i++) {
+    const ProductCase p = {{.kind = MATMUL_NT, .m = 1, .n = 1, .k = 1}, 0, depths[i]};
+    Operand a = OPERAND(dtype, MOST_ROWS, depths[i]), w = OPERAND(weight, 70, depths[i]);
+    fill_rows(&a, 1, 1, 0);
+    fill_rows(&w, 1, 2, 0);
+    Operand panels = in_panels(&w, level, dtype);
+    for (int64_t rows = 1; rows <= MOST_ROWS; rows = rows < 10 ? rows + 1 : next_count(rows)) {
+      Call x = product_of(level, team, &p, &a, &panels, 0, rows), y = product_of(level, team, &p, &a, &w, 0, rows);
+      same_outputs(&x, &y, "a product with a weight in panels", rows);
+    }
+    free(a.data);
+    free(w.data);
+    free(panels.data);
+  }
+}
+
+// valid: of the words; the others are padding, within a panel.
+static void head_in_panels(CpuLevel level, Dtype dtype, Dtype weight, Team *team, int64_t valid) {
+  Operand x = OPERAND(dtype, MOST_ROWS, EMBED), w = OPERAND(weight, WORDS, EMBED);
+  fill_rows(&x, 1, 1, 0);
+  fill_rows(&w, 1, 2, 0);
+  w.map[0] = index_range(0, valid, valid);
+  w.map[0].local = WORDS;
+  Operand panels = in_panels(&w, level, dtype);
+  for (int64_t rows = 5; rows < 100; rows += 60) {
+    Call a = head_of(level, team, &x, &panels, OP_LOGITS, NULL, rows),
+         b = head_of(level, team, &x, &w, OP_LOGITS, NULL, rows);
+    same_outputs(&a, &b, "logits with words in panels", rows);
+  }
+  free(x.data);
+  free(w.data);
+  free(panels.data);
+}
+
+static Call lookup_of(CpuLevel level, Team *team, const Operand *table) {
+  Call c = {level, team, OP_EMBEDDING, NULL, 2, 1, {{0}}, {{0}}};
+  c.input[0] = *table;
+  c.input[1] = OPERAND(DTYPE_I32, 1, 70);
+  c.output[0] = OPERAND(table->dtype, 1, 70, table->size[1]);
+  for (int i = 0; i < 70; i++) ((int32_t *)c.input[1].data)[i] = 69 - i;
+  run(&c);
+  c.input[0].data = NULL;
+  return c;
+}
+
+static void lookups_in_panels(CpuLevel level, Dtype dtype, Dtype weight, Team *team) {
+  Operand w = OPERAND(weight, 70, 90);
+  fill_rows(&w, 1, 2, 0);
+  Operand panels = in_panels(&w, level, dtype);
+  Call a = lookup_of(level, team, &panels), b = lookup_of(level, team, &w);
+  same_outputs(&a, &b, "rows of a table in panels", 70);
+  free(w.data);
+  free(panels.data);
+}
+
+static void weights_lie_in_panels(CpuLevel level, Dtype dtype, Team *team) {
+  for (int narrow = 0; narrow < 2; narrow++) {
+    if (dtype != DTYPE_F32 && (narrow || dtype != DTYPE_F64)) continue;
+    const Dtype weight = narrow ? DTYPE_BF16 : dtype;
+    products_in_panels(level, dtype, weight, team);
+    head_in_panels(level, dtype, weight, team, WORDS);
+    head_in_panels(level, dtype, weight, team, WORDS - 13);
+    lookups_in_panels(level, dtype, weight, team);
+  }
+}
+
+static void weights_in_panels_give_the_same_bits(void **state) { each_level(weights_lie_in_panels); }
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(rows_of_products_do_not_depend_on_others),
@@ -457,6 +539,7 @@ int main(void) {
       cmocka_unit_test(documents_are_the_same_anywhere),
       cmocka_unit_test(the_head_is_the_same_for_training_eval_and_generation),
       cmocka_unit_test(weights_in_bf16_are_widened_exactly),
+      cmocka_unit_test(weights_in_panels_give_the_same_bits),
   };
   if (getenv("TEST_ONLY")) cmocka_set_test_filter(getenv("TEST_ONLY"));
   return cmocka_run_group_tests(tests, NULL, NULL);

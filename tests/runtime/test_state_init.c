@@ -1,5 +1,6 @@
 // tier 1; rooms base; threads numbers
-// Initial values are functions of seed, name and global index, whichever thread of a rank makes them.
+// Initial values are functions of seed, name and global index, whichever thread of a rank makes them, and also where
+// weights lie in panels.
 #include "base/dtype.h"
 #include "base/philox.h"
 #include "setup/setup.h"
@@ -43,7 +44,7 @@ static int64_t compare(const State *s, int v, const Variable *variable, const Sh
 }
 
 static int initialise(Rank *r, void *job, Error *e) {
-  int64_t elements = 0;
+  int64_t elements = 0, in_panels = 0;
   int code = rank_load(r, job, e);
   if (code) return code;
   rank_initialise(r);
@@ -51,15 +52,20 @@ static int initialise(Rank *r, void *job, Error *e) {
   for (int v = 0; v < g->variable.count; v++) {
     const Variable *variable = &g->variable.data[v];
     if (!variable_is_loaded(variable) || variable->init.kind == INIT_ZERO) continue;
+    in_panels += variable->panels.rows > 0;
     for (ShardBoxes b = state_boxes(r->state, v, -1); shard_next(&b);) elements += compare(r->state, v, variable, &b);
   }
   assert_true(elements > 40000);
+  if (r->job->options.mode == MODEL_GENERATE && device_cpu()->panel_bytes) assert_true(in_panels > 4);
+  else assert_int_equal(in_panels, 0);
   return PLAIT_OK;
 }
 
 static void values_follow_from_indices(void **state) {
-  static const struct { int threads; const char *keys; } cases[] = {
-      {1, "mesh.dp=1"}, {3, "mesh.dp=1"}, {2, "mesh.tp=2"}, {2, "mesh.dp=2 parallel.zero=3"}};
+  static const struct { int threads; const char *keys; ModelMode mode; } cases[] = {
+      {1, "mesh.dp=1", MODEL_TRAIN},        {3, "mesh.dp=1", MODEL_TRAIN},
+      {2, "mesh.tp=2", MODEL_TRAIN},        {2, "mesh.dp=2 parallel.zero=3", MODEL_TRAIN},
+      {1, "mesh.dp=1", MODEL_GENERATE},     {2, "mesh.tp=2", MODEL_GENERATE}};
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     char text[] = "{model: {config: /none}, data: {train: /none, seq_len: 18}, batch: {global: 12, micro: 2}, "
                   "precision: fp32, run: {dir: /none, seed: 11}}";
@@ -72,7 +78,7 @@ static void values_follow_from_indices(void **state) {
     while ((keys[count] = strtok_r(rest, " ", &rest))) count++;
     SUCCEED(recipe_parse("test", text, strlen(text), "/", count, keys, &recipe, &error));
     SUCCEED(model_config_parse(&config, model, strlen(model), "model", &error));
-    SUCCEED(setup_job(&recipe, &config, &(RunSetting){.threads = cases[i].threads}, &job, &error));
+    SUCCEED(setup_job(&recipe, &config, &(RunSetting){.threads = cases[i].threads, .mode = cases[i].mode}, &job, &error));
     SUCCEED(session_open(&(SessionOptions){.ranks = recipe_rank_count(&recipe)}, &session, &error));
     SUCCEED(session_run(session, initialise, job, &error));
     session_close(session);

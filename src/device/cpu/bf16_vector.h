@@ -1,18 +1,8 @@
 // bf16 numbers in fp32 vectors: loads widen, stores round to nearest even. Included once a level, after the fp32
 // vectors.
 
-typedef uint16_t HalfUnaligned __attribute__((vector_size(LEVEL_BYTES / 2), may_alias, aligned(2)));
+#include "device/cpu/bf16_load.h"
 typedef uint16_t HalfVector __attribute__((vector_size(LEVEL_BYTES / 2)));
-
-INLINE V load_bf16(const uint16_t *p) {
-#if LEVEL_BYTES == 64
-  return (V)_mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)(const void *)p)), 16);
-#elif LEVEL_BYTES == 32
-  return (V)_mm256_slli_epi32(_mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)(const void *)p)), 16);
-#else
-  return (V)(__builtin_convertvector(*(const HalfUnaligned *)p, MATH(Bits)) << 16);
-#endif
-}
 
 INLINE float widen_bf16(uint16_t x) { return bf16_to_float(x); }
 INLINE void store_bf16(uint16_t *p, V v) {
@@ -21,7 +11,7 @@ INLINE void store_bf16(uint16_t *p, V v) {
 #else
   MATH(Bits) u = (MATH(Bits))v, rounded = (u + 0x7fff + (u >> 16 & 1)) >> 16, quiet = u >> 16 | 0x40;
   MATH(Bits) is_number = (MATH(Bits))(v == v);
-  *(HalfUnaligned *)p = __builtin_convertvector((rounded & is_number) | (quiet & ~is_number), HalfVector);
+  *(HalfUnaligned_bf16 *)p = __builtin_convertvector((rounded & is_number) | (quiet & ~is_number), HalfVector);
 #endif
 }
 

@@ -183,12 +183,14 @@ static double peak_flops(const Device *device, Dtype dtype, Team *team) {
    DEVICE_FUSES_COPY | ((level) == CPU_LEVELS ? 0 : DEVICE_FUSES_SUM))
 // Those that multiply bf16 as such; others widen it to fp32 first.
 #define FAST(level) ((level) == CPU_AVX512_BF16 || (level) == CPU_AMX ? 1u << DTYPE_BF16 : 0)
+// Two vectors: a register tile's columns (gemm.h).
+#define PANEL_BYTES(level) ((level) == CPU_LEVELS ? 0 : (level) == CPU_PORTABLE ? 32 : (level) == CPU_AVX2 ? 64 : 128)
 #define LEVEL(device_name, level)                                                                                      \
   {                                                                                                                    \
     .kind = DEVICE_CPU, .name = device_name, .spaces = 1, .space = {{1, HOST_PAGE, HOST_ALIGNMENT}},                   \
     .dtypes = 1u << DTYPE_F64 | 1u << DTYPE_F32 | 1u << DTYPE_BF16 | 1u << DTYPE_F16, .fuses = FUSES(level),           \
     .widens_weights = 1, .find = find, .peak_flops = peak_flops, .own = &levels[level], .variant = &#level[4],         \
-    .fast_dtypes = FAST(level), .implementation = &device_host                                                         \
+    .fast_dtypes = FAST(level), .panel_bytes = PANEL_BYTES(level), .implementation = &device_host                                                         \
   }
 
 static const CpuLevel levels[] = {CPU_PORTABLE, CPU_AVX2, CPU_AVX512, CPU_AVX512_BF16, CPU_AMX, CPU_LEVELS};

@@ -152,6 +152,6 @@ static void TYPED(few_rows)(const TYPED(FewRows) *q, REAL *sums) {
 
 // Panels of a unit, of which threads take one after the other.
 INLINE int64_t TYPED(few_unit_panels)(int64_t panels, Team *team) {
-  int64_t units = 4 * team_size(team), each = panels / units;
+  int64_t units = 8 * team_size(team), each = panels / units;
   return each < 1 ? 1 : each;
 }

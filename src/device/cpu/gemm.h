@@ -37,6 +37,7 @@ typedef struct TYPED(Gemm) {
   const REAL *b;
   const uint16_t *narrow_b; // of fp32: B in bf16, in the place of b; or NULL
   int64_t b_row, b_column;
+  int64_t in_panels; // columns of B that lie in panels of NR; those after them lie as b_row and b_column say
   REAL *c;
   int64_t c_row;
   int add;          // C is added to
@@ -46,6 +47,8 @@ typedef struct TYPED(Gemm) {
 
 // B is a weight from this element on.
 INLINE void TYPED(gemm_weight)(GEMM *g, const Operand *w, int64_t from) {
+  CHECK(!w->panels.rows || (w->panels.rows == NR && !from), "panels of %d columns, not of %d", w->panels.rows, NR);
+  if (w->panels.rows) g->in_panels = operand_extent(w, 0, w->panels.lead) / NR * NR;
   if (w->dtype == DTYPE_BF16) g->narrow_b = (const uint16_t *)w->data + from;
   else g->b = (const REAL *)w->data + from;
 }
@@ -248,13 +251,29 @@ typedef struct TYPED(GemmJob) {
   REAL *packed_b, *packed_a;           // (panels, depth, NR); (slots, ROOM_A)
 } TYPED(GemmJob);
 
+// Columns of B from j on lie in a panel. It holds all of them, also where a product leaves out its last ones.
+INLINE int TYPED(is_panel)(const GEMM *g, int64_t j) { return j < g->in_panels; }
+// Panel p of the block at depth k: packed, or where it lies if it needs no packing.
+INLINE const REAL *TYPED(panel_of)(const TYPED(GemmJob) *job, int64_t p, int64_t k) {
+  const GEMM *g = job->g;
+  const int64_t j = job->j0 + p * NR;
+  if (TYPED(is_panel)(g, j) && g->b) return g->b + j * g->k + (job->k0 + k) * NR;
+  return job->packed_b + (p * job->depth + k) * NR;
+}
+
 static void TYPED(gemm_pack)(void *argument, int slot, int64_t panel) {
   const TYPED(GemmJob) *job = argument;
   const GEMM *g = job->g;
   int64_t j = panel * NR, columns = job->columns - j < NR ? job->columns - j : NR;
   int64_t from = job->k0 * g->b_row + (job->j0 + j) * g->b_column;
   REAL *to = job->packed_b + panel * NR * job->depth;
+  const int is_panel = TYPED(is_panel)(g, job->j0 + j);
+  if (is_panel && g->b) return;
 #if BITS == 32
+  if (is_panel) {
+    widen_panel(to, g->narrow_b + (job->j0 + j) * g->k + job->k0 * NR, job->depth * NR);
+    return;
+  }
   if (g->narrow_b) {
     pack_b_narrow(to, g->narrow_b + from, g->b_row, g->b_column, job->depth, columns, NR);
     return;
@@ -315,10 +334,10 @@ static void TYPED(gemm_block)(const TYPED(GemmJob) *job, REAL *tiles, int64_t i0
     }
     for (int64_t p = p0; p < p1; p++) {
       int64_t j = job->j0 + p * NR;
-      q.b = job->packed_b + (p * job->depth + k) * NR;
+      q.b = TYPED(panel_of)(job, p, k);
       q.columns = g->n - j < NR ? g->n - j : NR;
       q.bias = g->bias && first ? g->bias + j : NULL;
-      const REAL *panel = p + 1 < p1 ? q.b + job->depth * NR : q.b;
+      const REAL *panel = p + 1 < p1 ? TYPED(panel_of)(job, p + 1, k) : q.b;
       int64_t share =
           (q.depth * NR * MR + m - 1) / m; // elements of the next panel that are prefetched beside one tile of A
       for (int64_t i = 0; i < m; i += q.rows) {
@@ -380,7 +399,20 @@ static void TYPED(gemm_together)(const GEMM *g, void *workspace, int64_t room, T
 // Few rows: units of panels, each read and multiplied at once (few_rows.h).
 typedef struct TYPED(FewJob) { const GEMM *g; int64_t panels, each; } TYPED(FewJob);
 
-// Sums (rows, FEW_COLUMNS) of the block of depth at k.
+// Sums (rows, FEW_COLUMNS) of the block of depth at k, of columns that lie in one or two panels.
+INLINE void TYPED(gemm_panel_sums)(const GEMM *g, int64_t j, int64_t k, int panels, REAL *sums) {
+  int64_t depth = g->k - k < KC ? g->k - k : KC, from = j * g->k + FAULT(panels_begin_with_the_depth, k, 0) * NR;
+#if BITS == 32
+  if (g->narrow_b) {
+    panel_rows_narrow(&(PanelRows_narrow){g->m, depth, g->a + k, g->a_row, g->narrow_b + from, g->k * NR}, panels,
+                      sums);
+    return;
+  }
+#endif
+  TYPED(panel_rows)(&(TYPED(PanelRows)){g->m, depth, g->a + k, g->a_row, g->b + from, g->k * NR}, panels, sums);
+}
+
+// The same of columns that do not.
 INLINE void TYPED(gemm_few_sums)(const GEMM *g, int64_t j, int64_t k, int64_t columns, REAL *sums) {
   int64_t depth = g->k - k < KC ? g->k - k : KC, from = j * g->b_column + k;
   int fetch = j + 2 * TYPED(FEW_COLUMNS) <= g->n;
@@ -396,12 +428,12 @@ INLINE void TYPED(gemm_few_sums)(const GEMM *g, int64_t j, int64_t k, int64_t co
                                     .b_column = g->b_column, .columns = columns, .fetch = fetch}, sums);
 }
 
-static void TYPED(gemm_few_panel)(const GEMM *g, int64_t j) {
+static void TYPED(gemm_few_panel)(const GEMM *g, int64_t j, int64_t columns, int panels) {
   enum { COLUMNS = TYPED(FEW_COLUMNS) };
   REAL sums[TYPED(FEW_MOST) * COLUMNS];
-  int64_t columns = g->n - j < COLUMNS ? g->n - j : COLUMNS;
   for (int64_t k = 0; k < g->k; k += KC) {
-    TYPED(gemm_few_sums)(g, j, k, columns, sums);
+    if (panels) TYPED(gemm_panel_sums)(g, j, k, panels, sums);
+    else TYPED(gemm_few_sums)(g, j, k, columns, sums);
     const REAL *bias = g->bias && !k ? g->bias + j : NULL;
     for (int64_t r = 0; r < g->m; r++) {
       REAL *c = g->c + r * g->c_row + j, *sum = sums + r * COLUMNS;
@@ -414,7 +446,14 @@ static void TYPED(gemm_few_panel)(const GEMM *g, int64_t j) {
 static void TYPED(gemm_few_unit)(void *argument, int slot, int64_t unit) {
   const TYPED(FewJob) *job = argument;
   int64_t end = (unit + 1) * job->each < job->panels ? (unit + 1) * job->each : job->panels;
-  for (int64_t p = unit * job->each; p < end; p++) TYPED(gemm_few_panel)(job->g, p * TYPED(FEW_COLUMNS));
+  const GEMM *g = job->g;
+  for (int64_t p = unit * job->each; p < end; p++) {
+    int64_t j = p * TYPED(FEW_COLUMNS), all = j + TYPED(FEW_COLUMNS) < g->n ? j + TYPED(FEW_COLUMNS) : g->n;
+    const int panels = (TYPED(is_panel)(g, j) != 0) + (j + NR < all && TYPED(is_panel)(g, j + NR));
+    const int64_t until = panels && j + panels * NR < all ? j + panels * NR : all;
+    TYPED(gemm_few_panel)(g, j, until - j, panels);
+    if (until < all) TYPED(gemm_few_panel)(g, until, all - until, 0);
+  }
 }
 
 static int TYPED(gemm_is_few)(const GEMM *g) {
@@ -440,6 +479,7 @@ static void TYPED(gemm_part)(void *argument, int slot, int64_t part) {
     g.n = to - from;
     if (g.narrow_b) g.narrow_b += from * g.b_column;
     else g.b += from * g.b_column;
+    g.in_panels -= FAULT(parts_ask_for_all_panels, from, 0) < g.in_panels ? from : g.in_panels;
     g.c += from;
     if (g.bias) g.bias += FAULT(column_parts_repeat_bias, from, 0);
   }

@@ -7,6 +7,7 @@
 #define ROW REAL
 #define WIDEN_ROW(x) (x)
 #include "device/cpu/few_rows.h"
+#include "device/cpu/panels.h"
 #if BITS == 32
 #include "device/cpu/narrow_weights.h"
 #endif

@@ -8,7 +8,9 @@
 #define ELEMENT uint16_t
 #define FEW_PAIRS
 INLINE float widen_narrow(uint16_t x) { return bf16_to_float(x); }
+#include "device/cpu/bf16_load.h"
 #include "device/cpu/few_rows.h"
+#include "device/cpu/panels.h"
 #undef FEW_PAIRS
 #undef TYPED
 #undef MATH
@@ -31,4 +33,9 @@ static void pack_b_narrow(float *restrict to, const uint16_t *restrict b, int64_
   for (int64_t i = 0; i < depth; i++) // what is left
     for (int64_t j = i < k ? whole + FAULT(packing_skips_a_narrow_column, 0, 1) : 0; j < all; j++)
       to[i * all + j] = j < columns ? bf16_to_float(b[j * column + i * row]) : 0;
+}
+
+// n elements of a panel, which are whole vectors.
+INLINE void widen_panel(float *restrict to, const uint16_t *restrict from, int64_t n) {
+  for (int64_t i = 0; i < n; i += WIDTH) store_f32(to + i, load_narrow(from + i));
 }

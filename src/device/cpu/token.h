@@ -1,6 +1,14 @@
 // Ops that look at tokens' ids or positions, for every dtype: EMBEDDING, EMBEDDING_GRAD (of bf16 its sums are fp32),
 // ROPE, TAKE.
 
+// A row of a table whose rows lie in panels.
+static void TYPED(embedding_in_panels)(const Operand *table, int64_t row, int64_t width, ELEMENT *to) {
+  const int64_t first = panels_place(table->panels, table->size[0], width, row * width),
+                next = width > 1 ? panels_place(table->panels, table->size[0], width, row * width + 1) : first;
+  const ELEMENT *from = (const ELEMENT *)table->data + first;
+  for (int64_t i = 0; i < width; i++) to[i] = from[i * FAULT(lookups_read_rows_of_panels, next - first, 1)];
+}
+
 static void TYPED(embedding_unit)(void *argument, int slot, int64_t unit) {
   const KernelCall *call = argument;
   const Operand *table = &call->input[0], *ids = &call->input[1];
@@ -11,6 +19,7 @@ static void TYPED(embedding_unit)(void *argument, int slot, int64_t unit) {
     int64_t row = index_local(&table->map[0], integer_load(ids, i));
     ELEMENT *to = (ELEMENT *)call->output[0].data + i * width;
     if (row < 0) memset(to, 0, bytes);
+    else if (table->panels.rows) TYPED(embedding_in_panels)(table, row, width, to);
     else memcpy(to, (const ELEMENT *)table->data + row * width, bytes);
   }
 }
