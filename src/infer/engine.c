@@ -380,7 +380,8 @@ static double seconds_of(const Engine *e, int size) {
 // whether they are used or not.
 static int prompt_tokens(const Engine *e) {
   const SchedulerOptions *o = &e->scheduler.options;
-  int sharers = o->rows * e->in_flight, decode = (scheduler_decoding(&e->scheduler) + sharers - 1) / sharers * (1 + o->speculate),
+  int sharers = o->rows * e->in_flight,
+      decode = (scheduler_decoding(&e->scheduler) + sharers - 1) / sharers * (1 + o->speculate),
       size = tick_size_of(decode + LEAST_PROMPT);
   double most = TICK_MOST_SLOWER * seconds_of(e, tick_size_of(decode));
   while (1 << size < o->tokens && seconds_of(e, size + 1) <= most) size++;

@@ -79,7 +79,8 @@ typedef struct CallParameters {
   int64_t data_ranks;         // of rank_begins
 } CallParameters;
 
-// One operand on one rank: contiguous, row-major but for panels, local shape. data is NULL for an absent optional input.
+// One operand on one rank: contiguous, row-major but for panels, local shape. data is NULL for an absent optional
+// input.
 typedef struct Operand {
   void *data;
   Dtype dtype;
@@ -227,8 +228,8 @@ typedef struct OpDef {
   // Traits: what passes and the executor ask of ops that several of them answer alike.
   int expensive;     // selective recomputation keeps its output rather than compute it again
   int one_pass;      // a pass over its inputs makes its output: where backward keeps these, it makes that again
-  // How many first dims of input k are outputs of the product that it is a weight of, where its kernels take it in panels
-  // of these; 0: they do not. NULL: of no input.
+  // How many first dims of input k are outputs of the product that it is a weight of, where its kernels take it in
+  // panels of these; 0: they do not. NULL: of no input.
   int (*panels)(const Node *node, int k);
   int widens_weight; // its input 1, of rank 2 or more, may be a weight in bf16 where the others are fp32
   int looks_up;      // its output is rows of its first input, which its second names; it multiplies by none of them

@@ -78,7 +78,8 @@ static void values_follow_from_indices(void **state) {
     while ((keys[count] = strtok_r(rest, " ", &rest))) count++;
     SUCCEED(recipe_parse("test", text, strlen(text), "/", count, keys, &recipe, &error));
     SUCCEED(model_config_parse(&config, model, strlen(model), "model", &error));
-    SUCCEED(setup_job(&recipe, &config, &(RunSetting){.threads = cases[i].threads, .mode = cases[i].mode}, &job, &error));
+    SUCCEED(
+        setup_job(&recipe, &config, &(RunSetting){.threads = cases[i].threads, .mode = cases[i].mode}, &job, &error));
     SUCCEED(session_open(&(SessionOptions){.ranks = recipe_rank_count(&recipe)}, &session, &error));
     SUCCEED(session_run(session, initialise, job, &error));
     session_close(session);
