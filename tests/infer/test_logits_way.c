@@ -94,7 +94,64 @@ static void only_what_is_drawn_from_travels(void **state) {
   check("mesh.pp=2 infer.speculate=0 precision=fp64", VOCAB, 1, 1);
 }
 
+// ---- candidates beside whole rows
+
+enum { ALL = 7 };
+
+// Some are greedy, with a log-probability or none; others are sampled, or want the log-probabilities of other tokens.
+static RequestOptions mixed(int i, int32_t *prompt) {
+  for (int k = 0; k < PROMPT; k++) prompt[k] = (7 * (i % 3) + (k % 3) * 11 + (k > 5) * i) % VOCAB; // some repeat
+  return (RequestOptions){.prompt = prompt, .count = 2 + i % 8, .most = MOST, .logprobs = i % 3 - (i < 3),
+                          .sample = {.temperature = i % 4 == 3 ? 0.9 : 0, .seed = (uint64_t)i}};
+}
+
+// `at_once` requests at a time.
+static void ask_mixed(const ModelSource *source, const char *keys, int at_once, Answer *answer) {
+  Engine *engine = open_engine(source, keys);
+  int count[ALL] = {0};
+  for (int i = 0; i < ALL;) {
+    int32_t prompt[PROMPT];
+    int64_t number;
+    for (int n = 0; n < at_once && i < ALL; n++, i++) {
+      RequestOptions o = mixed(i, prompt);
+      answer[i] = (Answer){{0}};
+      SUCCEED(engine_submit(engine, &o, &number, &error));
+      assert_int_equal(number, i);
+    }
+    while (!engine_is_idle(engine)) {
+      EngineEvent e;
+      SUCCEED(engine_tick(engine, &error));
+      while (engine_poll(engine, &e)) {
+        if (e.id < 0) continue;
+        answer[e.request].ids[count[e.request]] = e.id;
+        answer[e.request].logprobs[count[e.request]++] = e.logprob;
+      }
+    }
+  }
+  for (int i = 0; i < ALL; i++) assert_int_equal(count[i], MOST);
+  engine_close(engine);
+}
+
+static void requests_that_differ_share_ticks(void **state) {
+  static const char *const keys[] = {"", "mesh.tp=2 layout.heads=[]", "mesh.dp=2",
+                                     "mesh.tp=2 layout.heads=[] mesh.pp=2", "mesh.pp=2 precision=bf16"};
+  ModelSource source;
+  Answer alone[ALL], together[ALL];
+  char *folder = xformat("%s/model/golden/llama-tied", TESTS_FOLDER);
+  SUCCEED(model_source_open(&source, folder, &error));
+  free(folder);
+  for (size_t k = 0; k < sizeof keys / sizeof *keys; k++) {
+    char *guesses = xformat("%s infer.speculate=3 infer.page=4", keys[k]);
+    ask_mixed(&source, keys[k], 1, alone);
+    ask_mixed(&source, guesses, ALL, together);
+    assert_memory_equal(alone, together, sizeof alone);
+    free(guesses);
+  }
+  model_source_close(&source);
+}
+
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(only_what_is_drawn_from_travels)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(only_what_is_drawn_from_travels),
+                                     cmocka_unit_test(requests_that_differ_share_ticks)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
