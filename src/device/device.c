@@ -1,5 +1,6 @@
 // The tables of devices and of spaces; code that all devices share.
 #include "device/device.h"
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -25,6 +26,21 @@ const Device *device_describe(DeviceKind kind) {
   if (kind == DEVICE_AUTO)
     for (k = 0; !kinds[k].shares_host;) k++;
   return kinds[k].describe();
+}
+
+static Device apart[DEVICE_KINDS + 1];
+static pthread_once_t apart_once = PTHREAD_ONCE_INIT;
+
+static void make_apart(void) {
+  for (int k = 0; k <= DEVICE_KINDS; k++) {
+    apart[k] = *device_describe((DeviceKind)k);
+    apart[k].fuses &= DEVICE_FUSES_ACCUMULATE | DEVICE_FUSES_BIAS | DEVICE_FUSES_NARROW_ACCUMULATE;
+  }
+}
+
+const Device *device_describe_apart(DeviceKind kind) {
+  pthread_once(&apart_once, make_apart);
+  return &apart[kind];
 }
 
 int device_space_wish(char *text, size_t size) {

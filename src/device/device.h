@@ -106,6 +106,9 @@ int device_space_wish(char *text, size_t size);
 
 // The description of a kind; of DEVICE_AUTO that of the kind that it stands for here.
 const Device *device_describe(DeviceKind kind);
+// The same, but that it only fuses what libraries of products do by themselves: biases, and sums with what was there.
+// For predictions of other systems; no instance of it runs.
+const Device *device_describe_apart(DeviceKind kind);
 const char *device_kind_name(DeviceKind kind);
 // Whether it is the processor of the host, whose ranks share its cores and memory.
 int device_shares_host(DeviceKind kind);

@@ -100,7 +100,9 @@ int predict_memory(const Recipe *asked, const ModelConfig *config, const Cluster
                    Error *error) {
   *out = (Prediction){.job = NULL};
   int code = predict_adapt(asked, cluster, "", &out->recipe, error);
-  if (!code) code = setup_job(&out->recipe, config, &(RunSetting){.cluster = predict_cut(cluster)}, &out->job, error);
+  const RunSetting setting = {.cluster = predict_cut(cluster),
+                              .apart = FAULT(all_systems_fuse, !cluster->software.fusions, false)};
+  if (!code) code = setup_job(&out->recipe, config, &setting, &out->job, error);
   if (code) return prediction_free(out), code;
   find_memory(cluster, out);
   return PLAIT_OK;

@@ -69,7 +69,7 @@ typedef enum AttentionKind { ATTENTION_FLASH, ATTENTION_MATERIALISED, ATTENTION_
 // How other systems' runs compute, for predictions of these.
 typedef struct SoftwareFacts {
   AttentionKind attention;
-  int fusions; // elementwise ops run inside of the kernel before them; for the record, no time follows from it
+  int fusions; // elementwise ops run inside of the kernel before them
   double launches_per_op;  // kernels of an op that is not a product
   int blocking_sends;      // devices of both stages wait while a message between them is under way
   double parameter_bytes;  // that passes over the gradients move for each parameter, beside the optimizer's own

@@ -69,7 +69,7 @@ static int read_options(RunPlan *plan, Error *error) {
   int code = recipe_check_step(r, &model, &o->step, error);
   if (!code) code = check_experts(r, plan->config, error);
   if (code) return code;
-  o->device = recipe_device(r);
+  o->device = plan->apart ? device_describe_apart((DeviceKind)r->run.backend) : recipe_device(r);
   o->same_bits = same_bits(r);
   o->chaos = chaos_of_environment();
   o->parallel = parallel_create(&o->step, &model);
@@ -185,6 +185,7 @@ int resolve(const Recipe *recipe, const ModelConfig *config, const RunSetting *s
                     .config = config,
                     .run = job_options(recipe, setting),
                     .cluster = setting->cluster,
+                    .apart = setting->apart,
                     .recompute = shows ? xcalloc(1, sizeof(RecomputeChoice)) : NULL};
   plan->options.mode = setting->mode;
   int code = read_options(plan, error);

@@ -18,6 +18,7 @@ typedef struct RunSetting {
   int64_t context, page, requests, pages, logits;
   int threads, helpers; // of each rank; helpers: threads of other ranks that may help it. threads 0: both follow
                         // run.threads and run.work_stealing
+  bool apart;                    // plan for a system that has none of plait's fusions: for predictions of others
   const Cluster *cluster;        // by whose seconds layers are cut into stages, and auto is decided; NULL: that of
                                  // run.cluster, where it is given
   bool bf16_weights; // the weights that will be loaded are bf16: fp32 matrices are stored so, where the device widens
@@ -35,6 +36,7 @@ typedef struct RunPlan {
   JobOptions run;                // threads, seed, what is evaluated
   const Cluster *cluster;        // NULL: nothing had to be asked of one, or none is named
   MachineTimes times;            // of the cluster, if it has a rate for the precision; options.times is this one
+  bool apart;                    // as asked for
   Cluster *loaded;               // the cluster, where run_plan_free frees it
   RecomputeChoice *recompute;    // what parallel.recompute: auto chose and why; NULL: not auto, or not wanted
 } RunPlan;
