@@ -130,6 +130,7 @@ typedef struct DeviceChoices { char *kind; Vec(DeviceChoice) list; } DeviceChoic
 struct DeviceQueue {
   const Device *device;
   Team *team; // the rank's threads, with which the CPU's kernels compute; NULL: only the caller's
+  int believes; // calls of others' libraries are used as they are: check compares none (run.verify: off)
 };
 
 // The state of a queue when it was recorded: done when all that had been put into it is.
@@ -168,7 +169,7 @@ struct DeviceImplementation {
   // at must stay.
   int (*bind)(const Device *device, const DeviceKernel *kernel, const KernelCall *call, Arena *arena,
               DeviceBound *bound, Error *error);
-  // Tries what a bound call will use of others' libraries, and compares it, in `bytes` of the first space of which
+  // Tries what a bound call will use of others' libraries, and compares it (unless the queue believes them), in `bytes` of the first space of which
   // nobody needs what is there; leaves zero there. PLAIT_FAILED: the device has failed. NULL: there is nothing to try.
   int (*check)(DeviceQueue *queue, const DeviceBound *bound, const KernelCall *call, char *memory, int64_t bytes,
                Error *error);

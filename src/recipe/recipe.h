@@ -42,7 +42,7 @@ typedef enum RecipeDeterministic {
   RECIPE_DETERMINISTIC_ON,
   RECIPE_DETERMINISTIC_OFF
 } RecipeDeterministic;
-typedef enum RecipeVerify { RECIPE_VERIFY_OFF, RECIPE_VERIFY_STEP } RecipeVerify;
+typedef enum RecipeVerify { RECIPE_VERIFY_BIND, RECIPE_VERIFY_STEP, RECIPE_VERIFY_OFF } RecipeVerify;
 typedef enum RecipeNonFinite { RECIPE_SKIP, RECIPE_STOP, RECIPE_ROLLBACK } RecipeNonFinite;
 
 typedef struct RecipeCorpus { char *prefix; double weight; } RecipeCorpus; // PREFIX.bin and PREFIX.idx; weight > 0

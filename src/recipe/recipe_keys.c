@@ -66,7 +66,7 @@ static const RecipeWord deterministic_words[] = {
     {"auto", RECIPE_DETERMINISTIC_AUTO, false}, {"true", RECIPE_DETERMINISTIC_ON, false},
     {"false", RECIPE_DETERMINISTIC_OFF, false}, {0}};
 static const RecipeWord verify_words[] = {
-    {"off", RECIPE_VERIFY_OFF, false}, {"step", RECIPE_VERIFY_STEP, false}, {0}};
+    {"bind", RECIPE_VERIFY_BIND, false}, {"step", RECIPE_VERIFY_STEP, false}, {"off", RECIPE_VERIFY_OFF, false}, {0}};
 static const RecipeWord optimizer_words[] = {
 #define OPTIMIZER(id, name) {#name, OP_##id, false},
 #include "ir/optimizers.def"
@@ -558,11 +558,13 @@ const RecipeKey recipe_keys[] = {
             "differ in the last bit of some elements. `true`: cuDNN makes them the same, which is slower and needs "
             "2 · samples · heads · length² bytes, which are in the plan. `auto`: as `true` where several ranks compute "
             "the same attention, or with run.desync_check; else as `false`."),
-    KEY("run.verify", RECIPE_CHOICE, run.verify, "off", .words = verify_words, .example = "step",
+    KEY("run.verify", RECIPE_CHOICE, run.verify, "bind", .words = verify_words, .example = "step",
         .doc =
-            "For debugging. `step`: every kernel of the first step is run once more on the host, on the operands that "
-            "it really had, and the first whose result is not the CPU's to rounding ends the run with its name. On the "
-            "CPU kernels are compared with the reference kernels, which are slow: take a small model."),
+            "`bind`: with run.backend: cuda each product and attention of a library is compared with plait's own "
+            "kernel before the run, which takes the place of one that is wrong. `step`: for debugging; every kernel of "
+            "the first step, too, is run once more on the host, on the operands that it really had, and the first "
+            "whose result is not the CPU's to rounding ends the run with its name. On the CPU kernels are compared "
+            "with the reference kernels, which are slow: take a small model. `off`: nothing is compared."),
     KEY("run.desync_check", RECIPE_BOOL, run.desync_check, "false",
         .doc =
             "For debugging: after each step all ranks compare which collectives they issued, in which order, and "

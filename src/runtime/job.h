@@ -32,7 +32,8 @@ typedef struct JobOptions {
   int sketch;               // see ProgramOptions
   DeviceNumbers devices;    // that the ranks of a machine take in turn
   int check;                // run.desync_check: after each step ranks compare what they issued and hold
-  int verify;               // run.verify: kernels of the first step are compared with those of the CPU
+  int believes;             // run.verify: off: libraries' calls are not compared before they are used
+  int verify;               // run.verify: step: kernels of the first step are compared with those of the CPU
 } JobOptions;
 
 typedef struct Job {

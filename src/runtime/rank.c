@@ -82,6 +82,7 @@ int rank_load(Rank *r, const Job *job, Error *error) {
   if (!code) code = state_create(job_program(job, c), device, job->work_bytes[c], r->rank, &r->state, error);
   if (!code) code = device_queue_create(device, r->team, &r->queue, error);
   if (code) return code;
+  r->queue->believes = job->run.believes;
   state_init(r->state, job->run.seed, is_not_loaded, r->team);
   code = create_executors(r, c, error);
   if (!code && r->train) r->batch = xcalloc((size_t)rank_most_ahead(r) + 1, sizeof(Batch *));

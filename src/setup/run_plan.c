@@ -173,6 +173,7 @@ static JobOptions job_options(const Recipe *r, const RunSetting *s) {
                       .helpers = s->threads ? s->helpers : setup_helpers(r, threads),
                       .seed = (uint64_t)r->run.seed,
                       .check = r->run.desync_check,
+                      .believes = r->run.verify == RECIPE_VERIFY_OFF,
                       .verify = r->run.verify == RECIPE_VERIFY_STEP,
                       .devices = recipe_devices(r),
                       .sketch = s->sketch,

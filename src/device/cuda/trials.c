@@ -236,7 +236,7 @@ static void end_trial(const Trial *t) {
 // 1: the product is right. Else why it is not to be used.
 static int passes(const CudaProducts *p, const LibraryProduct *x, Trial *t, char *why, size_t size) {
   double worst = 0;
-  BlasStatus status = compare(p, x, t, &worst);
+  BlasStatus status = t->queue->base.believes ? BLAS_OK : compare(p, x, t, &worst);
   if (status) snprintf(why, size, "cuBLASLt refuses them (%s)", p->blas->cublasLtGetStatusName(status));
   else if (FAULT(library_is_believed, worst > 1, 0))
     snprintf(why, size, "cuBLASLt's differ from it by %.3g times what rounding explains", worst);
@@ -252,6 +252,7 @@ static void try_new(CudaProducts *p, CudaQueue *q, const ProductKey *key, char *
   int count, good = 0;
   BlasStatus status = product_open(p, &x, &proposal, 1, &count);
   if (status) snprintf(why, sizeof why, "cuBLASLt refuses them (%s)", p->blas->cublasLtGetStatusName(status));
+  else if (q->base.believes) good = 1;
   else if (begin_trial(&t, memory, bytes)) {
     good = passes(p, &x, &t, why, sizeof why);
     end_trial(&t);
