@@ -20,6 +20,7 @@ typedef struct GenerationPlan {
   int64_t token;           // bytes of a token in the cache, on all ranks that share it
   bool knows_speed;
   Estimate one, full, prompt; // ticks of one request, of all of them, and of a prompt
+  int full_requests; // of a data rank at a time, as long as the context
   int full_tokens, prompt_tokens; // of a data rank in these ticks
   int full_overlap, prompt_overlap; // ticks that stages compute at the same time, if they take equally long
 } GenerationPlan;
@@ -72,7 +73,9 @@ static void find_speed(GenerationPlan *g) {
   int overlap = smaller(g->options->in_flight, g->recipe->mesh.pp);
   g->full_overlap = smaller(overlap, g->options->requests);
   g->prompt_overlap = overlap;
-  g->full_tokens = (g->options->requests + g->options->in_flight - 1) / g->options->in_flight;
+  const int64_t fit = (int64_t)g->options->pages / ((g->options->context + g->options->page - 1) / g->options->page);
+  g->full_requests = fit < g->options->requests ? (int)fit : g->options->requests;
+  g->full_tokens = (g->full_requests + g->options->in_flight - 1) / g->options->in_flight;
   g->prompt_tokens = g->options->tokens;
   g->knows_speed = estimate_step(g->job, graph_for(g, 1), dtype, 0, &g->one) &&
                    estimate_step(g->job, graph_for(g, g->full_tokens), dtype, 0, &g->full) &&
@@ -159,7 +162,7 @@ static void print_speed(const GenerationPlan *g, FILE *out) {
   fprintf(out, "\nspeed, %s; requests as long as the context\n", source);
   free(source);
   print_rate("one request", &g->one, 1, "", out);
-  snprintf(text, sizeof text, "%d requests at a time", g->options->requests * rows);
+  snprintf(text, sizeof text, "%d requests at a time", g->full_requests * rows);
   print_rate("all together", &g->full, full, text, out);
   snprintf(text, sizeof text, "%d tokens in a tick", g->prompt_tokens * rows);
   print_rate("prompts", &g->prompt, prompts, text, out);

@@ -7,9 +7,10 @@
 #include "base/fault.h"
 #include "compile/pass.h"
 
-// The first dims of a Variable that are a product's outputs for all that read it; 0: somebody wants rows.
+// The first dims of a Variable that are a product's outputs for all that read it; 0: somebody wants rows, or nobody
+// multiplies by it.
 static int lead_of(const Graph *g, int variable) {
-  int lead = 0;
+  int lead = 0, multiplies = 0;
   for (int i = 0; i < g->node.count; i++) {
     const Node *n = &g->node.data[i];
     for (int k = 0; k < n->ninput + n->noutput; k++) {
@@ -19,9 +20,10 @@ static int lead_of(const Graph *g, int variable) {
       const int here = is_input && graph_tensor(g, id)->copy < 0 && def->panels ? def->panels(n, k) : 0;
       if (!here || (lead && lead != here)) return 0;
       lead = here;
+      multiplies |= !FAULT(tables_lie_in_panels, def->looks_up, 0);
     }
   }
-  return lead;
+  return multiplies ? lead : 0;
 }
 
 int pass_panels(Graph **graph, const CompileOptions *o, Error *error) {

@@ -169,8 +169,9 @@ struct DeviceImplementation {
   // at must stay.
   int (*bind)(const Device *device, const DeviceKernel *kernel, const KernelCall *call, Arena *arena,
               DeviceBound *bound, Error *error);
-  // Tries what a bound call will use of others' libraries, and compares it (unless the queue believes them), in `bytes` of the first space of which
-  // nobody needs what is there; leaves zero there. PLAIT_FAILED: the device has failed. NULL: there is nothing to try.
+  // Tries what a bound call will use of others' libraries, and compares it (unless the queue believes them), in `bytes`
+  // of the first space of which nobody needs what is there; leaves zero there. PLAIT_FAILED: the device has failed.
+  // NULL: there is nothing to try.
   int (*check)(DeviceQueue *queue, const DeviceBound *bound, const KernelCall *call, char *memory, int64_t bytes,
                Error *error);
   // Choices that calls which were checked leave open: the kind, and each key without a value. choose: the value of a

@@ -514,7 +514,7 @@ static int end_tick(Engine *e, Error *error) {
   double now = clock_seconds(), began = f->began > e->taken_at ? f->began : e->taken_at, took = now - began;
   int size = tick_size_of(f->header.tokens);
   double *seconds = &e->seconds[size];
-  e->times.model_seconds += e->in_flight > 1 ? now - waits : took;
+  e->times.model_seconds += e->model.recipe.mesh.pp > 1 ? now - waits : took;
   if (e->ran[size]) *seconds = *seconds > 0 ? 0.8 * *seconds + 0.2 * took : took;
   e->ran[size] = true;
   e->taken_at = now;

@@ -1,6 +1,7 @@
 // Adding up what the kernels of a step cost.
 #include "program/cost.h"
 #include "program/rows.h"
+#include <math.h>
 
 // The operands of a node, inputs and then outputs, as the first rank has them in a call; what this lacks is absent.
 static Operand *operands(const Program *p, const Node *n, int microbatch, Arena *scratch) {
@@ -51,7 +52,8 @@ static void add_body(const Program *p, const Body *b, int microbatch, double tim
     Arena scratch = {0};
     const Placement *owner = node_is(n, ROLE_WHOLE_MATRIX) ? node_owner(p->graph, n) : NULL;
     double share = owner ? times / mesh_size(&p->mesh, owner->owner_axes) : times; // a rank's of all owners' work
-    double bytes = 0, most = 0, flops = program_work(p, n, microbatch).matrix;
+    const OpWork work = program_work(p, n, microbatch);
+    double bytes = 0, most = 0, flops = work.matrix;
     const Operand *x = operands(p, n, microbatch, &scratch);
     for (int k = 0; k < n->ninput + n->noutput; k++) {
       int tensor = k < n->ninput ? n->input[k] : n->output[k - n->ninput];
@@ -61,6 +63,7 @@ static void add_body(const Program *p, const Body *b, int microbatch, double tim
       bytes += stored_bytes(p, tensor, &x[k]);
       if (elements > most) most = elements;
     }
+    bytes = fmin(bytes, work.read + work.written); // of a table or a cache only some rows are read
     if (node_by_reference(p->graph, n, p->device)) cost->reference += share * (flops > most ? flops : most);
     else cost->bytes += share * bytes, cost->flops += share * flops, cost->calls += share;
     arena_free(&scratch);

@@ -253,6 +253,8 @@ static int bind_variables(Binding *b, Error *error) {
     if (b->program->variable_place[i].offset < 0) continue;
     if (v < 0 || b->state->program->variable_place[v].offset < 0 ||
         owner->variable.data[v].space != g->variable.data[i].space ||
+        owner->variable.data[v].panels.rows != g->variable.data[i].panels.rows ||
+        owner->variable.data[v].panels.lead != g->variable.data[i].panels.lead ||
         variable_allocated(owner, &owner->variable.data[v], -1) < variable_allocated(g, &g->variable.data[i], -1) ||
         owner->variable.data[v].copies < g->variable.data[i].copies ||
         !placement_same_owner(g->variable.data[i].storage, owner->variable.data[v].storage))

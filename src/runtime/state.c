@@ -148,22 +148,24 @@ static void copy_panels(const State *s, DeviceCopy kind, Place place, const Vari
   int64_t inputs = 1, outputs = 1;
   for (int d = 0; d < v->shape.rank; d++) *(d < v->panels.lead ? &outputs : &inputs) *= local[d];
   const int64_t rows = v->panels.rows, all = rows * inputs, end = outputs / rows * all;
-  char *panel = xcalloc((size_t)all, (size_t)size);
+  const int is_host = s->device->space[place.space].is_host;
+  char *panel = is_host ? NULL : xcalloc((size_t)all, (size_t)size);
   while (n && first < end) {
     const int64_t from = first % all, count = all - from < n ? all - from : n, at = (first - from) * size;
-    const int is_part = FAULT(panels_lose_what_others_have, kind == DEVICE_TO_HOST || count < all, 0);
+    if (is_host) panel = state_address(s, place) + at;
+    const int is_part = !is_host && FAULT(panels_lose_what_others_have, kind == DEVICE_TO_HOST || count < all, 0);
     if (is_part) copy_bytes(s, DEVICE_TO_HOST, place, at, panel, all * size);
     if (is_part) drain(s);
     convert_panel(kind == DEVICE_TO_HOST, panel, rows, inputs, from, count, size, host);
-    if (kind == DEVICE_FROM_HOST) copy_bytes(s, kind, place, at, panel, all * size);
-    if (kind == DEVICE_FROM_HOST) drain(s);
+    if (!is_host && kind == DEVICE_FROM_HOST) copy_bytes(s, kind, place, at, panel, all * size);
+    if (!is_host && kind == DEVICE_FROM_HOST) drain(s);
     host += count * size;
     first += count;
     n -= count;
   }
   if (n) copy_bytes(s, kind, place, first * size, host, n * size);
   drain(s);
-  free(panel);
+  if (!is_host) free(panel);
 }
 
 // Run by run: a run ends where the memory has padding, or what the part leaves out.

@@ -52,7 +52,7 @@ typedef struct CudaQueue {
   size_t host_bytes;
   int64_t host_calls; // of ops with kernels that do not fit
   CudaNeighbours *neighbours; // launches that are not in the stream yet; NULL: there were none
-  int partials;               // how many sums of squares have had a place for partial sums
+  unsigned partials;             // how many sums of squares have had a place for partial sums
 } CudaQueue;
 
 static inline CudaInstance *cuda_instance_of(const Device *device) { return (CudaInstance *)(uintptr_t)device->own; }

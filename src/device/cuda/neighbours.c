@@ -1,4 +1,5 @@
 #include "device/cuda/neighbours.h"
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -14,8 +15,13 @@ int neighbours_wait(Op op) {
 }
 
 enum { GROUPS = 6, GROUP_OPERANDS = MANY * 20, FIRST_BYTES = (MANY + 2) * sizeof(int32_t), MOST_BYTES = 4096 };
-_Static_assert(sizeof(ManyOptimizerArguments) <= MOST_BYTES && sizeof(ManyElementwiseArguments) <= MOST_BYTES,
-               "more arguments than a launch takes");
+#define FITS(Many)                                                                                                     \
+  _Static_assert(sizeof(Many) <= MOST_BYTES, "more arguments than a launch takes");                                    \
+  _Static_assert(offsetof(Many, each) == FIRST_BYTES, "arguments that lie elsewhere")
+FITS(ManyOptimizerArguments);
+FITS(ManyElementwiseArguments);
+FITS(ManySumArguments);
+#undef FITS
 
 // Launches that become one. operand: first those that are written.
 typedef struct Group {

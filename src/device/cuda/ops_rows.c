@@ -230,6 +230,7 @@ void launch_sum_of_squares(Launch *l, const void *x, int64_t n, double *partial,
 void launch_sum_squares(Launch *l) {
   const Operand *x = launch_input(l, 0), *out = launch_output(l, 0);
   char *places = l->call->workspace; // in turn, so that neighbours need not wait for each other
-  double *partial = (double *)(void *)(places + l->queue->partials++ % PARTIAL_PLACES * PARTIAL_BYTES);
+  const size_t place = l->queue->partials++ % PARTIAL_PLACES;
+  double *partial = places ? (double *)(void *)(places + place * PARTIAL_BYTES) : NULL;
   sum_squares(l, x->data, operand_elements(x), launch_valid(x), partial, (Array){out->data, out->dtype});
 }
