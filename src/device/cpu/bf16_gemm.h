@@ -243,15 +243,15 @@ static void product_together(const Product *g, void *workspace, int64_t room, Te
   }
 }
 
-// Few rows: units of panels, each read and multiplied at once (few_rows.h). Not with bf16 instructions, which add
+// Few rows: units of strips, each read and multiplied at once (few_rows.h). Not with bf16 instructions, which add
 // pairs.
-typedef struct FewJob { const Product *g; int64_t panels, each, depth; } FewJob; // depth: of a block
+typedef struct FewJob { const Product *g; int64_t strips, each, depth; } FewJob; // depth: of a block
 
 static int product_is_few(const Product *g) {
   return !LEVEL_BF16 && g->m > 0 && g->m <= FEW_MOST_bf16 && g->k > 0 && g->b_row == 1 && g->a_column == 1;
 }
 
-static void product_few_panel(const FewJob *job, int64_t j) {
+static void product_few_strip(const FewJob *job, int64_t j) {
   enum { COLUMNS = FEW_COLUMNS_bf16 };
   const Product *g = job->g;
   float sums[FEW_MOST_bf16 * COLUMNS], before[FEW_MOST_bf16 * COLUMNS];
@@ -273,16 +273,16 @@ static void product_few_panel(const FewJob *job, int64_t j) {
 
 static void product_few_unit(void *argument, int slot, int64_t unit) {
   const FewJob *job = argument;
-  int64_t end = (unit + 1) * job->each < job->panels ? (unit + 1) * job->each : job->panels;
-  for (int64_t p = unit * job->each; p < end; p++) product_few_panel(job, p * FEW_COLUMNS_bf16);
+  int64_t end = (unit + 1) * job->each < job->strips ? (unit + 1) * job->each : job->strips;
+  for (int64_t p = unit * job->each; p < end; p++) product_few_strip(job, p * FEW_COLUMNS_bf16);
 }
 
 static void product_few(const Product *g, Team *team) {
   FewJob job = {.g = g,
-                .panels = (g->n + FEW_COLUMNS_bf16 - 1) / FEW_COLUMNS_bf16,
+                .strips = (g->n + FEW_COLUMNS_bf16 - 1) / FEW_COLUMNS_bf16,
                 .depth = blocks_of(g->n, g->k, g->wide, PACKED_B).depth};
-  job.each = few_unit_panels_bf16(job.panels, team);
-  team_each(team, (job.panels + job.each - 1) / job.each, product_few_unit, &job);
+  job.each = few_unit_strips_bf16(job.strips, team);
+  team_each(team, (job.strips + job.each - 1) / job.each, product_few_unit, &job);
 }
 
 static void product_part(void *argument, int slot, int64_t part) {

@@ -7,21 +7,21 @@
 
 enum {
   TYPED(FEW_MOST) = 8,                             // rows; with more, packing B once is faster
-  TYPED(FEW_VECTORS) = 4,                          // of a panel's columns: as many chains for a row
-  TYPED(FEW_COLUMNS) = TYPED(FEW_VECTORS) * WIDTH, // of a panel
+  TYPED(FEW_VECTORS) = 4,                          // of a strip's columns: as many chains for a row
+  TYPED(FEW_COLUMNS) = TYPED(FEW_VECTORS) * WIDTH, // of a strip, which is two panels wide
   TYPED(FEW_DEPTH) = 8,                            // of k at a time
   TYPED(FEW_TOGETHER) = 4,                         // rows whose sums are in registers beside the lines
   TYPED(FEW_LINE) = 64 / (int)sizeof(ELEMENT)      // of k: a line of a cache
 };
 
-// One block of the depth of one panel.
+// One block of the depth of one strip of columns.
 typedef struct TYPED(FewRows) {
   int64_t rows, depth;
   const ROW *a;
   int64_t a_row;
   const ELEMENT *b; // (columns, depth)
   int64_t b_column, columns;
-  int fetch;        // the panel that follows in memory is whole, and read next
+  int fetch;        // the strip that follows in memory is whole, and read next
 } TYPED(FewRows);
 
 // FEW_DEPTH of k of as many columns as a vector holds.
@@ -68,8 +68,8 @@ INLINE void TYPED(few_chains)(V *sum, const REAL *x, const V *line, int rows) {
   UNROLL for (int r = 0; r < rows; r++) sum[r * TYPED(FEW_VECTORS)] = t[r];
 }
 
-// The panel that is read next is fetched meanwhile in the order of its addresses, as much as is read: the lines of a
-// panel are read column by column, which memory itself would give much slower.
+// The strip that is read next is fetched meanwhile in the order of its addresses, as much as is read: the lines of a
+// strip are read column by column, which memory itself would give much slower.
 typedef struct TYPED(FewAhead) { const ELEMENT *at; int64_t k; } TYPED(FewAhead);
 INLINE void TYPED(few_fetch)(TYPED(FewAhead) *ahead, const TYPED(FewRows) *q) {
   if (!q->fetch) return;
@@ -80,7 +80,7 @@ INLINE void TYPED(few_fetch)(TYPED(FewAhead) *ahead, const TYPED(FewRows) *q) {
   }
 }
 
-// FEW_DEPTH of k for all columns of a panel, which lie at b, `column` apart; `rows` is a constant where it is 1.
+// FEW_DEPTH of k for all columns of a strip, which lie at b, `column` apart; `rows` is a constant where it is 1.
 INLINE void TYPED(few_step)(V *sum, const TYPED(FewRows) *q, TYPED(FewAhead) *ahead, int64_t k, const ELEMENT *b,
                             int64_t column, int64_t rows) {
   REAL x[TYPED(FEW_MOST) * TYPED(FEW_DEPTH)];
@@ -150,8 +150,8 @@ static void TYPED(few_rows)(const TYPED(FewRows) *q, REAL *sums) {
   for (int64_t i = 0; i < q->rows * TYPED(FEW_VECTORS); i++) MATH(store)(sums + i * WIDTH, sum[i]);
 }
 
-// Panels of a unit, of which threads take one after the other.
-INLINE int64_t TYPED(few_unit_panels)(int64_t panels, Team *team) {
-  int64_t units = 8 * team_size(team), each = panels / units;
+// Strips of a unit, of which threads take one after the other.
+INLINE int64_t TYPED(few_unit_strips)(int64_t strips, Team *team) {
+  int64_t units = 8 * team_size(team), each = strips / units;
   return each < 1 ? 1 : each;
 }

@@ -396,8 +396,9 @@ static void TYPED(gemm_together)(const GEMM *g, void *workspace, int64_t room, T
   }
 }
 
-// Few rows: units of panels, each read and multiplied at once (few_rows.h).
-typedef struct TYPED(FewJob) { const GEMM *g; int64_t panels, each; } TYPED(FewJob);
+// Few rows: units of strips of columns, each read and multiplied at once (few_rows.h, panels.h). A strip is two panels
+// wide: its columns lie in both, in one, or in none.
+typedef struct TYPED(FewJob) { const GEMM *g; int64_t strips, each; } TYPED(FewJob);
 
 // Sums (rows, FEW_COLUMNS) of the block of depth at k, of columns that lie in one or two panels.
 INLINE void TYPED(gemm_panel_sums)(const GEMM *g, int64_t j, int64_t k, int panels, REAL *sums) {
@@ -428,7 +429,7 @@ INLINE void TYPED(gemm_few_sums)(const GEMM *g, int64_t j, int64_t k, int64_t co
                                     .b_column = g->b_column, .columns = columns, .fetch = fetch}, sums);
 }
 
-static void TYPED(gemm_few_panel)(const GEMM *g, int64_t j, int64_t columns, int panels) {
+static void TYPED(gemm_few_strip)(const GEMM *g, int64_t j, int64_t columns, int panels) {
   enum { COLUMNS = TYPED(FEW_COLUMNS) };
   REAL sums[TYPED(PANEL_ROWS) * COLUMNS];
   for (int64_t k = 0; k < g->k; k += KC) {
@@ -450,19 +451,19 @@ static void TYPED(gemm_few_rest)(const GEMM *g, int64_t j, int64_t columns) {
     rows.m = g->m - r < TYPED(FEW_MOST) ? g->m - r : TYPED(FEW_MOST);
     rows.a += r * g->a_row;
     rows.c += r * g->c_row;
-    TYPED(gemm_few_panel)(&rows, j, columns, 0);
+    TYPED(gemm_few_strip)(&rows, j, columns, 0);
   }
 }
 
 static void TYPED(gemm_few_unit)(void *argument, int slot, int64_t unit) {
   const TYPED(FewJob) *job = argument;
-  int64_t end = (unit + 1) * job->each < job->panels ? (unit + 1) * job->each : job->panels;
+  int64_t end = (unit + 1) * job->each < job->strips ? (unit + 1) * job->each : job->strips;
   const GEMM *g = job->g;
   for (int64_t p = unit * job->each; p < end; p++) {
     int64_t j = p * TYPED(FEW_COLUMNS), all = j + TYPED(FEW_COLUMNS) < g->n ? j + TYPED(FEW_COLUMNS) : g->n;
     const int panels = (TYPED(is_panel)(g, j) != 0) + (j + NR < all && TYPED(is_panel)(g, j + NR));
     const int64_t until = panels && j + panels * NR < all ? j + panels * NR : all;
-    if (panels) TYPED(gemm_few_panel)(g, j, until - j, panels);
+    if (panels) TYPED(gemm_few_strip)(g, j, until - j, panels);
     else TYPED(gemm_few_rest)(g, j, until - j);
     if (until < all) TYPED(gemm_few_rest)(g, until, all - until);
   }
@@ -474,9 +475,9 @@ static int TYPED(gemm_is_few)(const GEMM *g) {
 }
 
 static void TYPED(gemm_few)(const GEMM *g, Team *team) {
-  TYPED(FewJob) job = {.g = g, .panels = (g->n + TYPED(FEW_COLUMNS) - 1) / TYPED(FEW_COLUMNS)};
-  job.each = TYPED(few_unit_panels)(job.panels, team);
-  team_each(team, (job.panels + job.each - 1) / job.each, TYPED(gemm_few_unit), &job);
+  TYPED(FewJob) job = {.g = g, .strips = (g->n + TYPED(FEW_COLUMNS) - 1) / TYPED(FEW_COLUMNS)};
+  job.each = TYPED(few_unit_strips)(job.strips, team);
+  team_each(team, (job.strips + job.each - 1) / job.each, TYPED(gemm_few_unit), &job);
 }
 
 static void TYPED(gemm_part)(void *argument, int slot, int64_t part) {

@@ -1,6 +1,6 @@
-// Products of few rows by a matrix in panels (ir/graph.h, Panels): each vector of a panel is read once, in
-// the order of memory, and meets every row. Written for ELEMENT in memory and REAL in registers, as few_rows.h is, and
-// the sums are the same: a chain of fused products over k from 0 in each block of the depth.
+// Products of few rows by a matrix in panels (ir/graph.h, Panels): a panel is read in the order of memory, from
+// there once, and each of its vectors meets several rows. Written for ELEMENT in memory and REAL in registers, as
+// few_rows.h is, and the sums are the same: a chain of fused products over k from 0 in each block of the depth.
 
 // Rows whose sums are in registers at a time, two vectors each beside two of the panel and a number of a row.
 #define PANEL_MOST (LEVEL_BYTES == 64 ? 8 : 6)
