@@ -41,7 +41,7 @@ contains bash 'plait ' help
 offers bash 'plait export run --d' --dtype
 offers bash 'plait export run --dtype ' fp32 bf16 fp16
 offers bash 'plait export run --dtype=b' bf16
-offers bash 'plait explain r.yaml --after pa' partition
+offers bash 'plait explain r.yaml --after par' partition
 offers bash 'plait bench ' comm
 offers bash 'plait train recipes/m' recipes/mine.yaml
 offers bash 'plait tokenize a' 'a file.txt'
@@ -112,7 +112,7 @@ if command -v fish >/dev/null; then
   offers fish 'plait help do' docs doctor
   offers fish 'plait export run --dty' --dtype
   offers fish 'plait export run --dtype ' fp32 bf16 fp16
-  offers fish 'plait explain r.yaml --after pa' partition
+  offers fish 'plait explain r.yaml --after par' partition
   offers fish 'plait train recipes/m' recipes/mine.yaml
   contains fish 'plait cluster aws' aws-p4d
   offers fish 'plait train r.yaml parallel.z' parallel.zero=
