@@ -80,7 +80,7 @@ void neighbours_free(CudaQueue *q) { free(q->neighbours); }
 static Group *group_for(CudaNeighbours *n, const Launch *l, int kernel, int64_t blocks, int threads) {
   for (int i = n->count - 1; i >= 0; i--) {
     Group *g = &n->group[i];
-    const int needs = needs_order(l, g);
+    const int needs = FAULT(neighbours_forget_their_order, needs_order(l, g), 0);
     if (!needs && g->one == kernels[kernel].one && g->dtype == l->dtype && g->threads == threads && g->count < MANY &&
         g->operands + l->operands <= GROUP_OPERANDS && first_of(g)[g->count] + blocks <= INT32_MAX)
       return g;
