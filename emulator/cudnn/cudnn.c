@@ -230,8 +230,8 @@ static Step step_of(Program *p, const Descriptor *d) {
   return s;
 }
 
-// A letter for each operation of the graph, in order, without sums over the heads of a group. cuDNN takes a graph for
-// attention by this sequence.
+// The letter of an operation. cuDNN recognises a graph as attention by the sequence of its operations; sums over the
+// heads of a group do not count in it.
 static char letter_of(const Program *p, const Step *s) {
   static const struct { unsigned mode; char letter; } letters[] = {
       {DNN_ADD, '+'}, {DNN_MUL, '*'}, {DNN_DIV, '/'}, {DNN_SUB, '-'}, {DNN_EXP, 'e'}, {DNN_LOG, 'l'},

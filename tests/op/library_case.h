@@ -87,7 +87,7 @@ static inline long long library_run_one(const char *name, Dtype dtype) {
   long long calls = 0;
   int row = 0;
   while (row < op_cases_with_large() && strcmp(op_case_name(row), name)) row++;
-  if (row == op_cases_with_large()) fail_msg("there is no case %s", name);
+  if (row == op_cases_with_large()) fail_msg("no row of the op table is called \"%s\"", name);
   op_case_get(row, dtype, &whole);
   op_case_copy(&whole, &fast);
   op_case_run(&whole);

@@ -17,7 +17,7 @@ enum {
 typedef struct ProductKey {
   int64_t rows, columns, depth, a_step, b_step;
   int32_t a_transposed, b_transposed, dtype, out, bias, a_aligned, b_aligned, out_aligned, bias_aligned;
-  int32_t function; // an even number of them: there is no padding, and keys are compared by their bytes
+  int32_t function; // keys are compared with memcmp, so the struct has no padding: its int32_t are even in number
 } ProductKey;
 typedef struct ProductKeys { Vec(ProductKey) list; } ProductKeys;
 
