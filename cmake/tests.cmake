@@ -9,6 +9,10 @@
 # labels threads: it runs under TSan, too (in .ci/run if it is of tier 1). numbers: it compares numbers; when it is red it is never taken for unsteady (.ci/run)
 # tests/costs.txt has what each costs (scripts/test-costs writes it): what takes both cores is not started beside others.
 
+if(NOT PLAIT_SANITIZE) # which has it anyway
+  add_link_options(${PLAIT_LINKER_FLAG})
+endif()
+
 set(PLAIT_PATIENCE "" CACHE STRING "how many times longer than on a quiet machine tests may wait; empty: as the sanitizers need it")
 set(patience ${PLAIT_PATIENCE})
 if(NOT patience)
