@@ -4,7 +4,8 @@
 # a library that its programs share. CMake finds them without a list. What a test is, it says in one of its first lines:
 #   // tier 2; rooms elastic comm; threads numbers          (in a script # for //)
 # tier   1: make test (no line: 1). 2: make check. 3: make nightly. With several, as `tier 1 2`, the test is registered once for each:
-#        as test_x with PLAIT_TIER=1, which runs a sample, and as test_x.tier2 with PLAIT_TIER=2, which runs all.
+#        as test_x with PLAIT_TIER=1, which runs a sample, and as test_x.tier2 with PLAIT_TIER=2, which runs all, or with `tier 1 2 3` a
+#        larger sample.
 # rooms  of src/, besides that of its folder, in which a change can make it red
 # labels threads: it runs under TSan, too (in .ci/run if it is of tier 1). numbers: it compares numbers; when it is red it is never taken for unsteady (.ci/run)
 # tests/costs.txt has what each costs (scripts/test-costs writes it): what takes both cores is not started beside others.
@@ -101,7 +102,7 @@ function(plait_test name source command)
     if(NOT tier EQUAL lowest)
       set(registered ${name}.tier${tier})
     endif()
-    if(NOT tier EQUAL highest)
+    if(tier EQUAL 1 AND NOT highest EQUAL 1)
       list(APPEND own_labels sampled)
     endif()
     list(JOIN arg_TARGETS " " targets)
