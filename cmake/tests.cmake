@@ -112,7 +112,7 @@ function(plait_test name source command)
     if(PLAIT_SANITIZE MATCHES thread)
       list(APPEND arg_ENVIRONMENT TSAN_OPTIONS=halt_on_error=1 PARITY_STEPS=2)
       if(tier EQUAL 1)
-        list(APPEND arg_ENVIRONMENT PARITY_SAMPLE=4)
+        list(APPEND arg_ENVIRONMENT PARITY_SAMPLE=3)
       endif()
     endif()
     set_tests_properties(${registered} PROPERTIES TIMEOUT ${limit} SKIP_RETURN_CODE 77 LABELS "${own_labels}"

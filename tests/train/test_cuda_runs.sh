@@ -24,7 +24,7 @@ same() {
 }
 # kernels FAR NAME KEYS…: by kernels; numbers are the CPU's to FAR of each. With a second seed the bits are the same: in tier 3 always, and
 # in tier 2 where streams, ranks and kernels differ most. test_cuda_kernels has the order of threads and blocks of each kernel.
-twice=' gpt llama-bf16 tensor zero-8bit moe moe-library tensor-library '
+twice=' gpt llama-bf16 tensor zero-8bit moe tensor-library '
 kernels() {
   local far=$1 name=$2 seed seeds=1
   shift 2
