@@ -24,6 +24,7 @@
 #define INLINE static __device__ __forceinline__
 #define UNROLL _Pragma("unroll")
 #define UNROLL_8 _Pragma("unroll 8")
+#define UNROLL_1 _Pragma("unroll 1")
 #define THREAD ((int)threadIdx.x)
 #define THREADS ((int)blockDim.x)
 #define BLOCK ((int64_t)blockIdx.x)
@@ -74,6 +75,7 @@ INLINE void copy_later(uint16_t *to, const uint16_t *from, int bytes) {
 #define INLINE static inline __attribute__((unused))
 #define UNROLL
 #define UNROLL_8
+#define UNROLL_1
 typedef struct EmulatedHere { int thread, threads; int64_t block, blocks; } EmulatedHere;
 extern EmulatedHere emulated_here; // who runs
 void emulated_barrier(int line);
