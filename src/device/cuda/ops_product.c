@@ -22,8 +22,20 @@ int product_fits_tiles(Array a, int64_t a_row, int64_t a_depth, Array b, int64_t
          is_aligned(a, a_turned ? a_depth : a_row) && is_aligned(b, b_turned ? b_depth : b_column);
 }
 
-void launch_own_product(Launch *l, const ProductArguments *a) {
+void launch_plain_product(Launch *l, const ProductArguments *a) {
   launch_kernel(l, CUDA_KERNEL_product, divide_up(a->rows, TILE) * divide_up(a->columns, TILE), BLOCK_THREADS, a);
+}
+
+void launch_own_product(Launch *l, const ProductArguments *a) {
+  const Dtype dtype = l->dtype;
+  if (!product_fits_tiles(a->a, a->a_row, a->a_depth, a->b, a->b_column, a->b_depth)) {
+    launch_plain_product(l, a);
+    return;
+  }
+  l->dtype = (Dtype)a->a.dtype; // that of the product, which may be a part of an op in another
+  launch_kernel(l, CUDA_KERNEL_product_tiles, divide_up(a->rows, MMA_TILE) * divide_up(a->columns, MMA_TILE),
+                MMA_THREADS, a);
+  l->dtype = dtype;
 }
 
 // Sizes and strides, as product_of of op/matmul.c.

@@ -1,5 +1,5 @@
-// Products of each expert's rows, with sums of one dtype: tiles as those of product.h. In bf16 and fp16 tiles.h makes
-// most of them.
+// Products of each expert's rows, with sums of one dtype: tiles as those of product.h. Tensor cores (tiles.h) make most
+// of those in bf16 and fp16.
 enum { NAME(EXPERT_PART) = 4, NAME(EXPERT_SIDE) = TILE / NAME(EXPERT_PART), NAME(EXPERT_PITCH) = TILE + 1 };
 
 INLINE void NAME(load_expert_tile)(REAL *tile, Array x, int64_t from, int64_t first, int64_t rows, int64_t row,

@@ -129,8 +129,8 @@ INLINE uint16_t narrow_f16(float x) { return half_from_float(x); }
 // With g = lane / 4 and t = lane % 4 a lane has, of a: rows g, g + 8, g, g + 8 at depth 2 t, 2 t, 2 t + 8, 2 t + 8; of
 // b: column g at depth 2 t and 2 t + 8; of c: columns 2 t and 2 t + 1 of row g, and of row g + 8.
 // WARP_LOAD(x, row): word i is of the i-th of four matrices of 8 x 8 in shared memory, row g, columns 2 t and 2 t + 1.
-// Lane l says where row l % 8 of matrix l / 8 lies, in 16 bytes that are aligned so. _TURNED: rows and columns change
-// places.
+// Lane l says where row l % 8 of matrix l / 8 lies, in 16 bytes that are aligned so. _TURNED: rows and columns of each
+// matrix change places.
 // COPY_LATER(to, from, bytes): 16 bytes to shared memory, of which those after the first `bytes` become 0; they are
 //   there when this thread has come to COPIES_WAIT. COPIES_END makes a group of those since the last one, and
 //   COPIES_WAIT(n) waits for all groups but the newest n.
