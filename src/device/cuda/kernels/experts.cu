@@ -1,4 +1,4 @@
-// Rows of tokens that go to some experts only, and products of each expert's rows: correct, and not fast.
+// Rows of tokens that go to some experts only, and plain products of each expert's rows.
 #include "device/cuda/kernels/expert_tiles.h"
 
 KERNEL_MARK(experts)
