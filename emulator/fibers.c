@@ -1,5 +1,6 @@
 // Threads of a block as fibers. A warp's lanes run one after the other until each of them waits; where all wait in one
-// shuffle, values are exchanged, and the warp runs on; where all threads wait at one barrier, the block does.
+// exchange (a shuffle, …), values are exchanged, and the warp runs on; where all threads wait at one barrier, the block
+// does.
 #include "fibers.h"
 #include "emulator.h"
 #include <stdio.h>
@@ -13,7 +14,8 @@
 enum { MOST_THREADS = 1024, WARP = 32, STACK = 64 << 10, MOST_ARRAYS = 512, GUARD = 1 << 16, MOST_SHARED = 48 << 10 };
 // From one stack to the next: at a power of two all of them would lie in the same few sets of the caches.
 enum { STRIDE = STACK + 13 * 64 };
-typedef enum State { FRESH, RUNS, AT_BARRIER, AT_SHUFFLE, DONE } State;
+typedef enum State { FRESH, RUNS, AT_BARRIER, AT_EXCHANGE, DONE } State;
+enum { MOST_COPIES = 64 };
 
 // Switching ----------------------------------------------------------------------------------------------------------
 
@@ -46,9 +48,12 @@ static void begin_at(Context *context, char *stack, void (*entry)(void)) {
 typedef struct Fiber {
   Context context;
   State state;
-  int line;     // where it waits
-  int flag, mask;
-  double value; // of a shuffle, and then what it gets
+  int line, flag;   // line: where it waits
+  const char *what; // the exchange in which it waits,
+  const void *mine; // and what it gives there
+  size_t bytes;
+  struct { uint16_t *to; const uint16_t *from; int bytes, group; } copy[MOST_COPIES]; // that are not done, in order
+  int copies, group;                                                                  // group: groups that are ended
 } Fiber;
 
 typedef struct Here { int thread, threads; int64_t block, blocks; } Here; // as in kernel.h
@@ -114,6 +119,9 @@ static const Context *next_lane(void) {
 static void body(void) {
   running.kernel(running.arguments);
   Fiber *f = &fiber[emulated_here.thread];
+  if (f->copies)
+    wrong("cuLaunchKernel", "kernel %s: thread %d ends, and does not wait for its copies", running.name,
+          emulated_here.thread);
   f->state = DONE;
   emulated_switch(&f->context, next_lane());
 }
@@ -128,6 +136,9 @@ static void wait_in(State state, int line) {
 void emulated_barrier(int line);
 int emulated_barrier_or(int flag, int line);
 double emulated_shuffle(double value, int mask, int line);
+void emulated_copy(uint16_t *to, const uint16_t *from, int bytes, int line);
+void emulated_copies_end(void);
+void emulated_copies_wait(int newest);
 void *emulated_shared(const void *site, size_t bytes);
 
 void emulated_barrier(int line) { wait_in(AT_BARRIER, line); }
@@ -138,11 +149,56 @@ int emulated_barrier_or(int flag, int line) {
   return fiber[emulated_here.thread].flag;
 }
 
+static _Alignas(16) char exchanged[WARP][FIBERS_EXCHANGED]; // of the warp that runs
+
+const char (*fibers_exchange(const void *mine, size_t bytes, const char *what, int line))[FIBERS_EXCHANGED] {
+  Fiber *f = &fiber[emulated_here.thread];
+  f->what = what;
+  f->mine = mine;
+  f->bytes = bytes;
+  wait_in(AT_EXCHANGE, line);
+  return exchanged;
+}
+
 double emulated_shuffle(double value, int mask, int line) {
-  fiber[emulated_here.thread].value = value;
-  fiber[emulated_here.thread].mask = mask;
-  wait_in(AT_SHUFFLE, line);
-  return fiber[emulated_here.thread].value;
+  double other;
+  memcpy(&other, fibers_exchange(&value, sizeof value, "shuffle", line)[emulated_here.thread % WARP ^ mask], sizeof other);
+  return other;
+}
+
+// Copies to shared memory --------------------------------------------------------------------------------------------
+
+static void copy_now(uint16_t *to, const uint16_t *from, int bytes) {
+  memset(to, 0, 16);
+  if (bytes) memcpy(to, from, (size_t)bytes);
+}
+
+// By lot it is done at once, or when the thread waits for it: a card may do either.
+void emulated_copy(uint16_t *to, const uint16_t *from, int bytes, int line) {
+  Fiber *f = &fiber[emulated_here.thread];
+  if ((uintptr_t)to % 16 || (bytes && (uintptr_t)from % 16) || bytes < 0 || bytes > 16)
+    wrong("cuLaunchKernel", "kernel %s, line %d: %d bytes are copied from %p to %p: at most 16, and to and from addresses "
+          "that 16 divides", running.name, line, bytes, (const void *)from, (void *)to);
+  if (draw(2)) return copy_now(to, from, bytes);
+  if (f->copies == MOST_COPIES)
+    wrong("cuLaunchKernel", "kernel %s, line %d: the emulator has no room for more copies", running.name, line);
+  f->copy[f->copies].to = to;
+  f->copy[f->copies].from = from;
+  f->copy[f->copies].bytes = bytes;
+  f->copy[f->copies++].group = f->group;
+}
+
+void emulated_copies_end(void) { fiber[emulated_here.thread].group++; }
+
+void emulated_copies_wait(int newest) {
+  Fiber *f = &fiber[emulated_here.thread];
+  int done = 0;
+  while (done < f->copies && f->copy[done].group < f->group - newest) {
+    copy_now(f->copy[done].to, f->copy[done].from, f->copy[done].bytes);
+    done++;
+  }
+  f->copies -= done;
+  memmove(f->copy, f->copy + done, (size_t)f->copies * sizeof *f->copy);
 }
 
 // Shared memory ------------------------------------------------------------------------------------------------------
@@ -180,23 +236,36 @@ void *emulated_shared(const void *site, size_t bytes) {
 
 // Scheduling ---------------------------------------------------------------------------------------------------------
 
-static const char *words_of(State state) {
-  return state == DONE ? "has ended" : state == AT_BARRIER ? "waits at the barrier" : "waits at the shuffle";
-}
-
 static _Noreturn void apart(int first, int other) {
   char text[2][64];
   const int thread[2] = {first, other};
   for (int k = 0; k < 2; k++) {
     const Fiber *f = &fiber[thread[k]];
-    int n = snprintf(text[k], sizeof text[k], "%s", words_of(f->state));
-    if (f->state != DONE) snprintf(text[k] + n, sizeof text[k] - (size_t)n, " of line %d", f->line);
+    if (f->state == DONE) snprintf(text[k], sizeof text[k], "has ended");
+    else snprintf(text[k], sizeof text[k], "waits at the %s of line %d", f->state == AT_BARRIER ? "barrier" : f->what,
+                  f->line);
   }
   wrong("cuLaunchKernel", "kernel %s: in block %lld thread %d %s, and thread %d %s", running.name,
         (long long)emulated_here.block, first, text[0], other, text[1]);
 }
 
-static int same_place(int a, int b) { return fiber[a].state == fiber[b].state && fiber[a].line == fiber[b].line; }
+static int same_place(const Fiber *a, const Fiber *b) {
+  return a->state == b->state && a->line == b->line && !strcmp(a->what, b->what);
+}
+
+// What each lane gives, as it is when the last one has come.
+static void exchange(int first, int lanes) {
+  for (int i = 1; i < lanes; i++)
+    if (!same_place(&fiber[first], &fiber[first + i])) apart(first, first + i);
+  if (lanes < WARP)
+    wrong("cuLaunchKernel", "kernel %s: a warp of %d lanes comes to the %s of line %d", running.name, lanes,
+          fiber[first].what, fiber[first].line);
+  for (int i = 0; i < lanes; i++) {
+    emulated_here.thread = first + i;
+    memcpy(exchanged[i], fiber[first + i].mine, fiber[first + i].bytes);
+    fiber[first + i].state = RUNS;
+  }
+}
 
 // The lanes of a warp until they wait at a barrier, or have ended.
 static void run_warp(int first, int lanes) {
@@ -206,18 +275,10 @@ static void run_warp(int first, int lanes) {
     warp.order = (Order){(int64_t)draw((uint64_t)lanes), lanes == WARP ? 1 + 2 * (int64_t)draw(WARP / 2) : 1, lanes};
     const Context *lane = next_lane();
     if (lane != &scheduler) emulated_switch(&scheduler, lane);
-    int shuffles = 0;
-    double value[WARP];
-    for (int i = 0; i < lanes; i++) shuffles += fiber[first + i].state == AT_SHUFFLE;
-    if (!shuffles) return;
-    for (int i = 1; i < lanes; i++)
-      if (!same_place(first, first + i)) apart(first, first + i);
-    if (lanes < WARP) wrong("cuLaunchKernel", "kernel %s: a warp of %d lanes shuffles", running.name, lanes);
-    for (int i = 0; i < lanes; i++) value[i] = fiber[first + (i ^ fiber[first + i].mask)].value;
-    for (int i = 0; i < lanes; i++) {
-      fiber[first + i].value = value[i];
-      fiber[first + i].state = RUNS;
-    }
+    int waiting = 0;
+    for (int i = 0; i < lanes; i++) waiting += fiber[first + i].state == AT_EXCHANGE;
+    if (!waiting) return;
+    exchange(first, lanes);
   }
 }
 
@@ -237,7 +298,11 @@ static int pass_barrier(int threads) {
 
 static void run_block(int64_t block, int threads) {
   emulated_here.block = block;
-  for (int t = 0; t < threads; t++) fiber[t].state = FRESH, fiber[t].flag = 0;
+  for (int t = 0; t < threads; t++) {
+    fiber[t].state = FRESH;
+    fiber[t].flag = fiber[t].copies = fiber[t].group = 0;
+    fiber[t].what = "";
+  }
   shared_bytes = 0;
   int warps = (threads + WARP - 1) / WARP;
   do {

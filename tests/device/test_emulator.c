@@ -26,7 +26,7 @@ static CudaStream stream;
 static CudaEvent event;
 static CudaPointer memory;
 static char host[4096];
-enum { BYTES = 1000 };
+enum { BYTES = 1100 };
 
 static void begin(void) {
   Error error = {0};
@@ -111,7 +111,7 @@ static void large_block(void) { launch(1, 1025, 0); }
 static void much_shared(void) { launch(1, 32, 49153); }
 static void no_module(void) { launch(1, 32, 0); }
 // Kernels of emulator/wrong.cu, each of which breaks a rule, on two operands of COUNT floats.
-enum { COUNT = 100 };
+enum { COUNT = 128 };
 typedef struct Two { float *x, *y; } Two; // as in wrong.cu
 static void launch_wrong(const char *name, int count, unsigned second, unsigned threads) {
   CudaModule module;
@@ -138,6 +138,27 @@ static void right_kernel(void) {
 static void barrier_in_a_branch(void) { launch_wrong("wrong_barrier", 2, CUDA_WRITES, 64); }
 static void shuffle_in_a_branch(void) { launch_wrong("wrong_shuffle", 2, CUDA_WRITES, 64); }
 static void half_a_warp(void) { launch_wrong("wrong_warp", 2, CUDA_WRITES, 48); }
+// Elements i, k of the left matrix are i 16 + k - 190, and those of the right one continue after row 16.
+static void right_product(void) {
+  launch_wrong("right_product", 2, CUDA_WRITES, 64);
+  for (int i = 0; i < 16; i++)
+    for (int j = 0; j < 8; j++) {
+      double sum = 0;
+      for (int k = 0; k < 16; k++) sum += (double)(i * 16 + k - 190) * ((16 + j) * 16 + k - 190);
+      double found = (double)((float *)(void *)host)[i * 8 + j];
+      if (found != sum) fprintf(stderr, "row %d, column %d: %g and not %g", i, j, found, sum), _exit(4);
+    }
+  end();
+}
+static void product_without_a_lane(void) { launch_wrong("wrong_product", 2, CUDA_WRITES, 64); }
+static void fragment_askew(void) { launch_wrong("wrong_fragment", 2, CUDA_WRITES, 64); }
+static void right_copy(void) {
+  launch_wrong("right_copy", 2, CUDA_WRITES, 64);
+  for (int i = 0; i < COUNT; i++)
+    if (((float *)(void *)host)[i] != 0) _exit(4); // x is 0, and NaN stood there
+  end();
+}
+static void copy_not_waited_for(void) { launch_wrong("wrong_copy", 2, CUDA_WRITES, 64); }
 static void reads_past_the_end(void) {
   launch_wrong("wrong_index", 2, CUDA_WRITES, 64);
   launch_wrong("wrong_index", 2, CUDA_WRITES, 64);
@@ -256,14 +277,14 @@ static const struct { void (*body)(void); int how; const char *text, *fails; } c
     {no_stream, DIES, "is not a stream", ""},
     {default_stream, DIES, "cuMemsetD8Async: the stream is NULL", ""},
     {waiting_stream, DIES, "cuStreamCreate: flags are 0", ""},
-    {too_long, DIES, "cuMemsetD8Async: 1000 bytes from byte 1 on reach beyond an allocation of 1000 bytes", ""},
-    {too_long_copy, DIES, "cuMemcpyDtoHAsync_v2: 9 bytes from byte 992 on reach beyond", ""},
+    {too_long, DIES, "cuMemsetD8Async: 1100 bytes from byte 1 on reach beyond an allocation of 1100 bytes", ""},
+    {too_long_copy, DIES, "cuMemcpyDtoHAsync_v2: 9 bytes from byte 1092 on reach beyond", ""},
     {host_for_device, DIES, "is not an address in a device's memory", ""},
     {device_for_host, DIES, "is an address of a device's, and stands for one of the host's", ""},
     {null_host, DIES, "cuMemcpyHtoDAsync_v2: the host's address is NULL", ""},
     {onto_itself, DIES, "cuMemcpyDtoDAsync_v2: 8 bytes are copied onto themselves", ""},
     {freed_twice, DIES, "cuMemFree_v2: 0x", ""},
-    {freed_early, DIES, "cuMemFree_v2: 1000 bytes are freed while a stream has not done what it does there", ""},
+    {freed_early, DIES, "cuMemFree_v2: 1100 bytes are freed while a stream has not done what it does there", ""},
     {destroyed_early, DIES, "cuStreamDestroy_v2: the stream has not done its work", ""},
     {untimed, DIES, "cuEventElapsedTime: an event was created without its time", ""},
     {timed_early, DIES, "cuEventElapsedTime: an event was not recorded", ""},
@@ -280,8 +301,14 @@ static const struct { void (*body)(void); int how; const char *text, *fails; } c
      "thread 0 waits at the barrier of line 16, and thread 32 waits at the barrier of line 17", ""},
     {shuffle_in_a_branch, DIES, "kernel wrong_shuffle: in block", ""},
     {shuffle_in_a_branch, DIES, "has ended", ""},
-    {half_a_warp, DIES, "kernel wrong_warp: a warp of 16 lanes shuffles", ""},
-    {reads_past_the_end, DIES, "past operand x, which has 400", ""},
+    {half_a_warp, DIES, "kernel wrong_warp: a warp of 16 lanes comes to the shuffle of line", ""},
+    {right_product, FINE, "", ""},
+    {product_without_a_lane, DIES, "kernel wrong_product: in block", ""},
+    {product_without_a_lane, DIES, "waits at the product of a warp of line", ""},
+    {fragment_askew, DIES, "a row of a fragment lies at", ""},
+    {right_copy, FINE, "", ""},
+    {copy_not_waited_for, DIES, "kernel wrong_copy: thread", ""},
+    {reads_past_the_end, DIES, "past operand x, which has 512", ""},
     {writes_an_input, DIES, "kernel right_kernel has changed its operand y, which it only reads", ""},
     {shared_past_the_end, DIES, "which belongs to none of its operands and shared arrays", ""},
     {much_static_shared, DIES, "kernel wrong_shared_size has more than 49152 bytes of shared memory", ""},
@@ -300,7 +327,7 @@ static const struct { void (*body)(void); int how; const char *text, *fails; } c
     {unregisters_twice, DIES, "is not where registered memory begins, or was unregistered before", ""},
     {unregisters_early, DIES, "cuMemHostUnregister: 4096 bytes are unregistered while a stream copies there", ""},
     {leaves_registered, DIES, "exit: 1 not given back, as 4096 bytes of registered memory", ""},
-    {leaks_memory, DIES, "exit: 1 not given back, as 1000 bytes of device memory", ""},
+    {leaks_memory, DIES, "exit: 1 not given back, as 1100 bytes of device memory", ""},
     {leaks_stream, DIES, "exit: 1 not given back, as a stream", ""},
     {leaks_event, DIES, "exit: 1 not given back, as an event", ""},
     {second_copy_fails, FINE, "first 700 then 700", "copy 2"},

@@ -55,9 +55,14 @@ void launch_over(Launch *l, CudaKernel kernel, int64_t n, int64_t each, const vo
 void launch_sum_of_squares(Launch *l, const void *x, int64_t n, double *partial, Array out);
 int64_t cuda_sum_partial_bytes(int64_t n);
 
-// Of matrices that are operands of the launch already: by a library, or by plait's own kernel.
+// Of matrices that are operands of the launch already: by a library, or by plait's own kernels, with tensor cores where
+// these take them; or by the plain one, with which libraries are compared.
 void launch_product(Launch *l, const ProductArguments *arguments);
 void launch_own_product(Launch *l, const ProductArguments *arguments);
+void launch_plain_product(Launch *l, const ProductArguments *arguments);
+// Whether tensor cores make a product of these: both bf16, or both fp16, whose rows (a_row, b_column: elements between
+// them) or depths lie side by side, and everything begins at addresses that 16 divides.
+int product_fits_tiles(Array a, int64_t a_row, int64_t a_depth, Array b, int64_t b_column, int64_t b_depth);
 // A call of ATTENTION, or of its gradient, by plait's own kernels.
 void launch_own_attention(Launch *l);
 void launch_own_attention_grad(Launch *l);

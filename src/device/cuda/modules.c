@@ -6,7 +6,10 @@
 #include <stdio.h>
 #include <string.h>
 
-static const struct { const char *file, *name; enum { EACH_DTYPE, EACH_SUM, ONE_F64 } dtypes; } kernels[] = {
+static const struct {
+  const char *file, *name;
+  enum { EACH_DTYPE, EACH_SUM, ONE_F64, EACH_NARROW } dtypes;
+} kernels[] = {
 #define CUDA_KERNEL(file, name, dtypes) {#file, #name, dtypes},
 #include "device/cuda/kernel_names.def"
 #undef CUDA_KERNEL
@@ -49,6 +52,7 @@ static int find_functions(CudaInstance *c, const char *file, CudaModule module, 
   for (int k = 0; k < CUDA_KERNELS; k++)
     for (int dtype = 0; dtype < CUDA_DTYPES && !strcmp(kernels[k].file, file); dtype++) {
       char name[KERNEL_NAME];
+      if (kernels[k].dtypes == EACH_NARROW && dtype != DTYPE_BF16 && dtype != DTYPE_F16) continue;
       name_of(k, (Dtype)dtype, name);
       CudaResult result = c->driver->cuModuleGetFunction(&c->function[k][dtype], module, name);
       if (result) return failed(c, result, "does not find the kernel", name, error);

@@ -87,6 +87,16 @@ void launch_combine_grad(Launch *l) {
   launch_kernel(l, CUDA_KERNEL_combine_grad, a.tokens * a.experts, block_threads(a.width), &a);
 }
 
+// By tensor cores where these take them. Each expert's last tile of rows may be a part of one.
+static void launch_products_of_experts(Launch *l, const ExpertProductArguments *a) {
+  const int by_tiles = product_fits_tiles(a->a, a->a_row, a->a_depth, a->b, a->b_column, a->b_depth);
+  const int64_t edge = by_tiles ? MMA_TILE : TILE, across = divide_up(a->columns, edge);
+  const int64_t down = a->by_rows ? divide_up(a->rows_there, edge) + a->experts : a->experts * divide_up(a->rows, edge);
+  l->dtype = by_tiles ? (Dtype)a->a.dtype : l->dtype;
+  launch_kernel(l, by_tiles ? CUDA_KERNEL_grouped_tiles : CUDA_KERNEL_grouped, down * across,
+                by_tiles ? MMA_THREADS : BLOCK_THREADS, a);
+}
+
 void launch_grouped(Launch *l) {
   const Operand *rows = launch_input(l, 0), *w = launch_input(l, 1);
   const int nt = ((const GroupedAttr *)l->call->attr)->kind == MATMUL_NT;
@@ -100,9 +110,7 @@ void launch_grouped(Launch *l) {
   a.a = launch_array(l, "rows", rows, CUDA_READS);
   a.b = launch_array(l, "w", w, CUDA_READS);
   a.out = launch_array(l, "out", launch_output(l, 0), CUDA_WRITES);
-  // each expert's last tile may be a part of one
-  int64_t tiles = divide_up(a.rows_there, TILE) + a.experts;
-  launch_kernel(l, CUDA_KERNEL_grouped, tiles * divide_up(a.columns, TILE), BLOCK_THREADS, &a);
+  launch_products_of_experts(l, &a);
 }
 
 void launch_grouped_weight(Launch *l) {
@@ -117,8 +125,7 @@ void launch_grouped_weight(Launch *l) {
   if (call_adds(call, ((const GroupedAttr *)call->attr)->accumulate))
     a.added = launch_array(l, "added", launch_input(l, 3), CUDA_READS);
   a.out = launch_array(l, "dw", dw, CUDA_WRITES);
-  launch_kernel(l, CUDA_KERNEL_grouped, a.experts * divide_up(a.rows, TILE) * divide_up(a.columns, TILE), BLOCK_THREADS,
-                &a);
+  launch_products_of_experts(l, &a);
 }
 
 // Rows of several ranks -----------------------------------------------------------------------------------------------

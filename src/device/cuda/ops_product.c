@@ -13,8 +13,29 @@ void launch_product(Launch *l, const ProductArguments *a) {
   } else if (!products_launch(l, a)) launch_own_product(l, a);
 }
 
-void launch_own_product(Launch *l, const ProductArguments *a) {
+static int is_aligned(Array x, int64_t step) { return (uintptr_t)x.data % 16 == 0 && step % 8 == 0; }
+
+int product_fits_tiles(Array a, int64_t a_row, int64_t a_depth, Array b, int64_t b_column, int64_t b_depth) {
+  const int a_turned = a_depth != 1, b_turned = b_depth != 1;
+  return (a.dtype == DTYPE_BF16 || a.dtype == DTYPE_F16) && a.dtype == b.dtype &&
+         (a_turned ? a_row == 1 && b_turned : 1) && (b_turned ? b_column == 1 : 1) &&
+         is_aligned(a, a_turned ? a_depth : a_row) && is_aligned(b, b_turned ? b_depth : b_column);
+}
+
+void launch_plain_product(Launch *l, const ProductArguments *a) {
   launch_kernel(l, CUDA_KERNEL_product, divide_up(a->rows, TILE) * divide_up(a->columns, TILE), BLOCK_THREADS, a);
+}
+
+void launch_own_product(Launch *l, const ProductArguments *a) {
+  const Dtype dtype = l->dtype;
+  if (!product_fits_tiles(a->a, a->a_row, a->a_depth, a->b, a->b_column, a->b_depth)) {
+    launch_plain_product(l, a);
+    return;
+  }
+  l->dtype = (Dtype)a->a.dtype; // that of the product, which may be a part of an op in another
+  launch_kernel(l, CUDA_KERNEL_product_tiles, divide_up(a->rows, MMA_TILE) * divide_up(a->columns, MMA_TILE),
+                MMA_THREADS, a);
+  l->dtype = dtype;
 }
 
 // Sizes and strides, as product_of of op/matmul.c.

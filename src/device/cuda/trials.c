@@ -78,7 +78,8 @@ static void draw(const Trial *t, Array x, int64_t n, uint64_t seed, int magnitud
   launch_kernel(&l, CUDA_KERNEL_trial_fill, trial_blocks(n), BLOCK_THREADS, &a);
 }
 
-// By plait's kernel; to what the output holds it adds where `adds`.
+// By plait's plain kernel, in which each thread multiplies in fp32: a reference that does not share the library's way
+// through tensor cores. To what the output holds it adds where `adds`.
 static void expect(const Trial *t, Array out, int adds) {
   const ProductKey *k = t->key;
   Launch l = launch_of(t);
@@ -92,7 +93,7 @@ static void expect(const Trial *t, Array out, int adds) {
   if (adds) product_name_array(&l, "added", a.added, k->rows * k->columns, CUDA_READS);
   if (k->bias) product_name_array(&l, "bias", a.bias, k->columns, CUDA_READS);
   product_name_array(&l, "out", out, k->rows * k->columns, CUDA_WRITES);
-  launch_own_product(&l, &a);
+  launch_plain_product(&l, &a);
 }
 
 static void run_elementwise(const Trial *t, CudaKernel kernel, Dtype dtype, const ElementwiseArguments *a) {

@@ -12,6 +12,8 @@
 
 enum { BLOCK_THREADS = 256, WARP = 32, ATTENTION_THREADS = 128, ATTENTION_WIDTH = 256, MOST_TERMS = 8, SLICE_RANK = 8 };
 enum { TILE = 64, TILE_DEPTH = 16 }; // of a product: a block makes TILE × TILE elements
+// The same by tensor cores: four warps, each of a quarter; operands of MMA_STAGES tiles lie in shared memory.
+enum { MMA_TILE = 128, MMA_DEPTH = 32, MMA_THREADS = 128, MMA_STAGES = 3 };
 
 // A tensor whose dtype the kernel learns when it runs; data NULL: absent.
 typedef struct Array { void *data; int64_t dtype; } Array;

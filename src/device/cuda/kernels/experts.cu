@@ -1,5 +1,5 @@
-// Rows of tokens that go to some experts only, and products of each expert's rows: correct, and not fast.
-#include "device/cuda/kernels/kernel.h"
+// Rows of tokens that go to some experts only, and plain products of each expert's rows.
+#include "device/cuda/kernels/expert_tiles.h"
 
 KERNEL_MARK(experts)
 

@@ -18,7 +18,13 @@
 // Arguments that a number chooses take registers.
 #define KERNEL_MANY_(name, Arguments)                                                                                  \
   extern "C" __global__ void __launch_bounds__(BLOCK_THREADS, 3) name(const Arguments a)
+// Tiles of products by tensor cores have few threads, of which each has many sums.
+#define KERNEL_TILES_(name, Arguments)                                                                                 \
+  extern "C" __global__ void __launch_bounds__(MMA_THREADS, 2) name(const Arguments a)
 #define INLINE static __device__ __forceinline__
+#define UNROLL _Pragma("unroll")
+#define UNROLL_8 _Pragma("unroll 8")
+#define UNROLL_1 _Pragma("unroll 1")
 #define THREAD ((int)threadIdx.x)
 #define THREADS ((int)blockDim.x)
 #define BLOCK ((int64_t)blockIdx.x)
@@ -33,6 +39,28 @@ INLINE uint32_t bits_of(float x) { return __float_as_uint(x); }
 INLINE float float_of(uint32_t bits) { return __uint_as_float(bits); }
 INLINE float widen_f16(uint16_t h) { return __half2float(__ushort_as_half(h)); }
 INLINE uint16_t narrow_f16(float x) { return __half_as_ushort(__float2half_rn(x)); }
+#define WARP_MMA_(c, a, b, dtypes)                                                                                     \
+  asm volatile("mma.sync.aligned.m16n8k16.row.col.f32." dtypes ".f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "   \
+               "{%0, %1, %2, %3};"                                                                                     \
+               : "+f"((c)[0]), "+f"((c)[1]), "+f"((c)[2]), "+f"((c)[3])                                                \
+               : "r"((a)[0]), "r"((a)[1]), "r"((a)[2]), "r"((a)[3]), "r"((b)[0]), "r"((b)[1]))
+#define WARP_MMA_BF16(c, a, b) WARP_MMA_(c, a, b, "bf16.bf16")
+#define WARP_MMA_F16(c, a, b) WARP_MMA_(c, a, b, "f16.f16")
+#define WARP_LOAD_(x, row, how)                                                                                        \
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4" how ".shared.b16 {%0, %1, %2, %3}, [%4];"                               \
+               : "=r"((x)[0]), "=r"((x)[1]), "=r"((x)[2]), "=r"((x)[3])                                                \
+               : "r"((uint32_t)__cvta_generic_to_shared(row))                                                          \
+               : "memory")
+#define WARP_LOAD(x, row) WARP_LOAD_(x, row, "")
+#define WARP_LOAD_TURNED(x, row) WARP_LOAD_(x, row, ".trans")
+INLINE void copy_later(uint16_t *to, const uint16_t *from, int bytes) {
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"((uint32_t)__cvta_generic_to_shared(to)),
+               "l"(__cvta_generic_to_global(from)), "r"(bytes)
+               : "memory");
+}
+#define COPY_LATER(to, from, bytes) copy_later(to, from, bytes)
+#define COPIES_END() asm volatile("cp.async.commit_group;" ::: "memory")
+#define COPIES_WAIT(newest) asm volatile("cp.async.wait_group %0;" ::"n"(newest) : "memory")
 #else
 #include "base/half.h"
 #define KERNEL_(name, Arguments)                                                                                       \
@@ -43,12 +71,21 @@ INLINE uint16_t narrow_f16(float x) { return __half_as_ushort(__float2half_rn(x)
   const size_t name##_bytes = sizeof(Arguments);                                                                       \
   static void name##_thread(const Arguments a)
 #define KERNEL_MANY_(name, Arguments) KERNEL_(name, Arguments)
+#define KERNEL_TILES_(name, Arguments) KERNEL_(name, Arguments)
 #define INLINE static inline __attribute__((unused))
+#define UNROLL
+#define UNROLL_8
+#define UNROLL_1
 typedef struct EmulatedHere { int thread, threads; int64_t block, blocks; } EmulatedHere;
 extern EmulatedHere emulated_here; // who runs
 void emulated_barrier(int line);
 int emulated_barrier_or(int flag, int line);
 double emulated_shuffle(double value, int mask, int line);
+void emulated_mma(float c[4], const uint32_t a[4], const uint32_t b[2], float (*widen)(uint16_t), int line);
+void emulated_load(uint32_t x[4], const uint16_t *row, int turned, int line);
+void emulated_copy(uint16_t *to, const uint16_t *from, int bytes, int line);
+void emulated_copies_end(void);
+void emulated_copies_wait(int newest);
 void *emulated_shared(const void *site, size_t bytes); // this block's, full of NaN at first
 #define THREAD emulated_here.thread
 #define THREADS emulated_here.threads
@@ -58,6 +95,13 @@ void *emulated_shared(const void *site, size_t bytes); // this block's, full of 
 #define BARRIER_OR(flag) emulated_barrier_or(flag, __LINE__)
 #define SHUFFLE_FLOAT(value, mask) (float)emulated_shuffle(value, mask, __LINE__)
 #define SHUFFLE_DOUBLE(value, mask) emulated_shuffle(value, mask, __LINE__)
+#define WARP_MMA_BF16(c, a, b) emulated_mma(c, a, b, widen_bf16, __LINE__)
+#define WARP_MMA_F16(c, a, b) emulated_mma(c, a, b, widen_f16, __LINE__)
+#define WARP_LOAD(x, row) emulated_load(x, row, 0, __LINE__)
+#define WARP_LOAD_TURNED(x, row) emulated_load(x, row, 1, __LINE__)
+#define COPY_LATER(to, from, bytes) emulated_copy(to, from, bytes, __LINE__)
+#define COPIES_END() emulated_copies_end()
+#define COPIES_WAIT(newest) emulated_copies_wait(newest)
 #define SHARED(type, name, count)                                                                                      \
   static const char name##_site = 0;                                                                                   \
   type *const name = (type *)emulated_shared(&name##_site, sizeof(type) * (count))
@@ -77,6 +121,19 @@ INLINE uint16_t narrow_f16(float x) { return half_from_float(x); }
 #endif
 
 #define KERNEL(name, Arguments) KERNEL_(name, Arguments)
+#define KERNEL_TILES(name, Arguments) KERNEL_TILES_(name, Arguments)
+
+// Tensor cores, by a whole warp as for a shuffle. Elements are 16 bits wide, two neighbours of the depth in a word, the
+// first in its low half.
+// WARP_MMA_BF16(c, a, b), WARP_MMA_F16: c += a b, of 16 x 16 by 16 x 8 with sums in fp32 (mma.m16n8k16 of the PTX ISA).
+// With g = lane / 4 and t = lane % 4 a lane has, of a: rows g, g + 8, g, g + 8 at depth 2 t, 2 t, 2 t + 8, 2 t + 8; of
+// b: column g at depth 2 t and 2 t + 8; of c: columns 2 t and 2 t + 1 of row g, and of row g + 8.
+// WARP_LOAD(x, row): word i is of the i-th of four matrices of 8 x 8 in shared memory, row g, columns 2 t and 2 t + 1.
+// Lane l says where row l % 8 of matrix l / 8 lies, in 16 bytes that are aligned so. _TURNED: rows and columns of each
+// matrix change places.
+// COPY_LATER(to, from, bytes): 16 bytes to shared memory, of which those after the first `bytes` become 0; they are
+//   there when this thread has come to COPIES_WAIT. COPIES_END makes a group of those since the last one, and
+//   COPIES_WAIT(n) waits for all groups but the newest n.
 
 // One kernel that does a piece of work, and one that does many (MANY_OF in arguments.h): each has as many blocks as by
 // itself. The body, which follows, has `block` and `blocks` in the place of BLOCK and BLOCKS.

@@ -1,5 +1,5 @@
-// Products with sums of one dtype. A block of BLOCK_THREADS makes a tile of TILE × TILE, a thread PART × PART of it;
-// tiles of the operands lie in shared memory. A sum runs over rising k.
+// Products with sums of one dtype, without tensor cores (tiles.h has those). A block of BLOCK_THREADS makes a tile of
+// TILE × TILE, a thread PART × PART of it; tiles of the operands lie in shared memory. A sum runs over rising k.
 enum { NAME(PART) = 4, NAME(SIDE) = TILE / NAME(PART), NAME(PITCH) = TILE + 1 };
 
 // One operand's tile: elements (i, k) from `first` row on, 0 outside of it. Neighbouring threads read neighbours.
