@@ -9,6 +9,8 @@ struct MaskCopy {
   int64_t *rows; // where their number is wanted; NULL: nothing is on its way
 };
 
+enum { NOT_COUNTED = -1 };
+
 // A mask of a part of the experts lets fewer rows through than each token has choices.
 static int has_all_experts(const Graph *g, const Tensor *mask) {
   return tensor_local(g, mask)[2] == mask->shape.size[2];
@@ -23,13 +25,16 @@ static void bind_bounds(Binding *b) {
     const int64_t experts = t->shape.size[2];
     b->mask_most[b->mask[t->mask] - 1] = t->choices < experts ? t->choices : experts;
   }
+}
+
+// Those of the experts that an exchange brings rows to.
+static void find_late(Binding *b) {
+  const Graph *g = b->program->graph;
   for (int i = 0; i < g->node.count; i++) {
     const Node *n = &g->node.data[i];
-    for (int k = 0; k < n->ninput + n->noutput && op_def(n->op)->comm == COMM_ALL_TO_ALL_V; k++) {
-      int t = k < n->ninput ? n->input[k] : n->output[k - n->ninput];
-      if (t >= 0 && tensor_is_compact(graph_tensor(g, t)))
-        b->mask_most[b->mask[graph_tensor(g, t)->mask] - 1] = 0;
-    }
+    if (!node_calls(n, COMM_ALL_TO_ALL_V)) continue;
+    const int home = ((const ExchangeAttr *)(const void *)n->attr)->parts.home;
+    b->mask_counted_late[b->mask[n->input[home ? 1 : 2]] - 1] = 1;
   }
 }
 
@@ -43,12 +48,14 @@ void mask_rows_bind(Binding *b) {
     if (tensor_is_compact(&g->tensor.data[i]) && !b->mask[g->tensor.data[i].mask])
       b->mask[g->tensor.data[i].mask] = ++count;
   b->mask_rows = arena_array(&b->arena, int64_t, s->steps * count * s->microbatches + 1);
+  b->mask_counted_late = arena_array(&b->arena, uint8_t, count + 1);
+  find_late(b);
   if (b->program->device->space[0].is_host) return;
   b->mask_copy = arena_array(&b->arena, MaskCopy, count + 1);
   b->mask_most = arena_array(&b->arena, int64_t, count + 1);
   if (b->program->device->bounds_rows) bind_bounds(b);
   for (int i = 0; i < g->tensor.count; i++)
-    if (b->mask[i] && !b->mask_most[b->mask[i] - 1])
+    if (b->mask[i] && !b->mask_most[b->mask[i] - 1] && !b->mask_counted_late[b->mask[i] - 1])
       b->mask_copy[b->mask[i] - 1].byte = arena_array(&b->arena, uint8_t, tensor_local_elements(g, &g->tensor.data[i]));
 }
 
@@ -94,6 +101,10 @@ int mask_rows_count(Binding *b, const Bound *bound, Error *error) {
     int mask = b->mask[bound->node->output[k]] - 1;
     if (mask < 0) continue;
     int64_t *rows = rows_in(b, mask, (int)b->parameters.microbatch);
+    if (b->mask_counted_late[mask]) {
+      *rows = NOT_COUNTED;
+      continue;
+    }
     if (!b->mask_copy) {
       code = count_now(b, &bound->output[k], rows, error);
       continue;
@@ -112,10 +123,19 @@ int mask_rows_count(Binding *b, const Bound *bound, Error *error) {
   return code;
 }
 
+int mask_rows_known(const Binding *b, int mask) {
+  return *rows_in(b, mask, (int)b->parameters.microbatch) != NOT_COUNTED;
+}
+
+void mask_rows_note(Binding *b, int mask, int64_t rows) {
+  note(rows_in(b, mask, (int)b->parameters.microbatch), rows);
+}
+
 int mask_rows(Binding *b, int mask, int microbatch, int64_t *rows, Error *error) {
   const int64_t *at = rows_in(b, mask, microbatch);
   MaskCopy *copy = b->mask_copy ? &b->mask_copy[mask] : NULL;
   int code = copy && copy->rows == at ? finish(copy, error) : PLAIT_OK;
+  CHECK(*at != NOT_COUNTED, "rows of a mask are wanted before they have been exchanged");
   *rows = *at;
   return code;
 }
