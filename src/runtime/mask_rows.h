@@ -5,8 +5,9 @@
 // of the kernels, and the copy is waited for when the number is asked for: kernels that do not need it are put into the
 // queue meanwhile. A device whose kernels count rows themselves (Device.bounds_rows) gets operands of the most rows
 // that a mask may let through, and nobody waits for it. Those of a mask that a rank has only a part of the experts of
-// are counted all the same: there the most is far more than there are. Rows that other ranks send are counted by the
-// exchange that brings them (exchanged_rows.h), and so are those that it sends.
+// are counted all the same: there the most is far more than there are. Where rows are exchanged, the first exchange
+// counts those that it sends and those that it receives (exchanged_rows.h): there are at most as many rows to send
+// until then, and nobody asks for the others.
 #pragma once
 #include "runtime/bind.h"
 
