@@ -6,7 +6,7 @@
 #pragma once
 #include "runtime/bind.h"
 
-// When an exchange of rows is bound, over so many ranks.
+// When an exchange of rows is bound; ranks: of its group.
 int exchanged_rows_bind(Binding *binding, Bound *b, int64_t ranks, Error *error);
 // Before its operands get their rows: counts these, and notes how many each mask lets through (mask_rows.h). Its
 // operands and scratch have their addresses. Nothing for any other instruction.
