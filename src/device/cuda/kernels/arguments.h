@@ -273,6 +273,15 @@ typedef struct PartArguments {
   int64_t home;
 } PartArguments;
 
+// part: of the mask of a rank's experts, which has the tokens of all ranks. mask (tokens, experts): of a rank's tokens.
+// counts (2, ranks): as COUNT_ROWS.
+typedef struct RowCountArguments {
+  PartArguments part;
+  const uint8_t *mask;
+  double *counts;
+  int64_t tokens, experts, ranks;
+} RowCountArguments;
+
 // mask, kept (b, positions, experts), counts (b, places, experts): choices of each run of positions, at its place. With
 // counts, of all ranks, `kept` continues where the runs before have come to; without, from 0 on.
 typedef struct CapacityArguments {
