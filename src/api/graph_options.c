@@ -3,6 +3,7 @@
 #include "op/optimizer.h"
 #include "schedule/schedule.h"
 #include "api/graph_compile.h"
+#include "base/fault.h"
 #include "base/nearest.h"
 #include <math.h>
 #include <stdlib.h>
@@ -205,7 +206,7 @@ int api_graph_device(const PlaitTrainingOptions *options, const Device **device,
   if (!options->backend) by = "PLAIT_BACKEND";
   for (int kind = 0; kind < DEVICE_KINDS; kind++)
     if (!strcmp(wish, device_kind_name((DeviceKind)kind))) {
-      *device = device_describe((DeviceKind)kind);
+      *device = FAULT(graphs_stay_on_the_cpu, device_describe((DeviceKind)kind), device_cpu());
       return device_ready(*device, &all, error) ? error_prefix(error, "%s is %s", by, wish) : PLAIT_OK;
     }
   return error_set(error, PLAIT_BAD_INPUT, "%s is \"%.80s\"; allowed: cuda, cpu", by, wish);

@@ -33,7 +33,7 @@ static int names(const char *variable, Op op) {
 // PLAIT_CUDA_HOST=none: nothing runs on the host, and what would fails.
 static int takes_nothing(void) {
   const char *wish = getenv("PLAIT_CUDA_HOST");
-  return wish && !strcmp(wish, "none");
+  return wish && FAULT(nothing_on_the_host_is_no_wish, !strcmp(wish, "none"), 0);
 }
 
 int fallback_takes(Op op) { return names("PLAIT_CUDA_HOST", op); }
