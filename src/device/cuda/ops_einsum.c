@@ -4,7 +4,7 @@
 
 enum { LETTERS = 26, OUTPUT = 2 };
 // Matrices of one einsum that are products of their own: below, launching them would take longer than multiplying.
-enum { MOST_PRODUCTS = 1024, LEAST_OF_MANY = 1 << 23 };
+enum { MOST_PRODUCTS = 1024, LEAST_OF_MANY = 1 << 22 };
 // Sums so long, of elements so few, are made by a block each.
 enum { LEAST_LONG = 64, MOST_LONG = 1 << 16, LEAST_SIDE = 16 };
 
