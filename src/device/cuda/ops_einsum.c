@@ -14,8 +14,8 @@ static int find(const EinsumAttr *a, int operand, int letter) {
   return -1;
 }
 
-// A letter as one more loop inside those that there are. It becomes one with the last of them where all operands go on
-// as they did.
+// A letter as one more loop inside those that there are. It becomes one with the last of them where the steps of
+// all operands continue its steps.
 static void add_loop(EinsumLoops *l, int64_t size, const int64_t step[3]) {
   const int64_t last = l->count - 1;
   int joins = l->count > 0;
@@ -62,8 +62,8 @@ static void find_loops(const KernelCall *call, EinsumArguments *e) {
 
 static int64_t step_of(const EinsumLoops *l, int operand) { return l->count ? l->step[operand][0] : 1; }
 
-// One matrix of them; swapped: its transpose, of which b has the rows. 0: dims are no matrices, or the output's rows
-// are not one after the other.
+// One matrix of them; swapped: its transpose, of which b has the rows. 0: dims cannot be read as those of matrices, or
+// the output's rows do not lie one after the other.
 static int product_of(const EinsumArguments *e, int swapped, ProductArguments *p) {
   const int x = swapped, y = !swapped;
   const EinsumLoops *rows = &e->part[swapped ? EINSUM_COLUMNS : EINSUM_ROWS],
@@ -75,7 +75,7 @@ static int product_of(const EinsumArguments *e, int swapped, ProductArguments *p
   return step_of(columns, OUTPUT) == 1 && step_of(rows, OUTPUT) == columns->all;
 }
 
-// The operand's part that begins at an element; of the output, of so many elements.
+// The operand's part that begins at an element; n: its elements, 0: all that follow.
 static Array array_at(Launch *l, const char *name, const Operand *x, int64_t at, int64_t n, unsigned mode) {
   const int64_t size = (int64_t)dtype_size(x->dtype);
   char *from = x->data ? (char *)x->data + at * size : NULL;
@@ -92,7 +92,7 @@ static int64_t loops_at(const EinsumLoops *l, int operand, int64_t index) {
   return at;
 }
 
-// 0: they are no products, or too small ones, and nothing was put into the queue.
+// 0: they are not products, or too small ones, and nothing was put into the queue.
 static int launch_products(Launch *l, const EinsumArguments *e) {
   const KernelCall *call = l->call;
   const EinsumLoops *both = &e->part[EINSUM_BOTH];

@@ -33,7 +33,7 @@ KERNEL(NAME(softmax_grad), SoftmaxArguments) {
   EACH_COLUMN dx[i] = NARROW(X(x, i) * (X(dy, i) - FAULT(kernel_softmax_gradient_of_its_own, dot, 0)));
 }
 
-// A label that is no class counts nothing.
+// A label outside of the classes (-1) counts nothing.
 KERNEL(NAME(cross_entropy), CrossEntropyArguments) {
   SHARED(REAL, scratch, WARP);
   const ELEMENT *x = (const ELEMENT *)a.logits + BLOCK * a.width;
