@@ -168,7 +168,7 @@ if(CMOCKA_FOUND)
     set_property(SOURCE tests/comm/stranger.c APPEND PROPERTY COMPILE_DEFINITIONS PLAIT_UCX=1)
     set_property(SOURCE tests/comm/stranger.c APPEND PROPERTY INCLUDE_DIRECTORIES ${UCX_INCLUDE_DIRS})
   endif()
-  foreach(name test_cuda test_emulator test_cuda_kernels test_state_code) # they load it
+  foreach(name test_cuda test_emulator test_cuda_kernels test_state_code test_graph_cuda) # they load it
     add_dependencies(${name} emulated_cuda)
   endforeach()
   foreach(name test_cuda_products test_cuda_attention test_cublaslt_double test_cudnn_double)
@@ -210,6 +210,9 @@ if(CMOCKA_FOUND)
   set(script ${CMAKE_SOURCE_DIR}/tests/net/parity_real.sh)
   plait_test(mirror_processes ${script} ${script} TIER 2 TARGETS plait test_parity_matrix
     ENVIRONMENT ${own_tmp} PLAIT_SPACE=mirror "PARITY_ONLY=dp 2 cp 2 tp 1 pp 2 micro 2")
+  # Graphs of one's own by the kernels of the emulated CUDA device, of which none may run on the host.
+  plait_test(cuda_graph_ops ${CMAKE_SOURCE_DIR}/tests/api/test_graph_ops.c test_graph_ops TIER 2 TARGETS test_graph_ops emulated_cuda
+    ENVIRONMENT ${own_tmp} PLAIT_BACKEND=cuda PLAIT_CUDA_HOST=none PLAIT_CUDA_DRIVER=${CMAKE_BINARY_DIR}/libemulated_cuda.so)
   include(cmake/process-tests.cmake)
 endif()
 

@@ -39,7 +39,7 @@ static void check_function(const OpCase *c, const char *where) {
 }
 
 static int multiplies(Op op) {
-  return has_function(op) || op == OP_MATMUL || op == OP_LOGITS || op == OP_LINEAR_CROSS_ENTROPY ||
+  return has_function(op) || op == OP_MATMUL || op == OP_EINSUM || op == OP_LOGITS || op == OP_LINEAR_CROSS_ENTROPY ||
          op == OP_CROSS_ENTROPY_STATISTICS || op == OP_CROSS_ENTROPY_APPLY || op == OP_CROSS_ENTROPY_WEIGHT;
 }
 

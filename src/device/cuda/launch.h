@@ -83,6 +83,8 @@ size_t cuda_mask_third_workspace(const Operand *input, const Operand *output, co
 size_t cuda_router_z_workspace(const Operand *input, const Operand *output, const void *attr, int threads);
 size_t cuda_router_balance_workspace(const Operand *input, const Operand *output, const void *attr, int threads);
 size_t cuda_reorder_workspace(const Operand *input, const Operand *output, const void *attr, int threads);
+size_t cuda_row_losses_workspace(const Operand *input, const Operand *output, const void *attr, int threads);
+size_t cuda_squared_error_workspace(const Operand *input, const Operand *output, const void *attr, int threads);
 // They end with PRODUCT_WORKSPACE.
 size_t cuda_product_workspace(const Operand *input, const Operand *output, const void *attr, int threads);
 size_t cuda_orthogonalize_workspace(const Operand *input, const Operand *output, const void *attr, int threads);

@@ -317,6 +317,55 @@ typedef struct HeadArguments {
   int64_t mode;
 } HeadArguments;
 
+// x, dx, y, dy: (rows, width).
+typedef struct SoftmaxArguments {
+  const void *x, *dy;
+  void *y;
+  int64_t width;
+} SoftmaxArguments;
+
+// logits, dlogits: (rows, width); target: labels (rows) or probabilities (rows, width); losses: (rows).
+typedef struct CrossEntropyArguments {
+  const void *logits;
+  void *dlogits;
+  double *losses;
+  Array target, seed;
+  int64_t width, labels;
+} CrossEntropyArguments;
+
+// y, dy: n elements; `each` a block, whose sum of squares goes into partial (blocks). rank: dims until the last one
+// that has padding, of elements of `width` each; size, valid: theirs.
+typedef struct SquaredErrorArguments {
+  const void *y;
+  void *dy;
+  double *partial;
+  Array target, seed;
+  int64_t n, each, width, rank;
+  int64_t size[SLICE_RANK], valid[SLICE_RANK];
+} SquaredErrorArguments;
+
+// Dims of an einsum that play one part, as loops: elements by which a, b and out move. Each operand may have a full
+// rank of dims that are only summed.
+enum { EINSUM_LOOPS = 2 * SLICE_RANK };
+typedef struct EinsumLoops {
+  int64_t count, all;
+  int64_t size[EINSUM_LOOPS], step[3][EINSUM_LOOPS];
+} EinsumLoops;
+// out = Σ a b over `sums`; b NULL: Σ a. Dims of the output: those that both operands have, those of a, and all others.
+typedef enum EinsumPart { EINSUM_BOTH, EINSUM_ROWS, EINSUM_COLUMNS, EINSUM_SUMS, EINSUM_PARTS } EinsumPart;
+typedef struct EinsumArguments {
+  Array a, b, out;
+  EinsumLoops part[EINSUM_PARTS];
+} EinsumArguments;
+
+// Rows of `bytes` in units of `unit` bytes: row t of the whole is row t / parts of part t mod parts, of which a launch
+// copies one.
+typedef struct PositionsArguments {
+  const void *from;
+  void *to;
+  int64_t bytes, unit, parts, part, joins;
+} PositionsArguments;
+
 // Arguments of up to MANY launches that became one: blocks from first[k] to first[k + 1] do the k-th. 4 KiB at most,
 // which is what a launch takes.
 enum { MANY = 16 };
