@@ -11,6 +11,7 @@
 #endif
 
 enum { BLOCK_THREADS = 256, WARP = 32, ATTENTION_THREADS = 128, ATTENTION_WIDTH = 256, MOST_TERMS = 8, SLICE_RANK = 8 };
+enum { COLUMNS_OF_A_BLOCK = 8 }; // of columns_total: 32 bytes of sums in fp32
 enum { TILE = 64, TILE_DEPTH = 16 }; // of a product: a block makes TILE × TILE elements
 
 // A tensor whose dtype the kernel learns when it runs; data NULL: absent.
@@ -55,12 +56,13 @@ typedef struct NormArguments {
   int64_t rows, width;
 } NormArguments;
 
-// dy, x, added, dx: (rows, width); added: what dx is added to, or NULL.
+// dy, x, added, dx: (rows, width); added: what dx is added to, or NULL. Of a block that has `each` rows, partial
+// (chunks, sums, width) as in ColumnsArguments.
 typedef struct NormGradArguments {
   const void *dy, *x, *added;
-  void *dx;
+  void *dx, *partial;
   Array gain, mean, rstd;
-  int64_t rows, width;
+  int64_t rows, width, each, sums;
 } NormGradArguments;
 
 // Of rows (rows, width) that are parts of such of `whole` elements. dy, x, y: (rows, width); gain, bias: (width); mean,
@@ -296,14 +298,15 @@ typedef struct RouterArguments {
 typedef enum HeadMode { HEAD_LOSS, HEAD_GRADIENT, HEAD_LOGITS } HeadMode;
 // A chunk of rows, from `first` on. logits (chunk, columns), of which map.valid are words, of the dtype of sums;
 // targets, given: of all rows, the second maximum, sum and target's logit of whole rows; stored: those of these words;
-// dlogits (chunk, width): a copy of what logits become. The latter, and losses, begin at the chunk.
+// dlogits (chunk, width): what logits become, which then stays only there, unless `keeps`. dlogits and losses begin at
+// the chunk.
 typedef struct HeadArguments {
   void *logits;
   double *losses;
   Array targets, seed, given[3], stored[3], dlogits;
   RowMap map;
   int64_t first, columns, width;
-  int64_t mode;
+  int64_t mode, keeps;
 } HeadArguments;
 
 // Arguments of up to MANY launches that became one: blocks from first[k] to first[k + 1] do the k-th. 4 KiB at most,
