@@ -71,6 +71,7 @@ void launch_own_attention_grad(Launch *l);
 #undef OP_KERNEL
 size_t cuda_reduce_workspace(const Operand *input, const Operand *output, const void *attr, int threads);
 size_t cuda_norm_grad_workspace(const Operand *input, const Operand *output, const void *attr, int threads);
+size_t cuda_embedding_grad_workspace(const Operand *input, const Operand *output, const void *attr, int threads);
 size_t cuda_sum_squares_workspace(const Operand *input, const Operand *output, const void *attr, int threads);
 size_t cuda_attention_workspace(const Operand *input, const Operand *output, const void *attr, int threads);
 size_t cuda_attention_grad_workspace(const Operand *input, const Operand *output, const void *attr, int threads);

@@ -94,13 +94,25 @@ typedef struct SumArguments {
   int64_t n, each;
 } SumArguments;
 
+// table: (rows, width), y: (tokens, width)
 typedef struct EmbeddingArguments {
-  const void *table; // (rows, width); of the gradient dy (tokens, width)
-  void *y;           // (tokens, width)
-  Array ids, out, added; // out: the gradient (rows, width), to which it adds; added: what that begins as, or NULL
+  const void *table;
+  void *y;
+  Array ids;
   RowMap map;
   int64_t tokens, rows, width;
 } EmbeddingArguments;
+
+// dy: (tokens, width); out = added, or 0, + what tokens add: (rows, width). counts: (segments, rows) of segments of
+// `each` tokens; rank: (tokens); blocks: of blocks of words; begins: (rows + 1), where a word's tokens begin in
+// token: (tokens).
+typedef struct EmbeddingGradArguments {
+  const void *dy;
+  Array ids, out, added;
+  int32_t *counts, *rank, *blocks, *begins, *token;
+  RowMap map;
+  int64_t tokens, rows, width, each, segments;
+} EmbeddingGradArguments;
 
 // As RopeAttr (op/attributes.h). x, y: (tokens, heads, width)
 typedef struct RopeArguments {

@@ -24,13 +24,6 @@ INLINE void NAME(head_sums)(const REAL *logit, int64_t words, REAL *statistics, 
   statistics[1] = BLOCK_SUM(sum, scratch);
 }
 
-// PACK elements from `at` on of a row of n.
-INLINE void NAME(give_array)(Array x, int64_t row, int64_t n, int64_t at, const NAME(Pack) *p) {
-  if (x.dtype == REAL_DTYPE) NAME(give)((REAL *)x.data + row * n, p, at, n);
-  else
-    for (int i = 0; i < NAME(PACK) && at + i < n; i++) PUT(x, row * n + at + i, p->e[i]);
-}
-
 KERNEL(NAME(head), HeadArguments) {
   SHARED(REAL, scratch, WARP);
   const int64_t row = a.first + BLOCK, target = array_integer(a.targets, row), words = a.map.valid;
@@ -59,7 +52,7 @@ KERNEL(NAME(head), HeadArguments) {
       else if (a.mode != HEAD_LOGITS) p.e[i] = (REAL_EXP(p.e[i] - statistics[0]) * inverse - (v == local)) * seed;
     }
     if (a.keeps) NAME(give)(logit, &p, at, a.columns);
-    if (a.dlogits.data) NAME(give_array)(a.dlogits, BLOCK, a.width, at, &p);
+    if (a.dlogits.data) NAME(give_array)(a.dlogits, BLOCK * a.width + at, (BLOCK + 1) * a.width, p.e);
   }
 }
 #undef ELEMENT

@@ -19,7 +19,7 @@ INLINE void NAME(give)(void *to, const NAME(Pack) *pack, int64_t at, int64_t n) 
     for (int i = 0; i < NAME(PACK) && at + i < n; i++) y[i] = pack->e[i];
 }
 
-// The same of an array of any dtype; 0 where there is none.
+// The same of an array of any dtype; 0 where there is none. To write a row of one, `end` is where the row ends in it.
 INLINE void NAME(take_array)(REAL *value, Array x, int64_t at, int64_t n) {
   const REAL *from = (const REAL *)x.data + at;
   if (x.dtype == REAL_DTYPE && x.data && at + NAME(PACK) <= n && (uintptr_t)from % 16 == 0)
@@ -29,6 +29,18 @@ INLINE void NAME(take_array)(REAL *value, Array x, int64_t at, int64_t n) {
     }
   else
     for (int i = 0; i < NAME(PACK); i++) value[i] = x.data && at + i < n ? ARRAY(x, at + i) : (REAL)0;
+}
+
+INLINE void NAME(give_array)(Array x, int64_t at, int64_t end, const REAL *value) {
+  REAL *to = (REAL *)x.data + at;
+  if (x.dtype == REAL_DTYPE && at + NAME(PACK) <= end && (uintptr_t)to % 16 == 0)
+    for (int k = 0; k < NAME(PACK) / NAME(REALS); k++) {
+      NAME(Reals) reals;
+      for (int i = 0; i < NAME(REALS); i++) reals.e[i] = value[k * NAME(REALS) + i];
+      ((NAME(Reals) *)to)[k] = reals;
+    }
+  else
+    for (int i = 0; i < NAME(PACK) && at + i < end; i++) PUT(x, at + i, value[i]);
 }
 
 #define PACKED(x, i) WIDEN(x.e[i])
