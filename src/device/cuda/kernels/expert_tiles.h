@@ -10,7 +10,7 @@ typedef struct ExpertTile { int64_t top, side, a, b, out, rows, depth; } ExpertT
 INLINE int find_rows_of_expert(const ExpertProductArguments *a, int64_t tile, int edge, ExpertTile *t) {
   int64_t first = a->begins[0], before = 0;
   int found = 0;
-  UNROLL_8 for (int64_t e = 0; e < a->experts; e++) {
+  UNROLL_BY(8) for (int64_t e = 0; e < a->experts; e++) {
     const int64_t next = a->begins[e + 1], tiles = (next - first + edge - 1) / edge;
     if (tile >= before && tile < before + tiles) {
       found = 1;
