@@ -23,7 +23,7 @@
   extern "C" __global__ void __launch_bounds__(MMA_THREADS, 2) name(const Arguments a)
 #define INLINE static __device__ __forceinline__
 #define UNROLL _Pragma("unroll")
-#define UNROLL_8 _Pragma("unroll 8")
+#define UNROLL_4 _Pragma("unroll 4")
 #define UNROLL_1 _Pragma("unroll 1")
 #define THREAD ((int)threadIdx.x)
 #define THREADS ((int)blockDim.x)
@@ -74,7 +74,7 @@ INLINE void copy_later(uint16_t *to, const uint16_t *from, int bytes) {
 #define KERNEL_TILES_(name, Arguments) KERNEL_(name, Arguments)
 #define INLINE static inline __attribute__((unused))
 #define UNROLL
-#define UNROLL_8
+#define UNROLL_4
 #define UNROLL_1
 typedef struct EmulatedHere { int thread, threads; int64_t block, blocks; } EmulatedHere;
 extern EmulatedHere emulated_here; // who runs
