@@ -15,7 +15,7 @@ grep -q '^note' "$work/output" && fail "a product by cuBLASLt's double is not us
 PLAIT_CUDA_HOST=all refuse 1 'nothing was checked: .* PLAIT_CUDA_HOST' "$PLAIT" check-device --quick --op rms_norm
 # a call that no kernel takes is not counted as checked
 expect 0 '^[1-9][0-9]* more calls? ran on the host, for no kernel takes operands like these$' "$PLAIT" check-device --quick --dtypes bf16
-refuse 1 'nothing was checked: .* einsum' "$PLAIT" check-device --quick --op einsum
+refuse 1 'nothing was checked: .* move' "$PLAIT" check-device --quick --op move
 refuse 2 '--op matmull: .* did you mean matmul' "$PLAIT" check-device --op matmull
 refuse 2 '--dtypes fp32,fp8: must be' "$PLAIT" check-device --dtypes fp32,fp8
 refuse 2 'there is no CUDA device 3' "$PLAIT" check-device --device 3

@@ -130,7 +130,7 @@ void fallback_run(CudaQueue *q, const DeviceBound *bound, const KernelCall *call
   const Fallback *f = bound->own;
   const char *op = op_name(f->op);
   int begins = call->ninput + call->noutput, count = begins + 1;
-  if (takes_nothing())
+  if (takes_nothing() && operand_elements(&call->input[0])) // a rank without rows of a batch has nothing to compute
     cuda_noted_text(q, "PLAIT_CUDA_HOST is none, and no kernel takes these operands", "finding a kernel", op);
   if (cuda_has_failed(q)) return;
   size_t bytes, workspace = workspace_of(f, call);

@@ -105,11 +105,18 @@ int kernels_check(CudaQueue *queue, const DeviceBound *bound, const KernelCall *
   return count;
 }
 
+// A rank without rows of a microbatch has outputs without elements: there is nothing to compute, here or on the host.
+static int makes_nothing(const KernelCall *call) {
+  for (int k = 0; k < call->noutput; k++)
+    if (operand_elements(&call->output[k])) return 0;
+  return call->noutput > 0;
+}
+
 void kernels_run(CudaQueue *queue, const DeviceBound *bound, const KernelCall *call) {
   const Bound *b = bound->own;
   const int waits = b->row && neighbours_wait(b->row->op);
   if (!waits) neighbours_flush(queue);
-  if (cuda_has_failed(queue)) return;
+  if (cuda_has_failed(queue) || makes_nothing(call)) return;
   if (!b->row || !queue->instance->has_kernels || !b->row->fits(call, b->dtype)) {
     neighbours_flush(queue);
     queue->host_calls += b->row != NULL;
