@@ -1,7 +1,7 @@
-# cmake -DINPUTS=a.cu,b.h -DOUTPUT=kernels_hash.h -P hash.cmake: a header with a hash of the sources of kernels.
-string(REPLACE "," ";" INPUTS "${INPUTS}")
+# cmake -DINPUTS=FILE -DOUTPUT=router_hash.h -P hash.cmake: a header with a hash of the files that FILE names, a line each.
+file(STRINGS ${INPUTS} paths)
 set(all)
-foreach(path ${INPUTS})
+foreach(path ${paths})
   file(SHA256 ${path} one)
   string(APPEND all ${one})
 endforeach()

@@ -4,10 +4,15 @@
 # a library that its programs share. CMake finds them without a list. What a test is, it says in one of its first lines:
 #   // tier 2; rooms elastic comm; threads numbers          (in a script # for //)
 # tier   1: make test (no line: 1). 2: make check. 3: make nightly. With several, as `tier 1 2`, the test is registered once for each:
-#        as test_x with PLAIT_TIER=1, which runs a sample, and as test_x.tier2 with PLAIT_TIER=2, which runs all.
+#        as test_x with PLAIT_TIER=1, which runs a sample, and as test_x.tier2 with PLAIT_TIER=2, which runs all, or with `tier 1 2 3` a
+#        larger sample.
 # rooms  of src/, besides that of its folder, in which a change can make it red
 # labels threads: it runs under TSan, too (in .ci/run if it is of tier 1). numbers: it compares numbers; when it is red it is never taken for unsteady (.ci/run)
 # tests/costs.txt has what each costs (scripts/test-costs writes it): what takes both cores is not started beside others.
+
+if(NOT PLAIT_SANITIZE) # which has it anyway
+  add_link_options(${PLAIT_LINKER_FLAG})
+endif()
 
 set(PLAIT_PATIENCE "" CACHE STRING "how many times longer than on a quiet machine tests may wait; empty: as the sanitizers need it")
 set(patience ${PLAIT_PATIENCE})
@@ -97,7 +102,7 @@ function(plait_test name source command)
     if(NOT tier EQUAL lowest)
       set(registered ${name}.tier${tier})
     endif()
-    if(NOT tier EQUAL highest)
+    if(tier EQUAL 1 AND NOT highest EQUAL 1)
       list(APPEND own_labels sampled)
     endif()
     list(JOIN arg_TARGETS " " targets)
@@ -107,7 +112,7 @@ function(plait_test name source command)
     if(PLAIT_SANITIZE MATCHES thread)
       list(APPEND arg_ENVIRONMENT TSAN_OPTIONS=halt_on_error=1 PARITY_STEPS=2)
       if(tier EQUAL 1)
-        list(APPEND arg_ENVIRONMENT PARITY_SAMPLE=4)
+        list(APPEND arg_ENVIRONMENT PARITY_SAMPLE=3)
       endif()
     endif()
     set_tests_properties(${registered} PROPERTIES TIMEOUT ${limit} SKIP_RETURN_CODE 77 LABELS "${own_labels}"
@@ -163,7 +168,7 @@ if(CMOCKA_FOUND)
     set_property(SOURCE tests/comm/stranger.c APPEND PROPERTY COMPILE_DEFINITIONS PLAIT_UCX=1)
     set_property(SOURCE tests/comm/stranger.c APPEND PROPERTY INCLUDE_DIRECTORIES ${UCX_INCLUDE_DIRS})
   endif()
-  foreach(name test_cuda test_emulator test_cuda_kernels test_state_code) # they load it
+  foreach(name test_cuda test_emulator test_cuda_kernels test_state_code test_graph_cuda) # they load it
     add_dependencies(${name} emulated_cuda)
   endforeach()
   foreach(name test_cuda_products test_cuda_attention test_cublaslt_double test_cudnn_double)
@@ -205,6 +210,9 @@ if(CMOCKA_FOUND)
   set(script ${CMAKE_SOURCE_DIR}/tests/net/parity_real.sh)
   plait_test(mirror_processes ${script} ${script} TIER 2 TARGETS plait test_parity_matrix
     ENVIRONMENT ${own_tmp} PLAIT_SPACE=mirror "PARITY_ONLY=dp 2 cp 2 tp 1 pp 2 micro 2")
+  # Graphs of one's own by the kernels of the emulated CUDA device, of which none may run on the host.
+  plait_test(cuda_graph_ops ${CMAKE_SOURCE_DIR}/tests/api/test_graph_ops.c test_graph_ops TIER 2 TARGETS test_graph_ops emulated_cuda
+    ENVIRONMENT ${own_tmp} PLAIT_BACKEND=cuda PLAIT_CUDA_HOST=none PLAIT_CUDA_DRIVER=${CMAKE_BINARY_DIR}/libemulated_cuda.so)
   include(cmake/process-tests.cmake)
 endif()
 

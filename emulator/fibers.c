@@ -11,7 +11,9 @@
 #include <ucontext.h>
 #endif
 
-enum { MOST_THREADS = 1024, WARP = 32, STACK = 64 << 10, MOST_ARRAYS = 256, GUARD = 1 << 16, MOST_SHARED = 48 << 10 };
+enum { MOST_THREADS = 1024, WARP = 32, STACK = 64 << 10, MOST_ARRAYS = 512, GUARD = 1 << 16, MOST_SHARED = 48 << 10 };
+// From one stack to the next: at a power of two all of them would lie in the same few sets of the caches.
+enum { STRIDE = STACK + 13 * 64 };
 typedef enum State { FRESH, RUNS, AT_BARRIER, AT_EXCHANGE, DONE } State;
 enum { MOST_COPIES = 64 };
 
@@ -75,28 +77,60 @@ int fibers_where(char *text, size_t size) {
   return 1;
 }
 
-static void body(void) {
-  running.kernel(running.arguments);
-  if (fiber[emulated_here.thread].copies)
-    wrong("cuLaunchKernel", "kernel %s: thread %d ends, and does not wait for its copies", running.name,
-          emulated_here.thread);
-  fiber[emulated_here.thread].state = DONE;
-  emulated_switch(&fiber[emulated_here.thread].context, &scheduler);
+// All of 0 … n - 1 once, from a place and in steps that are drawn: at + step, modulo n, where these have no common divisor.
+typedef struct Order { int64_t at, step, n; } Order;
+static Order drawn_order(int64_t n) {
+  Order order = {(int64_t)draw((uint64_t)n), 1, n};
+  for (int tries = 0; tries < 8 && n > 2; tries++) {
+    int64_t a = n, b = 1 + (int64_t)draw((uint64_t)n - 1), step = b;
+    while (b) { int64_t rest = a % b; a = b, b = rest; }
+    if (a == 1) return order.step = step, order;
+  }
+  return order;
+}
+static int64_t next_of(Order *order) {
+  int64_t at = order->at;
+  order->at += order->step;
+  if (order->at >= order->n) order->at -= order->n;
+  return at;
 }
 
-static void resume(int thread) {
-  Fiber *f = &fiber[thread];
-  if (f->state == FRESH) begin_at(&f->context, stacks + (size_t)thread * STACK, body);
-  f->state = RUNS;
-  emulated_here.thread = thread;
-  emulated_switch(&scheduler, &f->context);
+// The lanes of the warp that runs, in the order of this turn. One that waits switches to the next by itself: by way of the
+// scheduler there would be twice as many switches, and processors would expect none of them.
+static struct { int first, left; Order order; } warp;
+
+static void body(void);
+
+// The next lane of the warp that can run, else the scheduler.
+static const Context *next_lane(void) {
+  while (warp.left) {
+    int thread = warp.first + (int)next_of(&warp.order);
+    Fiber *f = &fiber[thread];
+    warp.left--;
+    if (f->state != FRESH && f->state != RUNS) continue;
+    if (f->state == FRESH) begin_at(&f->context, stacks + (size_t)thread * STRIDE, body);
+    f->state = RUNS;
+    emulated_here.thread = thread;
+    return &f->context;
+  }
+  return &scheduler;
+}
+
+static void body(void) {
+  running.kernel(running.arguments);
+  Fiber *f = &fiber[emulated_here.thread];
+  if (f->copies)
+    wrong("cuLaunchKernel", "kernel %s: thread %d ends, and does not wait for its copies", running.name,
+          emulated_here.thread);
+  f->state = DONE;
+  emulated_switch(&f->context, next_lane());
 }
 
 static void wait_in(State state, int line) {
   Fiber *f = &fiber[emulated_here.thread];
   f->state = state;
   f->line = line;
-  emulated_switch(&f->context, &scheduler);
+  emulated_switch(&f->context, next_lane());
 }
 
 void emulated_barrier(int line);
@@ -169,7 +203,7 @@ void emulated_copies_wait(int newest) {
 
 // Shared memory ------------------------------------------------------------------------------------------------------
 
-// Each array ends before a page that nobody may touch.
+// Each array ends before a page that nobody may touch. Its place in the table follows from its site: each thread asks for it.
 static struct { const void *site; size_t bytes; char *own; int64_t block; } array[MOST_ARRAYS];
 static int arrays;
 static size_t shared_bytes;
@@ -177,14 +211,14 @@ static size_t shared_bytes;
 size_t fibers_shared(void) { return shared_bytes; }
 
 void *emulated_shared(const void *site, size_t bytes) {
-  int i = 0;
-  while (i < arrays && array[i].site != site) i++;
-  if (i == MOST_ARRAYS) wrong("cuLaunchKernel", "kernel %s: the emulator has no room for more shared arrays", running.name);
-  if (i == arrays) {
+  int i = (int)((uintptr_t)site % MOST_ARRAYS);
+  while (array[i].site && array[i].site != site) i = (i + 1) % MOST_ARRAYS;
+  if (!array[i].site) {
     size_t mapped = (bytes + GUARD - 1) / GUARD * GUARD;
+    if (++arrays == MOST_ARRAYS)
+      wrong("cuLaunchKernel", "kernel %s: the emulator has no room for more shared arrays", running.name);
     char *at = mmap(NULL, mapped + GUARD, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (at == MAP_FAILED || mprotect(at, mapped, PROT_READ | PROT_WRITE)) wrong("cuLaunchKernel", "the host has no memory left");
-    arrays++;
     array[i].site = site;
     array[i].bytes = bytes;
     array[i].own = at + mapped - (bytes + 15) / 16 * 16;
@@ -233,32 +267,14 @@ static void exchange(int first, int lanes) {
   }
 }
 
-// All of 0 … n - 1 once, from a place and in steps that are drawn: at + step, modulo n, where these have no common divisor.
-typedef struct Order { int64_t at, step, n; } Order;
-static Order drawn_order(int64_t n) {
-  Order order = {(int64_t)draw((uint64_t)n), 1, n};
-  for (int tries = 0; tries < 8 && n > 2; tries++) {
-    int64_t a = n, b = 1 + (int64_t)draw((uint64_t)n - 1), step = b;
-    while (b) { int64_t rest = a % b; a = b, b = rest; }
-    if (a == 1) return order.step = step, order;
-  }
-  return order;
-}
-static int64_t next_of(Order *order) {
-  int64_t at = order->at;
-  order->at += order->step;
-  if (order->at >= order->n) order->at -= order->n;
-  return at;
-}
-
 // The lanes of a warp until they wait at a barrier, or have ended.
 static void run_warp(int first, int lanes) {
   for (;;) {
-    Order order = {(int64_t)draw((uint64_t)lanes), lanes == WARP ? 1 + 2 * (int64_t)draw(WARP / 2) : 1, lanes};
-    for (int i = 0; i < lanes; i++) {
-      int thread = first + (int)next_of(&order);
-      if (fiber[thread].state == FRESH || fiber[thread].state == RUNS) resume(thread);
-    }
+    warp.first = first;
+    warp.left = lanes;
+    warp.order = (Order){(int64_t)draw((uint64_t)lanes), lanes == WARP ? 1 + 2 * (int64_t)draw(WARP / 2) : 1, lanes};
+    const Context *lane = next_lane();
+    if (lane != &scheduler) emulated_switch(&scheduler, lane);
     int waiting = 0;
     for (int i = 0; i < lanes; i++) waiting += fiber[first + i].state == AT_EXCHANGE;
     if (!waiting) return;
@@ -302,7 +318,7 @@ static void run_block(int64_t block, int threads) {
 void fibers_run(const char *name, void (*kernel)(const void *arguments), const void *arguments, int64_t blocks,
                 int threads) {
   if (!stacks) {
-    stacks = mmap(NULL, (size_t)MOST_THREADS * STACK, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
+    stacks = mmap(NULL, (size_t)MOST_THREADS * STRIDE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
                   -1, 0);
     if (stacks == MAP_FAILED) wrong("cuLaunchKernel", "the host has no memory left");
   }

@@ -177,6 +177,8 @@ typedef struct PlaitTrainingOptions { // all zero: one rank, SGD
   double clip;           // largest global norm of the gradient; 0: none
   const struct PlaitGraphPlan *plan; // what plait_graph_plan found for this graph: it takes the place of mesh,
                                      // microbatches, schedule and zero, and of plait_graph_shard. NULL: none
+  const char *backend; // where the ranks compute: "cpu", or "cuda" for NVIDIA GPUs, which ranks of a machine take in
+                       // turn (docs/cuda.md). NULL: what PLAIT_BACKEND says in the environment, else "cpu"
 } PlaitTrainingOptions;
 
 // Compiles the graph for the mesh, allocates, initialises; the graph may be destroyed. options may be NULL. With comm

@@ -3,8 +3,10 @@
 #include "op/optimizer.h"
 #include "schedule/schedule.h"
 #include "api/graph_compile.h"
+#include "base/fault.h"
 #include "base/nearest.h"
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 enum { MOST_MICROBATCHES = 1 << 16, MOST_NAMES = 64 };
@@ -194,6 +196,20 @@ static int take_plan(ApiGraphSetup *s, Error *error) {
   o->schedule = plan->schedule;
   o->zero = plan->zero;
   return take_placements(s, plan, error);
+}
+
+int api_graph_device(const PlaitTrainingOptions *options, const Device **device, Error *error) {
+  const char *wish = options->backend ? options->backend : getenv("PLAIT_BACKEND"), *by = "backend";
+  const DeviceNumbers all = {0};
+  *device = device_cpu();
+  if (!wish || !*wish) return PLAIT_OK;
+  if (!options->backend) by = "PLAIT_BACKEND";
+  for (int kind = 0; kind < DEVICE_KINDS; kind++)
+    if (!strcmp(wish, device_kind_name((DeviceKind)kind))) {
+      *device = FAULT(graphs_stay_on_the_cpu, device_describe((DeviceKind)kind), device_cpu());
+      return device_ready(*device, &all, error) ? error_prefix(error, "%s is %s", by, wish) : PLAIT_OK;
+    }
+  return error_set(error, PLAIT_BAD_INPUT, "%s is \"%.80s\"; allowed: cuda, cpu", by, wish);
 }
 
 int api_graph_setup(const PlaitGraph *h, const PlaitTrainingOptions *options, ApiGraphMesh *at, ApiGraphSetup *s,

@@ -88,8 +88,10 @@ int plait_training_create(const PlaitGraph *h, const PlaitTrainingOptions *optio
     t->comm = setup.options.comm;
     t->seed = setup.options.seed;
     keep(t, h);
+    const Device *device;
     code = check_comm(t, &own);
-    if (!code) code = api_graph_compile(&setup, device_cpu(), 1, &t->job, &own);
+    if (!code) code = api_graph_device(&setup.options, &device, &own);
+    if (!code) code = api_graph_compile(&setup, device, 1, &t->job, &own);
     api_graph_setup_free(&setup);
   }
   if (!code) code = start(t, &own);

@@ -4,6 +4,14 @@
 // What only `fuse` makes, and sizes beyond the tiles, chunks and blocks of fast kernels: too slow for finite
 // differences.
 const Row case_large_rows[] = {
+    {"einsum matrices",
+     OP_EINSUM,
+     {"f b2 s256 d128", "f b2 p128 d128"},
+     ATTR(EinsumAttr, .rank = {3, 3, 3}, .letter = {{0, 1, 2}, {0, 3, 2}, {0, 1, 3}})},
+    {"einsum matrices of heads, transposed",
+     OP_EINSUM,
+     {"f b2 s256 g1 d128", "f b2 p128 g1 d128"},
+     ATTR(EinsumAttr, .rank = {4, 4, 4}, .letter = {{0, 1, 2, 3}, {0, 4, 2, 3}, {0, 2, 4, 1}})},
     {"matmul nt rows 4096 B apart", // in fp32; 37 rows: whole register tiles and a rest
      OP_MATMUL,
      {"f b1 s37 e1024", "f f131 e1024"},

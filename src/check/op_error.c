@@ -90,7 +90,7 @@ static void compare_sums(Comparison *of, double tolerance) {
 // Of an output of dtype `stored`, where the kernel computes in `dtype`, relative to its largest element. Rounding
 // errors of a sum of n terms grow like its square root.
 static double tolerance_of(Op op, Dtype dtype, Dtype stored, double terms) {
-  if (op == OP_REORDER_ROWS || op == OP_SPLIT_POSITIONS || op == OP_JOIN_POSITIONS) return 0;
+  if (op == OP_REORDER_ROWS || op == OP_COUNT_ROWS || op == OP_SPLIT_POSITIONS || op == OP_JOIN_POSITIONS) return 0;
   double sums = 8 + 4 * sqrt(terms);
   // one rounding of what is stored, sums in fp32, and bf16 factors of some products
   if (dtype == DTYPE_BF16)

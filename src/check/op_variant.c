@@ -65,6 +65,10 @@ static int make_sharded(OpCase *c) {
   case OP_NORM_SUM: // the mean is that of the whole row
     c->input[0].map[c->input[0].rank - 1].global += 3;
     return 1;
+  case OP_SQUARED_ERROR: // padding in the middle of memory, too
+    c->input[0].map[0].valid--;
+    c->input[0].map[c->input[0].rank - 1].valid -= c->input[0].rank > 1;
+    return 1;
   case OP_FILL:
   case OP_SUM_SQUARES:
     c->input[0].map[0].valid = c->output[0].map[0].valid =

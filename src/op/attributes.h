@@ -131,7 +131,8 @@ enum { TURN_STAYS = 0, TURN_NEXT = 1, TURN_STARTS = 2 };
 // How the ranks of a group divide tokens: `batch` parts of the samples, each in `zigzag` · `seq` parts of the
 // positions, of which those of `zigzag` are pairs of chunks (sharding/placement.h); 1: not cut so. home: rows go back
 // to the ranks of their tokens, not to those of their experts. ranks: the number of data ranks (base/shares.h) that
-// have the samples of a part; more than one where these were gathered, and 0 is read as 1. Of REORDER_ROWS.
+// have the samples of a part; more than one where these were gathered, and 0 is read as 1. Of REORDER_ROWS and
+// COUNT_ROWS.
 typedef struct RowParts { int32_t batch, zigzag, seq, home, ranks; } RowParts;
 
 // Communication, inserted by partition. `axes`: set of mesh axes (bits) that the group spans; along pp (in BEGIN and

@@ -1,5 +1,6 @@
 // Rows of experts between ranks: EXCHANGE_ROWS brings them to the ranks of their experts and back, REORDER_ROWS puts
-// those of several ranks in the order of a compact tensor. Only partition inserts them.
+// those of several ranks in the order of a compact tensor. Only partition inserts them. COUNT_ROWS says how many there
+// are; it stands in no graph, the runtime calls it before an exchange (runtime/exchanged_rows.h).
 #include "op/build.h"
 #include "op/expert_rows.h"
 #include <string.h>
@@ -68,6 +69,37 @@ const OpDef op_def_reorder_rows = {
     .shape = reorder_shape,
     .rule = reorder_rule,
     .reference = reorder_reference,
+};
+
+// masks (b, s, x) of a rank's tokens and of its experts → (2, ranks)
+static void count_shape(Graph *g, Node *node) {
+  CHECK(node->ninput == 2);
+  const int64_t size[] = {2, row_parts(node_attr(node, RowParts))};
+  graph_output(g, node, "", DTYPE_F64, shape_of(2, size, (DimName[]){DIM_NONE, DIM_NONE})); // whole numbers
+}
+
+static void count_rule(const Graph *g, const Node *node, char *text, size_t size) {
+  (void)g, (void)node;
+  snprintf(text, size, "b s x, c t y -> a r ; whole b s x c t y a r");
+}
+
+static void count_reference(const KernelCall *call) {
+  const RowParts *parts = call->attr;
+  int64_t rows[2][ROW_PARTS_MOST] = {{0}};
+  const int ranks = row_parts(parts);
+  expert_parts_count(&call->input[0], ranks, rows[0]);
+  row_parts_count(parts, &call->input[1], call->parameters, -1, rows[1]);
+  for (int side = 0; side < 2; side++)
+    for (int r = 0; r < ranks; r++) operand_store(&call->output[0], side * ranks + r, (double)rows[side][r]);
+}
+
+const OpDef op_def_count_rows = {
+    .name = "count_rows",
+    .meaning = "mask (b, s, x) of a rank's tokens, mask (b, s, x) of its experts → (2, ranks): rows of its tokens for "
+               "each rank's experts; rows of each rank's tokens for its experts",
+    .shape = count_shape,
+    .rule = count_rule,
+    .reference = count_reference,
 };
 
 int op_exchange_rows(Graph *g, const char *name, int rows, int mask, uint32_t axes, const RowParts *parts) {

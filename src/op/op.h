@@ -263,6 +263,11 @@ static inline const CommTraits *node_comm(const Node *node) { return op_comm(op_
 static inline int node_calls(const Node *node, CommKind kind) {
   return op_def(node->op)->communicates && op_def(node->op)->comm == kind;
 }
+// Whether the calls that do it move its operand k (inputs, then outputs). The masks of an exchange of rows only say how
+// many there are, which a kernel counts (runtime/exchanged_rows.h).
+static inline int node_moves_operand(const Node *node, int k) {
+  return !node_calls(node, COMM_ALL_TO_ALL_V) || k == 0 || k >= node->ninput;
+}
 // The cost of one call of an op on these operands; their data is not read. By default each input is read once and each
 // output written once (an update in place counts in both), `vector` is the elements of the largest operand, and
 // `matrix` is 0. Scalars, and absent operands, which look like them, count 0 bytes.

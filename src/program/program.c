@@ -1,5 +1,6 @@
 // Compiles a partitioned graph into one pipeline coordinate's Program.
 #include "program/program.h"
+#include "op/expert_rows.h"
 #include "program/cost.h"
 #include "program/first_writes.h"
 #include "program/memory.h"
@@ -69,6 +70,11 @@ static int64_t scratch_of(const Program *p, const Node *n, const DeviceKernel *k
   int64_t bytes = (int64_t)kernel->workspace(input, output, n->attr, threads);
   arena_free(&scratch);
   return bytes;
+}
+
+// Of an exchange of rows: where the device counts them (runtime/exchanged_rows.h).
+static int64_t counts_bytes(const Node *n) {
+  return 2 * row_parts(&((const ExchangeAttr *)(const void *)n->attr)->parts) * (int64_t)sizeof(double);
 }
 
 // Which nodes of END come after a sum over the stages: in a stream END is run in two halves. Reads and writes of a
@@ -146,8 +152,10 @@ static int make_body(Program *p, const Segment *s, const ProgramOptions *o, Body
                    ? device_kernel(o->device, n->op, node_dtype(p->graph, n), n->name, &kernel, error)
                    : PLAIT_OK;
     if (code) return code;
-    body->instruction[body->count++] =
+    body->instruction[body->count] =
         (Instruction){.node = n->id, .scratch = scratch_of(p, n, &kernel, o->threads + o->helpers)};
+    if (node_calls(n, COMM_ALL_TO_ALL_V)) body->instruction[body->count].scratch = counts_bytes(n);
+    body->count++;
   }
   return PLAIT_OK;
 }

@@ -3,6 +3,7 @@
 #include "base/fault.h"
 #include "comm/comm.h"
 #include "program/in_flight.h"
+#include "runtime/exchanged_rows.h"
 #include "runtime/host_call.h"
 #include "runtime/mask_rows.h"
 #include "runtime/pieces.h"
@@ -230,7 +231,9 @@ static int bind_node(Binding *binding, const Instruction *instruction, Bound *b,
   pieces_bind(binding, b);
   if (b->comm) reserve_collective(b);
   host_call_bind(binding, b);
-  return PLAIT_OK;
+  if (!node_calls(n, COMM_ALL_TO_ALL_V)) return PLAIT_OK;
+  b->call.workspace_size = (size_t)instruction->scratch;
+  return exchanged_rows_bind(binding, b, mesh_size(&p->mesh, node_attr(n, CommAttr)->axes), error);
 }
 
 static int bind_body(Binding *binding, const Body *body, BoundBody *b, Error *error) {

@@ -29,6 +29,7 @@ typedef struct BoundMove { int from_space, to_space; int64_t bytes; } BoundMove;
 // Of a collective of a device that is not the host: see host_call.h.
 typedef struct HostCall HostCall;
 typedef struct MaskCopy MaskCopy; // see mask_rows.h
+typedef struct ExchangedRows ExchangedRows; // see exchanged_rows.h
 
 // An instruction. Its operands have addresses only while it runs: see binding_address.
 typedef struct Bound {
@@ -47,6 +48,7 @@ typedef struct Bound {
   Rows *rows; // (ninput, then outputs) of operands; NULL: they have all rows of their memory in every microbatch
   int *compact; // (ninput, then outputs) 1 + the number of the mask of a compact operand, else 0; NULL: none is
   size_t *counts; // (3 · ranks of the group) of an exchange of rows: elements sent, received, and where these lie
+  ExchangedRows *exchanged; // how many rows it exchanges; NULL: it does not
   int newest;   // 1: in a stream, runs after the versions have moved on: its newest is the one that the update writes
   int masks;    // it makes masks, whose rows are counted when it is done
   Operand *input, *output;
@@ -96,6 +98,8 @@ struct Binding {
   int64_t *mask_rows;  // (masks, steps under way, microbatches) how many rows each lets through, on this rank
   MaskCopy *mask_copy; // (masks) NULL: the host reads the device's memory
   int64_t *mask_most;  // (masks) where rows are not counted, how many a token has at most; else 0
+  uint8_t *mask_exchanged; // (masks) whether an exchange counts their rows: see mask_rows.c
+  ExchangedRows *exchanged;  // all of them
   GroupList group;
   PlaitComm *pipe[2];         // backward and forward direction over the pp axis
   Arena arena;

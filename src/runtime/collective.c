@@ -1,7 +1,7 @@
 // Collectives of bodies: from operands as they are bound now to calls of a communicator.
 #include "runtime/collective.h"
 #include "base/fault.h"
-#include "op/expert_rows.h"
+#include "runtime/exchanged_rows.h"
 #include <string.h>
 
 // How many elements of a piece there are, when a tensor has fewer rows than its bound. Of a tensor (4, 32, 192) with 3
@@ -100,31 +100,22 @@ static int exchange_for_each_rank(const Binding *binding, Bound *b, PlaitStream 
   return code;
 }
 
-// Rows of experts: how many go to, and come from, each rank say the masks before and after.
 static int exchange_rows(const Binding *binding, Bound *b, PlaitStream *stream, PlaitEvent *done) {
-  const RowParts *parts = &((const ExchangeAttr *)(const void *)b->node->attr)->parts;
-  int ranks = plait_comm_size(b->comm), home = parts->home;
-  int64_t row = operand_extent(&b->input[0], 1, b->input[0].rank), count[2][ROW_PARTS_MOST] = {{0}};
-  CallParameters call = binding->parameters;
-  if (call.rank_begins) call.rank_begins = binding_host_begins(binding, (int)call.microbatch);
-  for (int side = 0; side < 2; side++) { // sent, received
-    Operand mask = b->input[1 + side];
-    mask.data = state_host_pointer(binding->state, mask.data);
-    if (side == !home) {
-      int first = b->rows && b->rows[1 + side].count ? b->rows[1 + side].first : 0;
-      row_parts_count(parts, &mask, &call, first, count[side]);
-    } else {
-      expert_parts_count(&mask, ranks, count[side]);
-    }
-    for (int r = 0; r < ranks; r++) b->counts[side * ranks + r] = (size_t)(count[side][r] * row);
+  const int ranks = plait_comm_size(b->comm);
+  const int64_t row = operand_extent(&b->input[0], 1, b->input[0].rank);
+  size_t *sent = b->counts, *received = b->counts + ranks, *offset = b->counts + 2 * ranks;
+  const double *rows[2];
+  exchanged_rows(binding, b, &rows[0], &rows[1]);
+  for (int r = 0; r < ranks; r++) {
+    sent[r] = (size_t)rows[0][r] * (size_t)row;
+    received[r] = (size_t)rows[1][r] * (size_t)row;
   }
-  size_t *received = b->counts + ranks, *offset = b->counts + 2 * ranks;
   for (int r = 0; r < ranks; r++) {
     offset[r] = 0;
     for (int before = FAULT(exchange_lies_reversed, 0, r + 1); before < FAULT(exchange_lies_reversed, r, ranks);)
       offset[r] += received[before++];
   }
-  return plait_all_to_all_v(b->comm, state_host_pointer(binding->state, b->input[0].data), b->counts, NULL,
+  return plait_all_to_all_v(b->comm, state_host_pointer(binding->state, b->input[0].data), sent, NULL,
                             state_host_pointer(binding->state, b->output[0].data), received, offset,
                             (PlaitDtype)b->input[0].dtype, stream, done);
 }

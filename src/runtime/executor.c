@@ -6,6 +6,7 @@
 #include "program/calls.h"
 #include "runtime/chaos.h"
 #include "runtime/collective.h"
+#include "runtime/exchanged_rows.h"
 #include "runtime/host_call.h"
 #include "runtime/fault_collective.h"
 #include "runtime/mask_rows.h"
@@ -259,7 +260,8 @@ static int point_operands(Executor *e, Bound *b, int microbatch) {
   for (int k = 0; b->rows && k < b->ninput + b->node->noutput; k++)
     if (b->rows[k].count)
       rows_set(e->program, b->rows[k], microbatch, k < b->ninput ? &b->input[k] : &b->output[k - b->ninput]);
-  return pack_operands(e, b, microbatch);
+  int code = exchanged_rows_count(&e->binding, b, e->error);
+  return code ? code : pack_operands(e, b, microbatch);
 }
 
 #ifdef PLAIT_FAULTS

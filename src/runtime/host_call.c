@@ -65,6 +65,7 @@ static void copy_in(const Binding *b, DeviceQueue *queue, const DeviceMemory *me
 // An operand that this rank has: where others own it, something else lies at its address.
 static int find_memory(const Binding *binding, const Bound *b, int k, DeviceMemory *memory) {
   const Graph *g = binding->program->graph;
+  if (FAULT(masks_come_to_the_host, !node_moves_operand(b->node, k), 0)) return 0;
   int id = k < b->ninput ? b->tensor[k] : b->node->output[k - b->ninput];
   const Operand *x = k < b->ninput ? &b->input[k] : &b->output[k - b->ninput];
   if (id < 0 || !x->data) return 0;
@@ -113,10 +114,8 @@ static int arrive_task(void *argument) {
   return PLAIT_OK;
 }
 
-// The call itself looks into operands on the host: at counts of rows, or to copy a rank's own.
-static int reads_operands(const Bound *b) {
-  return op_def(b->node->op)->comm == COMM_ALL_TO_ALL_V || (b->rows && b->gathers_rows);
-}
+// The call itself looks into operands on the host, to copy a rank's own.
+static int reads_operands(const Bound *b) { return b->rows && b->gathers_rows; }
 
 // Else it is called as it is: everything is done by now, or is waited for in the rank's thread.
 static int crosses(const Binding *b) {

@@ -9,27 +9,33 @@ struct MaskCopy {
   int64_t *rows; // where their number is wanted; NULL: nothing is on its way
 };
 
-// A mask of a part of the experts lets fewer rows through than each token has choices.
-static int has_all_experts(const Graph *g, const Tensor *mask) {
-  return tensor_local(g, mask)[2] == mask->shape.size[2];
+enum { NOT_COUNTED = -1 };
+
+// Whose rows an exchange of rows counts: of the tokens that a rank sends, of its experts that others send to; bits.
+enum { MASK_OF_TOKENS = 1, MASK_OF_EXPERTS = 2 };
+
+static void find_exchanged(Binding *b) {
+  const Graph *g = b->program->graph;
+  for (int i = 0; i < g->node.count; i++) {
+    const Node *n = &g->node.data[i];
+    if (!node_calls(n, COMM_ALL_TO_ALL_V)) continue;
+    const int home = ((const ExchangeAttr *)(const void *)n->attr)->parts.home;
+    b->mask_exchanged[b->mask[n->input[1]] - 1] |= home ? MASK_OF_EXPERTS : MASK_OF_TOKENS;
+    b->mask_exchanged[b->mask[n->input[2]] - 1] |= home ? MASK_OF_TOKENS : MASK_OF_EXPERTS;
+  }
 }
 
-// The most rows of a token, of masks whose rows need not be counted.
+// The most rows of a token, of masks whose rows need not be counted when they are written: those of all experts, of
+// which each token has as many as it has choices, and those that an exchange counts.
 static void bind_bounds(Binding *b) {
   const Graph *g = b->program->graph;
   for (int i = 0; i < g->tensor.count; i++) {
     const Tensor *t = &g->tensor.data[i];
-    if (!tensor_is_compact(t) || !has_all_experts(g, graph_tensor(g, t->mask))) continue;
-    const int64_t experts = t->shape.size[2];
-    b->mask_most[b->mask[t->mask] - 1] = t->choices < experts ? t->choices : experts;
-  }
-  for (int i = 0; i < g->node.count; i++) {
-    const Node *n = &g->node.data[i];
-    for (int k = 0; k < n->ninput + n->noutput && op_def(n->op)->comm == COMM_ALL_TO_ALL_V; k++) {
-      int t = k < n->ninput ? n->input[k] : n->output[k - n->ninput];
-      if (t >= 0 && tensor_is_compact(graph_tensor(g, t)))
-        b->mask_most[b->mask[graph_tensor(g, t)->mask] - 1] = 0;
-    }
+    if (!tensor_is_compact(t)) continue;
+    const int mask = b->mask[t->mask] - 1;
+    const int64_t here = tensor_local(g, graph_tensor(g, t->mask))[2];
+    if (here == t->shape.size[2] || b->mask_exchanged[mask] & MASK_OF_TOKENS)
+      b->mask_most[mask] = t->choices < here ? t->choices : here;
   }
 }
 
@@ -43,12 +49,14 @@ void mask_rows_bind(Binding *b) {
     if (tensor_is_compact(&g->tensor.data[i]) && !b->mask[g->tensor.data[i].mask])
       b->mask[g->tensor.data[i].mask] = ++count;
   b->mask_rows = arena_array(&b->arena, int64_t, s->steps * count * s->microbatches + 1);
+  b->mask_exchanged = arena_array(&b->arena, uint8_t, count + 1);
+  find_exchanged(b);
   if (b->program->device->space[0].is_host) return;
   b->mask_copy = arena_array(&b->arena, MaskCopy, count + 1);
   b->mask_most = arena_array(&b->arena, int64_t, count + 1);
   if (b->program->device->bounds_rows) bind_bounds(b);
   for (int i = 0; i < g->tensor.count; i++)
-    if (b->mask[i] && !b->mask_most[b->mask[i] - 1])
+    if (b->mask[i] && !b->mask_most[b->mask[i] - 1] && !(b->mask_exchanged[b->mask[i] - 1] & MASK_OF_EXPERTS))
       b->mask_copy[b->mask[i] - 1].byte = arena_array(&b->arena, uint8_t, tensor_local_elements(g, &g->tensor.data[i]));
 }
 
@@ -94,6 +102,10 @@ int mask_rows_count(Binding *b, const Bound *bound, Error *error) {
     int mask = b->mask[bound->node->output[k]] - 1;
     if (mask < 0) continue;
     int64_t *rows = rows_in(b, mask, (int)b->parameters.microbatch);
+    if (b->mask_exchanged[mask] & MASK_OF_EXPERTS) {
+      *rows = NOT_COUNTED;
+      continue;
+    }
     if (!b->mask_copy) {
       code = count_now(b, &bound->output[k], rows, error);
       continue;
@@ -112,10 +124,19 @@ int mask_rows_count(Binding *b, const Bound *bound, Error *error) {
   return code;
 }
 
+int mask_rows_known(const Binding *b, int mask) {
+  return *rows_in(b, mask, (int)b->parameters.microbatch) != NOT_COUNTED;
+}
+
+void mask_rows_note(Binding *b, int mask, int64_t rows) {
+  note(rows_in(b, mask, (int)b->parameters.microbatch), rows);
+}
+
 int mask_rows(Binding *b, int mask, int microbatch, int64_t *rows, Error *error) {
   const int64_t *at = rows_in(b, mask, microbatch);
   MaskCopy *copy = b->mask_copy ? &b->mask_copy[mask] : NULL;
   int code = copy && copy->rows == at ? finish(copy, error) : PLAIT_OK;
+  CHECK(*at != NOT_COUNTED, "rows of a mask are wanted before they have been exchanged");
   *rows = *at;
   return code;
 }

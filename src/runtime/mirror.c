@@ -88,7 +88,7 @@ static void touch_body(Touched *t, const Program *p, const Body *body) {
     if (!op_def(n->op)->communicates) continue;
     for (int k = 0; k < n->ninput + n->noutput; k++) {
       const int tensor = k < n->ninput ? n->input[k] : n->output[k - n->ninput];
-      if (tensor >= 0) touch_tensor(t, p, tensor);
+      if (tensor >= 0 && node_moves_operand(n, k)) touch_tensor(t, p, tensor);
     }
   }
 }

@@ -22,6 +22,16 @@ grep -qx now "$work/old.md" && ! grep -qx before "$work/old.md" && grep -qx afte
 printf '<!-- prints: echo now -->\n' > "$work/open.md"
 "$SOURCE/scripts/step-page" "$work/open.md" 2> /dev/null && fail "a block without an end is accepted"
 
+# a page that runs an example where none are built stays as it is, and so does every other page
+mkdir bare && printf '#!/bin/sh\necho Usage\n' > bare/plait && chmod +x bare/plait
+printf '<!-- prints: echo now -->\n<!-- end -->\n' > first.md
+printf '<!-- prints: echo 1 | by_hand_one 4 -->\nbefore\n<!-- end -->\n' > example.md
+printf '<!-- prints: plait train --help | head -3 -->\n<!-- end -->\n' > command.md # the name of an example, too
+cp first.md first.before && cp example.md example.before
+PLAIT=$work/bare/plait expect 1 '^step-page: example.md runs the example by_hand_one, which is not built here: make examples$' "$SOURCE/scripts/step-page" first.md example.md
+PLAIT=$work/bare/plait "$SOURCE/scripts/step-page" command.md && grep -qx Usage command.md || fail "plait train is taken for the example train: $(cat command.md)"
+cmp first.md first.before && cmp example.md example.before || fail "a page was written without its examples"
+
 # ---- *Code:* lists: [file.c](../path/file.c) `function`, `function`; …
 missing() {
   awk 'BEGIN { RS = "" } /^\*Code:\*/ { gsub("\n", " "); print }' "$1" | grep -oE '\[[^]]*\]\(\.\./[^)]*\)[^[]*' | while IFS= read -r item; do

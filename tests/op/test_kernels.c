@@ -1,4 +1,4 @@
-// tier 1 2; rooms device; numbers
+// tier 1 2 3; rooms device; numbers
 // Fast kernels against the reference kernels: every row of the table of cases, every SIMD level of this machine, every
 // floating-point dtype, sharded and padded operands, in place, and the same bits for any number of threads.
 #include <pthread.h>
@@ -97,23 +97,25 @@ static int check_case(CpuLevel level, const OpCase *whole, Dtype dtype, Variant 
   return entry != NULL;
 }
 
-// Does make test leave the level to make check: is there a better one that has kernels of its own for the type?
+// Is there a better level that has kernels of its own for the type?
 static int has_better(CpuLevel level, Dtype dtype) {
   int most = dtype == DTYPE_BF16 ? CPU_AMX : CPU_AVX512, better = 0;
   for (int k = level + 1; k <= most; k++) better |= cpu_level_available((CpuLevel)k);
-  return test_tier() < 2 && better;
+  return better;
 }
 
 static void check_level(CpuLevel level, Dtype from, Dtype to) {
-  if (!cpu_level_available(level) || has_better(level, from)) skip();
+  const int tier = test_tier(), better = has_better(level, from);
+  if (!cpu_level_available(level) || (better && tier < 2)) skip(); // make test leaves it to make check
   Helper helper = {.group = team_group_create(2, 2)};
   Team *team[TEAMS] = {NULL, create_team(NULL, 3), create_team(NULL, 5), create_team(helper.group, 1)};
   assert_int_equal(pthread_create(&helper.thread, NULL, help, &helper), 0);
   int done[VARIANTS] = {0};
   const char *only = getenv("CASE"); // for debugging
   int dtypes = to - from + 1;
-  // make test has every row of small operands, and one in five of large ones.
-  int large = test_tier() < 2 ? 5 : 1, least = test_tier() < 2 ? 4 : 1;
+  // Every row of small operands; of large ones make test has one in five, and make check one in three where a better
+  // level has all.
+  int large = tier < 2 ? 5 : tier < 3 && better ? 3 : 1, least = tier < 2 ? 4 : large > 1 ? 2 : 1;
   for (int i = 0; i < op_cases_with_large(); i += i < op_cases_count() ? 1 : large)
     for (int dtype = from; dtype <= (int)to; dtype++) {
       if (only && !strstr(op_case_name(i), only)) continue;

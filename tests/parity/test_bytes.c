@@ -1,4 +1,4 @@
-// tier 1 2; rooms comm program runtime; numbers
+// tier 1 2 3; rooms comm program runtime; numbers
 // What the plan says that each rank sends and receives over each axis goes over the wire, to the byte, where ranks are
 // processes: in the layouts of the parity matrix, of a model so small that sums take one hop, and of one with weights
 // of 64 KiB and more, whose reductions go by ranges. A sample of the matrix under ctest, all with PARITY_ALL=1.
@@ -125,7 +125,8 @@ static int hold(const MatrixLayout *layout, int model, MatrixLeg leg, int wide) 
 static void sample(int wide) {
   const char *all = getenv("PARITY_ALL"), *size = getenv("PARITY_SAMPLE");
   MatrixLayout *layout;
-  int count = matrix_layouts(&layout), wanted = count, wrong = 0, runs = 0, usual = test_tier() < 2 ? 5 : 30;
+  int count = matrix_layouts(&layout), wanted = count, wrong = 0, runs = 0, tier = test_tier();
+  const int usual = tier < 2 ? 3 : tier < 3 ? 15 : 30;
   if (!all || !strcmp(all, "0")) wanted = matrix_sample(layout, count, size ? atoi(size) : usual, matrix_seed());
   for (int i = 0; i < wanted; i++) {
     if (!matrix_mine(i)) continue;

@@ -65,11 +65,11 @@ static void run_leg(MatrixLeg leg, int few, int sample) {
   assert_int_equal(tally.wrong, 0);
 }
 
-static void fp64(void **state) { run_leg(MATRIX_FP64, 12, 40); }
-static void fp32(void **state) { run_leg(MATRIX_FP32, 4, 20); }
-static void bf16(void **state) { run_leg(MATRIX_BF16, 4, 20); }
-static void bf16_gradients(void **state) { run_leg(MATRIX_BF16_GRADIENTS, 2, 12); }
-static void fp16(void **state) { run_leg(MATRIX_FP16, 2, 12); }
+static void fp64(void **state) { run_leg(MATRIX_FP64, 12, 28); }
+static void fp32(void **state) { run_leg(MATRIX_FP32, 4, 14); }
+static void bf16(void **state) { run_leg(MATRIX_BF16, 4, 14); }
+static void bf16_gradients(void **state) { run_leg(MATRIX_BF16_GRADIENTS, 2, 8); }
+static void fp16(void **state) { run_leg(MATRIX_FP16, 2, 8); }
 
 // Poisoned memory, buffers in another order, delays: the same numbers.
 static void chaos(void **state) {
@@ -77,7 +77,7 @@ static void chaos(void **state) {
   if (whole()) return; // scripts/parity has a whole leg of it
   snprintf(seed, sizeof seed, "%llu", (unsigned long long)matrix_seed() + 1);
   setenv("PLAIT_CHAOS", seed, 1);
-  run_leg(MATRIX_FP64, 2, 12);
+  run_leg(MATRIX_FP64, 2, 8);
   unsetenv("PLAIT_CHAOS");
 }
 

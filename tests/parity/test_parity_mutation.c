@@ -188,8 +188,8 @@ static void rows(void **state) {
   try_all(&c, "exchange_rows");
 }
 
-static void fp64(void **state) { whole() ? try_leg(MATRIX_FP64, 0, 1) : try_leg(MATRIX_FP64, 8, 16); }
-static void narrow(MatrixLeg leg) { whole() ? try_leg(leg, 0, 100) : try_leg(leg, 6, 30); }
+static void fp64(void **state) { whole() ? try_leg(MATRIX_FP64, 0, 1) : try_leg(MATRIX_FP64, 6, 16); }
+static void narrow(MatrixLeg leg) { whole() ? try_leg(leg, 0, 100) : try_leg(leg, 5, 30); }
 static void fp32(void **state) { narrow(MATRIX_FP32); }
 static void bf16(void **state) { narrow(MATRIX_BF16); }
 static void bf16_gradients(void **state) { narrow(MATRIX_BF16_GRADIENTS); }

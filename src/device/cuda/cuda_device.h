@@ -108,8 +108,8 @@ int fallback_find(Op op, Dtype dtype, DeviceKernel *kernel);
 int fallback_bind(const DeviceKernel *kernel, const KernelCall *call, Arena *arena, DeviceBound *bound, Error *error);
 // Waits for what is in the queue, and then does it in the calling thread.
 void fallback_run(CudaQueue *queue, const DeviceBound *bound, const KernelCall *call);
-// PLAIT_CUDA_HOST names ops that run on the host though the device has a kernel, or is "all": PLAIT_BAD_INPUT where one
-// there, or in PLAIT_CUDA_OWN, is unknown.
+// PLAIT_CUDA_HOST names ops that run on the host though the device has a kernel, or is "all", or "none": then ops for
+// the host fail. PLAIT_BAD_INPUT where one there, or in PLAIT_CUDA_OWN, is unknown.
 int fallback_check_wish(Error *error);
 int fallback_takes_all(void);
 int fallback_takes(Op op);

@@ -30,13 +30,19 @@ static int names(const char *variable, Op op) {
   return wish && !strcmp(wish, "all");
 }
 
+// PLAIT_CUDA_HOST=none: nothing runs on the host, and what would fails.
+static int takes_nothing(void) {
+  const char *wish = getenv("PLAIT_CUDA_HOST");
+  return wish && FAULT(nothing_on_the_host_is_no_wish, !strcmp(wish, "none"), 0);
+}
+
 int fallback_takes(Op op) { return names("PLAIT_CUDA_HOST", op); }
 int own_takes(Op op) { return names("PLAIT_CUDA_OWN", op); }
 
 static int check_list(const char *variable, Error *error) {
   const char *wish = getenv(variable);
   char list[1024], *rest = list, *name;
-  if (!wish || !strcmp(wish, "all")) return PLAIT_OK;
+  if (!wish || !strcmp(wish, "all") || (!strcmp(wish, "none") && !strcmp(variable, "PLAIT_CUDA_HOST"))) return PLAIT_OK;
   snprintf(list, sizeof list, "%s", wish);
   while ((name = strsep(&rest, ","))) {
     int known = !*name;
@@ -124,6 +130,8 @@ void fallback_run(CudaQueue *q, const DeviceBound *bound, const KernelCall *call
   const Fallback *f = bound->own;
   const char *op = op_name(f->op);
   int begins = call->ninput + call->noutput, count = begins + 1;
+  if (takes_nothing())
+    cuda_noted_text(q, "PLAIT_CUDA_HOST is none, and no kernel takes these operands", "finding a kernel", op);
   if (cuda_has_failed(q)) return;
   size_t bytes, workspace = workspace_of(f, call);
   if (workspace < f->workspace_bytes) workspace = f->workspace_bytes;

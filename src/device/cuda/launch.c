@@ -144,6 +144,8 @@ int block_threads(int64_t n) {
   return n >= BLOCK_THREADS ? BLOCK_THREADS : n <= WARP ? WARP : (int)divide_up(n, WARP) * WARP;
 }
 
+int pack_threads(int64_t n, Dtype dtype) { return block_threads(divide_up(n * (int64_t)dtype_size(dtype), 16)); }
+
 RowMap launch_map(const IndexMap *map) {
   RowMap m = {.valid = map->valid, .runs = map->runs};
   for (int r = 0; r < 2; r++) {

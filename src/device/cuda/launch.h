@@ -39,6 +39,8 @@ static inline Dtype sum_dtype(Dtype dtype) { return dtype == DTYPE_F64 ? DTYPE_F
 static inline int64_t divide_up(int64_t n, int64_t by) { return (n + by - 1) / by; }
 // Threads of a block that has n elements to share.
 int block_threads(int64_t n);
+// The same, where each takes 16 bytes at a time.
+int pack_threads(int64_t n, Dtype dtype);
 RowMap launch_map(const IndexMap *map);
 // Of a call that draws a mask by the stream of a node, for samples of this map.
 MaskArguments launch_mask(const Launch *l, double probability, uint64_t stream, const IndexMap *samples);
@@ -74,6 +76,7 @@ void launch_own_attention_grad(Launch *l);
 #undef OP_KERNEL
 size_t cuda_reduce_workspace(const Operand *input, const Operand *output, const void *attr, int threads);
 size_t cuda_norm_grad_workspace(const Operand *input, const Operand *output, const void *attr, int threads);
+size_t cuda_embedding_grad_workspace(const Operand *input, const Operand *output, const void *attr, int threads);
 size_t cuda_sum_squares_workspace(const Operand *input, const Operand *output, const void *attr, int threads);
 size_t cuda_attention_workspace(const Operand *input, const Operand *output, const void *attr, int threads);
 size_t cuda_attention_grad_workspace(const Operand *input, const Operand *output, const void *attr, int threads);
@@ -83,6 +86,8 @@ size_t cuda_mask_third_workspace(const Operand *input, const Operand *output, co
 size_t cuda_router_z_workspace(const Operand *input, const Operand *output, const void *attr, int threads);
 size_t cuda_router_balance_workspace(const Operand *input, const Operand *output, const void *attr, int threads);
 size_t cuda_reorder_workspace(const Operand *input, const Operand *output, const void *attr, int threads);
+size_t cuda_row_losses_workspace(const Operand *input, const Operand *output, const void *attr, int threads);
+size_t cuda_squared_error_workspace(const Operand *input, const Operand *output, const void *attr, int threads);
 // They end with PRODUCT_WORKSPACE.
 size_t cuda_product_workspace(const Operand *input, const Operand *output, const void *attr, int threads);
 size_t cuda_orthogonalize_workspace(const Operand *input, const Operand *output, const void *attr, int threads);

@@ -39,7 +39,7 @@ static int load_module(const CudaInstance *c, const KernelImage *image, CudaModu
   char name[KERNEL_NAME];
   CudaResult result = c->driver->cuModuleLoadData(module, code);
   if (result) return failed(c, result, "does not take the kernels of", image->file, error);
-  snprintf(name, sizeof name, "kernels_%s_%s", image->file, kernels_hash);
+  snprintf(name, sizeof name, "kernels_%s_%s", image->file, image->hash);
   result = c->driver->cuModuleGetFunction(&mark, *module, name);
   if (FAULT(other_kernels_are_taken, result, CUDA_OK) == CUDA_NOT_FOUND)
     return error_set(error, PLAIT_INFEASIBLE,

@@ -23,15 +23,15 @@ FITS(ManyElementwiseArguments);
 FITS(ManySumArguments);
 #undef FITS
 
-// Launches that become one. operand: first those that are written.
+// Launches that become one. Each names as many operands, in the same places; one after the other they are in operand.
 typedef struct Group {
   CudaKernel many, one;
   Dtype dtype;
   const char *op;
-  int threads, count, operands, writes;
+  int threads, count, operands, places;
   size_t bytes; // of the arguments of one
   CudaOperand operand[GROUP_OPERANDS];
-  int written[GROUP_OPERANDS]; // which operands are
+  CudaOperand hull[LAUNCH_OPERANDS]; // of each place: from the first byte of its operands to the last
   _Alignas(16) char arguments[MOST_BYTES];
 } Group;
 
@@ -42,17 +42,20 @@ static int overlap(const CudaOperand *x, const CudaOperand *y) {
   return x->at < y->at + y->bytes && y->at < x->at + x->bytes;
 }
 
+// Parameters lie one after the other, so that most hulls are apart.
+static int overlaps_place(const CudaOperand *x, const Group *g, int place) {
+  if (!overlap(x, &g->hull[place])) return 0;
+  for (int k = place; k < g->operands; k += g->places)
+    if (overlap(x, &g->operand[k])) return 1;
+  return 0;
+}
+
 // Whether the launch reads or writes what the group writes, or writes what the group reads.
 static int needs_order(const Launch *l, const Group *g) {
-  for (int i = 0; i < l->operands; i++) {
-    const CudaOperand *x = &l->operand[i];
-    if (x->mode & CUDA_WRITES) {
-      for (int k = 0; k < g->operands; k++)
-        if (overlap(x, &g->operand[k])) return 1;
-    } else
-      for (int k = 0; k < g->writes; k++)
-        if (overlap(x, &g->operand[g->written[k]])) return 1;
-  }
+  for (int i = 0; i < l->operands; i++)
+    for (int place = 0; place < g->places; place++)
+      if ((l->operand[i].mode | g->hull[place].mode) & CUDA_WRITES && overlaps_place(&l->operand[i], g, place))
+        return 1;
   return 0;
 }
 
@@ -82,16 +85,25 @@ static Group *group_for(CudaNeighbours *n, const Launch *l, int kernel, int64_t 
     Group *g = &n->group[i];
     const int needs = FAULT(neighbours_forget_their_order, needs_order(l, g), 0);
     if (!needs && g->one == kernels[kernel].one && g->dtype == l->dtype && g->threads == threads && g->count < MANY &&
-        g->operands + l->operands <= GROUP_OPERANDS && first_of(g)[g->count] + blocks <= INT32_MAX)
+        g->places == l->operands && g->operands + l->operands <= GROUP_OPERANDS &&
+        first_of(g)[g->count] + blocks <= INT32_MAX)
       return g;
     if (needs) return NULL;
   }
   return NULL;
 }
 
+static void widen(CudaOperand *hull, const CudaOperand *by) {
+  const CudaPointer end = hull->at + hull->bytes, other = by->at + by->bytes;
+  if (by->at < hull->at) hull->at = by->at;
+  hull->bytes = (end > other ? end : other) - hull->at;
+  hull->mode |= by->mode;
+}
+
 static void join(Group *g, const Launch *l, int64_t blocks, const void *arguments) {
   for (int i = 0; i < l->operands; i++) {
-    if (l->operand[i].mode & CUDA_WRITES) g->written[g->writes++] = g->operands;
+    if (g->count) widen(&g->hull[i], &l->operand[i]);
+    else g->hull[i] = l->operand[i];
     g->operand[g->operands++] = l->operand[i];
   }
   memcpy(g->arguments + FIRST_BYTES + (size_t)g->count * g->bytes, arguments, g->bytes);
@@ -115,7 +127,8 @@ int neighbours_take(Launch *l, CudaKernel kernel, int64_t blocks, int threads, c
     g->dtype = l->dtype;
     g->op = l->op;
     g->threads = threads;
-    g->count = g->operands = g->writes = 0;
+    g->count = g->operands = 0;
+    g->places = l->operands;
     g->bytes = kernels[k].bytes;
     first_of(g)[0] = 0;
   }

@@ -139,24 +139,31 @@ int fits_reorder_rows(const KernelCall *call, Dtype dtype) {
   return call->input[0].dtype == dtype && call->input[1].dtype == DTYPE_U8 && has_tokens(&call->input[1]);
 }
 
-void launch_reorder_rows(Launch *l) {
+// Of a mask of several ranks' tokens, which the next launch reads.
+static PartArguments read_parts(Launch *l, const Operand *mask) {
   const RowParts *parts = l->call->attr;
-  const Operand *rows = launch_input(l, 0), *mask = launch_input(l, 1);
   const CallParameters *p = l->call->parameters;
   const RowSamples samples = row_samples(parts, mask, NULL, 0);
   const int uneven = parts->batch > 1 && p && p->rank_begins;
-  ExpertArguments found = find_rows(l, mask);
-  PartArguments a = {.tokens = found.tokens, .positions = mask->size[1], .experts = found.experts,
-                     .width = operand_extent(rows, 1, rows->rank), .each = uneven ? 0 : samples.each,
-                     .first = index_map(&mask->map[0], 0), .batch = parts->batch, .zigzag = parts->zigzag,
-                     .seq = parts->seq, .ranks = samples.ranks, .home = parts->home};
-  const int64_t bytes = a.tokens * a.experts * 4;
-  char *there = (char *)l->call->workspace + workspace_of(mask);
+  PartArguments a = {.tokens = operand_extent(mask, 0, 2), .positions = mask->size[1], .experts = mask->size[2],
+                     .each = uneven ? 0 : samples.each, .first = index_map(&mask->map[0], 0), .batch = parts->batch,
+                     .zigzag = parts->zigzag, .seq = parts->seq, .ranks = samples.ranks, .home = parts->home};
   a.mask = launch_operand(l, "mask", mask, CUDA_READS);
-  a.there = launch_bytes(l, "there", there, bytes, CUDA_WRITES);
   if (uneven)
     a.rank_begins = launch_bytes(l, "rank begins", (void *)(uintptr_t)p->rank_begins, (p->data_ranks + 1) * 8,
                                  CUDA_READS);
+  return a;
+}
+
+void launch_reorder_rows(Launch *l) {
+  const RowParts *parts = l->call->attr;
+  const Operand *rows = launch_input(l, 0), *mask = launch_input(l, 1);
+  ExpertArguments found = find_rows(l, mask);
+  PartArguments a = read_parts(l, mask);
+  const int64_t bytes = a.tokens * a.experts * 4;
+  char *there = (char *)l->call->workspace + workspace_of(mask);
+  a.width = operand_extent(rows, 1, rows->rank);
+  a.there = launch_bytes(l, "there", there, bytes, CUDA_WRITES);
   launch_kernel(l, CUDA_KERNEL_part_index, row_parts(parts), BLOCK_THREADS, &a);
   read_index(l, &found);
   a.mask = NULL;
@@ -166,4 +173,17 @@ void launch_reorder_rows(Launch *l) {
   a.x = launch_operand(l, "rows", rows, CUDA_READS);
   a.y = launch_operand(l, "out", launch_output(l, 0), CUDA_WRITES);
   launch_kernel(l, CUDA_KERNEL_reorder_rows, a.tokens * a.experts, block_threads(a.width), &a);
+}
+
+int fits_count_rows(const KernelCall *call, Dtype dtype) {
+  return call->input[0].dtype == DTYPE_U8 && call->input[1].dtype == DTYPE_U8 && call->output[0].dtype == DTYPE_F64;
+}
+
+void launch_count_rows(Launch *l) {
+  const Operand *mask = launch_input(l, 0), *counts = launch_output(l, 0);
+  RowCountArguments a = {.tokens = operand_extent(mask, 0, 2), .experts = mask->size[2], .ranks = counts->size[1]};
+  a.mask = launch_operand(l, "mask of tokens", mask, CUDA_READS);
+  a.part = read_parts(l, launch_input(l, 1));
+  a.counts = launch_operand(l, "counts", counts, CUDA_WRITES);
+  launch_kernel(l, CUDA_KERNEL_count_rows, 2 * a.ranks, BLOCK_THREADS, &a);
 }

@@ -113,7 +113,9 @@ static void use_logits(Head *h) {
   static const char *const stored[] = {"new maximum", "new sum", "new target"};
   HeadArguments a = h->a;
   const KernelCall *call = h->l->call;
-  logits_of(h, CUDA_READS | CUDA_WRITES);
+  const int elsewhere = a.mode == HEAD_GRADIENT && (reads_output(h) || (h->narrow && !h->dlogits));
+  a.keeps = a.mode != HEAD_LOSS && !elsewhere;
+  logits_of(h, CUDA_READS | (a.keeps ? CUDA_WRITES : 0u));
   launch_array(h->l, "targets", &call->input[2], CUDA_READS);
   if (a.seed.data) launch_array(h->l, "seed", &call->input[3], CUDA_READS);
   for (int k = 0; k < 3; k++) {
@@ -125,7 +127,7 @@ static void use_logits(Head *h) {
   a.dlogits = h->dlogits ? rows_from(h, h->dlogits, h->words, "dlogits", CUDA_WRITES) : narrow_of(h, CUDA_WRITES);
   a.width = h->dlogits ? h->words : h->columns;
   a.first = h->first;
-  launch_kernel(h->l, CUDA_KERNEL_head, h->count, block_threads(h->columns), &a);
+  launch_kernel(h->l, CUDA_KERNEL_head, h->count, pack_threads(h->columns, sum_dtype(h->l->dtype)), &a);
 }
 
 // dx = dlogits w; zeros multiply the rows of w that are none.

@@ -8,35 +8,92 @@ void launch_embedding(Launch *l) {
   a.table = launch_operand(l, "table", table, CUDA_READS);
   a.ids = launch_array(l, "ids", ids, CUDA_READS);
   a.y = launch_operand(l, "y", launch_output(l, 0), CUDA_WRITES);
-  launch_kernel(l, CUDA_KERNEL_embedding, a.tokens, block_threads(a.width), &a);
+  launch_kernel(l, CUDA_KERNEL_embedding, a.tokens, pack_threads(a.width, l->dtype), &a);
 }
 
-// First what the table's gradient begins as, then what tokens add to it.
+// Gradient of a table: tokens are put into the order of their words first, in the workspace.
+enum { MOST_SEGMENTS = 64, LEAST_SEGMENT = 64 };
+
+// Parts of the workspace, one after the other.
+typedef struct WordOrder { int64_t each, segments, blocks, counts, rank, sums, begins, token, bytes; } WordOrder;
+
+static int64_t placed(WordOrder *o, int64_t count) {
+  const int64_t at = o->bytes;
+  o->bytes += divide_up(count * (int64_t)sizeof(int32_t), 256) * 256;
+  return at;
+}
+
+static WordOrder order_of(int64_t tokens, int64_t rows) {
+  WordOrder o = {.each = divide_up(tokens, MOST_SEGMENTS), .blocks = divide_up(rows, BLOCK_THREADS)};
+  if (o.each < LEAST_SEGMENT) o.each = LEAST_SEGMENT;
+  o.segments = divide_up(tokens, o.each);
+  o.counts = placed(&o, o.segments * rows);
+  o.rank = placed(&o, tokens);
+  o.sums = placed(&o, o.blocks);
+  o.begins = placed(&o, rows + 1);
+  o.token = placed(&o, tokens);
+  return o;
+}
+
+size_t cuda_embedding_grad_workspace(const Operand *input, const Operand *output, const void *attr, int threads) {
+  return (size_t)order_of(operand_elements(&input[0]), output[0].size[0]).bytes;
+}
+
+static int32_t *part(Launch *l, const char *name, int64_t at, int64_t count, unsigned mode) {
+  return launch_bytes(l, name, (char *)l->call->workspace + at, count * (int64_t)sizeof(int32_t), mode);
+}
+
+static void clear(const Launch *l, int64_t at, int64_t count) {
+  const CudaPointer to = (CudaPointer)(uintptr_t)l->call->workspace + (CudaPointer)at;
+  if (!count || cuda_has_failed(l->queue)) return;
+  cuda_noted(l->queue,
+             l->queue->instance->driver->cuMemsetD8Async(to, 0, (size_t)count * sizeof(int32_t), l->queue->stream),
+             "cuMemsetD8Async", l->op);
+}
+
+// Which parts of the workspace a launch reads or writes: the others' addresses it does not have.
+typedef struct Parts { unsigned counts, rank, sums, begins, token; } Parts;
+
+static EmbeddingGradArguments name_parts(Launch *l, const WordOrder *o, Parts parts) {
+  const Operand *ids = launch_input(l, 0), *out = launch_output(l, 0);
+  EmbeddingGradArguments a = {.map = launch_map(&out->map[0]), .tokens = operand_elements(ids), .rows = out->size[0],
+                              .width = operand_extent(out, 1, out->rank), .each = o->each, .segments = o->segments};
+  if (parts.counts) a.counts = part(l, "counts", o->counts, o->segments * a.rows, parts.counts);
+  if (parts.rank) a.rank = part(l, "rank", o->rank, a.tokens, parts.rank);
+  if (parts.sums) a.blocks = part(l, "blocks", o->sums, o->blocks, parts.sums);
+  if (parts.begins) a.begins = part(l, "begins", o->begins, a.rows + 1, parts.begins);
+  if (parts.token) a.token = part(l, "order", o->token, a.tokens, parts.token);
+  return a;
+}
+
+static void order_tokens(Launch *l, const WordOrder *o) {
+  enum { READS = CUDA_READS, WRITES = CUDA_WRITES, BOTH = CUDA_READS | CUDA_WRITES };
+  const Operand *ids = launch_input(l, 0);
+  const int threads = block_threads(o->each);
+  clear(l, o->counts, o->segments * launch_output(l, 0)->size[0]);
+  EmbeddingGradArguments a = name_parts(l, o, (Parts){.counts = BOTH, .rank = WRITES});
+  a.ids = launch_array(l, "ids", ids, CUDA_READS);
+  launch_kernel(l, CUDA_KERNEL_embedding_ranks, o->segments * divide_up(o->each, threads), threads, &a);
+  a = name_parts(l, o, (Parts){.counts = BOTH, .sums = WRITES, .begins = BOTH});
+  launch_kernel(l, CUDA_KERNEL_embedding_counts, o->blocks, BLOCK_THREADS, &a);
+  a = name_parts(l, o, (Parts){.sums = READS, .begins = BOTH});
+  launch_kernel(l, CUDA_KERNEL_embedding_begins, o->blocks, BLOCK_THREADS, &a);
+  a = name_parts(l, o, (Parts){.counts = READS, .rank = READS, .begins = READS, .token = WRITES});
+  a.ids = launch_array(l, "ids", ids, CUDA_READS);
+  launch_kernel(l, CUDA_KERNEL_embedding_order, divide_up(a.tokens, BLOCK_THREADS), BLOCK_THREADS, &a);
+}
+
 void launch_embedding_grad(Launch *l) {
   const KernelCall *call = l->call;
-  const Operand *ids = launch_input(l, 0), *dy = launch_input(l, 1), *out = launch_output(l, 0);
-  const Operand *added = call_adds(call, ((const EmbeddingAttr *)call->attr)->accumulate) ? launch_input(l, 2) : NULL;
-  int64_t n = operand_elements(out), width = operand_extent(out, 1, out->rank);
-  if (!added) {
-    ElementwiseArguments zero = {.n = n * (int64_t)dtype_size(out->dtype) / 2, .valid = 0};
-    Dtype dtype = l->dtype;
-    l->dtype = DTYPE_BF16; // whose zeros are those of all dtypes
-    zero.y = launch_operand(l, "out", out, CUDA_WRITES);
-    launch_kernel(l, CUDA_KERNEL_fill, divide_up(zero.n, 8 * BLOCK_THREADS), BLOCK_THREADS, &zero);
-    l->dtype = dtype;
-  } else if (added->data != out->data) {
-    ElementwiseArguments copy = {.n = n};
-    copy.array = launch_array(l, "added", added, CUDA_READS);
-    copy.to = launch_array(l, "out", out, CUDA_WRITES);
-    launch_kernel(l, CUDA_KERNEL_cast, divide_up(n, BLOCK_THREADS), BLOCK_THREADS, &copy);
-  }
-  EmbeddingArguments a = {.map = launch_map(&out->map[0]), .tokens = operand_elements(ids), .rows = out->size[0],
-                          .width = width};
-  a.ids = launch_array(l, "ids", ids, CUDA_READS);
-  a.table = launch_operand(l, "dy", dy, CUDA_READS);
-  a.out = launch_array(l, "out", out, CUDA_READS | CUDA_WRITES);
-  int threads = block_threads(width);
-  launch_kernel(l, CUDA_KERNEL_embedding_grad, a.tokens * divide_up(width, threads), threads, &a);
+  const Operand *out = launch_output(l, 0);
+  const WordOrder o = order_of(operand_elements(launch_input(l, 0)), out->size[0]);
+  order_tokens(l, &o);
+  EmbeddingGradArguments a = name_parts(l, &o, (Parts){.begins = CUDA_READS, .token = CUDA_READS});
+  a.dy = launch_operand(l, "dy", launch_input(l, 1), CUDA_READS);
+  if (call_adds(call, ((const EmbeddingAttr *)call->attr)->accumulate))
+    a.added = launch_array(l, "added", launch_input(l, 2), CUDA_READS);
+  a.out = launch_array(l, "out", out, CUDA_WRITES);
+  launch_kernel(l, CUDA_KERNEL_embedding_grad, a.rows, pack_threads(a.width, l->dtype), &a);
 }
 
 void launch_rope(Launch *l) {

@@ -44,3 +44,35 @@ void launch_slice(Launch *l) {
   a.y = launch_operand(l, "y", y, CUDA_WRITES);
   launch_kernel(l, CUDA_KERNEL_slice, a.rows, block_threads(a.width), &a);
 }
+
+// Positions ----------------------------------------------------------------------------------------------------------
+
+enum { MOST_UNIT = 16 };
+
+// The largest unit that rows consist of, and at which both begin.
+static int64_t unit_of(int64_t bytes, const void *from, const void *to) {
+  const int64_t all = (int64_t)((uintptr_t)from | (uintptr_t)to) | bytes | MOST_UNIT;
+  return all & -all;
+}
+
+// A launch for each part.
+static void launch_positions(Launch *l, const Operand *whole, const Operand *part, int parts, int joins) {
+  PositionsArguments a = {.parts = parts, .joins = joins};
+  a.bytes = operand_extent(whole, 2, whole->rank) * (int64_t)dtype_size(whole->dtype);
+  l->dtype = DTYPE_F64; // the one kernel for all
+  for (int k = 0; k < parts; k++) {
+    const int64_t rows = operand_extent(&part[k], 0, 2);
+    a.part = joins ? FAULT(kernel_parts_are_turned, k, (k + 1) % parts) : k;
+    a.unit = unit_of(a.bytes, whole->data, part[k].data);
+    a.from = launch_operand(l, "from", joins ? &part[k] : whole, CUDA_READS);
+    a.to = launch_operand(l, "to", joins ? whole : &part[k], joins ? CUDA_READS | CUDA_WRITES : CUDA_WRITES);
+    launch_kernel(l, CUDA_KERNEL_positions, rows, block_threads(a.bytes / a.unit), &a);
+  }
+}
+
+void launch_split_positions(Launch *l) {
+  launch_positions(l, launch_input(l, 0), launch_output(l, 0), l->call->noutput, 0);
+}
+void launch_join_positions(Launch *l) {
+  launch_positions(l, launch_output(l, 0), launch_input(l, 0), l->call->ninput, 1);
+}

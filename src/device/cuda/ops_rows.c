@@ -2,11 +2,13 @@
 #include "device/cuda/launch.h"
 #include <string.h>
 
-enum { LEAST_ROWS = 32, MOST_CHUNKS = 256, SUM_EACH = 4096, MOST_SUMS = 1024 };
+enum { LEAST_ROWS = 32, MOST_CHUNKS = 512, SUM_EACH = 4096, MOST_SUMS = 1024 };
+enum { LEAST_WHOLE = 16, MOST_WHOLE = 1024 }; // the same of norm_grad_whole, whose chunks are a block each
 enum { PARTIAL_PLACES = MANY, PARTIAL_BYTES = MOST_SUMS * 8 };
 
 static int64_t width_of(const Operand *x) { return x->size[x->rank - 1]; }
 static int64_t rows_of(const Operand *x) { return operand_extent(x, 0, x->rank - 1); }
+static int64_t bytes_of(const Launch *l, int64_t elements) { return elements * (int64_t)dtype_size(l->dtype); }
 
 // Sums over rows ------------------------------------------------------------------------------------------------------
 
@@ -15,13 +17,28 @@ static int64_t rows_of_a_chunk(int64_t rows) {
   return each > LEAST_ROWS ? each : LEAST_ROWS;
 }
 
-static int64_t partial_bytes(int64_t rows, int64_t width, int sums, Dtype dtype) {
-  return divide_up(rows, rows_of_a_chunk(rows)) * width * sums * sum_bytes(dtype);
+static int64_t rows_of_a_block(int64_t rows) {
+  int64_t each = divide_up(rows, MOST_WHOLE);
+  return each > LEAST_WHOLE ? each : LEAST_WHOLE;
+}
+
+static int64_t partial_bytes(int64_t rows, int64_t each, int64_t width, int64_t sums, Dtype dtype) {
+  return divide_up(rows, each) * width * sums * sum_bytes(dtype);
 }
 
 size_t cuda_reduce_workspace(const Operand *input, const Operand *output, const void *attr, int threads) {
   int64_t width = operand_elements(output), rows = operand_extent(input, 0, input->rank - output->rank);
-  return (size_t)partial_bytes(rows, width, 1, input->dtype);
+  return (size_t)partial_bytes(rows, rows_of_a_chunk(rows), width, 1, input->dtype);
+}
+
+// out (width) = sums over chunks of partial (chunks, sums, width)
+static void launch_columns_total(Launch *l, void *partial, int64_t chunks, int64_t width, int64_t sums,
+                                 const Operand *out[2]) {
+  ColumnsArguments a = {.partial = partial, .width = width, .chunks = chunks, .sums = sums};
+  launch_bytes(l, "partial", partial, chunks * sums * width * sum_bytes(l->dtype), CUDA_READS);
+  for (int64_t k = 0; k < sums; k++) a.out[k] = launch_array(l, k ? "out2" : "out", out[k], CUDA_WRITES);
+  launch_kernel(l, CUDA_KERNEL_columns_total, divide_up(width, COLUMNS_OF_A_BLOCK),
+                block_threads(chunks * COLUMNS_OF_A_BLOCK), &a);
 }
 
 // The operands of *a are those of the first launch already.
@@ -29,15 +46,12 @@ static void launch_columns(Launch *l, const ColumnsArguments *of, const Operand 
   ColumnsArguments whole = *of, *a = &whole;
   a->each = rows_of_a_chunk(a->rows);
   a->chunks = divide_up(a->rows, a->each);
-  int64_t bytes = partial_bytes(a->rows, a->width, a->sums, l->dtype);
-  int threads = block_threads(a->width);
-  int64_t across = divide_up(a->width, threads);
+  int64_t bytes = partial_bytes(a->rows, a->each, a->width, a->sums, l->dtype);
+  int64_t across = divide_up(bytes_of(l, a->width), 16 * WARP);
   a->partial = launch_bytes(l, "partial", l->call->workspace, bytes, CUDA_WRITES);
-  launch_kernel(l, CUDA_KERNEL_columns, across * a->chunks, threads, a);
-  *a = (ColumnsArguments){.partial = a->partial, .width = a->width, .chunks = a->chunks, .sums = a->sums};
-  launch_bytes(l, "partial", a->partial, bytes, CUDA_READS);
-  for (int k = 0; k < a->sums; k++) a->out[k] = launch_array(l, k ? "out2" : "out", out[k], CUDA_WRITES);
-  launch_kernel(l, CUDA_KERNEL_columns_total, across, threads, a);
+  launch_kernel(l, CUDA_KERNEL_columns, across * a->chunks,
+                block_threads((a->rows < a->each ? a->rows : a->each) * WARP), a);
+  launch_columns_total(l, a->partial, a->chunks, a->width, a->sums, out);
 }
 
 void launch_reduce(Launch *l) {
@@ -74,13 +88,13 @@ void launch_layer_norm(Launch *l) {
   a.bias = launch_array(l, "bias", launch_input(l, 2), CUDA_READS);
   a.mean = launch_array(l, "mean", launch_output(l, 1), CUDA_WRITES);
   a.rstd = launch_array(l, "rstd", launch_output(l, 2), CUDA_WRITES);
-  launch_kernel(l, CUDA_KERNEL_layer_norm, a.rows, block_threads(a.width), &a);
+  launch_kernel(l, CUDA_KERNEL_layer_norm, a.rows, pack_threads(a.width, l->dtype), &a);
 }
 
 void launch_rms_norm(Launch *l) {
   NormArguments a = norm_of(l);
   a.rstd = launch_array(l, "rstd", launch_output(l, 1), CUDA_WRITES);
-  launch_kernel(l, CUDA_KERNEL_rms_norm, a.rows, block_threads(a.width), &a);
+  launch_kernel(l, CUDA_KERNEL_rms_norm, a.rows, pack_threads(a.width, l->dtype), &a);
 }
 
 int fits_norm_grad(const KernelCall *call, Dtype dtype) {
@@ -95,30 +109,54 @@ int fits_norm_grad_part(const KernelCall *call, Dtype dtype) {
          (call->noutput == 1 || call->output[0].dtype == dtype);
 }
 
+// Whether a block has a thread for each pack of a row.
+static int is_whole(int64_t width, Dtype dtype) { return width * (int64_t)dtype_size(dtype) <= BLOCK_THREADS * 16; }
+
 size_t cuda_norm_grad_workspace(const Operand *input, const Operand *output, const void *attr, int threads) {
-  return (size_t)partial_bytes(rows_of(&input[1]), width_of(&input[1]), 2, input[0].dtype);
+  int64_t rows = rows_of(&input[1]), width = width_of(&input[1]), least = rows_of_a_chunk(rows);
+  if (is_whole(width, input[0].dtype) && rows_of_a_block(rows) < least) least = rows_of_a_block(rows);
+  return (size_t)partial_bytes(rows, least, width, 2, input[0].dtype);
 }
 
-// mean NULL: of an RMS norm. Sums for gain and bias first: dx may lie in the memory of what it is added to only.
-static void launch_norm_grad(Launch *l, const Operand *mean, const Operand *rstd) {
+// The rest of a gradient's operands, and dx: it may lie in the memory of what it is added to only.
+static NormGradArguments norm_grad_of(Launch *l, const Operand *mean, const Operand *rstd) {
   const KernelCall *call = l->call;
-  const Operand *dy = launch_input(l, 0), *x = launch_input(l, 1), *gain = launch_input(l, 2);
-  ColumnsArguments c = {.rows = rows_of(x), .width = width_of(x), .sums = call->noutput - 1};
-  c.dy = launch_operand(l, "dy", dy, CUDA_READS);
-  c.x = launch_operand(l, "x", x, CUDA_READS);
-  if (mean) c.mean = launch_array(l, "mean", mean, CUDA_READS);
-  c.rstd = launch_array(l, "rstd", rstd, CUDA_READS);
-  launch_columns(l, &c, (const Operand *[2]){&call->output[1], call->noutput > 2 ? &call->output[2] : NULL});
-  NormGradArguments a = {.rows = c.rows, .width = c.width, .mean = c.mean, .rstd = c.rstd};
-  a.dy = launch_operand(l, "dy", dy, CUDA_READS);
+  const Operand *x = launch_input(l, 1);
+  NormGradArguments a = {.rows = rows_of(x), .width = width_of(x), .sums = call->noutput - 1};
+  a.dy = launch_operand(l, "dy", launch_input(l, 0), CUDA_READS);
   a.x = launch_operand(l, "x", x, CUDA_READS);
-  a.gain = launch_array(l, "gain", gain, CUDA_READS);
-  if (mean) launch_array(l, "mean", mean, CUDA_READS);
-  launch_array(l, "rstd", rstd, CUDA_READS);
+  a.gain = launch_array(l, "gain", launch_input(l, 2), CUDA_READS);
+  if (mean) a.mean = launch_array(l, "mean", mean, CUDA_READS);
+  a.rstd = launch_array(l, "rstd", rstd, CUDA_READS);
   if (call_adds(call, ((const NormAttr *)call->attr)->accumulate))
     a.added = launch_operand(l, "added", &call->input[call->ninput - 1], CUDA_READS);
   a.dx = launch_operand(l, "dx", launch_output(l, 0), CUDA_WRITES);
-  launch_kernel(l, CUDA_KERNEL_norm_grad, a.rows, block_threads(a.width), &a);
+  return a;
+}
+
+// mean NULL: of an RMS norm.
+static void launch_norm_grad(Launch *l, const Operand *mean, const Operand *rstd) {
+  const KernelCall *call = l->call;
+  const Operand *x = launch_input(l, 1), *out[2] = {&call->output[1], call->noutput > 2 ? &call->output[2] : NULL};
+  const int64_t rows = rows_of(x), width = width_of(x), sums = call->noutput - 1;
+  if (is_whole(width, l->dtype)) {
+    NormGradArguments a = norm_grad_of(l, mean, rstd);
+    a.each = rows_of_a_block(rows);
+    const int64_t blocks = divide_up(rows, a.each);
+    a.partial = launch_bytes(l, "partial", call->workspace, partial_bytes(rows, a.each, width, sums, l->dtype),
+                             CUDA_WRITES);
+    launch_kernel(l, CUDA_KERNEL_norm_grad_whole, blocks, pack_threads(width, l->dtype), &a);
+    launch_columns_total(l, a.partial, blocks, width, sums, out);
+    return;
+  }
+  ColumnsArguments c = {.rows = rows, .width = width, .sums = sums};
+  c.dy = launch_operand(l, "dy", launch_input(l, 0), CUDA_READS);
+  c.x = launch_operand(l, "x", x, CUDA_READS);
+  if (mean) c.mean = launch_array(l, "mean", mean, CUDA_READS);
+  c.rstd = launch_array(l, "rstd", rstd, CUDA_READS);
+  launch_columns(l, &c, out);
+  NormGradArguments a = norm_grad_of(l, mean, rstd);
+  launch_kernel(l, CUDA_KERNEL_norm_grad, rows, pack_threads(width, l->dtype), &a);
 }
 void launch_layer_norm_grad(Launch *l) { launch_norm_grad(l, launch_input(l, 3), launch_input(l, 4)); }
 void launch_rms_norm_grad(Launch *l) { launch_norm_grad(l, NULL, launch_input(l, 3)); }

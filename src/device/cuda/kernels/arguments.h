@@ -11,6 +11,7 @@
 #endif
 
 enum { BLOCK_THREADS = 256, WARP = 32, ATTENTION_THREADS = 128, ATTENTION_WIDTH = 256, MOST_TERMS = 8, SLICE_RANK = 8 };
+enum { COLUMNS_OF_A_BLOCK = 8 }; // of columns_total: 32 bytes of sums in fp32
 enum { TILE = 64, TILE_DEPTH = 16 }; // of a product: a block makes TILE × TILE elements
 // The same by tensor cores: four warps, each of a quarter; operands of MMA_STAGES tiles lie in shared memory.
 enum { MMA_TILE = 128, MMA_DEPTH = 32, MMA_THREADS = 128, MMA_STAGES = 3 };
@@ -57,12 +58,13 @@ typedef struct NormArguments {
   int64_t rows, width;
 } NormArguments;
 
-// dy, x, added, dx: (rows, width); added: what dx is added to, or NULL.
+// dy, x, added, dx: (rows, width); added: what dx is added to, or NULL. Of a block that has `each` rows, partial
+// (chunks, sums, width) as in ColumnsArguments.
 typedef struct NormGradArguments {
   const void *dy, *x, *added;
-  void *dx;
+  void *dx, *partial;
   Array gain, mean, rstd;
-  int64_t rows, width;
+  int64_t rows, width, each, sums;
 } NormGradArguments;
 
 // Of rows (rows, width) that are parts of such of `whole` elements. dy, x, y: (rows, width); gain, bias: (width); mean,
@@ -94,13 +96,25 @@ typedef struct SumArguments {
   int64_t n, each;
 } SumArguments;
 
+// table: (rows, width), y: (tokens, width)
 typedef struct EmbeddingArguments {
-  const void *table; // (rows, width); of the gradient dy (tokens, width)
-  void *y;           // (tokens, width)
-  Array ids, out, added; // out: the gradient (rows, width), to which it adds; added: what that begins as, or NULL
+  const void *table;
+  void *y;
+  Array ids;
   RowMap map;
   int64_t tokens, rows, width;
 } EmbeddingArguments;
+
+// dy: (tokens, width); out = added, or 0, + what tokens add: (rows, width). counts: (segments, rows) of segments of
+// `each` tokens; rank: (tokens); blocks: of blocks of words; begins: (rows + 1), where a word's tokens begin in
+// token: (tokens).
+typedef struct EmbeddingGradArguments {
+  const void *dy;
+  Array ids, out, added;
+  int32_t *counts, *rank, *blocks, *begins, *token;
+  RowMap map;
+  int64_t tokens, rows, width, each, segments;
+} EmbeddingGradArguments;
 
 // As RopeAttr (op/attributes.h). x, y: (tokens, heads, width)
 typedef struct RopeArguments {
@@ -273,6 +287,15 @@ typedef struct PartArguments {
   int64_t home;
 } PartArguments;
 
+// part: of the mask of a rank's experts, which has the tokens of all ranks. mask (tokens, experts): of a rank's tokens.
+// counts (2, ranks): as COUNT_ROWS.
+typedef struct RowCountArguments {
+  PartArguments part;
+  const uint8_t *mask;
+  double *counts;
+  int64_t tokens, experts, ranks;
+} RowCountArguments;
+
 // mask, kept (b, positions, experts), counts (b, places, experts): choices of each run of positions, at its place. With
 // counts, of all ranks, `kept` continues where the runs before have come to; without, from 0 on.
 typedef struct CapacityArguments {
@@ -298,15 +321,65 @@ typedef struct RouterArguments {
 typedef enum HeadMode { HEAD_LOSS, HEAD_GRADIENT, HEAD_LOGITS } HeadMode;
 // A chunk of rows, from `first` on. logits (chunk, columns), of which map.valid are words, of the dtype of sums;
 // targets, given: of all rows, the second maximum, sum and target's logit of whole rows; stored: those of these words;
-// dlogits (chunk, width): a copy of what logits become. The latter, and losses, begin at the chunk.
+// dlogits (chunk, width): what logits become, which then stays only there, unless `keeps`. dlogits and losses begin at
+// the chunk.
 typedef struct HeadArguments {
   void *logits;
   double *losses;
   Array targets, seed, given[3], stored[3], dlogits;
   RowMap map;
   int64_t first, columns, width;
-  int64_t mode;
+  int64_t mode, keeps;
 } HeadArguments;
+
+// x, dx, y, dy: (rows, width).
+typedef struct SoftmaxArguments {
+  const void *x, *dy;
+  void *y;
+  int64_t width;
+} SoftmaxArguments;
+
+// logits, dlogits: (rows, width); target: labels (rows) or probabilities (rows, width); losses: (rows).
+typedef struct CrossEntropyArguments {
+  const void *logits;
+  void *dlogits;
+  double *losses;
+  Array target, seed;
+  int64_t width, labels;
+} CrossEntropyArguments;
+
+// y, dy: n elements; `each` a block, whose sum of squares goes into partial (blocks). rank: dims until the last one
+// that has padding, of elements of `width` each; size, valid: theirs.
+typedef struct SquaredErrorArguments {
+  const void *y;
+  void *dy;
+  double *partial;
+  Array target, seed;
+  int64_t n, each, width, rank;
+  int64_t size[SLICE_RANK], valid[SLICE_RANK];
+} SquaredErrorArguments;
+
+// Dims of an einsum that play one part, as loops: elements by which a, b and out move. Each operand may have a full
+// rank of dims that are only summed.
+enum { EINSUM_LOOPS = 2 * SLICE_RANK };
+typedef struct EinsumLoops {
+  int64_t count, all;
+  int64_t size[EINSUM_LOOPS], step[3][EINSUM_LOOPS];
+} EinsumLoops;
+// out = Σ a b over `sums`; b NULL: Σ a. Dims of the output: those that both operands have, those of a, and all others.
+typedef enum EinsumPart { EINSUM_BOTH, EINSUM_ROWS, EINSUM_COLUMNS, EINSUM_SUMS, EINSUM_PARTS } EinsumPart;
+typedef struct EinsumArguments {
+  Array a, b, out;
+  EinsumLoops part[EINSUM_PARTS];
+} EinsumArguments;
+
+// Rows of `bytes` in units of `unit` bytes: row t of the whole is row t / parts of part t mod parts, of which a launch
+// copies one.
+typedef struct PositionsArguments {
+  const void *from;
+  void *to;
+  int64_t bytes, unit, parts, part, joins;
+} PositionsArguments;
 
 // Arguments of up to MANY launches that became one: blocks from first[k] to first[k + 1] do the k-th. 4 KiB at most,
 // which is what a launch takes.

@@ -2,6 +2,7 @@
 #define NAME(x) JOINED(x, SUFFIX)
 
 #define REAL float
+#define REAL_DTYPE DTYPE_F32
 #define SUFFIX f32
 #define ARRAY(x, i) array_float(x, i)
 #define PUT(x, i, value) array_put_float(x, i, value)
@@ -54,7 +55,9 @@
 #undef BLOCK_SUM
 #undef BLOCK_MAX
 
+#undef REAL_DTYPE
 #define REAL double
+#define REAL_DTYPE DTYPE_F64
 #define SUFFIX f64
 #define ARRAY(x, i) array_double(x, i)
 #define PUT(x, i, value) array_put_double(x, i, value)

@@ -1,26 +1,9 @@
 // Elementwise kernels of one dtype: a thread moves 16 bytes of each operand at a time, as far as these are aligned.
-enum { NAME(PACK) = 16 / sizeof(ELEMENT) };
-typedef struct NAME(Pack) { ALIGNED16 ELEMENT e[16 / sizeof(ELEMENT)]; } NAME(Pack);
-
-INLINE void NAME(take)(NAME(Pack) *pack, const void *from, int64_t at, int64_t n) {
-  const ELEMENT *x = (const ELEMENT *)from + at;
-  if (at + NAME(PACK) <= n && (uintptr_t)x % 16 == 0) *pack = *(const NAME(Pack) *)x;
-  else
-    for (int i = 0; i < NAME(PACK); i++) pack->e[i] = at + i < n ? x[i] : (ELEMENT)0;
-}
-
-INLINE void NAME(give)(void *to, const NAME(Pack) *pack, int64_t at, int64_t n) {
-  ELEMENT *y = (ELEMENT *)to + at;
-  const int whole = at + FAULT(kernel_pack_past_the_end, NAME(PACK), 1) <= n;
-  if (whole && (uintptr_t)y % 16 == 0) *(NAME(Pack) *)y = *pack;
-  else
-    for (int i = 0; i < NAME(PACK) && at + i < n; i++) y[i] = pack->e[i];
-}
+#include "device/cuda/kernels/pack.h"
 
 // The elements at which a thread begins to take packs.
 #define EACH_PACK(at)                                                                                                  \
   for (int64_t at = (BLOCK * THREADS + THREAD) * NAME(PACK); at < a.n; at += BLOCKS * THREADS * NAME(PACK))
-#define PACKED(x, i) WIDEN(x.e[i])
 
 // Value of a result from those of up to three inputs.
 #define ELEMENTWISE(name, inputs, value)                                                                               \

@@ -10,7 +10,7 @@ typedef struct ExpertTile { int64_t top, side, a, b, out, rows, depth; } ExpertT
 INLINE int find_rows_of_expert(const ExpertProductArguments *a, int tile, int edge, ExpertTile *t) {
   int64_t first = a->begins[0], top = 0;
   int expert = -1, before = 0;
-  UNROLL_4 for (int e = 0; e < (int)a->experts; e++) {
+  UNROLL_BY(4) for (int e = 0; e < (int)a->experts; e++) {
     const int64_t next = a->begins[e + 1];
     const int tiles = (int)((next - first + edge - 1) / edge);
     if (tile >= before && tile < before + tiles) {

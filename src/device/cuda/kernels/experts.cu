@@ -72,6 +72,22 @@ KERNEL(part_index_f64, PartArguments) {
   }
 }
 
+// How many rows go to each rank, and then how many come from each. A block a number.
+KERNEL(count_rows_f64, RowCountArguments) {
+  SHARED(double, scratch, WARP);
+  double rows = 0;
+  if (BLOCK < a.ranks) {
+    const int64_t each = a.experts / a.ranks, first = BLOCK * each;
+    for (int64_t i = THREAD; i < a.tokens * each; i += THREADS) rows += a.mask[i / each * a.experts + first + i % each];
+  } else {
+    for (int64_t t = THREAD; t < FAULT(kernel_last_token_has_no_row, a.part.tokens, a.part.tokens - 1); t += THREADS)
+      if (part_of_token(&a.part, t) == BLOCK - a.ranks)
+        for (int64_t x = 0; x < a.part.experts; x++) rows += a.part.mask[t * a.part.experts + x];
+  }
+  rows = block_sum_f64(rows, scratch);
+  if (THREAD == 0) a.counts[BLOCK] = rows;
+}
+
 #define OF_ELEMENTS "device/cuda/kernels/expert_rows.h"
 #define OF_REALS "device/cuda/kernels/experts.h"
 #include "device/cuda/kernels/each_real.h"

@@ -15,16 +15,14 @@
 #include <cuda_fp16.h>
 // Four blocks a multiprocessor leave a thread 64 registers: unasked, ptxas spills some for the sake of more blocks.
 #define KERNEL_(name, Arguments) extern "C" __global__ void __launch_bounds__(BLOCK_THREADS, 4) name(const Arguments a)
-// Arguments that a number chooses take registers.
-#define KERNEL_MANY_(name, Arguments)                                                                                  \
+// Three blocks leave it 80, for sums or for arguments that a number chooses.
+#define KERNEL_LARGE(name, Arguments)                                                                                  \
   extern "C" __global__ void __launch_bounds__(BLOCK_THREADS, 3) name(const Arguments a)
 // Tiles of products by tensor cores have few threads, of which each has many sums.
 #define KERNEL_TILES_(name, Arguments)                                                                                 \
   extern "C" __global__ void __launch_bounds__(MMA_THREADS, 2) name(const Arguments a)
 #define INLINE static __device__ __forceinline__
 #define UNROLL _Pragma("unroll")
-#define UNROLL_4 _Pragma("unroll 4")
-#define UNROLL_1 _Pragma("unroll 1")
 #define THREAD ((int)threadIdx.x)
 #define THREADS ((int)blockDim.x)
 #define BLOCK ((int64_t)blockIdx.x)
@@ -35,6 +33,8 @@
 #define SHUFFLE_DOUBLE(value, mask) __shfl_xor_sync(0xffffffffu, value, mask)
 #define SHARED(type, name, count) __shared__ type name[count]
 #define ALIGNED16 alignas(16)
+#define PRAGMA_(text) _Pragma(#text)
+#define UNROLL_BY(n) PRAGMA_(unroll n)
 INLINE uint32_t bits_of(float x) { return __float_as_uint(x); }
 INLINE float float_of(uint32_t bits) { return __uint_as_float(bits); }
 INLINE float widen_f16(uint16_t h) { return __half2float(__ushort_as_half(h)); }
@@ -70,12 +70,10 @@ INLINE void copy_later(uint16_t *to, const uint16_t *from, int bytes) {
   extern const size_t name##_bytes;                                                                                    \
   const size_t name##_bytes = sizeof(Arguments);                                                                       \
   static void name##_thread(const Arguments a)
-#define KERNEL_MANY_(name, Arguments) KERNEL_(name, Arguments)
+#define KERNEL_LARGE(name, Arguments) KERNEL_(name, Arguments)
 #define KERNEL_TILES_(name, Arguments) KERNEL_(name, Arguments)
 #define INLINE static inline __attribute__((unused))
 #define UNROLL
-#define UNROLL_4
-#define UNROLL_1
 typedef struct EmulatedHere { int thread, threads; int64_t block, blocks; } EmulatedHere;
 extern EmulatedHere emulated_here; // who runs
 void emulated_barrier(int line);
@@ -106,6 +104,7 @@ void *emulated_shared(const void *site, size_t bytes); // this block's, full of 
   static const char name##_site = 0;                                                                                   \
   type *const name = (type *)emulated_shared(&name##_site, sizeof(type) * (count))
 #define ALIGNED16 _Alignas(16)
+#define UNROLL_BY(n)
 INLINE uint32_t bits_of(float x) {
   uint32_t bits;
   memcpy(&bits, &x, sizeof bits);
@@ -140,7 +139,7 @@ INLINE uint16_t narrow_f16(float x) { return half_from_float(x); }
 #define KERNEL_OF_MANY(one, many, piece, Arguments)                                                                    \
   INLINE void piece(const Arguments a, int64_t block, int64_t blocks);                                                 \
   KERNEL(one, Arguments) { piece(a, BLOCK, BLOCKS); }                                                                  \
-  KERNEL_MANY_(many, Many##Arguments) {                                                                                \
+  KERNEL_LARGE(many, Many##Arguments) {                                                                                \
     int k = 0;                                                                                                         \
     while (a.first[k + 1] <= BLOCK) k++;                                                                               \
     piece(a.each[k], BLOCK - a.first[FAULT(kernel_pieces_begin_together, k, 0)], a.first[k + 1] - a.first[k]);         \

@@ -83,5 +83,73 @@ KERNEL(count_targets_f64, ScalarArguments) {
   if (THREAD == 0) array_put_double(a.y[0], 0, count);
 }
 
+// Tokens in the order of their words, and of their places where these are equal, in four launches: a counting sort over
+// segments of tokens. First a thread a token, whose block belongs to one segment: how many earlier tokens of its segment
+// have its word, -1 where the word is another rank's; the last of a word stores how many there are.
+INLINE int32_t row_of_token(const EmbeddingGradArguments *a, int64_t token) {
+  return token < a->tokens ? (int32_t)map_local(&a->map, array_integer(a->ids, token)) : -1;
+}
+KERNEL(embedding_ranks_f64, EmbeddingGradArguments) {
+  SHARED(int32_t, rows, BLOCK_THREADS);
+  const int64_t blocks = (a.each + THREADS - 1) / THREADS, segment = BLOCK / blocks, from = segment * a.each,
+                end = from + a.each < a.tokens ? from + a.each : a.tokens,
+                token = from + BLOCK % blocks * THREADS + THREAD;
+  const int32_t row = token < end ? row_of_token(&a, token) : -1;
+  int32_t earlier = 0, later = 0;
+  for (int64_t tile = from; tile < end; tile += THREADS) {
+    rows[THREAD] = tile + THREAD < end ? row_of_token(&a, tile + THREAD) : -1;
+    BARRIER();
+    for (int k = 0; k < THREADS; k++) {
+      const int same = rows[k] == row;
+      earlier += same && tile + k < token;
+      later += same && tile + k > token;
+    }
+    BARRIER();
+  }
+  if (token >= end) return;
+  a.rank[token] = row < 0 ? -1 : earlier;
+  if (row >= 0 && !later) a.counts[segment * a.rows + row] = earlier + 1;
+}
+
+// A thread a word: counts of segments become those of earlier segments, and of blocks of words.
+KERNEL(embedding_counts_f64, EmbeddingGradArguments) {
+  SHARED(double, scratch, WARP);
+  const int64_t word = BLOCK * THREADS + THREAD;
+  int32_t all = 0;
+  for (int64_t s = 0; s < a.segments && word < a.rows; s++) {
+    const int32_t count = a.counts[s * a.rows + word];
+    a.counts[s * a.rows + word] = all;
+    all += count;
+  }
+  if (word < a.rows) a.begins[word] = all;
+  const double sum = block_sum_f64(all, scratch);
+  if (THREAD == 0) a.blocks[BLOCK] = (int32_t)sum;
+}
+
+// A thread a word: where its tokens begin.
+KERNEL(embedding_begins_f64, EmbeddingGradArguments) {
+  SHARED(int32_t, counts, BLOCK_THREADS);
+  SHARED(double, scratch, WARP);
+  const int64_t word = BLOCK * THREADS + THREAD;
+  const int32_t mine = word < a.rows ? a.begins[word] : 0;
+  double before = 0;
+  for (int64_t b = THREAD; b < BLOCK; b += THREADS) before += a.blocks[b];
+  int32_t begin = (int32_t)block_sum_f64(before, scratch);
+  counts[THREAD] = mine;
+  BARRIER();
+  for (int t = 0; t < THREAD; t++) begin += counts[t];
+  if (word < a.rows) a.begins[word] = begin;
+  if (word == a.rows - 1) a.begins[a.rows] = begin + mine;
+}
+
+// A thread a token.
+KERNEL(embedding_order_f64, EmbeddingGradArguments) {
+  const int64_t token = BLOCK * THREADS + THREAD;
+  if (token >= a.tokens || a.rank[token] < 0) return;
+  const int32_t row = row_of_token(&a, token);
+  const int32_t earlier = a.counts[token / a.each * a.rows + row];
+  a.token[a.begins[row] + FAULT(kernel_segments_begin_together, earlier, 0) + a.rank[token]] = (int32_t)token;
+}
+
 #define OF_ELEMENTS "device/cuda/kernels/lookups.h"
 #include "device/cuda/kernels/each_real.h"

@@ -1,34 +1,37 @@
 // Embeddings and rotary positions of one dtype.
+#include "device/cuda/kernels/pack.h"
 
 // A block a token.
 KERNEL(NAME(embedding), EmbeddingArguments) {
   const int64_t row = map_local(&a.map, array_integer(a.ids, BLOCK));
-  for (int64_t i = THREAD; i < a.width; i += THREADS)
-    ((ELEMENT *)a.y)[BLOCK * a.width + i] =
-        row < 0 ? (ELEMENT)0 : ((const ELEMENT *)a.table)[FAULT(kernel_row_after_the_word, row, row + 1) * a.width + i];
+  const ELEMENT *word = (const ELEMENT *)a.table + FAULT(kernel_row_after_the_word, row, row + 1) * a.width;
+  EACH_PACK_OF_ROW(at, a.width) {
+    NAME(Pack) p;
+    if (row >= 0) NAME(take)(&p, word, at, a.width);
+    else
+      for (int i = 0; i < NAME(PACK); i++) p.e[i] = 0;
+    NAME(give)((ELEMENT *)a.y + BLOCK * a.width, &p, at, a.width);
+  }
 }
 
-// Adds to the gradient of a table, which already holds what there is to add to. A block a token and BLOCK_THREADS
-// columns: the first token of a word adds all of its rows, in rising order; blocks of later ones end. Chunks of tokens
-// in which the word is not are passed over.
-KERNEL(NAME(embedding_grad), EmbeddingArguments) {
-  SHARED(int64_t, id, BLOCK_THREADS);
-  const int64_t blocks = (a.width + THREADS - 1) / THREADS, token = BLOCK / blocks,
-                column = BLOCK % blocks * THREADS + THREAD, word = array_integer(a.ids, token);
-  const int64_t row = map_local(&a.map, word);
-  int earlier = row < 0;
-  for (int64_t i = THREAD; i < token; i += THREADS) earlier |= array_integer(a.ids, i) == word;
-  if (BARRIER_OR(FAULT(kernel_word_is_added_twice, earlier, row < 0))) return;
-  REAL sum = 0;
-  for (int64_t first = token; first < a.tokens; first += THREADS) {
-    const int64_t mine = first + THREAD < a.tokens ? array_integer(a.ids, first + THREAD) : -1;
-    id[THREAD] = mine;
-    if (!BARRIER_OR(mine == word)) continue;
-    for (int k = 0; k < THREADS && column < a.width; k++)
-      if (id[k] == word) sum += WIDEN(((const ELEMENT *)a.table)[(first + k) * a.width + column]);
-    BARRIER();
+// The gradient of a table, a block a word: the sum of its tokens' rows in rising order, and what is added.
+KERNEL(NAME(embedding_grad), EmbeddingGradArguments) {
+  const int64_t word = BLOCK;
+  const int32_t first = a.begins[word], end = a.begins[word + 1];
+  if (first == end && a.added.data == a.out.data) return;
+  EACH_PACK_OF_ROW(at, a.width) {
+    REAL sum[NAME(PACK)], added[NAME(PACK)];
+    for (int i = 0; i < NAME(PACK); i++) sum[i] = 0;
+    UNROLL_BY(4)
+    for (int32_t k = first; k < end; k++) {
+      NAME(Pack) p;
+      NAME(take)(&p, (const ELEMENT *)a.dy + a.token[k] * a.width, at, a.width);
+      for (int i = 0; i < NAME(PACK); i++) sum[i] += PACKED(p, i);
+    }
+    NAME(take_array)(added, a.added, word * a.width + at, (word + 1) * a.width);
+    for (int i = 0; i < NAME(PACK); i++) sum[i] += added[i];
+    NAME(give_array)(a.out, word * a.width + at, (word + 1) * a.width, sum);
   }
-  if (column < a.width) PUT(a.out, row * a.width + column, ARRAY(a.out, row * a.width + column) + sum);
 }
 
 // A thread a token and pair, of all heads.
@@ -45,3 +48,5 @@ KERNEL(NAME(rope), RopeArguments) {
     ((ELEMENT *)a.y)[high] = NARROW(y * c + x * s);
   }
 }
+#undef PACKED
+#undef EACH_PACK_OF_ROW

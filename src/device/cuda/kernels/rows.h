@@ -1,85 +1,184 @@
-// Norms of rows of one dtype, a block a row, as op/layer_norm.c and op/rms_norm.c define them, and sums over rows.
+// Norms of rows of one dtype, as op/layer_norm.c and op/rms_norm.c define them, and sums over rows.
+#include "device/cuda/kernels/pack.h"
 #define X(from, i) WIDEN(((const ELEMENT *)(from))[i])
-#define EACH_COLUMN for (int64_t i = THREAD; i < a.width; i += THREADS)
 
 // The row that is to be normalised: x, or x + added, which is stored first. A thread reads what it has stored itself.
 INLINE const ELEMENT *NAME(row_of)(const NormArguments *a) {
   const int64_t row = BLOCK * a->width;
-  const ELEMENT *x = (const ELEMENT *)a->x + row;
+  const ELEMENT *x = (const ELEMENT *)a->x + row, *added = (const ELEMENT *)a->added + row;
   if (!a->added) return x;
-  const ELEMENT *added = (const ELEMENT *)a->added + row;
   ELEMENT *sum = (ELEMENT *)a->sum + row;
-  for (int64_t i = THREAD; i < a->width; i += THREADS) sum[i] = NARROW(X(x, i) + X(added, i));
+  EACH_PACK_OF_ROW(at, a->width) {
+    NAME(Pack) p, q;
+    NAME(take)(&p, x, at, a->width);
+    NAME(take)(&q, added, at, a->width);
+    for (int i = 0; i < NAME(PACK); i++) p.e[i] = NARROW(PACKED(p, i) + PACKED(q, i));
+    NAME(give)(sum, &p, at, a->width);
+  }
   return sum;
 }
 
+// y = (x - mean) rstd gain + bias of a row
+INLINE void NAME(normalised)(const NormArguments *a, const ELEMENT *x, REAL mean, REAL rstd) {
+  ELEMENT *y = (ELEMENT *)a->y + BLOCK * a->width;
+  EACH_PACK_OF_ROW(at, a->width) {
+    NAME(Pack) p;
+    REAL gain[NAME(PACK)], bias[NAME(PACK)];
+    NAME(take)(&p, x, at, a->width);
+    NAME(take_array)(gain, a->gain, at, a->width);
+    NAME(take_array)(bias, a->bias, at, a->width);
+    for (int i = 0; i < NAME(PACK); i++) p.e[i] = NARROW((PACKED(p, i) - mean) * rstd * gain[i] + bias[i]);
+    NAME(give)(y, &p, at, a->width);
+  }
+}
+
+// A block a row.
 KERNEL(NAME(layer_norm), NormArguments) {
   SHARED(REAL, scratch, WARP);
   const ELEMENT *x = NAME(row_of)(&a);
-  ELEMENT *y = (ELEMENT *)a.y + BLOCK * a.width;
   REAL mean = 0, squares = 0;
-  EACH_COLUMN mean += X(x, i);
-  mean = BLOCK_SUM(mean, scratch) / (REAL)a.width;
-  EACH_COLUMN squares += (X(x, i) - mean) * (X(x, i) - mean);
-  const REAL rstd = 1 / REAL_SQRT(BLOCK_SUM(squares, scratch) / (REAL)a.width + (REAL)a.epsilon);
-  EACH_COLUMN {
-    const REAL bias = a.bias.data ? ARRAY(a.bias, i) : (REAL)0;
-    y[i] = NARROW((X(x, i) - mean) * rstd * ARRAY(a.gain, i) + bias);
+  EACH_PACK_OF_ROW(at, a.width) {
+    NAME(Pack) p;
+    NAME(take)(&p, x, at, a.width);
+    for (int i = 0; i < NAME(PACK); i++) mean += PACKED(p, i);
   }
+  mean = BLOCK_SUM(mean, scratch) / (REAL)a.width;
+  EACH_PACK_OF_ROW(at, a.width) {
+    NAME(Pack) p;
+    NAME(take)(&p, x, at, a.width);
+    for (int i = 0; i < NAME(PACK); i++) {
+      const REAL c = at + i < a.width ? PACKED(p, i) - mean : (REAL)0;
+      squares += c * c;
+    }
+  }
+  const REAL rstd = 1 / REAL_SQRT(BLOCK_SUM(squares, scratch) / (REAL)a.width + (REAL)a.epsilon);
+  NAME(normalised)(&a, x, mean, rstd);
   if (THREAD) return;
   PUT(a.mean, BLOCK, mean);
   PUT(a.rstd, BLOCK, rstd);
 }
 
+// A block a row.
 KERNEL(NAME(rms_norm), NormArguments) {
   SHARED(REAL, scratch, WARP);
   const ELEMENT *x = NAME(row_of)(&a);
-  ELEMENT *y = (ELEMENT *)a.y + BLOCK * a.width;
   REAL squares = 0;
-  EACH_COLUMN squares += X(x, i) * X(x, i);
+  EACH_PACK_OF_ROW(at, a.width) {
+    NAME(Pack) p;
+    NAME(take)(&p, x, at, a.width);
+    for (int i = 0; i < NAME(PACK); i++) squares += PACKED(p, i) * PACKED(p, i);
+  }
   const REAL rstd = 1 / REAL_SQRT(BLOCK_SUM(squares, scratch) / (REAL)a.width + (REAL)a.epsilon);
-  EACH_COLUMN y[i] = NARROW(X(x, i) * rstd * ARRAY(a.gain, i));
+  NAME(normalised)(&a, x, 0, rstd);
   if (THREAD == 0) PUT(a.rstd, BLOCK, rstd);
 }
 
-// dx of both norms; an RMS norm has no mean.
+// A pack of a row's gradient and of the row. dy gain and the normalised x are made of it twice: they take more
+// registers.
+typedef struct NAME(NormGrad) { NAME(Pack) dy, x; REAL mean, rstd; } NAME(NormGrad);
+#define SCALED(g, i) (PACKED(g.dy, i) * gain[i])
+#define NORMAL(g, i) ((PACKED(g.x, i) - g.mean) * g.rstd)
+
+INLINE void NAME(take_norm_grad)(NAME(NormGrad) *g, const NormGradArguments *a, int64_t row, int64_t at) {
+  NAME(take)(&g->dy, (const ELEMENT *)a->dy + row * a->width, at, a->width);
+  NAME(take)(&g->x, (const ELEMENT *)a->x + row * a->width, at, a->width);
+  g->mean = a->mean.data ? ARRAY(a->mean, row) : (REAL)0;
+  g->rstd = ARRAY(a->rstd, row);
+}
+
+// dx of a pack, from the means over the row of SCALED and of SCALED NORMAL.
+INLINE void NAME(give_norm_grad)(NAME(NormGrad) g, const NormGradArguments *a, const REAL *gain, int64_t row,
+                                 int64_t at, REAL first, REAL second) {
+  NAME(Pack) p;
+  if (a->added) NAME(take)(&p, (const ELEMENT *)a->added + row * a->width, at, a->width);
+  else
+    for (int i = 0; i < NAME(PACK); i++) p.e[i] = 0;
+  for (int i = 0; i < NAME(PACK); i++)
+    p.e[i] = NARROW((SCALED(g, i) - first - NORMAL(g, i) * second) * g.rstd + PACKED(p, i));
+  NAME(give)((ELEMENT *)a->dx + row * a->width, &p, at, a->width);
+}
+
+// dx of both norms, a block a row; an RMS norm has no mean.
 KERNEL(NAME(norm_grad), NormGradArguments) {
   SHARED(REAL, scratch, WARP);
-  const int64_t row = BLOCK * a.width;
-  const ELEMENT *dy = (const ELEMENT *)a.dy + row, *x = (const ELEMENT *)a.x + row;
-  const REAL mean = a.mean.data ? ARRAY(a.mean, BLOCK) : (REAL)0, rstd = ARRAY(a.rstd, BLOCK);
-  REAL first = 0, second = 0;
-  EACH_COLUMN {
-    const REAL d = X(dy, i) * ARRAY(a.gain, i);
-    first += d;
-    second += d * (X(x, i) - mean) * rstd;
+  REAL first = 0, second = 0, gain[NAME(PACK)];
+  NAME(NormGrad) g;
+  EACH_PACK_OF_ROW(at, a.width) {
+    NAME(take_array)(gain, a.gain, at, a.width);
+    NAME(take_norm_grad)(&g, &a, BLOCK, at);
+    for (int i = 0; i < NAME(PACK); i++) first += SCALED(g, i), second += SCALED(g, i) * NORMAL(g, i);
   }
   first = a.mean.data ? BLOCK_SUM(first, scratch) / (REAL)a.width : (REAL)0;
   second = BLOCK_SUM(second, scratch) / (REAL)a.width;
-  EACH_COLUMN {
-    const REAL d = X(dy, i) * ARRAY(a.gain, i), normal = (X(x, i) - mean) * rstd;
-    const REAL added = a.added ? X(a.added, row + i) : (REAL)0;
-    ((ELEMENT *)a.dx)[row + i] = NARROW((d - first - normal * second) * rstd + added);
+  EACH_PACK_OF_ROW(at, a.width) {
+    NAME(take_array)(gain, a.gain, at, a.width);
+    NAME(take_norm_grad)(&g, &a, BLOCK, at);
+    NAME(give_norm_grad)(g, &a, gain, BLOCK, at, first, second);
   }
 }
 
-// A thread a column, of a chunk of rows.
-KERNEL(NAME(columns), ColumnsArguments) {
-  const int64_t blocks = (a.width + THREADS - 1) / THREADS, chunk = BLOCK / blocks,
-                column = BLOCK % blocks * THREADS + THREAD;
-  if (FAULT(kernel_column_past_the_end, column >= a.width, column > a.width)) return;
-  const int64_t end = (chunk + 1) * a.each < a.rows ? (chunk + 1) * a.each : a.rows;
-  REAL sum = 0, product = 0;
-  for (int64_t row = chunk * a.each; row < end; row++) {
-    const REAL d = X(a.dy, row * a.width + column);
-    sum += d;
-    if (!a.x) continue;
-    const REAL mean = a.mean.data ? ARRAY(a.mean, row) : (REAL)0;
-    product += d * (X(a.x, row * a.width + column) - mean) * ARRAY(a.rstd, row);
+// The same with sums over rows for gain and bias, of rows that a block has threads for: a block has `each` rows, one
+// after the other, and a thread a pack of columns.
+KERNEL_LARGE(NAME(norm_grad_whole), NormGradArguments) {
+  SHARED(REAL, scratch, WARP);
+  const int64_t at = (int64_t)THREAD * NAME(PACK), end = (BLOCK + 1) * a.each < a.rows ? (BLOCK + 1) * a.each : a.rows;
+  REAL gain[NAME(PACK)], dgain[NAME(PACK)], dbias[NAME(PACK)];
+  NAME(take_array)(gain, a.gain, at, a.width);
+  for (int i = 0; i < NAME(PACK); i++) dgain[i] = dbias[i] = 0;
+  for (int64_t row = BLOCK * a.each; row < end; row++) {
+    NAME(NormGrad) g;
+    REAL first = 0, second = 0;
+    NAME(take_norm_grad)(&g, &a, row, at);
+    for (int i = 0; i < NAME(PACK); i++) {
+      dgain[i] += PACKED(g.dy, i) * NORMAL(g, i);
+      dbias[i] += PACKED(g.dy, i);
+      first += SCALED(g, i);
+      second += SCALED(g, i) * NORMAL(g, i);
+    }
+    first = a.mean.data ? BLOCK_SUM(first, scratch) / (REAL)a.width : (REAL)0;
+    second = BLOCK_SUM(second, scratch) / (REAL)a.width;
+    NAME(give_norm_grad)(g, &a, gain, row, at, first, second);
   }
-  REAL *partial = (REAL *)a.partial + chunk * a.sums * a.width + column;
-  partial[0] = a.x ? product : sum;
-  if (a.sums > 1) partial[a.width] = sum;
+  REAL *partial = (REAL *)a.partial + BLOCK * a.sums * a.width + at;
+  for (int i = 0; i < NAME(PACK) && at + i < a.width; i++) {
+    partial[i] = dgain[i];
+    if (a.sums > 1) partial[a.width + i] = dbias[i];
+  }
+}
+#undef SCALED
+#undef NORMAL
+
+// Sums over a chunk of rows of a warp's width of packs: each warp has its own rows of the chunk.
+KERNEL(NAME(columns), ColumnsArguments) {
+  enum { WIDTH = WARP * 16 / sizeof(ELEMENT) };
+  SHARED(REAL, shared, BLOCK_THREADS / WARP * WARP * 16 / sizeof(ELEMENT));
+  const int64_t across = (a.width + WIDTH - 1) / WIDTH, chunk = BLOCK / across, begins = BLOCK % across * WIDTH;
+  const int64_t end = (chunk + 1) * a.each < a.rows ? (chunk + 1) * a.each : a.rows;
+  const int64_t at = begins + THREAD % WARP * NAME(PACK), warps = THREADS / WARP;
+  REAL sum[NAME(PACK)], product[NAME(PACK)];
+  for (int i = 0; i < NAME(PACK); i++) sum[i] = product[i] = 0;
+  UNROLL_BY(4)
+  for (int64_t row = chunk * a.each + THREAD / WARP; row < end; row += warps) {
+    NAME(Pack) dy, x;
+    NAME(take)(&dy, (const ELEMENT *)a.dy + row * a.width, at, a.width);
+    for (int i = 0; i < NAME(PACK); i++) sum[i] += PACKED(dy, i);
+    if (!a.x) continue;
+    const REAL mean = a.mean.data ? ARRAY(a.mean, row) : (REAL)0, rstd = ARRAY(a.rstd, row);
+    NAME(take)(&x, (const ELEMENT *)a.x + row * a.width, at, a.width);
+    for (int i = 0; i < NAME(PACK); i++) product[i] += PACKED(dy, i) * ((PACKED(x, i) - mean) * rstd);
+  }
+  for (int64_t k = 0; k < a.sums; k++) {
+    REAL *mine = shared + THREAD * NAME(PACK);
+    for (int i = 0; i < NAME(PACK); i++) mine[i] = k == 0 && a.x ? product[i] : sum[i];
+    BARRIER();
+    REAL *partial = (REAL *)a.partial + (chunk * a.sums + k) * a.width;
+    for (int64_t c = THREAD; c < WIDTH; c += THREADS) {
+      REAL total = 0;
+      for (int64_t w = 0; w < warps; w++) total += shared[w * WIDTH + c];
+      if (FAULT(kernel_column_past_the_end, begins + c < a.width, begins + c <= a.width)) partial[begins + c] = total;
+    }
+    BARRIER();
+  }
 }
 
 KERNEL_OF_MANY(NAME(sum_squares), NAME(sum_squares_many), NAME(sum_squares_piece), SumArguments) {
@@ -97,4 +196,5 @@ KERNEL_OF_MANY(NAME(sum_squares), NAME(sum_squares_many), NAME(sum_squares_piece
 }
 
 #undef X
-#undef EACH_COLUMN
+#undef PACKED
+#undef EACH_PACK_OF_ROW

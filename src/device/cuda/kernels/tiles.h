@@ -139,7 +139,7 @@ typedef struct TileOutput {
 // A warp's rows of sums from `row` of the tile on, of which a lane puts two neighbours.
 INLINE void put_rows(const float *sums, const TileOutput *o, int row) {
   const int column = THREAD / WARP % 2 * QUARTER + THREAD % WARP * 2, both = column + 1 < o->columns;
-  UNROLL_1 for (int r = 0; r < 16 && row + r < o->rows && column < o->columns; r++) {
+  UNROLL_BY(1) for (int r = 0; r < 16 && row + r < o->rows && column < o->columns; r++) {
     const int64_t here = o->at + (row + r) * o->width + column;
     float x = sums[r * SUMS_PITCH + THREAD % WARP * 2], y = sums[r * SUMS_PITCH + THREAD % WARP * 2 + 1];
     if (o->added.data) x += array_float(o->added, here), y += both ? array_float(o->added, here + 1) : 0;
