@@ -39,7 +39,7 @@ INLINE void NAME(load)(REAL *tile, Array x, const int64_t *at, int64_t rows, int
   }
 }
 
-KERNEL_MANY_(NAME(einsum_tiles), EinsumArguments) { // a thread keeps more registers than others do
+KERNEL_LARGE(NAME(einsum_tiles), EinsumArguments) { // a thread keeps more registers than others do
   SHARED(REAL, left, TILE_DEPTH * (TILE + 1));
   SHARED(REAL, right, TILE_DEPTH * (TILE + 1));
   SHARED(int64_t, place, 4 * TILE); // of rows in a and in the output, of columns in b and in the output
