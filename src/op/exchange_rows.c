@@ -27,6 +27,7 @@ const OpDef op_def_exchange_rows = {
     .rule = exchange_rule,
     .communicates = 1,
     .comm = COMM_ALL_TO_ALL_V,
+    .counts = OP_COUNT_ROWS,
 };
 
 // rows (b, s, x, …) compact, mask (b, s, x) → the same rows

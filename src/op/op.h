@@ -244,6 +244,7 @@ typedef struct OpDef {
                      // whole in its output and sharded in its input, CommAttr.dim the other way round. ALL_TO_ALL_V:
                      // rows of experts (ExchangeAttr); inputs 1 and 2 are masks. SHIFT: its output is the input of the
                      // rank CommAttr.distance before (Placement.shift)
+  Op counts;         // of ALL_TO_ALL_V: the op that counts the rows of each rank
   int defers_sum;    // where its output is a partial sum over ranks, others are added before it is completed
   uint32_t moments;  // inputs (bits) that are moments of an optimizer, updated in place; those of one with an
                      // OptimizerDef are its states (op_moments)

@@ -7,7 +7,7 @@
 struct ExchangedRows {
   int tokens, experts; // their numbers (Binding.mask)
   int ranks;
-  DeviceBound kernel; // of COUNT_ROWS
+  DeviceBound kernel; // of the op that counts
   KernelCall call;
   Operand mask[2], out;
   double *count; // (steps under way, microbatches, 2, ranks)
@@ -36,7 +36,7 @@ static int bind_kernel(Binding *binding, const Bound *b, ExchangedRows *x, Error
                          .attr = parts_of(b),
                          .parameters = &binding->parameters,
                          .queue = binding->queue};
-  int code = device_kernel(device, OP_COUNT_ROWS, DTYPE_F64, b->node->name, &kernel, error);
+  int code = device_kernel(device, op_def(b->node->op)->counts, DTYPE_F64, b->node->name, &kernel, error);
   return code ? code : device->implementation->bind(device, &kernel, &x->call, &binding->arena, &x->kernel, error);
 }
 

@@ -1,6 +1,7 @@
 #!/bin/bash
 # What one kind of processor alone has (its headers, built-in functions, assembly) stands between #if defined(__x86_64__) or
-# #if defined(__aarch64__) and the next #elif, #else or #endif, so that all other files compile for any processor.
+# #if defined(__aarch64__), or that of cards between #ifdef __CUDACC__, and the next #elif, #else or #endif, so that all other files compile
+# for any processor.
 cd "$SOURCE" || exit 1
 x86='<(immintrin|[a-z]mmintrin|x86intrin|cpuid)[.]h>|__builtin_(ia32|cpu)_|__get_cpuid'
 arm='<arm_[a-z0-9_]+[.]h>'
@@ -12,7 +13,7 @@ strays() {
     /^ *# *elif/ { on[depth] = $0; next }
     /^ *# *else/ { on[depth] = ""; next }
     /^ *# *endif/ { depth--; next }
-    function within(name, i) { for (i = 1; i <= depth; i++) if (on[i] ~ "^ *# *(el)?if defined[(]" name "[)]") return 1; return 0 }
+    function within(name, i) { for (i = 1; i <= depth; i++) if (on[i] ~ "^ *# *(el)?if defined[(]" name "[)]" || on[i] ~ "^ *# *ifdef __CUDACC__$") return 1; return 0 }
     $0 ~ x86 && !within("__x86_64__") || $0 ~ arm && !within("__aarch64__") ||
       /__asm|[^_a-z]asm *(volatile)? *[(]/ && !within("__x86_64__") && !within("__aarch64__") { print FILENAME ":" FNR ": " $0 }' "$@"
 }

@@ -131,7 +131,7 @@ static void check_level(CpuLevel level, Dtype from, Dtype to) {
   assert_true(done[WHOLE] >= 85 * dtypes / least);
   assert_true(done[SHARDED] >= 20 * dtypes / least);
   assert_true(done[EMPTY] >= 20 * dtypes / least);
-  assert_true(done[EMPTY_SHARDED] >= 8 * dtypes / least);
+  assert_true(done[EMPTY_SHARDED] >= (test_tier() < 2 ? 1 : 8 * dtypes)); // few rows can be so
   assert_true(done[EMPTY_NO_ROWS] >= 12 * dtypes / least);
   assert_true(done[IN_PLACE] >= 25 * dtypes / least);
   assert_true(done[SUM_IN_PLACE] >= 8 * dtypes / least);
