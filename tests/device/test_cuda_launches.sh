@@ -8,7 +8,7 @@ export PLAIT_CUDA_DRIVER=${PLAIT%/*}/libemulated_cuda.so
 unset PLAIT_CUDA_LIBRARIES
 sed 's/"vocab_size": [0-9]*/"vocab_size": 300/; s/"n_embd": [0-9]*/"n_embd": 96/; s/"n_positions": [0-9]*/"n_positions": 32/; s/"n_head": 12/"n_head": 2/' \
   "$SOURCE/models/gpt-small.json" >deep.json
-keys=(model.config=deep.json mesh.dp=1 parallel.zero=0 batch.global=2 batch.micro=2 schedule.steps=3 schedule.warmup=1 checkpoint.every=0 eval.every=0)
+keys=(model.config=deep.json mesh.dp=1 parallel.zero=0 batch.global=2 batch.micro=2 schedule.steps=3 schedule.warmup=1 optimizer.lr=1e-4 checkpoint.every=0 eval.every=0)
 launches() { awk -v kernel="^$1(_many)?_" '$2 ~ kernel { n += $1 } END { print n + 0 }' "$2"; }
 for precision in fp32 bf16; do
   "$PLAIT" train recipe.yaml "${keys[@]}" precision=$precision run.backend=cpu run.dir=cpu.$precision >log 2>&1 || { tail -5 log; fail "$precision on the CPU"; }
