@@ -58,7 +58,7 @@ foreach(source ${PLAIT_KERNELS})
     # what ptxas says of each kernel stays in a file, which tests/device/test_cuda_ptxas.sh reads
     add_custom_command(OUTPUT ${fatbin} DEPENDS ${inputs} ${hash} ${CMAKE_SOURCE_DIR}/cmake/cuda.cmake
       COMMENT "Building CUDA kernels ${name}.cu"
-      COMMAND sh -c "\"$@\" >${folder}/${name}.ptxas 2>&1 || { cat ${folder}/${name}.ptxas; exit 1; }" nvcc
+      COMMAND sh -c "\"$@\" >\"$0\" 2>&1 || { cat \"$0\"; exit 1; }" ${folder}/${name}.ptxas
         ${PLAIT_NVCC} ${PLAIT_NVCC_FLAGS} -include ${hash} -fatbin ${source} -o ${fatbin} VERBATIM)
     list(APPEND fatbins ${fatbin})
     string(APPEND images "extern const char image_${name}[] __attribute__((visibility(\"hidden\")));\n"

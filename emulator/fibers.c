@@ -48,7 +48,7 @@ static void begin_at(Context *context, char *stack, void (*entry)(void)) {
 typedef struct Fiber {
   Context context;
   State state;
-  int line, flag;   // line: where it waits
+  int place, flag;  // place: where it waits, as in kernel.h
   const char *what; // the exchange in which it waits,
   const void *mine; // and what it gives there
   size_t bytes;
@@ -126,43 +126,43 @@ static void body(void) {
   emulated_switch(&f->context, next_lane());
 }
 
-static void wait_in(State state, int line) {
+static void wait_in(State state, int place) {
   Fiber *f = &fiber[emulated_here.thread];
   f->state = state;
-  f->line = line;
+  f->place = place;
   emulated_switch(&f->context, next_lane());
 }
 
-void emulated_barrier(int line);
-int emulated_barrier_or(int flag, int line);
-double emulated_shuffle(double value, int mask, int line);
+void emulated_barrier(int place);
+int emulated_barrier_or(int flag, int place);
+double emulated_shuffle(double value, int mask, int place);
 void emulated_copy(uint16_t *to, const uint16_t *from, int bytes, int line);
 void emulated_copies_end(void);
 void emulated_copies_wait(int newest);
 void *emulated_shared(const void *site, size_t bytes);
 
-void emulated_barrier(int line) { wait_in(AT_BARRIER, line); }
+void emulated_barrier(int place) { wait_in(AT_BARRIER, place); }
 
-int emulated_barrier_or(int flag, int line) {
+int emulated_barrier_or(int flag, int place) {
   fiber[emulated_here.thread].flag = flag != 0;
-  wait_in(AT_BARRIER, line);
+  wait_in(AT_BARRIER, place);
   return fiber[emulated_here.thread].flag;
 }
 
 static _Alignas(16) char exchanged[WARP][FIBERS_EXCHANGED]; // of the warp that runs
 
-const char (*fibers_exchange(const void *mine, size_t bytes, const char *what, int line))[FIBERS_EXCHANGED] {
+const char (*fibers_exchange(const void *mine, size_t bytes, const char *what, int place))[FIBERS_EXCHANGED] {
   Fiber *f = &fiber[emulated_here.thread];
   f->what = what;
   f->mine = mine;
   f->bytes = bytes;
-  wait_in(AT_EXCHANGE, line);
+  wait_in(AT_EXCHANGE, place);
   return exchanged;
 }
 
-double emulated_shuffle(double value, int mask, int line) {
+double emulated_shuffle(double value, int mask, int place) {
   double other;
-  memcpy(&other, fibers_exchange(&value, sizeof value, "shuffle", line)[emulated_here.thread % WARP ^ mask], sizeof other);
+  memcpy(&other, fibers_exchange(&value, sizeof value, "shuffle", place)[emulated_here.thread % WARP ^ mask], sizeof other);
   return other;
 }
 
@@ -236,6 +236,8 @@ void *emulated_shared(const void *site, size_t bytes) {
 
 // Scheduling ---------------------------------------------------------------------------------------------------------
 
+static int line_of(const Fiber *f) { return f->place & 0xffff; }
+
 static _Noreturn void apart(int first, int other) {
   char text[2][64];
   const int thread[2] = {first, other};
@@ -243,14 +245,14 @@ static _Noreturn void apart(int first, int other) {
     const Fiber *f = &fiber[thread[k]];
     if (f->state == DONE) snprintf(text[k], sizeof text[k], "has ended");
     else snprintf(text[k], sizeof text[k], "waits at the %s of line %d", f->state == AT_BARRIER ? "barrier" : f->what,
-                  f->line);
+                  line_of(f));
   }
   wrong("cuLaunchKernel", "kernel %s: in block %lld thread %d %s, and thread %d %s", running.name,
         (long long)emulated_here.block, first, text[0], other, text[1]);
 }
 
 static int same_place(const Fiber *a, const Fiber *b) {
-  return a->state == b->state && a->line == b->line && !strcmp(a->what, b->what);
+  return a->state == b->state && a->place == b->place && !strcmp(a->what, b->what);
 }
 
 // What each lane gives, as it is when the last one has come.
@@ -259,7 +261,7 @@ static void exchange(int first, int lanes) {
     if (!same_place(&fiber[first], &fiber[first + i])) apart(first, first + i);
   if (lanes < WARP)
     wrong("cuLaunchKernel", "kernel %s: a warp of %d lanes comes to the %s of line %d", running.name, lanes,
-          fiber[first].what, fiber[first].line);
+          fiber[first].what, line_of(&fiber[first]));
   for (int i = 0; i < lanes; i++) {
     emulated_here.thread = first + i;
     memcpy(exchanged[i], fiber[first + i].mine, fiber[first + i].bytes);
@@ -286,7 +288,7 @@ static void run_warp(int first, int lanes) {
 static int pass_barrier(int threads) {
   int flag = 0;
   for (int t = 1; t < threads; t++)
-    if (fiber[t].state != fiber[0].state || (fiber[0].state != DONE && fiber[t].line != fiber[0].line)) apart(0, t);
+    if (fiber[t].state != fiber[0].state || (fiber[0].state != DONE && fiber[t].place != fiber[0].place)) apart(0, t);
   if (fiber[0].state == DONE) return 0;
   for (int t = 0; t < threads; t++) flag |= fiber[t].flag;
   for (int t = 0; t < threads; t++) {

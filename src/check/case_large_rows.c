@@ -131,6 +131,10 @@ const Row case_large_rows[] = {
      OP_LAYER_NORM,
      {"f b2 s151 e67", "v e67", "v e67", "f b2 s151 e67"},
      ATTR(NormAttr, .epsilon = 1e-5, .sum = 1)},
+    {"layer_norm_grad wide", // wider than a block of a card's threads
+     OP_LAYER_NORM_GRAD,
+     {"f b2 s3 e2100", "f b2 s3 e2100", "v e2100", "S b2 s3", "R b2 s3", "f b2 s3 e2100"},
+     ATTR(NormAttr, .epsilon = 1e-5, .bias = 1, .accumulate = 1, .row_sum = 1)},
     {"layer_norm_grad blocks",
      OP_LAYER_NORM,
      {"f b2 s151 e67", "v e67", "v e67"},

@@ -10,6 +10,7 @@
 //   y = bias x, b       the maker of x reads b too and makes y    join[maker] = {b, y}
 //   y = activation x    the maker of x makes y, and x where others read it     applied[maker] = the activation
 //   dx = slope x, dy    the maker of dy reads x too and makes dx               applied[maker] = the slope
+//   s = reduce x         the maker of x, the gradient of a norm, gives s, too      row_sum[maker] = s
 //   y = add x0, x1, x2  the maker of x1 reads x0 too, and that of x2 reads x1, and makes y
 //                                                                 join[maker of x1] = {x0, x1}, join[of x2] = {x1, y}
 //   y = add x0, x1      the first norm that reads y reads x0 and x1, and makes y too
@@ -40,6 +41,7 @@ typedef struct Fuse {
   int *dropped;  // per node
   Join *join;    // per node
   int *applied;  // per node: the node that it applies to what it gives, or -1
+  int *row_sum;  // per node: the sum of its rows, which it makes, too, or -1
   int *writer;   // per (Variable, storage or Copy, region): 1 + its last writer, or 0
   int *update;    // per Variable: 1 + the node that writes its storage, after all readers of a Copy; 0: none does
   int streams;    // steps overlap
@@ -284,6 +286,40 @@ static int taken(const Fuse *f, int tensor) {
   return tensor;
 }
 
+// The node that makes a sum's output, where terms are added by their makers.
+static int maker_of_sum(const Fuse *f, int tensor) {
+  int producer = graph_tensor(f->g, tensor)->producer;
+  if (producer < 0 || !f->dropped[producer]) return producer;
+  const Node *sum = &f->g->node.data[producer];
+  for (int k = 0; k < sum->ninput && node_is(sum, ROLE_ADD); k++) {
+    const int maker = graph_tensor(f->g, sum->input[k])->producer;
+    if (maker >= 0 && f->join[maker].added >= 0 && f->join[maker].gives == tensor) return maker;
+  }
+  return -1;
+}
+
+// The gradient of a norm, with what it is added to → the sum of its rows, which is the gradient of a bias before.
+static void join_row_sum(Fuse *f, int id) {
+  const Node *n = &f->g->node.data[id];
+  if (!node_is(n, ROLE_ROW_SUM) || !(f->fuses & DEVICE_FUSES_ROW_SUM) || f->dropped[id]) return;
+  const int x = n->input[0], sum = n->output[0], maker = maker_of_sum(f, x);
+  if (maker < 0 || f->dropped[maker] || f->row_sum[maker] >= 0 || f->copy[maker] >= 0 || f->replaced[x] != x ||
+      f->made[x] != x || tensor_is_compact(graph_tensor(f->g, x)))
+    return;
+  Node m = f->g->node.data[maker];
+  if (!op_def(m.op)->row_sum || m.region != n->region || m.phase != n->phase ||
+      FAULT(row_sum_of_another_stage, m.stage != n->stage, 0) ||
+      (x != m.output[0] && f->join[maker].gives != x))
+    return;
+  const Tensor *to = graph_tensor(f->g, f->made[sum]);
+  if (graph_tensor(f->g, sum)->shape.rank != 1 || to->dtype != graph_tensor(f->g, m.output[1])->dtype) return;
+  for (int i = maker + 1; i < id && to->variable >= 0; i++)
+    if (touches(f->g, &f->g->node.data[i], to->variable)) return;
+  if (!op_def(m.op)->row_sum(&m)) return;
+  f->row_sum[maker] = sum;
+  f->dropped[id] = 1;
+}
+
 // An identity into a free buffer is its input, unless that is a Variable which is written later in the region.
 static void drop_identity(Fuse *f, int id) {
   const Node *n = &f->g->node.data[id];
@@ -401,10 +437,14 @@ static void emit_joined(Fuse *f, Graph *h, const Node *n) {
   const int applied = f->applied[n->id];
   both.input = arena_array(&h->arena, int, n->ninput + 1 + (applied < 0 ? 0 : f->g->node.data[applied].ninput));
   memcpy(both.input, n->input, sizeof(int) * (size_t)n->ninput);
-  both.output = arena_array(&h->arena, int, n->noutput + 1);
+  both.output = arena_array(&h->arena, int, n->noutput + 2);
   memcpy(both.output, n->output, sizeof(int) * (size_t)n->noutput);
   if (f->join[n->id].added >= 0) add_joined(f, &f->join[n->id], &both);
   if (applied >= 0) add_applied(f, &f->g->node.data[applied], &both);
+  if (f->row_sum[n->id] >= 0) {
+    op_def(both.op)->row_sum(&both);
+    both.output[both.noutput++] = f->row_sum[n->id];
+  }
   emit(f, h, &both);
 }
 
@@ -447,10 +487,11 @@ int pass_fuse(Graph **graph, const CompileOptions *o, Error *error) {
   f.dropped = xcalloc((size_t)g->node.count, sizeof(int));
   f.join = xcalloc((size_t)g->node.count, sizeof *f.join);
   f.applied = xcalloc((size_t)g->node.count, sizeof(int));
+  f.row_sum = xcalloc((size_t)g->node.count, sizeof(int));
   f.copy = xcalloc((size_t)g->node.count, sizeof(int));
   f.refreshes = xcalloc((size_t)g->node.count, sizeof(int));
   for (int i = 0; i < g->tensor.count; i++) f.replaced[i] = f.made[i] = i;
-  for (int i = 0; i < g->node.count; i++) f.join[i].added = f.applied[i] = f.copy[i] = -1;
+  for (int i = 0; i < g->node.count; i++) f.join[i].added = f.applied[i] = f.row_sum[i] = f.copy[i] = -1;
   for (int i = 0; i < g->node.count; i++)
     for (int k = 0; k < g->node.data[i].ninput; k++)
       if (g->node.data[i].input[k] >= 0) f.readers[g->node.data[i].input[k]]++;
@@ -472,13 +513,14 @@ int pass_fuse(Graph **graph, const CompileOptions *o, Error *error) {
     join_norm(&f, i);
     join_copy(&f, i);
   }
+  for (int i = 0; i < g->node.count; i++) join_row_sum(&f, i); // where sums go is known by now
   Graph *h = graph_copy(g);
   h->node.count = 0;
   UNLESS_FAULT(room_of_an_identity) keep_room(&f, h);
   for (int i = 0; i < h->tensor.count; i++)
     if (tensor_is_compact(&h->tensor.data[i])) h->tensor.data[i].mask = taken(&f, h->tensor.data[i].mask);
   for (int i = 0; i < g->node.count; i++)
-    if (f.join[i].added >= 0 || f.applied[i] >= 0) emit_joined(&f, h, &g->node.data[i]);
+    if (f.join[i].added >= 0 || f.applied[i] >= 0 || f.row_sum[i] >= 0) emit_joined(&f, h, &g->node.data[i]);
     else if (f.copy[i] >= 0) emit_copying(&f, h, &g->node.data[i]);
     else if (!f.dropped[i]) h->node.data[emit(&f, h, &g->node.data[i])].refreshes = f.refreshes[i];
   free(f.readers);
@@ -487,6 +529,7 @@ int pass_fuse(Graph **graph, const CompileOptions *o, Error *error) {
   free(f.dropped);
   free(f.join);
   free(f.applied);
+  free(f.row_sum);
   free(f.copy);
   free(f.refreshes);
   free(f.writer);

@@ -43,7 +43,8 @@ enum {
   DEVICE_FUSES_SUM = 8,      // of what several nodes make: each adds to what the one before has made
   DEVICE_FUSES_NORM_SUM = 16, // of two tensors, which a norm reads
   DEVICE_FUSES_COPY = 32,     // an update writes the Copy of what it updates
-  DEVICE_FUSES_ACTIVATION = 64 // a product applies an activation, or multiplies by its slope
+  DEVICE_FUSES_ACTIVATION = 64, // a product applies an activation, or multiplies by its slope
+  DEVICE_FUSES_ROW_SUM = 128 // the gradient of a norm sums its rows, for the gradient of a bias
 };
 
 enum { DEVICE_OPTIONAL_OPERANDS = 3 };

@@ -34,6 +34,7 @@ typedef struct NormAttr {
   int32_t bias;       // LAYER_NORM_GRAD also gives dbias
   int32_t sum; // LAYER_NORM, RMS_NORM: a further input is added to x first, and x + that is a further output; by fuse
   int32_t accumulate; // LAYER_NORM_GRAD, RMS_NORM_GRAD: a further input is added to dx, in place; by fuse
+  int32_t row_sum;    // LAYER_NORM_GRAD: a further output is the sum over rows of dx, with a bias only; by fuse
 } NormAttr;
 typedef struct NormSumAttr { int32_t squares; } NormSumAttr; // NORM_SUM: of squares about the mean
 typedef struct RopeAttr {

@@ -81,23 +81,26 @@ const OpDef op_def_layer_norm = {
     .accumulated = norm_added_first,
 };
 
-// dy (…, e), x (…, e), gain (e), mean (…), rstd (…) → dx (…, e), dgain (e), dbias (e) when attr.bias
+// dy (…, e), x (…, e), gain (e), mean (…), rstd (…) → dx (…, e), dgain (e), dbias (e) when attr.bias, drows (e) when
+// attr.row_sum
 static void grad_shape(Graph *g, Node *node) {
   CHECK(node->ninput == 5 + node_attr(node, NormAttr)->accumulate);
   Tensor x = *graph_tensor(g, node->input[1]), gain = *graph_tensor(g, node->input[2]);
   graph_output(g, node, "dx", x.dtype, x.shape);
   graph_output(g, node, "dgain", gain.dtype, gain.shape);
   if (node_attr(node, NormAttr)->bias) graph_output(g, node, "dbias", gain.dtype, gain.shape);
+  if (node_attr(node, NormAttr)->row_sum) graph_output(g, node, "drows", gain.dtype, gain.shape);
 }
 
 static void grad_rule(const Graph *g, const Node *node, char *text, size_t size) {
   char x[RULE_LETTERS], rows[RULE_LETTERS], clauses[] = "; linear 0 ; lower ?";
-  int from = node_attr(node, NormAttr)->accumulate ? 11 : 0; // what is added would be added once a rank
+  const NormAttr *attr = node_attr(node, NormAttr);
+  int from = attr->accumulate || attr->row_sum ? 11 : 0; // what is added would be added once a rank
   if (from) memcpy(clauses + from, "; whole", 7); // by fuse, after partition, which lowers
   const char *e = op_row_letters(g, node->input[1], x, rows);
   clauses[sizeof clauses - 2] = *e;
-  op_rule(text, size, (const char *[]){x, x, e, rows, rows, x}, node->ninput, (const char *[]){x, e, e}, node->noutput,
-          clauses + from);
+  op_rule(text, size, (const char *[]){x, x, e, rows, rows, x}, node->ninput, (const char *[]){x, e, e, e},
+          node->noutput, clauses + from);
 }
 
 static void grad_lower(Graph *g, const Node *node, uint32_t axes, int ranks, const int *input, int *output) {
@@ -108,7 +111,7 @@ static void grad_reference(const KernelCall *call) {
   const Operand *dy = &call->input[0], *x = &call->input[1], *gain = &call->input[2];
   int accumulate = call_adds(call, ((const NormAttr *)call->attr)->accumulate);
   int64_t width = x->size[x->rank - 1], rows = operand_extent(x, 0, x->rank - 1);
-  double *dgain = xcalloc((size_t)width * 2, sizeof *dgain), *dbias = dgain + width;
+  double *dgain = xcalloc((size_t)width * 3, sizeof *dgain), *dbias = dgain + width, *drows = dbias + width;
   for (int64_t r = 0; r < rows; r++) {
     double mean = operand_load(&call->input[3], r), rstd = operand_load(&call->input[4], r), a = 0, b = 0;
     for (int64_t i = 0; i < width; i++) {
@@ -124,27 +127,39 @@ static void grad_reference(const KernelCall *call) {
       double d = operand_load(dy, r * width + i) * operand_load(gain, i);
       double n = (operand_load(x, r * width + i) - mean) * rstd;
       double added = accumulate ? operand_load(&call->input[5], r * width + i) : 0;
-      operand_store(&call->output[0], r * width + i, (d - a - n * b) * rstd + added);
+      const double dx = (d - a - n * b) * rstd + added;
+      operand_store(&call->output[0], r * width + i, dx);
+      drows[i] += dx; // a kernel may take it as it is after it is rounded
     }
   }
+  const NormAttr *attr = call->attr;
   for (int64_t i = 0; i < width; i++) {
     operand_store(&call->output[1], i, dgain[i]);
-    if (call->noutput > 2) operand_store(&call->output[2], i, dbias[i]);
+    if (attr->bias) operand_store(&call->output[2], i, dbias[i]);
+    if (attr->row_sum) operand_store(&call->output[call->noutput - 1], i, drows[i]);
   }
   free(dgain);
+}
+
+// A model whose norms have no bias has seldom one elsewhere.
+static int grad_row_sum(Node *node) {
+  NormAttr *attr = node_attr(node, NormAttr);
+  attr->row_sum = attr->bias;
+  return attr->bias;
 }
 
 const OpDef op_def_layer_norm_grad = {
     .name = "layer_norm_grad",
     .meaning = "dy, x (…, e), gain (e), mean, rstd (…) → dx (…, e), dgain (e) = Σ dy n, dbias (e) = Σ dy, n = (x - "
                "mean) rstd; "
-               "with `accumulate` dx + a further input, in place",
+               "with `accumulate` dx + a further input, in place; with `row_sum` the sum over rows of dx, last",
     .shape = grad_shape,
     .rule = grad_rule,
     .lower = grad_lower,
     .reference = grad_reference,
     .accumulate = norm_grad_accumulate,
     .accumulated = norm_grad_accumulated,
+    .row_sum = grad_row_sum,
     .in_place = 1,
 };
 

@@ -143,6 +143,7 @@ typedef enum OpRole {
                    // see `accumulate`
   ROLE_FILL,       // its output, in place, is FillAttr.value everywhere; it does not read its input (FILL)
   ROLE_BIAS,       // adds its second input to each row of its first (BIAS); see `bias`
+  ROLE_ROW_SUM,    // its output is the sum over the first dims of its input (REDUCE); see `row_sum`
   ROLE_PRODUCT,    // its output is the product of its two inputs, of blocks of which it may be made (MATMUL;
                    // compile/summa.h)
   ROLE_DISPATCH,   // its output is made of its inputs, and larger: these are moved rather than that (DISPATCH)
@@ -210,6 +211,9 @@ typedef struct OpDef {
   // comes first then, and what else it reads is a further, last input. keeps: others read the node's own output, which
   // becomes a further output. Returns 0 when it cannot. For `fuse`. NULL: never.
   int (*apply)(Node *node, const Node *function, int keeps);
+  // Turns a node into one that also gives the sum over all rows of its output 0, as REDUCE does, as a further, last
+  // output. Returns 0 when it cannot. For `fuse`. NULL: never.
+  int (*row_sum)(Node *node);
   // Turns a node into one that first adds a further, last input to input 0, and gives their sum as a further, last
   // output. For `fuse`. NULL: never.
   void (*add_first)(Node *node);

@@ -34,6 +34,7 @@ const OpDef op_def_reduce = {
     .shape = shape,
     .rule = rule,
     .reference = reference,
+    .role = ROLE_ROW_SUM,
 };
 
 int op_reduce(Graph *g, const char *name, int x, int dims) {

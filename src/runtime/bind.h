@@ -98,6 +98,7 @@ struct Binding {
   int64_t *mask_rows;  // (masks, steps under way, microbatches) how many rows each lets through, on this rank
   MaskCopy *mask_copy; // (masks) NULL: the host reads the device's memory
   int64_t *mask_most;  // (masks) where rows are not counted, how many a token has at most; else 0
+  int *mask_tensor;    // (masks) the masks themselves
   uint8_t *mask_exchanged; // (masks) whether an exchange counts their rows: see mask_rows.c
   ExchangedRows *exchanged;  // all of them
   GroupList group;

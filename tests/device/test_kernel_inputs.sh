@@ -9,7 +9,7 @@ count=0
 for source in "$SOURCE"/src/device/cuda/kernels/*.cu; do
   name=$(basename -s .cu "$source")
   # base/fault.h and faults.def are left out: marks change no kernel of a build without faults
-  cc -MM -xc -I"$SOURCE/src" -include "$build/cuda/${name}_hash.h" "$source" | tr -d '\\' | tr ' ' '\n' | grep '/src/' |
+  cc -MM -xc -I"$SOURCE/src" -include "$build/cuda/${name}_hash.h" "$source" | tr -d '\\' | tr ' ' '\n' | grep -F "$SOURCE/src/" |
     grep -vE '/base/faults?\.' | xargs -n1 realpath | sort -u >"$name.read"
   xargs -n1 realpath <"$build/cuda/$name.inputs" | sort -u | diff - "$name.read" >difference || fail "$name.cu: < what is hashed, > what is read: $(cat difference)"
   [ "$(grep -c . "$name.read")" -ge 5 ] || fail "$name.cu reads only $(cat "$name.read")"

@@ -12,7 +12,7 @@ static int64_t TYPED(row_blocks)(int64_t rows) {
 
 typedef struct TYPED(Norm) {
   const KernelCall *call;
-  int64_t rows, width, sums; // sums: partial sums of a block in the workspace, each (width)
+  int64_t rows, width, sums, row_sum; // sums: partial sums of a block in the workspace, each (width)
   const ELEMENT *dy, *x;
   const ELEMENT *term[2]; // of which x is the sum, to be made here; or NULL
   const ELEMENT *added;   // to dx; or NULL
@@ -167,11 +167,14 @@ static void TYPED(norm_grad_sums)(const KernelCall *call) {
 
 static size_t TYPED(norm_grad_workspace)(const Operand *input, const Operand *output, const void *attr, int threads) {
   const Operand *x = &input[1];
-  return sizeof(REAL) * (size_t)(2 * x->size[x->rank - 1] * TYPED(row_blocks)(operand_extent(x, 0, x->rank - 1)));
+  const int64_t sums = 2 + ((const NormAttr *)attr)->row_sum;
+  return sizeof(REAL) * (size_t)(sums * x->size[x->rank - 1] * TYPED(row_blocks)(operand_extent(x, 0, x->rank - 1)));
 }
 
-// One row: dx, and dgain += dy n, dbias += dy (dbias NULL for RMS_NORM, where the mean is 0 and does not move).
-static void TYPED(norm_grad_row)(const NORM *p, int64_t r, REAL *restrict dgain, REAL *restrict dbias) {
+// One row: dx, and dgain += dy n, dbias += dy (dbias NULL for RMS_NORM, where the mean is 0 and does not move), drows
+// += dx (or NULL).
+static void TYPED(norm_grad_row)(const NORM *p, int64_t r, REAL *restrict dgain, REAL *restrict dbias,
+                                 REAL *restrict drows) {
   const ELEMENT *dy = p->dy + r * p->width, *x = p->x + r * p->width;
   const REAL *gain = p->gain;
   ELEMENT *dx = p->out + r * p->width;
@@ -196,15 +199,18 @@ static void TYPED(norm_grad_row)(const NORM *p, int64_t r, REAL *restrict dgain,
     V d = (dg - a - h * b) * rstd;
     if (p->added) d += TYPED(take)(p->added + r * n + i, n - i);
     TYPED(put)(dx + i, d, n - i);
+    if (drows) MATH(put)(drows + i, d + MATH(take)(drows + i, n - i), n - i);
   }
 }
 
 static void TYPED(norm_grad_unit)(void *argument, int slot, int64_t unit) {
   const NORM *p = argument;
   int64_t rows = TYPED(block_rows)(p->rows), end = (unit + 1) * rows < p->rows ? (unit + 1) * rows : p->rows;
-  REAL *dgain = (REAL *)p->call->workspace + unit * p->sums * p->width, *dbias = p->sums > 1 ? dgain + p->width : NULL;
+  REAL *dgain = (REAL *)p->call->workspace + unit * p->sums * p->width,
+       *dbias = p->sums - p->row_sum > 1 ? dgain + p->width : NULL,
+       *drows = p->row_sum ? dgain + (p->sums - 1) * p->width : NULL;
   memset(dgain, 0, sizeof(REAL) * (size_t)(p->sums * p->width));
-  for (int64_t r = unit * rows; r < end; r++) TYPED(norm_grad_row)(p, r, dgain, dbias);
+  for (int64_t r = unit * rows; r < end; r++) TYPED(norm_grad_row)(p, r, dgain, dbias, drows);
 }
 
 // out (width) = sum over blocks of partial (blocks, stride)
@@ -218,6 +224,7 @@ static void TYPED(add_blocks)(REAL *restrict out, const REAL *restrict partial, 
 static void TYPED(norm_grad)(const KernelCall *call, const REAL *mean, const REAL *rstd, const REAL *given) {
   NORM p = TYPED(norm_part)(call, &call->input[1]);
   p.sums = call->noutput - 1;
+  p.row_sum = ((const NormAttr *)call->attr)->row_sum;
   p.dy = call->input[0].data;
   p.gain = call->input[2].data;
   p.out = call->output[0].data;

@@ -367,7 +367,7 @@ static const Device cuda = {.kind = DEVICE_CUDA,
                             .fast_dtypes = 1u << DTYPE_BF16 | 1u << DTYPE_F16,
                             .fuses = DEVICE_FUSES_ACCUMULATE | DEVICE_FUSES_BIAS | DEVICE_FUSES_NARROW_ACCUMULATE |
                                      DEVICE_FUSES_ACTIVATION | DEVICE_FUSES_SUM | DEVICE_FUSES_NORM_SUM |
-                                     DEVICE_FUSES_COPY,
+                                     DEVICE_FUSES_COPY | DEVICE_FUSES_ROW_SUM,
                              .bounds_rows = 1,
                             .sends_by_rings = 1,
                             .find = find,

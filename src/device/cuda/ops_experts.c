@@ -89,12 +89,14 @@ void launch_combine_grad(Launch *l) {
 
 // By tensor cores where these take them. Each expert's last tile of rows may be a part of one.
 static void launch_products_of_experts(Launch *l, const ExpertProductArguments *a) {
-  const int by_tiles = product_fits_tiles(a->a, a->a_row, a->a_depth, a->b, a->b_column, a->b_depth);
+  const Dtype dtype = l->dtype;
+  const int by_tiles = !l->own && product_fits_tiles(a->a, a->a_row, a->a_depth, a->b, a->b_column, a->b_depth);
   const int64_t edge = by_tiles ? MMA_TILE : TILE, across = divide_up(a->columns, edge);
   const int64_t down = a->by_rows ? divide_up(a->rows_there, edge) + a->experts : a->experts * divide_up(a->rows, edge);
   l->dtype = by_tiles ? (Dtype)a->a.dtype : l->dtype;
   launch_kernel(l, by_tiles ? CUDA_KERNEL_grouped_tiles : CUDA_KERNEL_grouped, down * across,
                 by_tiles ? MMA_THREADS : BLOCK_THREADS, a);
+  l->dtype = dtype;
 }
 
 void launch_grouped(Launch *l) {

@@ -54,7 +54,7 @@ typedef struct Head {
 
 // Rows of an array that begins at the chunk.
 static Array rows_from(const Head *h, const Operand *x, int64_t width, const char *name, unsigned mode) {
-  char *at = (char *)x->data + h->first * width * (int64_t)dtype_size(x->dtype);
+  char *at = x->data ? (char *)x->data + h->first * width * (int64_t)dtype_size(x->dtype) : NULL;
   return (Array){launch_bytes(h->l, name, at, h->count * width * (int64_t)dtype_size(x->dtype), mode),
                  x->dtype};
 }

@@ -28,7 +28,8 @@ void launch_plain_product(Launch *l, const ProductArguments *a) {
 
 void launch_own_product(Launch *l, const ProductArguments *a) {
   const Dtype dtype = l->dtype;
-  if (!product_fits_tiles(a->a, a->a_row, a->a_depth, a->b, a->b_column, a->b_depth)) {
+  if (a->depth > INT32_MAX - MMA_DEPTH || // in tiles the depth is an int
+      !product_fits_tiles(a->a, a->a_row, a->a_depth, a->b, a->b_column, a->b_depth)) {
     launch_plain_product(l, a);
     return;
   }

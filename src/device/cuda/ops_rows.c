@@ -3,7 +3,7 @@
 #include <string.h>
 
 enum { LEAST_ROWS = 32, MOST_CHUNKS = 512, SUM_EACH = 4096, MOST_SUMS = 1024 };
-enum { LEAST_WHOLE = 16, MOST_WHOLE = 1024 }; // the same of norm_grad_whole, whose chunks are a block each
+enum { LEAST_WHOLE = 16, MOST_WHOLE = 1024 }; // of norm_grad_whole, with a block a chunk, of BLOCK_THREADS
 enum { PARTIAL_PLACES = MANY, PARTIAL_BYTES = MOST_SUMS * 8 };
 
 static int64_t width_of(const Operand *x) { return x->size[x->rank - 1]; }
@@ -17,8 +17,8 @@ static int64_t rows_of_a_chunk(int64_t rows) {
   return each > LEAST_ROWS ? each : LEAST_ROWS;
 }
 
-static int64_t rows_of_a_block(int64_t rows) {
-  int64_t each = divide_up(rows, MOST_WHOLE);
+static int64_t rows_of_a_block(int64_t rows, int64_t width, Dtype dtype) {
+  int64_t each = divide_up(rows, MOST_WHOLE * BLOCK_THREADS / pack_threads(width, dtype));
   return each > LEAST_WHOLE ? each : LEAST_WHOLE;
 }
 
@@ -33,16 +33,17 @@ size_t cuda_reduce_workspace(const Operand *input, const Operand *output, const 
 
 // out (width) = sums over chunks of partial (chunks, sums, width)
 static void launch_columns_total(Launch *l, void *partial, int64_t chunks, int64_t width, int64_t sums,
-                                 const Operand *out[2]) {
+                                 const Operand *const out[]) {
+  static const char *const names[] = {"out", "out2", "out3"};
   ColumnsArguments a = {.partial = partial, .width = width, .chunks = chunks, .sums = sums};
   launch_bytes(l, "partial", partial, chunks * sums * width * sum_bytes(l->dtype), CUDA_READS);
-  for (int64_t k = 0; k < sums; k++) a.out[k] = launch_array(l, k ? "out2" : "out", out[k], CUDA_WRITES);
+  for (int64_t k = 0; k < sums; k++) a.out[k] = launch_array(l, names[k], out[k], CUDA_WRITES);
   launch_kernel(l, CUDA_KERNEL_columns_total, divide_up(width, COLUMNS_OF_A_BLOCK),
                 block_threads(chunks * COLUMNS_OF_A_BLOCK), &a);
 }
 
 // The operands of *a are those of the first launch already.
-static void launch_columns(Launch *l, const ColumnsArguments *of, const Operand *out[2]) {
+static void launch_columns(Launch *l, const ColumnsArguments *of, const Operand *const out[]) {
   ColumnsArguments whole = *of, *a = &whole;
   a->each = rows_of_a_chunk(a->rows);
   a->chunks = divide_up(a->rows, a->each);
@@ -58,7 +59,7 @@ void launch_reduce(Launch *l) {
   const Operand *x = launch_input(l, 0), *out = launch_output(l, 0);
   ColumnsArguments a = {.sums = 1, .width = operand_elements(out), .rows = operand_extent(x, 0, x->rank - out->rank)};
   a.dy = launch_operand(l, "x", x, CUDA_READS);
-  launch_columns(l, &a, (const Operand *[2]){out});
+  launch_columns(l, &a, &out);
 }
 
 // Norms ---------------------------------------------------------------------------------------------------------------
@@ -114,21 +115,24 @@ static int is_whole(int64_t width, Dtype dtype) { return width * (int64_t)dtype_
 
 size_t cuda_norm_grad_workspace(const Operand *input, const Operand *output, const void *attr, int threads) {
   int64_t rows = rows_of(&input[1]), width = width_of(&input[1]), least = rows_of_a_chunk(rows);
-  if (is_whole(width, input[0].dtype) && rows_of_a_block(rows) < least) least = rows_of_a_block(rows);
-  return (size_t)partial_bytes(rows, least, width, 2, input[0].dtype);
+  const int64_t each = rows_of_a_block(rows, width, input[0].dtype);
+  if (is_whole(width, input[0].dtype) && each < least) least = each;
+  return (size_t)partial_bytes(rows, least, width, 3, input[0].dtype);
 }
 
-// The rest of a gradient's operands, and dx: it may lie in the memory of what it is added to only.
+// The operands of a gradient. dx may lie in the memory of what it is added to only.
 static NormGradArguments norm_grad_of(Launch *l, const Operand *mean, const Operand *rstd) {
   const KernelCall *call = l->call;
   const Operand *x = launch_input(l, 1);
-  NormGradArguments a = {.rows = rows_of(x), .width = width_of(x), .sums = call->noutput - 1};
+  const NormAttr *attr = call->attr;
+  NormGradArguments a = {.rows = rows_of(x), .width = width_of(x), .sums = call->noutput - 1,
+                         .bias = call->noutput - attr->row_sum > 2, .row_sum = attr->row_sum};
   a.dy = launch_operand(l, "dy", launch_input(l, 0), CUDA_READS);
   a.x = launch_operand(l, "x", x, CUDA_READS);
   a.gain = launch_array(l, "gain", launch_input(l, 2), CUDA_READS);
   if (mean) a.mean = launch_array(l, "mean", mean, CUDA_READS);
   a.rstd = launch_array(l, "rstd", rstd, CUDA_READS);
-  if (call_adds(call, ((const NormAttr *)call->attr)->accumulate))
+  if (call_adds(call, attr->accumulate))
     a.added = launch_operand(l, "added", &call->input[call->ninput - 1], CUDA_READS);
   a.dx = launch_operand(l, "dx", launch_output(l, 0), CUDA_WRITES);
   return a;
@@ -137,11 +141,13 @@ static NormGradArguments norm_grad_of(Launch *l, const Operand *mean, const Oper
 // mean NULL: of an RMS norm.
 static void launch_norm_grad(Launch *l, const Operand *mean, const Operand *rstd) {
   const KernelCall *call = l->call;
-  const Operand *x = launch_input(l, 1), *out[2] = {&call->output[1], call->noutput > 2 ? &call->output[2] : NULL};
-  const int64_t rows = rows_of(x), width = width_of(x), sums = call->noutput - 1;
+  const Operand *x = launch_input(l, 1), *out[] = {&call->output[1], &call->output[2], &call->output[3]};
+  const int64_t rows = rows_of(x), width = width_of(x), sums = call->noutput - 1,
+                row_sum = ((const NormAttr *)call->attr)->row_sum;
+  CHECK(sums > 0, "%s has no gradient of its gain", l->op);
   if (is_whole(width, l->dtype)) {
     NormGradArguments a = norm_grad_of(l, mean, rstd);
-    a.each = rows_of_a_block(rows);
+    a.each = rows_of_a_block(rows, width, l->dtype);
     const int64_t blocks = divide_up(rows, a.each);
     a.partial = launch_bytes(l, "partial", call->workspace, partial_bytes(rows, a.each, width, sums, l->dtype),
                              CUDA_WRITES);
@@ -149,7 +155,7 @@ static void launch_norm_grad(Launch *l, const Operand *mean, const Operand *rstd
     launch_columns_total(l, a.partial, blocks, width, sums, out);
     return;
   }
-  ColumnsArguments c = {.rows = rows, .width = width, .sums = sums};
+  ColumnsArguments c = {.rows = rows, .width = width, .sums = sums - row_sum};
   c.dy = launch_operand(l, "dy", launch_input(l, 0), CUDA_READS);
   c.x = launch_operand(l, "x", x, CUDA_READS);
   if (mean) c.mean = launch_array(l, "mean", mean, CUDA_READS);
@@ -157,6 +163,10 @@ static void launch_norm_grad(Launch *l, const Operand *mean, const Operand *rstd
   launch_columns(l, &c, out);
   NormGradArguments a = norm_grad_of(l, mean, rstd);
   launch_kernel(l, CUDA_KERNEL_norm_grad, rows, pack_threads(width, l->dtype), &a);
+  if (!row_sum) return;
+  c = (ColumnsArguments){.rows = rows, .width = width, .sums = 1};
+  c.dy = launch_operand(l, "dx", launch_output(l, 0), CUDA_READS);
+  launch_columns(l, &c, &out[sums - 1]);
 }
 void launch_layer_norm_grad(Launch *l) { launch_norm_grad(l, launch_input(l, 3), launch_input(l, 4)); }
 void launch_rms_norm_grad(Launch *l) { launch_norm_grad(l, NULL, launch_input(l, 3)); }

@@ -65,6 +65,7 @@ typedef struct NormGradArguments {
   void *dx, *partial;
   Array gain, mean, rstd;
   int64_t rows, width, each, sums;
+  int32_t bias, row_sum; // which sums there are beside that for gain, in this order
 } NormGradArguments;
 
 // Of rows (rows, width) that are parts of such of `whole` elements. dy, x, y: (rows, width); gain, bias: (width); mean,
@@ -82,7 +83,7 @@ typedef struct NormPartArguments {
 // Without x of dy itself; else of dy (x - mean) rstd, and with two sums of dy, too.
 typedef struct ColumnsArguments {
   const void *dy, *x;
-  Array mean, rstd, out[2];
+  Array mean, rstd, out[3];
   void *partial; // of the dtype of sums
   int64_t rows, width, each, chunks;
   int64_t sums;

@@ -33,6 +33,7 @@
 #define SHUFFLE_DOUBLE(value, mask) __shfl_xor_sync(0xffffffffu, value, mask)
 #define SHARED(type, name, count) __shared__ type name[count]
 #define ALIGNED16 alignas(16)
+#define ALIGNED8 alignas(8)
 #define PRAGMA_(text) _Pragma(#text)
 #define UNROLL_BY(n) PRAGMA_(unroll n)
 INLINE uint32_t bits_of(float x) { return __float_as_uint(x); }
@@ -76,9 +77,9 @@ INLINE void copy_later(uint16_t *to, const uint16_t *from, int bytes) {
 #define UNROLL
 typedef struct EmulatedHere { int thread, threads; int64_t block, blocks; } EmulatedHere;
 extern EmulatedHere emulated_here; // who runs
-void emulated_barrier(int line);
-int emulated_barrier_or(int flag, int line);
-double emulated_shuffle(double value, int mask, int line);
+void emulated_barrier(int place);
+int emulated_barrier_or(int flag, int place);
+double emulated_shuffle(double value, int mask, int place);
 void emulated_mma(float c[4], const uint32_t a[4], const uint32_t b[2], float (*widen)(uint16_t), int line);
 void emulated_load(uint32_t x[4], const uint16_t *row, int turned, int line);
 void emulated_copy(uint16_t *to, const uint16_t *from, int bytes, int line);
@@ -89,10 +90,12 @@ void *emulated_shared(const void *site, size_t bytes); // this block's, full of 
 #define THREADS emulated_here.threads
 #define BLOCK emulated_here.block
 #define BLOCKS emulated_here.blocks
-#define BARRIER() emulated_barrier(__LINE__)
-#define BARRIER_OR(flag) emulated_barrier_or(flag, __LINE__)
-#define SHUFFLE_FLOAT(value, mask) (float)emulated_shuffle(value, mask, __LINE__)
-#define SHUFFLE_DOUBLE(value, mask) emulated_shuffle(value, mask, __LINE__)
+// Where a thread waits: its line, and a number, for all of a macro that makes a function has one line.
+#define PLACE (__COUNTER__ << 16 | __LINE__)
+#define BARRIER() emulated_barrier(PLACE)
+#define BARRIER_OR(flag) emulated_barrier_or(flag, PLACE)
+#define SHUFFLE_FLOAT(value, mask) (float)emulated_shuffle(value, mask, PLACE)
+#define SHUFFLE_DOUBLE(value, mask) emulated_shuffle(value, mask, PLACE)
 #define WARP_MMA_BF16(c, a, b) emulated_mma(c, a, b, widen_bf16, __LINE__)
 #define WARP_MMA_F16(c, a, b) emulated_mma(c, a, b, widen_f16, __LINE__)
 #define WARP_LOAD(x, row) emulated_load(x, row, 0, __LINE__)
@@ -104,6 +107,7 @@ void *emulated_shared(const void *site, size_t bytes); // this block's, full of 
   static const char name##_site = 0;                                                                                   \
   type *const name = (type *)emulated_shared(&name##_site, sizeof(type) * (count))
 #define ALIGNED16 _Alignas(16)
+#define ALIGNED8 _Alignas(8)
 #define UNROLL_BY(n)
 INLINE uint32_t bits_of(float x) {
   uint32_t bits;
@@ -148,6 +152,8 @@ INLINE uint16_t narrow_f16(float x) { return half_from_float(x); }
 
 // A function that does nothing, by whose name the host sees that a module was made of the sources that it knows.
 #define KERNEL_MARK(file) KERNEL(JOINED(JOINED(kernels, file), KERNELS_HASH), ScalarArguments) {}
+
+typedef struct Four16 { ALIGNED8 uint16_t e[4]; } Four16;
 
 #define MINUS_INFINITY (-(float)INFINITY)
 

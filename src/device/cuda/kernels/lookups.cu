@@ -83,12 +83,17 @@ KERNEL(count_targets_f64, ScalarArguments) {
   if (THREAD == 0) array_put_double(a.y[0], 0, count);
 }
 
-// Tokens in the order of their words, and of their places where these are equal, in four launches: a counting sort over
-// segments of tokens. First a thread a token, whose block belongs to one segment: how many earlier tokens of its segment
-// have its word, -1 where the word is another rank's; the last of a word stores how many there are.
+// Tokens in the order of their words, those of one word in their own order: a counting sort over segments of tokens.
+// 1. ranks: for each token, how many earlier tokens of its segment have its word (-1: the word is another rank's). The
+//    last of these stores their number in counts.
+// 2. counts: of each word, how many tokens earlier segments have; and how many all have, of words and of blocks of them.
+// 3. begins: where each word's tokens begin.
+// 4. order: each token goes to its place.
 INLINE int32_t row_of_token(const EmbeddingGradArguments *a, int64_t token) {
   return token < a->tokens ? (int32_t)map_local(&a->map, array_integer(a->ids, token)) : -1;
 }
+
+// A thread a token. A block's threads belong to one segment.
 KERNEL(embedding_ranks_f64, EmbeddingGradArguments) {
   SHARED(int32_t, rows, BLOCK_THREADS);
   const int64_t blocks = (a.each + THREADS - 1) / THREADS, segment = BLOCK / blocks, from = segment * a.each,
@@ -111,7 +116,7 @@ KERNEL(embedding_ranks_f64, EmbeddingGradArguments) {
   if (row >= 0 && !later) a.counts[segment * a.rows + row] = earlier + 1;
 }
 
-// A thread a word: counts of segments become those of earlier segments, and of blocks of words.
+// A thread a word.
 KERNEL(embedding_counts_f64, EmbeddingGradArguments) {
   SHARED(double, scratch, WARP);
   const int64_t word = BLOCK * THREADS + THREAD;
@@ -126,7 +131,7 @@ KERNEL(embedding_counts_f64, EmbeddingGradArguments) {
   if (THREAD == 0) a.blocks[BLOCK] = (int32_t)sum;
 }
 
-// A thread a word: where its tokens begin.
+// A thread a word.
 KERNEL(embedding_begins_f64, EmbeddingGradArguments) {
   SHARED(int32_t, counts, BLOCK_THREADS);
   SHARED(double, scratch, WARP);

@@ -4,10 +4,10 @@
 // A block a token.
 KERNEL(NAME(embedding), EmbeddingArguments) {
   const int64_t row = map_local(&a.map, array_integer(a.ids, BLOCK));
-  const ELEMENT *word = (const ELEMENT *)a.table + FAULT(kernel_row_after_the_word, row, row + 1) * a.width;
   EACH_PACK_OF_ROW(at, a.width) {
     NAME(Pack) p;
-    if (row >= 0) NAME(take)(&p, word, at, a.width);
+    if (row >= 0)
+      NAME(take)(&p, (const ELEMENT *)a.table + FAULT(kernel_row_after_the_word, row, row + 1) * a.width, at, a.width);
     else
       for (int i = 0; i < NAME(PACK); i++) p.e[i] = 0;
     NAME(give)((ELEMENT *)a.y + BLOCK * a.width, &p, at, a.width);

@@ -19,21 +19,27 @@ INLINE void NAME(give)(void *to, const NAME(Pack) *pack, int64_t at, int64_t n) 
     for (int i = 0; i < NAME(PACK) && at + i < n; i++) y[i] = pack->e[i];
 }
 
-// The same of an array of any dtype; 0 where there is none. To write a row of one, `end` is where the row ends in it.
+// A pack of an array of any dtype, from `at` on; 0 where data is NULL, and from `n` on.
 INLINE void NAME(take_array)(REAL *value, Array x, int64_t at, int64_t n) {
-  const REAL *from = (const REAL *)x.data + at;
-  if (x.dtype == REAL_DTYPE && x.data && at + NAME(PACK) <= n && (uintptr_t)from % 16 == 0)
+  const int whole = x.data && x.dtype == REAL_DTYPE && at + NAME(PACK) <= n;
+  if (whole && (uintptr_t)((const REAL *)x.data + at) % 16 == 0)
     for (int k = 0; k < NAME(PACK) / NAME(REALS); k++) {
-      const NAME(Reals) reals = ((const NAME(Reals) *)from)[k];
+      const NAME(Reals) reals = ((const NAME(Reals) *)((const REAL *)x.data + at))[k];
       for (int i = 0; i < NAME(REALS); i++) value[k * NAME(REALS) + i] = reals.e[i];
     }
   else
     for (int i = 0; i < NAME(PACK); i++) value[i] = x.data && at + i < n ? ARRAY(x, at + i) : (REAL)0;
 }
 
+// The same into an array. at, end: of the whole array; nothing is written from `end` on.
 INLINE void NAME(give_array)(Array x, int64_t at, int64_t end, const REAL *value) {
   REAL *to = (REAL *)x.data + at;
-  if (x.dtype == REAL_DTYPE && at + NAME(PACK) <= end && (uintptr_t)to % 16 == 0)
+  const int whole = at + NAME(PACK) <= end;
+  if (whole && NAME(PACK) == 4 && x.dtype == DTYPE_BF16 && at % 4 == 0 && (uintptr_t)x.data % 8 == 0) {
+    Four16 four; // gradients of logits
+    for (int i = 0; i < 4; i++) four.e[i] = narrow_bf16((float)value[i % NAME(PACK)]);
+    ((Four16 *)x.data)[at / 4] = four;
+  } else if (whole && x.dtype == REAL_DTYPE && (uintptr_t)to % 16 == 0)
     for (int k = 0; k < NAME(PACK) / NAME(REALS); k++) {
       NAME(Reals) reals;
       for (int i = 0; i < NAME(REALS); i++) reals.e[i] = value[k * NAME(REALS) + i];

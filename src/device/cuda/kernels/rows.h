@@ -5,8 +5,9 @@
 // The row that is to be normalised: x, or x + added, which is stored first. A thread reads what it has stored itself.
 INLINE const ELEMENT *NAME(row_of)(const NormArguments *a) {
   const int64_t row = BLOCK * a->width;
-  const ELEMENT *x = (const ELEMENT *)a->x + row, *added = (const ELEMENT *)a->added + row;
+  const ELEMENT *x = (const ELEMENT *)a->x + row;
   if (!a->added) return x;
+  const ELEMENT *added = (const ELEMENT *)a->added + row;
   ELEMENT *sum = (ELEMENT *)a->sum + row;
   EACH_PACK_OF_ROW(at, a->width) {
     NAME(Pack) p, q;
@@ -73,8 +74,8 @@ KERNEL(NAME(rms_norm), NormArguments) {
   if (THREAD == 0) PUT(a.rstd, BLOCK, rstd);
 }
 
-// A pack of a row's gradient and of the row. dy gain and the normalised x are made of it twice: they take more
-// registers.
+// A pack of a row's gradient and of the row. dy gain and the normalised x are computed in each pass: to keep them would
+// take more registers.
 typedef struct NAME(NormGrad) { NAME(Pack) dy, x; REAL mean, rstd; } NAME(NormGrad);
 #define SCALED(g, i) (PACKED(g.dy, i) * gain[i])
 #define NORMAL(g, i) ((PACKED(g.x, i) - g.mean) * g.rstd)
@@ -86,23 +87,27 @@ INLINE void NAME(take_norm_grad)(NAME(NormGrad) *g, const NormGradArguments *a, 
   g->rstd = ARRAY(a->rstd, row);
 }
 
-// dx of a pack, from the means over the row of SCALED and of SCALED NORMAL.
+// dx of a pack, from the means over the row of SCALED and of SCALED NORMAL; it is added to drows before it is rounded.
 INLINE void NAME(give_norm_grad)(NAME(NormGrad) g, const NormGradArguments *a, const REAL *gain, int64_t row,
-                                 int64_t at, REAL first, REAL second) {
+                                 int64_t at, REAL first, REAL second, REAL *drows) {
   NAME(Pack) p;
   if (a->added) NAME(take)(&p, (const ELEMENT *)a->added + row * a->width, at, a->width);
   else
     for (int i = 0; i < NAME(PACK); i++) p.e[i] = 0;
-  for (int i = 0; i < NAME(PACK); i++)
-    p.e[i] = NARROW((SCALED(g, i) - first - NORMAL(g, i) * second) * g.rstd + PACKED(p, i));
+  for (int i = 0; i < NAME(PACK); i++) {
+    const REAL dx = (SCALED(g, i) - first - NORMAL(g, i) * second) * g.rstd + PACKED(p, i);
+    drows[i] += dx;
+    p.e[i] = NARROW(dx);
+  }
   NAME(give)((ELEMENT *)a->dx + row * a->width, &p, at, a->width);
 }
 
 // dx of both norms, a block a row; an RMS norm has no mean.
 KERNEL(NAME(norm_grad), NormGradArguments) {
   SHARED(REAL, scratch, WARP);
-  REAL first = 0, second = 0, gain[NAME(PACK)];
+  REAL first = 0, second = 0, gain[NAME(PACK)], drows[NAME(PACK)];
   NAME(NormGrad) g;
+  for (int i = 0; i < NAME(PACK); i++) drows[i] = 0; // nobody's here
   EACH_PACK_OF_ROW(at, a.width) {
     NAME(take_array)(gain, a.gain, at, a.width);
     NAME(take_norm_grad)(&g, &a, BLOCK, at);
@@ -113,18 +118,18 @@ KERNEL(NAME(norm_grad), NormGradArguments) {
   EACH_PACK_OF_ROW(at, a.width) {
     NAME(take_array)(gain, a.gain, at, a.width);
     NAME(take_norm_grad)(&g, &a, BLOCK, at);
-    NAME(give_norm_grad)(g, &a, gain, BLOCK, at, first, second);
+    NAME(give_norm_grad)(g, &a, gain, BLOCK, at, first, second, drows);
   }
 }
 
-// The same with sums over rows for gain and bias, of rows that a block has threads for: a block has `each` rows, one
-// after the other, and a thread a pack of columns.
+// The same with sums over rows for gain and bias, and of dx, of rows that a block has threads for: a block has `each`
+// rows, one after the other, and a thread a pack of columns.
 KERNEL_LARGE(NAME(norm_grad_whole), NormGradArguments) {
   SHARED(REAL, scratch, WARP);
   const int64_t at = (int64_t)THREAD * NAME(PACK), end = (BLOCK + 1) * a.each < a.rows ? (BLOCK + 1) * a.each : a.rows;
-  REAL gain[NAME(PACK)], dgain[NAME(PACK)], dbias[NAME(PACK)];
+  REAL gain[NAME(PACK)], dgain[NAME(PACK)], dbias[NAME(PACK)], drows[NAME(PACK)];
   NAME(take_array)(gain, a.gain, at, a.width);
-  for (int i = 0; i < NAME(PACK); i++) dgain[i] = dbias[i] = 0;
+  for (int i = 0; i < NAME(PACK); i++) dgain[i] = dbias[i] = drows[i] = 0;
   for (int64_t row = BLOCK * a.each; row < end; row++) {
     NAME(NormGrad) g;
     REAL first = 0, second = 0;
@@ -137,21 +142,23 @@ KERNEL_LARGE(NAME(norm_grad_whole), NormGradArguments) {
     }
     first = a.mean.data ? BLOCK_SUM(first, scratch) / (REAL)a.width : (REAL)0;
     second = BLOCK_SUM(second, scratch) / (REAL)a.width;
-    NAME(give_norm_grad)(g, &a, gain, row, at, first, second);
+    NAME(give_norm_grad)(g, &a, gain, row, at, first, second, drows);
   }
   REAL *partial = (REAL *)a.partial + BLOCK * a.sums * a.width + at;
   for (int i = 0; i < NAME(PACK) && at + i < a.width; i++) {
     partial[i] = dgain[i];
-    if (a.sums > 1) partial[a.width + i] = dbias[i];
+    if (a.bias) partial[a.width + i] = dbias[i];
+    if (a.row_sum) partial[(a.sums - 1) * a.width + i] = FAULT(kernel_row_sum_of_dy, drows[i], dbias[i]);
   }
 }
 #undef SCALED
 #undef NORMAL
 
-// Sums over a chunk of rows of a warp's width of packs: each warp has its own rows of the chunk.
+// Sums over rows. A block sums one chunk of rows, over as many columns as a warp has packs of; warp w takes rows w,
+// w + warps, … of the chunk.
 KERNEL(NAME(columns), ColumnsArguments) {
   enum { WIDTH = WARP * 16 / sizeof(ELEMENT) };
-  SHARED(REAL, shared, BLOCK_THREADS / WARP * WARP * 16 / sizeof(ELEMENT));
+  SHARED(REAL, shared, BLOCK_THREADS * 16 / sizeof(ELEMENT));
   const int64_t across = (a.width + WIDTH - 1) / WIDTH, chunk = BLOCK / across, begins = BLOCK % across * WIDTH;
   const int64_t end = (chunk + 1) * a.each < a.rows ? (chunk + 1) * a.each : a.rows;
   const int64_t at = begins + THREAD % WARP * NAME(PACK), warps = THREADS / WARP;
