@@ -126,7 +126,7 @@ static Call product_of(CpuLevel level, Team *team, const ProductCase *p, const O
   for (int64_t i = 0; tn && i < rows; i++)
     for (int64_t j = 0; j < p->k; j++)
       memcpy(to + (size_t)(j * rows + i) * size, from + (size_t)(i * p->k + j) * size, size);
-  c.output[0] = OPERAND(p->wide ? op_statistics_dtype(a->dtype) : a->dtype, rows, 70);
+  c.output[0] = OPERAND(p->wide ? op_statistics_dtype(a->dtype) : a->dtype, rows, operand_elements(w) / p->k);
   if (p->attr.accumulate) { // a call that lacks it stores the product
     c.input[2] = c.output[0];
     c.input[2].data = NULL;
@@ -523,11 +523,27 @@ static void lookups_in_panels(CpuLevel level, Dtype dtype, Dtype weight, Team *t
   free(panels.data);
 }
 
+// As many columns as threads share, of which the last are no whole panel, for more rows than one thread's kernel takes.
+static void wide_products_in_panels(CpuLevel level, Dtype dtype, Dtype weight, Team *team) {
+  enum { ROWS = 40, COLUMNS = 1030, DEPTH = 43 };
+  const ProductCase p = {{.kind = MATMUL_NT, .m = 1, .n = 1, .k = 1}, 0, DEPTH};
+  Operand a = OPERAND(dtype, ROWS, DEPTH), w = OPERAND(weight, COLUMNS, DEPTH);
+  fill_rows(&a, 1, 1, 0);
+  fill_rows(&w, 1, 2, 0);
+  Operand panels = in_panels(&w, level, dtype);
+  Call x = product_of(level, team, &p, &a, &panels, 0, ROWS), y = product_of(level, team, &p, &a, &w, 0, ROWS);
+  same_outputs(&x, &y, "a wide product with a weight in panels", ROWS);
+  free(a.data);
+  free(w.data);
+  free(panels.data);
+}
+
 static void weights_lie_in_panels(CpuLevel level, Dtype dtype, Team *team) {
   for (int narrow = 0; narrow < 2; narrow++) {
     if (dtype != DTYPE_F32 && (narrow || dtype != DTYPE_F64)) continue;
     const Dtype weight = narrow ? DTYPE_BF16 : dtype;
     products_in_panels(level, dtype, weight, team);
+    wide_products_in_panels(level, dtype, weight, team);
     head_in_panels(level, dtype, weight, team, WORDS);
     head_in_panels(level, dtype, weight, team, WORDS - 13);
     lookups_in_panels(level, dtype, weight, team);
