@@ -493,7 +493,7 @@ static void TYPED(gemm_part)(void *argument, int slot, int64_t part) {
     g.n = to - from;
     if (g.narrow_b) g.narrow_b += from * g.b_column;
     else g.b += from * g.b_column;
-    g.in_panels -= FAULT(parts_ask_for_all_panels, from, 0) < g.in_panels ? from : g.in_panels;
+    g.in_panels -= FAULT(parts_ask_for_all_panels, from < g.in_panels ? from : g.in_panels, 0);
     g.c += from;
     if (g.bias) g.bias += FAULT(column_parts_repeat_bias, from, 0);
   }
