@@ -523,7 +523,8 @@ static void lookups_in_panels(CpuLevel level, Dtype dtype, Dtype weight, Team *t
   free(panels.data);
 }
 
-// As many columns as threads share, of which the last are no whole panel, for more rows than one thread's kernel takes.
+// As many columns as threads share, for more rows than the kernel of few rows takes. The last of them fill part of a
+// panel.
 static void wide_products_in_panels(CpuLevel level, Dtype dtype, Dtype weight, Team *team) {
   enum { ROWS = 40, COLUMNS = 1030, DEPTH = 43 };
   const ProductCase p = {{.kind = MATMUL_NT, .m = 1, .n = 1, .k = 1}, 0, DEPTH};
