@@ -230,7 +230,7 @@ static Step step_of(Program *p, const Descriptor *d) {
   return s;
 }
 
-// The letter of an operation. cuDNN recognises a graph as attention by the sequence of its operations; sums over the
+// A character for each kind of operation. cuDNN recognises a graph as attention by the sequence of its operations; sums over the
 // heads of a group do not count in it.
 static char letter_of(const Program *p, const Step *s) {
   static const struct { unsigned mode; char letter; } letters[] = {

@@ -21,7 +21,7 @@ int api_graph_setup(const PlaitGraph *graph, const PlaitTrainingOptions *options
 void api_graph_setup_free(ApiGraphSetup *setup);
 
 // Where a training runs: options.backend, else PLAIT_BACKEND, else the CPU; and whether this process can compute there.
-// PLAIT_BAD_INPUT: it is not a backend. PLAIT_INFEASIBLE: there is no such device here.
+// Errors: PLAIT_BAD_INPUT for an unknown name, PLAIT_INFEASIBLE where this machine lacks the device.
 int api_graph_device(const PlaitTrainingOptions *options, const Device **device, Error *error);
 
 // Reads "pp=2 dp=2 tp=2"; pp and dp are added where they are missing. PLAIT_BAD_INPUT: the text is not a mesh.

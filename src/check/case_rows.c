@@ -678,14 +678,9 @@ const Row case_rows[] = {
      {"c2 b3 s6 x2 e6", "f x2 e6 e6", "m1 b3 s6 x2"},
      ATTR(GroupedAttr, .kind = MATMUL_NT)},
     {"grouped nn", OP_GROUPED, {"c2 b2 s5 x4 f5", "f x4 f5 e7", "m2 b2 s5 x4"}, ATTR(GroupedAttr, .kind = MATMUL_NN)},
-    {"grouped nt eights", // as tensor cores take them
-     OP_GROUPED,
-     {"c2 b2 s5 x4 e24", "f x4 f16 e24", "m2 b2 s5 x4"},
-     ATTR(GroupedAttr, .kind = MATMUL_NT)},
-    {"grouped nn eights",
-     OP_GROUPED,
-     {"c2 b2 s5 x4 f24", "f x4 f24 e40", "m2 b2 s5 x4"},
-     ATTR(GroupedAttr, .kind = MATMUL_NN)},
+    // Sizes that tensor cores take.
+    {"grouped nt eights", OP_GROUPED, {"c2 b2 s5 x4 e24", "f x4 f16 e24", "m2 b2 s5 x4"}, ATTR(GroupedAttr, MATMUL_NT)},
+    {"grouped nn eights", OP_GROUPED, {"c2 b2 s5 x4 f24", "f x4 f24 e40", "m2 b2 s5 x4"}, ATTR(GroupedAttr, MATMUL_NN)},
     {"grouped_weight",
      OP_GROUPED_WEIGHT,
      {"c2 b2 s5 x4 f5", "c2 b2 s5 x4 e7", "m2 b2 s5 x4"},

@@ -14,8 +14,8 @@ static int find(const EinsumAttr *a, int operand, int letter) {
   return -1;
 }
 
-// A letter as one more loop inside those that there are. It becomes one with the last of them where the steps of
-// all operands continue its steps.
+// Adds a loop over an index of the einsum, inside those that there are. It is merged with the innermost of them where
+// all operands are contiguous over both.
 static void add_loop(EinsumLoops *l, int64_t size, const int64_t step[3]) {
   const int64_t last = l->count - 1;
   int joins = l->count > 0;
